@@ -1,0 +1,1 @@
+"""Everything that knows Ray: clients, coordinator, federation, placement."""

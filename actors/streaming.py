@@ -1,0 +1,79 @@
+"""Work in another process whose events are heard here while it runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+import ray
+from ray.exceptions import RayTaskError
+
+from raydr.errors import RaydrError
+from raydr.journal import Event, Listener
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Result(Generic[T]):
+    """The last item of a stream: what the work returned."""
+
+    value: T
+
+
+@dataclass(frozen=True)
+class Raised:
+    """The last item of a stream whose work failed."""
+
+    error: BaseException
+
+
+def streamed(work: Callable[[Listener], T]) -> Iterator[Event | Result[T]]:
+    """Do ``work`` in a thread and yield its events as they come, then its result."""
+    told: SimpleQueue[Event | Result[T] | Raised] = SimpleQueue()
+
+    def body() -> None:
+        try:
+            told.put(Result(work(told.put)))
+        except BaseException as error:
+            told.put(Raised(error))
+
+    threading.Thread(target=body, name="raydr-work", daemon=True).start()
+    while True:
+        item = told.get()
+        if isinstance(item, Raised):
+            raise item.error
+        yield item
+        if isinstance(item, Result):
+            return
+
+
+def heard(stream: Any, listener: Listener) -> Any:
+    """Pass the events of a Ray stream on, and return its result.
+
+    Parameters
+    ----------
+    stream : ray.ObjectRefGenerator
+        What a remote :func:`streamed` returned.
+    listener : callable
+        Hears each event.
+
+    Raises
+    ------
+    RaydrError
+        The error that the work raised, as itself.
+    """
+    try:
+        for reference in stream:
+            item = ray.get(reference)
+            if isinstance(item, Result):
+                return item.value
+            listener(item)
+    except RayTaskError as error:
+        if isinstance(error.cause, RaydrError):
+            raise error.cause from None
+        raise
+    raise RuntimeError("the stream ended without a result")

@@ -1,0 +1,1 @@
+"""Measurements that the documentation quotes, each a module to run."""

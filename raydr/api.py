@@ -1,0 +1,112 @@
+"""raydr from Python: the same runs, the same folders, the same errors as from the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from raydr.arrays import FloatArray
+from raydr.journal import Listener, unheard
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run.
+
+    Attributes
+    ----------
+    folder : Path
+        The run folder; everything else is read from it.
+    """
+
+    folder: Path
+
+    @property
+    def report(self) -> Path:
+        """The report's page."""
+        return self.folder / "report.html"
+
+    @property
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """``{"federated": {name: value}, "central": {name: value}}``."""
+        content = self._json("metrics.json")
+        return {side: content[side] for side in ("federated", "central")}
+
+    @property
+    def ledger(self) -> list[dict[str, Any]]:
+        """Every kind of message: see :class:`raydr.privacy.ledger.Entry`."""
+        content: list[dict[str, Any]] = self._json("ledger.json")
+        return content
+
+    @property
+    def embedding(self) -> FloatArray:
+        """The federated map, (rows, 2), in the order of the table."""
+        import pyarrow.parquet as pq
+
+        table = pq.read_table(self.folder / "embedding.parquet")
+        return np.column_stack([table[axis].to_numpy() for axis in "xyz" if axis in table.column_names])
+
+    def _json(self, name: str) -> Any:
+        return json.loads((self.folder / name).read_text())
+
+
+def run(
+    scenario: str | Path | Mapping[str, Any],
+    *,
+    out: str | Path | None = None,
+    address: str | None = None,
+    data_dir: str | Path | None = None,
+    listener: Listener = unheard,
+    **overrides: Any,
+) -> Result:
+    """Run one scenario and write its run folder.
+
+    Parameters
+    ----------
+    scenario : str, Path or mapping
+        A YAML file, the name of a shipped scenario (``raydr list scenarios``), or the content itself.
+    out : str or Path, optional
+        The run folder; ``runs/NAME-TIMESTAMP`` without it. Must not exist, or be empty.
+    address : str, optional
+        A Ray cluster; one is started on this machine without it, unless this process has joined one.
+    data_dir : str or Path, optional
+        Folder of built-in data sets as ``NAME.npz``; the environment's ``RAYDR_DATA`` without it.
+    listener : callable
+        Hears :mod:`raydr.journal` events as they come.
+    **overrides
+        Values by key, with ``__`` for the dot: ``method__landmarks=200``, ``seed=1``.
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    raydr.errors.RaydrError
+        ``ScenarioError``, ``DataError`` or ``OutputError`` for what cannot be used, ``RunError`` for a run that
+        started and failed.
+
+    Examples
+    --------
+    >>> import raydr
+    >>> result = raydr.run("digits-fed-tsne", data__rows=500, method__rounds=5)  # doctest: +SKIP
+    >>> result.metrics["federated"]["npa_10"] <= 1.0  # doctest: +SKIP
+    True
+    """
+    from scenarios.reading import read
+    from scenarios.runner import run as run_scenario
+
+    dotted = {key.replace("__", "."): value for key, value in overrides.items()}
+    folder = run_scenario(
+        read(scenario, dotted),
+        out=Path(out) if out is not None else None,
+        address=address,
+        data_dir=Path(data_dir) if data_dir is not None else None,
+        listener=listener,
+    )
+    return Result(folder)

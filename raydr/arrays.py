@@ -1,0 +1,16 @@
+"""Names for the arrays that rooms hand to each other; shapes stand in each docstring."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float32Array: TypeAlias = NDArray[np.float32]
+Float64Array: TypeAlias = NDArray[np.float64]
+FloatArray: TypeAlias = NDArray[np.floating[Any]]
+"""float32 or float64; functions keep the precision that they are given unless their docstring says otherwise."""
+Int64Array: TypeAlias = NDArray[np.int64]
+IntArray: TypeAlias = NDArray[np.integer[Any]]
+BoolArray: TypeAlias = NDArray[np.bool_]

@@ -1,0 +1,1 @@
+"""From client-to-landmark distances to a geometry of all rows."""

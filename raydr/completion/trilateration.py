@@ -1,0 +1,97 @@
+"""Trilateration: coordinates of every row from its squared distances to the landmarks.
+
+Linear in the message, one product, and exact in the landmarks' affine hull. With c the landmarks' mean and the rows
+of A the landmarks minus c, a row x obeys, for every landmark a_j,
+
+    x . a_j = (|x|^2 + |a_j|^2 - |x - a_j|^2) / 2        (x relative to c)
+
+With A = U S V^T, the coordinates of x in the basis V are (x . A) U S^-1. The columns of U are orthogonal to the vector
+of ones, since A is centred, so the unknown |x|^2, the same for all j, drops out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from raydr.arrays import Float64Array
+
+
+@dataclass(frozen=True)
+class Trilateration:
+    """A solver for fixed landmarks.
+
+    Attributes
+    ----------
+    centre : (features,) float64
+        Mean of the landmarks; the origin of the coordinates.
+    basis : (rank, features) float64
+        Orthonormal directions in feature space, by falling singular value; coordinates are along these.
+    squared_norms : (landmarks,) float64
+        Squared distance of each landmark from the centre.
+    solution : (landmarks, rank) float64
+        ``U S^-1``.
+    """
+
+    centre: Float64Array
+    basis: Float64Array
+    squared_norms: Float64Array
+    solution: Float64Array
+
+    @property
+    def rank(self) -> int:
+        """Dimensions that the distances determine."""
+        return int(self.solution.shape[1])
+
+    def coordinates(self, squared_distances: Float64Array) -> Float64Array:
+        """Coordinates of rows, from squared distances (rows, landmarks), as (rows, rank) float64."""
+        return np.asarray(0.5 * (self.squared_norms - squared_distances) @ self.solution)
+
+    def squared_residuals(self, squared_distances: Float64Array, coordinates: Float64Array) -> Float64Array:
+        """Squared distance of each row from the landmarks' hull, (rows,); the part that coordinates leave out."""
+        heights = squared_distances.mean(axis=1) - self.squared_norms.mean()
+        return np.asarray(np.maximum(heights - (coordinates**2).sum(axis=1), 0.0))
+
+
+def trilateration(landmarks: Float64Array, largest_squared_distance: float) -> Trilateration:
+    """Prepare trilateration against ``landmarks``.
+
+    Parameters
+    ----------
+    landmarks : (landmarks, features)
+        At least two that differ.
+    largest_squared_distance : float
+        Largest squared distance that was sent. It sets the noise: a squared distance computed in double precision is
+        wrong by about eps times this, and a direction of singular value s turns it into an error of the coordinates
+        of noise / (2 s). Directions whose error would pass a millionth of the data's extent are cut.
+
+    Raises
+    ------
+    ValueError
+        If the landmarks are all the same point.
+    """
+    centre = landmarks.mean(axis=0)
+    centred = landmarks - centre
+    left, singular, basis = np.linalg.svd(centred, full_matrices=False)
+    extent = np.sqrt(largest_squared_distance)
+    noise = np.finfo(np.float64).eps * largest_squared_distance * np.sqrt(landmarks.shape[0])
+    kept = (singular > singular[0] * np.finfo(np.float64).eps * max(landmarks.shape)) & (
+        singular > noise / (2e-6 * extent)
+    )
+    if not np.any(kept):
+        raise ValueError("the landmarks do not differ, so distances to them place nothing")
+    return Trilateration(
+        centre, basis[kept], (centred**2).sum(axis=1), np.asarray(left[:, kept] / singular[kept])
+    )
+
+
+def trilaterate(
+    landmarks: Float64Array, squared_distances: Iterable[Float64Array]
+) -> tuple[Float64Array, Trilateration]:
+    """Coordinates (rows, rank) float64 of all rows, from each client's squared distances (rows, landmarks)."""
+    messages = list(squared_distances)
+    largest = max((float(message.max()) for message in messages if message.size), default=0.0)
+    solver = trilateration(landmarks, largest)
+    return np.concatenate([solver.coordinates(message) for message in messages]), solver

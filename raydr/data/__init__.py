@@ -1,0 +1,9 @@
+"""Tables: the built-in data sets and the user's own files, read and checked before anything else starts."""
+
+from __future__ import annotations
+
+from raydr.data.catalogue import DATASETS, Dataset
+from raydr.data.loading import load
+from raydr.data.table import Table
+
+__all__ = ["DATASETS", "Dataset", "Table", "load"]

@@ -1,0 +1,270 @@
+"""CSV and Parquet files through Arrow; every complaint names the column, the line and the value."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raydr.arrays import BoolArray
+from raydr.data.columns import (
+    Choice,
+    Columns,
+    cells,
+    encode,
+    first_text,
+    identify,
+    listing,
+    reads_as_number,
+    refuse_repeats,
+    require,
+)
+from raydr.errors import DataError
+
+
+def read_csv(path: Path, choice: Choice) -> Columns:
+    """Read a CSV file with a header line; the separator is a comma, semicolon or tab, whichever heads it.
+
+    Empty cells are missing values everywhere; so are NaN, NA, N/A, n/a, null, NULL and the like in columns
+    that otherwise hold numbers. In text they are text: "NA" may be Namibia.
+
+    Raises
+    ------
+    DataError
+        For a file that is no such table, and for columns that cannot be used as ``choice`` asks.
+    """
+    import pyarrow as pa
+    import pyarrow.csv as arrow_csv
+
+    separator = _separator(path)
+    try:
+        table = arrow_csv.read_csv(
+            path,
+            # A quoted cell may hold a line break: slower to split among threads, but it is read right.
+            parse_options=arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+        )
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise DataError(_why_not_csv(path, separator, error)) from error
+    names = [column.strip() for column in table.column_names]
+    if _looks_like_values(names):
+        raise DataError(
+            f"{path.name} has no header: its first line holds the numbers {listing(names, 5)}. "
+            f"Put a line with the column names above it."
+        )
+    nulls = frozenset(arrow_csv.ConvertOptions().null_values)
+
+    def locate(row: int) -> str:
+        return f"line {_line_of(path, separator, row)}"
+
+    return _columns(path.name, table.rename_columns(names), choice, names, locate, nulls)
+
+
+def read_parquet(path: Path, choice: Choice) -> Columns:
+    """Read a Parquet file. An index that pandas stored beside the columns is no feature unless listed.
+
+    Raises
+    ------
+    DataError
+        For a file that is no such table, and for columns that cannot be used as ``choice`` asks.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    try:
+        with parquet.ParquetFile(path) as file:
+            table = file.read()
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path} cannot be read as a Parquet file: {error}") from error
+    index = (table.schema.pandas_metadata or {}).get("index_columns", [])
+    default = [column for column in table.column_names if column not in index]
+    return _columns(
+        path.name, table, choice, default, lambda row: f"row {row} (the first is row 0)", frozenset()
+    )
+
+
+def _columns(
+    name: str,
+    table: Any,
+    choice: Choice,
+    default: Sequence[str],
+    locate: Callable[[int], str],
+    nulls: frozenset[str],
+) -> Columns:
+    """Pick the columns of an Arrow table; ``nulls`` are spellings of an empty cell in a column of text."""
+    available = list(table.column_names)
+    refuse_repeats(
+        available, where=name, remedy="give every column a name of its own (in CSV, a header line)"
+    )
+    for knob, column in choice.named.items():
+        require(column, available, knob=knob, where=name)
+    features = choice.pick_features(name, available, default)
+    if "" in features and choice.features is None:
+        raise DataError(
+            f"{name}: column {available.index('') + 1} has no name. If it is a row index (pandas writes one), "
+            f"leave it out (to_csv(index=False)) or give it a name and set data.id to that; else name it."
+        )
+    _refuse_text(name, table, features, locate, nulls)
+    label, client, identity = (
+        None if column is None else (column, *_cells(name, column, table[column]))
+        for column in (choice.label, choice.client, choice.id)
+    )
+    return Columns(
+        name=name,
+        matrix=_matrix(table, features),
+        features=tuple(features),
+        label=None if label is None else encode(*label),
+        client=None if client is None else encode(*client),
+        identity=None if identity is None else identify(*identity),
+        locate=locate,
+    )
+
+
+def _is_number(kind: Any) -> bool:
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        return _is_number(kind.value_type)
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_null(kind)
+    )
+
+
+def _refuse_text(
+    name: str, table: Any, features: Sequence[str], locate: Callable[[int], str], nulls: frozenset[str]
+) -> None:
+    """Raise a DataError that names the first cell of the first feature column that is not numbers."""
+    textual = [feature for feature in features if not _is_number(table[feature].type)]
+    if not textual:
+        return
+    column = textual[0]
+    spelt = [(row, str(cell)) for row, cell in enumerate(table[column].to_pylist()) if cell is not None]
+    offending = first_text((row, text) for row, text in spelt if text not in nulls)
+    found = (
+        f"holds {table[column].type} values"
+        if offending is None
+        else f"holds {offending[1][:60]!r} on {locate(offending[0])}"
+    )
+    numeric = [feature for feature in features if feature not in textual]
+    also = f" (so, it seems, are {listing(textual[1:], 5)})" if textual[1:] else ""
+    raise DataError(
+        f"{name}: the feature column {column!r} is not numeric{also}: it {found}. Features must be numbers: "
+        f"correct or empty that cell, name the column as data.label, data.client or data.id, or list the "
+        f"numeric columns in data.features: {listing(numeric) or 'there is none'}."
+    )
+
+
+def _matrix(table: Any, features: Sequence[str]) -> NDArray[Any]:
+    """Return the numeric columns as one array, float32 where that is exact, NaN for empty cells."""
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    def narrow(kind: Any) -> bool:
+        return kind in (
+            pa.bool_(),
+            pa.int8(),
+            pa.uint8(),
+            pa.int16(),
+            pa.uint16(),
+            pa.float16(),
+            pa.float32(),
+        )
+
+    columns = [table[feature] for feature in features]
+    columns = [
+        compute.cast(column, column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        for column in columns
+    ]
+    dtype = np.float32 if all(narrow(column.type) for column in columns) else np.float64
+    target = pa.from_numpy_dtype(dtype)
+    matrix = np.empty((table.num_rows, len(columns)), dtype=dtype)
+    for position, column in enumerate(columns):
+        # Unsafe only in rounding integers past 2**53, as every reader of numbers does.
+        matrix[:, position] = compute.cast(column, target, safe=False).to_numpy()
+    return matrix
+
+
+def _cells(name: str, column: str, stored: Any) -> tuple[NDArray[Any], BoolArray]:
+    """Return a key column of an Arrow table as values and the mask of its empty cells."""
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    if pa.types.is_dictionary(stored.type):
+        stored = compute.cast(stored, stored.type.value_type)
+    if pa.types.is_decimal(stored.type) or pa.types.is_null(stored.type):
+        stored = compute.cast(stored, pa.float64())
+    empty: BoolArray = compute.is_null(stored).to_numpy().astype(np.bool_)
+    if _is_number(stored.type):
+        raw = compute.fill_null(stored, False if pa.types.is_boolean(stored.type) else 0).to_numpy()
+    else:
+        try:
+            text = compute.cast(stored, pa.string())
+        except pa.ArrowException as error:
+            raise DataError(
+                f"{name}: the column {column!r} holds {stored.type} values that cannot be read as text "
+                f"({error}); use numbers or UTF-8 text."
+            ) from error
+        raw = np.array(["" if cell is None else cell for cell in text.to_pylist()], dtype=np.str_)
+    values, missing = cells(name, column, raw)
+    return values, missing | empty
+
+
+def _separator(path: Path) -> str:
+    """Return the separator that is most frequent in the first line that is not blank."""
+    try:
+        with path.open(encoding="utf-8-sig", newline=None) as file:
+            header = next((line for line in file if line.strip()), "")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text ({error}); save it as CSV in UTF-8.") from error
+    if not header:
+        raise DataError(f"{path} is empty; a CSV file needs a header line and at least two rows.")
+    return max(",;\t", key=header.count)
+
+
+def _looks_like_values(names: Sequence[str]) -> bool:
+    """Whether a header is all numbers; counting 0, 1, 2, ... (pandas' own header) is a header."""
+    if not all(map(reads_as_number, names)):
+        return False
+    return names not in ([str(i) for i in range(len(names))], [str(i + 1) for i in range(len(names))])
+
+
+def _records(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the first line number, from 1, and the cells of every record that is not blank."""
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        reader = csv.reader(file, delimiter=separator)
+        line = 1
+        for record in reader:
+            if record:
+                yield line, record
+            line = reader.line_num + 1
+
+
+def _line_of(path: Path, separator: str, row: int) -> int:
+    """Return the line where a data row starts: blank lines and line breaks inside quotes count too."""
+    try:
+        return next(line for record, (line, _) in enumerate(_records(path, separator)) if record == row + 1)
+    except (csv.Error, StopIteration):  # Python's reader is the stricter one, as with very long cells
+        return row + 2
+
+
+def _why_not_csv(path: Path, separator: str, error: Exception) -> str:
+    """Return what keeps a file from being a table: the first line of another width, else Arrow's reason."""
+    try:
+        records = _records(path, separator)
+        _, header = next(records)
+        ragged = next(((line, cells) for line, cells in records if len(cells) != len(header)), None)
+    except (csv.Error, StopIteration):
+        ragged = None
+    if ragged is not None:
+        return (
+            f"{path} is not a table: line {ragged[0]} has {len(ragged[1])} cells where the header has "
+            f"{len(header)}. Correct that line; a cell that holds the separator {separator!r} needs quotes."
+        )
+    return f"{path} cannot be read as a CSV file in UTF-8: {error}"

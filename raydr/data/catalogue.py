@@ -1,0 +1,296 @@
+"""The built-in data sets: what each is, under which licence, and where its numbers come from."""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import os
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raydr.data.columns import Choice, Columns, nearest
+from raydr.data.numpy_files import from_arrays, read_npz
+from raydr.errors import DataError
+
+_LOGGER = logging.getLogger(__name__)
+
+DATA_VARIABLE = "RAYDR_DATA"
+"""Environment variable that names the data folder."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A built-in data set.
+
+    Attributes
+    ----------
+    name : str
+        What ``data.source`` and, in a data folder, NAME.npz are called.
+    description : str
+        One line for ``raydr list datasets``.
+    rows, features, classes : int
+        Its size; ``classes`` counts the values of the default label.
+    published : str
+        Where the data are published.
+    licence : str
+        As stated there.
+    origin : {"bundled", "openml", "folder"}
+        Installed with scikit-learn; fetched from OpenML unless the data folder has it; data folder only.
+    client_keys : tuple of str
+        Columns that name a natural owner of the rows, for ``data.client``.
+    """
+
+    name: str
+    description: str
+    rows: int
+    features: int
+    classes: int
+    published: str
+    licence: str
+    origin: Literal["bundled", "openml", "folder"] = "folder"
+    client_keys: tuple[str, ...] = ()
+
+
+_UCI = "https://archive.ics.uci.edu/dataset/"
+_CC_BY = "CC BY 4.0"
+_NONE_STATED = "none stated"
+
+DATASETS: tuple[Dataset, ...] = (
+    Dataset("digits", "handwritten digits, 8x8 pixels", 1797, 64, 10, f"{_UCI}80", _CC_BY, "bundled"),
+    Dataset("iris", "iris flowers, petal and sepal sizes", 150, 4, 3, f"{_UCI}53", _CC_BY, "bundled"),
+    Dataset("wine", "chemical analysis of wines", 178, 13, 3, f"{_UCI}109", _CC_BY, "bundled"),
+    Dataset("breast_cancer", "cell nuclei of breast tumours", 569, 30, 2, f"{_UCI}17", _CC_BY, "bundled"),
+    Dataset(
+        "mnist",
+        "handwritten digits, 28x28 pixels",
+        70_000,
+        784,
+        10,
+        "https://www.openml.org/d/554",
+        "CC BY-SA 3.0",
+        "openml",
+    ),
+    Dataset(
+        "fashion_mnist",
+        "clothing, 28x28 pixels",
+        70_000,
+        784,
+        10,
+        "https://www.openml.org/d/40996",
+        "MIT",
+        "openml",
+    ),
+    Dataset(
+        "coil20_32",
+        "20 objects on a turntable, 32x32 pixels",
+        1440,
+        1024,
+        20,
+        "https://www.cs.columbia.edu/CAVE/software/softlib/coil-20.php",
+        _NONE_STATED,
+    ),
+    Dataset(
+        "mice_protein",
+        "proteins in the cortex of 72 mice",
+        1080,
+        77,
+        8,
+        f"{_UCI}342",
+        _CC_BY,
+        client_keys=("mouse",),
+    ),
+    Dataset("german_credit", "credit applicants, good and bad", 1000, 24, 2, f"{_UCI}144", _CC_BY),
+    Dataset("seeds", "wheat kernels of three varieties", 210, 7, 3, f"{_UCI}236", _CC_BY),
+    Dataset(
+        "airport",
+        "airports of a flight network",
+        3188,
+        4,
+        4,
+        "https://github.com/HazyResearch/hgcn",
+        _NONE_STATED,
+    ),
+    Dataset(
+        "disease_lp",
+        "people in a simulated epidemic tree",
+        2665,
+        11,
+        2,
+        "https://github.com/HazyResearch/hgcn",
+        _NONE_STATED,
+    ),
+    Dataset(
+        "breastmnist",
+        "breast ultrasound images, 28x28 pixels",
+        780,
+        784,
+        2,
+        "https://medmnist.com",
+        _CC_BY,
+    ),
+    Dataset(
+        "scrna_worm_neuron_pc50",
+        "worm neurons, 50 principal components of their transcripts",
+        4186,
+        50,
+        10,
+        "https://github.com/ttgump/scDeepCluster",
+        "Apache-2.0",
+    ),
+    Dataset(
+        "scrna_cell_lines_pc20",
+        "two cell lines in three batches, 20 principal components",
+        2370,
+        20,
+        2,
+        "https://github.com/immunogenomics/harmony",
+        "GPL-3",
+        client_keys=("client",),
+    ),
+)
+
+_OPENML = {"mnist": ("mnist_784", 1), "fashion_mnist": ("Fashion-MNIST", 1)}
+
+_CLOTHES = (
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+)
+
+
+def find(name: str) -> Dataset:
+    """Return the built-in data set of that name.
+
+    Raises
+    ------
+    DataError
+        When there is none; the message names the nearest and all of them.
+    """
+    names = [dataset.name for dataset in DATASETS]
+    if name not in names:
+        raise DataError(
+            f"There is no built-in data set {name!r}{nearest(name, names)}. data.source must be one of "
+            f"{', '.join(names)}; for a file of your own use data.path."
+        )
+    return DATASETS[names.index(name)]
+
+
+def read_builtin(dataset: Dataset, choice: Choice, data_dir: Path | None) -> Columns:
+    """Read a built-in data set from scikit-learn, the data folder or OpenML, in that order.
+
+    Raises
+    ------
+    DataError
+        When none of them has it; the message says what would help.
+    """
+    if dataset.origin == "bundled":
+        return from_arrays(dataset.name, _bundled(dataset.name), choice)
+    folder = _data_folder(data_dir)
+    file = None if folder is None else folder / f"{dataset.name}.npz"
+    if file is not None and file.is_file():
+        columns = read_npz(file, choice, name=dataset.name)
+    elif dataset.origin == "openml":
+        columns = from_arrays(dataset.name, _from_openml(dataset, folder), choice)
+    else:
+        where = "no data folder is set" if folder is None else f"{folder} has no {dataset.name}.npz"
+        raise DataError(
+            f"{dataset.name} is read from a data folder, and {where}. The data are published at "
+            f"{dataset.published}: save them as {dataset.name}.npz with X ({dataset.rows}, {dataset.features}) and "
+            f"y ({dataset.rows},) whole numbers from 0"
+            f"{''.join(f', {key} ({dataset.rows},)' for key in dataset.client_keys)}, and name the folder with "
+            f"--data-dir or the environment variable {DATA_VARIABLE}."
+        )
+    expected = dataset.features if choice.features is None else len(choice.features)
+    if columns.matrix.shape != (dataset.rows, expected):
+        raise DataError(
+            f"{file or dataset.published} is not the built-in {dataset.name}: X gives {columns.matrix.shape} rows "
+            f"and features where ({dataset.rows}, {expected}) belong. For data of your own use data.path."
+        )
+    return columns
+
+
+def _data_folder(data_dir: Path | None) -> Path | None:
+    if data_dir is not None:
+        folder = data_dir.expanduser()
+        if not folder.is_dir():
+            raise DataError(
+                f"The data folder {folder} does not exist or is not a folder; correct --data-dir."
+            )
+        return folder
+    named = os.environ.get(DATA_VARIABLE)
+    return Path(named).expanduser() if named else None
+
+
+def _bundled(name: str) -> dict[str, NDArray[Any]]:
+    """Return scikit-learn's bundled copy, with its names of features and classes."""
+    from sklearn import datasets
+
+    bunch = getattr(datasets, f"load_{name}")()
+    return {
+        "X": bunch.data,
+        "y": bunch.target,
+        "feature_names": np.array(bunch.feature_names, dtype=np.str_),
+        "class_names": np.array(bunch.target_names).astype(np.str_),
+    }
+
+
+def _from_openml(dataset: Dataset, folder: Path | None) -> dict[str, NDArray[Any]]:
+    """Return the public copy: fetched and parsed once, then kept beside scikit-learn's own downloads."""
+    from sklearn.datasets import get_data_home
+
+    kept = Path(get_data_home()) / "raydr" / f"{dataset.name}.npz"
+    if kept.is_file():
+        with np.load(kept, allow_pickle=False) as archive:
+            return dict(archive)
+    arrays = _fetch(dataset, folder)
+    try:
+        kept.parent.mkdir(exist_ok=True)
+        partial = kept.with_name(f"{dataset.name}.{os.getpid()}.npz")
+        np.savez_compressed(partial, allow_pickle=False, **arrays)
+        partial.replace(kept)
+    except OSError as error:
+        _LOGGER.warning("%s is not kept (%s): it will be fetched again next time", dataset.name, error)
+    return arrays
+
+
+def _fetch(dataset: Dataset, folder: Path | None) -> dict[str, NDArray[Any]]:
+    from sklearn.datasets import fetch_openml
+
+    name, version = _OPENML[dataset.name]
+    _LOGGER.info("fetching %s from %s, once", dataset.name, dataset.published)
+    try:
+        # Without pandas only the slower parser works; both give the same numbers.
+        pixels, codes = fetch_openml(
+            name,
+            version=version,
+            return_X_y=True,
+            as_frame=False,
+            parser="pandas" if find_spec("pandas") else "liac-arff",
+            n_retries=1,
+        )
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        where = "no data folder is set" if folder is None else f"{folder} has no {dataset.name}.npz"
+        raise DataError(
+            f"{dataset.name} could not be fetched from {dataset.published} ({error or type(error).__name__}), and "
+            f"{where}. Either connect to the network and run again (it is fetched once), or put "
+            f"{dataset.name}.npz, with X ({dataset.rows}, {dataset.features}) uint8 and y ({dataset.rows},) whole "
+            f"numbers from 0, in a folder named with --data-dir or the environment variable {DATA_VARIABLE}."
+        ) from error
+    classes = _CLOTHES if dataset.name == "fashion_mnist" else tuple(str(digit) for digit in range(10))
+    return {
+        "X": np.asarray(pixels).astype(np.uint8),
+        "y": np.asarray(codes).astype(np.int64),
+        "class_names": np.array(classes, dtype=np.str_),
+    }

@@ -1,0 +1,202 @@
+"""What every reader hands to the loader: a matrix as it is stored, and the columns that name its rows."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raydr.arrays import BoolArray, Int64Array
+from raydr.errors import DataError
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The columns that the user named; None leaves one to the defaults."""
+
+    label: str | None = None
+    features: tuple[str, ...] | None = None
+    client: str | None = None
+    id: str | None = None
+
+    @property
+    def named(self) -> dict[str, str]:
+        """Knob -> column for the columns that are not features."""
+        pairs = {"data.label": self.label, "data.client": self.client, "data.id": self.id}
+        return {knob: column for knob, column in pairs.items() if column is not None}
+
+    def pick_features(self, name: str, available: Sequence[str], default: Sequence[str]) -> list[str]:
+        """Return the names of the feature columns: those listed, else ``default`` less the named columns.
+
+        Raises
+        ------
+        DataError
+            For a listed feature that does not exist, is listed twice or is the label, client or id as well,
+            and when no feature is left.
+        """
+        if self.features is None:
+            features = [column for column in default if column not in self.named.values()]
+        else:
+            features = list(self.features)
+            for feature in features:
+                require(feature, available, knob="data.features", where=name)
+            refuse_repeats(features, where="data.features", remedy="list each feature once")
+            for knob, column in self.named.items():
+                if column in features:
+                    raise DataError(
+                        f"{name}: the column {column!r} is both {knob} and one of data.features, so the map "
+                        f"would be drawn from it; take it out of one of the two."
+                    )
+        if not features:
+            raise DataError(
+                f"{name} has no feature column left: its columns are {listing(available)}, and data.label, "
+                f"data.client and data.id are not features. Add a numeric column or list data.features."
+            )
+        return features
+
+
+@dataclass(frozen=True, eq=False)
+class Key:
+    """A categorical column: ``codes`` (rows,) int64 into ``names``, -1 where the cell is empty."""
+
+    column: str
+    codes: Int64Array
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Identity:
+    """The id column: ``values`` (rows,) int64 or str, and which cells are ``missing``."""
+
+    column: str
+    values: NDArray[Any]
+    missing: BoolArray
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """A source as stored: nothing dropped, sampled or converted yet.
+
+    ``matrix`` is (rows, features) of a real dtype with NaN for empty cells; ``locate`` says where a row
+    stands for the reader of an error message ("line 7").
+    """
+
+    name: str
+    matrix: NDArray[Any]
+    features: tuple[str, ...]
+    label: Key | None
+    client: Key | None
+    identity: Identity | None
+    locate: Callable[[int], str]
+
+
+def cells(name: str, column: str, raw: NDArray[Any]) -> tuple[NDArray[Any], BoolArray]:
+    """Return a key column as comparable values, and which of its cells are empty.
+
+    Text is stripped of surrounding blanks; a cell of nothing else is empty, as is NaN. Dates become text.
+    """
+    kind = raw.dtype.kind
+    if kind == "S":
+        try:
+            raw = np.strings.decode(raw, "utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(f"{name}: the column {column!r} is not UTF-8 text ({error.reason}).") from error
+        kind = "U"
+    if kind == "U":
+        stripped = np.strings.strip(raw)
+        return stripped, stripped == ""
+    if kind == "f":
+        return raw, np.isnan(raw)
+    if kind in "mM":
+        return raw.astype(np.str_), np.isnat(raw)
+    if kind in "biu":
+        return raw, np.zeros(raw.shape, dtype=np.bool_)
+    raise DataError(
+        f"{name}: the column {column!r} holds {raw.dtype} values, which cannot name labels, clients or rows; "
+        f"use numbers or text."
+    )
+
+
+def encode(column: str, values: NDArray[Any], missing: BoolArray) -> Key:
+    """Number the distinct values of a column in their sorted order; whole numbers are spelt without ".0"."""
+    distinct, inverse = np.unique(values[~missing], return_inverse=True)
+    codes = np.full(len(values), -1, dtype=np.int64)
+    codes[~missing] = inverse
+    return Key(column, codes, tuple(_spell(value) for value in distinct))
+
+
+def _spell(value: Any) -> str:
+    whole = isinstance(value, np.floating) and value.is_integer()
+    return str(int(value)) if whole else str(value)
+
+
+def identify(column: str, values: NDArray[Any], missing: BoolArray) -> Identity:
+    """Return an id column as int64 where that holds every id exactly, else as text."""
+    known = values[~missing]
+    if values.dtype.kind in "bi":
+        whole = True
+    elif values.dtype.kind == "u":
+        whole = not known.size or int(known.max()) <= np.iinfo(np.int64).max
+    elif values.dtype.kind == "f":
+        whole = bool(np.all(known == np.floor(known)) and np.all(np.abs(known) < 2**53))
+    else:
+        whole = False
+    if whole:
+        return Identity(column, np.where(missing, 0, values).astype(np.int64), missing)
+    return Identity(column, np.array([_spell(value) for value in values], dtype=np.str_), missing)
+
+
+def reads_as_number(text: str) -> bool:
+    """Whether a cell of text would be read as a number (Python's ``1_000`` would not)."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text
+
+
+def first_text(values: Iterable[tuple[int, str]]) -> tuple[int, str] | None:
+    """Return the (row, text) that keeps a column of text from being numbers.
+
+    The first cell that does not read as a number; where all do (numbers stored as text), the first cell.
+    """
+    first: tuple[int, str] | None = None
+    for row, text in values:
+        if not reads_as_number(text):
+            return row, text
+        first = first or (row, text)
+    return first
+
+
+def require(column: str, available: Sequence[str], *, knob: str, where: str) -> None:
+    """Raise a DataError that names the nearest column when ``column`` is not one of ``available``."""
+    if column not in available:
+        raise DataError(
+            f"{where} has no column {column!r}, which {knob} names{nearest(column, available)}. "
+            f"Its columns are {listing(available)}."
+        )
+
+
+def refuse_repeats(names: Sequence[str], *, where: str, remedy: str) -> None:
+    """Raise a DataError that lists the names that occur more than once."""
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise DataError(f"{where} has more than one column named {listing(repeated)}; {remedy}.")
+
+
+def nearest(name: str, valid: Sequence[str]) -> str:
+    """Return "; the nearest is 'x'" for the valid name nearest to ``name``, or nothing when none is near."""
+    by_folded = {candidate.casefold(): candidate for candidate in valid}
+    close = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.5)
+    return f"; the nearest is {by_folded[close[0]]!r}" if close else ""
+
+
+def listing(names: Sequence[str], limit: int = 12) -> str:
+    """Return names for a message, quoted; past ``limit`` only how many more there are."""
+    shown = ", ".join(repr(name) for name in names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"

@@ -1,0 +1,241 @@
+"""From a built-in name or a file to a `Table`: every row accounted for, every doubt raised before work starts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from raydr.arrays import BoolArray, Int64Array
+from raydr.data.arrow_files import read_csv, read_parquet
+from raydr.data.catalogue import find, read_builtin
+from raydr.data.columns import Choice, Columns, listing, nearest
+from raydr.data.numpy_files import read_npy, read_npz
+from raydr.data.sampling import sample_rows
+from raydr.data.table import Table
+from raydr.errors import DataError
+
+_LOGGER = logging.getLogger(__name__)
+
+_READERS = {".csv": read_csv, ".parquet": read_parquet, ".npy": read_npy, ".npz": read_npz}
+
+
+def load(
+    *,
+    source: str | None = None,
+    path: str | Path | None = None,
+    label: str | None = None,
+    features: Sequence[str] | None = None,
+    client: str | None = None,
+    id_column: str | None = None,
+    rows: int | None = None,
+    missing: Literal["error", "drop"] = "error",
+    seed: int = 0,
+    data_dir: Path | None = None,
+) -> Table:
+    """Read a built-in data set or a file, check it, and sub-sample it when asked.
+
+    Parameters
+    ----------
+    source : str, optional
+        A built-in name (`raydr.data.DATASETS`). Exactly one of ``source`` and ``path`` is given.
+    path : str or Path, optional
+        A .csv (with a header line), .parquet, .npy or .npz file; relative to the current directory.
+    label : str, optional
+        The column of class labels. Built-in data sets and .npz files with ``y`` or ``label`` have a default.
+    features : sequence of str, optional
+        The columns to embed, in this order; by default every column that is not label, client or id.
+    client : str, optional
+        The column whose values own the rows: a hospital, a device, an animal.
+    id_column : str, optional
+        The column of row identities (the key ``data.id``); by default the row's index from 0.
+    rows : int, optional
+        Sub-sample this many rows, at least 2, without replacement and in their original order; where there
+        are labels every class keeps its share to within one row. The same seed draws the same rows.
+    missing : {"error", "drop"}
+        What to do about rows with an empty or NaN cell in a column that is used, be it a feature, the
+        label, the client or the id: refuse the table, or leave those rows out before sub-sampling.
+    seed : int
+        Seed of the sub-sample, at least 0.
+    data_dir : Path, optional
+        Where built-in data sets lie as NAME.npz; by default the folder in ``RAYDR_DATA``.
+
+    Returns
+    -------
+    Table
+
+    Raises
+    ------
+    DataError
+        For a source that is unknown, absent or unreadable, a column that does not exist or is not numeric,
+        missing or infinite values, duplicate ids, and tables too small or too uniform to draw a map of.
+
+    Examples
+    --------
+    >>> table = load(source="iris", rows=30)
+    >>> table.rows.shape, table.label_names
+    ((30, 4), ('setosa', 'versicolor', 'virginica'))
+    """
+    if missing not in ("error", "drop"):
+        raise DataError(f"data.missing is {missing!r}; it must be 'error' or 'drop'.")
+    choice = Choice(label, None if features is None else tuple(features), client, id_column)
+    if source is not None and path is None:
+        columns = read_builtin(find(source), choice, data_dir)
+    elif path is not None and source is None:
+        columns = _read_file(Path(path).expanduser(), choice)
+    else:
+        raise DataError(
+            "Exactly one of data.source (a built-in name) and data.path (a file of your own) must be given; "
+            f"got source={source!r}, path={None if path is None else str(path)!r}."
+        )
+    kept = _complete_rows(columns, drop=missing == "drop")
+    _refuse_infinite(columns, kept)
+    _refuse_duplicate_ids(columns, kept)
+    if rows is not None:
+        kept = kept[_sampled(columns, kept, rows, seed)]
+    if len(kept) < 2:
+        raise DataError(
+            f"{columns.name} has {len(kept)} usable row{'' if len(kept) == 1 else 's'} of {len(columns.matrix)}; "
+            f"a map needs at least 2."
+        )
+    table = _table(columns, kept)
+    _report_constants(table, expected=source is not None)
+    return table
+
+
+def _read_file(path: Path, choice: Choice) -> Columns:
+    """Read a file by its suffix, once it is known to be there and not empty."""
+    reader = _READERS.get(path.suffix.lower())
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise DataError(
+            f"The data file {path} cannot be opened ({error.strerror}){nearest(path.name, beside)}. "
+            f"Relative paths start from the current directory, {Path.cwd()}."
+        ) from error
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; data.path must name a {', '.join(_READERS)} file.")
+    if reader is None:
+        raise DataError(
+            f"{path.name} is not a kind of file that raydr reads: its suffix is {path.suffix!r}, and it must be "
+            f"one of {', '.join(_READERS)}."
+        )
+    if size == 0:
+        raise DataError(f"{path} is empty; it needs column names and at least two rows.")
+    try:
+        return reader(path, choice)
+    except OSError as error:
+        raise DataError(f"The data file {path} cannot be read: {error}.") from error
+
+
+def _complete_rows(columns: Columns, *, drop: bool) -> Int64Array:
+    """Return the indices of the rows without an empty cell in a used column; refuse any unless ``drop``."""
+    gaps: dict[str, BoolArray] = {}
+    if columns.matrix.dtype.kind == "f":
+        empty = np.isnan(columns.matrix)
+        for column in np.flatnonzero(empty.any(axis=0)):
+            gaps[columns.features[column]] = empty[:, column]
+    for key in (columns.label, columns.client):
+        if key is not None and (key.codes < 0).any():
+            gaps[key.column] = key.codes < 0
+    if columns.identity is not None and columns.identity.missing.any():
+        gaps[columns.identity.column] = columns.identity.missing
+    if not gaps:
+        return np.arange(len(columns.matrix), dtype=np.int64)
+    incomplete = np.logical_or.reduce(list(gaps.values()))
+    if drop:
+        _LOGGER.info("%s: dropped %d rows with missing values", columns.name, incomplete.sum())
+        return np.flatnonzero(~incomplete)
+    cells = sum(int(gap.sum()) for gap in gaps.values())
+    first = int(np.flatnonzero(incomplete)[0])
+    holed = next(name for name, gap in gaps.items() if gap[first])
+    raise DataError(
+        f"{columns.name} has {cells} missing value{'' if cells == 1 else 's'} in the column"
+        f"{'' if len(gaps) == 1 else 's'} {listing(list(gaps))}, in {incomplete.sum()} of {len(incomplete)} "
+        f"rows; the first is in {holed!r} on {columns.locate(first)}. Fill them in, leave those columns out "
+        f"with data.features, or drop those rows with data.missing: drop."
+    )
+
+
+def _refuse_infinite(columns: Columns, kept: Int64Array) -> None:
+    if columns.matrix.dtype.kind != "f":
+        return
+    infinite = kept[np.isinf(columns.matrix).any(axis=1)[kept]]
+    if infinite.size:
+        row = int(infinite[0])
+        column = int(np.flatnonzero(np.isinf(columns.matrix[row]))[0])
+        raise DataError(
+            f"{columns.name} has infinite values in {infinite.size} row{'' if infinite.size == 1 else 's'}; the "
+            f"first is {columns.matrix[row, column]} in {columns.features[column]!r} on {columns.locate(row)}. "
+            f"Distances to such a row are not numbers: correct it, or empty the cell and set data.missing: drop."
+        )
+
+
+def _refuse_duplicate_ids(columns: Columns, kept: Int64Array) -> None:
+    if columns.identity is None:
+        return
+    ids = columns.identity.values[kept]
+    _, first, group = np.unique(ids, return_index=True, return_inverse=True)
+    repeats = np.flatnonzero(first[group] != np.arange(len(ids)))
+    if repeats.size:
+        again = int(repeats[0])
+        earlier = int(first[group[again]])
+        raise DataError(
+            f"{columns.name}: the id {str(ids[again])!r} in column {columns.identity.column!r} stands on "
+            f"{columns.locate(int(kept[earlier]))} and again on {columns.locate(int(kept[again]))} (repeated ids in "
+            f"all: {repeats.size}). Ids tell rows apart: make them distinct, or leave data.id out and "
+            f"rows are numbered from 0."
+        )
+
+
+def _sampled(columns: Columns, kept: Int64Array, rows: int, seed: int) -> Int64Array:
+    """Return which of the ``kept`` rows a sub-sample of ``rows`` holds."""
+    if rows < 2:
+        raise DataError(f"data.rows is {rows}; a map needs at least 2 rows.")
+    if rows > len(kept):
+        dropped = len(columns.matrix) - len(kept)
+        after = f" once {dropped} rows with missing values are dropped" if dropped else ""
+        raise DataError(
+            f"data.rows asks for {rows} rows, but {columns.name} has {len(kept)}{after}. "
+            f"Ask for at most {len(kept)}, or leave data.rows out to take them all."
+        )
+    return sample_rows(len(kept), rows, None if columns.label is None else columns.label.codes[kept], seed)
+
+
+def _table(columns: Columns, kept: Int64Array) -> Table:
+    stored = columns.matrix.dtype
+    exact_in_float32 = stored.itemsize <= (4 if stored.kind == "f" else 2)
+    taken = columns.matrix if len(kept) == len(columns.matrix) else columns.matrix[kept]
+    return Table(
+        name=columns.name,
+        rows=np.ascontiguousarray(taken, dtype=np.float32 if exact_in_float32 else np.float64),
+        features=columns.features,
+        ids=kept if columns.identity is None else columns.identity.values[kept],
+        labels=None if columns.label is None else columns.label.codes[kept],
+        label_names=() if columns.label is None else columns.label.names,
+        client_keys=None if columns.client is None else columns.client.codes[kept],
+        client_names=() if columns.client is None else columns.client.names,
+    )
+
+
+def _report_constants(table: Table, *, expected: bool) -> None:
+    """Refuse a table of identical rows; log constant features, as a warning unless the source is built in."""
+    constant = table.constant_features
+    if len(constant) == len(table.features):
+        raise DataError(
+            f"{table.name}: all {len(table.rows)} rows are equal in every feature ({listing(constant)}), so there "
+            f"is no distance to draw. Check data.features, or raise data.rows."
+        )
+    if constant:
+        _LOGGER.log(
+            logging.DEBUG if expected else logging.WARNING,
+            "%s: %d of %d features have one value in all rows and tell no row from another: %s",
+            table.name,
+            len(constant),
+            len(table.features),
+            listing(constant),
+        )

@@ -1,0 +1,192 @@
+"""NumPy files, and arrays already in memory: a matrix ``X`` and one-dimensional arrays beside it."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raydr.data.columns import (
+    Choice,
+    Columns,
+    Identity,
+    Key,
+    cells,
+    encode,
+    first_text,
+    identify,
+    listing,
+    nearest,
+    refuse_repeats,
+)
+from raydr.errors import DataError
+
+_UNREADABLE = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError)
+"""What numpy.load raises for files that are damaged, not NumPy's, or hold pickled objects."""
+
+_DEFAULT_LABELS = ("y", "label", "labels")
+
+
+def read_npy(path: Path, choice: Choice) -> Columns:
+    """Read a .npy file: one (rows, features) array, without room for labels, clients or ids.
+
+    Raises
+    ------
+    DataError
+        When it cannot be read as such, or ``choice`` names a label, client or id.
+    """
+    for knob, column in choice.named.items():
+        raise DataError(
+            f"{path.name} is a .npy file, which holds only features, so {knob} cannot name {column!r} in it. "
+            f"Save a .npz file with the features as X and the array {column!r} beside it."
+        )
+    try:
+        matrix = np.load(path, allow_pickle=False)
+    except _UNREADABLE as error:
+        raise DataError(f"{path} cannot be read as a .npy file: {_reason(error)}") from error
+    if not isinstance(matrix, np.ndarray):
+        raise DataError(f"{path} holds an archive of arrays, which is a .npz file; rename it to end in .npz.")
+    return from_arrays(path.name, {"X": matrix}, choice)
+
+
+def read_npz(path: Path, choice: Choice, name: str | None = None) -> Columns:
+    """Read a .npz file: see `from_arrays` for the arrays it may hold. ``name`` defaults to the file's.
+
+    Raises
+    ------
+    DataError
+        When it cannot be read, or its arrays cannot be used as ``choice`` asks.
+    """
+    try:
+        archive = np.load(path, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise DataError(f"{path} holds one array, which is a .npy file; rename it to end in .npy.")
+        with archive:
+            return from_arrays(name or path.name, archive, choice)
+    except DataError:
+        raise
+    except _UNREADABLE as error:
+        raise DataError(f"{path} cannot be read as a .npz file: {_reason(error)}") from error
+
+
+def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]], choice: Choice) -> Columns:
+    """Arrange named arrays as columns.
+
+    Parameters
+    ----------
+    name : str
+        What error messages call the source.
+    arrays : mapping
+        ``X`` (rows, features) numbers. Optional: ``feature_names`` (features,), else "x0", "x1", ...;
+        ``y``, ``label`` or ``labels`` (rows,), the label unless ``choice`` names another; any other (rows,)
+        array, usable as label, client or id. Codes from 0 in an array ``key`` are spelt by an array
+        ``key_names`` where there is one, ``y`` by ``class_names``.
+    choice : Choice
+        What the user named.
+
+    Raises
+    ------
+    DataError
+        For an absent, wrongly shaped or non-numeric array.
+    """
+    if "X" not in arrays:
+        raise DataError(
+            f"{name} has no array X for the features{nearest('X', list(arrays))}. "
+            f"It holds {listing(list(arrays))}. Save the (rows, features) array under the name X."
+        )
+    matrix = arrays["X"]
+    if matrix.ndim != 2:
+        raise DataError(
+            f"{name}: the features have the shape {matrix.shape}; a (rows, features) array is needed. "
+            f"Reshape it, for images with X.reshape(len(X), -1)."
+        )
+    names = _feature_names(arrays, matrix.shape[1])
+    refuse_repeats(names, where=name, remedy="give every feature a name of its own in feature_names")
+    features = choice.pick_features(name, names, names)
+    if len(features) < len(names) or features != names:
+        position = {feature: column for column, feature in enumerate(names)}
+        matrix = matrix[:, [position[feature] for feature in features]]
+    _refuse_text(name, matrix, features)
+
+    label = choice.label or next((default for default in _DEFAULT_LABELS if default in arrays), None)
+    return Columns(
+        name=name,
+        matrix=matrix,
+        features=tuple(features),
+        label=None if label is None else _key(name, arrays, label, "data.label", len(matrix)),
+        client=None
+        if choice.client is None
+        else _key(name, arrays, choice.client, "data.client", len(matrix)),
+        identity=None if choice.id is None else _identity(name, arrays, choice.id, len(matrix)),
+        locate=lambda row: f"row {row} (the first is row 0)",
+    )
+
+
+def _feature_names(arrays: Mapping[str, NDArray[Any]], count: int) -> list[str]:
+    if "feature_names" in arrays:
+        names = arrays["feature_names"]
+        if names.shape == (count,):
+            return [str(name) for name in names]
+    return [f"x{column}" for column in range(count)]
+
+
+def _refuse_text(name: str, matrix: NDArray[Any], features: Sequence[str]) -> None:
+    """Raise a DataError when the matrix does not hold real numbers; name the first cell of text."""
+    if matrix.dtype.kind in "biuf":
+        return
+    if matrix.dtype.kind in "SU" and matrix.size:
+        for position, feature in enumerate(features):
+            offending = first_text(enumerate(matrix[:, position].astype(np.str_).tolist()))
+            if offending is not None:
+                raise DataError(
+                    f"{name}: the features are stored as text: {offending[1]!r} in feature {feature!r}, row "
+                    f"{offending[0]} (the first is row 0). Save X as numbers (X.astype(float)) and keep text "
+                    f"in an array beside it, to be named as data.label, data.client or data.id."
+                )
+    raise DataError(f"{name}: the features are {matrix.dtype} values; they must be real numbers.")
+
+
+def _column(name: str, arrays: Mapping[str, NDArray[Any]], column: str, knob: str, rows: int) -> NDArray[Any]:
+    """Return the (rows,) array that ``knob`` names."""
+    if column not in arrays:
+        usable = [key for key in arrays if key != "X" and arrays[key].shape == (rows,)]
+        raise DataError(
+            f"{name} has no array {column!r}, which {knob} names{nearest(column, usable)}. "
+            f"The arrays with one value per row are {listing(usable) or 'none'}."
+        )
+    values = arrays[column]
+    if values.shape != (rows,):
+        raise DataError(
+            f"{name}: {knob} is the array {column!r} of shape {values.shape}, but X has {rows} rows; "
+            f"it needs one value per row, the shape ({rows},)."
+        )
+    return values
+
+
+def _key(name: str, arrays: Mapping[str, NDArray[Any]], column: str, knob: str, rows: int) -> Key:
+    raw = _column(name, arrays, column, knob, rows)
+    values, missing = cells(name, column, raw)
+    for spelling in (f"{column}_names", "class_names") if column in _DEFAULT_LABELS else (f"{column}_names",):
+        if spelling in arrays and raw.dtype.kind in "iu" and rows:
+            names = arrays[spelling]
+            if names.ndim == 1 and raw.min() >= 0 and raw.max() < len(names):
+                return Key(column, raw.astype(np.int64), tuple(str(spelt) for spelt in names))
+    return encode(column, values, missing)
+
+
+def _identity(name: str, arrays: Mapping[str, NDArray[Any]], column: str, rows: int) -> Identity:
+    return identify(column, *cells(name, column, _column(name, arrays, column, "data.id", rows)))
+
+
+def _reason(error: BaseException) -> str:
+    if "allow_pickle" in str(error):
+        return (
+            "it holds pickled Python objects, which raydr never opens, because they can run code. "
+            "Save plain arrays of numbers or text (astype(float), astype(str))."
+        )
+    return f"{error or type(error).__name__}."

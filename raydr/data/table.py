@@ -1,0 +1,125 @@
+"""The table that every later room works on: numbers, and who each row is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raydr.arrays import FloatArray, Int64Array
+from raydr.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Rows of finite numbers, with their identities and, where the source has them, labels and client keys.
+
+    Attributes
+    ----------
+    name : str
+        The built-in name or the file name; it heads error messages and reports.
+    rows : (rows, features) float32 or float64 array, C-contiguous
+        float32 where that holds every value of the source exactly, else float64.
+    features : tuple of str
+        One distinct name per column of ``rows``.
+    ids : (rows,) int64 or str array
+        The identity of each row in its source: its index from 0 unless an id column was named. Distinct, and
+        kept under sub-sampling.
+    labels : (rows,) int64 array or None
+        Codes into ``label_names``; for colours and metrics only, never shown to a method.
+    label_names : tuple of str
+        Every class of the source; a sub-sample may lack rows of some.
+    client_keys : (rows,) int64 array or None
+        Codes into ``client_names``: the natural owner of each row.
+    client_names : tuple of str
+        Every owner of the source; a sub-sample may lack rows of some.
+
+    Raises
+    ------
+    DataError
+        When shapes, dtypes or codes disagree, or a value is not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> table = Table(name="two", rows=np.eye(2), features=("a", "b"), ids=np.arange(2))
+    >>> table.take(np.array([1])).ids
+    array([1])
+    """
+
+    name: str
+    rows: FloatArray
+    features: tuple[str, ...]
+    ids: NDArray[Any]
+    labels: Int64Array | None = None
+    label_names: tuple[str, ...] = ()
+    client_keys: Int64Array | None = None
+    client_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.rows.ndim != 2 or self.rows.dtype not in (np.float32, np.float64):
+            raise DataError(
+                f"Table {self.name!r}: rows must be a (rows, features) float32 or float64 array; "
+                f"got shape {self.rows.shape}, {self.rows.dtype}."
+            )
+        if not self.rows.flags.c_contiguous:
+            raise DataError(f"Table {self.name!r}: rows must be C-contiguous; use numpy.ascontiguousarray.")
+        if not np.isfinite(self.rows).all():
+            raise DataError(f"Table {self.name!r}: rows hold missing or infinite values; all must be finite.")
+        if len(self.features) != self.rows.shape[1] or len(set(self.features)) != len(self.features):
+            raise DataError(
+                f"Table {self.name!r}: {self.rows.shape[1]} columns need as many distinct feature names; "
+                f"got {len(self.features)}, {len(set(self.features))} of them distinct."
+            )
+        count = len(self.rows)
+        if self.ids.shape != (count,) or not (self.ids.dtype == np.int64 or self.ids.dtype.kind == "U"):
+            raise DataError(
+                f"Table {self.name!r}: ids must be a ({count},) int64 or str array; "
+                f"got shape {self.ids.shape}, {self.ids.dtype}."
+            )
+        if len(np.unique(self.ids)) != count:
+            raise DataError(f"Table {self.name!r}: ids are not distinct.")
+        self._check_codes("labels", self.labels, self.label_names)
+        self._check_codes("client_keys", self.client_keys, self.client_names)
+
+    def _check_codes(self, field: str, codes: Int64Array | None, names: tuple[str, ...]) -> None:
+        if codes is None:
+            if names:
+                raise DataError(f"Table {self.name!r}: there are names for {field}, but no {field}.")
+            return
+        if codes.shape != (len(self.rows),) or codes.dtype != np.int64:
+            raise DataError(
+                f"Table {self.name!r}: {field} must be a ({len(self.rows)},) int64 array; "
+                f"got shape {codes.shape}, {codes.dtype}."
+            )
+        if len(set(names)) != len(names):
+            raise DataError(f"Table {self.name!r}: the names for {field} are not distinct.")
+        if codes.size and not 0 <= codes.min() <= codes.max() < len(names):
+            raise DataError(
+                f"Table {self.name!r}: {field} must be codes from 0 to {len(names) - 1}; "
+                f"they run from {codes.min()} to {codes.max()}."
+            )
+
+    @property
+    def constant_features(self) -> tuple[str, ...]:
+        """Names of the features with one value in all rows: they carry no distance."""
+        constant = self.rows.min(axis=0) == self.rows.max(axis=0)
+        return tuple(name for name, same in zip(self.features, constant, strict=True) if same)
+
+    def take(self, index: Int64Array) -> Table:
+        """Return the table of the rows at ``index``, in that order, under the same names.
+
+        Parameters
+        ----------
+        index : (taken,) int64 array
+            Distinct row numbers, from 0 to ``len(rows) - 1``.
+        """
+        return replace(
+            self,
+            rows=self.rows[index],
+            ids=self.ids[index],
+            labels=None if self.labels is None else self.labels[index],
+            client_keys=None if self.client_keys is None else self.client_keys[index],
+        )

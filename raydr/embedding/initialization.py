@@ -1,0 +1,150 @@
+"""Where a layout starts: the principal components of the rows, in the scale that each embedder wants."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from raydr.arrays import Float32Array, Float64Array, FloatArray
+from raydr.errors import DataError
+from raydr.threads import one_blas_thread
+
+_BLOCK_ROWS = 4096
+"""Rows turned to float64 at a time, so that the working memory does not grow with the rows."""
+_DENSE_FEATURES = 2048
+"""Widest data whose features x features covariance is formed (32 MB); wider data are iterated on instead."""
+
+
+def principal_components(coordinates: FloatArray, components: int = 2) -> Float64Array:
+    """Scores of the rows on the leading principal axes, equal to the bit whenever the rows are.
+
+    The axes are the eigenvectors of the covariance matrix with the largest eigenvalues; each is turned so
+    that its entry of largest magnitude is positive. Up to 2048 features the covariance is formed and
+    decomposed; past that Lanczos iteration from a fixed start applies it without forming it.
+
+    Parameters
+    ----------
+    coordinates : array of shape (rows, features)
+        Finite values, float32 or float64; sums are taken in float64, in blocks of rows.
+    components : int
+        Number of axes. Where there are fewer features, the further columns are zero.
+
+    Returns
+    -------
+    array of shape (rows, components), float64
+        Centred scores, by decreasing variance.
+
+    Raises
+    ------
+    DataError
+        If ``coordinates`` is not a matrix with at least one row and one column.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> principal_components(np.array([[0.0, 1.0], [3.0, 1.0], [6.0, 1.0]])).round(12).tolist()
+    [[-3.0, 0.0], [0.0, 0.0], [3.0, 0.0]]
+    """
+    if coordinates.ndim != 2 or 0 in coordinates.shape:
+        raise DataError(
+            f"Principal components were asked of an array of shape {coordinates.shape}; "
+            "they need a matrix (rows, features) with at least one row and one feature."
+        )
+    rows, features = coordinates.shape
+    scores = np.zeros((rows, components), dtype=np.float64)
+    found = min(components, features)
+    with one_blas_thread():
+        mean = coordinates.mean(axis=0, dtype=np.float64)
+        if features <= _DENSE_FEATURES or features <= components:
+            axes = _axes_of_covariance(coordinates, mean, found)
+        else:
+            axes = _axes_by_iteration(coordinates, mean, found)
+        largest = axes[np.abs(axes).argmax(axis=0), np.arange(found)]
+        axes = axes * np.where(largest < 0, -1.0, 1.0)
+        for block in _blocks(rows):
+            scores[block, :found] = (coordinates[block] - mean) @ axes
+    return scores
+
+
+def tsne_start(initialization: FloatArray, seed: int) -> Float64Array:
+    """Scale a layout as ``openTSNE.initialization`` does: first column of standard deviation 1e-4, jittered.
+
+    The jitter, normal with standard deviation 1e-6, parts rows that start at one point, which Barnes-Hut's
+    tree could not split. If the first column is constant there is no scale to keep, and the layout is
+    normal noise of standard deviation 1e-4, as t-SNE starts without any initialisation.
+
+    Parameters
+    ----------
+    initialization : array of shape (rows, components)
+        Layout in any units.
+    seed : int
+        Non-negative, of the noise.
+
+    Returns
+    -------
+    array of shape (rows, components), float64
+    """
+    generator = np.random.default_rng(seed)
+    deviation = float(np.std(initialization[:, 0], dtype=np.float64))
+    if deviation == 0.0:
+        return generator.normal(scale=1e-4, size=initialization.shape)
+    return initialization * (1e-4 / deviation) + generator.normal(scale=1e-6, size=initialization.shape)
+
+
+def umap_start(initialization: FloatArray, seed: int) -> Float32Array:
+    """Scale a layout as UMAP does its own: largest coordinate 10, plus normal noise of deviation 1e-4.
+
+    A constant layout becomes the noise alone; UMAP then stretches every axis to [0, 10].
+
+    Parameters
+    ----------
+    initialization : array of shape (rows, components)
+        Layout in any units.
+    seed : int
+        Non-negative, of the noise.
+
+    Returns
+    -------
+    array of shape (rows, components), float32
+    """
+    generator = np.random.default_rng(seed)
+    largest = float(np.abs(initialization).max())
+    scale = 10.0 / largest if largest > 0.0 else 0.0
+    noise = generator.normal(scale=1e-4, size=initialization.shape)
+    return (initialization * scale + noise).astype(np.float32)
+
+
+def _axes_of_covariance(coordinates: FloatArray, mean: Float64Array, components: int) -> Float64Array:
+    """Leading eigenvectors (features, components) of the covariance, formed block by block."""
+    from scipy.linalg import eigh
+
+    rows, features = coordinates.shape
+    scatter = np.zeros((features, features), dtype=np.float64)
+    for block in _blocks(rows):
+        centred = coordinates[block] - mean
+        scatter += centred.T @ centred
+    _, axes = eigh(scatter, subset_by_index=[features - components, features - 1])
+    return np.asarray(axes[:, ::-1], dtype=np.float64)
+
+
+def _axes_by_iteration(coordinates: FloatArray, mean: Float64Array, components: int) -> Float64Array:
+    """Leading eigenvectors (features, components) of the covariance by Lanczos iteration from a fixed start."""
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    rows, features = coordinates.shape
+
+    def scatter_times(vector: Float64Array) -> Float64Array:
+        product = np.zeros(features, dtype=np.float64)
+        for block in _blocks(rows):
+            centred = coordinates[block] - mean
+            product += centred.T @ (centred @ vector.ravel())
+        return product
+
+    operator = LinearOperator((features, features), matvec=scatter_times, dtype=np.float64)
+    start = np.random.default_rng(0).normal(size=features)
+    variances, axes = eigsh(operator, k=components, v0=start)
+    return np.asarray(axes[:, np.argsort(variances)[::-1]], dtype=np.float64)
+
+
+def _blocks(rows: int) -> list[slice]:
+    """Cut the rows into consecutive blocks, the same whatever the machine."""
+    return [slice(start, start + _BLOCK_ROWS) for start in range(0, rows, _BLOCK_ROWS)]

@@ -1,0 +1,184 @@
+"""t-SNE by openTSNE, from a neighbour graph."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from raydr.arrays import Float64Array, FloatArray
+from raydr.embedding.embedder import check_inputs
+from raydr.embedding.initialization import tsne_start
+from raydr.errors import DataError, ScenarioError
+from raydr.geometry import Progress
+from raydr.neighbors import NeighborGraph
+from raydr.threads import one_blas_thread
+
+_CALLBACK_ITERATIONS = 50
+"""openTSNE evaluates its objective for every callback; every 50 iterations that costs about 1 %."""
+
+
+@dataclass(frozen=True)
+class TSNE:
+    """Settings of t-SNE; the defaults are openTSNE's.
+
+    Attention goes to k = 3 * perplexity neighbours of each row. The repulsion is Barnes-Hut's below 10,000
+    rows and for maps of 3 dimensions, FFT interpolation otherwise, as openTSNE chooses.
+
+    Parameters
+    ----------
+    perplexity : float, optional
+        Effective number of neighbours, 1 to (rows - 1) / 3. None: 30, or (rows - 1) / 3 where that is less.
+    early_exaggeration : float
+        Factor on the attraction in the first phase, at least 1.
+    exaggeration : float
+        Factor on the attraction in the second phase, at least 1; more packs clusters more densely.
+    learning_rate : float, optional
+        Positive. None: rows / exaggeration of the phase (Belkina et al., 2019).
+    early_iterations, iterations : int
+        Lengths of the two phases.
+
+    Raises
+    ------
+    ScenarioError
+        If a setting is out of its range.
+
+    Examples
+    --------
+    >>> TSNE().neighbors_needed(10_000)
+    90
+    >>> TSNE().neighbors_needed(10)
+    9
+    """
+
+    perplexity: float | None = None
+    early_exaggeration: float = 12.0
+    exaggeration: float = 1.0
+    learning_rate: float | None = None
+    early_iterations: int = 250
+    iterations: int = 500
+
+    def __post_init__(self) -> None:
+        for name in ("perplexity", "early_exaggeration", "exaggeration"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value >= 1):
+                raise ScenarioError(f"t-SNE's {name} is {value!r}; it must be a finite number of at least 1.")
+        if self.learning_rate is not None and not (
+            math.isfinite(self.learning_rate) and self.learning_rate > 0
+        ):
+            raise ScenarioError(
+                f"t-SNE's learning_rate is {self.learning_rate!r}; it must be a positive number, "
+                "or left out for rows / exaggeration."
+            )
+        for name in ("early_iterations", "iterations"):
+            if getattr(self, name) < 0:
+                raise ScenarioError(f"t-SNE's {name} is {getattr(self, name)!r}; it must be 0 or more.")
+
+    def effective_perplexity(self, rows: int) -> float:
+        """Perplexity used for this many rows.
+
+        Parameters
+        ----------
+        rows : int
+            Number of rows that will be embedded.
+
+        Returns
+        -------
+        float
+            The setting, or min(30, (rows - 1) / 3) where it is None.
+
+        Raises
+        ------
+        ScenarioError
+            If 3 * perplexity exceeds rows - 1.
+        DataError
+            If there are fewer than 4 rows, where even perplexity 1 has too few neighbours.
+        """
+        if rows < 4:
+            raise DataError(
+                f"t-SNE was asked to embed {rows} rows; it needs at least 4, so give it more rows."
+            )
+        largest = (rows - 1) / 3
+        if self.perplexity is None:
+            return min(30.0, largest)
+        if self.perplexity > largest:
+            raise ScenarioError(
+                f"t-SNE's perplexity is {self.perplexity:g}, which asks for {int(3 * self.perplexity)} neighbours "
+                f"of each row, but {rows} rows have {rows - 1} others; the largest perplexity that works for "
+                f"{rows} rows is {math.floor(100 * largest) / 100:g}. Lower it, or leave it out."
+            )
+        return float(self.perplexity)
+
+    def neighbors_needed(self, rows: int) -> int:
+        """3 * perplexity, as openTSNE; see :meth:`raydr.embedding.Embedder.neighbors_needed`."""
+        return int(3 * self.effective_perplexity(rows))
+
+    def embed(
+        self,
+        graph: NeighborGraph,
+        initialization: FloatArray,
+        *,
+        seed: int,
+        threads: int = 1,
+        progress: Progress | None = None,
+    ) -> Float64Array:
+        """Run ``openTSNE.TSNE.fit`` on the graph; see :meth:`raydr.embedding.Embedder.embed`.
+
+        The seed draws only the jitter of the first layout. Threads share the affinities, the attraction and
+        Barnes-Hut's repulsion row by row, and no sum crosses rows in parallel, so they change no bit.
+        """
+        import openTSNE
+        from openTSNE.affinity import PerplexityBasedNN
+        from openTSNE.nearest_neighbors import PrecomputedNeighbors
+
+        rows = graph.rows
+        needed = self.neighbors_needed(rows)
+        check_inputs(graph, initialization, needed)
+        nearest = graph.nearest(needed)
+        total = self.early_iterations + self.iterations
+        if progress is not None:
+            progress(0, total)
+        with one_blas_thread():
+            affinities = PerplexityBasedNN(
+                knn_index=PrecomputedNeighbors(nearest.indices, nearest.distances),
+                perplexity=self.effective_perplexity(rows),
+                n_jobs=threads,
+            )
+            layout = openTSNE.TSNE(
+                n_components=initialization.shape[1],
+                early_exaggeration=self.early_exaggeration,
+                exaggeration=self.exaggeration,
+                learning_rate="auto" if self.learning_rate is None else self.learning_rate,
+                early_exaggeration_iter=self.early_iterations,
+                n_iter=self.iterations,
+                # FFT interpolation exists for maps of one and two dimensions only.
+                negative_gradient_method="auto" if initialization.shape[1] == 2 else "bh",
+                n_jobs=threads,
+                callbacks=None
+                if progress is None
+                else _IterationReport(progress, total, self.early_iterations),
+                callbacks_every_iters=_CALLBACK_ITERATIONS,
+            ).fit(affinities=affinities, initialization=tsne_start(initialization, seed))
+        if progress is not None:
+            progress(total, total)
+        return np.array(layout, dtype=np.float64)
+
+
+class _IterationReport:
+    """openTSNE's callback: adds the phases' iterations up, since each phase counts from one."""
+
+    def __init__(self, progress: Progress, total: int, early_iterations: int) -> None:
+        self._progress = progress
+        self._total = total
+        self._phase_starts = iter((0, early_iterations))
+        self._before_phase = 0
+
+    def optimization_about_to_start(self) -> None:
+        self._before_phase = next(self._phase_starts)
+
+    def __call__(self, iteration: int, error: float, embedding: Float64Array) -> bool:
+        done = self._before_phase + iteration
+        if done < self._total:
+            self._progress(done, self._total)
+        return False

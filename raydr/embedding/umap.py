@@ -1,0 +1,178 @@
+"""UMAP by umap-learn, from a neighbour graph."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from raydr.arrays import Float32Array, FloatArray
+from raydr.embedding.embedder import check_inputs
+from raydr.embedding.initialization import umap_start
+from raydr.errors import DataError, ScenarioError
+from raydr.geometry import Progress
+from raydr.neighbors import NeighborGraph
+from raydr.threads import one_blas_thread
+
+
+@dataclass(frozen=True)
+class UMAP:
+    """Settings of UMAP; the defaults are umap-learn's.
+
+    Parameters
+    ----------
+    neighbors : int, optional
+        Size of each row's neighbourhood, **counting the row itself** as umap-learn does, 2 to rows - 1.
+        None: 15, or rows - 1 where that is less.
+    min_dist : float
+        Distance in the map under which neighbours are not drawn any closer, 0 to ``spread``.
+    spread : float
+        Scale of the map, positive.
+    epochs : int, optional
+        At least 1. None: 500 up to 10,000 rows, 200 past that, as umap-learn.
+    negative_samples : int
+        Repulsions drawn for each attraction, at least 1.
+
+    Raises
+    ------
+    ScenarioError
+        If a setting is out of its range.
+
+    Examples
+    --------
+    >>> UMAP().neighbors_needed(10_000)
+    14
+    """
+
+    neighbors: int | None = None
+    min_dist: float = 0.1
+    spread: float = 1.0
+    epochs: int | None = None
+    negative_samples: int = 5
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.spread) and self.spread > 0):
+            raise ScenarioError(f"UMAP's spread is {self.spread!r}; it must be a positive number.")
+        if not 0 <= self.min_dist <= self.spread:
+            raise ScenarioError(
+                f"UMAP's min_dist is {self.min_dist!r}; it must lie between 0 and spread, which is {self.spread:g}."
+            )
+        for name, smallest in (("neighbors", 2), ("epochs", 1), ("negative_samples", 1)):
+            value = getattr(self, name)
+            if value is not None and value < smallest:
+                raise ScenarioError(f"UMAP's {name} is {value!r}; it must be {smallest} or more.")
+
+    def effective_neighbors(self, rows: int) -> int:
+        """Neighbourhood size used for this many rows, counting the row itself.
+
+        Parameters
+        ----------
+        rows : int
+            Number of rows that will be embedded.
+
+        Returns
+        -------
+        int
+            The setting, or min(15, rows - 1) where it is None.
+
+        Raises
+        ------
+        ScenarioError
+            If ``neighbors`` exceeds rows - 1, umap-learn's own limit.
+        DataError
+            If there are fewer than 3 rows.
+        """
+        if rows < 3:
+            raise DataError(
+                f"UMAP was asked to embed {rows} rows; it needs at least 3, so give it more rows."
+            )
+        if self.neighbors is None:
+            return min(15, rows - 1)
+        if self.neighbors > rows - 1:
+            raise ScenarioError(
+                f"UMAP's neighbors is {self.neighbors}, but there are only {rows} rows; the largest neighbors that "
+                f"works for {rows} rows is {rows - 1}. Lower it, or leave it out."
+            )
+        return self.neighbors
+
+    def neighbors_needed(self, rows: int) -> int:
+        """The neighbourhood without the row itself; see :meth:`raydr.embedding.Embedder.neighbors_needed`."""
+        return self.effective_neighbors(rows) - 1
+
+    def embed(
+        self,
+        graph: NeighborGraph,
+        initialization: FloatArray,
+        *,
+        seed: int,
+        threads: int = 1,
+        progress: Progress | None = None,
+    ) -> Float32Array:
+        """Lay the graph's fuzzy simplicial set out; see :meth:`raydr.embedding.Embedder.embed`.
+
+        umap-learn's two public steps are called directly: its class wants a data matrix beside the graph and
+        has a branch of rows x rows distances. ``threads`` is not used: umap-learn's parallel layout lets
+        threads race on the positions. ``progress`` is called at the start and at the end, since umap-learn
+        has no hook between epochs.
+        """
+        from umap.umap_ import find_ab_params, fuzzy_simplicial_set, simplicial_set_embedding
+
+        rows = graph.rows
+        neighbors = self.effective_neighbors(rows)
+        check_inputs(graph, initialization, neighbors - 1)
+        nearest = graph.nearest(neighbors - 1)
+        epochs = self.epochs if self.epochs is not None else (500 if rows <= 10_000 else 200)
+        indices = np.column_stack((np.arange(rows), nearest.indices))
+        distances = np.column_stack((np.zeros(rows, np.float32), nearest.distances))
+        # umap-learn draws from the legacy generator; this one is seeded from any non-negative integer.
+        random_state = np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed)))
+        if progress is not None:
+            progress(0, epochs)
+        with one_blas_thread(), _one_numba_thread():
+            fuzzy_set, _, _ = fuzzy_simplicial_set(
+                X=initialization,  # read for its number of rows only, since the neighbours are given
+                n_neighbors=neighbors,
+                random_state=random_state,
+                metric="euclidean",
+                knn_indices=indices,
+                knn_dists=distances,
+            )
+            a, b = find_ab_params(self.spread, self.min_dist)
+            layout, _ = simplicial_set_embedding(
+                data=None,  # read by initialisations that umap-learn computes itself
+                graph=fuzzy_set,
+                n_components=initialization.shape[1],
+                initial_alpha=1.0,
+                a=a,
+                b=b,
+                gamma=1.0,
+                negative_sample_rate=self.negative_samples,
+                n_epochs=epochs,
+                init=umap_start(initialization, seed),
+                random_state=random_state,
+                metric="euclidean",
+                metric_kwds={},
+                densmap=False,
+                densmap_kwds={},
+                output_dens=False,
+                parallel=False,
+            )
+        if progress is not None:
+            progress(epochs, epochs)
+        return np.asarray(layout, dtype=np.float32)
+
+
+@contextmanager
+def _one_numba_thread() -> Iterator[None]:
+    """Run numba's parallel kernels on one thread: umap-learn's take all cores, and one sums across threads."""
+    import numba
+
+    before = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)

@@ -1,0 +1,38 @@
+"""What can go wrong, by whose fault: one type for each exit status and reader.
+
+Every message is one paragraph: what is wrong, where, and what to do about it.
+"""
+
+from __future__ import annotations
+
+
+class RaydrError(Exception):
+    """Base of every error that raydr raises on purpose.
+
+    ``exit_code`` is the command line's exit status: 2 for a scenario, data or path that cannot be used,
+    3 for a run that started and failed.
+    """
+
+    exit_code = 3
+
+
+class ScenarioError(RaydrError, ValueError):
+    """A scenario that cannot be run: unknown key, wrong type, impossible combination."""
+
+    exit_code = 2
+
+
+class DataError(RaydrError, ValueError):
+    """Data that cannot be used as asked: missing column, text in a feature, missing values, too few rows."""
+
+    exit_code = 2
+
+
+class OutputError(RaydrError, OSError):
+    """A place that cannot be read or written: an output folder, a run folder, a figures file."""
+
+    exit_code = 2
+
+
+class RunError(RaydrError):
+    """A run that started and could not be finished."""

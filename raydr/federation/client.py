@@ -1,0 +1,36 @@
+"""One client: its partition and its random streams. The client part of a method works on this and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from raydr.arrays import FloatArray
+from raydr.federation.streams import client_stream
+
+
+@dataclass
+class Client:
+    """A client as its own code sees it.
+
+    Attributes
+    ----------
+    index : int
+        Position among the clients, from 0.
+    rows : (rows, features) float32 or float64
+        The partition. Requests that scale or perturb the data replace it; it is never changed in place.
+    seed : int
+        The run's seed, from which :meth:`stream` derives this client's randomness.
+    round : int
+        The round of the call that is being answered; 0 before the first.
+    """
+
+    index: int
+    rows: FloatArray
+    seed: int
+    round: int = 0
+
+    def stream(self, purpose: str) -> np.random.Generator:
+        """Independent random numbers for ``(seed, client, round, purpose)``, whoever asks, however often."""
+        return client_stream(self.seed, self.index, self.round, purpose)

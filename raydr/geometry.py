@@ -1,0 +1,215 @@
+"""Distances between all rows, one block at a time: the contract that neighbours and metrics read.
+
+No caller may hold a (rows, rows) array. Whoever can tell the squared distances of a few rows to all rows is a
+`Geometry`: coordinates (`Points`), or a factored estimate whose values need not be a metric at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias, TypeVar
+
+import numpy as np
+
+from raydr.arrays import Float64Array, FloatArray, Int64Array
+from raydr.errors import DataError
+from raydr.threads import cores, one_blas_thread
+
+Result = TypeVar("Result")
+Task = TypeVar("Task")
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called as ``progress(done, total)`` from the calling thread, in units that the caller's docstring names."""
+
+
+class Geometry(Protocol):
+    """Distances between all rows, one block at a time.
+
+    The values need not be a metric: they may break the triangle inequality, and the distance of a row to itself
+    may differ from zero. They must be finite, and must not depend on how rows are cut into blocks by more than
+    rounding. Blocks are asked for from several threads at once.
+    """
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        ...
+
+    def squared_distance_block(self, start: int, stop: int) -> FloatArray:
+        """Squared distances, shape (stop - start, rows), of rows ``start:stop`` to all rows, own row included."""
+        ...
+
+    def take(self, rows: Int64Array) -> Geometry:
+        """Return the geometry of these rows, in this order."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Euclidean points as a `Geometry`.
+
+    Parameters
+    ----------
+    coordinates
+        (rows, features); float32 stays float32, every other type of number becomes float64.
+
+    Attributes
+    ----------
+    centred
+        (rows, features), the coordinates less a common shift, which leaves distances as they are and shrinks the
+        norms, to which the rounding error of a squared distance is proportional. The shift is the mean rounded
+        to a power of two near the spread (see `common_shift`), so integer data stay integers and keep exact ties.
+    squared_norms
+        (rows,) of ``centred``.
+
+    Raises
+    ------
+    DataError
+        If the coordinates are not a table of at least one row and one column, or are not finite.
+
+    Examples
+    --------
+    >>> Points(np.array([[0.0, 0.0], [3.0, 4.0]])).squared_distance_block(0, 1)
+    array([[ 0., 25.]])
+    """
+
+    coordinates: FloatArray
+    centred: FloatArray = field(init=False, repr=False)
+    squared_norms: FloatArray = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        coordinates = _float_table(self.coordinates, "the coordinates")
+        centred = coordinates - common_shift(coordinates).astype(coordinates.dtype)
+        object.__setattr__(self, "coordinates", coordinates)
+        object.__setattr__(self, "centred", centred)
+        object.__setattr__(self, "squared_norms", np.einsum("ij,ij->i", centred, centred))
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return int(self.coordinates.shape[0])
+
+    def squared_distance_block(self, start: int, stop: int) -> FloatArray:
+        """Squared distances, shape (stop - start, rows), of rows ``start:stop`` to all rows; own row exactly 0."""
+        block = self.squared_distance_tile(slice(start, stop), slice(None))
+        np.einsum("ii->i", block[:, start:stop])[:] = 0.0
+        return block
+
+    def take(self, rows: Int64Array) -> Points:
+        """Return the points of these rows, in this order."""
+        return Points(self.coordinates[rows])
+
+    def squared_distance_tile(self, own: slice | Int64Array, others: slice) -> FloatArray:
+        """Squared distances, (own, others), between two sets of rows; of a row to itself only nearly 0."""
+        return _from_centred(
+            self.centred[own], self.squared_norms[own], self.centred[others], self.squared_norms[others]
+        )
+
+
+def squared_distances(a: FloatArray, b: FloatArray) -> FloatArray:
+    r"""Squared Euclidean distances between the rows of two tables, by one matrix product.
+
+    ``|x|^2 + |y|^2 - 2 x.y``, clipped at 0. The rounding error is about the unit roundoff (6e-8 in float32, 1e-16
+    in float64) times the squared norms, not times the distance, so both tables are first moved by one common shift
+    near the mean of ``b``. What remains matters where distances are far smaller than the spread of the data: there
+    give float64.
+
+    Parameters
+    ----------
+    a, b
+        (rows_a, features) and (rows_b, features).
+
+    Returns
+    -------
+    FloatArray
+        (rows_a, rows_b), float64 if either table is float64, else float32.
+
+    Raises
+    ------
+    DataError
+        If a table is not 2-D and finite, or the tables differ in the number of features.
+
+    Examples
+    --------
+    >>> squared_distances(np.array([[1e6, 0.0]]), np.array([[1e6, 2.0], [1e6 + 1.0, 0.0]]))
+    array([[4., 1.]])
+    """
+    a, b = _float_table(a, "the first table"), _float_table(b, "the second table")
+    if a.shape[1] != b.shape[1]:
+        raise DataError(
+            f"Distances need rows with the same features, but the first table has {a.shape[1]} and the second "
+            f"{b.shape[1]}; give both tables the same columns."
+        )
+    dtype = np.result_type(a, b)
+    shift = common_shift(b)
+    a, b = a.astype(dtype) - shift.astype(dtype), b.astype(dtype) - shift.astype(dtype)
+    return _from_centred(a, np.einsum("ij,ij->i", a, a), b, np.einsum("ij,ij->i", b, b))
+
+
+def common_shift(coordinates: FloatArray) -> Float64Array:
+    """Mean of the rows, (features,), rounded to a multiple of a power of two not above the root mean square spread.
+
+    Rounding costs at most a quarter of the mean squared norm, and buys that subtracting the shift is exact for
+    data on a grid (counts, pixels), whose tied distances then stay tied.
+    """
+    mean: Float64Array = coordinates.mean(axis=0, dtype=np.float64)
+    spread = float(np.sqrt(np.mean(coordinates.var(axis=0, dtype=np.float64))))
+    if spread == 0.0:
+        return mean
+    grid = 2.0 ** np.floor(np.log2(spread))
+    return np.asarray(np.round(mean / grid) * grid, dtype=np.float64)
+
+
+def _from_centred(
+    a: FloatArray, squared_norms_a: FloatArray, b: FloatArray, squared_norms_b: FloatArray
+) -> FloatArray:
+    tile: FloatArray = a @ b.T
+    tile *= -2.0
+    tile += squared_norms_a[:, None]
+    tile += squared_norms_b
+    return np.maximum(tile, 0.0, out=tile)
+
+
+def _float_table(values: FloatArray, name: str) -> FloatArray:
+    table: FloatArray = np.ascontiguousarray(values)
+    if table.dtype not in (np.float32, np.float64):
+        table = table.astype(np.float64)
+    if table.ndim != 2 or 0 in table.shape:
+        raise DataError(
+            f"Distances need a table of rows by features, but {name} has shape {table.shape}; give a 2-D array "
+            "with at least one row and one column."
+        )
+    if not np.isfinite(table).all():
+        row, column = (int(at[0]) for at in np.nonzero(~np.isfinite(table)))
+        raise DataError(
+            f"Distances need finite numbers, but {name} holds {table[row, column]} in row {row}, column {column}; "
+            "remove or fill such values first."
+        )
+    return table
+
+
+def row_blocks(rows: int, block_rows: int) -> list[tuple[int, int]]:
+    """Cut ``rows`` into (start, stop) blocks of ``block_rows``, the last one shorter.
+
+    >>> row_blocks(5, 2)
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    return [(start, min(start + block_rows, rows)) for start in range(0, rows, block_rows)]
+
+
+def map_threaded(
+    function: Callable[[Task], Result], tasks: list[Task], threads: int | None
+) -> Iterator[Result]:
+    """Results of ``function`` in task order, computed by ``threads`` threads (None: all cores) of one BLAS thread.
+
+    The tasks must not depend on ``threads``: then neither do the bits of the results. Stopping early (an error,
+    Ctrl-C) drops the tasks that have not begun.
+    """
+    workers = max(1, min(threads or cores(), len(tasks)))
+    executor = ThreadPoolExecutor(workers, thread_name_prefix="raydr-block")
+    with one_blas_thread():
+        try:
+            yield from executor.map(function, tasks)
+        finally:
+            executor.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,104 @@
+"""What happens in a run, told while it happens: stages, progress, rounds, incidents.
+
+A run tells its journal; the journal keeps what the run folder needs and passes every event on to one listener (a
+progress bar, plain lines, or another process).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+
+@dataclass(frozen=True)
+class StageStarted:
+    """A stage of the run began."""
+
+    stage: str
+
+
+@dataclass(frozen=True)
+class StageEnded:
+    """A stage of the run ended after so many seconds of wall clock."""
+
+    stage: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Part of the present stage is done."""
+
+    stage: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class RoundEnded:
+    """One round of a method: a row of ``rounds.jsonl``.
+
+    ``objective`` is the method's, before the round's step; seconds are wall clock; bytes are payload.
+    """
+
+    round: int
+    objective: float | None
+    seconds: float
+    bytes_up: int
+    bytes_down: int
+    asked: int
+    answered: int
+    failed: int
+
+
+@dataclass(frozen=True)
+class Incident:
+    """Something that a person should know of, in one line."""
+
+    text: str
+
+
+Event: TypeAlias = StageStarted | StageEnded | Progress | RoundEnded | Incident
+Listener: TypeAlias = Callable[[Event], None]
+
+
+def unheard(event: Event) -> None:
+    """Listen to nothing."""
+
+
+@dataclass
+class Journal:
+    """Seconds by stage and the rounds of one run."""
+
+    listener: Listener = unheard
+    seconds: dict[str, float] = field(default_factory=dict)
+    rounds: list[RoundEnded] = field(default_factory=list)
+    incidents: list[str] = field(default_factory=list)
+    stage_name: str = ""
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a stage; the seconds of stages of one name add up."""
+        self.stage_name = name
+        self.tell(StageStarted(name))
+        started = time.perf_counter()
+        yield
+        self.tell(StageEnded(name, time.perf_counter() - started))
+
+    def progress(self, done: int, total: int) -> None:
+        """Say how far the present stage is."""
+        self.tell(Progress(self.stage_name, done, total))
+
+    def tell(self, event: Event) -> None:
+        """Keep an event, one's own or one told by another process, and pass it on."""
+        match event:
+            case StageEnded(stage, seconds):
+                self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+            case RoundEnded():
+                self.rounds.append(event)
+            case Incident(text):
+                self.incidents.append(text)
+        self.listener(event)

@@ -1,0 +1,193 @@
+"""Federated distribution learning (P1, Algorithm 1): landmarks that take on the distribution of all clients' rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from raydr.arrays import Float64Array
+from raydr.errors import DataError, ScenarioError
+from raydr.federation import Client, Federation, Granularity, Reply, Request, answers
+from raydr.landmarks import cross_term, default_step, gradient_bound, landmark_term, row_term
+from raydr.settings import Settings
+from raydr.statistics import Spread, median_squared_distance, spread
+from raydr.threads import one_blas_thread
+
+_OBJECTIVE_SAMPLE = 500  # rows of each client in K_xx, which only the reported objective needs
+
+
+class DistributionLearning(Settings):
+    """Settings of Algorithm 1."""
+
+    landmarks: int | None = Field(
+        None, ge=2, description="number of landmarks n_y; default: see default_landmarks"
+    )
+    rounds: int = Field(50, ge=0, description="rounds S")
+    local_steps: int = Field(1, ge=1, description="gradient steps Q of each client in a round")
+    share: Literal["gradient", "landmarks"] = Field(
+        "gradient", description="what clients upload: gradients (16) or their landmarks (15)"
+    )
+    weights: Literal["clients", "rows"] = Field(
+        "clients", description="omega_p: the same for each client, or by its number of rows"
+    )
+    gamma: float | None = Field(
+        None, gt=0, description="kernel bandwidth; default: 1 / median squared distance"
+    )
+    step: float | None = Field(None, gt=0, description="step eta; default: n_y / (8 gamma)")
+    initial_spread: float = Field(
+        0.4,
+        gt=0,
+        description="standard deviation of the first landmarks around the mean, in those of the data",
+    )
+
+
+@dataclass(frozen=True)
+class SelfSimilarity(
+    Reply, granularity=Granularity.AGGREGATE, what="how alike a client's rows are on average (one number)"
+):
+    """K_xx of the objective (9), estimated on a sample."""
+
+    similarity: float
+
+    @staticmethod
+    def bounds(request: SelfSimilarityRequest) -> dict[str, float]:
+        """A mean of kernels, each at most 1."""
+        return {"similarity": 1.0}
+
+
+@dataclass(frozen=True)
+class SelfSimilarityRequest(Request[SelfSimilarity], what="the kernel bandwidth"):
+    """Asked once: the part of the objective that no landmark changes."""
+
+    gamma: float
+
+
+@answers(SelfSimilarityRequest)
+def self_similarity(client: Client, request: SelfSimilarityRequest) -> SelfSimilarity:
+    """Client part: mean kernel between distinct rows of a sample."""
+    count = client.rows.shape[0]
+    sample = client.stream("objective").permutation(count)[:_OBJECTIVE_SAMPLE]
+    return SelfSimilarity(row_term(client.rows[np.sort(sample)], request.gamma))
+
+
+@dataclass(frozen=True)
+class Step(
+    Reply,
+    granularity=Granularity.AGGREGATE,
+    what="the direction in which a client would move each landmark, averaged over the client's rows",
+):
+    """What a client uploads in a round.
+
+    Attributes
+    ----------
+    direction : (landmarks, features) float64
+        A gradient, or the change of the client's landmarks divided by the step; without the gradient of K_yy at the
+        landmarks received, which the server knows and adds.
+    objective : float
+        K_xy part of the client's objective (9) at the landmarks received.
+    """
+
+    direction: Float64Array
+    objective: float
+
+    @staticmethod
+    def bounds(request: StepRequest) -> dict[str, float]:
+        """From the kernel alone, whatever the data: each term of a gradient is at most ``gradient_bound``."""
+        several = 2 * request.local_steps - 1 if request.share == "landmarks" else 3
+        terms = 1 if request.local_steps == 1 else several
+        return {
+            "direction": terms * gradient_bound(request.landmarks.shape[0], request.gamma),
+            "objective": 2.001,
+        }
+
+
+@dataclass(frozen=True)
+class StepRequest(Request[Step], what="the present landmarks"):
+    """One round of Algorithm 1: Q = ``local_steps`` steps of size ``step`` from these landmarks."""
+
+    landmarks: Float64Array
+    gamma: float
+    step: float
+    local_steps: int
+    share: str
+
+
+@answers(StepRequest)
+def local_steps(client: Client, request: StepRequest) -> Step:
+    """Client part of Algorithm 1: gradient steps on (12) from the landmarks received."""
+    gamma = request.gamma
+    objective, gradient = cross_term(client.rows, request.landmarks, gamma)
+    if request.local_steps == 1:
+        return Step(gradient, objective)
+    common = landmark_term(request.landmarks, gamma)[1]
+    gradient = gradient + common
+    total, local = gradient, request.landmarks
+    for _ in range(request.local_steps - 1):
+        local = local - request.step * gradient
+        gradient = cross_term(client.rows, local, gamma)[1] + landmark_term(local, gamma)[1]
+        total = total + gradient
+    return Step((total if request.share == "landmarks" else gradient) - common, objective)
+
+
+@dataclass(frozen=True)
+class LearntLandmarks:
+    """Outcome of Algorithm 1: ``points`` (landmarks, features) float64, and the kernel bandwidth that was used."""
+
+    points: Float64Array
+    gamma: float
+
+
+def learn_landmarks(federation: Federation, settings: DistributionLearning) -> LearntLandmarks:
+    """Server part of Algorithm 1.
+
+    Raises
+    ------
+    ScenarioError
+        If there are more landmarks than rows.
+    DataError
+        If all rows of all clients are equal.
+    """
+    count = settings.landmarks or default_landmarks(federation.rows, federation.features)
+    if count > federation.rows:
+        raise ScenarioError(
+            f"method.landmarks is {count}, but the clients hold only {federation.rows} rows:"
+            f" choose at most {federation.rows} landmarks, or leave it out."
+        )
+    moments = spread(federation)
+    gamma = settings.gamma or _median_heuristic(federation, moments)
+    step = settings.step or default_step(count, gamma)
+    landmarks = initial_landmarks(federation, moments, count, settings.initial_spread)
+    constant = federation.mean(SelfSimilarityRequest(gamma), weights=settings.weights).similarity
+    for _ in federation.rounds(settings.rounds):
+        request = StepRequest(landmarks, gamma, step, settings.local_steps, settings.share)
+        answer = federation.mean(request, weights=settings.weights)
+        with one_blas_thread():
+            objective, gradient = landmark_term(landmarks, gamma)
+        landmarks = landmarks - step * (answer.direction + gradient)
+        federation.report(objective=constant + answer.objective + objective)
+    return LearntLandmarks(landmarks, gamma)
+
+
+def initial_landmarks(
+    federation: Federation, moments: Spread, count: int, initial_spread: float
+) -> Float64Array:
+    """Gaussian cloud around the mean of all rows, (count, features): as wide in each feature as the data, shrunk."""
+    noise = federation.stream("initial landmarks").standard_normal((count, federation.features))
+    return np.asarray(moments.mean + initial_spread * moments.deviation * noise)
+
+
+def default_landmarks(rows: int, features: int) -> int:
+    """Twice the features, at least 50 and at most 500, never more than half the rows (but two)."""
+    return max(2, min(max(50, 2 * features), 500, rows // 2))
+
+
+def _median_heuristic(federation: Federation, moments: Spread) -> float:
+    median = median_squared_distance(federation, moments)
+    if median == 0.0:
+        raise DataError(
+            "All rows of all clients are equal, so there is no geometry to map: check data.features and data.scale."
+        )
+    return 1.0 / median

@@ -1,0 +1,48 @@
+"""Do the map's clusters match the classes? K-means on the map, with as many clusters as classes (P1, A.2)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from raydr.metrics.evidence import Examination, UnmeasurableError
+from raydr.threads import one_blas_thread
+
+SILHOUETTE_ROWS = 10_000
+"""Rows of the silhouette's sub-sample: it compares every row with every other one."""
+
+
+def normalized_mutual_information(examination: Examination) -> float:
+    """Mutual information of classes and clusters over the mean of their entropies; 0 to 1."""
+    from sklearn.metrics import normalized_mutual_info_score
+
+    return float(normalized_mutual_info_score(examination.labels, examination.clusters))
+
+
+def adjusted_rand_index(examination: Examination) -> float:
+    """Share of pairs of rows on which classes and clusters agree, corrected for chance; -0.5 to 1."""
+    from sklearn.metrics import adjusted_rand_score
+
+    return float(adjusted_rand_score(examination.labels, examination.clusters))
+
+
+def silhouette(examination: Examination) -> float:
+    """Mean of (b - a) / max(a, b), a and b the mean distances to the own and the nearest other cluster; -1 to 1.
+
+    Past `SILHOUETTE_ROWS` rows it is the mean over a seeded uniform sample of that many rows, each compared with
+    the rows of the sample.
+    """
+    from sklearn import config_context
+    from sklearn.metrics import silhouette_score
+
+    clusters, embedding = examination.clusters, examination.embedding
+    if examination.count > SILHOUETTE_ROWS:
+        random = np.random.default_rng(examination.evidence.seed)
+        sample = np.sort(random.choice(examination.count, SILHOUETTE_ROWS, replace=False))
+        clusters, embedding = clusters[sample], embedding[sample]
+    found = len(np.unique(clusters))
+    if not 2 <= found < len(clusters):
+        raise UnmeasurableError(
+            f"the silhouette needs from 2 to {len(clusters) - 1} clusters in {len(clusters)} rows; there are {found}"
+        )
+    with one_blas_thread(), config_context(working_memory=64):  # MiB of distances at a time
+        return float(silhouette_score(embedding, clusters))

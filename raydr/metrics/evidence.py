@@ -1,0 +1,190 @@
+"""What metrics look at, and the neighbour searches that they share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from raydr.arrays import Float64Array, FloatArray, Int64Array, IntArray
+from raydr.errors import DataError
+from raydr.geometry import Geometry, Points
+from raydr.neighbors import NeighborGraph, nearest_neighbors
+
+LARGEST_K = 50
+"""Neighbours in the shared graph of the rows: ``npa_50`` needs the most."""
+
+
+class UnmeasurableError(DataError):
+    """A metric that cannot be computed on this evidence; the message is the reason, for the report."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """One map and everything that it is judged against.
+
+    Parameters
+    ----------
+    rows
+        (rows, features), the pooled data after scaling.
+    embedding
+        (rows, 2 or 3), the map.
+    labels
+        (rows,) integer classes, or None.
+    recovered
+        The geometry that the server recovered, or None; its rows are in the order of ``rows``.
+    seed
+        Of the train/test split, of k-means, and of sub-samples.
+    row_neighbors
+        Neighbours of ``rows`` from an earlier evaluation of another map of the same rows (`row_graph`); None to
+        search them when first needed.
+
+    Raises
+    ------
+    DataError
+        If the parts differ in their number of rows, or the map is not a finite 2-D or 3-D one.
+    """
+
+    rows: FloatArray
+    embedding: FloatArray
+    labels: IntArray | None = None
+    recovered: Geometry | None = field(default=None, repr=False)
+    seed: int = 0
+    row_neighbors: NeighborGraph | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        rows = len(self.rows)
+        parts = {
+            "embedding": len(self.embedding),
+            "labels": rows if self.labels is None else len(self.labels),
+            "recovered geometry": rows if self.recovered is None else self.recovered.rows,
+            "row_neighbors": rows if self.row_neighbors is None else self.row_neighbors.rows,
+        }
+        for name, count in parts.items():
+            if count != rows:
+                raise DataError(
+                    f"Metrics compare the same rows everywhere, but the data have {rows} rows and the {name} has "
+                    f"{count}; give all of them in the same order."
+                )
+        if self.embedding.ndim != 2 or self.embedding.shape[1] not in (2, 3):
+            raise DataError(
+                f"Metrics judge a map in 2 or 3 dimensions, but the embedding has shape {self.embedding.shape}; "
+                "give shape (rows, 2) or (rows, 3)."
+            )
+        if not np.isfinite(self.embedding).all():
+            row = int(np.nonzero(~np.isfinite(self.embedding))[0][0])
+            raise DataError(
+                f"Metrics need a finite map, but the embedding of row {row} is {self.embedding[row].tolist()}; the "
+                "embedder diverged: lower its learning rate, or scale the data."
+            )
+
+
+def row_graph(rows: FloatArray, *, threads: int | None = None) -> NeighborGraph:
+    """Return the neighbour graph of the data that all metrics share: 50 neighbours, or all others if fewer."""
+    return nearest_neighbors(Points(rows), min(LARGEST_K, len(rows) - 1), threads=threads)
+
+
+@dataclass(frozen=True, eq=False)
+class Examination:
+    """One evaluation of one `Evidence`: searches, splits and clusterings, each computed once, when first needed."""
+
+    evidence: Evidence
+    threads: int | None = None
+
+    @cached_property
+    def count(self) -> int:
+        """Number of rows."""
+        return len(self.evidence.rows)
+
+    @cached_property
+    def rows(self) -> Float64Array:
+        """The data in float64, (rows, features)."""
+        return np.ascontiguousarray(self.evidence.rows, dtype=np.float64)
+
+    @cached_property
+    def embedding(self) -> Float64Array:
+        """The map in float64, (rows, 2 or 3)."""
+        return np.ascontiguousarray(self.evidence.embedding, dtype=np.float64)
+
+    @cached_property
+    def labels(self) -> Int64Array:
+        """The classes as 0, 1, ... (rows,)."""
+        if self.evidence.labels is None:
+            raise UnmeasurableError("the data have no labels")
+        return np.asarray(np.unique(self.evidence.labels, return_inverse=True)[1], dtype=np.int64)
+
+    @cached_property
+    def classes(self) -> int:
+        """Number of classes; `UnmeasurableError` if there is only one."""
+        classes = int(self.labels.max()) + 1
+        if classes < 2:
+            raise UnmeasurableError("all rows have the same label")
+        return classes
+
+    @cached_property
+    def row_neighbors(self) -> NeighborGraph:
+        """Neighbours of the rows in the data."""
+        if self.evidence.row_neighbors is not None:
+            return self.evidence.row_neighbors
+        return row_graph(self.evidence.rows, threads=self.threads)
+
+    @cached_property
+    def embedding_neighbors(self) -> NeighborGraph:
+        """Neighbours of the rows in the map."""
+        return row_graph(self.embedding, threads=self.threads)
+
+    def neighbors_in_data(self, k: int) -> NeighborGraph:
+        """Return the ``k`` nearest neighbours in the data."""
+        self.require_neighbors(k)
+        if self.row_neighbors.k < k:
+            raise UnmeasurableError(
+                f"the given row_neighbors hold {self.row_neighbors.k} neighbours, not {k}"
+            )
+        return self.row_neighbors.nearest(k)
+
+    def neighbors_in_map(self, k: int) -> NeighborGraph:
+        """Return the ``k`` nearest neighbours in the map."""
+        self.require_neighbors(k)
+        return self.embedding_neighbors.nearest(k)
+
+    def require_neighbors(self, k: int) -> None:
+        """Raise `UnmeasurableError` unless every row has ``k`` others."""
+        if self.count <= k:
+            raise UnmeasurableError(f"{k} neighbours need at least {k + 1} rows; there are {self.count}")
+
+    @cached_property
+    def split(self) -> tuple[Int64Array, Int64Array]:
+        """Training and test rows, 70:30, seeded; stratified by class where every class has two rows."""
+        from sklearn.model_selection import train_test_split
+
+        test_rows = int(np.ceil(0.3 * self.count))
+        if test_rows >= self.count:
+            raise UnmeasurableError(f"a 70:30 split needs at least 2 rows; there is {self.count}")
+        counts = np.bincount(self.labels)
+        stratified = counts.min() >= 2 and min(test_rows, self.count - test_rows) >= counts.size
+        train, test = train_test_split(
+            np.arange(self.count),
+            test_size=test_rows,
+            stratify=self.labels if stratified else None,
+            random_state=self.evidence.seed,
+        )
+        return train, test
+
+    @cached_property
+    def clusters(self) -> Int64Array:
+        """K-means clusters of the map, (rows,): as many as classes, best of 10 seeded starts.
+
+        On one thread: scikit-learn's k-means adds up centres in an order that depends on their number.
+        """
+        from sklearn.cluster import KMeans
+        from threadpoolctl import threadpool_limits
+
+        if self.classes > len(np.unique(self.embedding, axis=0)):
+            raise UnmeasurableError(f"the map has fewer distinct positions than the {self.classes} classes")
+        # Centred: k-means is the same anywhere, but its distances round less near the origin.
+        centred: Any = self.embedding - self.embedding.mean(axis=0)
+        with threadpool_limits(1):
+            means = KMeans(n_clusters=self.classes, n_init=10, random_state=self.evidence.seed)
+            return np.asarray(means.fit_predict(centred), dtype=np.int64)

@@ -1,0 +1,46 @@
+"""Do neighbours stay neighbours? Neighbour preservation, and classification by neighbours in the map."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from raydr.arrays import IntArray
+from raydr.metrics.evidence import Examination, UnmeasurableError
+
+
+def shared_neighbors(a: IntArray, b: IntArray) -> int:
+    """Count the pairs (row, neighbour) in both of two neighbour tables of the same rows; no row repeats an index.
+
+    >>> shared_neighbors(np.array([[1, 2], [0, 2]]), np.array([[2, 3], [2, 0]]))
+    3
+    """
+    both = np.sort(np.concatenate([a, b], axis=1), axis=1)
+    return int(np.count_nonzero(both[:, 1:] == both[:, :-1]))
+
+
+def neighbor_preservation(examination: Examination, k: int) -> float:
+    """Mean share of a row's ``k`` nearest neighbours in the data that are among its ``k`` nearest in the map.
+
+    From 0 to 1; ``k / (rows - 1)`` for a random map. P1, appendix A.2, NPA.
+    """
+    data, mapped = examination.neighbors_in_data(k), examination.neighbors_in_map(k)
+    return shared_neighbors(data.indices, mapped.indices) / data.indices.size
+
+
+def classification_accuracy(examination: Examination, k: int) -> float:
+    """Share of test rows (30%) whose class is the majority of their ``k`` nearest training rows (70%) in the map.
+
+    From 0 to 1. P1, appendix A.2, CA.
+    """
+    from sklearn.neighbors import KNeighborsClassifier
+
+    labels = examination.labels
+    train, test = examination.split
+    if train.size < k:
+        raise UnmeasurableError(
+            f"{k} training neighbours need at least {k} training rows; 70% of {examination.count} rows are "
+            f"{train.size}"
+        )
+    classifier = KNeighborsClassifier(n_neighbors=k)
+    classifier.fit(examination.embedding[train], labels[train])
+    return float(np.mean(classifier.predict(examination.embedding[test]) == labels[test]))

@@ -1,0 +1,125 @@
+"""Trustworthiness and continuity (Venna & Kaski 2001), streamed in row blocks, equal to scikit-learn's.
+
+scikit-learn ranks all rows by their distances to row i with ``np.argsort``, on a (rows, rows) matrix. A rank is only
+asked for k rows, so it is counted instead: how many rows are nearer. Only where a neighbour's distance is tied with
+another row's (integer data) does the order within the tie matter, and that row is sorted as scikit-learn sorts it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from raydr.arrays import Float64Array, Int64Array
+from raydr.geometry import map_threaded, row_blocks
+from raydr.metrics.evidence import Examination, UnmeasurableError
+
+RANKED_NEIGHBORS = 5
+"""Neighbours of each row whose ranks are judged, scikit-learn's default."""
+BLOCK_VALUES = 2**23
+"""Distances of a block: 64 MB in float64 for each thread."""
+
+
+def trustworthiness(examination: Examination) -> float:
+    r"""Trustworthiness: whether neighbours in the map are neighbours in the data.
+
+    .. math:: T = 1 - \frac{2}{nk(2n - 3k - 1)} \sum_i \sum_{j \in N_i} \max(0, r(i, j) - k)
+
+    with N_i the k = 5 nearest neighbours of row i in the map and r(i, j) the rank of j by distance from i in the
+    data. From 0 to 1.
+    """
+    _require_rows(examination)
+    neighbors = _scikit_neighbors(examination.embedding, None)
+    return _one_minus_penalty(examination.rows, neighbors, examination.threads)
+
+
+def continuity(examination: Examination) -> float:
+    """Continuity: whether neighbours in the data are neighbours in the map; `trustworthiness`, roles exchanged."""
+    _require_rows(examination)
+    neighbors = _neighbors_in_data(examination)
+    return _one_minus_penalty(examination.embedding, neighbors, examination.threads)
+
+
+def _require_rows(examination: Examination) -> None:
+    if examination.count <= 2 * RANKED_NEIGHBORS:
+        raise UnmeasurableError(
+            f"ranks of {RANKED_NEIGHBORS} neighbours need more than {2 * RANKED_NEIGHBORS} rows; there are "
+            f"{examination.count}"
+        )
+
+
+def _neighbors_in_data(examination: Examination) -> Int64Array:
+    """Return the shared graph's neighbours, except where a tie at the last one leaves scikit-learn a choice."""
+    k = RANKED_NEIGHBORS
+    graph = examination.neighbors_in_data(k + 1)
+    neighbors = graph.indices[:, :k].copy()
+    tied = np.flatnonzero(graph.distances[:, k - 1] == graph.distances[:, k])
+    if tied.size:
+        neighbors[tied] = _scikit_neighbors(examination.rows, tied)
+    return neighbors
+
+
+def _scikit_neighbors(space: Float64Array, own: Int64Array | None) -> Int64Array:
+    """Neighbours of the rows ``own`` (None: all) as ``NearestNeighbors.kneighbors()`` picks and orders them."""
+    from sklearn.neighbors import NearestNeighbors
+
+    search = NearestNeighbors(n_neighbors=RANKED_NEIGHBORS).fit(space)
+    if own is None:
+        return np.asarray(search.kneighbors(return_distance=False), dtype=np.int64)
+    found = search.kneighbors(space[own], n_neighbors=RANKED_NEIGHBORS + 1, return_distance=False)
+    others = found != own[:, None]
+    others[others.all(axis=1), 0] = (
+        False  # more duplicates than neighbours: the first stands for the row itself
+    )
+    return np.asarray(found[others].reshape(own.size, RANKED_NEIGHBORS), dtype=np.int64)
+
+
+def _one_minus_penalty(space: Float64Array, neighbors: Int64Array, threads: int | None) -> float:
+    rows, k = neighbors.shape
+    squared_norms = np.einsum("ij,ij->i", space, space)
+
+    def penalty(block: tuple[int, int]) -> int:
+        start, stop = block
+        distances = _scikit_distances(space, squared_norms, start, stop)
+        ranks = _ranks(distances, neighbors[start:stop])
+        return int(np.maximum(ranks - k, 0).sum())
+
+    blocks = row_blocks(rows, max(16, min(1024, BLOCK_VALUES // rows)))
+    total = sum(map_threaded(penalty, blocks, threads))  # whole numbers: exact in any order
+    return float(1.0 - total * (2.0 / (rows * k * (2.0 * rows - 3.0 * k - 1.0))))
+
+
+def _scikit_distances(
+    space: Float64Array, squared_norms: Float64Array, start: int, stop: int
+) -> Float64Array:
+    """Euclidean distances, (stop - start, rows), by the operations of scikit-learn's; own row at infinity.
+
+    Not through `Points`: which of two distances that should be equal comes out larger is decided by rounding, so
+    the steps and their order must be scikit-learn's, which does not centre.
+    """
+    distances: Float64Array = space[start:stop] @ space.T
+    distances *= -2.0
+    distances += squared_norms[start:stop, None]
+    distances += squared_norms
+    np.maximum(distances, 0.0, out=distances)
+    np.sqrt(distances, out=distances)
+    distances[np.arange(stop - start), np.arange(start, stop)] = np.inf
+    return distances
+
+
+def _ranks(distances: Float64Array, neighbors: Int64Array) -> Int64Array:
+    """Ranks, from 1, of each row's ``neighbors`` (block, k) by its ``distances`` (block, rows)."""
+    thresholds = np.take_along_axis(distances, neighbors, axis=1)
+    ranks = np.empty(neighbors.shape, np.int64)
+    for row, distance in enumerate(distances):
+        at_most = [np.count_nonzero(distance <= threshold) for threshold in thresholds[row]]
+        ranks[row] = at_most
+        tied = any(
+            np.count_nonzero(distance < threshold) < count - 1
+            for threshold, count in zip(thresholds[row], at_most, strict=True)
+        )
+        if tied:
+            order = np.argsort(distance)
+            position = np.empty(order.size, np.int64)
+            position[order] = np.arange(1, order.size + 1)
+            ranks[row] = position[neighbors[row]]
+    return ranks

@@ -1,0 +1,1 @@
+"""Ledger and noise."""

@@ -1,0 +1,73 @@
+"""The ledger: every kind of message that crossed the boundary between a client and the server.
+
+The federation writes it where messages cross, so a method cannot send what the ledger does not see. It says what
+happened; what that costs is for accountants and attacks to say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Direction = Literal["up", "down", "simulation-only"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """All messages of one kind, in one direction, under one protection.
+
+    Attributes
+    ----------
+    kind : str
+        Name of the message type.
+    what : str
+        Its content in one sentence.
+    direction : {"up", "down", "simulation-only"}
+        From a client, to a client, or something that exists only because this is a simulation.
+    granularity : str
+        ``per-record``, ``per-client`` or ``aggregate``.
+    seen_by : str
+        Who can read the messages.
+    count, bytes : int
+        Messages of all clients together, and their payload.
+    protection : str
+        What was done to them before they were sent; ``none`` where nothing was.
+    epsilon, delta : float or None
+        Differential privacy claimed for them; None where none is claimed.
+    """
+
+    kind: str
+    what: str
+    direction: Direction
+    granularity: str
+    seen_by: str
+    count: int
+    bytes: int
+    protection: str = "none"
+    epsilon: float | None = None
+    delta: float | None = None
+
+
+@dataclass
+class Ledger:
+    """Entries in the order in which their kind was first seen."""
+
+    entries: dict[tuple[str, str, str, str], Entry] = field(default_factory=dict)
+
+    def record(self, entry: Entry) -> None:
+        """Add messages; entries that differ in nothing but count and bytes become one."""
+        key = (entry.kind, entry.direction, entry.seen_by, entry.protection)
+        before = self.entries.get(key)
+        if before is not None:
+            entry = Entry(
+                **{**asdict(entry), "count": before.count + entry.count, "bytes": before.bytes + entry.bytes}
+            )
+        self.entries[key] = entry
+
+    def bytes(self, direction: Direction) -> int:
+        """Payload of all messages in one direction."""
+        return sum(entry.bytes for entry in self.entries.values() if entry.direction == direction)
+
+    def as_list(self) -> list[dict[str, Any]]:
+        """Entries as the plain dictionaries of ``ledger.json``."""
+        return [asdict(entry) for entry in self.entries.values()]

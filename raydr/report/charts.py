@@ -1,0 +1,90 @@
+"""Small charts as lines of SVG and bars of HTML: they take the page's own colours and print sharply."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+WIDTH, HEIGHT = 460.0, 190.0  # of the drawing, in its own units
+LEFT, RIGHT, TOP, BOTTOM = 52.0, 8.0, 10.0, 34.0  # room for the numbers on the axes
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A number on an axis: where, in the drawing's units, and its text."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True)
+class LineChart:
+    """A line chart laid out, for the template to draw.
+
+    ``line`` is the path of the line, ``points`` the places of the values with what to say of each.
+    """
+
+    line: str
+    points: tuple[tuple[float, float, str], ...]
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    width: float = WIDTH
+    height: float = HEIGHT
+    left: float = LEFT
+    right: float = WIDTH - RIGHT
+    bottom: float = HEIGHT - BOTTOM
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar: its name, its length as a share of the longest, in [0, 1], and its value in words."""
+
+    name: str
+    share: float
+    text: str
+
+
+def line_chart(xs: Sequence[float], ys: Sequence[float], name: str) -> LineChart | None:
+    """Lay out ``ys`` (values,) over ``xs`` (values,); None when there are fewer than two finite values."""
+    pairs = [(x, y) for x, y in zip(xs, ys, strict=True) if math.isfinite(x) and math.isfinite(y)]
+    if len(pairs) < 2:
+        return None
+    x_low, x_high = min(x for x, _ in pairs), max(x for x, _ in pairs)
+    y_marks = round_numbers(min(y for _, y in pairs), max(y for _, y in pairs), 4)
+    y_low, y_high = min(y_marks[0], *(y for _, y in pairs)), max(y_marks[-1], *(y for _, y in pairs))
+
+    def across(x: float) -> float:
+        return round(LEFT + (x - x_low) / ((x_high - x_low) or 1.0) * (WIDTH - LEFT - RIGHT), 1)
+
+    def down(y: float) -> float:
+        return round(TOP + (y_high - y) / ((y_high - y_low) or 1.0) * (HEIGHT - TOP - BOTTOM), 1)
+
+    x_marks = [x for x in round_numbers(x_low, x_high, 5) if x_low <= x <= x_high and x == int(x)]
+    return LineChart(
+        line="M" + "L".join(f"{across(x)} {down(y)}" for x, y in pairs),
+        points=tuple((across(x), down(y), f"{name} {y:.6g} in round {x:g}") for x, y in pairs),
+        x_ticks=tuple(Tick(across(x), f"{x:g}") for x in x_marks),
+        y_ticks=tuple(Tick(down(y), f"{y:.12g}".replace("-", "−")) for y in y_marks),
+    )
+
+
+def round_numbers(low: float, high: float, wanted: int) -> list[float]:
+    """Round numbers (multiples of 1, 2 or 5 times a power of ten) that cover [low, high], about ``wanted`` of them.
+
+    Examples
+    --------
+    >>> round_numbers(0.03, 0.41, 4)
+    [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
+    """
+    span = (high - low) or abs(high) or 1.0
+    power = 10.0 ** math.floor(math.log10(span / wanted))
+    step = next((m * power for m in (1.0, 2.0, 5.0) if m * power * wanted >= span), 10.0 * power)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [float(f"{k * step:.12g}") for k in range(first, last + 1)]
+
+
+def bars(values: Mapping[str, float], text: Mapping[str, str]) -> tuple[Bar, ...]:
+    """Lay out values >= 0 as bars, in their order."""
+    longest = max(values.values(), default=0.0) or 1.0
+    return tuple(Bar(name, value / longest, text[name]) for name, value in values.items())

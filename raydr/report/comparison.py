@@ -1,0 +1,228 @@
+"""Runs beside each other: one column for each, one row for each measure and each cost."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from raydr.arrays import Float64Array
+from raydr.errors import OutputError
+from raydr.report import wording
+from raydr.report.alignment import procrustes
+from raydr.report.colouring import RAMP, Colouring, colouring
+from raydr.report.page import part, templates
+from raydr.report.picture import draw_map, png
+from raydr.report.runfolder import RunFolder, read_run, write_whole
+
+Unit = Literal["metric", "seconds", "bytes"]
+WRITERS = {"metric": wording.measure, "seconds": wording.duration, "bytes": wording.size}
+ENOUGH_ROWS = 3  # fix a similarity of the plane, reflection included
+INCHES = 6.4  # of a map's picture: sharp at half the page's width
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """One measure or cost over all runs.
+
+    Attributes
+    ----------
+    name : str
+        ``federated.METRIC``, ``central.METRIC``, ``seconds``, ``bytes_up``, ``bytes_exposed`` or
+        ``peak_memory_bytes``.
+    title : str
+        The same for people.
+    unit : {"metric", "seconds", "bytes"}
+    higher_is_better : bool or None
+        None when the metric is unknown or when neither is better.
+    values : tuple of float or None, (runs,)
+        None where a run does not have it.
+    """
+
+    name: str
+    title: str
+    unit: Unit
+    higher_is_better: bool | None
+    values: tuple[float | None, ...]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The values in words, a dash where a run has none."""
+        write = WRITERS[self.unit]
+        return tuple("–" if value is None else write(value) for value in self.values)
+
+    @property
+    def best(self) -> tuple[bool, ...]:
+        """Which runs are best in this row: none when all are equal, or when no direction is better."""
+        known = [value for value in self.values if value is not None]
+        if self.higher_is_better is None or len(set(known)) < 2:
+            return (False,) * len(self.values)
+        target = max(known) if self.higher_is_better else min(known)
+        return tuple(value == target for value in self.values)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A table of runs: ``runs`` are its columns, by folder name, and ``rows`` its lines."""
+
+    runs: tuple[str, ...]
+    rows: tuple[ComparisonRow, ...]
+
+
+def compare(folders: Sequence[Path]) -> Comparison:
+    """Compare run folders: their metrics, seconds, bytes that left the clients, and peak memory.
+
+    Parameters
+    ----------
+    folders : sequence of Path
+        One run folder or more.
+
+    Returns
+    -------
+    Comparison
+        A metric that any of the runs has gets a row.
+
+    Raises
+    ------
+    OutputError
+        No folder is given, or one is not a whole run folder.
+    """
+    return _table(_read(folders))
+
+
+def write_comparison(folders: Sequence[Path], out: Path) -> Path:
+    """Write a self-contained page with the federated maps side by side and the table of :func:`compare`.
+
+    The maps are turned onto the first by the rows of the same table that they share, and coloured alike.
+
+    Parameters
+    ----------
+    folders : sequence of Path
+        One run folder or more.
+    out : Path
+        The page to write.
+
+    Returns
+    -------
+    Path
+        The page.
+
+    Raises
+    ------
+    OutputError
+        As :func:`compare`, or the page cannot be written.
+    """
+    runs = _read(folders)
+    key, colours = _shared_colours(runs)
+    table = _table(runs)
+    pictures = [
+        (name, wording.summary(run), _picture(points, shades))
+        for name, run, points, shades in zip(table.runs, runs, _aligned(runs), colours, strict=True)
+    ]
+    page = templates().get_template("comparison.html")
+    content = page.render(
+        style=part("report.css"), table=table, pictures=pictures, key=key, ramp=", ".join(RAMP)
+    )
+    return write_whole(Path(out), content.encode("utf-8"))
+
+
+def _read(folders: Sequence[Path]) -> list[RunFolder]:
+    if not folders:
+        raise OutputError(
+            "There is nothing to compare: give one run folder or more, as `raydr compare RUN RUN`."
+        )
+    return [read_run(Path(folder)) for folder in folders]
+
+
+def _table(runs: Sequence[RunFolder]) -> Comparison:
+    names = [run.path.resolve().name for run in runs]
+    if len(set(names)) < len(names):
+        names = [str(run.path) for run in runs]
+    rows = _metric_rows(runs, "federated") + _metric_rows(runs, "central")
+    costs: list[tuple[str, str, Unit, list[float]]] = [
+        ("seconds", "Seconds", "seconds", [sum(run.environment.seconds.values()) for run in runs]),
+        ("bytes_up", "Left the clients", "bytes", [_bytes_up(run) for run in runs]),
+        (
+            "bytes_exposed",
+            "of which per record and unprotected",
+            "bytes",
+            [sum(message.bytes for message in run.ledger if message.exposes_records) for run in runs],
+        ),
+        (
+            "peak_memory_bytes",
+            "Peak memory of a process",
+            "bytes",
+            [max(run.environment.peak_memory_bytes.values(), default=0) for run in runs],
+        ),
+    ]
+    rows += [ComparisonRow(name, title, unit, False, tuple(values)) for name, title, unit, values in costs]
+    return Comparison(tuple(names), tuple(rows))
+
+
+def _metric_rows(runs: Sequence[RunFolder], which: Literal["federated", "central"]) -> list[ComparisonRow]:
+    measured = [
+        run.measures.federated if which == "federated" else run.measures.central or {} for run in runs
+    ]
+    return [
+        ComparisonRow(
+            name=f"{which}.{name}",
+            title=wording.metric_title(name) + (", pooled data" if which == "central" else ""),
+            unit="metric",
+            higher_is_better=wording.higher_is_better(name),
+            values=tuple(values.get(name) for values in measured),
+        )
+        for name in dict.fromkeys(name for values in measured for name in values)
+    ]
+
+
+def _bytes_up(run: RunFolder) -> int:
+    return sum(message.bytes for message in run.ledger if message.direction == "up")
+
+
+def _aligned(runs: Sequence[RunFolder]) -> list[Float64Array]:
+    """The federated maps, each turned onto the first one by the rows of the same table that both hold."""
+    first = runs[0]
+    place = {row: position for position, row in enumerate(_row_names(first))}
+    maps = []
+    for run in runs:
+        shared = [(here, place[row]) for here, row in enumerate(_row_names(run)) if row in place]
+        if run is first or len(shared) < ENOUGH_ROWS or _table_of(run) != _table_of(first):
+            maps.append(run.federated)
+            continue
+        here, there = np.array(shared).T
+        maps.append(procrustes(run.federated[here], first.federated[there])(run.federated))
+    return maps
+
+
+def _table_of(run: RunFolder) -> list[object]:
+    """What names the source table: rows of different tables are not the same for bearing the same number."""
+    data, clients = (run.scenario.get(key) or {} for key in ("data", "clients"))
+    return [data.get("source"), data.get("path"), clients.get("sites")]
+
+
+def _row_names(run: RunFolder) -> Sequence[str | int]:
+    return run.rows if isinstance(run.rows, tuple) else run.rows.tolist()
+
+
+def _shared_colours(runs: Sequence[RunFolder]) -> tuple[Colouring, list[list[str]]]:
+    """One colouring for all runs, by label when all have labels, and the colours of each run's rows."""
+    by: Literal["label", "client"] = "label" if all(run.labels is not None for run in runs) else "client"
+    names = [run.labels if by == "label" and run.labels is not None else run.clients for run in runs]
+    key = colouring(by, [name for some in names for name in some])
+    colour = dict(zip(key.names, key.colours, strict=True))
+    return key, [[colour[name] for name in some] for some in names]
+
+
+def _picture(points: Float64Array, colours: Sequence[str]) -> str:
+    """A map as the address of a PNG that stands in the page itself."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(INCHES, INCHES))
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    draw_map(axes, points, colours, INCHES)
+    axes.axis("off")
+    return "data:image/png;base64," + base64.b64encode(png(figure, transparent=True)).decode("ascii")

@@ -1,0 +1,163 @@
+"""The report page: everything of a run in one HTML file that opens without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from raydr.report import charts, wording
+from raydr.report.colouring import RAMP, colourings
+from raydr.report.maps import embedded_maps
+from raydr.report.runfolder import RunFolder, read_run, write_whole
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+MOST_PROCESSES = 12  # bars of memory; past that the largest, and a line for the rest
+
+
+@dataclass(frozen=True)
+class MetricLine:
+    """A line of the metric table, in words; ``arrow`` points where better is."""
+
+    title: str
+    description: str
+    arrow: str
+    federated: str
+    central: str
+    difference: str
+    ratio: str
+
+
+def write_report(folder: Path, *, finishing: bool = False) -> Path:
+    """Write ``report.html`` from the files of a run folder alone.
+
+    Parameters
+    ----------
+    folder : Path
+        A run folder.
+    finishing : bool
+        True only for the run that is about to rename its own folder: the name may still say ``incomplete``.
+
+    Returns
+    -------
+    Path
+        The page.
+
+    Raises
+    ------
+    OutputError
+        The folder is not a whole run folder, or the page cannot be written.
+    """
+    run = read_run(Path(folder), finishing=finishing)
+    page = templates().get_template("report.html").render(**_content(run))
+    return write_whole(run.path / "report.html", page.encode("utf-8"))
+
+
+@cache
+def templates() -> Environment:
+    """Templates of this room: every value is escaped, and a name that is not given is an error."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("raydr.report", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    # Bokeh defines a model where it first names it: sorted keys would name models before they are defined.
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":")}
+    environment.filters |= {
+        "count": wording.count,
+        "size": wording.size,
+        "duration": wording.duration,
+    }
+    return environment
+
+
+def part(file: str) -> str:
+    """Text of a style sheet or script of this room, marked as safe to stand in the page."""
+    from markupsafe import Markup
+
+    return Markup((Path(__file__).parent / file).read_text(encoding="utf-8"))
+
+
+def _content(run: RunFolder) -> dict[str, Any]:
+    from bokeh.resources import Resources
+    from markupsafe import Markup
+
+    environment = run.environment
+    up, down, simulated = (
+        sorted((message for message in run.ledger if message.direction == way), key=wording.by_revelation)
+        for way in ("up", "down", "simulation-only")
+    )
+    return {
+        "run": run,
+        "style": part("report.css"),
+        "script": part("report.js"),
+        # Only Bokeh's core: the page's own controls are plain HTML.
+        "bokeh": [Markup(raw) for raw in Resources(mode="inline", components=["bokeh"]).js_raw],
+        "maps": embedded_maps(run),
+        "colourings": colourings(run),
+        "ramp": ", ".join(RAMP),
+        "summary": wording.summary(run),
+        "method": wording.method_name(run.scenario),
+        "map_titles": wording.map_titles(run.scenario),
+        "started": wording.moment(environment.started),
+        "federation": wording.federation(environment.federation, environment.actors),
+        "metric_lines": _metric_lines(run),
+        "not_computed": {
+            wording.metric_title(name): reason for name, reason in run.measures.not_computed.items()
+        },
+        "up": up,
+        "down": down,
+        "simulated": simulated,
+        "promise": wording.promise,
+        "warning": wording.IN_THE_CLEAR if any(message.exposes_records for message in up) else None,
+        "objective": charts.line_chart(
+            [line.round for line in run.rounds if line.objective is not None],
+            [line.objective for line in run.rounds if line.objective is not None],
+            "objective",
+        ),
+        "failed": sum(line.failed for line in run.rounds),
+        "asked": sum(line.asked for line in run.rounds),
+        "stages": charts.bars(
+            environment.seconds,
+            {name: wording.duration(seconds) for name, seconds in environment.seconds.items()},
+        ),
+        "memory": _memory(environment.peak_memory_bytes),
+    }
+
+
+def _metric_lines(run: RunFolder) -> list[MetricLine]:
+    central = run.measures.central or {}
+    return [
+        _metric_line(name, run.measures.federated.get(name), central.get(name))
+        for name in dict.fromkeys([*run.measures.federated, *central])
+    ]
+
+
+def _metric_line(name: str, value: float | None, bound: float | None) -> MetricLine:
+    better = wording.higher_is_better(name)
+    difference = ratio = ""
+    if value is not None and bound is not None:
+        difference = f"{value - bound:+.4f}".replace("-", "−")
+        ratio = wording.percent(value / bound) if bound > 0 else ""
+    return MetricLine(
+        title=wording.metric_title(name),
+        description=wording.metric_description(name),
+        arrow="" if better is None else "↑" if better else "↓",
+        federated=wording.measure(value),
+        central=wording.measure(bound),
+        difference=difference,
+        ratio=ratio,
+    )
+
+
+def _memory(peaks: Mapping[str, int]) -> tuple[charts.Bar, ...]:
+    largest = dict(sorted(peaks.items(), key=lambda item: -item[1])[:MOST_PROCESSES])
+    return charts.bars(largest, {name: wording.size(peak) for name, peak in largest.items()})

@@ -1,0 +1,120 @@
+"""The picture of a run: its maps side by side as a PNG."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from raydr.arrays import Float64Array
+from raydr.report import wording
+from raydr.report.colouring import RAMP, Colouring, colourings, drawing_order, point_alpha, point_size
+from raydr.report.maps import panels, square_around
+from raydr.report.runfolder import read_run, write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DPI = 100
+PANEL_INCHES = 7.6  # two panels and their margins: 1,600 pixels
+POINTS_PER_INCH = 72.0
+SIZED_FOR = 600.0  # the panel width, in pixels, that point sizes are chosen for
+
+
+def write_picture(folder: Path, *, finishing: bool = False) -> Path:
+    """Write ``embedding.png``: the federated and the central map, coloured by label, else by client.
+
+    Parameters
+    ----------
+    folder : Path
+        A run folder.
+    finishing : bool
+        True only for the run that is about to rename its own folder: the name may still say ``incomplete``.
+
+    Returns
+    -------
+    Path
+        The picture.
+
+    Raises
+    ------
+    OutputError
+        The folder is not a whole run folder, or the picture cannot be written.
+    """
+    from matplotlib.figure import Figure
+
+    run = read_run(Path(folder), finishing=finishing)
+    maps = panels(run)
+    way = colourings(run)[0]
+    width = 0.8 + len(maps) * PANEL_INCHES
+    figure = Figure(figsize=(width, PANEL_INCHES + 1.35), dpi=DPI, layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1)  # type: ignore[union-attr, call-arg]
+    figure.suptitle(f"{run.name}: {wording.method_name(run.scenario)}", fontsize=17, fontweight="bold")
+    axes = np.atleast_1d(figure.subplots(1, len(maps)))
+    for place, title, points in zip(axes, wording.map_titles(run.scenario), maps.values(), strict=False):
+        draw_map(place, points, [way.colours[code] for code in way.codes], PANEL_INCHES)
+        place.set_title(title, fontsize=13)
+    draw_key(figure, way)
+    return write_whole(run.path / "embedding.png", png(figure))
+
+
+def draw_map(axes: Axes, points: Float64Array, colours: Sequence[str], inches: float) -> None:
+    """Draw points (rows, 2) in their ``colours`` (rows,) on square axes, ``inches`` wide, with equal scales."""
+    order = drawing_order(len(points))
+    diameter = point_size(len(points)) / SIZED_FOR * inches * POINTS_PER_INCH
+    axes.scatter(
+        points[order, 0],
+        points[order, 1],
+        c=[colours[row] for row in order],
+        s=diameter**2,
+        alpha=point_alpha(len(points)),
+        linewidths=0,
+    )
+    x_range, y_range = square_around(points)
+    axes.set(xlim=x_range, ylim=y_range, aspect="equal", xticks=[], yticks=[])
+    axes.spines[:].set_color("#c4c8cf")
+
+
+def draw_key(figure: Figure, way: Colouring) -> None:
+    """Put the colour key under the maps: a legend of the names, or the ramp's two ends."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.lines import Line2D
+
+    if way.kind == "categories":
+        marks = [
+            Line2D(
+                [], [], linestyle="", marker="o", markersize=8, color=colour, markeredgewidth=0, label=name
+            )
+            for name, colour in zip(way.names, way.colours, strict=True)
+        ]
+        longest = max(len(name) for name in way.names)
+        figure.legend(
+            handles=marks,
+            loc="outside lower center",
+            ncols=max(1, min(len(marks), int(150 / (longest + 5)))),
+            frameon=False,
+            fontsize=12,
+            handletextpad=0.1,
+            columnspacing=1.2,
+        )
+        return
+    shades = ScalarMappable(cmap=LinearSegmentedColormap.from_list("ramp", RAMP))
+    bar = figure.colorbar(
+        shades, ax=figure.axes, orientation="horizontal", shrink=0.25, aspect=30, pad=0.02, ticks=[0, 1]
+    )
+    bar.outline.set_visible(False)
+    bar.ax.set_xticklabels([way.names[0], way.last_coloured])
+    how = "by value" if way.kind == "values" else "in the order of their names"
+    bar.set_label(f"{len(way.names):,} {way.by}s, {how}")
+
+
+def png(figure: Figure, *, transparent: bool = False) -> bytes:
+    """Bytes of a figure as PNG."""
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=DPI, transparent=transparent)
+    return content.getvalue()

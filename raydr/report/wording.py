@@ -1,0 +1,206 @@
+"""Numbers and findings in words: what the report says in plain language."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from raydr.report.runfolder import Message, RunFolder
+
+if TYPE_CHECKING:
+    from raydr.metrics import Metric
+
+METHOD_NAMES = {
+    "fed-tsne": "Fed-tSNE",
+    "fed-umap": "Fed-UMAP",
+    "fed-spectral": "Fed-SpeClust",
+    "fedne": "FedNE",
+    "fedavg-ne": "FedAvg-NE",
+    "fedprox-ne": "FedProx-NE",
+    "local-ne": "local NE",
+    "global-ne": "global NE",
+    "sense": "SENSE",
+    "central": "the pooled-data embedder",
+}
+"""How the papers write the methods; a kind that is not here is written as it is."""
+
+IN_THE_CLEAR = (
+    "Per-record distances left the clients in the clear; "
+    "no run that posts them is differentially private as a whole."
+)
+
+MONTHS = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+
+REVEALING = ("per-record", "per-client", "aggregate")
+"""Granularities, the most revealing first."""
+
+NARROW = "\u202f"  # the narrow no-break space that binds a number to its unit
+
+
+def count(value: int) -> str:
+    """Write a count with thousands marked: ``1,797``."""
+    return f"{value:,}"
+
+
+def plural(value: int, thing: str) -> str:
+    """Write a count and its noun: ``1 client``, ``10 clients``."""
+    return f"{value:,} {thing}" if value == 1 else f"{value:,} {thing}s"
+
+
+def size(value: float) -> str:
+    """Write bytes in decimal units, three digits: ``512 B``, ``25.6 MB``."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 999.5 or unit == "TB":
+            break
+        value /= 1000.0
+    return f"{value:.0f}{NARROW}B" if unit == "B" else f"{value:.3g}{NARROW}{unit}"
+
+
+def duration(seconds: float) -> str:
+    """Write a duration: ``0.12 s``, ``8.7 s``, ``3 min 05 s``, ``2 h 07 min``."""
+    if 0 < seconds < 0.01:
+        return f"< 0.01{NARROW}s"
+    if seconds < 59.95:
+        return f"{seconds:.2g}{NARROW}s" if seconds < 10 else f"{seconds:.1f}{NARROW}s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}{NARROW}min {rest:02d}{NARROW}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}{NARROW}h {minutes:02d}{NARROW}min"
+
+
+def measure(value: float | None) -> str:
+    """Write a metric's value: four decimals, a dash when there is none."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{value:.4f}".replace("-", "−") if abs(value) < 1000 else f"{value:.4g}"
+
+
+def percent(ratio: float) -> str:
+    """Write a ratio as a percentage: ``98.9 %``."""
+    return f"{100.0 * ratio:.1f}{NARROW}%"
+
+
+def method_name(scenario: Mapping[str, object]) -> str:
+    """Name of the scenario's method, as the papers write it."""
+    method = scenario.get("method")
+    kind = (
+        str(method.get("kind", "an unnamed method")) if isinstance(method, Mapping) else "an unnamed method"
+    )
+    return METHOD_NAMES.get(kind, kind)
+
+
+def map_titles(scenario: Mapping[str, object]) -> tuple[str, str]:
+    """Titles of the run's own map and of the pooled-data map beside it."""
+    method = scenario.get("method")
+    pooled = isinstance(method, Mapping) and method.get("kind") == "central"
+    return ("Pooled-data map" if pooled else "Federated map"), "Pooled-data map (the upper bound)"
+
+
+def moment(iso: str) -> str:
+    """Write an ISO time: ``3 February 2026, 10:22 UTC``; any other text is left as it is."""
+    try:
+        at = datetime.fromisoformat(iso)
+    except ValueError:
+        return iso
+    return f"{at.day} {MONTHS[at.month - 1]} {at.year}, {at:%H:%M} {at.tzname() or ''}".rstrip()
+
+
+def federation(kind: str, actors: int) -> str:
+    """Say where the clients ran."""
+    return (
+        f"clients in {plural(actors, 'Ray actor')}"
+        if kind == "ray"
+        else "clients in one process, without Ray"
+    )
+
+
+def metric_title(name: str) -> str:
+    """Title of a metric; its name when the metrics room does not know it."""
+    known = _known_metrics().get(name)
+    return known.title if known is not None else name
+
+
+def metric_description(name: str) -> str:
+    """One sentence on what a metric measures; empty when the metrics room does not know it."""
+    known = _known_metrics().get(name)
+    return known.description if known is not None else ""
+
+
+def higher_is_better(name: str) -> bool | None:
+    """Which way a metric improves; None when the metrics room does not know it."""
+    known = _known_metrics().get(name)
+    return known.higher_is_better if known is not None else None
+
+
+def promise(message: Message) -> str:
+    """Write the differential privacy that is claimed for a message: ``ε = 2, δ = 1e−05``, or that none is."""
+    if message.epsilon is None:
+        return "none claimed"
+    parts = [f"ε = {message.epsilon:g}"] + [f"δ = {message.delta:g}"] * (message.delta is not None)
+    return ", ".join(part.replace("-", "−").replace(" ", "\u00a0") for part in parts)
+
+
+def by_revelation(message: Message) -> tuple[int, bool, int]:
+    """Sort key of messages: what reveals most first, unprotected before protected, then by bytes."""
+    return REVEALING.index(message.granularity), message.protection != "none", -message.bytes
+
+
+def summary(run: RunFolder) -> str:
+    """Say in two sentences what was mapped, how faithfully, and what left the clients unprotected."""
+    method = run.scenario.get("method")
+    landmarks = method.get("landmarks") if isinstance(method, Mapping) else None
+    mapped = f"{plural(len(run.federated), 'row')} at {plural(run.client_count, 'client')}"
+    mapped += f", mapped by {method_name(run.scenario)}"
+    if isinstance(landmarks, int):
+        mapped += f" with {plural(landmarks, 'landmark')}"
+    return f"{mapped}; {_faithfulness(run)}. {_exposure(run)}"
+
+
+def _faithfulness(run: RunFolder) -> str:
+    federated = {name: value for name, value in run.measures.federated.items() if value is not None}
+    central = run.measures.central or {}
+    telling = [
+        "npa_10",
+        *(name for name in federated if name.startswith("npa_")),
+        "trustworthiness",
+        *federated,
+    ]
+    name = next((name for name in telling if name in federated), None)
+    if name is None:
+        return "no metric was computed"
+    value, bound = federated[name], central.get(name)
+    title = name.replace("_", "-").upper() if name.startswith(("npa_", "ca_")) else metric_title(name)
+    if bound is None:
+        return f"{title} {measure(value)}, with no map of the pooled data to compare"
+    values = f"{title} {value:.3f} against {bound:.3f}"
+    if name.startswith("npa_") and bound > 0:
+        return (
+            f"the federated map keeps {percent(value / bound)} as many of the rows' true neighbours "
+            f"as the map of the pooled data ({values})"
+        )
+    return f"{values} for the map of the pooled data"
+
+
+def _exposure(run: RunFolder) -> str:
+    exposed = [message for message in run.ledger if message.exposes_records]
+    if not exposed:
+        return "No record's own values left a client unprotected."
+    said = "; ".join(_lower_first(message.what.rstrip(". ")) for message in exposed)
+    return f"What left the clients unprotected, record by record: {said}."
+
+
+def _lower_first(text: str) -> str:
+    """Lower the first letter unless it begins an acronym or a symbol."""
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text
+
+
+def _known_metrics() -> Mapping[str, Metric]:
+    from raydr.metrics import METRICS
+
+    return METRICS

@@ -1,0 +1,1 @@
+"""Typed scenarios and their runner."""

@@ -1,0 +1,82 @@
+"""What only a simulation can know: the pooled-data map, and how faithful the federated one is to the pooled data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from raydr.arrays import FloatArray, Int64Array
+from raydr.embedding import Embedder
+from raydr.geometry import Geometry
+from raydr.journal import Journal, Listener
+from raydr.methods.central import central_map
+from raydr.metrics import METRICS, Evidence, Scores, evaluate, row_graph
+from raydr.scaling import Scaling, scale_rows
+from raydr.threads import cores, one_blas_thread
+
+
+@dataclass(frozen=True)
+class Question:
+    """Everything that the evaluation looks at; all arrays in the table's order.
+
+    Attributes
+    ----------
+    rows : (rows, features)
+        The pooled data, as read.
+    labels : (rows,) int or None
+        Classes.
+    embedding : (rows, 2)
+        The federated map.
+    geometry : Geometry
+        What the server took the distances between rows to be.
+    scaling : Scaling
+        What the clients scaled by.
+    embedder : Embedder or None
+        Draws the central map too; None for no central map.
+    metrics : sequence of str
+        Names of metrics.
+    seed : int
+        The run's seed.
+    """
+
+    rows: FloatArray
+    labels: Int64Array | None
+    embedding: FloatArray
+    geometry: Geometry
+    scaling: Scaling
+    embedder: Embedder | None
+    metrics: Sequence[str]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Scores of the federated map, and the central map with its own."""
+
+    federated: Scores
+    central: Scores | None
+    central_embedding: FloatArray | None
+
+
+def examine(question: Question, *, listener: Listener) -> Findings:
+    """Draw the central map and score both maps against the pooled, scaled rows."""
+    journal = Journal(listener)
+    rows = scale_rows(question.rows, question.scaling)
+    with one_blas_thread():
+        embedding = None
+        if question.embedder is not None:
+            with journal.stage("central map"):
+                embedding = central_map(rows, question.embedder, seed=question.seed, journal=Journal())
+        with journal.stage("metrics"):
+            graph = row_graph(rows, threads=cores())
+            evidence = Evidence(
+                rows, question.embedding, question.labels, question.geometry, question.seed, graph
+            )
+            federated = evaluate(question.metrics, evidence, threads=cores(), progress=journal.progress)
+            central = None
+            if embedding is not None:
+                # The pooled rows' geometry is the truth itself, so its recovery is no question.
+                names = [name for name in question.metrics if "recovered" not in METRICS[name].needs]
+                evidence = Evidence(rows, embedding, question.labels, None, question.seed, graph)
+                central = evaluate(names, evidence, threads=cores(), progress=journal.progress)
+    return Findings(federated, central, embedding)

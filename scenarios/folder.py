@@ -1,0 +1,110 @@
+"""A run folder: written under a name that says incomplete, renamed when it is whole."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from raydr.arrays import Float64Array, FloatArray
+from raydr.data import Table
+from raydr.errors import OutputError
+from raydr.journal import RoundEnded
+from raydr.partition import Partition
+
+
+def default_folder(name: str, started: datetime) -> Path:
+    """``runs/NAME-TIMESTAMP`` in the current directory."""
+    return Path("runs") / f"{name}-{started:%Y%m%d-%H%M%S}"
+
+
+@contextmanager
+def incomplete(target: Path) -> Iterator[Path]:
+    """Make a folder beside ``target``; rename it to ``target`` at the end, or remove it after an error.
+
+    Raises
+    ------
+    OutputError
+        If ``target`` exists and is not an empty folder, or its parent cannot be written; before any work is done.
+    """
+    target = target.expanduser().absolute()
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise OutputError(
+            f"The output folder {target} exists and is not empty: nothing there is overwritten. Name another with"
+            " --out, or move it away."
+        )
+    folder = target.with_name(f"{target.name}.incomplete-{secrets.token_hex(3)}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir()
+    except OSError as error:
+        raise OutputError(
+            f"The output folder {target} cannot be made: {error.strerror} ({error.filename}). Name another with"
+            " --out, or free its place."
+        ) from error
+    try:
+        yield folder
+        folder.rename(target)
+    except OSError as error:
+        raise OutputError(f"The run folder {target} could not be written: {error}.") from error
+    finally:
+        if folder.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write indented JSON; numbers that are not finite are refused."""
+    path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+def write_rounds(path: Path, rounds: Sequence[RoundEnded]) -> None:
+    """One JSON object per round and line."""
+    path.write_text("".join(json.dumps(asdict(record)) + "\n" for record in rounds))
+
+
+def write_embedding(path: Path, table: Table, partition: Partition, embedding: FloatArray) -> None:
+    """``row, client, x, y[, z], label`` in the table's order."""
+    columns: dict[str, Any] = {"row": table.ids, "client": _names(partition.names, partition.client_of_row)}
+    columns |= _axes(embedding)
+    if table.labels is not None:
+        columns["label"] = _names(table.label_names, table.labels)
+    _write_parquet(path, columns)
+
+
+def write_central(path: Path, table: Table, embedding: FloatArray) -> None:
+    """``row, x, y[, z]`` of the pooled-data map, in the table's order."""
+    _write_parquet(path, {"row": table.ids} | _axes(embedding))
+
+
+def write_model(folder: Path, model: Mapping[str, Float64Array]) -> None:
+    """Arrays that placing new rows needs, as ``model/arrays.npz``."""
+    folder.mkdir()
+    with (folder / "arrays.npz").open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **dict(model))
+
+
+def _names(names: Sequence[str], codes: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names, pa.string())).cast(
+        pa.string()
+    )
+
+
+def _axes(embedding: FloatArray) -> dict[str, FloatArray]:
+    return {axis: embedding[:, index] for index, axis in enumerate("xyz"[: embedding.shape[1]])}
+
+
+def _write_parquet(path: Path, columns: Mapping[str, Any]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table(dict(columns)), path)

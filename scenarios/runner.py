@@ -1,0 +1,260 @@
+"""Runs a scenario: data to clients, server part, evaluation, run folder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from raydr.arrays import FloatArray
+from raydr.data import Table, load
+from raydr.federation import Client, ClientHost, InlineTransport
+from raydr.journal import Journal, Listener, unheard
+from raydr.memory import peak_memory_bytes
+from raydr.methods.serving import Served, serve
+from raydr.metrics import DEFAULT_METRICS
+from raydr.partition import Partition, assign
+from raydr.privacy.ledger import Entry
+from raydr.report import write_picture, write_report
+from raydr.scaling import Scale
+from raydr.settings import Settings
+from scenarios.environment import environment
+from scenarios.evaluation import Findings, Question, examine
+from scenarios.folder import (
+    default_folder,
+    incomplete,
+    write_central,
+    write_embedding,
+    write_json,
+    write_model,
+    write_rounds,
+)
+from scenarios.reading import dump
+from scenarios.schema import ByColumn, Scenario
+
+
+class Backend(Protocol):
+    """Where the parts of a simulation run; which one changes no bit of the outcome."""
+
+    name: str
+    actors: int
+    peak_memory_bytes: dict[str, int]
+
+    def serve(
+        self,
+        partitions: Sequence[FloatArray],
+        *,
+        method: str,
+        settings: Settings,
+        scale: Scale,
+        seed: int,
+        listener: Listener,
+    ) -> Served:
+        """Run clients and server; ``partitions`` are each client's rows."""
+
+    def evaluate(self, work: Callable[..., Any], *arguments: Any, listener: Listener) -> Any:
+        """Call ``work(*arguments, listener=listener)`` where pooled rows may be seen."""
+
+
+@dataclass
+class InlineBackend:
+    """Everything in this process, one part after the other."""
+
+    name: str = "inline"
+    actors: int = 0
+    peak_memory_bytes: dict[str, int] = field(default_factory=dict)
+
+    def serve(
+        self,
+        partitions: Sequence[FloatArray],
+        *,
+        method: str,
+        settings: Settings,
+        scale: Scale,
+        seed: int,
+        listener: Listener,
+    ) -> Served:
+        """Run clients and server here."""
+        clients = [Client(index, rows, seed) for index, rows in enumerate(partitions)]
+        return serve(
+            InlineTransport(ClientHost(clients)),
+            method=method,
+            settings=settings,
+            scale=scale,
+            seed=seed,
+            journal=Journal(listener),
+        )
+
+    def evaluate(self, work: Callable[..., Any], *arguments: Any, listener: Listener) -> Any:
+        """Call ``work`` here."""
+        return work(*arguments, listener=listener)
+
+
+def run(
+    scenario: Scenario,
+    *,
+    out: Path | None = None,
+    address: str | None = None,
+    data_dir: Path | None = None,
+    listener: Listener = unheard,
+) -> Path:
+    """Run a scenario and write its run folder.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        What to run.
+    out : Path, optional
+        The run folder; ``runs/NAME-TIMESTAMP`` without it.
+    address : str, optional
+        A Ray cluster to run on; one is started on this machine without it.
+    data_dir : Path, optional
+        Folder of built-in data sets.
+    listener : callable
+        Hears stages, progress, rounds and incidents.
+
+    Returns
+    -------
+    folder : Path
+        The run folder, whole.
+
+    Raises
+    ------
+    ScenarioError, DataError, OutputError
+        If the scenario, its data or its place cannot be used.
+    RunError
+        If the run started and could not be finished; no folder is left.
+    """
+    started = datetime.now().astimezone()
+    journal = Journal(listener)
+    with incomplete(out or default_folder(scenario.name, started)) as folder:
+        with journal.stage("data"):
+            table, partition = read_clients(scenario, data_dir)
+        with _backend(scenario, address, journal) as backend:
+            served, findings = _simulate(scenario, table, partition, backend, journal)
+            described = {
+                **environment(),
+                "started": started.isoformat(timespec="seconds"),
+                "federation": backend.name,
+                "actors": backend.actors,
+                "peak_memory_bytes": {"driver": peak_memory_bytes()} | backend.peak_memory_bytes,
+            }
+        with journal.stage("run folder"):
+            _write(folder, scenario, table, partition, served, findings, journal)
+        described["seconds"] = {stage: round(seconds, 4) for stage, seconds in journal.seconds.items()}
+        write_json(folder / "environment.json", described)
+        with journal.stage("report"):
+            write_picture(folder)
+            write_report(folder)
+    return (out or default_folder(scenario.name, started)).expanduser().absolute()
+
+
+def read_clients(scenario: Scenario, data_dir: Path | None) -> tuple[Table, Partition]:
+    """Read the table and deal its rows to the clients."""
+    data, clients = scenario.data, scenario.clients
+    by_column = clients.partition if isinstance(clients.partition, ByColumn) else None
+    table = load(
+        source=data.source,
+        path=data.path,
+        label=data.label,
+        features=data.features,
+        client=by_column.column if by_column else None,
+        id_column=data.id,
+        rows=data.rows,
+        missing=data.missing,
+        seed=scenario.seed,
+        data_dir=data_dir,
+    )
+    options = clients.partition.model_dump(exclude={"kind", "column"})
+    return table, assign(table, clients.partition.kind, clients=clients.count, seed=scenario.seed, **options)
+
+
+@contextmanager
+def _backend(scenario: Scenario, address: str | None, journal: Journal) -> Iterator[Backend]:
+    if scenario.runtime.federation == "inline":
+        yield InlineBackend()
+        return
+    started = time.perf_counter()
+    from actors.backend import ray_backend
+
+    with ray_backend(address, scenario.runtime.actors, scenario.runtime.timeout_s) as backend:
+        journal.seconds["starting Ray"] = time.perf_counter() - started
+        yield backend
+
+
+def _simulate(
+    scenario: Scenario, table: Table, partition: Partition, backend: Backend, journal: Journal
+) -> tuple[Served, Findings]:
+    """Run the federation, then judge it; everything that comes back is in the table's order."""
+    by_client = [partition.rows_of(client) for client in range(partition.count)]
+    method = scenario.method
+    served = backend.serve(
+        [table.rows[rows] for rows in by_client],
+        method=method.kind,
+        settings=method,
+        scale=scenario.data.scale,
+        seed=scenario.seed,
+        listener=journal.tell,
+    )
+    in_table_order = np.argsort(np.concatenate(by_client))
+    served = served.reordered(in_table_order)
+    names = DEFAULT_METRICS if scenario.metrics == "default" else scenario.metrics
+    compared = "central" in scenario.compare
+    question = Question(
+        table.rows,
+        table.labels,
+        served.outcome.embedding,
+        served.outcome.geometry,
+        served.scaling,
+        method.embedder() if compared else None,
+        names,
+        scenario.seed,
+    )
+    findings = backend.evaluate(examine, question, listener=journal.tell)
+    served.ledger.record(
+        Entry(
+            kind="pooled evaluation",
+            what="all rows in one place, to draw the pooled-data map and to score the federated one"
+            if compared
+            else "all rows in one place, to score the federated map",
+            direction="simulation-only",
+            granularity="per-record",
+            seen_by="the evaluation, which no federation has",
+            count=1,
+            bytes=table.rows.nbytes,
+        )
+    )
+    return served, findings
+
+
+def _write(
+    folder: Path,
+    scenario: Scenario,
+    table: Table,
+    partition: Partition,
+    served: Served,
+    findings: Findings,
+    journal: Journal,
+) -> None:
+    (folder / "scenario.yaml").write_text(dump(scenario))
+    write_embedding(folder / "embedding.parquet", table, partition, served.outcome.embedding)
+    if findings.central_embedding is not None:
+        write_central(folder / "central.parquet", table, findings.central_embedding)
+    write_json(
+        folder / "metrics.json",
+        {
+            "federated": findings.federated.values,
+            "central": findings.central.values if findings.central else {},
+            "not_computed": findings.federated.not_computed,
+        },
+    )
+    write_json(folder / "ledger.json", served.ledger.as_list())
+    write_rounds(folder / "rounds.jsonl", journal.rounds)
+    scaling = {name: value for name, value in asdict(served.scaling).items() if name != "unit"}
+    write_model(folder / "model", {**served.outcome.model, **scaling})

@@ -1,0 +1,159 @@
+"""The catalogue: built-in tables are what it says they are, and what is absent is explained."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import urllib.error
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sklearn.datasets
+
+from raydr.data import DATASETS, Dataset, load
+from raydr.errors import DataError
+
+FOLDER = os.environ.get("RAYDR_DATA", "")
+needs_folder = pytest.mark.skipif(not FOLDER, reason="RAYDR_DATA names no data folder")
+BUNDLED = [dataset for dataset in DATASETS if dataset.origin == "bundled"]
+OTHERS = [dataset for dataset in DATASETS if dataset.origin != "bundled"]
+
+
+def named(dataset: Dataset) -> str:
+    return dataset.name
+
+
+@pytest.fixture
+def no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("RAYDR_DATA", raising=False)
+    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize("dataset", BUNDLED, ids=named)
+def test_bundled_tables_equal_scikit_learns(dataset: Dataset) -> None:
+    bunch = getattr(sklearn.datasets, f"load_{dataset.name}")()
+    table = load(source=dataset.name)
+    np.testing.assert_array_equal(table.rows, bunch.data)
+    np.testing.assert_array_equal(table.labels, bunch.target)
+    assert table.label_names == tuple(str(name) for name in bunch.target_names)
+    assert table.features == tuple(bunch.feature_names)
+    assert table.rows.shape == (dataset.rows, dataset.features)
+    assert len(table.label_names) == dataset.classes
+
+
+@needs_folder
+@pytest.mark.parametrize("dataset", OTHERS, ids=named)
+def test_folder_tables_are_what_the_catalogue_says(dataset: Dataset) -> None:
+    path = Path(FOLDER) / f"{dataset.name}.npz"
+    if not path.is_file():
+        pytest.skip(f"RAYDR_DATA has no {path.name}")
+    table = load(source=dataset.name)
+    assert table.rows.shape == (dataset.rows, dataset.features)
+    assert table.rows.dtype == np.float32
+    assert table.labels is not None
+    assert len(np.unique(table.labels)) == len(table.label_names) == dataset.classes
+    with np.load(path, allow_pickle=False) as archive:
+        np.testing.assert_array_equal(table.labels, archive["y"])
+        np.testing.assert_array_equal(table.rows[::97], archive["X"][::97])
+    for key in dataset.client_keys:
+        assert load(source=dataset.name, client=key).client_keys is not None
+
+
+@needs_folder
+def test_natural_client_key_of_the_mice() -> None:
+    table = load(source="mice_protein", client="mouse")
+    assert table.client_keys is not None
+    assert len(table.client_names) == 72
+    np.testing.assert_array_equal(np.bincount(table.client_keys), np.full(72, 15))
+
+
+def test_names_are_distinct_and_described() -> None:
+    assert len({dataset.name for dataset in DATASETS}) == len(DATASETS)
+    for dataset in DATASETS:
+        assert dataset.description
+        assert dataset.licence
+        assert dataset.published.startswith("https://")
+
+
+def test_unknown_name_offers_the_nearest() -> None:
+    with pytest.raises(DataError, match=r"nearest is 'digits'.*data\.path"):
+        load(source="digit")
+
+
+@pytest.mark.usefixtures("no_folder")
+def test_absent_dataset_says_where_and_how() -> None:
+    with pytest.raises(DataError) as caught:
+        load(source="mice_protein")
+    for part in (
+        "archive.ics.uci.edu",
+        "mice_protein.npz",
+        "(1080, 77)",
+        "mouse (1080,)",
+        "--data-dir",
+        "RAYDR_DATA",
+    ):
+        assert part in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_folder")
+def test_data_folder_by_argument_and_by_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    matrix = np.random.default_rng(0).random((210, 7)).astype(np.float32)
+    np.savez(tmp_path / "seeds.npz", X=matrix, y=np.arange(210) % 3)
+    np.testing.assert_array_equal(load(source="seeds", data_dir=tmp_path).rows, matrix)
+    monkeypatch.setenv("RAYDR_DATA", str(tmp_path))
+    table = load(source="seeds", features=["x3"])
+    np.testing.assert_array_equal(table.rows, matrix[:, 3:4])
+    assert table.name == "seeds"
+
+
+@pytest.mark.usefixtures("no_folder")
+def test_folder_that_is_absent_or_holds_other_data(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="does not exist"):
+        load(source="seeds", data_dir=tmp_path / "nowhere")
+    np.savez(tmp_path / "seeds.npz", X=np.eye(7), y=np.arange(7))
+    with pytest.raises(DataError, match="is not the built-in seeds"):
+        load(source="seeds", data_dir=tmp_path)
+
+
+@pytest.mark.usefixtures("no_folder")
+@pytest.mark.parametrize(
+    "fault", [urllib.error.URLError("no route"), TimeoutError("slow"), ValueError("md5")]
+)
+def test_offline_names_both_remedies(monkeypatch: pytest.MonkeyPatch, fault: Exception) -> None:
+    def offline(*_: object, **__: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(sklearn.datasets, "fetch_openml", offline)
+    with pytest.raises(DataError) as caught:
+        load(source="mnist")
+    for part in ("network", "mnist.npz", "--data-dir", "RAYDR_DATA", "openml.org"):
+        assert part in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_folder")
+def test_public_source_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def fetched(name: str, **_: Any) -> tuple[np.ndarray, np.ndarray]:
+        calls.append(name)
+        pixels = np.zeros((70_000, 784), dtype=np.uint8)
+        pixels[:, 0] = np.arange(70_000) % 256
+        return pixels, np.array([str(row % 10) for row in range(70_000)], dtype=object)
+
+    monkeypatch.setattr(sklearn.datasets, "fetch_openml", fetched)
+    first, again = (load(source="fashion_mnist", rows=500) for _ in range(2))
+    assert calls == ["Fashion-MNIST"]
+    np.testing.assert_array_equal(first.rows, again.rows)
+    np.testing.assert_array_equal(first.rows[:, 0], first.ids % 256)
+    assert first.label_names[9] == "Ankle boot"
+    np.testing.assert_array_equal(first.labels, first.ids % 10)
+
+
+def test_import_is_light() -> None:
+    heavy = "{'sklearn', 'pyarrow', 'pandas', 'ray', 'numba', 'scipy', 'matplotlib'}"
+    code = f"import sys, raydr.data, raydr.partition; print({heavy} & set(sys.modules) or '')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

@@ -1,0 +1,506 @@
+"""The user's own files: what is read, and that every fault is answered with its column, line and remedy."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raydr.data import Table, load
+from raydr.errors import DataError
+
+WriteText = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> WriteText:
+    def _write(text: str, name: str = "patients.csv") -> Path:
+        path = tmp_path / name
+        path.write_bytes(text.encode())
+        return path
+
+    return _write
+
+
+def refusal(**arguments: Any) -> str:
+    """Return the one-paragraph answer to a bad request."""
+    with pytest.raises(DataError) as caught:
+        load(**arguments)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert caught.value.exit_code == 2
+    return message
+
+
+PATIENTS = "age,bmi,site,sick,key\n61,22.5,north,1,p7\n35,31.0,south,0,p9\n50,27.25,north,0,p8\n"
+
+
+class TestReading:
+    def test_csv_columns_take_their_parts(self, write: WriteText) -> None:
+        table = load(path=write(PATIENTS), label="sick", client="site", id_column="key")
+        assert table.name == "patients.csv"
+        assert table.features == ("age", "bmi")
+        np.testing.assert_array_equal(table.rows, [[61, 22.5], [35, 31], [50, 27.25]])
+        assert table.rows.dtype == np.float64
+        assert table.rows.flags.c_contiguous
+        assert table.ids.tolist() == ["p7", "p9", "p8"]
+        assert table.labels is not None
+        assert table.labels.tolist() == [1, 0, 0]
+        assert table.label_names == ("0", "1")
+        assert table.client_keys is not None
+        assert table.client_keys.tolist() == [0, 1, 0]
+        assert table.client_names == ("north", "south")
+
+    def test_listed_features_keep_their_order(self, write: WriteText) -> None:
+        table = load(path=write(PATIENTS), features=["bmi", "age"])
+        assert table.features == ("bmi", "age")
+        np.testing.assert_array_equal(table.rows[0], [22.5, 61])
+        assert table.ids.tolist() == [0, 1, 2]
+        assert table.labels is None
+
+    @pytest.mark.parametrize("separator", [";", "\t", ","])
+    def test_separator_is_seen_in_the_header(self, write: WriteText, separator: str) -> None:
+        table = load(path=write("a,b\n1,2\n3,4\n".replace(",", separator)))
+        np.testing.assert_array_equal(table.rows, [[1, 2], [3, 4]])
+
+    def test_byte_order_mark_and_blanks_in_the_header_are_no_part_of_names(self, write: WriteText) -> None:
+        assert load(path=write("\ufeffa, b\n1, 2\n3, 4\n")).features == ("a", "b")
+
+    def test_header_of_counted_columns_is_a_header(self, write: WriteText) -> None:
+        assert load(path=write("0,1\n5,6\n7,8\n")).features == ("0", "1")
+
+    def test_booleans_count_as_zero_and_one(self, write: WriteText) -> None:
+        table = load(path=write("a,smoker\n1,true\n2,false\n"))
+        np.testing.assert_array_equal(table.rows[:, 1], [1, 0])
+
+    def test_a_column_may_be_label_and_client_at_once(self, write: WriteText) -> None:
+        table = load(path=write(PATIENTS), label="site", client="site", features=["age"])
+        assert table.label_names == table.client_names == ("north", "south")
+
+    def test_whole_float_labels_are_spelt_as_whole_numbers_in_numeric_order(self, write: WriteText) -> None:
+        table = load(path=write("a,grade\n1,10.0\n2,9.0\n3,2.5\n"), label="grade")
+        assert table.label_names == ("2.5", "9", "10")
+
+    def test_text_labels_are_stripped(self, write: WriteText) -> None:
+        table = load(path=write("a,kind\n1, x\n2,x \n3,y\n"), label="kind")
+        assert table.label_names == ("x", "y")
+
+    def test_na_is_a_name_among_names_and_a_gap_among_numbers(self, write: WriteText) -> None:
+        path = write("a,land,grade\n1,NA,1\n2,ZA,NA\n3,NA,2\n")
+        assert load(path=path, label="land", features=["a"]).label_names == ("NA", "ZA")
+        assert "'grade' on line 3" in refusal(path=path, label="grade", features=["a"])
+
+    def test_relative_and_home_paths(self, write: WriteText, monkeypatch: pytest.MonkeyPatch) -> None:
+        folder = write(PATIENTS).parent
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("HOME", str(folder))
+        here = load(path="patients.csv", features=["age"])
+        np.testing.assert_array_equal(load(path="~/patients.csv", features=["age"]).rows, here.rows)
+
+    @pytest.mark.parametrize(
+        ("kind", "expected"),
+        [
+            ("uint8", np.float32),
+            ("int16", np.float32),
+            ("bool", np.float32),
+            ("float16", np.float32),
+            ("float32", np.float32),
+            ("int32", np.float64),
+            ("int64", np.float64),
+            ("float64", np.float64),
+        ],
+    )
+    def test_float32_exactly_where_it_holds_the_source(
+        self, tmp_path: Path, kind: str, expected: type
+    ) -> None:
+        values = np.array([[1, 0], [0, 1], [1, 1]]).astype(kind)
+        np.save(tmp_path / "x.npy", values)
+        np.savez(tmp_path / "x.npz", X=values)
+        parquet.write_table(pa.table({"a": values[:, 0], "b": values[:, 1]}), tmp_path / "x.parquet")
+        for name in ("x.npy", "x.npz", "x.parquet"):
+            rows = load(path=tmp_path / name).rows
+            assert rows.dtype == expected, name
+            np.testing.assert_array_equal(rows, values.astype(float))
+
+    def test_parquet_categories_dates_nulls_and_pandas_index(self, tmp_path: Path) -> None:
+        table = pa.table(
+            {
+                "dose": pa.array([1, None, 3], pa.int8()),
+                "cost": pa.array([1, 2, 3]).cast(pa.decimal128(21, 2)),
+                "site": pa.array(["n", "s", "n"]).dictionary_encode(),
+                "day": pa.array([0, 1, 0], pa.date32()),
+                "visit": pa.array([5, 6, 7]),
+            }
+        ).replace_schema_metadata({"pandas": '{"index_columns": ["visit"], "columns": []}'})
+        parquet.write_table(table, tmp_path / "x.parquet")
+        read = load(
+            path=tmp_path / "x.parquet", client="site", label="day", id_column="visit", missing="drop"
+        )
+        assert read.features == ("dose", "cost")
+        assert read.ids.tolist() == [5, 7]
+        assert read.client_names == ("n", "s")
+        assert read.label_names == ("1970-01-01", "1970-01-02")
+        unnamed = load(path=tmp_path / "x.parquet", client="site", label="day", missing="drop")
+        assert "visit" not in unnamed.features
+
+    def test_npz_names_and_defaults(self, tmp_path: Path) -> None:
+        path = tmp_path / "x.npz"
+        np.savez(
+            path,
+            X=np.eye(3),
+            y=np.array([1, 0, 1]),
+            class_names=np.array(["no", "yes"]),
+            ward=np.array([0, 0, 2]),
+            ward_names=np.array(["a", "b", "c"]),
+            key=np.array(["k1", "k2", "k3"]),
+            edges=np.zeros((4, 2)),
+        )
+        table = load(path=path, client="ward", id_column="key")
+        assert table.label_names == ("no", "yes")
+        assert table.labels is not None
+        assert table.labels.tolist() == [1, 0, 1]
+        assert table.client_names == ("a", "b", "c")
+        assert table.ids.tolist() == ["k1", "k2", "k3"]
+        assert table.features == ("x0", "x1", "x2")
+        picked = load(path=path, features=["x2", "x0"], label="ward")
+        np.testing.assert_array_equal(picked.rows, np.eye(3)[:, [2, 0]])
+        assert picked.rows.flags.c_contiguous
+
+    def test_names_that_do_not_cover_the_codes_are_left_unused(self, tmp_path: Path) -> None:
+        np.savez(tmp_path / "x.npz", X=np.eye(3), y=np.array([1, 2, 1]), class_names=np.array(["no", "yes"]))
+        assert load(path=tmp_path / "x.npz").label_names == ("1", "2")
+
+    def test_quoted_line_breaks_are_read_right_in_files_of_many_blocks(self, write: WriteText) -> None:
+        rows = 30_000
+        path = write("a,note\n" + "".join(f'{row},"{"long " * 9}\n{row % 2}"\n' for row in range(rows)))
+        table = load(path=path, label="note")
+        np.testing.assert_array_equal(table.rows[:, 0], np.arange(rows))
+        np.testing.assert_array_equal(table.labels, np.arange(rows) % 2)
+
+    @pytest.mark.parametrize(
+        ("ids", "read"),
+        [
+            (np.array([3.0, 1.0]), [3, 1]),
+            (np.array([0.5, 1.0]), ["0.5", "1"]),
+            (np.array([2.0**60, 1.0]), [str(2**60), "1"]),
+            (np.array([2**64 - 1, 1], dtype=np.uint64), [str(2**64 - 1), "1"]),
+            (np.array([7, 2], dtype=np.int8), [7, 2]),
+            (np.array([b"p", b"q"]), ["p", "q"]),
+        ],
+    )
+    def test_ids_are_int64_where_that_is_exact(
+        self, tmp_path: Path, ids: np.ndarray[Any, Any], read: list[Any]
+    ) -> None:
+        np.savez(tmp_path / "x.npz", X=np.eye(2), key=ids)
+        assert load(path=tmp_path / "x.npz", id_column="key").ids.tolist() == read
+
+
+class TestFeatureFaults:
+    def test_text_names_column_cell_line_and_remedies(self, write: WriteText) -> None:
+        message = refusal(path=write(PATIENTS))
+        for part in (
+            "'site'",
+            "'north'",
+            "line 2",
+            "data.features",
+            "data.label",
+            "data.client",
+            "'age', 'bmi'",
+        ):
+            assert part in message
+        assert "'key'" in message
+
+    def test_one_bad_cell_in_a_numeric_column_is_the_one_named(self, write: WriteText) -> None:
+        message = refusal(path=write("a,b\n1,2\n,n/a\n3,unknown\n4,5\n"))
+        assert "'unknown' on line 4" in message
+
+    def test_lines_are_counted_through_blank_lines_and_quoted_breaks(self, write: WriteText) -> None:
+        message = refusal(path=write('a,note\n1,"two\nlines"\n\n3,x\nbad,y\n'), label="note")
+        assert "'bad' on line 6" in message
+
+    def test_numbers_stored_as_text(self, tmp_path: Path) -> None:
+        parquet.write_table(pa.table({"a": [1, 2], "b": ["3.5", "4"]}), tmp_path / "x.parquet")
+        assert "'3.5' on row 0" in refusal(path=tmp_path / "x.parquet")
+        np.savez(tmp_path / "x.npz", X=np.array([["1", "2"], ["3", "x"]]))
+        assert "'1' in feature 'x0'" in refusal(path=tmp_path / "x.npz")
+
+    @pytest.mark.parametrize("cells", [["2020-01-01", "2020-01-02"], ["12:00:00", "12:00:01"]])
+    def test_dates_and_times_are_not_numbers(self, write: WriteText, cells: list[str]) -> None:
+        message = refusal(path=write(f"a,when\n1,{cells[0]}\n2,{cells[1]}\n"))
+        assert "'when'" in message
+        assert cells[0] in message
+
+    def test_nested_and_complex_values_are_refused(self, tmp_path: Path) -> None:
+        parquet.write_table(pa.table({"a": [1, 2], "b": [[1], [2]]}), tmp_path / "x.parquet")
+        assert "'b'" in refusal(path=tmp_path / "x.parquet")
+        np.save(tmp_path / "x.npy", np.eye(2) * 1j)
+        assert "complex" in refusal(path=tmp_path / "x.npy")
+
+    @pytest.mark.parametrize("suffix", ["csv", "npz"])
+    def test_missing_values_are_counted_located_and_refused(self, tmp_path: Path, suffix: str) -> None:
+        if suffix == "csv":
+            (tmp_path / "x.csv").write_text("a,b,c\n1,2,3\n4,,NaN\n7,8,n/a\n")
+        else:
+            matrix = np.array([[1, 2, 3], [4, np.nan, np.nan], [7, 8, np.nan]])
+            np.savez(tmp_path / "x.npz", X=matrix, feature_names=np.array(["a", "b", "c"]))
+        message = refusal(path=tmp_path / f"x.{suffix}")
+        for part in (
+            "3 missing values",
+            "'b', 'c'",
+            "in 2 of 3 rows",
+            "first is in 'b'",
+            "data.missing: drop",
+        ):
+            assert part in message
+        assert ("line 3" if suffix == "csv" else "row 1") in message
+
+    def test_dropped_rows_leave_the_others_their_ids(self, write: WriteText) -> None:
+        table = load(path=write("a,b\n1,2\n,3\n4,5\n6,\n7,8\n"), missing="drop")
+        assert table.ids.tolist() == [0, 2, 4]
+        np.testing.assert_array_equal(table.rows, [[1, 2], [4, 5], [7, 8]])
+
+    @pytest.mark.parametrize("part", ["label", "client", "id_column"])
+    def test_an_empty_key_cell_is_a_missing_value(self, write: WriteText, part: str) -> None:
+        path = write("a,key\n1,x\n2,\n3,z\n")
+        message = refusal(path=path, **{part: "key"})
+        assert "1 missing value in the column 'key'" in message
+        assert "line 3" in message
+        options: dict[str, Any] = {part: "key"}
+        kept = load(path=path, missing="drop", **options)
+        np.testing.assert_array_equal(kept.rows, [[1], [3]])
+
+    def test_a_class_of_dropped_rows_only_is_no_fault(self, write: WriteText) -> None:
+        table = load(path=write("a,kind\n1,x\n,y\n3,x\n"), label="kind", missing="drop")
+        assert table.labels is not None
+        assert set(table.labels.tolist()) == {0}
+
+    def test_unused_columns_may_have_gaps(self, write: WriteText) -> None:
+        assert load(path=write("a,b\n1,\n2,3\n"), features=["a"]).rows.shape == (2, 1)
+
+    @pytest.mark.parametrize("cell", ["inf", "-inf", "1e999"])
+    def test_infinite_values_are_refused(self, write: WriteText, cell: str) -> None:
+        message = refusal(path=write(f"a,b\n1,2\n3,{cell}\n"))
+        assert "infinite" in message
+        assert "'b' on line 3" in message
+
+    def test_equal_rows_are_refused_and_constant_columns_kept(
+        self, write: WriteText, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        assert "equal in every feature" in refusal(path=write("a,b\n1,2\n1,2\n"))
+        with caplog.at_level(logging.WARNING, logger="raydr"):
+            table = load(path=write("a,b\n1,2\n1,3\n"))
+        assert table.features == ("a", "b")
+        assert table.constant_features == ("a",)
+        assert "1 of 2 features have one value" in caplog.text
+        assert "'a'" in caplog.text
+
+
+class TestColumnFaults:
+    @pytest.mark.parametrize("part", ["label", "client", "id_column"])
+    def test_absent_column_names_the_nearest_and_all(self, write: WriteText, part: str) -> None:
+        message = refusal(path=write(PATIENTS), **{part: "Site "})
+        assert "nearest is 'site'" in message
+        assert "'age', 'bmi', 'site', 'sick', 'key'" in message
+        assert f"data.{part.removesuffix('_column')}" in message
+
+    def test_absent_feature(self, write: WriteText) -> None:
+        assert "nearest is 'bmi'" in refusal(path=write(PATIENTS), features=["age", "bmii"])
+
+    def test_absent_array(self, tmp_path: Path) -> None:
+        np.savez(tmp_path / "x.npz", X=np.eye(3), ward=np.arange(3), edges=np.zeros((2, 2)))
+        message = refusal(path=tmp_path / "x.npz", client="wards")
+        assert "nearest is 'ward'" in message
+        assert "edges" not in message
+        assert "shape (2, 2)" in refusal(path=tmp_path / "x.npz", label="edges")
+
+    def test_repeated_columns_and_listings(self, write: WriteText) -> None:
+        assert "more than one column named 'a'" in refusal(path=write("a,b,a\n1,2,3\n4,5,6\n"))
+        assert "'age'" in refusal(path=write(PATIENTS), features=["age", "age"])
+        assert "both data.label" in refusal(path=write(PATIENTS), features=["age", "sick"], label="sick")
+        assert "no feature column" in refusal(path=write("a\nx\ny\n"), label="a")
+        assert "no feature column" in refusal(path=write(PATIENTS), features=[])
+
+    def test_unnamed_column_is_not_taken_for_a_feature(self, write: WriteText) -> None:
+        path = write(",a\n0,5\n1,6\n")
+        assert "column 1 has no name" in refusal(path=path)
+        assert load(path=path, features=["a"]).features == ("a",)
+
+    @pytest.mark.parametrize("kind", ["text", "number"])
+    def test_duplicate_ids_name_the_first_and_its_lines(self, write: WriteText, kind: str) -> None:
+        ids = ["p1", "p2", "p3", "p2", "p1"] if kind == "text" else ["1", "2", "3", "2", "1"]
+        path = write("a,key\n" + "".join(f"{row},{key}\n" for row, key in enumerate(ids)))
+        message = refusal(path=path, id_column="key")
+        assert f"'{ids[1]}'" in message
+        assert "line 3 and again on line 5" in message
+
+    def test_npy_has_no_keys(self, tmp_path: Path) -> None:
+        np.save(tmp_path / "x.npy", np.eye(3))
+        assert ".npz" in refusal(path=tmp_path / "x.npy", label="y")
+
+
+class TestFileFaults:
+    @pytest.mark.parametrize(
+        ("name", "content", "said"),
+        [
+            ("x.csv", b"", "empty"),
+            ("x.csv", b"\n\n", "empty"),
+            ("x.csv", b"a,b\n", "0 usable rows"),
+            ("x.csv", b"a,b\n1,2\n", "1 usable row"),
+            ("x.csv", b"a,b\n1,2\n3\n4,5\n", "line 3 has 1 cells where the header has 2"),
+            ("x.csv", b"1.5,2\n3,4\n", "no header"),
+            ("x.csv", "a,b\n1,2\n".encode("utf-16"), "UTF-8"),
+            ("x.csv", "a,größe\n1,2\n".encode("latin-1"), "UTF-8"),
+            ("x.parquet", b"not parquet at all", "Parquet"),
+            ("x.npy", b"not numpy at all", "x.npy"),
+            ("x.npz", b"not numpy at all", "x.npz"),
+            ("x.npz", b"PK\x03\x04 damaged", "x.npz"),
+            ("x.xlsx", b"anything", ".csv, .parquet, .npy, .npz"),
+        ],
+    )
+    def test_files_that_are_no_table(self, tmp_path: Path, name: str, content: bytes, said: str) -> None:
+        (tmp_path / name).write_bytes(content)
+        assert said in refusal(path=tmp_path / name)
+
+    def test_latin_1_cells(self, tmp_path: Path) -> None:
+        path = tmp_path / "x.csv"
+        path.write_bytes("a,town\n1,Köln\n2,Bonn\n".encode("latin-1"))
+        assert "UTF-8" in refusal(path=path, label="town")
+
+    def test_absent_file_names_its_nearest_neighbour(self, write: WriteText) -> None:
+        path = write(PATIENTS)
+        assert "nearest is 'patients.csv'" in refusal(path=path.with_name("patient.csv"))
+        assert "cannot be opened" in refusal(path=path.parent / "no" / "such.csv")
+
+    def test_folder(self, tmp_path: Path) -> None:
+        assert "is a folder" in refusal(path=tmp_path)
+
+    def test_unreadable_file(self, write: WriteText, monkeypatch: pytest.MonkeyPatch) -> None:
+        def denied(*_: object, **__: object) -> None:
+            raise PermissionError(13, "Permission denied")
+
+        path = write(PATIENTS)
+        monkeypatch.setattr(Path, "open", denied)
+        assert "Permission denied" in refusal(path=path)
+
+    def test_pickled_objects_are_never_opened(self, tmp_path: Path) -> None:
+        np.savez(tmp_path / "x.npz", X=np.array([[1, None]], dtype=object))
+        assert "pickled" in refusal(path=tmp_path / "x.npz")
+
+    def test_npz_without_features_and_images(self, tmp_path: Path) -> None:
+        np.savez(tmp_path / "x.npz", x=np.eye(3))
+        assert "no array X for the features; the nearest is 'x'" in refusal(path=tmp_path / "x.npz")
+        np.savez(tmp_path / "x.npz", X=np.zeros((5, 8, 8)))
+        assert "reshape(len(X), -1)" in refusal(path=tmp_path / "x.npz")
+
+    def test_swapped_suffixes(self, tmp_path: Path) -> None:
+        np.save(tmp_path / "x.npy", np.eye(2))
+        (tmp_path / "x.npy").rename(tmp_path / "x.npz")
+        assert "is a .npy file" in refusal(path=tmp_path / "x.npz")
+        np.savez(tmp_path / "y.npz", X=np.eye(2))
+        (tmp_path / "y.npz").rename(tmp_path / "y.npy")
+        assert "is a .npz file" in refusal(path=tmp_path / "y.npy")
+
+    def test_exactly_one_of_source_and_path(self, write: WriteText) -> None:
+        assert "Exactly one" in refusal()
+        assert "Exactly one" in refusal(source="iris", path=write(PATIENTS))
+
+    def test_unknown_way_with_missing_values(self, write: WriteText) -> None:
+        assert "'error' or 'drop'" in refusal(path=write(PATIENTS), missing="impute")
+
+
+class TestSubSample:
+    def test_same_seed_same_rows_in_order_and_ids_stay_attached(self, write: WriteText) -> None:
+        path = write("a,key\n" + "".join(f"{row * row},{row + 100}\n" for row in range(50)))
+        first, again, other = (load(path=path, id_column="key", rows=20, seed=seed) for seed in (3, 3, 4))
+        np.testing.assert_array_equal(first.ids, again.ids)
+        assert not np.array_equal(first.ids, other.ids)
+        assert (np.diff(first.ids) > 0).all()
+        np.testing.assert_array_equal(first.rows[:, 0], (first.ids - 100) ** 2.0)
+
+    @given(
+        classes=st.lists(st.integers(1, 30), min_size=1, max_size=6),
+        share=st.floats(0, 1),
+        seed=st.integers(0, 2**40),
+    )
+    @settings(max_examples=60, deadline=None)
+    def test_every_class_keeps_its_share_to_within_a_row(
+        self, tmp_path_factory: pytest.TempPathFactory, classes: list[int], share: float, seed: int
+    ) -> None:
+        labels = np.repeat(np.arange(len(classes)), classes)
+        total = len(labels) + 2
+        labels = np.random.default_rng(seed).permutation(np.concatenate([labels, [0, 0]]))
+        wanted = 2 + round(share * (total - 2))
+        path = tmp_path_factory.getbasetemp() / "stratified.npz"
+        np.savez(path, X=np.arange(total)[:, None], y=labels)
+        table = load(path=path, rows=wanted, seed=seed)
+        assert table.labels is not None
+        assert len(table.rows) == wanted
+        np.testing.assert_array_equal(table.labels, labels[table.ids])
+        assert (np.diff(table.ids) > 0).all()
+        expected = np.bincount(labels) * wanted / total
+        assert (np.abs(np.bincount(table.labels, minlength=len(classes)) - expected) < 1).all()
+
+    def test_classes_of_one_row_are_not_drawn_in_their_order(self, tmp_path: Path) -> None:
+        np.savez(tmp_path / "x.npz", X=np.arange(200)[:, None], y=np.arange(200))
+        assert load(path=tmp_path / "x.npz", rows=100).ids.max() > 110
+
+    def test_names_outlive_a_sub_sample(self, tmp_path: Path) -> None:
+        np.savez(tmp_path / "x.npz", X=np.arange(100)[:, None], y=np.r_[np.zeros(99), 1])
+        assert load(path=tmp_path / "x.npz", rows=10).label_names == ("0", "1")
+
+    def test_too_many_and_too_few(self, write: WriteText) -> None:
+        path = write("a\n1\nNaN\n3\n4\n")
+        assert "asks for 4 rows, but patients.csv has 3 once 1 rows" in refusal(
+            path=path, rows=4, missing="drop"
+        )
+        assert "data.rows is 1" in refusal(path=path, rows=1, missing="drop")
+        assert load(path=path, rows=3, missing="drop").ids.tolist() == [0, 2, 3]
+
+    def test_negative_seed(self, write: WriteText) -> None:
+        assert "seed is -1" in refusal(path=write("a\n1\n2\n3\n"), rows=2, seed=-1)
+
+
+class TestTable:
+    def table(self, **changes: Any) -> Table:
+        fields = {"name": "t", "rows": np.eye(3), "features": ("a", "b", "c"), "ids": np.arange(3)}
+        return Table(**{**fields, **changes})
+
+    @pytest.mark.parametrize(
+        ("changes", "said"),
+        [
+            ({"rows": np.arange(9).reshape(3, 3)}, "float32 or float64"),
+            ({"rows": np.zeros(3)}, "shape (3,)"),
+            ({"rows": np.asfortranarray(np.ones((3, 3)))}, "C-contiguous"),
+            ({"rows": np.full((3, 3), np.nan)}, "missing or infinite"),
+            ({"features": ("a", "b")}, "3 columns"),
+            ({"features": ("a", "b", "b")}, "2 of them distinct"),
+            ({"ids": np.arange(2)}, "ids must be"),
+            ({"ids": np.zeros(3, dtype=np.int64)}, "not distinct"),
+            ({"labels": np.zeros(3, dtype=np.int64)}, "codes from 0"),
+            ({"labels": np.zeros(3), "label_names": ("x",)}, "int64"),
+            ({"labels": np.full(3, -1), "label_names": ("x",)}, "-1"),
+            ({"label_names": ("x",)}, "no labels"),
+            ({"client_keys": np.zeros(3, dtype=np.int64), "client_names": ("x", "x")}, "not distinct"),
+        ],
+    )
+    def test_disagreeing_parts_are_refused(self, changes: dict[str, Any], said: str) -> None:
+        with pytest.raises(DataError, match=re.escape(said)):
+            self.table(**changes)
+
+    def test_take_keeps_rows_and_keys_together(self) -> None:
+        table = self.table(labels=np.array([0, 1, 1]), label_names=("x", "y"), ids=np.array(["p", "q", "r"]))
+        taken = table.take(np.array([2, 0]))
+        np.testing.assert_array_equal(taken.rows, np.eye(3)[[2, 0]])
+        assert taken.ids.tolist() == ["r", "p"]
+        assert taken.labels is not None
+        assert taken.labels.tolist() == [1, 0]
+        assert taken.client_keys is None

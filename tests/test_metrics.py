@@ -1,0 +1,312 @@
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn import manifold, metrics
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_digits, load_wine
+from sklearn.decomposition import PCA
+from sklearn.neighbors import NearestNeighbors
+
+from raydr.errors import DataError, ScenarioError
+from raydr.geometry import Points
+from raydr.metrics import DEFAULT_METRICS, METRICS, Evidence, evaluate, metric_named, recovery, row_graph
+from raydr.metrics import clusters as cluster_metrics
+
+NAMES = [
+    "ca_1",
+    "ca_10",
+    "ca_50",
+    "npa_1",
+    "npa_10",
+    "npa_50",
+    "nmi",
+    "sc",
+    "ari",
+    "trustworthiness",
+    "continuity",
+    "distance_error",
+    "f_score",
+]
+
+
+def made_evidence(rows=260, features=6, classes=4, seed=0):
+    """Blobs, a noisy projection of them as the map, and a noisy recovery."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, classes, size=rows)
+    data = random.normal(size=(classes, features))[labels] * 2 + random.normal(size=(rows, features))
+    embedding = PCA(2, random_state=0).fit_transform(data) + 0.1 * random.normal(size=(rows, 2))
+    return Evidence(data, embedding, labels, Points(data + 0.2 * random.normal(size=data.shape)), seed=3)
+
+
+def real_evidence(name):
+    if name == "digits":
+        rows, labels = load_digits(return_X_y=True)
+    elif name == "wine":
+        rows, labels = load_wine(return_X_y=True)
+    else:
+        folder = os.environ.get("RAYDR_DATA")
+        if folder is None or not (Path(folder) / "mnist.npz").exists():
+            pytest.skip("RAYDR_DATA does not name a folder that holds mnist.npz")
+        with np.load(Path(folder) / "mnist.npz") as archive:
+            rows, labels = archive["X"][:1500].astype(np.float64), archive["y"][:1500]
+    return Evidence(rows, PCA(2, random_state=0).fit_transform(rows), labels)
+
+
+def neighbor_sets(rows, k):
+    found = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(rows).kneighbors(return_distance=False)
+    return [set(row) for row in found]
+
+
+def overlap(a, b, k):
+    pairs = zip(neighbor_sets(a, k), neighbor_sets(b, k), strict=True)
+    return np.mean([len(one & other) / k for one, other in pairs])
+
+
+def test_the_names_are_the_documented_ones():
+    assert set(DEFAULT_METRICS) == set(METRICS) == set(NAMES)
+    assert all(metric.name == name for name, metric in METRICS.items())
+    assert [name for name, metric in METRICS.items() if not metric.higher_is_better] == ["distance_error"]
+
+
+def test_all_metrics_come_out_of_one_evaluation_and_are_the_same_alone():
+    evidence = made_evidence()
+    together = evaluate(NAMES, evidence)
+    assert not together.not_computed
+    for name in NAMES:
+        assert evaluate([name], evidence).values == {name: together.values[name]}
+
+
+@pytest.mark.parametrize("name", ["digits", "wine", "mnist"])
+def test_trustworthiness_and_continuity_equal_scikit_learn_on_real_data(name):
+    """Digits and MNIST hold integers: thousands of exactly tied distances, which scikit-learn breaks by argsort."""
+    evidence = real_evidence(name)
+    values = evaluate(["trustworthiness", "continuity"], evidence).values
+    rows, embedding = evidence.rows, evidence.embedding
+    assert values["trustworthiness"] == pytest.approx(manifold.trustworthiness(rows, embedding), abs=1e-9)
+    assert values["continuity"] == pytest.approx(manifold.trustworthiness(embedding, rows), abs=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_trustworthiness_and_continuity_equal_scikit_learn_in_either_precision(dtype):
+    evidence = made_evidence(rows=600)
+    rows, embedding = evidence.rows.astype(dtype), evidence.embedding.astype(dtype)
+    values = evaluate(
+        ["trustworthiness", "continuity"], replace(evidence, rows=rows, embedding=embedding)
+    ).values
+    rows, embedding = rows.astype(np.float64), embedding.astype(np.float64)
+    assert values["trustworthiness"] == pytest.approx(manifold.trustworthiness(rows, embedding), abs=1e-9)
+    assert values["continuity"] == pytest.approx(manifold.trustworthiness(embedding, rows), abs=1e-9)
+
+
+def test_ranks_among_duplicates_equal_scikit_learn():
+    random = np.random.default_rng(8)
+    rows = np.repeat(random.integers(0, 4, size=(40, 20)), 9, axis=0).astype(np.float64)
+    embedding = random.integers(0, 6, size=(360, 2)).astype(np.float64)
+    values = evaluate(["trustworthiness", "continuity"], Evidence(rows, embedding)).values
+    assert values["trustworthiness"] == pytest.approx(manifold.trustworthiness(rows, embedding), abs=1e-9)
+    assert values["continuity"] == pytest.approx(manifold.trustworthiness(embedding, rows), abs=1e-9)
+
+
+@pytest.mark.parametrize("k", [1, 10, 50])
+def test_neighbor_preservation_equals_the_overlap_of_sets(k):
+    evidence = made_evidence()
+    value = evaluate([f"npa_{k}"], evidence).values[f"npa_{k}"]
+    assert value == pytest.approx(overlap(evidence.rows, evidence.embedding, k), abs=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 10, 50])
+def test_classification_accuracy_equals_a_majority_vote_by_hand(k):
+    from sklearn.model_selection import train_test_split
+
+    evidence = made_evidence(classes=2)
+    train, test = train_test_split(
+        np.arange(260), test_size=0.3, stratify=evidence.labels, random_state=evidence.seed
+    )
+    distances = ((evidence.embedding[test][:, None] - evidence.embedding[train][None]) ** 2).sum(axis=2)
+    votes = evidence.labels[train][np.argsort(distances, axis=1)[:, :k]]
+    predicted = (votes.mean(axis=1) > 0.5).astype(int)  # on an equal vote scikit-learn takes the lower class
+    expected = np.mean(predicted == evidence.labels[test])
+    assert evaluate([f"ca_{k}"], evidence).values[f"ca_{k}"] == pytest.approx(expected)
+
+
+def test_a_class_of_one_row_is_split_without_strata():
+    evidence = made_evidence()
+    labels = evidence.labels.copy()
+    labels[0] = 99
+    assert 0.5 < evaluate(["ca_10"], replace(evidence, labels=labels)).values["ca_10"] <= 1
+
+
+def test_cluster_metrics_equal_scikit_learn():
+    evidence = made_evidence()
+    centred = evidence.embedding - evidence.embedding.mean(axis=0)
+    clusters = KMeans(4, n_init=10, random_state=evidence.seed).fit_predict(centred)
+    values = evaluate(["nmi", "sc", "ari"], evidence).values
+    assert values["nmi"] == pytest.approx(metrics.normalized_mutual_info_score(evidence.labels, clusters))
+    assert values["ari"] == pytest.approx(metrics.adjusted_rand_score(evidence.labels, clusters))
+    assert values["sc"] == pytest.approx(metrics.silhouette_score(evidence.embedding, clusters))
+
+
+def test_silhouette_of_a_sample_is_near_the_whole(monkeypatch):
+    evidence = made_evidence(rows=2000)
+    whole = evaluate(["sc"], evidence).values["sc"]
+    monkeypatch.setattr(cluster_metrics, "SILHOUETTE_ROWS", 1000)
+    sampled = evaluate(["sc"], evidence).values["sc"]
+    assert sampled != whole
+    assert sampled == pytest.approx(whole, abs=0.03)
+
+
+def test_distance_error_and_f_score_equal_brute_force():
+    evidence = made_evidence()
+    true = np.sqrt(((evidence.rows[:, None] - evidence.rows[None]) ** 2).sum(axis=2))
+    recovered = evidence.recovered.coordinates
+    estimate = np.sqrt(((recovered[:, None] - recovered[None]) ** 2).sum(axis=2))
+    values = evaluate(["distance_error", "f_score"], evidence).values
+    expected = np.linalg.norm(estimate - true) / np.linalg.norm(true)
+    assert values["distance_error"] == pytest.approx(expected, rel=1e-9)
+    assert values["f_score"] == pytest.approx(overlap(evidence.rows, recovered, 10), abs=1e-12)
+
+
+def test_a_scaled_geometry_has_that_relative_error_even_on_a_sample(monkeypatch):
+    evidence = replace(made_evidence(rows=900), recovered=Points(made_evidence(rows=900).rows * 1.1))
+    monkeypatch.setattr(recovery, "COMPARED_ROWS", 500)
+    monkeypatch.setattr(recovery, "SAMPLED_ROWS", 256)
+    values = evaluate(["distance_error", "f_score"], evidence).values
+    assert values["distance_error"] == pytest.approx(0.1, rel=1e-9)
+    assert values["f_score"] == 1.0
+
+
+def test_distance_error_of_a_sample_is_near_the_whole(monkeypatch):
+    evidence = made_evidence(rows=2000)
+    whole = evaluate(["distance_error"], evidence).values["distance_error"]
+    monkeypatch.setattr(recovery, "COMPARED_ROWS", 500)
+    monkeypatch.setattr(recovery, "SAMPLED_ROWS", 512)
+    sampled = evaluate(["distance_error"], evidence).values["distance_error"]
+    assert sampled != whole
+    assert sampled == pytest.approx(whole, rel=0.05)
+
+
+def test_a_perfect_map_is_perfect():
+    points = np.random.default_rng(1).normal(size=(300, 3))
+    values = evaluate(DEFAULT_METRICS, Evidence(points, points, recovered=Points(points))).values
+    ones = ("npa_1", "npa_10", "npa_50", "trustworthiness", "continuity", "f_score")
+    assert [values[name] for name in ones] == [1.0] * len(ones)
+    assert values["distance_error"] < 1e-7
+
+
+def test_a_map_without_relation_to_the_data_preserves_neighbours_by_chance():
+    random = np.random.default_rng(2)
+    evidence = Evidence(random.normal(size=(500, 8)), random.normal(size=(500, 2)))
+    values = evaluate(["npa_50", "trustworthiness"], evidence).values
+    assert values["npa_50"] == pytest.approx(50 / 499, abs=0.01)
+    assert values["trustworthiness"] == pytest.approx(0.5, abs=0.03)
+
+
+def test_an_isometry_of_the_data_changes_nothing():
+    evidence = made_evidence()
+    random = np.random.default_rng(4)
+    rotation = np.linalg.qr(random.normal(size=(6, 6)))[0]
+    moved = replace(evidence, rows=evidence.rows @ rotation + random.normal(size=6))
+    assert evaluate(NAMES, moved).values == pytest.approx(evaluate(NAMES, evidence).values, abs=1e-9)
+
+
+def test_permuting_rows_changes_nothing_but_the_seeded_split():
+    evidence = made_evidence()
+    order = np.random.default_rng(5).permutation(260)
+    permuted = Evidence(
+        evidence.rows[order],
+        evidence.embedding[order],
+        evidence.labels[order],
+        Points(evidence.recovered.coordinates[order]),
+        seed=evidence.seed,
+    )
+    names = [name for name in NAMES if not name.startswith("ca_") and METRICS[name].needs != {"labels"}]
+    assert evaluate(names, permuted).values == pytest.approx(evaluate(names, evidence).values, abs=1e-12)
+
+
+def test_bits_do_not_depend_on_threads():
+    evidence = made_evidence(rows=1500)
+    assert evaluate(NAMES, evidence, threads=1) == evaluate(NAMES, evidence, threads=3)
+
+
+def test_another_map_of_the_same_rows_reuses_their_neighbours(monkeypatch):
+    evidence = made_evidence()
+    expected = evaluate(["npa_10", "continuity"], evidence)
+    shared = replace(evidence, row_neighbors=row_graph(evidence.rows))
+    searched = []
+    monkeypatch.setattr(
+        "raydr.metrics.evidence.row_graph", lambda rows, **_: searched.append(rows.shape) or row_graph(rows)
+    )
+    assert evaluate(["npa_10", "continuity"], shared) == expected
+    assert searched == [(260, 2)]
+
+
+def test_missing_evidence_is_a_reason_not_an_error():
+    evidence = replace(made_evidence(), labels=None, recovered=None)
+    scores = evaluate(NAMES, evidence)
+    unlabelled = {"ca_1", "ca_10", "ca_50", "nmi", "sc", "ari"}
+    assert {name for name, reason in scores.not_computed.items() if "no labels" in reason} == unlabelled
+    assert set(scores.not_computed) - unlabelled == {"distance_error", "f_score"}
+    assert set(scores.values) | set(scores.not_computed) == set(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("rows", "missing"),
+    [
+        (50, {"ca_50", "npa_50"}),
+        (60, {"ca_50"}),
+        (11, {"ca_10", "ca_50", "npa_50"}),
+        (10, {"ca_10", "ca_50", "npa_10", "npa_50", "trustworthiness", "continuity", "f_score"}),
+    ],
+)
+def test_too_few_rows_is_a_reason(rows, missing):
+    scores = evaluate(NAMES, made_evidence(rows=rows, classes=2))
+    assert set(scores.not_computed) == missing
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_the_smallest_data_give_values_or_reasons(rows):
+    random = np.random.default_rng(6)
+    evidence = Evidence(random.normal(size=(rows, 3)), random.normal(size=(rows, 2)), np.arange(rows) % 2)
+    scores = evaluate(NAMES, evidence)
+    assert set(scores.values) | set(scores.not_computed) == set(NAMES)
+    assert np.isfinite(list(scores.values.values())).all()
+
+
+def test_a_collapsed_map_and_equal_rows_are_reasons():
+    evidence = replace(made_evidence(), embedding=np.zeros((260, 2)))
+    assert {"nmi", "sc", "ari"} <= set(evaluate(NAMES, evidence).not_computed)
+    equal = replace(made_evidence(), rows=np.ones((260, 6)))
+    assert "every true distance is 0" in evaluate(["distance_error"], equal).not_computed["distance_error"]
+    one_class = replace(made_evidence(), labels=np.zeros(260, int))
+    assert set(evaluate(["nmi", "ca_1"], one_class).values) == {"ca_1"}
+
+
+def test_an_unknown_metric_names_the_nearest():
+    with pytest.raises(ScenarioError, match="no metric 'trustworthines'; did you mean 'trustworthiness'"):
+        evaluate(["npa_1", "trustworthines"], made_evidence())
+    assert metric_named("sc").title == "Silhouette coefficient"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"labels": np.zeros(3, int)}, "260 rows and the labels has 3"),
+        ({"embedding": np.zeros((260, 5))}, r"shape \(260, 5\)"),
+        ({"embedding": np.full((260, 2), np.nan)}, "embedding of row 0"),
+        ({"recovered": Points(np.eye(4))}, "recovered geometry has 4"),
+    ],
+)
+def test_unusable_evidence_is_refused(change, words):
+    with pytest.raises(DataError, match=words):
+        replace(made_evidence(), **change)
+
+
+def test_progress_counts_metrics():
+    calls = []
+    evaluate(["npa_1", "npa_10"], made_evidence(), progress=lambda done, total: calls.append((done, total)))
+    assert calls == [(1, 2), (2, 2)]

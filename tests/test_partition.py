@@ -1,0 +1,335 @@
+"""Partitions: every row is exactly one client's, whatever the kind; each kind keeps its promise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raydr.arrays import Int64Array
+from raydr.data import Table
+from raydr.data.sampling import stream
+from raydr.errors import DataError, RaydrError, ScenarioError
+from raydr.partition import (
+    Kind,
+    Partition,
+    assign,
+    by_column,
+    dirichlet,
+    iid,
+    one_class,
+    pointwise,
+    shards,
+)
+
+seeds = st.integers(0, 2**40)
+label_arrays = st.builds(
+    lambda sizes, seed: np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes)),
+    st.lists(st.integers(0, 40), min_size=1, max_size=6).filter(any),
+    st.integers(0, 1000),
+)
+"""Class codes in any order; some classes have no rows, some one."""
+
+many = settings(max_examples=150, deadline=None)
+
+
+def check_accounts(partition: Partition, rows: int) -> None:
+    """Every row is held, once, by the client that ``client_of_row`` says."""
+    held = [partition.rows_of(client) for client in range(partition.count)]
+    np.testing.assert_array_equal(np.sort(np.concatenate(held)), np.arange(rows))
+    assert partition.sizes.tolist() == [len(index) for index in held]
+    assert partition.sizes.sum() == rows
+    for client, index in enumerate(held):
+        assert index.dtype == np.int64
+        assert (np.diff(index) > 0).all()
+        assert (partition.client_of_row[index] == client).all()
+
+
+def classes_of(partition: Partition, labels: Int64Array) -> list[set[int]]:
+    return [set(labels[partition.rows_of(client)].tolist()) for client in range(partition.count)]
+
+
+@given(rows=st.integers(1, 300), share=st.floats(0, 1), seed=seeds)
+@many
+def test_iid_sizes_differ_by_at_most_one(rows: int, share: float, seed: int) -> None:
+    clients = 1 + round(share * (rows - 1))
+    partition = iid(rows, clients, seed=seed)
+    check_accounts(partition, rows)
+    assert partition.count == clients
+    assert partition.sizes.max() - partition.sizes.min() <= 1
+
+
+@given(
+    labels=label_arrays,
+    clients=st.integers(1, 150),
+    alpha=st.floats(0.001, 1e6),
+    least=st.integers(0, 3),
+    seed=seeds,
+)
+@settings(max_examples=60, deadline=None)
+def test_dirichlet_deals_all_rows_or_refuses(
+    labels: Int64Array, clients: int, alpha: float, least: int, seed: int
+) -> None:
+    try:
+        partition = dirichlet(labels, clients, alpha, min_rows=least, seed=seed)
+    except DataError:
+        assert least > 0
+        return
+    check_accounts(partition, len(labels))
+    assert partition.count == clients
+    assert partition.sizes.min() >= least
+
+
+@given(labels=label_arrays, clients=st.integers(1, 40), classes=st.integers(1, 6), seed=seeds)
+@many
+def test_shards_give_every_client_exactly_its_classes(
+    labels: Int64Array, clients: int, classes: int, seed: int
+) -> None:
+    counts = np.unique(labels, return_counts=True)[1]
+    possible = (
+        clients <= len(labels)
+        and classes <= len(counts) <= clients * classes <= np.minimum(clients, counts).sum()
+    )
+    if not possible:
+        with pytest.raises(DataError):
+            shards(labels, clients, classes, seed=seed)
+        return
+    partition = shards(labels, clients, classes, seed=seed)
+    check_accounts(partition, len(labels))
+    assert [len(held) for held in classes_of(partition, labels)] == [classes] * clients
+
+
+def test_shards_of_a_class_are_never_more_than_the_clients() -> None:
+    labels = np.repeat(np.arange(2), [100, 5])
+    assert classes_of(shards(labels, 2, 2, seed=0), labels) == [{0, 1}, {0, 1}]
+
+
+def test_shards_of_equal_classes_are_equal() -> None:
+    labels = np.repeat(np.arange(10), 60)
+    partition = shards(labels, 20, 3, seed=0)
+    assert partition.sizes.tolist() == [30] * 20
+
+
+@given(labels=label_arrays, parts=st.integers(1, 5), seed=seeds)
+@many
+def test_one_class_clients_hold_even_parts_of_one_class(labels: Int64Array, parts: int, seed: int) -> None:
+    present, counts = np.unique(labels, return_counts=True)
+    names = "abcdef"
+    if counts.min() < parts:
+        with pytest.raises(DataError):
+            one_class(labels, names, clients=parts * len(present), seed=seed)
+        return
+    partition = one_class(labels, names, clients=parts * len(present), seed=seed)
+    check_accounts(partition, len(labels))
+    held = classes_of(partition, labels)
+    assert all(len(classes) == 1 for classes in held)
+    assert [name[0] for name in partition.names] == [names[classes.pop()] for classes in held]
+    for code in present:
+        sizes = np.bincount(partition.client_of_row[labels == code])
+        sizes = sizes[sizes > 0]
+        assert len(sizes) == parts
+        assert sizes.max() - sizes.min() <= 1
+
+
+@given(keys=label_arrays)
+@many
+def test_by_column_is_the_column(keys: Int64Array) -> None:
+    partition = by_column(keys, "abcdef", min_rows=0)
+    check_accounts(partition, len(keys))
+    np.testing.assert_array_equal(partition.client_of_row, keys)
+    assert partition.names == tuple("abcdef")
+
+
+@given(rows=st.integers(1, 200))
+@many
+def test_pointwise_clients_hold_their_row(rows: int) -> None:
+    partition = pointwise(rows, ids=np.arange(rows) + 7)
+    check_accounts(partition, rows)
+    assert partition.sizes.tolist() == [1] * rows
+    assert partition.names[0] == "7"
+
+
+@pytest.fixture
+def table() -> Table:
+    rng = np.random.default_rng(0)
+    return Table(
+        name="wards",
+        rows=rng.random((60, 2)),
+        features=("a", "b"),
+        ids=np.arange(60),
+        labels=np.arange(60) % 3,
+        label_names=("x", "y", "z"),
+        client_keys=np.arange(60) % 4,
+        client_names=("n", "e", "s", "w"),
+    )
+
+
+DRAWN: list[dict[str, Any]] = [
+    {"kind": "iid", "clients": 5},
+    {"kind": "dirichlet", "clients": 5, "alpha": 0.5},
+    {"kind": "shards", "clients": 6, "classes": 2},
+    {"kind": "one-class", "clients": 6},
+]
+
+
+@pytest.mark.parametrize("options", DRAWN, ids=lambda options: str(options["kind"]))
+def test_the_seed_decides(table: Table, options: dict[str, Any]) -> None:
+    owners = [assign(table, seed=seed, **options).client_of_row for seed in (1, 1, 2)]
+    np.testing.assert_array_equal(owners[0], owners[1])
+    assert not np.array_equal(owners[0], owners[2])
+
+
+@pytest.mark.parametrize("options", DRAWN, ids=lambda options: str(options["kind"]))
+def test_one_client_holds_everything_where_the_kind_permits(table: Table, options: dict[str, Any]) -> None:
+    if options["kind"] == "one-class":
+        options = options | {"clients": 3}
+    elif options["kind"] == "shards":
+        options = options | {"clients": 1, "classes": 3}
+    else:
+        options = options | {"clients": 1}
+    check_accounts(assign(table, **options), 60)
+
+
+def test_streams_differ_by_purpose_and_seed_alone() -> None:
+    draws = {
+        (seed, purpose): stream(seed, purpose).integers(2**62)
+        for seed in (0, 1, 2**40)
+        for purpose in ("partition", "sub-sample")
+    }
+    assert len(set(draws.values())) == len(draws)
+    assert stream(1, "partition").integers(2**62) == draws[1, "partition"]
+
+
+def test_kinds_that_the_data_fix_need_no_count(table: Table) -> None:
+    assert assign(table, "by-column").names == ("n", "e", "s", "w")
+    assert assign(table, "one-class").names == ("x", "y", "z")
+    assert assign(table, "one-class", clients=6).names == ("x/0", "x/1", "y/0", "y/1", "z/0", "z/1")
+    assert assign(table, "pointwise").count == 60
+
+
+def test_defaults_are_those_stated(table: Table) -> None:
+    for kind, stated in (("dirichlet", {"alpha": 0.5, "min_rows": 1}), ("shards", {"classes": 2})):
+        options: dict[str, Any] = {"kind": kind, "clients": 5}
+        np.testing.assert_array_equal(
+            assign(table, **options).client_of_row, assign(table, **options, **stated).client_of_row
+        )
+
+
+def test_dirichlet_concentration_goes_from_whole_classes_to_equal_shares() -> None:
+    labels = np.repeat(np.arange(4), 250)
+    even = dirichlet(labels, 5, 1e6, seed=0)
+    skewed = dirichlet(labels, 5, 1e-3, min_rows=0, seed=0)
+    for code in range(4):
+        assert np.abs(np.bincount(even.client_of_row[labels == code], minlength=5) - 50).max() <= 1
+        assert np.bincount(skewed.client_of_row[labels == code]).max() > 200
+
+
+def test_dirichlet_shares_have_the_moments_of_the_distribution() -> None:
+    """A class's share at a client is Beta(alpha, (clients - 1) alpha): mean 1/4, variance 3/16/(4 alpha + 1)."""
+    labels = np.zeros(1000, dtype=np.int64)
+    shares = np.array([dirichlet(labels, 4, 0.5, min_rows=0, seed=s).sizes / 1000 for s in range(400)])
+    np.testing.assert_allclose(shares.mean(axis=0), 0.25, atol=0.05)
+    np.testing.assert_allclose(shares.var(), 0.1875 / 3, rtol=0.1)
+
+
+def test_rows_within_a_class_are_shuffled() -> None:
+    """A client's rows of a class are not a run of neighbours in the file."""
+    labels = np.zeros(400, dtype=np.int64)
+    for partition in (
+        dirichlet(labels, 2, 1e3, seed=0),
+        shards(labels, 2, 1, seed=0),
+        one_class(labels, ["x"], clients=2, seed=0),
+        iid(400, 2, seed=0),
+    ):
+        changes = np.count_nonzero(np.diff(partition.client_of_row))
+        assert 150 < changes < 250
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "error", "said"),
+    [
+        ("iid", {"clients": 61}, DataError, "at most 60"),
+        ("iid", {"clients": 0}, ScenarioError, "at least 1 client"),
+        ("iid", {}, ScenarioError, "clients.count"),
+        ("idd", {"clients": 2}, ScenarioError, "nearest is 'iid'"),
+        ("iid", {"clients": 2, "alpha": 1.0}, ScenarioError, "belongs to dirichlet"),
+        ("shards", {"clients": 2, "min_rows": 1}, ScenarioError, "dirichlet and by-column"),
+        ("dirichlet", {"clients": 61}, DataError, "at most 60"),
+        ("dirichlet", {"clients": 5, "min_rows": 13}, DataError, "lower clients.count to at most 4"),
+        ("dirichlet", {"clients": 5, "min_rows": -1}, ScenarioError, "min_rows is -1"),
+        ("dirichlet", {"clients": 20, "alpha": 0.001}, DataError, "In 1000 draws"),
+        ("dirichlet", {"clients": 5, "alpha": 0.0}, ScenarioError, "between 0.001 and 1e6"),
+        ("dirichlet", {"clients": 5, "alpha": float("nan")}, ScenarioError, "nan"),
+        ("shards", {"clients": 61}, DataError, "at most 60"),
+        ("shards", {"clients": 5, "classes": 4}, DataError, "have only 3"),
+        ("shards", {"clients": 5, "classes": 0}, ScenarioError, "at least 1 class"),
+        ("shards", {"clients": 1, "classes": 2}, DataError, "clients.count to at least 2"),
+        ("shards", {"clients": 60, "classes": 2}, DataError, "cut into only 60"),
+        ("one-class", {"clients": 4}, DataError, "Set it to 3 or 6"),
+        ("one-class", {"clients": 2}, DataError, "Set it to 3,"),
+        ("one-class", {"clients": 63}, DataError, "at most 60"),
+        ("by-column", {"clients": 3}, DataError, "names 4 clients"),
+        ("by-column", {"min_rows": 16}, DataError, "fewer than 16 rows: 'n', 'e', 's', 'w'"),
+        ("pointwise", {"clients": 3}, DataError, "60 here"),
+    ],
+)
+def test_impossible_partitions_are_refused_with_the_numbers(
+    table: Table, kind: Kind, options: dict[str, Any], error: type[RaydrError], said: str
+) -> None:
+    with pytest.raises(error) as caught:
+        assign(table, kind, **options)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_class_with_fewer_rows_than_its_clients() -> None:
+    with pytest.raises(DataError, match="class 'rare' has 1"):
+        one_class(np.array([0, 0, 0, 0, 1]), ["common", "rare"], clients=4, seed=0)
+
+
+def test_a_client_left_without_rows_is_refused_unless_allowed(table: Table) -> None:
+    fewer = table.take(np.flatnonzero(table.client_keys != 2))
+    with pytest.raises(DataError, match=r"1 of 4 clients have fewer than 1 row: 's'.*min_rows"):
+        assign(fewer, "by-column")
+    partition = assign(fewer, "by-column", min_rows=0)
+    assert partition.sizes.tolist() == [15, 15, 0, 15]
+    assert partition.rows_of(2).shape == (0,)
+    check_accounts(partition, 45)
+
+
+def test_classes_without_rows_get_no_client(table: Table) -> None:
+    assert assign(table.take(np.flatnonzero(table.labels != 1)), "one-class").names == ("x", "z")
+
+
+@pytest.mark.parametrize("kind", ["dirichlet", "shards", "one-class", "by-column"])
+def test_tables_without_the_column_that_a_kind_needs(kind: Kind) -> None:
+    bare = Table(name="bare", rows=np.eye(4), features=tuple("abcd"), ids=np.arange(4))
+    count = {"clients": 2} if kind in ("dirichlet", "shards") else {}
+    with pytest.raises(DataError, match=r"data\.label|clients\.partition\.column"):
+        assign(bare, kind, **count)
+
+
+@pytest.mark.parametrize(
+    ("owners", "names", "said"),
+    [
+        (np.array([0, 2]), ("a", "b"), "0 to 1"),
+        (np.array([0, -1]), ("a", "b"), "-1"),
+        (np.array([0.0, 1.0]), ("a", "b"), "int64"),
+        (np.array([[0], [1]]), ("a", "b"), "shape"),
+        (np.array([0, 1]), ("a", "a"), "distinct"),
+        (np.array([], dtype=np.int64), (), "at least one client"),
+    ],
+)
+def test_owners_that_do_not_exist_are_refused(owners: Any, names: tuple[str, ...], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        Partition(owners, names)
+
+
+def test_a_client_that_does_not_exist_has_no_rows_to_give() -> None:
+    partition = iid(4, 2, seed=0)
+    for client in (-1, 2):
+        with pytest.raises(IndexError, match="numbered 0 to 1"):
+            partition.rows_of(client)
