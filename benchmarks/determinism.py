@@ -1,6 +1,7 @@
 """What equal bits cost: t-SNE and UMAP as raydr runs them, against their libraries left free.
 
-Run ``python -m benchmarks.determinism``: 10,000 rows of MNIST, some minutes; ``--quick``: 1,000 of digits, under a minute.
+Run ``python -m benchmarks.determinism``: 10,000 rows of MNIST, some minutes. With ``--quick``: 1,000 rows of
+digits, under a minute.
 """
 
 from __future__ import annotations

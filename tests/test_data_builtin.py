@@ -18,8 +18,8 @@ from raydr.errors import DataError
 
 FOLDER = os.environ.get("RAYDR_DATA", "")
 needs_folder = pytest.mark.skipif(not FOLDER, reason="RAYDR_DATA names no data folder")
-BUNDLED = [dataset for dataset in DATASETS if dataset.origin == "bundled"]
-OTHERS = [dataset for dataset in DATASETS if dataset.origin != "bundled"]
+BUNDLED = [dataset for dataset in DATASETS.values() if dataset.origin == "bundled"]
+OTHERS = [dataset for dataset in DATASETS.values() if dataset.origin != "bundled"]
 
 
 def named(dataset: Dataset) -> str:
@@ -70,9 +70,9 @@ def test_natural_client_key_of_the_mice() -> None:
     np.testing.assert_array_equal(np.bincount(table.client_keys), np.full(72, 15))
 
 
-def test_names_are_distinct_and_described() -> None:
-    assert len({dataset.name for dataset in DATASETS}) == len(DATASETS)
-    for dataset in DATASETS:
+def test_entries_are_found_by_their_names_and_described() -> None:
+    for name, dataset in DATASETS.items():
+        assert dataset.name == name
         assert dataset.description
         assert dataset.licence
         assert dataset.published.startswith("https://")

@@ -16,6 +16,7 @@ from raydr.errors import DataError, ScenarioError
 from raydr.geometry import Points
 from raydr.metrics import DEFAULT_METRICS, METRICS, Evidence, evaluate, metric_named, recovery, row_graph
 from raydr.metrics import clusters as cluster_metrics
+from raydr.neighbors import nearest_neighbors
 
 NAMES = [
     "ca_1",
@@ -143,8 +144,7 @@ def test_a_class_of_one_row_is_split_without_strata():
 
 def test_cluster_metrics_equal_scikit_learn():
     evidence = made_evidence()
-    centred = evidence.embedding - evidence.embedding.mean(axis=0)
-    clusters = KMeans(4, n_init=10, random_state=evidence.seed).fit_predict(centred)
+    clusters = KMeans(4, n_init=10, random_state=evidence.seed).fit_predict(evidence.embedding)
     values = evaluate(["nmi", "sc", "ari"], evidence).values
     assert values["nmi"] == pytest.approx(metrics.normalized_mutual_info_score(evidence.labels, clusters))
     assert values["ari"] == pytest.approx(metrics.adjusted_rand_score(evidence.labels, clusters))
@@ -243,6 +243,14 @@ def test_another_map_of_the_same_rows_reuses_their_neighbours(monkeypatch):
     )
     assert evaluate(["npa_10", "continuity"], shared) == expected
     assert searched == [(260, 2)]
+
+
+def test_neighbours_that_the_method_has_searched_are_not_searched_again(monkeypatch):
+    evidence = made_evidence()
+    expected = evaluate(["f_score"], evidence)
+    shared = replace(evidence, recovered_neighbors=nearest_neighbors(evidence.recovered, 15))
+    monkeypatch.setattr(recovery, "nearest_neighbors", None)
+    assert evaluate(["f_score"], shared) == expected
 
 
 def test_missing_evidence_is_a_reason_not_an_error():

@@ -5,9 +5,11 @@ from __future__ import annotations
 import http.client
 import logging
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -60,7 +62,7 @@ _UCI = "https://archive.ics.uci.edu/dataset/"
 _CC_BY = "CC BY 4.0"
 _NONE_STATED = "none stated"
 
-DATASETS: tuple[Dataset, ...] = (
+_ENTRIES = (
     Dataset("digits", "handwritten digits, 8x8 pixels", 1797, 64, 10, f"{_UCI}80", _CC_BY, "bundled"),
     Dataset("iris", "iris flowers, petal and sepal sizes", 150, 4, 3, f"{_UCI}53", _CC_BY, "bundled"),
     Dataset("wine", "chemical analysis of wines", 178, 13, 3, f"{_UCI}109", _CC_BY, "bundled"),
@@ -154,6 +156,9 @@ DATASETS: tuple[Dataset, ...] = (
     ),
 )
 
+DATASETS: Mapping[str, Dataset] = MappingProxyType({dataset.name: dataset for dataset in _ENTRIES})
+"""Every built-in data set by its name."""
+
 _OPENML = {"mnist": ("mnist_784", 1), "fashion_mnist": ("Fashion-MNIST", 1)}
 
 _CLOTHES = (
@@ -178,13 +183,12 @@ def find(name: str) -> Dataset:
     DataError
         When there is none; the message names the nearest and all of them.
     """
-    names = [dataset.name for dataset in DATASETS]
-    if name not in names:
+    if name not in DATASETS:
         raise DataError(
-            f"There is no built-in data set {name!r}{nearest(name, names)}. data.source must be one of "
-            f"{', '.join(names)}; for a file of your own use data.path."
+            f"There is no built-in data set {name!r}{nearest(name, tuple(DATASETS))}. data.source must be one of "
+            f"{', '.join(DATASETS)}; for a file of your own use data.path."
         )
-    return DATASETS[names.index(name)]
+    return DATASETS[name]
 
 
 def read_builtin(dataset: Dataset, choice: Choice, data_dir: Path | None) -> Columns:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -40,6 +39,9 @@ class Evidence:
     row_neighbors
         Neighbours of ``rows`` from an earlier evaluation of another map of the same rows (`row_graph`); None to
         search them when first needed.
+    recovered_neighbors
+        Neighbours in the recovered geometry, where the method has searched them (10 or more of each row); None to
+        search them when first needed.
 
     Raises
     ------
@@ -53,6 +55,7 @@ class Evidence:
     recovered: Geometry | None = field(default=None, repr=False)
     seed: int = 0
     row_neighbors: NeighborGraph | None = field(default=None, repr=False)
+    recovered_neighbors: NeighborGraph | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         rows = len(self.rows)
@@ -61,6 +64,9 @@ class Evidence:
             "labels": rows if self.labels is None else len(self.labels),
             "recovered geometry": rows if self.recovered is None else self.recovered.rows,
             "row_neighbors": rows if self.row_neighbors is None else self.row_neighbors.rows,
+            "recovered_neighbors": rows
+            if self.recovered_neighbors is None
+            else self.recovered_neighbors.rows,
         }
         for name, count in parts.items():
             if count != rows:
@@ -183,8 +189,6 @@ class Examination:
 
         if self.classes > len(np.unique(self.embedding, axis=0)):
             raise UnmeasurableError(f"the map has fewer distinct positions than the {self.classes} classes")
-        # Centred: k-means is the same anywhere, but its distances round less near the origin.
-        centred: Any = self.embedding - self.embedding.mean(axis=0)
         with threadpool_limits(1):
             means = KMeans(n_clusters=self.classes, n_init=10, random_state=self.evidence.seed)
-            return np.asarray(means.fit_predict(centred), dtype=np.int64)
+            return np.asarray(means.fit_predict(self.embedding), dtype=np.int64)

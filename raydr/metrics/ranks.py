@@ -67,59 +67,52 @@ def _scikit_neighbors(space: Float64Array, own: Int64Array | None) -> Int64Array
         return np.asarray(search.kneighbors(return_distance=False), dtype=np.int64)
     found = search.kneighbors(space[own], n_neighbors=RANKED_NEIGHBORS + 1, return_distance=False)
     others = found != own[:, None]
-    others[others.all(axis=1), 0] = (
-        False  # more duplicates than neighbours: the first stands for the row itself
-    )
+    # With more duplicates than neighbours a row may not find itself: the first duplicate is left out instead.
+    others[others.all(axis=1), 0] = False
     return np.asarray(found[others].reshape(own.size, RANKED_NEIGHBORS), dtype=np.int64)
 
 
 def _one_minus_penalty(space: Float64Array, neighbors: Int64Array, threads: int | None) -> float:
     rows, k = neighbors.shape
-    squared_norms = np.einsum("ij,ij->i", space, space)
+    squared_norms: Float64Array = np.einsum("ij,ij->i", space, space)
 
     def penalty(block: tuple[int, int]) -> int:
         start, stop = block
-        distances = _scikit_distances(space, squared_norms, start, stop)
-        ranks = _ranks(distances, neighbors[start:stop])
-        return int(np.maximum(ranks - k, 0).sum())
+        products = space[start:stop] @ space.T
+        total = 0
+        for row, product in enumerate(products, start):  # row by row: 15 passes over what the cache holds
+            distances = _scikit_distances(product, squared_norms, row)
+            total += int(np.maximum(_ranks(distances, neighbors[row]) - k, 0).sum())
+        return total
 
     blocks = row_blocks(rows, max(16, min(1024, BLOCK_VALUES // rows)))
     total = sum(map_threaded(penalty, blocks, threads))  # whole numbers: exact in any order
     return float(1.0 - total * (2.0 / (rows * k * (2.0 * rows - 3.0 * k - 1.0))))
 
 
-def _scikit_distances(
-    space: Float64Array, squared_norms: Float64Array, start: int, stop: int
-) -> Float64Array:
-    """Euclidean distances, (stop - start, rows), by the operations of scikit-learn's; own row at infinity.
+def _scikit_distances(products: Float64Array, squared_norms: Float64Array, row: int) -> Float64Array:
+    """Turn the products of a row with all rows, (rows,), into distances in place; its own becomes infinity.
 
     Not through `Points`: which of two distances that should be equal comes out larger is decided by rounding, so
     the steps and their order must be scikit-learn's, which does not centre.
     """
-    distances: Float64Array = space[start:stop] @ space.T
-    distances *= -2.0
-    distances += squared_norms[start:stop, None]
-    distances += squared_norms
-    np.maximum(distances, 0.0, out=distances)
-    np.sqrt(distances, out=distances)
-    distances[np.arange(stop - start), np.arange(start, stop)] = np.inf
-    return distances
+    products *= -2.0
+    products += squared_norms[row]
+    products += squared_norms
+    np.maximum(products, 0.0, out=products)
+    np.sqrt(products, out=products)
+    products[row] = np.inf
+    return products
 
 
 def _ranks(distances: Float64Array, neighbors: Int64Array) -> Int64Array:
-    """Ranks, from 1, of each row's ``neighbors`` (block, k) by its ``distances`` (block, rows)."""
-    thresholds = np.take_along_axis(distances, neighbors, axis=1)
-    ranks = np.empty(neighbors.shape, np.int64)
-    for row, distance in enumerate(distances):
-        at_most = [np.count_nonzero(distance <= threshold) for threshold in thresholds[row]]
-        ranks[row] = at_most
-        tied = any(
-            np.count_nonzero(distance < threshold) < count - 1
-            for threshold, count in zip(thresholds[row], at_most, strict=True)
-        )
-        if tied:
-            order = np.argsort(distance)
-            position = np.empty(order.size, np.int64)
-            position[order] = np.arange(1, order.size + 1)
-            ranks[row] = position[neighbors[row]]
-    return ranks
+    """Ranks, from 1, of ``neighbors`` (k,) by a row's ``distances`` (rows,)."""
+    thresholds = distances[neighbors]
+    at_most = np.array([np.count_nonzero(distances <= threshold) for threshold in thresholds])
+    nearer = np.array([np.count_nonzero(distances < threshold) for threshold in thresholds])
+    if (nearer == at_most - 1).all():
+        return at_most
+    order = np.argsort(distances)
+    ranks = np.empty(order.size, np.int64)
+    ranks[order] = np.arange(1, order.size + 1)
+    return ranks[neighbors]

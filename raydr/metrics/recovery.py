@@ -13,7 +13,7 @@ from raydr.neighbors import nearest_neighbors
 
 COMPARED_ROWS = 20_000
 """Past this many rows, the distance error compares a sample of rows with all rows."""
-SAMPLED_ROWS = 4_096
+SAMPLED_ROWS = 2_048
 """Rows in that sample, in blocks of `SAMPLE_BLOCK_ROWS` neighbouring rows, the blocks drawn uniformly by the seed."""
 SAMPLE_BLOCK_ROWS = 64
 BLOCK_ROWS = 256
@@ -55,7 +55,10 @@ def f_score(examination: Examination) -> float:
     """
     recovered = _recovered(examination)
     true = examination.neighbors_in_data(F_SCORE_NEIGHBORS).indices
-    found = nearest_neighbors(recovered, F_SCORE_NEIGHBORS, threads=examination.threads).indices
+    graph = examination.evidence.recovered_neighbors
+    if graph is None or graph.k < F_SCORE_NEIGHBORS:
+        graph = nearest_neighbors(recovered, F_SCORE_NEIGHBORS, threads=examination.threads)
+    found = graph.nearest(F_SCORE_NEIGHBORS).indices
     true_positive = shared_neighbors(true, found)
     false_positive = found.size - true_positive
     false_negative = true.size - true_positive

@@ -1,0 +1,528 @@
+"""The report: made of the run folder's files alone, safe to open, and honest about what left the clients."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from raydr.errors import OutputError
+from raydr.report import compare, read_run, write_comparison, write_picture, write_report
+from raydr.report.alignment import procrustes
+from raydr.report.charts import line_chart, round_numbers
+from raydr.report.colouring import CATEGORIES, GREY, RAMP, colouring, ramp
+from raydr.report.wording import IN_THE_CLEAR, by_revelation, duration, promise, size, summary
+
+ROWS = 60
+SCRIPT = "<script>alert(1)</script>"
+
+
+def message(**changes: Any) -> dict[str, Any]:
+    return {
+        "kind": "DistanceReply",
+        "what": "Squared distances from every record to every landmark",
+        "direction": "up",
+        "granularity": "per-record",
+        "seen_by": "server",
+        "count": 3,
+        "bytes": 48_000,
+        "protection": "none",
+        "epsilon": None,
+        "delta": None,
+    } | changes
+
+
+ROUNDS = [
+    {"round": number, "objective": 1.0 / number, "seconds": 0.1, "bytes_up": 10, "bytes_down": 20,
+     "asked": 3, "answered": 3, "failed": 0}
+    for number in range(1, 6)
+]  # fmt: skip
+
+
+def write_run(
+    folder: Path,
+    *,
+    central: bool = True,
+    labels: Sequence[str | None] | None = None,
+    clients: Sequence[str] | None = None,
+    rows: Sequence[int] | Sequence[str] = range(ROWS),
+    ledger: Sequence[dict[str, Any]] | None = None,
+    metrics: dict[str, Any] | None = None,
+    name: str = "digits-fed-tsne",
+) -> Path:
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(5)
+    points = rng.normal(size=(ROWS, 2))
+    table: dict[str, Any] = {
+        "row": list(rows),
+        "client": list(clients or [f"site {row % 3}" for row in range(ROWS)]),
+        "x": points[:, 0],
+        "y": points[:, 1],
+    }
+    if labels is not None:
+        table["label"] = pa.array(list(labels), pa.string())
+    pq.write_table(pa.table(table), folder / "embedding.parquet")
+    if central:
+        turned = points @ np.array([[0.0, 1.0], [1.0, 0.0]]) * 9.0 - 4.0
+        pq.write_table(
+            pa.table({"row": list(rows), "x": turned[:, 0], "y": turned[:, 1]}), folder / "central.parquet"
+        )
+    measures = metrics or {
+        "federated": {"npa_10": 0.41234, "trustworthiness": 0.98765, "distance_error": 0.0321},
+        "central": {"npa_10": 0.43456, "trustworthiness": 0.99123} if central else {},
+        "not_computed": {"steadiness": "needs an extra that is not installed"},
+    }
+    environment = {
+        "raydr": "0.1.0", "python": "3.11.7", "platform": "Linux", "cpu": "a processor", "cores": 2,
+        "memory_bytes": 8_000_000_000, "packages": {"numpy": "2.4.6"}, "seconds": {"rounds": 3.5, "embedding": 6.0},
+        "peak_memory_bytes": {"driver": 400_000_000, "site 0": 120_000_000},
+        "started": "2026-02-03T10:22:31+00:00", "federation": "ray", "actors": 3,
+    }  # fmt: skip
+    scenario = {
+        "name": name,
+        "seed": 7,
+        "data": {"source": "digits"},
+        "method": {"kind": "fed-tsne", "landmarks": 50},
+    }
+    (folder / "metrics.json").write_text(json.dumps(measures))
+    (folder / "ledger.json").write_text(json.dumps([message()] if ledger is None else list(ledger)))
+    (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in ROUNDS))
+    (folder / "environment.json").write_text(json.dumps(environment))
+    (folder / "scenario.yaml").write_text(yaml.safe_dump(scenario, sort_keys=False))
+    return folder
+
+
+@dataclass(frozen=True)
+class Page:
+    """A parsed page: every tag with its attributes, and the text outside of scripts and style sheets."""
+
+    tags: list[tuple[str, dict[str, str | None]]]
+    text: str
+    raw: str
+
+
+class _Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.said: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if not self.tags or self.tags[-1][0] not in ("script", "style"):
+            self.said.append(data)
+
+
+def read_page(path: Path) -> Page:
+    raw = path.read_text(encoding="utf-8")
+    reader = _Reader()
+    reader.feed(raw)
+    return Page(reader.tags, " ".join(" ".join(reader.said).split()), raw)
+
+
+def external_loads(page: Page) -> list[str]:
+    """Addresses that opening the page would fetch: any resource that does not stand in the page itself."""
+    loading = {"src", "srcset", "href", "data", "poster", "action", "xlink:href"}
+    found = [
+        f"{tag} {name}={value}"
+        for tag, attributes in page.tags
+        for name, value in attributes.items()
+        if name in loading and value is not None and not value.startswith(("data:", "#"))
+    ]
+    styles = re.findall(r"<style>(.*?)</style>", page.raw, flags=re.S)
+    return found + [hit for style in styles for hit in re.findall(r"@import|url\((?!\s*[\"']?data:)", style)]
+
+
+class TestPage:
+    def test_opens_without_a_network(self, tmp_path: Path) -> None:
+        page = read_page(write_report(write_run(tmp_path / "run")))
+        assert external_loads(page) == []
+        assert sum(tag == "script" for tag, _ in page.tags) >= 3  # the maps' data, Bokeh, the page's own
+
+    def test_every_script_that_stands_in_the_page_ends_where_it_should(self, tmp_path: Path) -> None:
+        page = read_page(write_report(write_run(tmp_path / "run", labels=[SCRIPT] * ROWS)))
+        assert page.raw.count("<script>") + page.raw.count("<script type") == page.raw.count("</script>")
+
+    def test_is_remade_from_the_folder_alone(self, tmp_path: Path) -> None:
+        folder = write_run(tmp_path / "run")
+        files = {path.name for path in folder.iterdir()}
+        write_report(folder).unlink()
+        assert {path.name for path in folder.iterdir()} == files
+        assert write_report(folder) == folder / "report.html"
+
+    def test_says_metrics_costs_and_messages(self, tmp_path: Path) -> None:
+        page = read_page(write_report(write_run(tmp_path / "run")))
+        for said in (
+            "60 rows at 3 clients, mapped by Fed-tSNE with 50 landmarks",
+            "94.9\u202f%",  # 0.41234 / 0.43456
+            "0.4123", "0.4346", "0.9877", "0.9912", "−0.0222",
+            "steadiness was not computed: needs an extra that is not installed",
+            "Squared distances from every record to every landmark",
+            "48\u202fkB", "16\u202fkB", "none claimed",
+            "3 February 2026, 10:22 UTC", "400\u202fMB", "9.5\u202fs",
+            "Procrustes",
+        ):  # fmt: skip
+            assert said.replace("\u202f", " ") in page.text.replace("\u202f", " "), said
+
+    def test_a_metric_without_a_pooled_value_has_no_ratio(self, tmp_path: Path) -> None:
+        page = read_page(write_report(write_run(tmp_path / "run")))
+        line = page.raw[page.raw.index("0.0321") :].split("</tr>")[0]
+        assert "%" not in line
+        assert "–" in line
+
+    def test_without_labels_and_central_there_is_one_map_and_no_switch(self, tmp_path: Path) -> None:
+        page = read_page(write_report(write_run(tmp_path / "run", central=False)))
+        identifiers = {attributes.get("id") for _, attributes in page.tags}
+        assert "map-federated" in identifiers
+        assert "map-central" not in identifiers
+        assert not any(attributes.get("name") == "colour" for _, attributes in page.tags)
+        assert "Procrustes" not in page.text
+
+    def test_both_maps_draw_the_same_rows_so_that_a_selection_links(self, tmp_path: Path) -> None:
+        page = read_page(write_report(write_run(tmp_path / "run", labels=["a", "b"] * (ROWS // 2))))
+        data = re.search(r'<script type="application/json" id="maps">(.*?)</script>', page.raw, flags=re.S)
+        assert data is not None
+        maps = json.loads(data.group(1))
+        assert maps["colourings"][0] == {"by": "label", "names": ["a", "b"], "colours": list(CATEGORIES[:2])}
+        sources = [model for model in _models(maps["docs"]) if model.get("name") == "ColumnDataSource"]
+        assert len(sources) == 1
+        fields = {name for name, _ in sources[0]["attributes"]["data"]["entries"]}
+        assert {
+            "row",
+            "federated_x",
+            "federated_y",
+            "central_x",
+            "central_y",
+            "client_code",
+            "label_code",
+        } <= fields
+
+    @pytest.mark.parametrize("place", ["label", "client", "row", "scenario", "message", "metric", "package"])
+    def test_text_of_others_is_escaped(self, tmp_path: Path, place: str) -> None:
+        hostile = [SCRIPT] * ROWS
+        run = write_run(
+            tmp_path / "run",
+            labels=hostile if place == "label" else None,
+            clients=hostile if place == "client" else None,
+            rows=[f"{row}{SCRIPT}" for row in range(ROWS)] if place == "row" else range(ROWS),
+            name=SCRIPT if place == "scenario" else "digits",
+            ledger=[message(what=SCRIPT, seen_by=SCRIPT)] if place == "message" else None,
+            metrics={"federated": {SCRIPT: 1.0}, "not_computed": {SCRIPT: SCRIPT}}
+            if place == "metric"
+            else None,
+        )
+        if place == "package":
+            environment = json.loads((run / "environment.json").read_text())
+            environment["packages"] = {SCRIPT: SCRIPT}
+            (run / "environment.json").write_text(json.dumps(environment))
+        assert SCRIPT not in write_report(run).read_text(encoding="utf-8")
+        write_comparison([run], tmp_path / "comparison.html")
+        assert SCRIPT not in (tmp_path / "comparison.html").read_text(encoding="utf-8")
+
+
+def _models(value: Any) -> list[dict[str, Any]]:
+    """Every Bokeh model that is defined somewhere in a document."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
+    here = [value] if isinstance(value, dict) and value.get("type") == "object" else []
+    return here + [model for part in inside for model in _models(part)]
+
+
+class TestWhatLeft:
+    @pytest.mark.parametrize(
+        ("ledger", "warned"),
+        [
+            ([message()], True),
+            ([message(granularity="aggregate"), message()], True),
+            ([message(protection="gaussian noise", epsilon=1.0, delta=1e-5)], False),
+            ([message(granularity="per-client")], False),
+            ([message(granularity="aggregate")], False),
+            ([message(direction="down")], False),
+            ([message(direction="simulation-only")], False),
+            ([], False),
+        ],
+    )
+    def test_the_warning_stands_exactly_when_records_left_unprotected(
+        self, tmp_path: Path, ledger: list[dict[str, Any]], warned: bool
+    ) -> None:
+        folder = write_run(tmp_path / "run", ledger=ledger)
+        assert (IN_THE_CLEAR in write_report(folder).read_text(encoding="utf-8")) is warned
+        assert (
+            "No record's own values left a client unprotected." in summary(read_run(folder))
+        ) is not warned
+
+    def test_the_most_revealing_comes_first(self, tmp_path: Path) -> None:
+        kinds = [
+            message(kind="sum", granularity="aggregate", bytes=10**9),
+            message(kind="guarded", protection="noise", bytes=10**8),
+            message(kind="sketch", granularity="per-client"),
+            message(kind="bare", bytes=1),
+        ]
+        folder = write_run(tmp_path / "run", ledger=kinds)
+        page = write_report(folder).read_text(encoding="utf-8")
+        found = [
+            page.index(f'<span class="small">{kind}</span>') for kind in ("bare", "guarded", "sketch", "sum")
+        ]
+        assert found == sorted(found)
+        assert min(read_run(folder).ledger, key=by_revelation).kind == "bare"
+
+    def test_a_claimed_promise_is_written_out(self, tmp_path: Path) -> None:
+        run = read_run(write_run(tmp_path / "run", ledger=[message(epsilon=2.0, delta=1e-5), message()]))
+        assert promise(run.ledger[0]).replace("\u00a0", " ") == "ε = 2, δ = 1e−05"
+        assert promise(run.ledger[1]) == "none claimed"
+
+
+def _remove(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
+
+
+def _write(name: str, text: str) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        (folder / name).write_text(text)
+
+    return write
+
+
+def _reorder(folder: Path) -> None:
+    table = pq.read_table(folder / "central.parquet")
+    pq.write_table(table.take(list(range(ROWS))[::-1]), folder / "central.parquet")
+
+
+def _spoil(folder: Path) -> None:
+    table = pq.read_table(folder / "embedding.parquet")
+    places = [float("nan"), *table["x"].to_pylist()[1:]]
+    pq.write_table(table.set_column(2, "x", pa.array(places)), folder / "embedding.parquet")
+
+
+class TestBrokenFolders:
+    @pytest.mark.parametrize(
+        ("spoil", "file", "reason"),
+        [
+            (_remove("embedding.parquet"), "embedding.parquet", "missing"),
+            (_remove("metrics.json"), "metrics.json", "missing"),
+            (_remove("ledger.json"), "ledger.json", "missing"),
+            (_remove("rounds.jsonl"), "rounds.jsonl", "missing"),
+            (_remove("environment.json"), "environment.json", "missing"),
+            (_remove("scenario.yaml"), "scenario.yaml", "missing"),
+            (_write("metrics.json", '{"federated": {'), "metrics.json", "JSON"),
+            (_write("ledger.json", json.dumps([{"kind": "x"}])), "ledger.json", "0.what"),
+            (
+                _write("ledger.json", json.dumps([message(granularity="atom")])),
+                "ledger.json",
+                "0.granularity",
+            ),
+            (_write("rounds.jsonl", '{"round": 1}\n'), "rounds.jsonl", "0.objective"),
+            (_write("scenario.yaml", "a: ["), "scenario.yaml", "YAML"),
+            (_write("scenario.yaml", ""), "scenario.yaml", "no keys"),
+            (_write("embedding.parquet", "x,y"), "embedding.parquet", "parquet"),
+            (_spoil, "embedding.parquet", "not finite"),
+            (_reorder, "central.parquet", "same order"),
+        ],
+    )
+    def test_names_the_file_and_the_remedy(
+        self, tmp_path: Path, spoil: Callable[[Path], None], file: str, reason: str
+    ) -> None:
+        folder = write_run(tmp_path / "run")
+        spoil(folder)
+        for write in (write_report, write_picture):
+            with pytest.raises(OutputError) as caught:
+                write(folder)
+            assert file in str(caught.value)
+            assert reason in str(caught.value)
+            assert "raydr run" in str(caught.value)
+        assert not (folder / "report.html").exists()
+
+    def test_refuses_what_an_interrupted_run_left_unless_that_run_asks(self, tmp_path: Path) -> None:
+        folder = write_run(tmp_path / "digits.incomplete")
+        with pytest.raises(OutputError, match="incomplete"):
+            write_report(folder)
+        assert write_report(folder, finishing=True).exists()
+        assert write_picture(folder, finishing=True).exists()
+
+    def test_refuses_a_path_that_is_no_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(OutputError, match="not a folder"):
+            read_run(tmp_path / "nowhere")
+
+    def test_a_page_that_cannot_be_written_names_its_place(self, tmp_path: Path) -> None:
+        folder = write_run(tmp_path / "run")
+        (tmp_path / "file").write_text("")
+        with pytest.raises(OutputError, match="cannot be written"):
+            write_comparison([folder], tmp_path / "file" / "comparison.html")
+
+
+class TestProcrustes:
+    def test_is_a_similarity_and_undoes_one(self) -> None:
+        rng = np.random.default_rng(0)
+        points = rng.normal(size=(40, 2))
+        mirror = np.array([[np.cos(2.0), np.sin(2.0)], [np.sin(2.0), -np.cos(2.0)]])
+        moved = 0.2 * points @ mirror + [30.0, -5.0]
+        np.testing.assert_allclose(procrustes(moved, points)(moved), points, atol=1e-12)
+
+    def test_scales_all_distances_alike(self) -> None:
+        rng = np.random.default_rng(1)
+        moving, fixed = rng.normal(size=(2, 30, 2))
+        found = procrustes(moving, fixed)
+        np.testing.assert_allclose(found.rotation @ found.rotation.T, np.eye(2), atol=1e-12)
+        before = np.linalg.norm(moving[:, None] - moving[None], axis=2)
+        after = np.linalg.norm(found(moving)[:, None] - found(moving)[None], axis=2)
+        np.testing.assert_allclose(after, found.scale * before, atol=1e-12)
+
+    def test_no_other_similarity_comes_nearer(self) -> None:
+        rng = np.random.default_rng(2)
+        moving, fixed = rng.normal(size=(2, 30, 2))
+        found = procrustes(moving, fixed)
+        best = ((found(moving) - fixed) ** 2).sum()
+        centred = (moving - moving.mean(axis=0), fixed.mean(axis=0))
+        for angle in np.linspace(0.0, 2.0 * np.pi, 73):
+            turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+            for flip in (np.eye(2), np.diag([1.0, -1.0])):
+                for scale in (0.5 * found.scale, found.scale, 2.0 * found.scale):
+                    other = scale * centred[0] @ turn @ flip + centred[1]
+                    assert ((other - fixed) ** 2).sum() >= best - 1e-9
+
+    def test_a_map_of_one_place_is_only_shifted(self) -> None:
+        place = np.full((4, 2), 3.0)
+        target = np.random.default_rng(3).normal(size=(4, 2))
+        np.testing.assert_allclose(procrustes(place, target)(place), np.tile(target.mean(axis=0), (4, 1)))
+
+
+class TestColours:
+    def test_up_to_twenty_names_have_a_colour_each(self) -> None:
+        names = [f"site {number}" for number in range(20)]
+        found = colouring("client", names[::-1] * 2)
+        assert found.kind == "categories"
+        assert found.names == tuple(names)  # 2 before 10
+        assert len(set(found.colours)) == 20
+        assert found.counts == (2,) * 20
+        assert [found.names[code] for code in found.codes] == names[::-1] * 2
+
+    def test_a_thousand_names_lie_on_a_ramp_in_order(self) -> None:
+        found = colouring("client", [f"site {number}" for number in range(1000)])
+        assert found.kind == "order"
+        assert (found.colours[0], found.colours[-1]) == (RAMP[0], RAMP[-1])
+        assert found.last_coloured == "site 999"
+
+    def test_many_numbers_lie_on_the_ramp_by_value_and_no_label_stays_grey(self) -> None:
+        numbers = [str(number) for number in [*range(21), 100]]
+        found = colouring("label", [*numbers, "no label"])
+        assert found.kind == "values"
+        assert found.colours[:-1] == tuple(ramp(np.array([float(number) / 100.0 for number in numbers])))
+        assert found.colours[-1] == GREY
+        assert found.last_coloured == "100"
+
+
+class TestPicture:
+    def test_is_a_png_about_1600_pixels_wide(self, tmp_path: Path) -> None:
+        header = write_picture(
+            write_run(tmp_path / "run", labels=["a", "b", None] * (ROWS // 3))
+        ).read_bytes()[:24]
+        assert header[:8] == b"\x89PNG\r\n\x1a\n"
+        width, height = struct.unpack(">II", header[16:24])
+        assert 1550 <= width <= 1650
+        assert 0.5 < height / width < 0.65
+
+    def test_is_the_same_to_the_bit_when_made_again(self, tmp_path: Path) -> None:
+        folder = write_run(tmp_path / "run", clients=[f"site {row}" for row in range(ROWS)])
+        assert write_picture(folder).read_bytes() == write_picture(folder).read_bytes()
+
+
+class TestComparison:
+    def runs(self, root: Path) -> list[Path]:
+        other = {"federated": {"npa_10": 0.5, "f_score": 0.9}, "central": {}, "not_computed": {}}
+        return [
+            write_run(root / "one", labels=["a", "b"] * (ROWS // 2)),
+            write_run(root / "two", labels=["b", "c"] * (ROWS // 2), central=False, metrics=other, ledger=[]),
+        ]
+
+    def test_a_metric_of_either_run_has_a_row(self, tmp_path: Path) -> None:
+        table = compare(self.runs(tmp_path))
+        values = {row.name: row.values for row in table.rows}
+        assert table.runs == ("one", "two")
+        assert values["federated.npa_10"] == (0.41234, 0.5)
+        assert values["federated.f_score"] == (None, 0.9)
+        assert values["federated.trustworthiness"] == (0.98765, None)
+        assert values["central.npa_10"] == (0.43456, None)
+        assert values["seconds"] == (9.5, 9.5)
+        assert values["bytes_up"] == (48_000, 0)
+        assert values["bytes_exposed"] == (48_000, 0)
+        assert values["peak_memory_bytes"] == (400_000_000, 400_000_000)
+
+    def test_the_best_follows_the_direction_of_the_measure(self, tmp_path: Path) -> None:
+        rows = {row.name: row for row in compare(self.runs(tmp_path)).rows}
+        assert rows["federated.npa_10"].best == (False, True)
+        assert rows["bytes_up"].best == (False, True)
+        assert rows["seconds"].best == (False, False)
+        assert rows["federated.f_score"].texts == ("–", "0.9000")
+
+    def test_runs_of_one_name_are_told_apart_by_their_paths(self, tmp_path: Path) -> None:
+        folders = [write_run(tmp_path / place / "run") for place in ("a", "b")]
+        assert compare(folders).runs == tuple(map(str, folders))
+
+    def test_the_page_stands_alone_with_every_map(self, tmp_path: Path) -> None:
+        page = read_page(write_comparison(self.runs(tmp_path), tmp_path / "new" / "comparison.html"))
+        assert external_loads(page) == []
+        assert sum(tag == "img" for tag, _ in page.tags) == 2
+        for said in ("one", "two", "0.4123", "0.5000", "48\u202fkB"):
+            assert said in page.raw
+
+    def test_nothing_to_compare_is_an_error(self) -> None:
+        with pytest.raises(OutputError, match="nothing to compare"):
+            compare([])
+
+
+class TestWords:
+    @pytest.mark.parametrize(
+        ("value", "said"),
+        [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1 kB"),
+            (999_999, "1 MB"),
+            (25_600_000, "25.6 MB"),
+            (3e12, "3 TB"),
+        ],
+    )
+    def test_sizes(self, value: float, said: str) -> None:
+        assert size(value).replace("\u202f", " ") == said
+
+    @pytest.mark.parametrize(
+        ("seconds", "said"),
+        [
+            (0.0, "0 s"),
+            (0.001, "< 0.01 s"),
+            (8.71, "8.7 s"),
+            (59.96, "1 min 00 s"),
+            (185, "3 min 05 s"),
+            (7620, "2 h 07 min"),
+        ],
+    )
+    def test_durations(self, seconds: float, said: str) -> None:
+        assert duration(seconds).replace("\u202f", " ") == said
+
+    @pytest.mark.parametrize(
+        ("low", "high"), [(0.0, 1.0), (-3.2, 17.0), (1e-7, 3e-7), (5.0, 5.0), (0.0, 0.0)]
+    )
+    def test_axis_numbers_cover_the_values_evenly(self, low: float, high: float) -> None:
+        marks = round_numbers(low, high, 4)
+        assert marks[0] <= low
+        assert marks[-1] >= high
+        np.testing.assert_allclose(np.diff(marks, 2), 0.0, atol=1e-9 * max(abs(low), abs(high), 1e-9))
+        assert 1 <= len(marks) <= 6
+
+    def test_a_chart_needs_two_finite_values(self) -> None:
+        assert line_chart([1, 2], [1.0, float("nan")], "objective") is None
+        chart = line_chart([1, 2, 3], [1.0, 3.0, 2.0], "objective")
+        assert chart is not None
+        assert chart.points[1][1] < chart.points[2][1] < chart.points[0][1]  # larger values are drawn higher
