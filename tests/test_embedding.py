@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from raydr.embedding.initialization import tsne_start, umap_start
 from raydr.errors import DataError, ScenarioError
 from raydr.neighbors import NeighborGraph
 
-BRIEF: list[Embedder] = [TSNE(early_iterations=60, iterations=60), UMAP(epochs=40)]
+BRIEF: list[Embedder] = [TSNE(early_iterations=50, iterations=50), UMAP(epochs=40)]
 NAMES = ["tsne", "umap"]
 
 
@@ -48,7 +49,7 @@ def digits(rows: int) -> FloatArray:
 
 @pytest.mark.parametrize("embedder", BRIEF, ids=NAMES)
 def test_equal_to_the_bit_on_repeated_runs_and_for_any_number_of_threads(embedder: Embedder) -> None:
-    graph, start = prepared(embedder, digits(700))
+    graph, start = prepared(embedder, digits(400))
     layouts = [embedder.embed(graph, start, seed=3, threads=threads) for threads in (1, 1, 2)]
     assert len({digest(layout) for layout in layouts}) == 1
     assert digest(embedder.embed(graph, start, seed=4)) != digest(layouts[0])
@@ -71,7 +72,6 @@ def test_duplicate_rows_are_embedded_equally_for_any_number_of_threads(embedder:
 
 
 _FRESH_PROCESS = """
-import sys
 from tests.test_embedding import BRIEF, digest, digits, prepared
 for embedder in BRIEF:
     graph, start = prepared(embedder, digits(300))
@@ -85,7 +85,12 @@ def test_equal_to_the_bit_in_a_fresh_process() -> None:
         graph, start = prepared(embedder, digits(300))
         here.append(digest(embedder.embed(graph, start, seed=1, threads=1)))
     there = subprocess.run(
-        [sys.executable, "-c", _FRESH_PROCESS], capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", _FRESH_PROCESS],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=200,
     )
     assert there.stdout.split() == here
 
@@ -201,9 +206,11 @@ def test_umap_equals_umap_learn_on_the_same_neighbors_and_initialization(setting
 # Quality
 
 
-@pytest.mark.parametrize("embedder", [TSNE(), UMAP(epochs=200)], ids=NAMES)
+@pytest.mark.parametrize(
+    "embedder", [TSNE(early_iterations=100, iterations=150), UMAP(epochs=150)], ids=NAMES
+)
 def test_embedding_keeps_far_more_neighbors_than_its_initialization(embedder: Embedder) -> None:
-    coordinates = digits(1000)
+    coordinates = digits(600)
     graph, start = prepared(embedder, coordinates)
 
     def kept(layout: FloatArray) -> float:

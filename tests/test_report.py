@@ -22,6 +22,7 @@ from raydr.report import compare, read_run, write_comparison, write_picture, wri
 from raydr.report.alignment import procrustes
 from raydr.report.charts import line_chart, round_numbers
 from raydr.report.colouring import CATEGORIES, GREY, RAMP, colouring, ramp
+from raydr.report.maps import panels
 from raydr.report.wording import IN_THE_CLEAR, by_revelation, duration, promise, size, summary
 
 ROWS = 60
@@ -391,6 +392,14 @@ class TestProcrustes:
                 for scale in (0.5 * found.scale, found.scale, 2.0 * found.scale):
                     other = scale * centred[0] @ turn @ flip + centred[1]
                     assert ((other - fixed) ** 2).sum() >= best - 1e-9
+
+    def test_turns_the_central_map_onto_the_federated_in_the_report(self, tmp_path: Path) -> None:
+        run = read_run(
+            write_run(tmp_path / "run")
+        )  # whose central map is a mirror image, larger and elsewhere
+        assert run.central is not None
+        assert not np.allclose(run.central, run.federated)
+        np.testing.assert_allclose(panels(run)["central"], run.federated, atol=1e-12)
 
     def test_a_map_of_one_place_is_only_shifted(self) -> None:
         place = np.full((4, 2), 3.0)

@@ -133,16 +133,19 @@ def _figure(panel: str, points: Float64Array, source: Any, filename: str, *, lab
     )
     plot.axis.visible = False
     plot.grid.visible = False
-    alpha = point_alpha(len(points))
+    alpha, diameter = point_alpha(len(points)), point_size(len(points))
     plot.scatter(
         f"{panel}_x",
         f"{panel}_y",
         source=source,
-        size=point_size(len(points)),
+        size=diameter,
         fill_color="colour",
         fill_alpha=alpha,
         line_color=None,
         selection_fill_alpha=max(alpha, 0.9),
+        # An outline brings small points to a size at which a few stand out among many.
+        selection_line_color="colour",
+        selection_line_width=max(0.0, 4.5 - diameter),
         nonselection_fill_alpha=0.07,
     )
     return plot
