@@ -2,43 +2,70 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from typing import Any
 
 import ray
 
-from raydr.arrays import FloatArray
-from raydr.federation import Client, ClientHost
+from raydr.federation import ClientHost, FaultPlan, Seat
+from raydr.federation.faults import SimulatedCrashError
 from raydr.federation.host import Answer, Call, PartialSum, SumCall
 from raydr.memory import peak_memory_bytes
 
 
 class ClientProcess:
-    """One or many clients in a process of their own.
+    """One or many clients in a process of their own."""
 
-    Parameters
-    ----------
-    indices : sequence of int
-        Which clients live here.
-    partitions : sequence of (rows, features) arrays
-        Their rows, read-only and shared with the object store while nothing replaces them.
-    seed : int
-        The run's seed.
-    """
-
-    def __init__(
-        self, indices: Sequence[int], partitions: Sequence[ray.ObjectRef[FloatArray]], seed: int
+    def settle(
+        self,
+        indices: Sequence[int],
+        partitions: Sequence[ray.ObjectRef[Any]],
+        fingerprints: Sequence[str],
+        seed: int,
+        faults: FaultPlan,
+        history: Sequence[Call],
     ) -> None:
+        """Take clients in, after a restart with what set their state before.
+
+        Parameters
+        ----------
+        indices : sequence of int
+            Which clients live here.
+        partitions : sequence of references to (rows, features) arrays
+            Their rows, read-only and shared with the object store while nothing replaces them.
+        fingerprints : sequence of str
+            By which the partitions are checked.
+        seed : int
+            The run's seed.
+        faults : FaultPlan
+            What goes wrong on purpose.
+        history : sequence of Call
+            Requests that set the clients' state, in order.
+
+        Raises
+        ------
+        RunError
+            If a partition is not what it was.
+        """
         rows = ray.get(list(partitions))
-        clients = [Client(index, own, seed) for index, own in zip(indices, rows, strict=True)]
-        self._host = ClientHost(clients)
+        seats = [Seat(*seat) for seat in zip(indices, rows, fingerprints, strict=True)]
+        self._host = ClientHost(seats, seed, faults)
+        self._host.restore(history)
 
     def ask(self, call: Call) -> list[Answer]:
-        """One answer of each client here, in client order."""
-        return self._host.ask(call)
+        """One answer of each client here that is asked, in client order."""
+        try:
+            return self._host.ask(call)
+        except SimulatedCrashError:
+            os._exit(1)
 
     def sum(self, call: SumCall) -> PartialSum:
         """Ring sum over the clients here; what single clients send never leaves the process."""
-        return self._host.sum(call)
+        try:
+            return self._host.sum(call)
+        except SimulatedCrashError:
+            os._exit(1)
 
     def peak_memory_bytes(self) -> int:
         """Largest resident memory of this process so far."""

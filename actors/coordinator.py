@@ -9,33 +9,36 @@ import ray
 
 from actors.streaming import Result, streamed
 from actors.transport import RayTransport
+from raydr.federation.checkpoint import Checkpoint
 from raydr.journal import Event, Journal, Listener
 from raydr.memory import peak_memory_bytes
-from raydr.methods.serving import Served, serve
-from raydr.scaling import Scale
-from raydr.settings import Settings
+from raydr.methods.serving import Plan, Served, serve
 
 T = TypeVar("T")
 
 
 class CoordinatorProcess:
-    """The server of a federation: all that it knows of the clients came as messages."""
+    """The server of a federation: all that it knows of the clients came as messages.
+
+    It starts the client actors and they end with it: a coordinator that is started again finds no leftovers.
+    """
 
     def serve(
-        self, transport: RayTransport, method: str, settings: Settings, scale: Scale, seed: int
-    ) -> Iterator[Event | Result[tuple[Served, int]]]:
-        """Run the server part; yields events, then what was served and this process's peak memory."""
+        self, transport: RayTransport, clients: int, plan: Plan, checkpoint: bytes | None
+    ) -> Iterator[Event | Result[tuple[Served, dict[str, int]]]]:
+        """Run the server part; yields events, then what was served and the peak memory of processes."""
 
-        def work(listener: Listener) -> tuple[Served, int]:
-            served = serve(
-                transport,
-                method=method,
-                settings=settings,
-                scale=scale,
-                seed=seed,
-                journal=Journal(listener),
-            )
-            return served, peak_memory_bytes()
+        def work(listener: Listener) -> tuple[Served, dict[str, int]]:
+            resume = Checkpoint.from_bytes(checkpoint) if checkpoint is not None else None
+            try:
+                served = serve(transport, clients, plan, journal=Journal(listener), resume=resume)
+                peaks = {
+                    "coordinator": peak_memory_bytes(),
+                    "largest client actor": transport.peak_memory_bytes(),
+                }
+            finally:
+                transport.close()
+            return served, peaks
 
         yield from streamed(work)
 

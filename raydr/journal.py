@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,8 @@ class Progress:
 class RoundEnded:
     """One round of a method: a row of ``rounds.jsonl``.
 
-    ``objective`` is the method's, before the round's step; seconds are wall clock; bytes are payload.
+    ``objective`` is the method's, before the round's step; seconds are wall clock; bytes are payload; ``incidents``
+    say what failed and what was decided (:class:`raydr.federation.failures.Incident`, as plain dictionaries).
     """
 
     round: int
@@ -52,6 +53,7 @@ class RoundEnded:
     asked: int
     answered: int
     failed: int
+    incidents: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,15 @@ class Incident:
     text: str
 
 
-Event: TypeAlias = StageStarted | StageEnded | Progress | RoundEnded | Incident
+@dataclass(frozen=True)
+class CheckpointTaken:
+    """The run can go on from here: the content of a checkpoint file, after so many rounds."""
+
+    round: int
+    content: bytes
+
+
+Event: TypeAlias = StageStarted | StageEnded | Progress | RoundEnded | Incident | CheckpointTaken
 Listener: TypeAlias = Callable[[Event], None]
 
 

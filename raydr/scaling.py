@@ -9,7 +9,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.errors import DataError
-from raydr.federation import Client, Federation, Granularity, Reply, Request, answers
+from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.statistics import column_extremes, spread
 
 Scale: TypeAlias = Literal["none", "standard", "minmax", "unit"]
@@ -36,9 +36,14 @@ class Scaling:
 class Done(Reply, granularity=Granularity.AGGREGATE, what="word that a client has done as it was told"):
     """An answer without content."""
 
+    @staticmethod
+    def ranges(request: ScaleRows, rows: int) -> dict[str, Range]:
+        """No field."""
+        return {}
+
 
 @dataclass(frozen=True)
-class ScaleRows(Request[Done], what="shift and factor of each feature"):
+class ScaleRows(Request[Done], what="shift and factor of each feature", sets_state=True):
     """Told to every client once; its rows are scaled from then on."""
 
     shift: Float64Array

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
-from raydr.federation import Client, Federation, Granularity, Reply, Request, answers
+from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.geometry import squared_distances
 
 Quantity = Literal["exponent", "maximum", "minimum"]
@@ -35,9 +35,9 @@ class Within(
     votes: Int64Array
 
     @staticmethod
-    def bounds(request: WithinRequest) -> dict[str, float]:
+    def ranges(request: WithinRequest, rows: int) -> dict[str, Range]:
         """One vote for each feature."""
-        return {"votes": 1.0}
+        return {"votes": Range(request.keys.shape, 1.0, "int64")}
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,10 @@ class Moment(
     mean: Float64Array
 
     @staticmethod
-    def bounds(request: MomentRequest) -> dict[str, FloatArray]:
+    def ranges(request: MomentRequest, rows: int) -> dict[str, Range]:
         """The largest magnitude of a deviation, to the power asked for."""
-        return {"mean": (request.magnitude + np.abs(request.centre)) ** request.power}
+        largest = (request.magnitude + np.abs(request.centre)) ** request.power
+        return {"mean": Range(largest.shape, largest)}
 
 
 @dataclass(frozen=True)
@@ -179,9 +180,10 @@ class Histogram(
     counts: Int64Array
 
     @staticmethod
-    def bounds(request: HistogramRequest) -> dict[str, float]:
+    def ranges(request: HistogramRequest, rows: int) -> dict[str, Range]:
         """No bin holds more pairs than the largest client has."""
-        return {"counts": float(request.most_rows * request.references.shape[0])}
+        pairs = float(request.most_rows * request.references.shape[0])
+        return {"counts": Range((_OCTAVES * _BINS_PER_OCTAVE + 2,), pairs, "int64")}
 
 
 @dataclass(frozen=True)

@@ -14,16 +14,15 @@ import numpy as np
 
 from raydr.arrays import FloatArray
 from raydr.data import Table, load
-from raydr.federation import Client, ClientHost, InlineTransport
+from raydr.federation import ClientHost, InlineTransport, Seat, fingerprint
+from raydr.federation.checkpoint import Checkpoint
 from raydr.journal import Journal, Listener, unheard
 from raydr.memory import peak_memory_bytes
-from raydr.methods.serving import Served, serve
+from raydr.methods.serving import Plan, Served, serve
 from raydr.metrics import DEFAULT_METRICS
 from raydr.partition import Partition, assign
 from raydr.privacy.ledger import Entry
 from raydr.report import write_picture, write_report
-from raydr.scaling import Scale
-from raydr.settings import Settings
 from scenarios.environment import environment
 from scenarios.evaluation import Findings, Question, examine
 from scenarios.folder import (
@@ -49,12 +48,10 @@ class Backend(Protocol):
     def serve(
         self,
         partitions: Sequence[FloatArray],
+        plan: Plan,
         *,
-        method: str,
-        settings: Settings,
-        scale: Scale,
-        seed: int,
         listener: Listener,
+        checkpoint: bytes | None = None,
     ) -> Served:
         """Run clients and server; ``partitions`` are each client's rows."""
 
@@ -73,23 +70,18 @@ class InlineBackend:
     def serve(
         self,
         partitions: Sequence[FloatArray],
+        plan: Plan,
         *,
-        method: str,
-        settings: Settings,
-        scale: Scale,
-        seed: int,
         listener: Listener,
+        checkpoint: bytes | None = None,
     ) -> Served:
         """Run clients and server here."""
-        clients = [Client(index, rows, seed) for index, rows in enumerate(partitions)]
-        return serve(
-            InlineTransport(ClientHost(clients)),
-            method=method,
-            settings=settings,
-            scale=scale,
-            seed=seed,
-            journal=Journal(listener),
-        )
+        seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(partitions)]
+        # Hosts of one client each, where crashes are to strike one client and not all.
+        groups = [[seat] for seat in seats] if plan.faults.crashes else [seats]
+        transport = InlineTransport([ClientHost(group, plan.seed, plan.faults) for group in groups])
+        resume = Checkpoint.from_bytes(checkpoint) if checkpoint is not None else None
+        return serve(transport, len(partitions), plan, journal=Journal(listener), resume=resume)
 
     def evaluate(self, work: Callable[..., Any], *arguments: Any, listener: Listener) -> Any:
         """Call ``work`` here."""
@@ -194,14 +186,8 @@ def _simulate(
     """Run the federation, then judge it; everything that comes back is in the table's order."""
     by_client = [partition.rows_of(client) for client in range(partition.count)]
     method = scenario.method
-    served = backend.serve(
-        [table.rows[rows] for rows in by_client],
-        method=method.kind,
-        settings=method,
-        scale=scenario.data.scale,
-        seed=scenario.seed,
-        listener=journal.tell,
-    )
+    plan = Plan(method.kind, method, scenario.data.scale, scenario.seed)
+    served = backend.serve([table.rows[rows] for rows in by_client], plan, listener=journal.tell)
     in_table_order = np.argsort(np.concatenate(by_client))
     served = served.reordered(in_table_order)
     names = DEFAULT_METRICS if scenario.metrics == "default" else scenario.metrics

@@ -16,7 +16,7 @@ from raydr.neighbors import NeighborGraph
 from raydr.threads import one_blas_thread
 
 _CALLBACK_ITERATIONS = 50
-"""openTSNE evaluates its objective for every callback; every 50 iterations that costs about 1 %."""
+"""openTSNE also evaluates its objective for every callback, so not at every iteration."""
 
 
 @dataclass(frozen=True)

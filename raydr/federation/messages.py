@@ -2,7 +2,8 @@
 
 A request goes from the server to every client; a reply comes back. Both are frozen dataclasses of arrays and
 scalars, nothing else: what they hold is what travels, and the ledger counts it. A reply type declares its
-granularity when it is defined and, where it is to be summed, the range of every field (:meth:`Reply.bounds`).
+granularity when it is defined, and the shape and range of every field (:meth:`Reply.ranges`), by which what comes
+back is checked before anything is done with it.
 
 >>> import numpy as np
 >>> from dataclasses import dataclass
@@ -10,8 +11,8 @@ granularity when it is defined and, where it is to be summed, the range of every
 ... class Total(Reply, granularity=Granularity.AGGREGATE, what="the sum of all entries"):
 ...     total: float
 ...     @staticmethod
-...     def bounds(request):
-...         return {"total": 1e3}
+...     def ranges(request, rows):
+...         return {"total": Range((), 1e3)}
 >>> @dataclass(frozen=True)
 ... class TotalRequest(Request[Total], what="a question without content"):
 ...     pass
@@ -22,14 +23,16 @@ granularity when it is defined and, where it is to be summed, the range of every
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
 from raydr.arrays import FloatArray
+from raydr.errors import RunError
 
 if TYPE_CHECKING:
     from raydr.federation.client import Client
@@ -44,6 +47,51 @@ class Granularity(StrEnum):
     PER_RECORD = "per-record"
     PER_CLIENT = "per-client"
     AGGREGATE = "aggregate"
+
+
+class RefusedReplyError(RunError):
+    """A reply that is not what its type declares: wrong shape or type, not finite, or out of range."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """What a field of a reply must be.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Its shape; ``()`` for a number.
+    largest : float or array of that shape
+        Largest absolute value. Infinite where nothing is known; such a field cannot be summed.
+    dtype : str
+        Its numpy type.
+    """
+
+    shape: tuple[int, ...]
+    largest: Bound = math.inf
+    dtype: str = "float64"
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise RefusedReplyError unless ``value`` is as declared; every number must be finite."""
+        array = np.asarray(value)
+        if array.shape != self.shape:
+            raise RefusedReplyError(f"{name} has shape {array.shape} instead of {self.shape}")
+        if isinstance(value, np.ndarray) and array.dtype != self.dtype:
+            raise RefusedReplyError(f"{name} holds {array.dtype} instead of {self.dtype}")
+        # Two reductions find NaN, infinities and values out of range, without an array of flags.
+        if array.size and not (_within(array.max(), self.largest) and _within(array.min(), self.largest)):
+            outside = ~(np.abs(array) <= np.minimum(self.largest, np.finfo(np.float64).max))
+            if np.any(outside):
+                worst = float(array[outside].ravel()[0])
+                raise RefusedReplyError(
+                    f"{name} holds {worst:g} ({int(outside.sum())} of {array.size} entries), outside the declared"
+                    f" range of +-{float(np.max(self.largest)):g}"
+                )
+
+
+def _within(value: Any, largest: Bound) -> bool:
+    """Whether a finite value is inside even the smallest of the bounds."""
+    return bool(abs(value) <= np.min(largest)) and math.isfinite(value)
 
 
 class Reply:
@@ -66,15 +114,23 @@ class Reply:
         cls.what = what
 
     @staticmethod
-    def bounds(request: Any) -> Mapping[str, Bound]:
-        """Range of each field of a summable reply, from the request alone, so that all parties know it.
+    def ranges(request: Any, rows: int) -> Mapping[str, Range]:
+        """Shape and range of each field.
+
+        Parameters
+        ----------
+        request : Request
+            What is answered.
+        rows : int
+            Rows of the client that answers. The range of a reply that is summed must not depend on it: it has to
+            be the same for all clients, and known to the server.
 
         Returns
         -------
-        bounds : mapping of field name to float or array of the field's shape
-            Largest absolute value that one client may send. Larger is an error, never a wrap.
+        ranges : mapping of field name to Range
+            Of every field.
         """
-        raise TypeError("this reply declares no range, so it cannot be summed: ask for it instead")
+        raise NotImplementedError
 
 
 R = TypeVar("R", bound=Reply)
@@ -88,14 +144,19 @@ class Request(Generic[R]):
     ----------
     what : str
         One sentence for the ledger: what the clients are told.
+    sets_state : bool
+        Whether the client part changes the client. Such requests are repeated, in order, to a client that had to
+        be restarted.
     """
 
     what: ClassVar[str]
+    sets_state: ClassVar[bool]
     client_part: ClassVar[Callable[[Client, Any], Reply]]
 
-    def __init_subclass__(cls, *, what: str) -> None:
+    def __init_subclass__(cls, *, what: str, sets_state: bool = False) -> None:
         super().__init_subclass__()
         cls.what = what
+        cls.sets_state = sets_state
 
 
 def answers(request: type[Q]) -> Callable[[Callable[[Client, Q], R]], Callable[[Client, Q], R]]:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from raydr.arrays import Float64Array
 from raydr.errors import DataError, ScenarioError
-from raydr.federation import Client, Federation, Granularity, Reply, Request, answers
+from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.landmarks import cross_term, default_step, gradient_bound, landmark_term, row_term
 from raydr.settings import Settings
 from raydr.statistics import Spread, median_squared_distance, spread
@@ -53,9 +53,9 @@ class SelfSimilarity(
     similarity: float
 
     @staticmethod
-    def bounds(request: SelfSimilarityRequest) -> dict[str, float]:
+    def ranges(request: SelfSimilarityRequest, rows: int) -> dict[str, Range]:
         """A mean of kernels, each at most 1."""
-        return {"similarity": 1.0}
+        return {"similarity": Range((), 1.001)}
 
 
 @dataclass(frozen=True)
@@ -94,14 +94,12 @@ class Step(
     objective: float
 
     @staticmethod
-    def bounds(request: StepRequest) -> dict[str, float]:
+    def ranges(request: StepRequest, rows: int) -> dict[str, Range]:
         """From the kernel alone, whatever the data: each term of a gradient is at most ``gradient_bound``."""
         several = 2 * request.local_steps - 1 if request.share == "landmarks" else 3
         terms = 1 if request.local_steps == 1 else several
-        return {
-            "direction": terms * gradient_bound(request.landmarks.shape[0], request.gamma),
-            "objective": 2.001,
-        }
+        largest = terms * gradient_bound(request.landmarks.shape[0], request.gamma)
+        return {"direction": Range(request.landmarks.shape, largest), "objective": Range((), 2.001)}
 
 
 @dataclass(frozen=True)
@@ -159,16 +157,17 @@ def learn_landmarks(federation: Federation, settings: DistributionLearning) -> L
     moments = spread(federation)
     gamma = settings.gamma or _median_heuristic(federation, moments)
     step = settings.step or default_step(count, gamma)
-    landmarks = initial_landmarks(federation, moments, count, settings.initial_spread)
+    state = {"landmarks": initial_landmarks(federation, moments, count, settings.initial_spread)}
     constant = federation.mean(SelfSimilarityRequest(gamma), weights=settings.weights).similarity
-    for _ in federation.rounds(settings.rounds):
+    for _ in federation.rounds(settings.rounds, state):
+        landmarks = state["landmarks"]
         request = StepRequest(landmarks, gamma, step, settings.local_steps, settings.share)
         answer = federation.mean(request, weights=settings.weights)
         with one_blas_thread():
             objective, gradient = landmark_term(landmarks, gamma)
-        landmarks = landmarks - step * (answer.direction + gradient)
+        state["landmarks"] = landmarks - step * (answer.direction + gradient)
         federation.report(objective=constant + answer.objective + objective)
-    return LearntLandmarks(landmarks, gamma)
+    return LearntLandmarks(state["landmarks"], gamma)
 
 
 def initial_landmarks(

@@ -21,7 +21,7 @@ from raydr.arrays import Float64Array, FloatArray
 from raydr.completion.nystrom import nystrom
 from raydr.completion.trilateration import trilaterate
 from raydr.embedding import Embedder
-from raydr.federation import Client, Federation, Granularity, Reply, Request, answers
+from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.geometry import Geometry, Points, squared_distances
 from raydr.methods.distribution_learning import DistributionLearning, learn_landmarks
 from raydr.methods.embedders import TSNESettings, UMAPSettings
@@ -64,6 +64,11 @@ class Distances(
     """
 
     squared: Float64Array
+
+    @staticmethod
+    def ranges(request: DistanceRequest, rows: int) -> dict[str, Range]:
+        """One number for each row and landmark."""
+        return {"squared": Range((rows, request.landmarks.shape[0]))}
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from raydr.arrays import Int64Array
-from raydr.federation import Federation, Transport
+from raydr.federation import FailurePolicy, FaultPlan, Federation, Transport
+from raydr.federation.checkpoint import Checkpoint
 from raydr.journal import Journal
 from raydr.methods import METHODS
 from raydr.methods.outcome import Outcome
@@ -13,6 +14,40 @@ from raydr.privacy.ledger import Ledger
 from raydr.scaling import Scale, Scaling, fit_scaling
 from raydr.settings import Settings
 from raydr.threads import one_blas_thread
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a federation is to do, whatever carries its calls.
+
+    Attributes
+    ----------
+    method : str
+        A name of :data:`raydr.methods.METHODS`.
+    settings : Settings
+        That method's settings.
+    scale : {"none", "standard", "minmax", "unit"}
+        See :func:`raydr.scaling.fit_scaling`.
+    seed : int
+        The run's seed.
+    policy : FailurePolicy
+        What follows when clients do not answer.
+    faults : FaultPlan
+        What goes wrong on purpose.
+    participation : float
+        Part of the clients in each round.
+    checkpoint_every : int
+        Rounds between checkpoints; 0 for none.
+    """
+
+    method: str
+    settings: Settings
+    scale: Scale
+    seed: int
+    policy: FailurePolicy = field(default_factory=FailurePolicy)
+    faults: FaultPlan = field(default_factory=FaultPlan)
+    participation: float = 1.0
+    checkpoint_every: int = 0
 
 
 @dataclass(frozen=True)
@@ -42,28 +77,21 @@ class Served:
 
 
 def serve(
-    transport: Transport, *, method: str, settings: Settings, scale: Scale, seed: int, journal: Journal
+    transport: Transport, clients: int, plan: Plan, *, journal: Journal, resume: Checkpoint | None = None
 ) -> Served:
-    """Run a method's server part over a transport.
-
-    Parameters
-    ----------
-    transport : Transport
-        Reaches all clients.
-    method : str
-        A name of :data:`raydr.methods.METHODS`.
-    settings : Settings
-        That method's settings.
-    scale : {"none", "standard", "minmax", "unit"}
-        See :func:`raydr.scaling.fit_scaling`.
-    seed : int
-        The run's seed.
-    journal : Journal
-        Told of stages and rounds.
-    """
+    """Carry a plan out over a transport that reaches ``clients`` clients, from a checkpoint if there is one."""
     with one_blas_thread():
-        federation = Federation(transport, seed=seed, journal=journal)
+        federation = Federation(
+            transport,
+            clients,
+            seed=plan.seed,
+            journal=journal,
+            policy=plan.policy,
+            participation=plan.participation,
+            checkpoint_every=plan.checkpoint_every,
+            resume=resume,
+        )
         with federation.stage("scaling"):
-            scaling = fit_scaling(federation, scale)
-        outcome = METHODS[method].serve(federation, settings)
+            scaling = fit_scaling(federation, plan.scale)
+        outcome = METHODS[plan.method].serve(federation, plan.settings)
     return Served(outcome, scaling, federation.ledger)

@@ -1,0 +1,110 @@
+"""Messages and client parts that exercise a federation; a module of its own, so that Ray's workers can import it."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from raydr.arrays import Float64Array
+from raydr.federation import Client, Granularity, Range, Reply, Request, answers
+
+
+@dataclass(frozen=True)
+class Noisy(Reply, granularity=Granularity.AGGREGATE, what="column sums with noise of the client's own"):
+    values: Float64Array
+    rows: int
+
+    @staticmethod
+    def ranges(request: NoisyRequest, rows: int) -> dict[str, Range]:
+        return {"values": Range((request.features,), 1e6), "rows": Range((), 1e6)}
+
+
+@dataclass(frozen=True)
+class NoisyRequest(Request[Noisy], what="a question about sums"):
+    features: int
+    noise: float = 1.0
+
+
+@answers(NoisyRequest)
+def noisy(client: Client, request: NoisyRequest) -> Noisy:
+    sums = client.rows.sum(axis=0, dtype=np.float64)
+    return Noisy(sums + request.noise * client.stream("noise").standard_normal(request.features), len(client.rows))
+
+
+@dataclass(frozen=True)
+class Product(Reply, granularity=Granularity.PER_CLIENT, what="a matrix product, whose bits show BLAS's threads"):
+    values: Float64Array
+
+    @staticmethod
+    def ranges(request: ProductRequest, rows: int) -> dict[str, Range]:
+        return {"values": Range((request.size, request.size))}
+
+
+@dataclass(frozen=True)
+class ProductRequest(Request[Product], what="a size"):
+    size: int
+
+
+@answers(ProductRequest)
+def product(client: Client, request: ProductRequest) -> Product:
+    matrix = client.stream("matrix").standard_normal((request.size, request.size))
+    return Product(matrix @ matrix)
+
+
+@dataclass(frozen=True)
+class Shifted(Reply, granularity=Granularity.AGGREGATE, what="word that the rows were shifted"):
+    @staticmethod
+    def ranges(request: Shift, rows: int) -> dict[str, Range]:
+        return {}
+
+
+@dataclass(frozen=True)
+class Shift(Request[Shifted], what="a shift", sets_state=True):
+    by: float
+
+
+@answers(Shift)
+def shift(client: Client, request: Shift) -> Shifted:
+    client.rows = client.rows + request.by
+    return Shifted()
+
+
+@dataclass(frozen=True)
+class Odd(Reply, granularity=Granularity.AGGREGATE, what="something that may not be as declared"):
+    value: object
+
+    @staticmethod
+    def ranges(request: OddRequest, rows: int) -> dict[str, Range]:
+        return {"value": Range((2,), 10.0)}
+
+
+@dataclass(frozen=True)
+class OddRequest(Request[Odd], what="the way in which the culprit is to misbehave"):
+    culprit: int
+    way: str
+
+
+@answers(OddRequest)
+def odd(client: Client, request: OddRequest) -> Odd:
+    if client.index == request.culprit:
+        match request.way:
+            case "nan":
+                return Odd(np.array([np.nan, 0.0]))
+            case "infinite":
+                return Odd(np.array([0.0, np.inf]))
+            case "range":
+                return Odd(np.array([0.0, 10.5]))
+            case "shape":
+                return Odd(np.zeros(3))
+            case "dtype":
+                return Odd(np.zeros(2, np.float32))
+            case "raises":
+                raise ValueError("this client cannot")
+            case "exits":
+                os._exit(1)
+            case "hangs":
+                time.sleep(3600)
+    return Odd(np.ones(2))

@@ -1,0 +1,295 @@
+"""The contract of a federation: the same suite for every transport and packing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from requests_for_tests import Noisy, NoisyRequest, OddRequest, ProductRequest, Shift
+
+from raydr.federation import (
+    ClientError,
+    ClientHost,
+    Crash,
+    FailurePolicy,
+    FaultPlan,
+    Federation,
+    InlineTransport,
+    QuorumError,
+    Seat,
+    fingerprint,
+)
+from raydr.federation.checkpoint import Checkpoint
+from raydr.journal import CheckpointTaken, Event, Journal, RoundEnded
+
+CLIENTS, FEATURES = 5, 3
+PACKINGS = {"inline": 0, "ray-1": 1, "ray-2": 2, "ray-per-client": CLIENTS}
+
+Make = Callable[..., Federation]
+
+
+def partitions() -> list[Any]:
+    rng = np.random.default_rng(7)
+    sizes = (4, 9, 0, 1, 6)
+    return [rng.normal(size=(size, FEATURES)) * 10.0**index for index, size in enumerate(sizes)]
+
+
+def transport(actors: int, parts: Sequence[Any], seed: int, faults: FaultPlan, timeout_s: float) -> Any:
+    if actors == 0:
+        seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
+        return InlineTransport([ClientHost([seat], seed, faults) for seat in seats])
+    from actors.placement import place
+    from actors.transport import RayTransport
+
+    return RayTransport(place(parts, actors, 2), seed, faults, timeout_s)
+
+
+@pytest.fixture(params=PACKINGS)
+def make(request: pytest.FixtureRequest) -> Iterator[Make]:
+    """Federations of the same clients over one transport."""
+    actors = PACKINGS[request.param]
+    if actors:
+        request.getfixturevalue("cluster")
+    made = []
+
+    def build(
+        *, seed: int = 0, faults: FaultPlan | None = None, timeout_s: float = 60.0, **options: Any
+    ) -> Federation:
+        carrier = transport(actors, partitions(), seed, faults or FaultPlan(), timeout_s)
+        made.append(carrier)
+        return Federation(carrier, CLIENTS, seed=seed, **options)
+
+    yield build
+    for carrier in made:
+        if actors:
+            carrier.close()
+
+
+def inline(**options: Any) -> Federation:
+    seed = options.pop("seed", 0)
+    return Federation(transport(0, partitions(), seed, FaultPlan(), 60.0), CLIENTS, seed=seed, **options)
+
+
+def bits(reply: Any) -> list[bytes]:
+    return [np.asarray(getattr(reply, field.name)).tobytes() for field in dataclasses.fields(reply)]
+
+
+def trajectory(federation: Federation, rounds: int = 4, state: dict[str, Any] | None = None) -> list[list[bytes]]:
+    """Bits of every aggregate of some rounds that depend on state, noise and the aggregates before."""
+    federation.ask(Shift(0.25))
+    state = {"sum": np.zeros(FEATURES)} if state is None else state
+    seen = []
+    for _ in federation.rounds(rounds, state):
+        answer = federation.mean(NoisyRequest(FEATURES), weights="rows")
+        state["sum"] = state["sum"] * 0.5 + answer.values
+        seen.append(bits(answer))
+    seen += [bits(federation.sum(NoisyRequest(FEATURES))), [state["sum"].tobytes()]]
+    return seen
+
+
+def test_replies_come_in_client_order_with_the_clients_own_bits(make: Make) -> None:
+    replies = make().ask(ProductRequest(64))
+    expected = inline().ask(ProductRequest(64))
+    assert [bits(reply) for reply in replies] == [bits(reply) for reply in expected]
+    assert len({reply.values.tobytes() for reply in replies}) == CLIENTS
+
+
+def test_sum_and_means_equal_numpy(make: Make) -> None:
+    federation = make()
+    parts = partitions()
+    sums = np.array([part.sum(axis=0) for part in parts])
+    sizes = np.array([len(part) for part in parts])
+    request = NoisyRequest(FEATURES, noise=0.0)
+    np.testing.assert_allclose(federation.sum(request).values, sums.sum(axis=0), rtol=1e-12)
+    present = sizes > 0
+    np.testing.assert_allclose(federation.mean(request).values, sums[present].mean(axis=0), rtol=1e-12)
+    weighted = federation.mean(request, weights="rows")
+    np.testing.assert_allclose(weighted.values, (sizes @ sums) / sizes.sum(), rtol=1e-12)
+    assert federation.sum(request).rows == sizes.sum()
+
+
+def test_the_same_bits_whatever_carries_the_calls(make: Make) -> None:
+    assert trajectory(make()) == trajectory(inline())
+    assert trajectory(make(seed=1)) != trajectory(inline())
+
+
+@pytest.mark.parametrize("moment", ["before", "during", "after"])
+def test_a_process_that_dies_in_every_round_changes_no_bit(make: Make, moment: Any) -> None:
+    crashes = tuple(Crash(client=1, round=number, moment=moment) for number in (1, 2, 3, 4))
+    journal = Journal()
+    federation = make(faults=FaultPlan(crashes=crashes), journal=journal)
+    assert trajectory(federation) == trajectory(inline())
+    # Each death costs exactly one failed call, of every client of the process that died; each is retried once.
+    # One that follows the answer is noticed by the next call: of the next round, or of the sum after the last.
+    incidents = [incident for record in journal.rounds for incident in record.incidents]
+    deaths = [incident for incident in incidents if incident["client"] == 1]
+    assert len(deaths) == (4 if moment != "after" else 3)
+    assert {incident["decision"] for incident in deaths} == {"retry"}
+    assert {incident["kind"] for incident in deaths} == {"process died"}
+    summed = next(entry for entry in federation.ledger.entries.values() if entry.kind == Noisy.__name__)
+    assert summed.count == 4 * 4 + CLIENTS, "every answer is counted once"
+
+
+def test_resume_gives_the_bits_of_the_run_that_was_never_interrupted(make: Make) -> None:
+    taken: list[CheckpointTaken] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, CheckpointTaken):
+            taken.append(event)
+
+    whole_journal = Journal(hear)
+    whole = inline(journal=whole_journal, checkpoint_every=2)
+    expected = trajectory(whole)
+    middle = Checkpoint.from_bytes(taken[0].content)
+    assert middle.round == 2
+    journal = Journal()
+    resumed = make(resume=middle, journal=journal)
+    assert trajectory(resumed)[-2:] == expected[-2:]
+    assert resumed.ledger.as_list() == whole.ledger.as_list()
+
+    def timeless(records: list[RoundEnded]) -> list[RoundEnded]:
+        return [dataclasses.replace(record, seconds=0.0) for record in records]
+
+    assert timeless(journal.rounds) == timeless(whole_journal.rounds)
+
+
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        ("nan", "nan"),
+        ("infinite", "inf"),
+        ("range", "10.5"),
+        ("shape", r"\(3,\)"),
+        ("dtype", "float32"),
+        ("raises", "ValueError: this client cannot"),
+    ],
+)
+def test_what_is_not_as_declared_is_refused_and_named(make: Make, way: str, words: str) -> None:
+    federation = make()
+    with pytest.raises(ClientError, match=rf"Client 3 .*{words}"):
+        federation.sum(OddRequest(3, way))
+    with pytest.raises(ClientError, match=rf"Client 3 .*{words}"):
+        federation.ask(OddRequest(3, way))
+    assert federation.sum(OddRequest(-1, way)).value[0] == CLIENTS, "the federation goes on"  # type: ignore[index]
+
+
+def test_a_lost_client_is_dropped_for_the_round_where_the_quorum_allows(make: Make) -> None:
+    journal = Journal()
+    federation = make(policy=FailurePolicy(quorum=0.7), journal=journal)
+    for _ in federation.rounds(2, {}):
+        assert federation.mean(OddRequest(1, "nan")).value[0] == 1.0  # type: ignore[index]
+    assert [record.answered for record in journal.rounds] == [3, 3]
+    assert journal.rounds[0].incidents[0]["decision"] == "drop for this round"
+    strict = make(policy=FailurePolicy(quorum=0.9))
+    with pytest.raises(QuorumError, match="only 3 of 4 clients"):
+        for _ in strict.rounds(1, {}):
+            strict.mean(OddRequest(1, "nan"))
+
+
+def test_weights_after_a_drop_out_are_those_of_the_clients_that_answered(make: Make) -> None:
+    faults = FaultPlan(dropout=0.5)
+    federation = make(faults=faults, policy=FailurePolicy(quorum=0.01), seed=3)
+    parts = partitions()
+    seen = set()
+    for number in federation.rounds(6, {}):
+        there = [
+            index for index, rows in enumerate(parts) if len(rows) and not faults.drops_out(3, index, number)
+        ]
+        seen.add(tuple(there))
+        if not there:
+            continue
+        answer = federation.mean(NoisyRequest(FEATURES, noise=0.0), weights="rows")
+        sizes = np.array([len(parts[index]) for index in there])
+        sums = np.array([parts[index].sum(axis=0) for index in there])
+        np.testing.assert_allclose(answer.values, sizes @ sums / sizes.sum(), rtol=1e-9)
+    assert len(seen) > 2
+
+
+def test_participation_draws_a_seeded_cohort_in_rounds_only(make: Make) -> None:
+    journal = Journal()
+    federation = make(participation=0.5, journal=journal)
+    for _ in federation.rounds(3, {}):
+        federation.mean(NoisyRequest(FEATURES))
+    assert [record.asked for record in journal.rounds] == [2, 2, 2]
+    assert federation.mean(NoisyRequest(FEATURES, noise=0.0)).rows == 20 / 4
+
+
+def test_corrupted_replies_are_all_caught(make: Make) -> None:
+    journal = Journal()
+    faults = FaultPlan(corrupt=0.6)
+    federation = make(faults=faults, policy=FailurePolicy(quorum=0.01), journal=journal, seed=5)
+    expected = 0
+    for number in federation.rounds(8, {}):
+        spoilt = [
+            client for client in (0, 1, 3, 4) if faults.corruption(federation.seed, client, number) is not None
+        ]
+        expected += len(spoilt)
+        if len(spoilt) == 4:
+            continue
+        value = federation.mean(OddRequest(-1, "none")).value
+        assert np.array_equal(value, [1.0, 1.0])  # type: ignore[arg-type]
+    refused = [incident for record in journal.rounds for incident in record.incidents]
+    caught_rounds = sum(record.failed for record in journal.rounds)
+    assert caught_rounds == len(refused) > 0
+    assert {incident["kind"] for incident in refused} == {"reply refused"}
+
+
+def test_a_checkpoint_of_another_seed_is_refused() -> None:
+    taken: list[bytes] = []
+    journal = Journal(lambda event: taken.append(event.content) if isinstance(event, CheckpointTaken) else None)
+    trajectory(inline(journal=journal, checkpoint_every=4))
+    with pytest.raises(Exception, match="seed 0"):
+        inline(seed=1, resume=Checkpoint.from_bytes(taken[0]))
+
+
+def test_ledger_meters_every_message(make: Make) -> None:
+    federation = make()
+    federation.sum(NoisyRequest(FEATURES))
+    federation.ask(ProductRequest(4))
+    entries = {entry["kind"]: entry for entry in federation.ledger.as_list()}
+    assert entries["Noisy"]["count"] == CLIENTS
+    assert entries["Noisy"]["bytes"] == CLIENTS * 8 * (FEATURES + 1)
+    assert entries["Noisy"]["granularity"] == "aggregate"
+    assert entries["Product"]["bytes"] == CLIENTS * 4 * 4 * 8
+    assert entries["ProductRequest"]["direction"] == "down"
+    assert entries["ProductRequest"]["bytes"] == CLIENTS * 8
+
+
+class TestRayOnly:
+    """What only processes can do."""
+
+    @pytest.fixture(autouse=True)
+    def _cluster(self, cluster: None) -> None:
+        pass
+
+    def federation(self, **options: Any) -> tuple[Federation, Any]:
+        timeout_s = options.pop("timeout_s", 60.0)
+        carrier = transport(2, partitions(), 0, FaultPlan(), timeout_s)
+        return Federation(carrier, CLIENTS, seed=0, **options), carrier
+
+    def test_a_process_that_always_dies_is_given_up_with_its_client_named(self) -> None:
+        federation, carrier = self.federation()
+        with pytest.raises(ClientError, match="process died"):
+            federation.sum(OddRequest(3, "exits"))
+        assert federation.sum(OddRequest(-1, "none")).value[0] == CLIENTS  # type: ignore[index]
+        carrier.close()
+
+    def test_a_client_that_hangs_is_killed_after_the_time_out(self) -> None:
+        federation, carrier = self.federation(policy=FailurePolicy(retries=0), timeout_s=1.0)
+        with pytest.raises(ClientError, match="timed out, no answer within 1 s"):
+            federation.sum(OddRequest(3, "hangs"))
+        assert federation.sum(OddRequest(-1, "none")).value[0] == CLIENTS  # type: ignore[index]
+        carrier.close()
+
+    def test_a_partition_that_changed_is_refused(self) -> None:
+        carrier = transport(1, partitions(), 0, FaultPlan(), 60.0)
+        placement = carrier.placements[0]
+        carrier.placements = [
+            dataclasses.replace(placement, fingerprints=("0" * 32, *placement.fingerprints[1:]))
+        ]
+        with pytest.raises(Exception, match="client 0 was restarted with other rows"):
+            Federation(carrier, CLIENTS, seed=0)
+        carrier.close()
