@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 import ray
 
+from raydr.arrays import FloatArray
 from raydr.federation import ClientHost, FaultPlan, Seat
 from raydr.federation.faults import SimulatedCrashError
 from raydr.federation.host import Answer, Call, PartialSum, SumCall
@@ -20,7 +21,7 @@ class ClientProcess:
     def settle(
         self,
         indices: Sequence[int],
-        partitions: Sequence[ray.ObjectRef[Any]],
+        partitions: Sequence[FloatArray],
         fingerprints: Sequence[str],
         seed: int,
         faults: FaultPlan,
@@ -32,7 +33,7 @@ class ClientProcess:
         ----------
         indices : sequence of int
             Which clients live here.
-        partitions : sequence of references to (rows, features) arrays
+        partitions : sequence of (rows, features) arrays
             Their rows, read-only and shared with the object store while nothing replaces them.
         fingerprints : sequence of str
             By which the partitions are checked.
@@ -48,22 +49,21 @@ class ClientProcess:
         RunError
             If a partition is not what it was.
         """
-        rows = ray.get(list(partitions))
-        seats = [Seat(*seat) for seat in zip(indices, rows, fingerprints, strict=True)]
+        seats = [Seat(*seat) for seat in zip(indices, partitions, fingerprints, strict=True)]
         self._host = ClientHost(seats, seed, faults)
         self._host.restore(history)
 
-    def ask(self, call: Call) -> list[Answer]:
-        """One answer of each client here that is asked, in client order."""
+    def ask(self, call: Call, clients: tuple[int, ...]) -> list[Answer]:
+        """Ask ``clients``, all of whom live here: one answer of each, in client order."""
         try:
-            return self._host.ask(call)
+            return self._host.ask(replace(call, clients=clients))
         except SimulatedCrashError:
             os._exit(1)
 
-    def sum(self, call: SumCall) -> PartialSum:
-        """Ring sum over the clients here; what single clients send never leaves the process."""
+    def sum(self, call: SumCall, clients: tuple[int, ...]) -> PartialSum:
+        """Ask ``clients``, all of whom live here, for a ring sum; what each sends never leaves the process."""
         try:
-            return self._host.sum(call)
+            return self._host.sum(replace(call, clients=clients))
         except SimulatedCrashError:
             os._exit(1)
 

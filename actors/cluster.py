@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -35,6 +37,18 @@ def connected(address: str | None = None) -> Iterator[None]:
     # Read once, when Ray starts: no usage report, no warning about accelerators of actors that ask for none.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    on_sigterm = signal.getsignal(signal.SIGTERM)
+    try:
+        _init(address)
+        if threading.current_thread() is threading.main_thread():
+            # Ray has put its own handlers there, one of which prints a stack trace; the caller's decides.
+            signal.signal(signal.SIGTERM, on_sigterm)
+        yield
+    finally:
+        ray.shutdown()  # also after an interruption half-way through the start
+
+
+def _init(address: str | None) -> None:
     try:
         ray.init(
             address=address or "local",
@@ -48,7 +62,3 @@ def connected(address: str | None = None) -> Iterator[None]:
             f"There is no Ray cluster at {address!r} ({error}): start one with `ray start --head`, correct"
             " --address, or leave it out to run on this machine."
         ) from error
-    try:
-        yield
-    finally:
-        ray.shutdown()

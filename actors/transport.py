@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ray
 from ray.actor import ActorHandle
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayTaskError
 
 from actors.client import ClientActor
 from raydr.errors import RaydrError
 from raydr.federation import FaultPlan
 from raydr.federation.failures import Failure, Kind
-from raydr.federation.host import Answer, Call, PartialSum, SumCall
+from raydr.federation.host import Answer, Call, PartialSum, SumCall, asked_at
 from raydr.federation.messages import payload_bytes
 
 _BROADCAST_BYTES = 100_000
 """Larger requests go through the object store once per node; Ray copies smaller ones into each call anyway."""
+
+_START_S = 30.0
+"""Seconds that an actor may take to start, which come before the time-out of its first call; it takes 0.4 s."""
 
 
 @dataclass(frozen=True)
 class Placement:
     """One client actor to be: who lives there, their rows, and where Ray is to put it.
 
-    ``options`` are those of Ray's actors: resources, labels, scheduling strategy.
+    ``partitions`` refers to a list of one array for each client; ``options`` are those of Ray's actors: resources,
+    labels, scheduling strategy.
     """
 
     clients: tuple[int, ...]
-    partitions: tuple[ray.ObjectRef[Any], ...]
+    partitions: ray.ObjectRef[Any]
     fingerprints: tuple[str, ...]
     options: dict[str, Any]
 
@@ -56,6 +61,7 @@ class RayTransport:
     timeout_s: float
     _actors: list[ActorHandle[Any] | None] = field(default_factory=list, repr=False)
     _settled: dict[int, ray.ObjectRef[Any]] = field(default_factory=dict, repr=False)
+    _starting: dict[int, ray.ObjectRef[Any]] = field(default_factory=dict, repr=False)
     _history: list[Call] = field(default_factory=list, repr=False)
 
     def reset(self) -> None:
@@ -68,20 +74,20 @@ class RayTransport:
 
     def ask(self, call: Call) -> list[Answer]:
         """One answer for each client asked."""
-        answers = self._call(
-            call, lambda actor, argument: actor.ask.remote(argument), lambda failures: failures
-        )
+        answers: list[Answer] = []
+        for result in self._call("ask", call):
+            answers += result
         if type(call.request).sets_state:
             self._history.append(call)
-        return [answer for result in answers for answer in result]
+        return answers
 
-    def sum(self, call: SumCall) -> list[PartialSum]:
-        """One partial sum of each actor that holds a client asked."""
-        return self._call(
-            call,
-            lambda actor, argument: actor.sum.remote(argument),
-            lambda failures: PartialSum(call.number, call.round, None, {}, (), 0, 0, tuple(failures)),
-        )
+    def sum(self, call: SumCall) -> Iterator[PartialSum]:
+        """One partial sum of each actor that holds a client asked, as they come."""
+        for result in self._call("sum", call):
+            if isinstance(result, PartialSum):
+                yield result
+            else:
+                yield PartialSum(call.number, call.round, None, {}, (), 0, 0, tuple(result))
 
     def peak_memory_bytes(self) -> int:
         """Largest resident memory that any client actor ever had."""
@@ -93,42 +99,41 @@ class RayTransport:
         for index in range(len(self._actors)):
             self._end(index)
 
-    def _call(
-        self,
-        call: Call,
-        send: Callable[[ActorHandle[Any], Any], ray.ObjectRef[Any]],
-        failed: Callable[[list[Failure]], Any],
-    ) -> list[Any]:
-        """Results of all actors that hold a client asked; what an actor could not do is ``failed``."""
-        asked = set(call.clients)
-        here = {
-            index: [client for client in placement.clients if client in asked]
-            for index, placement in enumerate(self.placements)
+    def _call(self, method: str, call: Call) -> Iterator[Any]:
+        """Results of all actors that hold a client asked, in their order; failures where there is no result.
+
+        Each result is fetched when the one before has been consumed: large ones stay in the object store till then.
+        """
+        asked = asked_at(call, (placement.clients for placement in self.placements))
+        envelope = replace(call, clients=())
+        argument = ray.put(envelope) if payload_bytes(call.request) > _BROADCAST_BYTES else envelope
+        sent = {
+            index: getattr(self._actor(index), method).remote(argument, clients)
+            for index, clients in enumerate(asked)
+            if clients
         }
-        argument = ray.put(call) if payload_bytes(call.request) > _BROADCAST_BYTES else call
-        sent = {index: send(self._actor(index), argument) for index, clients in here.items() if clients}
-        if not sent:
-            return []
-        _, late = ray.wait(
-            list(sent.values()), num_returns=len(sent), timeout=self.timeout_s, fetch_local=False
-        )
-        overdue = set(late)
-        results = []
-        for index, reference in sent.items():
-            if reference in overdue:
+        if self._starting:
+            # Time to start is not the clients' own; an actor that cannot start is found by its call's time-out.
+            starting = list(self._starting.values())
+            ray.wait(starting, num_returns=len(starting), timeout=_START_S * len(starting))
+            self._starting.clear()
+        deadline = time.monotonic() + self.timeout_s
+        while sent:
+            index = next(iter(sent))
+            try:
+                yield _fetched(sent.pop(index), deadline)
+                continue
+            except GetTimeoutError:
                 kind, reason = Kind.TIMED_OUT, f"no answer within {self.timeout_s:g} s"
-            else:
-                try:
-                    results.append(ray.get(reference))
-                    continue
-                except RayActorError as error:
-                    kind, reason = _death(error)
-                except RayTaskError as error:
-                    self._require_settled(index)
-                    raise _raised(error) from None
+            except RayActorError as error:
+                kind, reason = _death(error)
+            except ObjectLostError:
+                kind, reason = Kind.NODE_LOST, "its answer is gone with the node that held it"
+            except RayTaskError as error:
+                self._require_settled(index)
+                raise _raised(error) from None
             self._end(index)
-            results.append(failed([Failure(client, kind, reason) for client in here[index]]))
-        return results
+            yield [Failure(client, kind, reason) for client in asked[index]]
 
     def _actor(self, index: int) -> ActorHandle[Any]:
         actor = self._actors[index]
@@ -147,6 +152,7 @@ class RayTransport:
             self.faults,
             self._history,
         )
+        self._starting[index] = self._settled[index]
         return actor
 
     def _require_settled(self, index: int) -> None:
@@ -161,6 +167,18 @@ class RayTransport:
         if actor is not None:
             ray.kill(actor)
             self._actors[index] = None
+            self._starting.pop(index, None)
+
+
+def _fetched(reference: ray.ObjectRef[Any], deadline: float) -> Any:
+    """Result of a call, or GetTimeoutError if it is not there at the deadline."""
+    try:
+        return ray.get(reference, timeout=max(0.0, deadline - time.monotonic()))
+    except GetTimeoutError:
+        # What is there but has still to come from another node is in time.
+        if not ray.wait([reference], timeout=0, fetch_local=False)[0]:
+            raise
+        return ray.get(reference)
 
 
 def _death(error: RayActorError) -> tuple[Kind, str]:

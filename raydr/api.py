@@ -98,31 +98,15 @@ def run(
     >>> result.metrics["federated"]["npa_10"] <= 1.0  # doctest: +SKIP
     True
     """
+    from scenarios.reading import read
+    from scenarios.runner import run as run_scenario
+
     dotted = {key.replace("__", "."): value for key, value in overrides.items()}
-    folder = run_with(
-        scenario,
-        dotted,
+    folder = run_scenario(
+        read(scenario, dotted),
         out=Path(out) if out is not None else None,
         address=address,
         data_dir=Path(data_dir) if data_dir is not None else None,
         listener=listener,
     )
     return Result(folder)
-
-
-def run_with(
-    scenario: str | Path | Mapping[str, Any],
-    overrides: Mapping[str, Any],
-    *,
-    out: Path | None = None,
-    address: str | None = None,
-    data_dir: Path | None = None,
-    listener: Listener | None = None,
-) -> Path:
-    """Run one scenario with overrides by dotted key and return its run folder; :func:`run` says the rest."""
-    from scenarios.reading import read
-    from scenarios.runner import run as run_scenario
-
-    return run_scenario(
-        read(scenario, overrides), out=out, address=address, data_dir=data_dir, listener=listener or unheard
-    )

@@ -107,8 +107,9 @@ class Journal:
         match event:
             case StageEnded(stage, seconds):
                 self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
-            case RoundEnded():
-                self.rounds.append(event)
+            case RoundEnded(round):
+                # a round that is done again, after a restart from a checkpoint, replaces what was told of it
+                self.rounds[:] = [*(earlier for earlier in self.rounds if earlier.round < round), event]
             case Incident(text):
                 self.incidents.append(text)
         self.listener(event)

@@ -37,18 +37,19 @@ def cross_term(rows: FloatArray, landmarks: Float64Array, gamma: float) -> tuple
         ``-4 gamma / (n_x n_y) * [K^T X - diag(K^T 1) Y]``.
     """
     n_x, n_y = rows.shape[0], landmarks.shape[0]
-    # Distances do not change under a shift, but their rounding does: work around the landmarks' centre.
-    centre = landmarks.mean(axis=0)
+    # Distances do not change under a shift, but their rounding does: work around the landmarks' centre, rounded to
+    # the rows' precision, so that rows and landmarks are shifted by the same.
+    centre = landmarks.mean(axis=0).astype(rows.dtype)
     centred = np.asarray(landmarks - centre, rows.dtype)
     product = np.zeros(landmarks.shape, np.float64)
     weight = np.zeros(n_y, np.float64)
     for start in range(0, n_x, _BLOCK_ROWS):
-        block = rows[start : start + _BLOCK_ROWS] - centre.astype(rows.dtype)
+        block = rows[start : start + _BLOCK_ROWS] - centre
         kernel = gaussian_kernel(block, centred, gamma)
         product += kernel.T @ block
         weight += kernel.sum(axis=0, dtype=np.float64)
     gradient = -4.0 * gamma / (n_x * n_y) * (product - weight[:, None] * (landmarks - centre))
-    return -2.0 * float(weight.sum()) / (n_x * n_y), np.asarray(gradient)
+    return -2.0 * float(weight.sum()) / (n_x * n_y), _bounded(gradient, gamma)
 
 
 def landmark_term(landmarks: Float64Array, gamma: float) -> tuple[float, Float64Array]:
@@ -67,7 +68,7 @@ def landmark_term(landmarks: Float64Array, gamma: float) -> tuple[float, Float64
     np.fill_diagonal(kernel, 0.0)
     pairs = n_y * (n_y - 1)
     gradient = 4.0 * gamma / pairs * (kernel @ centred - kernel.sum(axis=1)[:, None] * centred)
-    return float(kernel.sum(dtype=np.float64)) / pairs, np.asarray(gradient)
+    return float(kernel.sum(dtype=np.float64)) / pairs, _bounded(gradient, gamma)
 
 
 def row_term(rows: FloatArray, gamma: float) -> float:
@@ -96,9 +97,23 @@ def gradient_bound(landmarks: int, gamma: float) -> float:
     """Largest absolute entry of :func:`cross_term`'s or :func:`landmark_term`'s gradient, whatever the data.
 
     ``r exp(-gamma r^2)`` is at most ``1 / sqrt(2 e gamma)``, so a mean over rows of ``4 gamma / n_y * k(x, y) (x - y)``
-    is at most ``4 gamma / n_y / sqrt(2 e gamma)`` in norm. One thousandth is added for rounding.
+    is at most ``4 gamma / n_y / sqrt(2 e gamma)`` in norm. One thousandth is added for the rounding of sums.
     """
-    return 1.001 * 4.0 / landmarks * math.sqrt(gamma / (2.0 * math.e))
+    return 1.001 * _steepest(landmarks, gamma)
+
+
+def _steepest(landmarks: int, gamma: float) -> float:
+    return 4.0 / landmarks * math.sqrt(gamma / (2.0 * math.e))
+
+
+def _bounded(gradient: Float64Array, gamma: float) -> Float64Array:
+    """Keep a gradient within what no exact one exceeds.
+
+    Rounding takes it further where rows lie thousands of bandwidths from the landmarks' centre: in float32, up to 13
+    times the bound were seen, and a reply out of its range ends the run.
+    """
+    largest = _steepest(gradient.shape[0], gamma)
+    return np.asarray(np.clip(gradient, -largest, largest))
 
 
 def default_step(landmarks: int, gamma: float) -> float:

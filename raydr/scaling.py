@@ -85,7 +85,7 @@ def fit_scaling(federation: Federation, scale: Scale) -> Scaling:
     Raises
     ------
     DataError
-        If every feature is constant.
+        If every feature is constant, or one spans more than double precision can.
     """
     shift, factor = np.zeros(federation.features), np.ones(federation.features)
     match scale:
@@ -94,8 +94,7 @@ def fit_scaling(federation: Federation, scale: Scale) -> Scaling:
             shift, factor = moments.mean, _inverse(moments.deviation)
         case "minmax":
             minimum, maximum = column_extremes(federation)
-            # halves, since the width of a column that fills the doubles is not a double
-            shift, factor = minimum, _inverse(maximum / 2 - minimum / 2) / 2
+            shift, factor = minimum, _inverse(_width(minimum, maximum))
         case "none" | "unit":
             pass
     scaling = Scaling(shift, factor, scale == "unit")
@@ -109,5 +108,19 @@ def fit_scaling(federation: Federation, scale: Scale) -> Scaling:
     return scaling
 
 
+def _width(minimum: Float64Array, maximum: Float64Array) -> Float64Array:
+    with np.errstate(over="ignore"):
+        width = maximum - minimum
+    widest = int(np.argmax(width))
+    if not np.isfinite(width[widest]):
+        raise DataError(
+            f"Feature number {widest}, counted from 0, runs from {minimum[widest]:g} to {maximum[widest]:g}, which is"
+            " wider than double precision can express: give it in another unit, or leave it out of data.features."
+        )
+    return np.asarray(width)
+
+
 def _inverse(width: Float64Array) -> Float64Array:
-    return np.where(width > 0, 1.0 / np.where(width > 0, width, 1.0), 0.0)
+    """``1 / width``; 0 where the width is 0, or so small that its inverse is not a double."""
+    wide = width >= np.finfo(np.float64).tiny
+    return np.where(wide, 1.0 / np.where(wide, width, 1.0), 0.0)

@@ -2,62 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn
+from rich.progress import Progress as Bars
+from rich.table import Column, Table
+from rich.text import Text
 
 from raydr import journal
-from raydr.api import Result
-from raydr.metrics import METRICS
-from raydr.report import Comparison
+from raydr.report import Comparison, wording
+from raydr.report.runfolder import read_run
 
 _FIRST = ("npa_10", "ca_10", "trustworthiness", "continuity", "f_score", "distance_error")
+_PACKAGES = ("raydr", "actors", "scenarios", "tune")
+
+PATIENCE_S = 10.0
+"""Without a terminal, a stage that takes longer says how far it is this often."""
 
 
 @contextmanager
 def heard_on_terminal() -> Iterator[journal.Listener]:
-    """A listener that shows bars on a terminal, and a plain line per stage elsewhere."""
-    console = Console(stderr=True)
+    """A listener that shows bars on a terminal and plain lines elsewhere; what raydr logs stands between them."""
+    console = _console(sys.stderr)
     if not console.is_terminal:
-        yield _plain(console)
+        lines = _PlainLines(console)
+        with _logged(lines.say):
+            yield lines.hear
         return
-    with Progress(
-        SpinnerColumn(finished_text="✓"),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=30),
-        TimeElapsedColumn(),
-        console=console,
-    ) as bars:
-        yield _Bars(bars).hear
+    with (
+        Bars(
+            SpinnerColumn(finished_text=Text("✓", "green")),
+            TextColumn("{task.description}", table_column=Column(min_width=12)),
+            _Seconds(table_column=Column(min_width=8, justify="right")),
+            _RunningBar(bar_width=30),
+            _Count(),
+            console=console,
+        ) as bars,
+        _logged(lambda text: console.print(text, markup=False)),
+    ):
+        yield _StageBars(bars).hear
 
 
 def print_result(folder: Path) -> None:
-    """The map in a few numbers."""
-    metrics = Result(folder).metrics
-    table = Table("", "federated", "pooled data", box=None, pad_edge=False)
-    for name in (name for name in _FIRST if name in metrics["federated"]):
-        pooled = metrics["central"].get(name)
-        table.add_row(
-            METRICS[name].title,
-            f"{metrics['federated'][name]:.4f}",
-            "" if pooled is None else f"{pooled:.4f}",
-        )
-    Console(stderr=True).print(table)
+    """What was mapped, how well, and what left the clients, on standard error."""
+    run = read_run(folder)
+    measured = [name for name in _FIRST if name in run.measures.federated] or list(run.measures.federated)
+    central = run.measures.central or {}
+    console = _console(sys.stderr)
+    console.print()
+    if measured:
+        table = _table("", "federated", *["pooled data"] * bool(central))
+        for name in measured:
+            values = [run.measures.federated[name], *[central.get(name)] * bool(central)]
+            table.add_row(
+                wording.metric_title(name),
+                *("" if value is None else wording.measure(value) for value in values),
+            )
+        console.print(table)
+        console.print()
+    console.print(wording.summary(run), markup=False)
+    console.print()
 
 
 def print_comparison(comparison: Comparison) -> None:
     """Runs as columns, measures as rows; the best of a row is bold."""
-    table = Table("", *comparison.runs, box=None, pad_edge=False)
+    table = _table("", *comparison.runs)
     for row in comparison.rows:
-        cells = [
-            f"[bold]{text}[/bold]" if best else text for text, best in zip(row.texts, row.best, strict=True)
-        ]
+        cells = [Text(text, "bold" if best else "") for text, best in zip(row.texts, row.best, strict=True)]
         table.add_row(row.title, *cells)
-    Console().print(table)
+    _console(sys.stdout).print(table)
 
 
 def print_catalogue(entries: Mapping[str, str]) -> None:
@@ -67,10 +87,56 @@ def print_catalogue(entries: Mapping[str, str]) -> None:
         print(f"{name:<{width}}  {description}")
 
 
-class _Bars:
-    """One bar for each stage."""
+def print_paragraph(text: str) -> None:
+    """One paragraph on standard error: broken between words on a terminal, one line elsewhere."""
+    _console(sys.stderr).print(text, markup=False)
 
-    def __init__(self, bars: Progress) -> None:
+
+def _console(stream: IO[str]) -> Console:
+    """A console that leaves numbers and paths uncoloured, and lines whole where nobody looks at them."""
+    console = Console(file=stream, highlight=False)
+    return console if console.is_terminal else Console(file=stream, highlight=False, width=10_000)
+
+
+def _table(*titles: str) -> Table:
+    """A table without rules: names to the left, figures to the right."""
+    first, *others = titles
+    columns = [Column(Text(first)), *(Column(Text(title), justify="right") for title in others)]
+    return Table(*columns, box=None, pad_edge=False, padding=(0, 3, 0, 0))
+
+
+@contextmanager
+def _logged(say: Callable[[str], None]) -> Iterator[None]:
+    """What raydr's own packages log, from INFO on, goes to ``say``; other libraries are not heard."""
+    handler = _Saying(say)
+    loggers = [logging.getLogger(name) for name in _PACKAGES]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+
+
+class _Saying(logging.Handler):
+    """Passes each record's message on."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__()
+        self._say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._say(record.getMessage())
+
+
+class _StageBars:
+    """One row for each stage."""
+
+    def __init__(self, bars: Bars) -> None:
         self._bars = bars
         self._tasks: dict[str, TaskID] = {}
 
@@ -79,20 +145,55 @@ class _Bars:
             case journal.StageStarted(stage):
                 if stage not in self._tasks:
                     self._tasks[stage] = self._bars.add_task(stage, total=None)
-            case journal.Progress(stage, done, total) if stage in self._tasks:
+            # A bar that stands at nothing says less than one that moves to and fro.
+            case journal.Progress(stage, done, total) if stage in self._tasks and done:
                 self._bars.update(self._tasks[stage], completed=done, total=total)
             case journal.StageEnded(stage, _) if stage in self._tasks:
                 self._bars.update(self._tasks[stage], completed=1, total=1)
             case journal.Incident(text):
-                self._bars.console.print(text)
+                self._bars.console.print(text, markup=False)
 
 
-def _plain(console: Console) -> journal.Listener:
-    def hear(event: journal.Event) -> None:
+class _Seconds(ProgressColumn):
+    """Wall clock of a stage."""
+
+    def render(self, task: Task) -> RenderableType:
+        seconds = task.finished_time if task.finished else task.elapsed
+        return Text(f"{seconds or 0.0:.1f} s", "none" if task.finished else "cyan")
+
+
+class _RunningBar(BarColumn):
+    """A bar while its stage runs, nothing afterwards: what is done needs no bar."""
+
+    def render(self, task: Task) -> RenderableType:  # type: ignore[override]
+        return Text() if task.finished else super().render(task)
+
+
+class _Count(ProgressColumn):
+    """How much of a running stage is done."""
+
+    def render(self, task: Task) -> RenderableType:
+        return (
+            Text() if task.finished or task.total is None else Text(f"{task.completed:.0f}/{task.total:.0f}")
+        )
+
+
+class _PlainLines:
+    """A line when a stage ends, and now and then while a long one runs."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._spoke = time.monotonic()
+
+    def hear(self, event: journal.Event) -> None:
         match event:
             case journal.StageEnded(stage, seconds):
-                console.print(f"{stage}: {seconds:.1f} s", highlight=False)
+                self.say(f"{stage}: {seconds:.1f} s")
+            case journal.Progress(stage, done, total) if time.monotonic() - self._spoke > PATIENCE_S:
+                self.say(f"{stage}: {done}/{total}")
             case journal.Incident(text):
-                console.print(text, highlight=False)
+                self.say(text)
 
-    return hear
+    def say(self, text: str) -> None:
+        self._console.print(text, markup=False)
+        self._spoke = time.monotonic()

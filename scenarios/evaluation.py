@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from raydr.arrays import FloatArray, Int64Array
 from raydr.embedding import Embedder
 from raydr.geometry import Geometry
-from raydr.journal import Journal, Listener
+from raydr.journal import Event, Journal, Listener, Progress
 from raydr.methods.central import central_map
 from raydr.metrics import METRICS, Evidence, Scores, evaluate, row_graph
 from raydr.scaling import Scaling, scale_rows
@@ -66,17 +66,44 @@ def examine(question: Question, *, listener: Listener) -> Findings:
         embedding = None
         if question.embedder is not None:
             with journal.stage("central map"):
-                embedding = central_map(rows, question.embedder, seed=question.seed, journal=Journal())
+                embedding = central_map(
+                    rows, question.embedder, seed=question.seed, journal=_embedding_progress(journal)
+                )
         with journal.stage("metrics"):
+            # The pooled rows' geometry is the truth itself, so its recovery is no question.
+            beside = [name for name in question.metrics if "recovered" not in METRICS[name].needs]
             graph = row_graph(rows, threads=cores())
             evidence = Evidence(
                 rows, question.embedding, question.labels, question.geometry, question.seed, graph
             )
-            federated = evaluate(question.metrics, evidence, threads=cores(), progress=journal.progress)
+            steps = len(question.metrics) + (len(beside) if embedding is not None else 0)
+            evidence = Evidence(
+                rows, question.embedding, question.labels, question.geometry, question.seed, graph
+            )
+            federated = evaluate(
+                question.metrics,
+                evidence,
+                threads=cores(),
+                progress=lambda done, _: journal.progress(done, steps),
+            )
             central = None
             if embedding is not None:
-                # The pooled rows' geometry is the truth itself, so its recovery is no question.
-                names = [name for name in question.metrics if "recovered" not in METRICS[name].needs]
                 evidence = Evidence(rows, embedding, question.labels, None, question.seed, graph)
-                central = evaluate(names, evidence, threads=cores(), progress=journal.progress)
+                central = evaluate(
+                    beside,
+                    evidence,
+                    threads=cores(),
+                    progress=lambda done, _: journal.progress(len(question.metrics) + done, steps),
+                )
     return Findings(federated, central, embedding)
+
+
+def _embedding_progress(journal: Journal) -> Journal:
+    """A journal whose embedding moves the present stage of ``journal``, and that keeps the rest to itself."""
+
+    def hear(event: Event) -> None:
+        match event:
+            case Progress("embedding", done, total):
+                journal.progress(done, total)
+
+    return Journal(hear)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,30 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray
 from raydr.data import Table
 from raydr.errors import OutputError, RaydrError
-from raydr.journal import RoundEnded
+from raydr.journal import CheckpointTaken, RoundEnded
 from raydr.partition import Partition
+
+_MARK = ".incomplete-"
+"""Stands in the name of every folder that is not whole, and of no other."""
+_CHECKPOINTS = "checkpoints"
 
 
 def default_folder(name: str, started: datetime) -> Path:
-    """``runs/NAME-TIMESTAMP`` in the current directory."""
-    return Path("runs") / f"{name}-{started:%Y%m%d-%H%M%S}"
+    """``runs/NAME-TIMESTAMP`` in the current directory; numbered from 2 when that second has a run already."""
+    folder = Path("runs") / f"{name}-{started:%Y%m%d-%H%M%S}"
+    candidates = chain([folder], (folder.with_name(f"{folder.name}-{number}") for number in count(2)))
+    return next(
+        path
+        for path in candidates
+        if not path.exists() and not any(path.parent.glob(f"{path.name}{_MARK}*"))
+    )
 
 
 @contextmanager
 def incomplete(target: Path) -> Iterator[Path]:
-    """Make a folder beside ``target``; rename it to ``target`` at the end, or remove it after an error.
+    """Make a folder beside ``target`` and rename it to ``target`` at the end.
+
+    After an error the folder is removed, unless it holds a checkpoint from which the run can go on.
 
     Raises
     ------
@@ -41,7 +54,7 @@ def incomplete(target: Path) -> Iterator[Path]:
             f"The output folder {target} exists and is not empty: nothing there is overwritten. Name another with"
             " --out, or move it away."
         )
-    folder = target.with_name(f"{target.name}.incomplete-{secrets.token_hex(3)}")
+    folder = target.with_name(f"{target.name}{_MARK}{secrets.token_hex(3)}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir()
@@ -50,16 +63,67 @@ def incomplete(target: Path) -> Iterator[Path]:
             f"The output folder {target} cannot be made: {error.strerror} ({error.filename}). Name another with"
             " --out, or free its place."
         ) from error
-    try:
+    with _completing(folder, target):
         yield folder
+
+
+@contextmanager
+def taken_up(folder: Path) -> Iterator[Path]:
+    """Go on in an incomplete folder, and rename it at the end."""
+    with _completing(folder, target_of(folder)):
+        yield folder
+
+
+def target_of(folder: Path) -> Path:
+    """Return the name that an incomplete folder will have once it is whole.
+
+    Raises
+    ------
+    OutputError
+        If it is not an incomplete run folder, or its whole counterpart exists by now.
+    """
+    name, mark, _ = folder.name.rpartition(_MARK)
+    if not mark or not (folder / "scenario.yaml").is_file():
+        raise OutputError(
+            f"{folder} is not an interrupted run: give a folder whose name holds {_MARK!r} and that holds the run's"
+            " scenario.yaml, as the interrupted run named it."
+        )
+    target = folder.with_name(name)
+    if target.exists():
+        raise OutputError(f"{target}, the whole form of {folder}, exists already: move it away to resume.")
+    return target
+
+
+@contextmanager
+def _completing(folder: Path, target: Path) -> Iterator[None]:
+    try:
+        yield
+        shutil.rmtree(folder / _CHECKPOINTS, ignore_errors=True)
         folder.rename(target)
     except RaydrError:
         raise
     except OSError as error:
         raise OutputError(f"The run folder {target} could not be written: {error}.") from error
     finally:
-        if folder.exists():
+        if folder.exists() and latest_checkpoint(folder) is None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_checkpoint(folder: Path, event: CheckpointTaken) -> None:
+    """Keep a checkpoint, written under another name and renamed, and drop all but the one before it."""
+    checkpoints = folder / _CHECKPOINTS
+    checkpoints.mkdir(exist_ok=True)
+    unfinished = checkpoints / "unfinished"
+    unfinished.write_bytes(event.content)
+    unfinished.replace(checkpoints / f"{event.round:08d}.npz")
+    for old in sorted(checkpoints.glob("*.npz"))[:-2]:
+        old.unlink()
+
+
+def latest_checkpoint(folder: Path) -> bytes | None:
+    """Content of the last checkpoint; None where there is none."""
+    files = sorted((folder / _CHECKPOINTS).glob("*.npz"))
+    return files[-1].read_bytes() if files else None
 
 
 def write_json(path: Path, content: Any) -> None:

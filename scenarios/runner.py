@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -14,9 +13,19 @@ import numpy as np
 
 from raydr.arrays import FloatArray
 from raydr.data import Table, load
-from raydr.federation import ClientHost, InlineTransport, Seat, fingerprint
+from raydr.federation import (
+    Adversary,
+    ClientHost,
+    Crash,
+    FailurePolicy,
+    FaultPlan,
+    InlineTransport,
+    Seat,
+    attackers,
+    fingerprint,
+)
 from raydr.federation.checkpoint import Checkpoint
-from raydr.journal import Journal, Listener, unheard
+from raydr.journal import CheckpointTaken, Event, Incident, Journal, Listener, unheard
 from raydr.memory import peak_memory_bytes
 from raydr.methods.serving import Plan, Served, serve
 from raydr.metrics import DEFAULT_METRICS
@@ -28,13 +37,17 @@ from scenarios.evaluation import Findings, Question, examine
 from scenarios.folder import (
     default_folder,
     incomplete,
+    latest_checkpoint,
+    taken_up,
+    target_of,
     write_central,
+    write_checkpoint,
     write_embedding,
     write_json,
     write_model,
     write_rounds,
 )
-from scenarios.reading import dump
+from scenarios.reading import dump, read
 from scenarios.schema import ByColumn, Scenario
 
 
@@ -123,28 +136,73 @@ def run(
     RunError
         If the run started and could not be finished; no folder is left.
     """
+    target = out or default_folder(scenario.name, datetime.now())
+    with incomplete(target) as folder:
+        (folder / "scenario.yaml").write_text(dump(scenario))
+        _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener)
+    return target.expanduser().absolute()
+
+
+def resume(
+    folder: Path,
+    *,
+    address: str | None = None,
+    data_dir: Path | None = None,
+    listener: Listener = unheard,
+) -> Path:
+    """Go on with an interrupted run from its last checkpoint; the bits are those of a run never interrupted.
+
+    Parameters
+    ----------
+    folder : Path
+        The incomplete run folder.
+    address, data_dir, listener
+        As for :func:`run`.
+
+    Returns
+    -------
+    folder : Path
+        The run folder, whole.
+
+    Raises
+    ------
+    OutputError
+        If it is not an incomplete run folder.
+    RunError
+        If its checkpoint cannot be used, or the run fails again.
+    """
+    folder = folder.expanduser().absolute()
+    target = target_of(folder)
+    scenario = read(folder / "scenario.yaml")
+    with taken_up(folder):
+        _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener)
+    return target
+
+
+def _run_in(
+    folder: Path, scenario: Scenario, *, address: str | None, data_dir: Path | None, listener: Listener
+) -> None:
+    """Run a scenario in a folder that is there, from the checkpoint that may be in it."""
     started = datetime.now().astimezone()
     journal = Journal(listener)
-    with incomplete(out or default_folder(scenario.name, started)) as folder:
-        with journal.stage("data"):
-            table, partition = read_clients(scenario, data_dir)
-        with _backend(scenario, address, journal) as backend:
-            served, findings = _simulate(scenario, table, partition, backend, journal)
-            described = {
-                **environment(),
-                "started": started.isoformat(timespec="seconds"),
-                "federation": backend.name,
-                "actors": backend.actors,
-                "peak_memory_bytes": {"driver": peak_memory_bytes()} | backend.peak_memory_bytes,
-            }
-        with journal.stage("run folder"):
-            _write(folder, scenario, table, partition, served, findings, journal)
-        described["seconds"] = {stage: round(seconds, 4) for stage, seconds in journal.seconds.items()}
-        write_json(folder / "environment.json", described)
-        with journal.stage("report"):
-            write_picture(folder, finishing=True)
-            write_report(folder, finishing=True)
-    return (out or default_folder(scenario.name, started)).expanduser().absolute()
+    with journal.stage("data"):
+        table, partition = read_clients(scenario, data_dir)
+    with _backend(scenario, address, journal) as backend:
+        served, findings = _simulate(scenario, table, partition, backend, journal, folder)
+        described = {
+            **environment(),
+            "started": started.isoformat(timespec="seconds"),
+            "federation": backend.name,
+            "actors": backend.actors,
+            "peak_memory_bytes": {"driver": peak_memory_bytes()} | backend.peak_memory_bytes,
+        }
+    with journal.stage("run folder"):
+        _write(folder, table, partition, served, findings, journal)
+    described["seconds"] = {stage: round(seconds, 4) for stage, seconds in journal.seconds.items()}
+    write_json(folder / "environment.json", described)
+    with journal.stage("report"):
+        write_picture(folder, finishing=True)
+        write_report(folder, finishing=True)
 
 
 def read_clients(scenario: Scenario, data_dir: Path | None) -> tuple[Table, Partition]:
@@ -172,22 +230,42 @@ def _backend(scenario: Scenario, address: str | None, journal: Journal) -> Itera
     if scenario.runtime.federation == "inline":
         yield InlineBackend()
         return
-    started = time.perf_counter()
-    from actors.backend import ray_backend
+    with ExitStack() as connection:
+        with journal.stage("starting Ray"):
+            from actors.backend import ray_backend
 
-    with ray_backend(address, scenario.runtime.actors, scenario.runtime.timeout_s) as backend:
-        journal.seconds["starting Ray"] = time.perf_counter() - started
+            runtime = scenario.runtime
+            backend = connection.enter_context(ray_backend(address, runtime.actors, runtime.timeout_s))
         yield backend
 
 
 def _simulate(
-    scenario: Scenario, table: Table, partition: Partition, backend: Backend, journal: Journal
+    scenario: Scenario,
+    table: Table,
+    partition: Partition,
+    backend: Backend,
+    journal: Journal,
+    folder: Path,
 ) -> tuple[Served, Findings]:
     """Run the federation, then judge it; everything that comes back is in the table's order."""
     by_client = [partition.rows_of(client) for client in range(partition.count)]
     method = scenario.method
-    plan = Plan(method.kind, method, scenario.data.scale, scenario.seed)
-    served = backend.serve([table.rows[rows] for rows in by_client], plan, listener=journal.tell)
+    checkpoint = latest_checkpoint(folder)
+    if checkpoint is not None:
+        journal.rounds[:] = Checkpoint.from_bytes(checkpoint).rounds
+        journal.tell(Incident(f"resuming after round {len(journal.rounds)}"))
+
+    def hear(event: Event) -> None:
+        if isinstance(event, CheckpointTaken):
+            write_checkpoint(folder, event)
+        journal.tell(event)
+
+    served = backend.serve(
+        [table.rows[rows] for rows in by_client],
+        plan_of(scenario, partition.count),
+        listener=hear,
+        checkpoint=checkpoint,
+    )
     in_table_order = np.argsort(np.concatenate(by_client))
     served = served.reordered(in_table_order)
     names = DEFAULT_METRICS if scenario.metrics == "default" else scenario.metrics
@@ -219,16 +297,39 @@ def _simulate(
     return served, findings
 
 
+def plan_of(scenario: Scenario, clients: int) -> Plan:
+    """Return what a scenario asks of the federation, for so many clients."""
+    runtime, faults = scenario.runtime, scenario.faults
+    liars = faults.adversary
+    return Plan(
+        method=scenario.method.kind,
+        settings=scenario.method,
+        scale=scenario.data.scale,
+        seed=scenario.seed,
+        policy=FailurePolicy(runtime.retries, runtime.quorum),
+        faults=FaultPlan(
+            faults.dropout,
+            faults.stragglers,
+            faults.delay_s,
+            faults.corrupt,
+            tuple(Crash(crash.client, crash.round, crash.moment) for crash in faults.crashes),
+            Adversary(attackers(scenario.seed, clients, liars.fraction), liars.kind, liars.strength)
+            if liars is not None
+            else None,
+        ),
+        participation=scenario.clients.participation,
+        checkpoint_every=runtime.checkpoint_every,
+    )
+
+
 def _write(
     folder: Path,
-    scenario: Scenario,
     table: Table,
     partition: Partition,
     served: Served,
     findings: Findings,
     journal: Journal,
 ) -> None:
-    (folder / "scenario.yaml").write_text(dump(scenario))
     write_embedding(folder / "embedding.parquet", table, partition, served.outcome.embedding)
     if findings.central_embedding is not None:
         write_central(folder / "central.parquet", table, findings.central_embedding)

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, Union
 
 from pydantic import Field, model_validator
 
+from raydr.errors import ScenarioError
 from raydr.methods import METHODS
+from raydr.robust import RobustRule
 from raydr.scaling import Scale
 from raydr.settings import Settings
 
@@ -38,42 +40,44 @@ class DataSettings(Settings):
 class IID(Settings):
     """Rows dealt at random, as evenly as can be."""
 
-    kind: Literal["iid"] = "iid"
+    kind: Literal["iid"] = Field("iid", description="rows dealt at random, as evenly as can be")
 
 
 class Dirichlet(Settings):
     """Each class dealt in Dirichlet(alpha) proportions."""
 
-    kind: Literal["dirichlet"] = "dirichlet"
-    alpha: float = Field(0.5, gt=0)
-    min_rows: int = Field(1, ge=0)
+    kind: Literal["dirichlet"] = Field("dirichlet", description="each class dealt in Dirichlet proportions")
+    alpha: float = Field(
+        0.5, gt=0, description="concentration: the smaller, the more a class keeps to one client"
+    )
+    min_rows: int = Field(1, ge=0, description="fewest rows of a client; 0 allows empty clients")
 
 
 class Shards(Settings):
     """Each client holds rows of so many classes."""
 
-    kind: Literal["shards"] = "shards"
-    classes: int = Field(2, ge=1)
+    kind: Literal["shards"] = Field("shards", description="each client holds rows of so many classes")
+    classes: int = Field(2, ge=1, description="classes of each client")
 
 
 class OneClass(Settings):
     """Each client holds rows of one class."""
 
-    kind: Literal["one-class"] = "one-class"
+    kind: Literal["one-class"] = Field("one-class", description="each client holds rows of one class")
 
 
 class ByColumn(Settings):
     """The values of a column are the clients."""
 
-    kind: Literal["by-column"] = "by-column"
-    column: str
-    min_rows: int = Field(1, ge=0)
+    kind: Literal["by-column"] = Field("by-column", description="the values of a column are the clients")
+    column: str = Field(description="the column that names each row's client")
+    min_rows: int = Field(1, ge=0, description="fewest rows of a client; 0 allows empty clients")
 
 
 class Pointwise(Settings):
     """Each row is a client."""
 
-    kind: Literal["pointwise"] = "pointwise"
+    kind: Literal["pointwise"] = Field("pointwise", description="each row is a client")
 
 
 class ClientsSettings(Settings):
@@ -83,8 +87,12 @@ class ClientsSettings(Settings):
         None, ge=1, description="number of clients; where the partition fixes it, optional"
     )
     partition: Annotated[
-        IID | Dirichlet | Shards | OneClass | ByColumn | Pointwise, Field(discriminator="kind")
+        IID | Dirichlet | Shards | OneClass | ByColumn | Pointwise,
+        Field(discriminator="kind", description="which client holds which rows"),
     ] = IID()
+    participation: float = Field(
+        1.0, gt=0, le=1, description="part of the clients, drawn anew each round, that takes part in it"
+    )
 
     @model_validator(mode="after")
     def _count_where_needed(self) -> ClientsSettings:
@@ -96,13 +104,55 @@ class ClientsSettings(Settings):
 
 
 class RuntimeSettings(Settings):
-    """How the simulation runs; changes no bit of the outcome."""
+    """How the simulation runs. Unless clients are lost, it changes no bit of the outcome."""
 
     federation: Literal["ray", "inline"] = Field("ray", description="Ray's actors, or this process alone")
     actors: Literal["auto", "per-client"] | Annotated[int, Field(ge=1)] = Field(
         "auto", description="client actors: as many as fit, one per client, or a number"
     )
     timeout_s: float = Field(600.0, gt=0, description="seconds that clients have for one call")
+    retries: int = Field(
+        2, ge=0, description="how often a dead or late process is started again for one call"
+    )
+    quorum: float = Field(1.0, gt=0, le=1, description="part of a round's clients that must answer; 1: all")
+    checkpoint_every: int = Field(10, ge=0, description="rounds between checkpoints; 0: none")
+
+
+class CrashSettings(Settings):
+    """The process of a client dies in a round."""
+
+    client: int = Field(ge=0, description="which client, from 0")
+    round: int = Field(ge=1, description="in which round")
+    moment: Literal["before", "during", "after"] = Field("during", description="relative to its answer")
+
+
+class AdversarySettings(Settings):
+    """Clients that lie in every round."""
+
+    kind: Literal["sign-flip", "scaling", "collusion"] = Field(
+        description="what they send instead of the truth"
+    )
+    fraction: float = Field(gt=0, lt=1, description="part of the clients that lie, drawn by the seed")
+    strength: float = Field(
+        1.0, gt=0, description="how strongly; what leaves the declared range is clipped to it"
+    )
+
+
+class FaultSettings(Settings):
+    """Simulated reality: what goes wrong on purpose, by the seed."""
+
+    dropout: float = Field(
+        0.0, ge=0, lt=1, description="probability that a client does not answer in a round"
+    )
+    stragglers: float = Field(0.0, ge=0, le=1, description="probability that a client dawdles in a round")
+    delay_s: float = Field(
+        1.0, ge=0, description="mean seconds that a straggler dawdles, exponentially distributed"
+    )
+    corrupt: float = Field(
+        0.0, ge=0, lt=1, description="probability that a client's reply is corrupted in a round"
+    )
+    crashes: tuple[CrashSettings, ...] = Field((), description="processes that die: client, round, moment")
+    adversary: AdversarySettings | None = Field(None, description="clients that lie")
 
 
 if TYPE_CHECKING:
@@ -116,11 +166,42 @@ else:
 class Scenario(Settings):
     """One simulation, complete: the same scenario gives the same bits."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
-    seed: int = Field(0, ge=0, lt=2**32)
-    data: DataSettings
-    clients: ClientsSettings
-    method: MethodSettings
-    runtime: RuntimeSettings = RuntimeSettings()
-    compare: tuple[Literal["central"], ...] = ()
-    metrics: Literal["default"] | tuple[str, ...] = "default"
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100, description="names the run and its folder"
+    )
+    seed: int = Field(0, ge=0, lt=2**32, description="of every random draw: another seed, another run")
+    data: DataSettings = Field(description="the table to map")
+    clients: ClientsSettings = Field(description="who holds its rows")
+    method: MethodSettings = Field(description="how it is mapped: raydr list methods")
+    runtime: RuntimeSettings = Field(
+        RuntimeSettings(), description="where it runs; changes no bit of the map"
+    )
+    faults: FaultSettings = Field(FaultSettings(), description="what goes wrong on purpose")
+    compare: tuple[Literal["central"], ...] = Field(
+        (), description="[central] also maps the pooled data by the same embedder: the upper bound"
+    )
+    metrics: Literal["default"] | tuple[str, ...] = Field(
+        "default", description="default for all, or a list of names: raydr list metrics"
+    )
+
+    @model_validator(mode="after")
+    def _survivable(self) -> Scenario:
+        if self.runtime.quorum == 1 and (self.faults.dropout or self.faults.corrupt):
+            raise ValueError(
+                "faults.dropout and faults.corrupt lose clients, and runtime.quorum 1 can do without none:"
+                " set runtime.quorum below 1"
+            )
+        if self.runtime.quorum == 1 and not self.runtime.retries and self.faults.crashes:
+            raise ValueError("faults.crashes need runtime.retries of at least 1, or runtime.quorum below 1")
+        return self
+
+    @model_validator(mode="after")
+    def _enough_clients_for_the_aggregation(self) -> Scenario:
+        """Refused here, where the number of clients is known beforehand, and otherwise by the federation."""
+        rule = getattr(self.method, "aggregation", None)
+        if isinstance(rule, RobustRule) and self.clients.count is not None:
+            try:
+                rule.require(self.clients.count)
+            except ScenarioError as error:
+                raise ValueError(str(error).rstrip(".")) from None
+        return self

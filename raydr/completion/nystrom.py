@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
+from raydr.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -74,13 +75,16 @@ def nystrom(
 
     Raises
     ------
-    ValueError
+    DataError
         If W is zero: the landmarks are all the same point.
     """
     values, vectors = np.linalg.eigh(landmark_distances + ridge * np.eye(landmark_distances.shape[0]))
     kept = np.abs(values) > rank_tolerance * np.abs(values).max()
     if not np.any(kept):
-        raise ValueError("the landmarks do not differ, so distances to them estimate nothing")
+        raise DataError(
+            f"All {landmark_distances.shape[0]} landmarks are the same point, so distances to them estimate nothing:"
+            " scale the data, or give a larger method.initial_spread."
+        )
     right = np.concatenate([block @ vectors[:, kept] for block in distances_to_landmarks])
     left = right / values[kept]
     return NystromGeometry(left, right, squared)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from raydr.arrays import Float64Array
+from raydr.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,8 @@ def trilateration(landmarks: Float64Array, largest_squared_distance: float) -> T
 
     Raises
     ------
-    ValueError
-        If the landmarks are all the same point.
+    DataError
+        If the landmarks are all the same point, as far as such distances can tell.
     """
     centre = landmarks.mean(axis=0)
     centred = landmarks - centre
@@ -78,10 +79,13 @@ def trilateration(landmarks: Float64Array, largest_squared_distance: float) -> T
     extent = np.sqrt(largest_squared_distance)
     noise = np.finfo(np.float64).eps * largest_squared_distance * np.sqrt(landmarks.shape[0])
     kept = (singular > singular[0] * np.finfo(np.float64).eps * max(landmarks.shape)) & (
-        singular > noise / (2e-6 * extent)
+        singular * 2e-6 * extent > noise
     )
     if not np.any(kept):
-        raise ValueError("the landmarks do not differ, so distances to them place nothing")
+        raise DataError(
+            f"The {landmarks.shape[0]} landmarks differ by no more than the rounding of distances up to {extent:.3g},"
+            " so distances to them place nothing: scale the data, or give a larger method.initial_spread."
+        )
     return Trilateration(
         centre, basis[kept], (centred**2).sum(axis=1), np.asarray(left[:, kept] / singular[kept])
     )

@@ -1,15 +1,18 @@
 """What a method sees of its clients: requests, replies, exact sums, named randomness."""
 
+from raydr.federation.adversary import Adversary, attackers
 from raydr.federation.client import Client
 from raydr.federation.failures import ClientError, FailurePolicy, QuorumError
 from raydr.federation.faults import Crash, FaultPlan
-from raydr.federation.federation import Federation, Transport
+from raydr.federation.federation import Federation
 from raydr.federation.host import ClientHost, Seat, fingerprint
 from raydr.federation.inline import InlineTransport
 from raydr.federation.messages import Bound, Granularity, Range, RefusedReplyError, Reply, Request, answers
 from raydr.federation.ring import RangeError
+from raydr.federation.transport import Transport
 
 __all__ = [
+    "Adversary",
     "Bound",
     "Client",
     "ClientError",
@@ -29,5 +32,6 @@ __all__ = [
     "Seat",
     "Transport",
     "answers",
+    "attackers",
     "fingerprint",
 ]

@@ -1,7 +1,8 @@
 """Simulated reality: clients that drop out, dawdle, crash or send nonsense, by a seeded plan.
 
 What goes wrong is drawn from ``(seed, client, round)``, so the same faults strike whatever the machine does. Only
-calls inside rounds are struck, and only first attempts: a client that is asked again has recovered.
+calls inside rounds are struck, and only first attempts: a client that is asked again has recovered. Adversaries do not
+recover (:mod:`raydr.federation.adversary`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from raydr.federation.adversary import Adversary
 from raydr.federation.messages import Reply
 from raydr.federation.streams import client_stream
 
@@ -60,6 +62,8 @@ class FaultPlan:
         Probability that a client's reply is corrupted in a round, in a way drawn from :class:`Corruption`.
     crashes : tuple of Crash
         Processes that die.
+    adversary : Adversary, optional
+        Clients that lie, in every round and attempt.
     """
 
     dropout: float = 0.0
@@ -67,6 +71,7 @@ class FaultPlan:
     delay_s: float = 0.0
     corrupt: float = 0.0
     crashes: tuple[Crash, ...] = ()
+    adversary: Adversary | None = None
 
     def drops_out(self, seed: int, client: int, round: int) -> bool:
         """Whether the client does not answer in this round."""

@@ -1,104 +1,44 @@
 """The federation as a method sees it: ask every client, or learn only a sum.
 
 ``ask`` brings one reply per client, in client order; ``sum`` and ``mean`` bring the aggregate alone, added up in the
-ring (:mod:`raydr.federation.ring`), so the same bits come back however clients are packed into processes. What
-carries the calls is a :class:`Transport`: in this process (:mod:`raydr.federation.inline`) or Ray's actors.
+ring (:mod:`raydr.federation.ring`), so the same bits come back however clients are packed into processes.
+``robust_mean`` stands between them: the method learns an aggregate alone, but the server had to look at each reply.
+What carries the calls is a :class:`~raydr.federation.transport.Transport`: in this process
+(:mod:`raydr.federation.inline`) or Ray's actors.
 
-``ask`` and ``sum`` need every client. ``mean`` inside rounds can do without some, down to the policy's quorum; the
+``ask`` and ``sum`` need every client. The means inside rounds can do without some, down to the policy's quorum; the
 weights of those that answered are renormalised. Where clients are lost at random and weigh the same, that is unbiased;
 weighted by rows it is a ratio of two unbiased sums, whose bias vanishes with the number of clients.
 """
 
 from __future__ import annotations
 
-import json
-import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, Protocol, TypeVar, cast
+from dataclasses import replace
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raydr.errors import RunError
 from raydr.federation.checkpoint import Checkpoint, LoopState
-from raydr.federation.client import Client
-from raydr.federation.failures import ClientError, Decision, Failure, FailurePolicy, Incident, Kind
-from raydr.federation.host import (
-    Answer,
-    Answered,
-    Call,
-    PartialSum,
-    SumCall,
-    Weighting,
-    answer_bytes,
-    weight_of,
-)
-from raydr.federation.messages import Granularity, Range, Reply, Request, answers, payload_bytes
-from raydr.federation.ring import decode, fraction_bits
+from raydr.federation.enrolment import Enrol
+from raydr.federation.failures import ClientError, Decision, Failure, FailurePolicy, Kind, QuorumError
+from raydr.federation.host import Answered, Call, SumCall, Total, Weighting, answer_bytes, weight_of
+from raydr.federation.messages import Granularity, Reply, Request
+from raydr.federation.meter import Meter
 from raydr.federation.streams import server_stream
-from raydr.journal import CheckpointTaken, Journal, RoundEnded
-from raydr.journal import Incident as Told
-from raydr.privacy.ledger import Direction, Entry, Ledger
+from raydr.federation.transport import Transport
+from raydr.journal import CheckpointTaken, Journal
+from raydr.privacy.ledger import Ledger
+from raydr.robust import RobustRule, coordinate_median
+from raydr.threads import one_blas_thread
 
 R = TypeVar("R", bound=Reply)
 C = TypeVar("C", bound=Call)
 State = dict[str, NDArray[Any]]
-
-_LOGGER = logging.getLogger(__name__)
-
-
-class Transport(Protocol):
-    """Carries calls to the hosts of clients; knows nothing of methods, ledgers or rounds."""
-
-    def reset(self) -> None:
-        """Return every client to its partition as it was read."""
-
-    def ask(self, call: Call) -> list[Answer]:
-        """One answer for each client asked; a client that could not be reached is a failure."""
-
-    def sum(self, call: SumCall) -> list[PartialSum]:
-        """Partial sums that together hold every client asked once, as summand or as failure."""
-
-
-@dataclass(frozen=True)
-class Enrolment(Reply, granularity=Granularity.PER_CLIENT, what="how many rows and features a client has"):
-    """Size of a client's partition."""
-
-    rows: int
-    features: int
-
-    @staticmethod
-    def ranges(request: Enrol, rows: int) -> dict[str, Range]:
-        """Two numbers."""
-        return {"rows": Range(()), "features": Range(())}
-
-
-@dataclass(frozen=True)
-class Enrol(Request[Enrolment], what="the question how many rows and features a client has"):
-    """Asked once, before anything else."""
-
-
-@answers(Enrol)
-def enrol(client: Client, request: Enrol) -> Enrolment:
-    """Client part of the first question."""
-    return Enrolment(*client.rows.shape)
-
-
-@dataclass
-class _Traffic:
-    """What happened in the present round."""
-
-    bytes_up: int = 0
-    bytes_down: int = 0
-    asked: int = 0
-    answered: int = 0
-    failed: int = 0
-    objective: float | None = None
-    incidents: list[Incident] = field(default_factory=list)
 
 
 class Federation:
@@ -117,7 +57,7 @@ class Federation:
     policy : FailurePolicy, optional
         Decides what follows when a client does not answer.
     participation : float
-        Part of the clients, from above 0 to 1, drawn anew in each round, that a ``mean`` in rounds asks.
+        Part of the clients, from above 0 to 1, drawn anew in each round, that a mean in rounds asks.
     checkpoint_every : int
         Rounds between checkpoints; 0 for none.
     resume : Checkpoint, optional
@@ -131,8 +71,6 @@ class Federation:
         Features of every row.
     round : int
         Rounds begun so far.
-    ledger : Ledger
-        Every message that crossed the boundary.
     """
 
     def __init__(
@@ -150,7 +88,7 @@ class Federation:
         if resume is not None and resume.seed != seed:
             raise RunError(f"the checkpoint is of seed {resume.seed}, and this run's seed is {seed}.")
         self._transport = transport
-        self._traffic = _Traffic()
+        self._meter = Meter(journal or Journal())
         self._policy = policy or FailurePolicy()
         self._participation = participation
         self._checkpoint_every = checkpoint_every
@@ -160,8 +98,6 @@ class Federation:
         self._in_rounds = False
         self.clients = clients
         self.seed = seed
-        self.journal = journal or Journal()
-        self.ledger = Ledger()
         self.round = 0
         transport.reset()
         enrolments = self.ask(Enrol())
@@ -177,6 +113,16 @@ class Federation:
     def rows(self) -> int:
         """Rows of all clients together."""
         return sum(self.sizes)
+
+    @property
+    def journal(self) -> Journal:
+        """Told of stages, rounds, incidents and checkpoints."""
+        return self._meter.journal
+
+    @property
+    def ledger(self) -> Ledger:
+        """Every message that crossed the boundary."""
+        return self._meter.ledger
 
     def stream(self, purpose: str) -> np.random.Generator:
         """Random numbers of the server for this round and purpose."""
@@ -205,18 +151,18 @@ class Federation:
             done = saved.done
             if index == len(self._resume.loops) - 1:
                 self.round = self._resume.round
-                self.ledger = self._resume.restored_ledger()
+                self._meter.ledger = self._resume.restored_ledger()
                 self.journal.rounds[:] = self._resume.rounds
         self._loops.append(LoopState(done, dict(state)))
         while done < count:
             self.round += 1
-            self._traffic = _Traffic()
+            self._meter.begin_round()
             self._in_rounds = True
             started = time.perf_counter()
             yield self.round
             self._in_rounds = False
             done += 1
-            self._end_round(time.perf_counter() - started)
+            self._meter.end_round(self.round, time.perf_counter() - started)
             self._loops[index] = LoopState(done, dict(state))
             self.journal.progress(done, count)
             if self._checkpoint_every and (done % self._checkpoint_every == 0 or done == count):
@@ -224,7 +170,7 @@ class Federation:
 
     def report(self, *, objective: float) -> None:
         """Note the method's objective for the present round."""
-        self._traffic.objective = objective
+        self._meter.note(objective)
 
     def ask(self, request: Request[R]) -> list[R]:
         """One reply of each client, in client order.
@@ -234,27 +180,8 @@ class Federation:
         ClientError
             If a client does not answer, whatever is tried.
         """
-        everyone = tuple(range(self.clients))
-        call = Call(request, self._number(), self.round, 0, everyone, self._in_rounds)
-        replies: dict[int, Reply] = {}
-
-        def send(attempt: Call) -> list[Failure]:
-            got = self._transport.ask(attempt)
-            failures = [answer for answer in got if isinstance(answer, Failure)]
-            fresh = [
-                answer
-                for answer in got
-                if isinstance(answer, Answered)
-                and (answer.number, answer.round) == (call.number, call.round)
-                and answer.client not in replies
-            ]
-            replies.update((answer.client, answer.reply) for answer in fresh)
-            if fresh:
-                self._meter_up(type(fresh[0].reply), len(fresh), answer_bytes(fresh), "server")
-            return failures + _missing(attempt, replies, failures)
-
-        self._deliver(call, send, droppable=False)
-        return cast(list[R], [replies[client] for client in everyone])
+        replies = self._replies(request, tuple(range(self.clients)), "server")
+        return [replies[client] for client in range(self.clients)]
 
     def sum(self, request: Request[R]) -> R:
         """Sum of all clients' replies, field by field; exact in the ring, rounded once to double precision."""
@@ -278,42 +205,104 @@ class Federation:
         total, weight = self._aggregate(request, weights)
         return type(total)(**{name: value / weight for name, value in vars(total).items()})
 
+    def robust_mean(self, request: Request[R], rule: RobustRule) -> R:
+        """Mean that some clients that lie cannot move far; of the same clients as :meth:`mean` with equal weights.
+
+        Arrays are combined by the rule, each for itself. Numbers are combined by their median, whatever the rule: no
+        rule bounds a single number better, and a norm in the units of an array would mean nothing for it. Clients
+        weigh the same, because a weight is itself a claim: whoever claims the most rows would outweigh the others.
+
+        Parameters
+        ----------
+        request : Request
+            What to ask. The server sees each reply on its own, and the ledger says so.
+        rule : RobustRule
+            How to combine the replies.
+
+        Raises
+        ------
+        ScenarioError
+            If fewer clients take part than the rule needs.
+        ClientError, QuorumError
+            If a client is lost that cannot be done without, or too many are for the policy or for the rule.
+        """
+        cohort = self._cohort(self._weighty("clients")) if self._in_rounds else self._weighty("clients")
+        rule.require(len(cohort))
+        replies = self._replies(
+            request, cohort, "server, one client at a time", Granularity.PER_CLIENT, droppable=self._in_rounds
+        )
+        self._policy.require_quorum(len(replies), len(cohort))
+        if len(replies) < rule.least_clients:
+            raise QuorumError(
+                f"only {len(replies)} of {len(cohort)} clients answered, and method.aggregation {rule.kind} needs"
+                f" {rule.least_clients}: raise runtime.quorum, or look at why the others failed."
+            )
+        with one_blas_thread():
+            return _combined([replies[client] for client in sorted(replies)], rule)
+
+    def _replies(
+        self,
+        request: Request[R],
+        asked: tuple[int, ...],
+        seen_by: str,
+        finest: Granularity | None = None,
+        *,
+        droppable: bool = False,
+    ) -> dict[int, R]:
+        """Replies by client; ``finest`` is how finely they are read where that is not what their type declares."""
+        call = Call(request, self._number(), self.round, 0, asked, self._in_rounds)
+        replies: dict[int, Reply] = {}
+
+        def send(attempt: Call) -> list[Failure]:
+            got = self._transport.ask(attempt)
+            failures = [answer for answer in got if isinstance(answer, Failure)]
+            fresh = [
+                answer
+                for answer in got
+                if isinstance(answer, Answered)
+                and (answer.number, answer.round) == (call.number, call.round)
+                and answer.client not in replies
+            ]
+            replies.update((answer.client, answer.reply) for answer in fresh)
+            if fresh:
+                kind = type(fresh[0].reply)
+                size = answer_bytes(fresh)
+                self._meter.received(kind, len(fresh), size, seen_by, finest or kind.granularity)
+            return failures + _missing(attempt, replies, failures)
+
+        self._deliver(call, send, droppable=droppable)
+        return cast(dict[int, R], replies)
+
     def _aggregate(self, request: Request[R], weighting: Weighting) -> tuple[R, int]:
-        weighty = tuple(client for client, rows in enumerate(self.sizes) if weight_of(rows, weighting))
+        weighty = self._weighty(weighting)
         total_weight = sum(weight_of(self.sizes[client], weighting) for client in weighty)
         droppable = self._in_rounds and weighting != "sum"
         cohort = self._cohort(weighty) if droppable else weighty
         call = SumCall(
             request, self._number(), self.round, 0, cohort, self._in_rounds, weighting, total_weight
         )
-        parts: list[PartialSum] = []
-        summed: set[int] = set()
+        total = Total()
 
         def send(attempt: SumCall) -> list[Failure]:
             failures: list[Failure] = []
             for part in self._transport.sum(attempt):
                 failures += part.failures
                 late = (part.number, part.round) != (call.number, call.round)
-                if part.reply is None or late or not summed.isdisjoint(part.clients):
+                if part.reply is None or late or not total.clients.isdisjoint(part.clients):
                     continue
-                parts.append(part)
-                summed.update(part.clients)
-                self._meter_up(
-                    part.reply, len(part.clients), part.bytes, "server, which adds up what each client sends"
-                )
-            return failures + _missing(attempt, summed, failures)
+                total.add(part)
+                seen_by = "server, which adds up what each client sends"
+                count, granularity = len(part.clients), part.reply.granularity
+                self._meter.received(part.reply, count, part.bytes, seen_by, granularity)
+            return failures + _missing(attempt, total.clients, failures)
 
         self._deliver(call, send, droppable=droppable)
-        self._policy.require_quorum(len(summed), len(cohort))
-        reply = next(part.reply for part in parts if part.reply is not None)
-        fields = {}
-        for name, declared in reply.ranges(request, 0).items():
-            total = parts[0].totals[name]
-            for part in parts[1:]:
-                total = total + part.totals[name]
-            value = decode(total, fraction_bits(declared.largest, total_weight))
-            fields[name] = value if value.ndim else float(value)
-        return cast(R, reply(**fields)), sum(part.weight for part in parts)
+        self._policy.require_quorum(len(total.clients), len(cohort))
+        return cast(R, total.decoded(call)), total.weight
+
+    def _weighty(self, weighting: Weighting) -> tuple[int, ...]:
+        """Clients whose weight is not zero."""
+        return tuple(client for client, rows in enumerate(self.sizes) if weight_of(rows, weighting))
 
     def _cohort(self, clients: tuple[int, ...]) -> tuple[int, ...]:
         """Clients that take part in this round."""
@@ -328,12 +317,12 @@ class Federation:
         attempt = 0
         pending = call.clients
         while pending:
-            self._meter_down(call.request, len(pending))
+            self._meter.sent(call.request, len(pending))
             failures = send(replace(call, clients=pending, attempt=attempt))
             decided = [
                 (failure, self._policy.decide(failure, attempt, droppable=droppable)) for failure in failures
             ]
-            self._journal_decisions(call, attempt, decided)
+            self._meter.decided(call, attempt, decided)
             lost = [failure for failure, decision in decided if decision is Decision.GIVE_UP]
             if lost:
                 raise ClientError(_lament(call, lost))
@@ -341,48 +330,6 @@ class Federation:
                 sorted(failure.client for failure, decision in decided if decision is Decision.RETRY)
             )
             attempt += 1
-
-    def _journal_decisions(
-        self, call: Call, attempt: int, decided: Sequence[tuple[Failure, Decision]]
-    ) -> None:
-        """One log line and one entry of the round for each decision; one line for a person for each sort of it."""
-        self._traffic.failed += len(decided)
-        sorts: Counter[tuple[str, str]] = Counter()
-        for failure, decision in decided:
-            incident = Incident(
-                self.round,
-                type(call.request).__name__,
-                attempt,
-                failure.client,
-                failure.kind,
-                failure.reason,
-                decision,
-            )
-            self._traffic.incidents.append(incident)
-            _LOGGER.info("%s", json.dumps(asdict(incident)))
-            if failure.trace:
-                _LOGGER.info("%s", failure.trace)
-            sorts[failure.kind, decision] += 1
-        for sort, count in sorts.items():
-            first = next(failure for failure, what in decided if (failure.kind, what) == sort)
-            whom = f"client {first.client}" + (f" and {count - 1} more" if count > 1 else "")
-            self.journal.tell(Told(f"round {self.round}: {whom}: {sort[0]} ({first.reason}): {sort[1]}"))
-
-    def _end_round(self, seconds: float) -> None:
-        traffic = self._traffic
-        self.journal.tell(
-            RoundEnded(
-                self.round,
-                traffic.objective,
-                seconds,
-                traffic.bytes_up,
-                traffic.bytes_down,
-                traffic.asked,
-                traffic.answered,
-                traffic.failed,
-                tuple(asdict(incident) for incident in traffic.incidents),
-            )
-        )
 
     def _checkpoint(self) -> Checkpoint:
         return Checkpoint(
@@ -397,29 +344,14 @@ class Federation:
         self._calls += 1
         return self._calls
 
-    def _meter_down(self, request: Request[Any], asked: int) -> None:
-        kind = type(request)
-        size = payload_bytes(request) * asked
-        self._traffic.asked += asked
-        self._traffic.bytes_down += size
-        self._record(kind.__name__, kind.what, "down", Granularity.AGGREGATE, "every client", asked, size)
 
-    def _meter_up(self, kind: type[Reply], answered: int, size: int, seen_by: str) -> None:
-        self._traffic.answered += answered
-        self._traffic.bytes_up += size
-        self._record(kind.__name__, kind.what, "up", kind.granularity, seen_by, answered, size)
-
-    def _record(
-        self,
-        kind: str,
-        what: str,
-        direction: Direction,
-        granularity: Granularity,
-        seen_by: str,
-        count: int,
-        size: int,
-    ) -> None:
-        self.ledger.record(Entry(kind, what, direction, granularity.value, seen_by, count, size))
+def _combined(replies: Sequence[R], rule: RobustRule) -> R:
+    """Reply of which each array is the rule's of the replies', and each number the median of theirs."""
+    fields: dict[str, Any] = {}
+    for name in vars(replies[0]):
+        values = np.stack([np.asarray(getattr(reply, name), np.float64) for reply in replies])
+        fields[name] = rule.combine(values) if values.ndim > 1 else float(coordinate_median(values))
+    return type(replies[0])(**fields)
 
 
 def _missing(call: Call, answered: Any, failures: Sequence[Failure]) -> list[Failure]:

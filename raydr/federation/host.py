@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
@@ -14,10 +14,10 @@ import numpy as np
 from raydr.arrays import FloatArray, Int64Array
 from raydr.errors import RunError
 from raydr.federation.client import Client
-from raydr.federation.failures import Failure, Kind
+from raydr.federation.failures import Failure, Kind, QuorumError
 from raydr.federation.faults import Corruption, FaultPlan, Moment, SimulatedCrashError, corrupted
-from raydr.federation.messages import RefusedReplyError, Reply, Request, payload_bytes
-from raydr.federation.ring import encode, fraction_bits
+from raydr.federation.messages import Range, RefusedReplyError, Reply, Request, payload_bytes
+from raydr.federation.ring import RingSum, decode, fraction_bits
 from raydr.threads import one_blas_thread
 
 Weighting: TypeAlias = Literal["sum", "clients", "rows"]
@@ -103,6 +103,51 @@ class PartialSum:
     failures: tuple[Failure, ...]
 
 
+@dataclass
+class Total:
+    """Partial sums, added up as they come: no more than one of them needs memory beside the total.
+
+    Attributes
+    ----------
+    clients : set of int
+        Whose summands are in it.
+    weight : int
+        Total weight of the summands.
+    """
+
+    clients: set[int] = field(default_factory=set)
+    weight: int = 0
+    _totals: dict[str, Int64Array] = field(default_factory=dict, repr=False)
+    _reply: type[Reply] | None = None
+
+    def add(self, part: PartialSum) -> None:
+        """Add the partial sum of other clients."""
+        for name, summand in part.totals.items():
+            if self._reply is None:
+                self._totals[name] = summand.copy()
+            else:
+                self._totals[name] += summand
+        self._reply = part.reply
+        self.clients.update(part.clients)
+        self.weight += part.weight
+
+    def decoded(self, call: SumCall) -> Reply:
+        """Return the sum as a reply, rounded once to double precision.
+
+        Raises
+        ------
+        QuorumError
+            If nobody answered.
+        """
+        if self._reply is None:
+            raise QuorumError("no client answered.")
+        fields = {}
+        for name, declared in self._reply.ranges(call.request, 0).items():
+            value = decode(self._totals[name], fraction_bits(declared.largest, call.total_weight))
+            fields[name] = value if value.ndim else float(value)
+        return self._reply(**fields)
+
+
 @dataclass(frozen=True)
 class Seat:
     """What a host needs to bring a client into being: its rows, and their fingerprint to know them again."""
@@ -143,8 +188,10 @@ class ClientHost:
     faults: FaultPlan = field(default_factory=FaultPlan)
     _clients: dict[int, Client] = field(default_factory=dict, repr=False)
     _dying: bool = False
+    _strikes: bool = False
 
     def __post_init__(self) -> None:
+        self._strikes = self.faults.strikes
         for seat in self.seats:
             if fingerprint(seat.rows) != seat.fingerprint:
                 raise RunError(
@@ -161,62 +208,69 @@ class ClientHost:
             for client in self._clients.values():
                 self._compute(client, call)
 
+    @property
+    def clients(self) -> tuple[int, ...]:
+        """Who lives here, in client order."""
+        return tuple(self._clients)
+
     def ask(self, call: Call) -> list[Answer]:
-        """One answer of each client here that is asked, in client order."""
+        """One answer of each client asked, all of whom live here."""
+        boundary = Boundary(call)
+        answers: list[Answer] = []
+        # BLAS changes bits with its thread count, so every client part computes with one.
         with one_blas_thread():
             self._dawdle(call)
-            answers = [self._answer(self._clients[client], call) for client in self._here(call)]
+            for index in call.clients:
+                reply = self._reply(self._clients[index], boundary)
+                answers.append(
+                    reply if isinstance(reply, Failure) else Answered(index, call.number, call.round, reply)
+                )
         self._die_later(call)
         return answers
 
     def sum(self, call: SumCall) -> PartialSum:
-        """Weighted sum of the replies of the clients here that are asked."""
-        totals: dict[str, Int64Array] = {}
-        reply: type[Reply] | None = None
+        """Weighted sum of the replies of the clients asked, all of whom live here."""
+        boundary = Boundary(call)
+        sums: dict[str, RingSum] = {}
         summed: list[int] = []
         failures: list[Failure] = []
-        total_weight = size = 0
-        bits: dict[str, Any] = {}
-        # BLAS changes bits with its thread count, so every client part computes with one.
+        total_weight = 0
         with one_blas_thread():
             self._dawdle(call)
-            for index in self._here(call):
+            for index in call.clients:
                 client = self._clients[index]
                 weight = weight_of(client.rows.shape[0], call.weighting)
-                answer = self._answer(client, call)
-                if isinstance(answer, Failure):
-                    failures.append(answer)
+                reply = self._reply(client, boundary)
+                if isinstance(reply, Failure):
+                    failures.append(reply)
                     continue
-                if reply is None:
-                    reply = type(answer.reply)
-                    ranges = reply.ranges(call.request, client.rows.shape[0])
-                    bits = {
-                        name: fraction_bits(declared.largest, call.total_weight)
-                        for name, declared in ranges.items()
+                if not summed:
+                    sums = {
+                        name: RingSum(declared.shape, fraction_bits(declared.largest, call.total_weight))
+                        for name, declared in boundary.declared(type(reply), 0).items()
                     }
-                for name, fraction in bits.items():
-                    summand = encode(getattr(answer.reply, name), fraction)
-                    size += summand.nbytes
-                    if weight != 1:
-                        summand *= weight
-                    if name in totals:
-                        totals[name] += summand
-                    else:
-                        totals[name] = np.asarray(summand)
+                for name, ring in sums.items():
+                    ring.add(getattr(reply, name), weight)
                 summed.append(index)
                 total_weight += weight
         self._die_later(call)
+        totals = {name: ring.total for name, ring in sums.items()}
+        size = len(summed) * sum(total.nbytes for total in totals.values())
         return PartialSum(
-            call.number, call.round, reply, totals, tuple(summed), total_weight, size, tuple(failures)
+            call.number,
+            call.round,
+            boundary.kind,
+            totals,
+            tuple(summed),
+            total_weight,
+            size,
+            tuple(failures),
         )
 
-    def _here(self, call: Call) -> list[int]:
-        asked = set(call.clients)
-        return [client for client in self._clients if client in asked]
-
-    def _answer(self, client: Client, call: Call) -> Answer:
-        """A client's answer, checked at the boundary: by its envelope, then field by field."""
-        struck = self.faults.strikes and call.in_rounds and call.attempt == 0
+    def _reply(self, client: Client, boundary: Boundary) -> Reply | Failure:
+        """A client's reply, checked at the boundary."""
+        call = boundary.call
+        struck = self._strikes and call.in_rounds and call.attempt == 0
         if struck:
             if self.faults.crash(client.index, call.round) is Moment.BEFORE:
                 raise SimulatedCrashError
@@ -224,6 +278,8 @@ class ClientHost:
                 return Failure(client.index, Kind.DROPPED_OUT, "simulated drop-out")
         try:
             reply, round = self._compute(client, call), call.round
+            if self.faults.adversary is not None and call.in_rounds:
+                reply = self.faults.adversary.forged(reply, call.request, client)
             if struck:
                 if self.faults.crash(client.index, call.round) is Moment.DURING:
                     raise SimulatedCrashError
@@ -231,13 +287,13 @@ class ClientHost:
                 if corruption is not None:
                     reply = corrupted(reply, corruption)
                     round -= corruption is Corruption.ROUND
-            check(reply, round, call, client.rows.shape[0])
+            boundary.check(reply, round, client.rows.shape[0])
         except RefusedReplyError as error:
             return Failure(client.index, Kind.REFUSED, str(error))
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             return Failure(client.index, Kind.CLIENT_RAISED, reason, traceback.format_exc())
-        return Answered(client.index, call.number, round, reply)
+        return reply
 
     @staticmethod
     def _compute(client: Client, call: Call) -> Reply:
@@ -249,26 +305,62 @@ class ClientHost:
         if self._dying:
             raise SimulatedCrashError
         if self.faults.stragglers and call.in_rounds and call.attempt == 0:
-            time.sleep(max(self.faults.delay(self.seed, client, call.round) for client in self._here(call)))
+            time.sleep(max(self.faults.delay(self.seed, client, call.round) for client in call.clients))
 
     def _die_later(self, call: Call) -> None:
         """After a crash that follows the answer, the next call finds nobody."""
         if self.faults.crashes and call.in_rounds and call.attempt == 0:
             self._dying = any(
-                self.faults.crash(client, call.round) is Moment.AFTER for client in self._here(call)
+                self.faults.crash(client, call.round) is Moment.AFTER for client in call.clients
             )
 
 
-def check(reply: Reply, round: int, call: Call, rows: int) -> None:
-    """Raise RefusedReplyError unless a reply is of this round and every field is as its type declares."""
-    if round != call.round:
-        raise RefusedReplyError(f"the reply is of round {round}, and this is round {call.round}")
-    ranges = type(reply).ranges(call.request, rows)
-    names = {field.name for field in fields(reply)}  # type: ignore[arg-type]
-    if names != set(ranges):
-        raise TypeError(f"{type(reply).__name__} declares ranges of {sorted(ranges)} but has {sorted(names)}")
-    for name, declared in ranges.items():
-        declared.check(name, getattr(reply, name))
+@dataclass
+class Boundary:
+    """What replies to one call must be: of its round, all of one type, every field as that type declares.
+
+    Attributes
+    ----------
+    call : Call
+        What is answered.
+    kind : type of Reply or None
+        Type of the replies that passed; None before the first.
+    """
+
+    call: Call
+    kind: type[Reply] | None = None
+    _declared: dict[tuple[type[Reply], int], Mapping[str, Range]] = field(default_factory=dict, repr=False)
+
+    def check(self, reply: Reply, round: int, rows: int) -> None:
+        """Raise RefusedReplyError unless the reply of a client with so many rows is as it must be."""
+        kind = type(reply)
+        if round != self.call.round:
+            raise RefusedReplyError(f"the reply is of round {round}, and this is round {self.call.round}")
+        if self.kind is not None and kind is not self.kind:
+            raise RefusedReplyError(f"the reply is a {kind.__name__}, and others are {self.kind.__name__}")
+        for name, declared in self.declared(kind, rows).items():
+            declared.check(name, getattr(reply, name))
+        self.kind = kind
+
+    def declared(self, kind: type[Reply], rows: int) -> Mapping[str, Range]:
+        """Range of every field, asked of the type once for all clients with so many rows; in a sum, once for all."""
+        key = kind, 0 if isinstance(self.call, SumCall) else rows
+        ranges = self._declared.get(key)
+        if ranges is None:
+            ranges = kind.ranges(self.call.request, key[1])
+            names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+            if names != set(ranges):
+                raise TypeError(
+                    f"{kind.__name__} declares ranges of {sorted(ranges)} but has {sorted(names)}"
+                )
+            self._declared[key] = ranges
+        return ranges
+
+
+def asked_at(call: Call, homes: Iterable[Sequence[int]]) -> list[tuple[int, ...]]:
+    """Clients of each home whom a call asks."""
+    asked = frozenset(call.clients)
+    return [tuple(client for client in home if client in asked) for home in homes]
 
 
 def weight_of(rows: int, weighting: Weighting) -> int:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from raydr.federation.failures import Failure, Kind
 from raydr.federation.faults import SimulatedCrashError
-from raydr.federation.host import Answer, Call, ClientHost, PartialSum, SumCall
+from raydr.federation.host import Answer, Call, ClientHost, PartialSum, SumCall, asked_at
+
+C = TypeVar("C", bound=Call)
 
 
 @dataclass
@@ -28,33 +32,33 @@ class InlineTransport:
     def ask(self, call: Call) -> list[Answer]:
         """One answer for each client asked."""
         answers: list[Answer] = []
-        for host in self.hosts:
-            asked = _asked(host, call)
+        for host, part in self._parts(call):
             try:
-                answers += host.ask(call) if asked else []
+                answers += host.ask(part)
             except SimulatedCrashError:
-                answers += self._restart(host, asked)
+                answers += self._restart(host, part)
         if type(call.request).sets_state:
             self.history.append(call)
         return answers
 
-    def sum(self, call: SumCall) -> list[PartialSum]:
+    def sum(self, call: SumCall) -> Iterator[PartialSum]:
         """Partial sums that together hold every client asked once."""
-        parts = []
-        for host in self.hosts:
-            asked = _asked(host, call)
+        for host, part in self._parts(call):
             try:
-                parts += [host.sum(call)] if asked else []
+                yield host.sum(part)
             except SimulatedCrashError:
-                failures = tuple(self._restart(host, asked))
-                parts.append(PartialSum(call.number, call.round, None, {}, (), 0, 0, failures))
-        return parts
+                failures = tuple(self._restart(host, part))
+                yield PartialSum(call.number, call.round, None, {}, (), 0, 0, failures)
 
-    def _restart(self, host: ClientHost, asked: list[int]) -> list[Failure]:
+    def _parts(self, call: C) -> list[tuple[ClientHost, C]]:
+        """Hosts of clients whom a call asks, each with the call to its own."""
+        asked = asked_at(call, (host.clients for host in self.hosts))
+        return [
+            (host, replace(call, clients=clients))
+            for host, clients in zip(self.hosts, asked, strict=True)
+            if clients
+        ]
+
+    def _restart(self, host: ClientHost, call: Call) -> list[Failure]:
         host.restore(self.history)
-        return [Failure(client, Kind.PROCESS_DIED, "simulated crash") for client in asked]
-
-
-def _asked(host: ClientHost, call: Call) -> list[int]:
-    here = {seat.index for seat in host.seats}
-    return [client for client in call.clients if client in here]
+        return [Failure(client, Kind.PROCESS_DIED, "simulated crash") for client in call.clients]

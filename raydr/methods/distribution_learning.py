@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from raydr.arrays import Float64Array
 from raydr.errors import DataError, ScenarioError
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.landmarks import cross_term, default_step, gradient_bound, landmark_term, row_term
+from raydr.robust import Aggregation, Mean
 from raydr.settings import Settings
 from raydr.statistics import Spread, median_squared_distance, spread
 from raydr.threads import one_blas_thread
+
+R = TypeVar("R", bound=Reply)
 
 _OBJECTIVE_SAMPLE = 500  # rows of each client in K_xx, which only the reported objective needs
 
@@ -42,6 +45,18 @@ class DistributionLearning(Settings):
         gt=0,
         description="standard deviation of the first landmarks around the mean, in those of the data",
     )
+    aggregation: Aggregation = Field(
+        Mean(), description="how the server combines what clients upload; robust rules see each upload"
+    )
+
+    @model_validator(mode="after")
+    def _weigh_alike(self) -> DistributionLearning:
+        if self.weights == "rows" and not isinstance(self.aggregation, Mean):
+            raise ValueError(
+                f"weights are 'rows', but an aggregation of kind {self.aggregation.kind!r} counts every client the"
+                " same, since a liar could claim any number of rows: choose weights 'clients' or aggregation 'mean'"
+            )
+        return self
 
 
 @dataclass(frozen=True)
@@ -155,19 +170,30 @@ def learn_landmarks(federation: Federation, settings: DistributionLearning) -> L
             f" choose at most {federation.rows} landmarks, or leave it out."
         )
     moments = spread(federation)
-    gamma = settings.gamma or _median_heuristic(federation, moments)
+    if not moments.deviation.any():
+        raise DataError(
+            "All rows of all clients are equal, so there is no geometry to map: check data.features and data.scale."
+        )
+    gamma = settings.gamma or 1.0 / median_squared_distance(federation, moments)
     step = settings.step or default_step(count, gamma)
     state = {"landmarks": initial_landmarks(federation, moments, count, settings.initial_spread)}
-    constant = federation.mean(SelfSimilarityRequest(gamma), weights=settings.weights).similarity
+    constant = average(federation, SelfSimilarityRequest(gamma), settings).similarity
     for _ in federation.rounds(settings.rounds, state):
         landmarks = state["landmarks"]
         request = StepRequest(landmarks, gamma, step, settings.local_steps, settings.share)
-        answer = federation.mean(request, weights=settings.weights)
+        answer = average(federation, request, settings)
         with one_blas_thread():
             objective, gradient = landmark_term(landmarks, gamma)
         state["landmarks"] = landmarks - step * (answer.direction + gradient)
         federation.report(objective=constant + answer.objective + objective)
     return LearntLandmarks(state["landmarks"], gamma)
+
+
+def average(federation: Federation, request: Request[R], settings: DistributionLearning) -> R:
+    """Average of all clients' replies by omega_p, of which the server sees the sum alone, or by a robust rule."""
+    if isinstance(settings.aggregation, Mean):
+        return federation.mean(request, weights=settings.weights)
+    return federation.robust_mean(request, settings.aggregation)
 
 
 def initial_landmarks(
@@ -181,12 +207,3 @@ def initial_landmarks(
 def default_landmarks(rows: int, features: int) -> int:
     """Twice the features, at least 50 and at most 500, never more than half the rows (but two)."""
     return max(2, min(max(50, 2 * features), 500, rows // 2))
-
-
-def _median_heuristic(federation: Federation, moments: Spread) -> float:
-    median = median_squared_distance(federation, moments)
-    if median == 0.0:
-        raise DataError(
-            "All rows of all clients are equal, so there is no geometry to map: check data.features and data.scale."
-        )
-    return 1.0 / median

@@ -81,6 +81,8 @@ class DistanceRequest(Request[Distances], what="the learnt landmarks"):
 @answers(DistanceRequest)
 def distances_to_landmarks(client: Client, request: DistanceRequest) -> Distances:
     """Client part of step 2."""
+    if client.rows.shape[0] == 0:
+        return Distances(np.zeros((0, request.landmarks.shape[0])))
     return Distances(np.asarray(squared_distances(client.rows.astype(np.float64), request.landmarks)))
 
 
@@ -119,7 +121,7 @@ def recovered_geometry(
             power = 1.0 if settings.estimator == "nystrom-squared" else 0.5
             estimate = nystrom(
                 (block**power for block in squared),
-                np.asarray(squared_distances(landmarks, landmarks) ** power, np.float64),
+                Points(landmarks).squared_distance_block(0, landmarks.shape[0]).astype(np.float64) ** power,
                 squared=power == 1.0,
                 ridge=settings.ridge,
                 rank_tolerance=settings.rank_tolerance,

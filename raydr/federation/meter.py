@@ -1,0 +1,110 @@
+"""Counts what crosses the boundary: every message for the ledger, every round and every failure for the journal."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from raydr.federation.failures import Decision, Failure, Incident
+from raydr.federation.host import Call
+from raydr.federation.messages import Granularity, Reply, Request, payload_bytes
+from raydr.journal import Incident as Told
+from raydr.journal import Journal, RoundEnded
+from raydr.privacy.ledger import Entry, Ledger
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclass
+class _Traffic:
+    """What happened in the present round."""
+
+    bytes_up: int = 0
+    bytes_down: int = 0
+    asked: int = 0
+    answered: int = 0
+    failed: int = 0
+    objective: float | None = None
+    incidents: list[Incident] = field(default_factory=list)
+
+
+@dataclass
+class Meter:
+    """The books of one run.
+
+    Attributes
+    ----------
+    journal : Journal
+        Told of the end of each round and of each sort of incident.
+    ledger : Ledger
+        Every message so far.
+    """
+
+    journal: Journal
+    ledger: Ledger = field(default_factory=Ledger)
+    _round: _Traffic = field(default_factory=_Traffic, repr=False)
+
+    def begin_round(self) -> None:
+        """Count from zero."""
+        self._round = _Traffic()
+
+    def note(self, objective: float) -> None:
+        """Keep the method's objective for the present round's row."""
+        self._round.objective = objective
+
+    def end_round(self, number: int, seconds: float) -> None:
+        """Tell the journal what the present round, of this number and length, came to."""
+        traffic = self._round
+        self.journal.tell(
+            RoundEnded(
+                number,
+                traffic.objective,
+                seconds,
+                traffic.bytes_up,
+                traffic.bytes_down,
+                traffic.asked,
+                traffic.answered,
+                traffic.failed,
+                tuple(asdict(incident) for incident in traffic.incidents),
+            )
+        )
+
+    def sent(self, request: Request[Any], asked: int) -> None:
+        """Count a request that went to so many clients."""
+        kind = type(request)
+        size = payload_bytes(request) * asked
+        self._round.asked += asked
+        self._round.bytes_down += size
+        granularity = Granularity.AGGREGATE.value
+        self.ledger.record(Entry(kind.__name__, kind.what, "down", granularity, "every client", asked, size))
+
+    def received(
+        self, kind: type[Reply], answered: int, size: int, seen_by: str, granularity: Granularity
+    ) -> None:
+        """Count so many replies of one kind, of so many bytes together, and who could read them how finely."""
+        self._round.answered += answered
+        self._round.bytes_up += size
+        self.ledger.record(Entry(kind.__name__, kind.what, "up", granularity.value, seen_by, answered, size))
+
+    def decided(self, call: Call, attempt: int, decisions: Sequence[tuple[Failure, Decision]]) -> None:
+        """One log line and one entry of the round for each decision; one line for a person for each sort of it."""
+        self._round.failed += len(decisions)
+        sorts: Counter[tuple[str, str]] = Counter()
+        name = type(call.request).__name__
+        for failure, decision in decisions:
+            incident = Incident(
+                call.round, name, attempt, failure.client, failure.kind, failure.reason, decision
+            )
+            self._round.incidents.append(incident)
+            _LOGGER.info("%s", json.dumps(asdict(incident)))
+            if failure.trace:
+                _LOGGER.info("%s", failure.trace)
+            sorts[failure.kind, decision] += 1
+        for sort, count in sorts.items():
+            first = next(failure for failure, what in decisions if (failure.kind, what) == sort)
+            whom = f"client {first.client}" + (f" and {count - 1} more" if count > 1 else "")
+            self.journal.tell(Told(f"round {call.round}: {whom}: {sort[0]} ({first.reason}): {sort[1]}"))

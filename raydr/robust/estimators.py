@@ -1,0 +1,182 @@
+"""Robust aggregation: what a few clients that lie can do to an average, bounded.
+
+One client can move a mean anywhere. The rules here combine the contributions of ``n`` clients, stacked as
+``(clients, ...)`` float64, so that ``f`` liars among them cannot, whatever they send:
+
+================== ======================== =====================================================================
+rule               withstands               then the aggregate lies
+================== ======================== =====================================================================
+coordinate median  f < n / 2                between the least and the largest honest value, in each coordinate
+trimmed mean (k)   f <= k < n / 2           between the least and the largest honest value, in each coordinate
+Krum, multi-Krum   f <= attackers,          within ``D sqrt((n - a - 2) / (n - 2 a - 1))`` of the convex hull of
+(a = attackers)    n >= 2 attackers + 3     the honest, whose diameter is D; Krum's even of one of them
+norm bound         f < n / 2                in the ball around 0 of the largest honest norm times ``multiple``,
+                                            or of the absolute ``limit`` (then for any f)
+================== ======================== =====================================================================
+
+Each of these bounds is a test. The order of the clients changes no bit: either only sorted values are added, or
+clients are first put into an order that depends on what they sent alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from raydr.arrays import Float64Array, Int64Array
+
+_BLOCK_ENTRIES = 2**22  # 32 MB: distances between clients add up over blocks of coordinates
+
+
+def coordinate_median(contributions: Float64Array) -> Float64Array:
+    """Median over clients, coordinate by coordinate (Yin et al. 2018, definition 1).
+
+    Parameters
+    ----------
+    contributions : (clients, ...)
+        At least one client's.
+
+    Returns
+    -------
+    median : (...)
+        The mean of the two middle values where the number of clients is even.
+
+    Examples
+    --------
+    >>> coordinate_median(np.array([[1.0, 5.0], [2.0, 6.0], [1e9, -1e9]]))
+    array([2., 5.])
+    """
+    return _unsigned_zeros(np.median(contributions, axis=0))
+
+
+def trimmed_mean(contributions: Float64Array, trim: int) -> Float64Array:
+    """Mean over clients without the ``trim`` least and the ``trim`` largest values of each coordinate.
+
+    Yin et al. 2018, definition 2; equals ``scipy.stats.trim_mean(contributions, trim / clients)``.
+
+    Parameters
+    ----------
+    contributions : (clients, ...)
+        Of more than ``2 * trim`` clients.
+    trim : int
+        At least 0.
+
+    Examples
+    --------
+    >>> trimmed_mean(np.array([1.0, 2.0, 6.0, 1e9, -1e9]), 1)
+    array(3.)
+    """
+    clients = contributions.shape[0]
+    return _unsigned_zeros(np.sort(contributions, axis=0)[trim : clients - trim].mean(axis=0))
+
+
+def krum(contributions: Float64Array, attackers: int) -> Float64Array:
+    """Contribution that lies closest to its neighbours (Blanchard et al. 2017, section 4).
+
+    The score of a client is the sum of its squared distances to its ``clients - attackers - 2`` nearest others; the
+    least score wins. Only what one client sent comes back, so the honest must resemble each other.
+
+    Parameters
+    ----------
+    contributions : (clients, ...)
+        Of at least ``2 * attackers + 3`` clients.
+    attackers : int
+        Clients that may lie.
+
+    Examples
+    --------
+    >>> krum(np.array([[1.0, 0.0], [1.1, 0.0], [1.2, 0.0], [1.3, 0.0], [-9.0, 0.0]]), 1)
+    array([1.1, 0. ])
+    """
+    return multi_krum(contributions, attackers, 1)
+
+
+def multi_krum(contributions: Float64Array, attackers: int, keep: int) -> Float64Array:
+    """Mean of the ``keep`` contributions with the least scores (Blanchard et al. 2017, section 5).
+
+    Parameters
+    ----------
+    contributions : (clients, ...)
+        Of at least ``2 * attackers + 3`` clients.
+    attackers : int
+        Clients that may lie; the score is :func:`krum`'s.
+    keep : int
+        From 1 to ``clients - attackers``.
+    """
+    flat = contributions.reshape(contributions.shape[0], -1)
+    order = _order_by_content(flat)
+    best = np.argsort(krum_scores(flat, order, attackers), kind="stable")[:keep]
+    return _unsigned_zeros(flat[order[best]].mean(axis=0).reshape(contributions.shape[1:]))
+
+
+def krum_scores(flat: Float64Array, order: Int64Array, attackers: int) -> Float64Array:
+    """Krum's score of each client, in the order that ``order`` puts the rows of ``flat`` (clients, entries) into."""
+    squared = _squared_distances(flat, order)
+    np.fill_diagonal(squared, np.inf)
+    with np.errstate(over="ignore"):
+        return np.asarray(np.sort(squared, axis=1)[:, : len(order) - attackers - 2].sum(axis=1))
+
+
+def norm_bounded_mean(
+    contributions: Float64Array, *, limit: float | None = None, multiple: float = 1.0
+) -> Float64Array:
+    """Mean of contributions of which the longer ones are scaled down to a norm (Sun et al. 2019).
+
+    Parameters
+    ----------
+    contributions : (clients, ...)
+        At least one client's.
+    limit : float, optional
+        The Euclidean norm that none may exceed.
+    multiple : float
+        Without a limit, it is ``multiple`` times the median of the clients' norms.
+
+    Examples
+    --------
+    >>> norm_bounded_mean(np.array([[3.0, 0.0], [0.0, 3.0], [0.0, 3e9]]))
+    array([1., 2.])
+    """
+    flat = contributions.reshape(contributions.shape[0], -1)
+    with np.errstate(over="ignore"):
+        norms = np.sqrt(np.einsum("ij,ij->i", flat, flat))
+    bound = multiple * float(np.median(norms)) if limit is None else limit
+    total = np.zeros(flat.shape[1])
+    for client in _order_by_content(flat):
+        # A client whose norm is too large for a double counts as zero.
+        total += flat[client] * (bound / norms[client] if norms[client] > bound else 1.0)
+    return _unsigned_zeros((total / len(flat)).reshape(contributions.shape[1:]))
+
+
+def _order_by_content(flat: Float64Array) -> Int64Array:
+    """Order of clients that depends on what each sent and not on its index; equal contributions are exchangeable.
+
+    Sums and matrix products round by position, so Krum would break near ties, and means their last bit, by the
+    numbering of clients. Hashing costs about 1 s per GB.
+    """
+    digests = [hashlib.blake2b(_unsigned_zeros(row).data, digest_size=16).digest() for row in flat]
+    return np.array(sorted(range(len(flat)), key=digests.__getitem__), np.int64)
+
+
+def _squared_distances(flat: Float64Array, order: Int64Array) -> Float64Array:
+    """Squared distances (clients, clients) between the rows of ``flat``, taken in ``order``, by one Gram matrix.
+
+    The rounding error of a Gram matrix grows with the norms, so the median, which liars cannot move far, comes off
+    first. Distances too large for a double are infinite.
+    """
+    clients, entries = flat.shape
+    gram = np.zeros((clients, clients))
+    width = max(1, _BLOCK_ENTRIES // clients)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for start in range(0, entries, width):
+            block = flat[order, start : start + width]
+            block -= np.median(block, axis=0)
+            gram += block @ block.T
+        norms = np.diagonal(gram)
+        squared = norms[:, None] + norms - 2.0 * gram
+    return np.where(np.isfinite(squared), np.maximum(squared, 0.0), np.inf)
+
+
+def _unsigned_zeros(values: Float64Array) -> Float64Array:
+    """Turn -0.0 into 0.0: they are equal, so sorting leaves them in the order in which they came."""
+    return np.asarray(values + 0.0)

@@ -1,0 +1,150 @@
+"""How a scenario chooses an aggregation, and how many clients each needs."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, field_validator, model_validator
+
+from raydr.arrays import Float64Array
+from raydr.errors import ScenarioError
+from raydr.robust.estimators import coordinate_median, krum, multi_krum, norm_bounded_mean, trimmed_mean
+from raydr.settings import Settings
+
+
+class Mean(Settings):
+    """The plain mean, through exact sums: the server sees nobody's contribution, and one liar can move it anywhere."""
+
+    kind: Literal["mean"] = "mean"
+
+
+class RobustRule(Settings):
+    """A rule that bounds what liars can do."""
+
+    kind: str
+
+    @property
+    def least_clients(self) -> int:
+        """Fewest clients among which it withstands what its settings say, and one liar at the least."""
+        return 3
+
+    def combine(self, contributions: Float64Array) -> Float64Array:
+        """Aggregate of contributions (clients, ...) of at least ``least_clients`` clients."""
+        raise NotImplementedError
+
+    def require(self, clients: int) -> None:
+        """Raise ScenarioError where so many clients are too few."""
+        if clients < self.least_clients:
+            described = ", ".join(
+                f"{name} {value}" for name, value in self if name != "kind" and value is not None
+            )
+            raise ScenarioError(
+                f"method.aggregation {self.kind}{f' with {described}' if described else ''} needs the contributions of"
+                f" at least {self.least_clients} clients, and at most {clients} with rows take part in a round: choose"
+                " more clients, or a rule that withstands fewer attackers."
+            )
+
+
+class CoordinateMedian(RobustRule):
+    """The median over clients of each coordinate; withstands fewer than half of the clients."""
+
+    kind: Literal["coordinate-median"] = "coordinate-median"
+
+    def combine(self, contributions: Float64Array) -> Float64Array:
+        """See :func:`coordinate_median`."""
+        return coordinate_median(contributions)
+
+
+class TrimmedMean(RobustRule):
+    """The mean over clients of each coordinate without its extremes; withstands as many clients as one end loses."""
+
+    kind: Literal["trimmed-mean"] = "trimmed-mean"
+    trim: float = Field(
+        0.2, gt=0, description="cut from each end: a part of the clients below 0.5, or a whole number of them"
+    )
+
+    @field_validator("trim")
+    @classmethod
+    def _part_or_number(cls, trim: float) -> float:
+        if trim >= 0.5 and not trim.is_integer():
+            raise ValueError(
+                f"{trim:g} is neither a part of the clients (below 0.5) nor a whole number of them (1, 2 ...)"
+            )
+        return trim
+
+    @property
+    def least_clients(self) -> int:
+        """So many that both ends lose a client and one remains."""
+        return math.ceil(1 / self.trim) if self.trim < 0.5 else 2 * int(self.trim) + 1
+
+    def combine(self, contributions: Float64Array) -> Float64Array:
+        """See :func:`trimmed_mean`; a part of the clients is rounded down, as scipy does."""
+        clients = contributions.shape[0]
+        return trimmed_mean(contributions, int(self.trim * clients if self.trim < 0.5 else self.trim))
+
+
+class _Neighborly(RobustRule):
+    """Rules that trust contributions by their distances to each other."""
+
+    attackers: int = Field(ge=1, description="clients that may lie")
+
+    @property
+    def least_clients(self) -> int:
+        """Blanchard et al. 2017: n >= 2 f + 3."""
+        return 2 * self.attackers + 3
+
+
+class Krum(_Neighborly):
+    """The contribution that lies closest to its neighbours; for clients that resemble each other."""
+
+    kind: Literal["krum"] = "krum"
+
+    def combine(self, contributions: Float64Array) -> Float64Array:
+        """See :func:`krum`."""
+        return krum(contributions, self.attackers)
+
+
+class MultiKrum(_Neighborly):
+    """The mean of the contributions that lie closest to their neighbours."""
+
+    kind: Literal["multi-krum"] = "multi-krum"
+    keep: int | None = Field(
+        None, ge=1, description="contributions to average; default: all but attackers, which is also the most"
+    )
+
+    @property
+    def least_clients(self) -> int:
+        """Krum's, and enough to keep."""
+        return max(super().least_clients, (self.keep or 1) + self.attackers)
+
+    def combine(self, contributions: Float64Array) -> Float64Array:
+        """See :func:`multi_krum`."""
+        keep = self.keep or contributions.shape[0] - self.attackers
+        return multi_krum(contributions, self.attackers, keep)
+
+
+class NormBound(RobustRule):
+    """The mean of contributions scaled down to a norm; bounds how far liars push, not in which direction."""
+
+    kind: Literal["norm-bound"] = "norm-bound"
+    limit: float | None = Field(None, gt=0, description="largest Euclidean norm of a contribution")
+    multiple: float | None = Field(
+        None, gt=0, description="without limit: largest norm, in median norms of the clients; default: 1"
+    )
+
+    @model_validator(mode="after")
+    def _one_bound(self) -> NormBound:
+        if self.limit is not None and self.multiple is not None:
+            raise ValueError("give limit (a norm) or multiple (of the median norm), not both")
+        return self
+
+    def combine(self, contributions: Float64Array) -> Float64Array:
+        """See :func:`norm_bounded_mean`."""
+        return norm_bounded_mean(contributions, limit=self.limit, multiple=self.multiple or 1.0)
+
+
+Aggregation: TypeAlias = Annotated[
+    Mean | CoordinateMedian | TrimmedMean | Krum | MultiKrum | NormBound, Field(discriminator="kind")
+]
+"""How the server makes one contribution of many."""

@@ -1,0 +1,32 @@
+"""Federations in this process, of given partitions, however packed: what tests of methods run on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from raydr.arrays import FloatArray
+from raydr.federation import ClientHost, Federation, InlineTransport, Seat, fingerprint
+from raydr.journal import Journal
+
+
+def federate(
+    partitions: Sequence[FloatArray],
+    *,
+    seed: int = 0,
+    packing: Sequence[int] | None = None,
+    journal: Journal | None = None,
+) -> Federation:
+    """One client for each partition; ``packing`` gives the number of clients in each host (default: one host)."""
+    seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(partitions)]
+    ends = np.cumsum(packing if packing is not None else [len(seats)])
+    assert ends[-1] == len(seats)
+    hosts = [ClientHost(list(group), seed) for group in np.split(np.array(seats, object), ends[:-1])]
+    return Federation(InlineTransport(hosts), len(seats), seed=seed, journal=journal)
+
+
+def cut(rows: FloatArray, clients: int, seed: int) -> list[FloatArray]:
+    """Rows cut, in order, at random places: some clients get one row, some none."""
+    ends = np.random.default_rng(seed).integers(0, len(rows) + 1, size=clients - 1)
+    return [np.ascontiguousarray(part) for part in np.split(rows, np.sort(ends))]

@@ -1,0 +1,246 @@
+"""What the server learns by sums equals what numpy computes on pooled rows, and sums are all that it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from inline_federations import cut, federate
+
+from raydr.arrays import Float64Array, FloatArray
+from raydr.errors import DataError
+from raydr.federation import Federation
+from raydr.statistics import column_extremes, column_magnitudes, median_squared_distance, spread
+
+LEAST_DOUBLE = 5e-324
+BUNDLED = ("digits", "iris", "wine", "breast_cancer")
+tables = st.lists(
+    st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=2),
+    min_size=1,
+    max_size=8,
+)
+
+
+def bundled(name: str) -> Float64Array:
+    from sklearn import datasets
+
+    return np.asarray(getattr(datasets, f"load_{name}")().data, np.float64)
+
+
+def standard_deviation(rows: FloatArray) -> Float64Array:
+    """Two passes in extended precision: numpy's own float64 mean errs in its last digits where offsets are large."""
+    return np.asarray(rows.astype(np.longdouble).std(axis=0), np.float64)
+
+
+@settings(max_examples=40, deadline=None)
+@given(table=tables, clients=st.integers(1, 4), seed=st.integers(0, 99))
+def test_extremes_are_exact(table: list[list[float]], clients: int, seed: int) -> None:
+    rows = np.array(table)
+    minimum, maximum = column_extremes(federate(cut(rows, clients, seed)))
+    assert np.array_equal(minimum, rows.min(axis=0))
+    assert np.array_equal(maximum, rows.max(axis=0))
+
+
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+def test_extremes_are_exact_to_the_bit(precision: type[np.floating[FloatArray]]) -> None:
+    limits = np.finfo(precision)
+    columns = [
+        [0.0, 0.0, 0.0],
+        [-0.0, -0.0, -0.0],
+        [-3.5, -1e-30, -7.25],
+        [float(limits.smallest_subnormal), 0.0, 2 * float(limits.smallest_subnormal)],
+        [-float(limits.smallest_subnormal), -float(limits.tiny), float(limits.tiny)],
+        [float(limits.max), 0.0, -float(limits.max)],
+        [1.0, float(np.nextafter(precision(1), precision(2))), float(np.nextafter(precision(1), precision(0)))],
+    ]
+    rows = np.array(columns, precision).T
+    minimum, maximum = column_extremes(federate([rows[:1], rows[:0], rows[1:]]))
+    assert minimum.tobytes() == rows.min(axis=0).astype(np.float64).tobytes()
+    assert maximum.tobytes() == rows.max(axis=0).astype(np.float64).tobytes()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    table=st.lists(st.lists(st.floats(-1e140, 1e140), min_size=2, max_size=2), min_size=1, max_size=8),
+    clients=st.integers(1, 4),
+)
+def test_magnitudes_are_the_least_powers_of_two_above_all_values(
+    table: list[list[float]], clients: int
+) -> None:
+    rows = np.array(table)
+    for centre in (None, np.array([1e100, -3.0])):
+        largest = np.abs(rows if centre is None else rows - centre).max(axis=0)
+        magnitudes = column_magnitudes(federate(cut(rows, clients, 0)), centre)
+        assert np.array_equal(magnitudes == 0.0, largest == 0.0)
+        assert (np.frexp(magnitudes)[0][magnitudes > 0] == 0.5).all()
+        assert (magnitudes >= largest).all()
+        assert (magnitudes / 2 <= largest).all()
+
+
+def test_magnitudes_of_the_least_numbers() -> None:
+    rows = np.array([[LEAST_DOUBLE, 0.0, -1e-310]])
+    magnitudes = column_magnitudes(federate([rows, np.zeros((4, 3))]))
+    assert magnitudes.tolist() == [2 * LEAST_DOUBLE, 0.0, 2.0 ** int(np.frexp(1e-310)[1])]
+
+
+@pytest.mark.parametrize("value", [1e150, -1.7e308])
+def test_values_whose_squares_leave_double_precision_are_refused(value: float) -> None:
+    with pytest.raises(DataError, match="Feature number 1, counted from 0, holds values of about 2"):
+        spread(federate([np.array([[1.0, 2.0]]), np.array([[0.0, value]])]))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=st.integers(2, 60),
+    clients=st.integers(1, 6),
+    exponent=st.integers(-100, 100),
+    offset=st.sampled_from([0.0, 1.0, -1e3, 1e6]),
+    seed=st.integers(0, 2**32),
+    precision=st.sampled_from([np.float32, np.float64]),
+)
+def test_spread_equals_numpy_on_pooled_rows(
+    rows: int,
+    clients: int,
+    exponent: int,
+    offset: float,
+    seed: int,
+    precision: type[np.floating[FloatArray]],
+) -> None:
+    table = (offset + np.random.default_rng(seed).normal(size=(rows, 3))) * 2.0**exponent
+    table = table.astype(precision)
+    found = spread(federate(cut(table, clients, seed)))
+    exact = table.astype(np.longdouble)
+    unit = 2.0**exponent
+    np.testing.assert_allclose(found.mean, exact.mean(axis=0), rtol=4e-16, atol=1e-15 * unit)
+    np.testing.assert_allclose(found.deviation, exact.std(axis=0), rtol=1e-9)
+    farthest = np.abs(table - found.mean).max(axis=0)
+    assert (found.reach >= farthest).all()
+    assert (found.reach <= 8 * farthest).all()
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+@pytest.mark.parametrize("clients", [1, 7])
+def test_spread_of_real_data_equals_numpy(name: str, clients: int) -> None:
+    rows = bundled(name)
+    found = spread(federate(cut(rows, clients, 3)))
+    np.testing.assert_allclose(found.mean, rows.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(found.deviation, rows.std(axis=0), rtol=1e-9)
+
+
+@pytest.mark.parametrize("width", [1.0, 1e-3, 1e-5])
+def test_a_narrow_column_far_from_zero_keeps_its_digits(width: float) -> None:
+    """Seconds since 1970, say. The ring resolves a moment to 2^-62 of its range, so the range must be the column's."""
+    rows = 1.6e9 + width * np.random.default_rng(0).normal(size=(3000, 1))
+    found = spread(federate(cut(rows, 5, 0)))
+    atol = np.spacing(1.6e9) / 100  # what the mean, being a double, leaves
+    np.testing.assert_allclose(found.deviation, standard_deviation(rows), rtol=1e-9, atol=atol)
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0, 1.0, 0.1, -1e6 / 3, 1.6e9 / 7, 1e30, 1e-300, LEAST_DOUBLE])
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+def test_a_constant_column_has_deviation_zero(
+    value: float, precision: type[np.floating[FloatArray]]
+) -> None:
+    rows = np.full((1001, 2), value, precision)
+    rows[:, 1] = np.arange(1001)
+    found = spread(federate(cut(rows, 6, 1)))
+    assert found.deviation[0] == 0.0
+    assert found.deviation[1] > 0.0
+    np.testing.assert_allclose(found.mean[0], float(precision(value)), rtol=1e-15, atol=1e-300)
+
+
+def test_spread_is_the_same_to_the_bit_in_any_packing() -> None:
+    parts = cut(bundled("wine"), 6, 4)
+    packings: list[Sequence[int]] = [[6], [1] * 6, [2, 3, 1], [5, 1]]
+    found = [spread(federate(parts, packing=packing)) for packing in packings]
+    assert len({(s.mean.tobytes(), s.deviation.tobytes(), s.reach.tobytes()) for s in found}) == 1
+
+
+def median_of_pairs(rows: FloatArray) -> float:
+    """Median squared distance of all pairs of a sample of 600 rows."""
+    from scipy.spatial.distance import pdist
+
+    chosen = np.random.default_rng(0).permutation(len(rows))[:600]
+    return float(np.median(pdist(rows[chosen].astype(np.float64), "sqeuclidean")))
+
+
+def estimate(federation: Federation) -> float:
+    return median_squared_distance(federation, spread(federation))
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [("digits", 0.9, 1.2), ("iris", 0.7, 1.5), ("wine", 0.7, 1.7), ("breast_cancer", 0.7, 3.3)],
+)
+@pytest.mark.parametrize("standardised", [False, True])
+def test_median_heuristic_is_within_its_factor(
+    name: str, least: float, most: float, standardised: bool
+) -> None:
+    """Several seeds: what is made up is random."""
+    rows = bundled(name)
+    if standardised:
+        deviation = rows.std(axis=0)
+        rows = (rows - rows.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
+    true = median_of_pairs(rows)
+    for seed in range(4):
+        assert least <= estimate(federate(cut(rows, 5, seed), seed=seed)) / true <= most
+
+
+def test_median_heuristic_does_not_depend_on_who_holds_which_row() -> None:
+    rows = bundled("wine")
+    order = np.argsort(rows[:, 0])
+    estimates = {
+        estimate(federate(parts)) for parts in ([rows], cut(rows, 6, 0), cut(rows, 40, 1), [rows[order]])
+    }
+    # to rounding of the moments, from which the made-up rows are made, and so mostly to the same bin
+    assert max(estimates) <= min(estimates) * 2 ** (1 / 16) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("factor", [2.0**-40, 1e-7, 3.7, 1e9])
+@pytest.mark.parametrize("name", ["iris", "digits"])
+def test_median_heuristic_scales_with_the_square_of_the_data(name: str, factor: float) -> None:
+    rows = bundled(name)
+    ratio = estimate(federate([rows * factor])) / estimate(federate([rows]))
+    bin_width = 2 ** (1 / 16)
+    assert factor**2 / bin_width / 1.0001 <= ratio <= factor**2 * bin_width * 1.0001
+
+
+@pytest.mark.parametrize("offset", [1e3, 1.6e9])
+def test_median_heuristic_does_not_depend_on_where_the_data_lie(offset: float) -> None:
+    rows = np.random.default_rng(2).normal(size=(500, 4))
+    here, there = estimate(federate([rows])), estimate(federate([rows + offset]))
+    assert here / 1.0001 / 2 ** (1 / 16) <= there <= here * 1.0001 * 2 ** (1 / 16)
+
+
+def test_median_of_equal_rows_is_zero() -> None:
+    assert estimate(federate([np.full((5, 3), 7.3), np.full((2, 3), 7.3)])) == 0.0
+
+
+def test_clients_without_rows_change_nothing() -> None:
+    rows = bundled("iris")
+    nobody = rows[:0]
+    alone, beside = federate([rows]), federate([nobody, rows, nobody])
+    assert [edge.tolist() for edge in column_extremes(alone)] == [
+        edge.tolist() for edge in column_extremes(beside)
+    ]
+    np.testing.assert_allclose(spread(beside).mean, spread(alone).mean, rtol=1e-15)
+    np.testing.assert_allclose(spread(beside).deviation, spread(alone).deviation, rtol=1e-15)
+    assert estimate(beside) == estimate(alone)
+
+
+def test_the_server_is_sent_sums_only() -> None:
+    """By the ledger, which sees every message: sizes of clients aside, no reply speaks of one client or record."""
+    federation = federate(cut(bundled("iris"), 5, 0))
+    column_extremes(federation)
+    estimate(federation)
+    up = {
+        entry.kind: (entry.granularity, entry.seen_by)
+        for entry in federation.ledger.entries.values()
+        if entry.direction == "up"
+    }
+    assert up.pop("Enrolment") == ("per-client", "server")
+    assert set(up) == {"Within", "Moment", "Histogram"}
+    assert set(up.values()) == {("aggregate", "server, which adds up what each client sends")}
