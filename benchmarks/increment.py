@@ -1,48 +1,113 @@
-"""The round that :mod:`benchmarks.rounds` measures: every client returns x + 1.
+"""The round that :mod:`benchmarks.rounds` measures, whoever runs it: every client returns x + 1, the server averages.
 
-A module of its own, because Ray's workers and Flower's have to import what they unpickle.
+Ray's and Flower's workers import this module, so it is light.
 """
 
 from __future__ import annotations
 
+import json
+import re
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from raydr.arrays import Float64Array
-from raydr.federation import Client, Granularity, Range, Reply, Request, answers
+
+_UNITS = {"KB": 1_000, "MB": 1_000_000}
 
 
 @dataclass(frozen=True)
-class Incremented(Reply, granularity=Granularity.AGGREGATE, what="the server's numbers, each plus one"):
-    """A client's x + 1."""
+class Setting:
+    """One cell of the protocol.
 
-    values: Float64Array
+    Attributes
+    ----------
+    clients : int
+        All of whom take part in every round.
+    size : int
+        Bytes of x: float64, sent to every client and back.
+    work_s : float
+        Seconds for which a client keeps a processor busy in a round.
+    """
 
-    @staticmethod
-    def ranges(request: Increment, rows: int) -> dict[str, Range]:
-        """As many numbers as were sent, and no more than a million rounds."""
-        return {"values": Range(request.values.shape, 1e6)}
+    clients: int
+    size: int
+    work_s: float = 0.0
+
+    @classmethod
+    def named(cls, name: str) -> Setting:
+        """Read a name such as ``20x1KB`` or ``20x1KB+50ms``.
+
+        Raises
+        ------
+        ValueError
+            If it is none.
+        """
+        parts = re.fullmatch(r"(\d+)x(\d+)(KB|MB)(?:\+(\d+)ms)?", name)
+        if parts is None:
+            raise ValueError(
+                f"{name!r} is no setting: write CLIENTSxBYTES as in 20x1KB, 1000x1MB or 20x1KB+50ms"
+            )
+        clients, count, unit, work = parts.groups()
+        return cls(int(clients), int(count) * _UNITS[unit], int(work or 0) / 1000)
+
+    @property
+    def name(self) -> str:
+        """As :meth:`named` reads it."""
+        unit = "MB" if self.size >= _UNITS["MB"] else "KB"
+        work = f"+{self.work_s * 1000:.0f}ms" if self.work_s else ""
+        return f"{self.clients}x{self.size // _UNITS[unit]}{unit}{work}"
+
+    def start(self) -> Float64Array:
+        """Return x before the first round."""
+        return np.zeros(self.size // 8)
 
 
 @dataclass(frozen=True)
-class Increment(Request[Incremented], what="the numbers after so many rounds"):
-    """Ask every client for ``values`` + 1, after ``work_s`` seconds of work."""
+class Timing:
+    """How long one run of a setting took.
 
-    values: Float64Array
-    work_s: float
+    Attributes
+    ----------
+    setting : str
+        Its name.
+    startup_s : float
+        From the start of the simulation to that of the first round; modules had been imported.
+    rounds_s : list of float
+        Of each round, the first included.
+    """
 
+    setting: str
+    startup_s: float
+    rounds_s: list[float]
 
-@answers(Increment)
-def increment(client: Client, request: Increment) -> Incremented:
-    """Client part: the whole of a client's work in a round."""
-    return Incremented(incremented(request.values, request.work_s))
+    def tell(self) -> None:
+        """Print it as one line for :mod:`benchmarks.rounds`, which listens."""
+        print(json.dumps(asdict(self)), flush=True)
 
 
 def incremented(values: Float64Array, work_s: float) -> Float64Array:
-    """Keep a processor busy for ``work_s`` seconds, then return ``values`` + 1."""
+    """Client's part: keep a processor busy for ``work_s`` seconds, then return ``values`` + 1."""
     began = time.perf_counter()
     while time.perf_counter() - began < work_s:
         pass
     return np.asarray(values + 1.0)
+
+
+def timed_rounds(setting: Setting, rounds: int, step: Callable[[Float64Array], Float64Array]) -> list[float]:
+    """Seconds of each round; ``step`` carries one out. Looking at the result is not timed."""
+    values, seconds = setting.start(), []
+    for number in range(1, rounds + 1):
+        began = time.perf_counter()
+        values = step(values)
+        seconds.append(time.perf_counter() - began)
+        require(values, number)
+    return seconds
+
+
+def require(values: Float64Array, number: int, tolerance: float = 0.0) -> None:
+    """Raise ValueError unless every element equals the number of the round."""
+    if not np.all(np.abs(values - number) <= tolerance):
+        raise ValueError(f"after round {number} the server holds {np.unique(values)[:5].tolist()}")

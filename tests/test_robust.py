@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from pydantic import TypeAdapter, ValidationError
-from requests_for_tests import Noisy, NoisyRequest, OddRequest
+from requests_for_tests import Noisy, NoisyRequest, OddRequest, ProductRequest
 from scipy.stats import trim_mean
 
 from raydr.arrays import Float64Array
@@ -27,7 +27,6 @@ from raydr.federation import (
     Federation,
     InlineTransport,
     QuorumError,
-    Range,
     Seat,
     attackers,
     fingerprint,
@@ -84,6 +83,7 @@ def test_rules_equal_their_definitions(shape: tuple[int, ...]) -> None:
     for trim in (0, 1, 3):
         expected = trim_mean(contributions, trim / clients + 1e-9)
         np.testing.assert_allclose(trimmed_mean(contributions, trim), expected, rtol=1e-14)
+    contributions += 1e7  # where a Gram matrix of what was sent would have lost all digits
     np.testing.assert_array_equal(krum(contributions, 2), literal_krum(contributions, 2, 1))
     np.testing.assert_allclose(multi_krum(contributions, 2, 4), literal_krum(contributions, 2, 4), rtol=1e-14)
 
@@ -120,7 +120,8 @@ def test_distances_are_the_same_in_one_block_of_coordinates_and_in_many(
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_the_order_of_clients_changes_no_bit(name: str, data: st.DataObject) -> None:
     """With ties, signed zeros, equal clients and values of very different size."""
-    entries = st.sampled_from([0.0, -0.0, 0.1, -0.1, 1.0, 1e-9, 1e9]) | st.floats(-10, 10)
+    ties, few = st.sampled_from([0.0, -0.0]), st.sampled_from([0.1, -0.1, 1.0, 1e-9, 1e9])
+    entries = data.draw(st.sampled_from([ties, ties | few, few | st.floats(-10, 10)]))
     contributions = data.draw(arrays(np.float64, (7, 3), elements=entries))
     shuffled = contributions[data.draw(st.permutations(range(7)))]
     rule = RULES[name]
@@ -325,7 +326,7 @@ def test_scenarios_choose_an_aggregation() -> None:
 FEATURES = 3
 SIZES = (4, 9, 3, 0, 6, 5, 2, 7, 4)
 PRESENT = tuple(client for client, size in enumerate(SIZES) if size)
-PACKINGS = {"inline-1": 0, "inline-per-client": -1, "ray-2": 2, "ray-per-client": len(SIZES)}
+PACKINGS = {"inline-1": 0, "inline-per-client": -1, "ray-2": 2}
 
 Make = Callable[..., Federation]
 
@@ -381,9 +382,7 @@ def trajectory(federation: Federation) -> list[bytes]:
 
 
 def test_the_same_bits_whatever_carries_the_calls(make: Make) -> None:
-    faults = FaultPlan(
-        adversary=Adversary((1, 6), "collusion", 1e-5), crashes=(Crash(6, 1), Crash(2, 2, "before"))
-    )
+    faults = FaultPlan(adversary=Adversary((1, 6), "collusion", 1e-5), crashes=(Crash(6, 1),))
     expected = trajectory(inline(faults=FaultPlan(adversary=faults.adversary)))
     assert trajectory(make(faults=faults)) == expected
     assert trajectory(inline()) != expected
@@ -399,6 +398,8 @@ def test_only_clients_with_rows_are_asked_and_each_reply_is_metered_as_seen() ->
     assert entry["granularity"] == "per-client"
     assert entry["seen_by"] == "server, one client at a time"
     assert (entry["count"], entry["bytes"]) == (len(PRESENT), len(PRESENT) * 8 * (FEATURES + 1))
+    bounded = federation.robust_mean(NoisyRequest(FEATURES), NormBound(limit=1e-3))
+    assert bounded.rows == answer.rows, "numbers are combined by their median, whatever the rule"
     federation.sum(NoisyRequest(FEATURES))
     kinds = [entry for entry in federation.ledger.as_list() if entry["kind"] == Noisy.__name__]
     assert [entry["granularity"] for entry in kinds] == ["per-client", "aggregate"]
@@ -408,9 +409,8 @@ def test_a_lost_client_is_dropped_as_in_a_mean() -> None:
     journal = Journal()
     federation = inline(policy=FailurePolicy(quorum=0.5), journal=journal)
     for _ in federation.rounds(1, {}):
-        assert np.array_equal(
-            federation.robust_mean(OddRequest(1, "nan"), Krum(attackers=2)).value, [1.0, 1.0]
-        )
+        answer: Any = federation.robust_mean(OddRequest(1, "nan"), Krum(attackers=2))
+        assert answer.value.tolist() == [1.0, 1.0]
     assert (journal.rounds[0].asked, journal.rounds[0].answered, journal.rounds[0].failed) == (8, 7, 1)
     with pytest.raises(ClientError, match="Client 1"):
         inline().robust_mean(OddRequest(1, "nan"), Krum(attackers=2))
@@ -460,11 +460,14 @@ def test_lies_pass_the_boundary_and_change_nobody_else(kind: Any) -> None:
         assert len(lies_told) == 1, "all say the same in every round"
 
 
-def test_a_lie_keeps_its_type_where_the_range_is_infinite() -> None:
-    declared = Range((2,), dtype="float32")
-    for kind in ("sign-flip", "scaling", "collusion"):
-        lie = Adversary((0,), kind, 3.0)._forged("field", np.ones(2, np.float32), declared, 0)
-        declared.check("field", lie)
+@pytest.mark.parametrize("kind", ["sign-flip", "scaling", "collusion"])
+def test_where_the_range_is_infinite_lies_are_finite(kind: Any) -> None:
+    federation = inline(faults=FaultPlan(adversary=Adversary((1,), kind, 3.0)))
+    for _ in federation.rounds(1, {}):
+        lie = federation.ask(ProductRequest(4))[1].values
+    assert lie.shape == (4, 4)
+    assert np.isfinite(lie).all()
+    assert kind != "collusion" or 1.0 < np.abs(lie).max() <= 3.0
 
 
 def test_attackers_are_drawn_by_the_seed_in_exact_number() -> None:

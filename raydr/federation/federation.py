@@ -26,7 +26,7 @@ from raydr.errors import RunError
 from raydr.federation.checkpoint import Checkpoint, LoopState
 from raydr.federation.enrolment import Enrol
 from raydr.federation.failures import ClientError, Decision, Failure, FailurePolicy, Kind, QuorumError
-from raydr.federation.host import Answered, Call, SumCall, Total, Weighting, answer_bytes, weight_of
+from raydr.federation.host import Answered, Call, SumCall, Total, Weighting, answer_bytes
 from raydr.federation.messages import Granularity, Reply, Request
 from raydr.federation.meter import Meter
 from raydr.federation.streams import server_stream
@@ -275,7 +275,7 @@ class Federation:
 
     def _aggregate(self, request: Request[R], weighting: Weighting) -> tuple[R, int]:
         weighty = self._weighty(weighting)
-        total_weight = sum(weight_of(self.sizes[client], weighting) for client in weighty)
+        total_weight = self.rows if weighting == "rows" else len(weighty)
         droppable = self._in_rounds and weighting != "sum"
         cohort = self._cohort(weighty) if droppable else weighty
         call = SumCall(
@@ -302,7 +302,7 @@ class Federation:
 
     def _weighty(self, weighting: Weighting) -> tuple[int, ...]:
         """Clients whose weight is not zero."""
-        return tuple(client for client, rows in enumerate(self.sizes) if weight_of(rows, weighting))
+        return tuple(client for client, rows in enumerate(self.sizes) if rows or weighting == "sum")
 
     def _cohort(self, clients: tuple[int, ...]) -> tuple[int, ...]:
         """Clients that take part in this round."""

@@ -47,7 +47,7 @@ def coordinate_median(contributions: Float64Array) -> Float64Array:
     >>> coordinate_median(np.array([[1.0, 5.0], [2.0, 6.0], [1e9, -1e9]]))
     array([2., 5.])
     """
-    return _unsigned_zeros(np.median(contributions, axis=0))
+    return np.asarray(np.median(contributions, axis=0))
 
 
 def trimmed_mean(contributions: Float64Array, trim: int) -> Float64Array:
@@ -68,11 +68,11 @@ def trimmed_mean(contributions: Float64Array, trim: int) -> Float64Array:
     array(3.)
     """
     clients = contributions.shape[0]
-    return _unsigned_zeros(np.sort(contributions, axis=0)[trim : clients - trim].mean(axis=0))
+    return np.asarray(np.sort(contributions, axis=0)[trim : clients - trim].mean(axis=0))
 
 
 def krum(contributions: Float64Array, attackers: int) -> Float64Array:
-    """Contribution that lies closest to its neighbours (Blanchard et al. 2017, section 4).
+    """Contribution that lies closest to its neighbours (Blanchard et al. 2017).
 
     The score of a client is the sum of its squared distances to its ``clients - attackers - 2`` nearest others; the
     least score wins. Only what one client sent comes back, so the honest must resemble each other.
@@ -93,7 +93,7 @@ def krum(contributions: Float64Array, attackers: int) -> Float64Array:
 
 
 def multi_krum(contributions: Float64Array, attackers: int, keep: int) -> Float64Array:
-    """Mean of the ``keep`` contributions with the least scores (Blanchard et al. 2017, section 5).
+    """Mean of the ``keep`` contributions with the least scores (Blanchard et al. 2017).
 
     Parameters
     ----------
@@ -106,16 +106,8 @@ def multi_krum(contributions: Float64Array, attackers: int, keep: int) -> Float6
     """
     flat = contributions.reshape(contributions.shape[0], -1)
     order = _order_by_content(flat)
-    best = np.argsort(krum_scores(flat, order, attackers), kind="stable")[:keep]
-    return _unsigned_zeros(flat[order[best]].mean(axis=0).reshape(contributions.shape[1:]))
-
-
-def krum_scores(flat: Float64Array, order: Int64Array, attackers: int) -> Float64Array:
-    """Krum's score of each client, in the order that ``order`` puts the rows of ``flat`` (clients, entries) into."""
-    squared = _squared_distances(flat, order)
-    np.fill_diagonal(squared, np.inf)
-    with np.errstate(over="ignore"):
-        return np.asarray(np.sort(squared, axis=1)[:, : len(order) - attackers - 2].sum(axis=1))
+    best = np.argsort(_krum_scores(flat, order, attackers), kind="stable")[:keep]
+    return np.asarray(flat[order[best]].mean(axis=0).reshape(contributions.shape[1:]))
 
 
 def norm_bounded_mean(
@@ -145,7 +137,7 @@ def norm_bounded_mean(
     for client in _order_by_content(flat):
         # A client whose norm is too large for a double counts as zero.
         total += flat[client] * (bound / norms[client] if norms[client] > bound else 1.0)
-    return _unsigned_zeros((total / len(flat)).reshape(contributions.shape[1:]))
+    return np.asarray((total / len(flat)).reshape(contributions.shape[1:]))
 
 
 def _order_by_content(flat: Float64Array) -> Int64Array:
@@ -154,15 +146,23 @@ def _order_by_content(flat: Float64Array) -> Int64Array:
     Sums and matrix products round by position, so Krum would break near ties, and means their last bit, by the
     numbering of clients. Hashing costs about 1 s per GB.
     """
-    digests = [hashlib.blake2b(_unsigned_zeros(row).data, digest_size=16).digest() for row in flat]
+    digests = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in flat]
     return np.array(sorted(range(len(flat)), key=digests.__getitem__), np.int64)
+
+
+def _krum_scores(flat: Float64Array, order: Int64Array, attackers: int) -> Float64Array:
+    """Krum's score of each client, in the order that ``order`` puts the rows of ``flat`` (clients, entries) into."""
+    squared = _squared_distances(flat, order)
+    np.fill_diagonal(squared, np.inf)
+    with np.errstate(over="ignore"):
+        return np.asarray(np.sort(squared, axis=1)[:, : len(order) - attackers - 2].sum(axis=1))
 
 
 def _squared_distances(flat: Float64Array, order: Int64Array) -> Float64Array:
     """Squared distances (clients, clients) between the rows of ``flat``, taken in ``order``, by one Gram matrix.
 
     The rounding error of a Gram matrix grows with the norms, so the median, which liars cannot move far, comes off
-    first. Distances too large for a double are infinite.
+    first. Distances too large for a double come out infinite or as NaN; both sort behind all others.
     """
     clients, entries = flat.shape
     gram = np.zeros((clients, clients))
@@ -173,10 +173,4 @@ def _squared_distances(flat: Float64Array, order: Int64Array) -> Float64Array:
             block -= np.median(block, axis=0)
             gram += block @ block.T
         norms = np.diagonal(gram)
-        squared = norms[:, None] + norms - 2.0 * gram
-    return np.where(np.isfinite(squared), np.maximum(squared, 0.0), np.inf)
-
-
-def _unsigned_zeros(values: Float64Array) -> Float64Array:
-    """Turn -0.0 into 0.0: they are equal, so sorting leaves them in the order in which they came."""
-    return np.asarray(values + 0.0)
+        return np.asarray(norms[:, None] + norms - 2.0 * gram)

@@ -1,0 +1,35 @@
+"""The messages of :mod:`benchmarks.increment` in raydr; a module of its own, so that Ray's workers can import it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.increment import incremented
+from raydr.arrays import Float64Array
+from raydr.federation import Client, Granularity, Range, Reply, Request, answers
+
+
+@dataclass(frozen=True)
+class Incremented(Reply, granularity=Granularity.AGGREGATE, what="the server's numbers, each plus one"):
+    """A client's x + 1."""
+
+    values: Float64Array
+
+    @staticmethod
+    def ranges(request: Increment, rows: int) -> dict[str, Range]:
+        """As many numbers as were sent, for up to a million rounds."""
+        return {"values": Range(request.values.shape, 1e6)}
+
+
+@dataclass(frozen=True)
+class Increment(Request[Incremented], what="the numbers after so many rounds"):
+    """Ask every client for ``values`` + 1, after ``work_s`` seconds of work."""
+
+    values: Float64Array
+    work_s: float
+
+
+@answers(Increment)
+def increment(client: Client, request: Increment) -> Incremented:
+    """Client part: the whole of a client's work in a round."""
+    return Incremented(incremented(request.values, request.work_s))
