@@ -12,10 +12,12 @@ from ray.exceptions import RayActorError
 
 from actors.cluster import connected
 from actors.coordinator import Coordinator, evaluation_task
-from actors.placement import Packing, place
+from actors.placement import Packing, actors_for, place, require_room
+from actors.sites import count_sites, pool
 from actors.streaming import heard
 from actors.transport import RayTransport
 from raydr.arrays import FloatArray
+from raydr.data import Census, Site, SiteFile
 from raydr.errors import RunError
 from raydr.journal import CheckpointTaken, Event, Incident, Listener
 from raydr.methods.serving import Plan, Served
@@ -44,7 +46,7 @@ class RayBackend:
 
     def serve(
         self,
-        partitions: Sequence[FloatArray],
+        parts: Sequence[FloatArray | Site],
         plan: Plan,
         *,
         listener: Listener,
@@ -54,10 +56,14 @@ class RayBackend:
 
         Raises
         ------
+        ScenarioError
+            If the clients do not fit into the cluster.
         RunError
             If the coordinator died more often than the policy retries.
         """
-        placements = place(partitions, self.packing, int(ray.cluster_resources().get("CPU", 1)))
+        cores = int(ray.cluster_resources().get("CPU", 1))
+        require_room(parts, actors_for(len(parts), self.packing, cores))
+        placements = place(parts, self.packing, cores)
         self.actors = len(placements)
         latest = checkpoint
 
@@ -72,7 +78,7 @@ class RayBackend:
             try:
                 transport = RayTransport(placements, plan.seed, plan.faults, self.timeout_s)
                 stream = coordinator.serve.options(num_returns="streaming").remote(
-                    transport, len(partitions), plan, latest
+                    transport, len(parts), plan, latest
                 )
                 served, peaks = heard(stream, hear)
                 self.peak_memory_bytes |= peaks
@@ -88,6 +94,14 @@ class RayBackend:
             f"The coordinator's process ended {plan.policy.retries + 1} times: look for lack of memory on its node, or"
             " for who kills it."
         )
+
+    def count_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> list[Census]:
+        """See :func:`actors.sites.count_sites`."""
+        return count_sites(files)
+
+    def pool(self, sites: Sequence[Site]) -> Callable[[], FloatArray]:
+        """See :func:`actors.sites.pool`."""
+        return pool(sites)
 
     def evaluate(self, work: Callable[..., Any], *arguments: Any, listener: Listener) -> Any:
         """Call ``work(*arguments, listener=...)`` in a task of its own."""

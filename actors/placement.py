@@ -8,40 +8,69 @@ from typing import Literal
 import numpy as np
 import ray
 
+from actors.sites import pinned
 from actors.transport import Placement
 from raydr.arrays import FloatArray
+from raydr.data import Site
+from raydr.errors import ScenarioError
 from raydr.federation import fingerprint
 
 Packing = Literal["auto", "per-client"] | int
 
-_ACTORS_PER_CORE = 8
-"""``auto`` gives each client its own actor up to this many a core; each costs 0.4 s to start and some 100 MB."""
+_ACTOR_BYTES = 100 * 2**20
+"""Resident memory of a client actor without rows, measured: the interpreter, numpy, scipy and Ray."""
 
 
-def place(partitions: Sequence[FloatArray], packing: Packing, cores: int) -> list[Placement]:
-    """Put the clients' rows into the object store and share the clients among actors.
+def place(parts: Sequence[FloatArray | Site], packing: Packing, cores: int) -> list[Placement]:
+    """Share the clients among actors; rows that are here go into the object store.
 
     Parameters
     ----------
-    partitions : sequence of (rows, features)
-        Each client's rows.
+    parts : sequence of (rows, features) arrays or Site
+        Each client's rows, or where they are. Each site has an actor of its own, on its node.
     packing : {"auto", "per-client"} or int
-        Actors to share the clients: as many as fit, one each, or so many.
+        Actors to share clients whose rows are here: as many as fit, one each, or so many.
     cores : int
         Of the whole cluster.
     """
-    hosted = pack(len(partitions), actors_for(len(partitions), packing, cores))
+    sites = [part for part in parts if isinstance(part, Site)]
+    if sites:
+        return [
+            Placement((client,), site.file, (site.fingerprint,), pinned(site.node), site.node)
+            for client, site in enumerate(sites)
+        ]
+    rows = [part for part in parts if not isinstance(part, Site)]
     return [
         Placement(
             clients,
             # One object for all rows of an actor: 10,000 objects of one client each took 5 s to store.
-            ray.put([partitions[client] for client in clients]),
-            tuple(fingerprint(partitions[client]) for client in clients),
+            ray.put([rows[client] for client in clients]),
+            tuple(fingerprint(rows[client]) for client in clients),
             # They ask for no CPU of Ray's: each computes with one thread, and the machine shares its cores.
-            {"num_cpus": 0, "scheduling_strategy": "SPREAD"},
+            pinned(None),
         )
-        for clients in hosted
+        for clients in pack(len(rows), actors_for(len(rows), packing, cores))
     ]
+
+
+def require_room(parts: Sequence[FloatArray | Site], actors: int) -> None:
+    """Refuse at once a simulation whose processes do not fit into the cluster's memory.
+
+    Raises
+    ------
+    ScenarioError
+        With the numbers.
+    """
+    needed = actors * _ACTOR_BYTES + 2 * sum(part.nbytes for part in parts if not isinstance(part, Site))
+    there = int(
+        ray.cluster_resources().get("memory", 0) + ray.cluster_resources().get("object_store_memory", 0)
+    )
+    if needed > there:
+        raise ScenarioError(
+            f"{actors} client actors need about {needed / 2**30:.1f} GiB of memory"
+            f" ({_ACTOR_BYTES / 2**20:.0f} MiB each, and the rows), and the cluster has {there / 2**30:.1f} GiB:"
+            " set runtime.actors to fewer, so that each hosts more clients, or add nodes."
+        )
 
 
 def actors_for(clients: int, packing: Packing, cores: int) -> int:
@@ -50,7 +79,7 @@ def actors_for(clients: int, packing: Packing, cores: int) -> int:
         case "per-client":
             return clients
         case "auto":
-            return clients if clients <= _ACTORS_PER_CORE * cores else cores
+            return min(clients, cores)
         case number:
             return min(number, clients)
 

@@ -12,6 +12,8 @@ from ray.actor import ActorHandle
 from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayTaskError
 
 from actors.client import ClientActor
+from actors.sites import reachable
+from raydr.data import SiteFile
 from raydr.errors import RaydrError
 from raydr.federation import FaultPlan
 from raydr.federation.failures import Failure, Kind
@@ -29,14 +31,15 @@ _START_S = 30.0
 class Placement:
     """One client actor to be: who lives there, their rows, and where Ray is to put it.
 
-    ``partitions`` refers to a list of one array for each client; ``options`` are those of Ray's actors: resources,
-    labels, scheduling strategy.
+    ``partitions`` refers to a list of one array for each client, or is the one client's file; ``options`` are those of
+    Ray's actors: resources, labels, scheduling strategy; ``node`` is the only node that will do, if there is one.
     """
 
     clients: tuple[int, ...]
-    partitions: ray.ObjectRef[Any]
+    partitions: ray.ObjectRef[Any] | SiteFile
     fingerprints: tuple[str, ...]
     options: dict[str, Any]
+    node: str | None = None
 
 
 @dataclass
@@ -107,11 +110,15 @@ class RayTransport:
         asked = asked_at(call, (placement.clients for placement in self.placements))
         envelope = replace(call, clients=())
         argument = ray.put(envelope) if payload_bytes(call.request) > _BROADCAST_BYTES else envelope
-        sent = {
-            index: getattr(self._actor(index), method).remote(argument, clients)
-            for index, clients in enumerate(asked)
-            if clients
-        }
+        sent = {}
+        for index, clients in enumerate(asked):
+            node = self.placements[index].node
+            if clients and self._actors[index] is None and not reachable(node):
+                # Ray would wait for such a node for ever.
+                reason = f"its node {node} is gone"
+                yield [Failure(client, Kind.NODE_LOST, reason) for client in clients]
+            elif clients:
+                sent[index] = getattr(self._actor(index), method).remote(argument, clients)
         if self._starting:
             # Time to start is not the clients' own; an actor that cannot start is found by its call's time-out.
             starting = list(self._starting.values())

@@ -10,9 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from raydr.api import Result, run
+    from raydr.api import Result, resume, run
 
-__all__ = ["Result", "run"]
+__all__ = ["Result", "resume", "run"]
 
 
 def __getattr__(name: str) -> Any:

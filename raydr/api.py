@@ -110,3 +110,39 @@ def run(
         listener=listener,
     )
     return Result(folder)
+
+
+def resume(
+    folder: str | Path,
+    *,
+    address: str | None = None,
+    data_dir: str | Path | None = None,
+    listener: Listener = unheard,
+) -> Result:
+    """Go on with an interrupted run from its last checkpoint, to the bits of a run that was never interrupted.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The incomplete run folder, ``NAME.incomplete-...``.
+    address, data_dir, listener
+        As for :func:`run`.
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    raydr.errors.RaydrError
+        ``OutputError`` for a folder that is no interrupted run, otherwise as :func:`run`.
+    """
+    from scenarios.runner import resume as resume_run
+
+    whole = resume_run(
+        Path(folder),
+        address=address,
+        data_dir=Path(data_dir) if data_dir is not None else None,
+        listener=listener,
+    )
+    return Result(whole)

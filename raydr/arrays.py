@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,3 +15,10 @@ FloatArray: TypeAlias = NDArray[np.floating[Any]]
 Int64Array: TypeAlias = NDArray[np.int64]
 IntArray: TypeAlias = NDArray[np.integer[Any]]
 BoolArray: TypeAlias = NDArray[np.bool_]
+
+
+def fingerprint(array: NDArray[Any]) -> str:
+    """Hash of an array's shape, type and content."""
+    digest = hashlib.blake2b(f"{array.shape} {array.dtype}".encode(), digest_size=16)
+    digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

@@ -24,6 +24,7 @@ from raydr.errors import RaydrError
 
 CATALOGUES = ("scenarios", "methods", "metrics", "datasets")
 """What ``raydr list`` can list."""
+_INTERRUPTED = 128 + signal.SIGINT
 
 
 class _InOrder(click.Group):
@@ -55,6 +56,7 @@ def app() -> None:
     type=click.Path(path_type=Path),
     help="Folder of built-in data sets as NAME.npz. Default: $RAYDR_DATA.",
 )
+@click.option("--resume", is_flag=True, help="SCENARIO is the folder of an interrupted run: go on with it.")
 @click.option("--quiet", "-q", is_flag=True, help="Print nothing but the report's path.")
 def run(
     scenario: str,
@@ -62,6 +64,7 @@ def run(
     out: Path | None,
     address: str | None,
     data_dir: Path | None,
+    resume: bool,
     quiet: bool,
 ) -> None:
     """Run SCENARIO and write its run folder, report included.
@@ -70,12 +73,19 @@ def run(
     """
     from raydr.journal import unheard
     from raydr.terminal import heard_on_terminal, print_result
+    from scenarios import runner
     from scenarios.reading import parse_override, read
-    from scenarios.runner import run as run_scenario
 
-    checked = read(scenario, dict(parse_override(assignment) for assignment in assignments))
+    if resume and (assignments or out is not None):
+        raise click.UsageError("--resume goes on with a run as it was: leave out --set and --out")
+    checked = (
+        None if resume else read(scenario, dict(parse_override(assignment) for assignment in assignments))
+    )
     with nullcontext(unheard) if quiet else heard_on_terminal() as listener:
-        folder = run_scenario(checked, out=out, address=address, data_dir=data_dir, listener=listener)
+        if checked is None:
+            folder = runner.resume(Path(scenario), address=address, data_dir=data_dir, listener=listener)
+        else:
+            folder = runner.run(checked, out=out, address=address, data_dir=data_dir, listener=listener)
     if not quiet:
         print_result(folder)
     click.echo(folder / "report.html")
@@ -134,48 +144,77 @@ def list_(what: str) -> None:
 
 def main() -> NoReturn:
     """Entry point of the ``raydr`` command."""
-    signal.signal(signal.SIGINT, _interrupted_once)
-    signal.signal(signal.SIGTERM, _terminated)
+    ending = _Ending()
+    for number in ending.signals:
+        signal.signal(number, ending)
     # What libraries have to say is for their users, and raydr's user is not one: -W and PYTHONWARNINGS bring it back.
     logging.getLogger().addHandler(logging.NullHandler())
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
-    sys.exit(status(sys.argv[1:]))
+    code = status(sys.argv[1:])
+    sys.exit(128 + ending.number if code == _INTERRUPTED else code)
 
 
 def status(arguments: Sequence[str]) -> int:
     """Do what the arguments say, put what went wrong in one paragraph on standard error, return the exit status."""
     try:
-        outcome = app.main(list(arguments), prog_name="raydr", standalone_mode=False)
+        # click's own main would turn some of the errors below into others, in each version differently.
+        with app.make_context("raydr", list(arguments)) as context:
+            app.invoke(context)
         sys.stdout.flush()
-        return outcome or 0
+        return 0
+    except click.exceptions.Exit as done:
+        return done.exit_code
     except RaydrError as error:
-        return _say(str(error), error.exit_code)
+        return _say(str(error), error.exit_code, error)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return error.exit_code
     except click.ClickException as error:
         return _say(_usage(error), error.exit_code)
-    except click.Abort:
-        return _say("interrupted; nothing of this run is kept.", 128 + signal.SIGINT)
-    except SystemExit as stop:
-        if stop.code != signal.SIGTERM:
-            raise
-        return _say("terminated; nothing of this run is kept.", 128 + signal.SIGTERM)
+    except KeyboardInterrupt as error:
+        return _interrupted(_INTERRUPTED, error)
+    except SystemExit as error:  # Ray's answer to SIGTERM while it starts: its own handler stands then
+        return _interrupted(128 + signal.SIGTERM, error)
     except BrokenPipeError:
         # Whoever reads our output has seen enough. Python would complain once more while it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
-    except Exception:
+    except Exception as error:
         traceback.print_exc()
-        return _say("this is an error of raydr's own; please report it with the lines above.", 3)
+        return _say("this is an error of raydr's own; please report it with the lines above.", 3, error)
 
 
-def _say(text: str, code: int) -> int:
+class _Ending:
+    """Begins to end the run at the first SIGINT or SIGTERM.
+
+    Both are a KeyboardInterrupt, the one way out that Ray hands through unchanged. Further signals would only
+    interrupt the cleaning up, which takes a second or two.
+    """
+
+    signals = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self) -> None:
+        self.number: int = signal.SIGINT
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.number = number
+        for each in self.signals:
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+
+def _say(text: str, code: int, error: BaseException | None = None) -> int:
+    """Print a paragraph, with what was noted on the error, such as how to go on."""
     from raydr.terminal import print_paragraph
 
-    print_paragraph(f"raydr: {text}")
+    print_paragraph(" ".join([f"raydr: {text}", *getattr(error, "__notes__", [])]))
     return code
+
+
+def _interrupted(code: int, error: BaseException) -> int:
+    kept = getattr(error, "__notes__", [])
+    return _say("interrupted." if kept else "interrupted; nothing of this run is kept.", code, error)
 
 
 def _usage(error: click.ClickException) -> str:
@@ -183,14 +222,3 @@ def _usage(error: click.ClickException) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
     message = " ".join(error.format_message().split()).rstrip(".")
     return f"{message}. See `{context.command_path if context else 'raydr'} --help`."
-
-
-def _interrupted_once(number: int, frame: FrameType | None) -> None:
-    """Begin to end the run; further Ctrl-C would only interrupt the cleaning up, which takes a second or two."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    raise KeyboardInterrupt
-
-
-def _terminated(number: int, frame: FrameType | None) -> None:
-    """End as after Ctrl-C. While Ray runs its own handler stands here, which does the same."""
-    sys.exit(number)

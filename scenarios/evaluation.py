@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from raydr.arrays import FloatArray, Int64Array
@@ -21,8 +21,8 @@ class Question:
 
     Attributes
     ----------
-    rows : (rows, features)
-        The pooled data, as read.
+    pooled : callable
+        Brings the pooled data, (rows, features), as read; called by the evaluation and nobody else.
     labels : (rows,) int or None
         Classes.
     embedding : (rows, 2)
@@ -39,7 +39,7 @@ class Question:
         The run's seed.
     """
 
-    rows: FloatArray
+    pooled: Callable[[], FloatArray]
     labels: Int64Array | None
     embedding: FloatArray
     geometry: Geometry
@@ -51,17 +51,18 @@ class Question:
 
 @dataclass(frozen=True)
 class Findings:
-    """Scores of the federated map, and the central map with its own."""
+    """Scores of the federated map, the central map with its own, and the bytes of the rows that were pooled."""
 
     federated: Scores
     central: Scores | None
     central_embedding: FloatArray | None
+    pooled_bytes: int
 
 
 def examine(question: Question, *, listener: Listener) -> Findings:
     """Draw the central map and score both maps against the pooled, scaled rows."""
     journal = Journal(listener)
-    rows = scale_rows(question.rows, question.scaling)
+    rows = scale_rows(question.pooled(), question.scaling)
     with one_blas_thread():
         embedding = None
         if question.embedder is not None:
@@ -73,9 +74,6 @@ def examine(question: Question, *, listener: Listener) -> Findings:
             # The pooled rows' geometry is the truth itself, so its recovery is no question.
             beside = [name for name in question.metrics if "recovered" not in METRICS[name].needs]
             graph = row_graph(rows, threads=cores())
-            evidence = Evidence(
-                rows, question.embedding, question.labels, question.geometry, question.seed, graph
-            )
             steps = len(question.metrics) + (len(beside) if embedding is not None else 0)
             evidence = Evidence(
                 rows, question.embedding, question.labels, question.geometry, question.seed, graph
@@ -95,7 +93,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                     threads=cores(),
                     progress=lambda done, _: journal.progress(len(question.metrics) + done, steps),
                 )
-    return Findings(federated, central, embedding)
+    return Findings(federated, central, embedding, rows.nbytes)
 
 
 def _embedding_progress(journal: Journal) -> Journal:

@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.data import Table
 from raydr.errors import OutputError, RaydrError
 from raydr.journal import CheckpointTaken, RoundEnded
-from raydr.partition import Partition
+from scenarios.holdings import Holdings
 
 _MARK = ".incomplete-"
 """Stands in the name of every folder that is not whole, and of no other."""
@@ -31,9 +30,7 @@ def default_folder(name: str, started: datetime) -> Path:
     folder = Path("runs") / f"{name}-{started:%Y%m%d-%H%M%S}"
     candidates = chain([folder], (folder.with_name(f"{folder.name}-{number}") for number in count(2)))
     return next(
-        path
-        for path in candidates
-        if not path.exists() and not any(path.parent.glob(f"{path.name}{_MARK}*"))
+        path for path in candidates if not path.exists() and not any(path.parent.glob(f"{path.name}{_MARK}*"))
     )
 
 
@@ -136,18 +133,18 @@ def write_rounds(path: Path, rounds: Sequence[RoundEnded]) -> None:
     path.write_text("".join(json.dumps(asdict(record)) + "\n" for record in rounds))
 
 
-def write_embedding(path: Path, table: Table, partition: Partition, embedding: FloatArray) -> None:
+def write_embedding(path: Path, holdings: Holdings, embedding: FloatArray) -> None:
     """``row, client, x, y[, z], label`` in the table's order."""
-    columns: dict[str, Any] = {"row": table.ids, "client": _names(partition.names, partition.client_of_row)}
+    columns: dict[str, Any] = {"row": holdings.ids, "client": _names(holdings.names, holdings.client_of_row)}
     columns |= _axes(embedding)
-    if table.labels is not None:
-        columns["label"] = _names(table.label_names, table.labels)
+    if holdings.labels is not None:
+        columns["label"] = _names(holdings.label_names, holdings.labels)
     _write_parquet(path, columns)
 
 
-def write_central(path: Path, table: Table, embedding: FloatArray) -> None:
+def write_central(path: Path, holdings: Holdings, embedding: FloatArray) -> None:
     """``row, x, y[, z]`` of the pooled-data map, in the table's order."""
-    _write_parquet(path, {"row": table.ids} | _axes(embedding))
+    _write_parquet(path, {"row": holdings.ids} | _axes(embedding))
 
 
 def write_model(folder: Path, model: Mapping[str, Float64Array]) -> None:

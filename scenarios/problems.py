@@ -89,10 +89,9 @@ def truth_values(content: Mapping[str, Any], checked: BaseModel, path: tuple[str
 
 def nearest(name: str, valid: Sequence[str]) -> str:
     """`` (did you mean NAME?)`` with the nearest of the valid names, or nothing when none is near."""
-    close = difflib.get_close_matches(
-        name.lower(), [other for other in valid if other != name], n=1, cutoff=0.5
-    )
-    return f" (did you mean {close[0]}?)" if close else ""
+    folded = {other.casefold(): other for other in valid if other != name}
+    close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
+    return f" (did you mean {folded[close[0]]}?)" if close else ""
 
 
 def in_yaml(value: Any) -> str:

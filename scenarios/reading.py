@@ -84,8 +84,19 @@ def dump(scenario: Scenario) -> str:
     """Return the scenario as YAML that :func:`read` accepts and that repeats the run."""
     content = scenario.model_dump(mode="json", exclude_none=True)
     if scenario.data.path is not None:
-        content["data"]["path"] = str(Path(scenario.data.path).expanduser().resolve())
+        content["data"]["path"] = _absolute(scenario.data.path)
+    for site, described in zip(scenario.clients.sites, content["clients"]["sites"], strict=True):
+        if site.node is None:  # else it is a path on that node
+            described["path"] = _absolute(site.path)
+    if not scenario.clients.sites:
+        del content["clients"]["sites"]
+    else:
+        del content["clients"]["partition"]
     return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).expanduser().resolve())
 
 
 class _UniqueKeys(yaml.SafeLoader):
@@ -130,7 +141,7 @@ def _text(scenario: str | Path) -> str:
     except FileNotFoundError:
         beside = [entry.name for entry in path.parent.glob("*.yaml")] if path.parent.is_dir() else []
         raise ScenarioError(
-            f"There is no scenario {str(scenario)!r}{nearest(str(scenario), [*names, *beside])}: give a YAML file,"
+            f"There is no scenario {str(scenario)!r}{nearest(path.name, [*names, *beside])}: give a YAML file,"
             f" or one of the scenarios that come with raydr, {', '.join(names)}."
         ) from None
     except (OSError, UnicodeDecodeError) as error:
@@ -150,7 +161,7 @@ def _override(content: dict[str, Any], key: str, value: Any) -> None:
             raise ScenarioError(
                 f"{key} cannot be set: {'.'.join(parents[: depth + 1])} is {in_yaml(inner)}, not a section of keys."
             )
-    inner[last] = value
+    inner[last] = _copy(value) if isinstance(value, Mapping) else value
 
 
 def _copy(content: Mapping[str, Any]) -> dict[str, Any]:

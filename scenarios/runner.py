@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
 
-import numpy as np
-
-from raydr.arrays import FloatArray
-from raydr.data import Table, load
-from raydr.federation import (
-    Adversary,
-    ClientHost,
-    Crash,
-    FailurePolicy,
-    FaultPlan,
-    InlineTransport,
-    Seat,
-    attackers,
-    fingerprint,
-)
+from raydr.federation import Adversary, Crash, FailurePolicy, FaultPlan, attackers
 from raydr.federation.checkpoint import Checkpoint
 from raydr.journal import CheckpointTaken, Event, Incident, Journal, Listener, unheard
 from raydr.memory import peak_memory_bytes
-from raydr.methods.serving import Plan, Served, serve
+from raydr.methods.serving import Plan, Served
 from raydr.metrics import DEFAULT_METRICS
-from raydr.partition import Partition, assign
 from raydr.privacy.ledger import Entry
 from raydr.report import write_picture, write_report
+from scenarios.backend import Backend, InlineBackend
 from scenarios.environment import environment
 from scenarios.evaluation import Findings, Question, examine
 from scenarios.folder import (
@@ -47,58 +32,9 @@ from scenarios.folder import (
     write_model,
     write_rounds,
 )
+from scenarios.holdings import Holdings, dealt_out, from_sites
 from scenarios.reading import dump, read
-from scenarios.schema import ByColumn, Scenario
-
-
-class Backend(Protocol):
-    """Where the parts of a simulation run; which one changes no bit of the outcome."""
-
-    name: str
-    actors: int
-    peak_memory_bytes: dict[str, int]
-
-    def serve(
-        self,
-        partitions: Sequence[FloatArray],
-        plan: Plan,
-        *,
-        listener: Listener,
-        checkpoint: bytes | None = None,
-    ) -> Served:
-        """Run clients and server; ``partitions`` are each client's rows."""
-
-    def evaluate(self, work: Callable[..., Any], *arguments: Any, listener: Listener) -> Any:
-        """Call ``work(*arguments, listener=listener)`` where pooled rows may be seen."""
-
-
-@dataclass
-class InlineBackend:
-    """Everything in this process, one part after the other."""
-
-    name: str = "inline"
-    actors: int = 0
-    peak_memory_bytes: dict[str, int] = field(default_factory=dict)
-
-    def serve(
-        self,
-        partitions: Sequence[FloatArray],
-        plan: Plan,
-        *,
-        listener: Listener,
-        checkpoint: bytes | None = None,
-    ) -> Served:
-        """Run clients and server here."""
-        seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(partitions)]
-        # Hosts of one client each, where crashes are to strike one client and not all.
-        groups = [[seat] for seat in seats] if plan.faults.crashes else [seats]
-        transport = InlineTransport([ClientHost(group, plan.seed, plan.faults) for group in groups])
-        resume = Checkpoint.from_bytes(checkpoint) if checkpoint is not None else None
-        return serve(transport, len(partitions), plan, journal=Journal(listener), resume=resume)
-
-    def evaluate(self, work: Callable[..., Any], *arguments: Any, listener: Listener) -> Any:
-        """Call ``work`` here."""
-        return work(*arguments, listener=listener)
+from scenarios.schema import Scenario
 
 
 def run(
@@ -185,10 +121,18 @@ def _run_in(
     """Run a scenario in a folder that is there, from the checkpoint that may be in it."""
     started = datetime.now().astimezone()
     journal = Journal(listener)
-    with journal.stage("data"):
-        table, partition = read_clients(scenario, data_dir)
+    if scenario.clients.sites:
+        holdings = None
+    else:
+        with journal.stage("data"):
+            holdings = dealt_out(scenario, data_dir)
+        scenario.method.check(holdings.rows, holdings.features)
     with _backend(scenario, address, journal) as backend:
-        served, findings = _simulate(scenario, table, partition, backend, journal, folder)
+        if holdings is None:
+            with journal.stage("data"):
+                holdings = from_sites(scenario, backend)
+            scenario.method.check(holdings.rows, holdings.features)
+        served, findings = _simulate(scenario, holdings, backend, journal, folder)
         described = {
             **environment(),
             "started": started.isoformat(timespec="seconds"),
@@ -197,32 +141,12 @@ def _run_in(
             "peak_memory_bytes": {"driver": peak_memory_bytes()} | backend.peak_memory_bytes,
         }
     with journal.stage("run folder"):
-        _write(folder, table, partition, served, findings, journal)
+        _write(folder, holdings, served, findings, journal)
     described["seconds"] = {stage: round(seconds, 4) for stage, seconds in journal.seconds.items()}
     write_json(folder / "environment.json", described)
     with journal.stage("report"):
         write_picture(folder, finishing=True)
         write_report(folder, finishing=True)
-
-
-def read_clients(scenario: Scenario, data_dir: Path | None) -> tuple[Table, Partition]:
-    """Read the table and deal its rows to the clients."""
-    data, clients = scenario.data, scenario.clients
-    by_column = clients.partition if isinstance(clients.partition, ByColumn) else None
-    table = load(
-        source=data.source,
-        path=data.path,
-        label=data.label,
-        features=data.features,
-        client=by_column.column if by_column else None,
-        id_column=data.id,
-        rows=data.rows,
-        missing=data.missing,
-        seed=scenario.seed,
-        data_dir=data_dir,
-    )
-    options = clients.partition.model_dump(exclude={"kind", "column"})
-    return table, assign(table, clients.partition.kind, clients=clients.count, seed=scenario.seed, **options)
 
 
 @contextmanager
@@ -241,14 +165,12 @@ def _backend(scenario: Scenario, address: str | None, journal: Journal) -> Itera
 
 def _simulate(
     scenario: Scenario,
-    table: Table,
-    partition: Partition,
+    holdings: Holdings,
     backend: Backend,
     journal: Journal,
     folder: Path,
 ) -> tuple[Served, Findings]:
     """Run the federation, then judge it; everything that comes back is in the table's order."""
-    by_client = [partition.rows_of(client) for client in range(partition.count)]
     method = scenario.method
     checkpoint = latest_checkpoint(folder)
     if checkpoint is not None:
@@ -261,18 +183,17 @@ def _simulate(
         journal.tell(event)
 
     served = backend.serve(
-        [table.rows[rows] for rows in by_client],
-        plan_of(scenario, partition.count),
+        holdings.parts,
+        plan_of(scenario, len(holdings.parts)),
         listener=hear,
         checkpoint=checkpoint,
     )
-    in_table_order = np.argsort(np.concatenate(by_client))
-    served = served.reordered(in_table_order)
+    served = served.reordered(holdings.in_table_order)
     names = DEFAULT_METRICS if scenario.metrics == "default" else scenario.metrics
     compared = "central" in scenario.compare
     question = Question(
-        table.rows,
-        table.labels,
+        holdings.pooled,
+        holdings.labels,
         served.outcome.embedding,
         served.outcome.geometry,
         served.scaling,
@@ -291,7 +212,7 @@ def _simulate(
             granularity="per-record",
             seen_by="the evaluation, which no federation has",
             count=1,
-            bytes=table.rows.nbytes,
+            bytes=findings.pooled_bytes,
         )
     )
     return served, findings
@@ -324,15 +245,14 @@ def plan_of(scenario: Scenario, clients: int) -> Plan:
 
 def _write(
     folder: Path,
-    table: Table,
-    partition: Partition,
+    holdings: Holdings,
     served: Served,
     findings: Findings,
     journal: Journal,
 ) -> None:
-    write_embedding(folder / "embedding.parquet", table, partition, served.outcome.embedding)
+    write_embedding(folder / "embedding.parquet", holdings, served.outcome.embedding)
     if findings.central_embedding is not None:
-        write_central(folder / "central.parquet", table, findings.central_embedding)
+        write_central(folder / "central.parquet", holdings, findings.central_embedding)
     write_json(
         folder / "metrics.json",
         {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, Union
 
 from pydantic import Field, model_validator
@@ -32,7 +33,7 @@ class DataSettings(Settings):
 
     @model_validator(mode="after")
     def _one_origin(self) -> DataSettings:
-        if (self.source is None) == (self.path is None):
+        if self.source is not None and self.path is not None:
             raise ValueError("give exactly one of source (a built-in name) and path (a file of yours)")
         return self
 
@@ -80,6 +81,17 @@ class Pointwise(Settings):
     kind: Literal["pointwise"] = Field("pointwise", description="each row is a client")
 
 
+class SiteSettings(Settings):
+    """One client with a file of its own."""
+
+    path: str = Field(description="its file, as its node sees it")
+    node: str | None = Field(
+        None,
+        description="a node's custom resource, or LABEL=VALUE; default: any node, all of which see the file",
+    )
+    name: str | None = Field(None, description="of the client; default: the file's name without its ending")
+
+
 class ClientsSettings(Settings):
     """How many clients, and which rows each holds."""
 
@@ -90,12 +102,22 @@ class ClientsSettings(Settings):
         IID | Dirichlet | Shards | OneClass | ByColumn | Pointwise,
         Field(discriminator="kind", description="which client holds which rows"),
     ] = IID()
+    sites: tuple[SiteSettings, ...] = Field(
+        (), description="instead of count and partition: clients that read files of their own"
+    )
     participation: float = Field(
         1.0, gt=0, le=1, description="part of the clients, drawn anew each round, that takes part in it"
     )
 
     @model_validator(mode="after")
     def _count_where_needed(self) -> ClientsSettings:
+        if self.sites:
+            if self.count is not None or "partition" in self.model_fields_set:
+                raise ValueError("sites say which client holds which rows, so leave count and partition out")
+            names = [site.name or PurePath(site.path).stem for site in self.sites]
+            if len(set(names)) < len(names):
+                raise ValueError("two sites have the same name: give each a name of its own")
+            return self
         if self.count is None and self.partition.kind in ("iid", "dirichlet", "shards"):
             raise ValueError(
                 f"a partition of kind {self.partition.kind!r} needs count, the number of clients"
@@ -185,6 +207,17 @@ class Scenario(Settings):
     )
 
     @model_validator(mode="after")
+    def _one_origin(self) -> Scenario:
+        given = self.data.source is not None or self.data.path is not None
+        if self.clients.sites and (given or self.data.rows is not None):
+            raise ValueError(
+                "clients.sites have files of their own, so leave data.source, data.path and data.rows out"
+            )
+        if not self.clients.sites and not given:
+            raise ValueError("data: give exactly one of source (a built-in name) and path (a file of yours)")
+        return self
+
+    @model_validator(mode="after")
     def _survivable(self) -> Scenario:
         if self.runtime.quorum == 1 and (self.faults.dropout or self.faults.corrupt):
             raise ValueError(
@@ -199,9 +232,10 @@ class Scenario(Settings):
     def _enough_clients_for_the_aggregation(self) -> Scenario:
         """Refused here, where the number of clients is known beforehand, and otherwise by the federation."""
         rule = getattr(self.method, "aggregation", None)
-        if isinstance(rule, RobustRule) and self.clients.count is not None:
+        count = self.clients.count or len(self.clients.sites)
+        if isinstance(rule, RobustRule) and count:
             try:
-                rule.require(self.clients.count)
+                rule.require(max(1, round(self.clients.participation * count)))
             except ScenarioError as error:
                 raise ValueError(str(error).rstrip(".")) from None
         return self

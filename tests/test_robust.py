@@ -317,6 +317,9 @@ def test_scenarios_choose_an_aggregation() -> None:
         ScenarioError, match=r"krum with attackers 4 needs .* at least 11 clients, and at most 10"
     ):
         read("digits-fed-tsne", {"method.aggregation": {"kind": "krum", "attackers": 4}})
+    some = {"method.aggregation": {"kind": "krum", "attackers": 2}, "clients.participation": 0.6}
+    with pytest.raises(ScenarioError, match="at least 7 clients, and at most 6"):
+        read("digits-fed-tsne", some)
     with pytest.raises(ScenarioError, match="choose weights 'clients'"):
         read("digits-fed-tsne", {"method.aggregation.kind": "coordinate-median", "method.weights": "rows"})
 

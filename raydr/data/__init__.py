@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from raydr.data.catalogue import DATASETS, Dataset
 from raydr.data.loading import load
+from raydr.data.site import Census, Site, SiteFile, census
 from raydr.data.table import Table
 
-__all__ = ["DATASETS", "Dataset", "Table", "load"]
+__all__ = ["DATASETS", "Census", "Dataset", "Site", "SiteFile", "Table", "census", "load"]

@@ -1,11 +1,12 @@
 """What a method sees of its clients: requests, replies, exact sums, named randomness."""
 
+from raydr.arrays import fingerprint
 from raydr.federation.adversary import Adversary, attackers
 from raydr.federation.client import Client
 from raydr.federation.failures import ClientError, FailurePolicy, QuorumError
 from raydr.federation.faults import Crash, FaultPlan
 from raydr.federation.federation import Federation
-from raydr.federation.host import ClientHost, Seat, fingerprint
+from raydr.federation.host import ClientHost, Seat
 from raydr.federation.inline import InlineTransport
 from raydr.federation.messages import Bound, Granularity, Range, RefusedReplyError, Reply, Request, answers
 from raydr.federation.ring import RangeError

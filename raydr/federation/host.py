@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
-import numpy as np
-
-from raydr.arrays import FloatArray, Int64Array
+from raydr.arrays import FloatArray, Int64Array, fingerprint
 from raydr.errors import RunError
 from raydr.federation.client import Client
 from raydr.federation.failures import Failure, Kind, QuorumError
@@ -155,13 +152,6 @@ class Seat:
     index: int
     rows: FloatArray
     fingerprint: str
-
-
-def fingerprint(rows: FloatArray) -> str:
-    """Hash of a partition's shape, type and content."""
-    digest = hashlib.blake2b(f"{rows.shape} {rows.dtype}".encode(), digest_size=16)
-    digest.update(np.ascontiguousarray(rows).data)
-    return digest.hexdigest()
 
 
 @dataclass

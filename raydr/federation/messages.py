@@ -24,6 +24,7 @@ back is checked before anything is done with it.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -114,7 +115,7 @@ class Range:
         return np.asarray((array <= self._limit) & (array >= np.negative(self._limit)))
 
 
-class Reply:
+class Reply(ABC):
     """Base of everything that leaves a client.
 
     Parameters
@@ -134,6 +135,7 @@ class Reply:
         cls.what = what
 
     @staticmethod
+    @abstractmethod
     def ranges(request: Any, rows: int) -> Mapping[str, Range]:
         """Shape and range of each field.
 
@@ -150,7 +152,6 @@ class Reply:
         ranges : mapping of field name to Range
             Of every field.
         """
-        raise NotImplementedError
 
 
 R = TypeVar("R", bound=Reply)

@@ -49,6 +49,22 @@ class DistributionLearning(Settings):
         Mean(), description="how the server combines what clients upload; robust rules see each upload"
     )
 
+    def landmark_count(self, rows: int, features: int) -> int:
+        """Number of landmarks for so many rows of so many features.
+
+        Raises
+        ------
+        ScenarioError
+            If more were asked for than there are rows.
+        """
+        count = self.landmarks or default_landmarks(rows, features)
+        if count > rows:
+            raise ScenarioError(
+                f"method.landmarks is {count}, but the clients hold only {rows} rows:"
+                f" choose at most {rows} landmarks, or leave it out."
+            )
+        return count
+
     @model_validator(mode="after")
     def _weigh_alike(self) -> DistributionLearning:
         if self.weights == "rows" and not isinstance(self.aggregation, Mean):
@@ -163,12 +179,7 @@ def learn_landmarks(federation: Federation, settings: DistributionLearning) -> L
     DataError
         If all rows of all clients are equal.
     """
-    count = settings.landmarks or default_landmarks(federation.rows, federation.features)
-    if count > federation.rows:
-        raise ScenarioError(
-            f"method.landmarks is {count}, but the clients hold only {federation.rows} rows:"
-            f" choose at most {federation.rows} landmarks, or leave it out."
-        )
+    count = settings.landmark_count(federation.rows, federation.features)
     moments = spread(federation)
     if not moments.deviation.any():
         raise DataError(

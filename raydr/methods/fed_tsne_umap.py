@@ -10,6 +10,7 @@ Step 2 is what the method costs: a record's distances to known points leave its 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -28,7 +29,7 @@ from raydr.methods.embedders import TSNESettings, UMAPSettings
 from raydr.methods.outcome import Outcome, draw_map
 
 
-class LandmarkMap(DistributionLearning):
+class LandmarkMap(DistributionLearning, ABC):
     """Settings that Fed-tSNE and Fed-UMAP share."""
 
     estimator: Literal["trilateration", "nystrom", "nystrom-squared"] = Field(
@@ -40,14 +41,23 @@ class LandmarkMap(DistributionLearning):
         1e-10, ge=0, lt=1, description="relative cut of W's eigenvalues, for the Nystrom estimators"
     )
 
+    @abstractmethod
+    def embedder(self) -> Embedder:
+        """Return the embedder that draws the map."""
 
-class FedTSNE(LandmarkMap, TSNESettings):
+    def check(self, rows: int, features: int) -> None:
+        """Raise ScenarioError or DataError if the settings do not fit so many rows; before any work is done."""
+        self.landmark_count(rows, features)
+        self.embedder().neighbors_needed(rows)
+
+
+class FedTSNE(TSNESettings, LandmarkMap):
     """Federated t-SNE over learnt landmarks (P1)."""
 
     kind: Literal["fed-tsne"] = "fed-tsne"
 
 
-class FedUMAP(LandmarkMap, UMAPSettings):
+class FedUMAP(UMAPSettings, LandmarkMap):
     """Federated UMAP over learnt landmarks (P1)."""
 
     kind: Literal["fed-umap"] = "fed-umap"
@@ -88,8 +98,7 @@ def distances_to_landmarks(client: Client, request: DistanceRequest) -> Distance
 
 def serve(federation: Federation, settings: FedTSNE | FedUMAP) -> Outcome:
     """Server part of Algorithm 2."""
-    embedder: Embedder = settings.embedder()
-    embedder.neighbors_needed(federation.rows)  # refuses impossible settings before any work is done
+    settings.check(federation.rows, federation.features)
     with federation.stage("landmarks"):
         learnt = learn_landmarks(federation, settings)
     with federation.stage("distances"):
@@ -97,7 +106,9 @@ def serve(federation: Federation, settings: FedTSNE | FedUMAP) -> Outcome:
     with federation.stage("geometry"):
         geometry, coordinates = recovered_geometry(messages, learnt.points, settings)
         messages.clear()
-    embedding = draw_map(geometry, coordinates, embedder, seed=federation.seed, journal=federation.journal)
+    embedding = draw_map(
+        geometry, coordinates, settings.embedder(), seed=federation.seed, journal=federation.journal
+    )
     return Outcome(embedding, geometry, {"landmarks": learnt.points, "gamma": np.array([learnt.gamma])})
 
 

@@ -144,7 +144,7 @@ def _order_by_content(flat: Float64Array) -> Int64Array:
     """Order of clients that depends on what each sent and not on its index; equal contributions are exchangeable.
 
     Sums and matrix products round by position, so Krum would break near ties, and means their last bit, by the
-    numbering of clients. Hashing costs about 1 s per GB.
+    numbering of clients. Hashing costs 2 s per GB.
     """
     digests = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in flat]
     return np.array(sorted(range(len(flat)), key=digests.__getitem__), np.int64)

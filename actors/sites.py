@@ -1,0 +1,118 @@
+"""Clients with files of their own: found on their nodes, counted there, and read nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import ray
+from ray.exceptions import RayTaskError
+
+from raydr.arrays import FloatArray
+from raydr.data import Census, Site, SiteFile, census
+from raydr.errors import RaydrError, ScenarioError
+
+
+def pinned(node: str | None) -> dict[str, Any]:
+    """Ray options that place a process on a node.
+
+    Parameters
+    ----------
+    node : str or None
+        ``NAME``: a node that offers the custom resource NAME (``ray start --resources='{"NAME": 1}'``).
+        ``KEY=VALUE``: a node with that label (``ray start --labels=KEY=VALUE``). None: any node.
+    """
+    if node is None:
+        return {"num_cpus": 0, "scheduling_strategy": "SPREAD"}
+    key, equals, value = node.partition("=")
+    if equals:
+        return {"num_cpus": 0, "label_selector": {key: value}}
+    return {"num_cpus": 0, "resources": {node: 0.001}}
+
+
+def reachable(node: str | None) -> bool:
+    """Whether a living node answers to that name or label."""
+    if node is None:
+        return True
+    key, equals, value = node.partition("=")
+    alive = (described for described in ray.nodes() if described["Alive"])
+    if equals:
+        return any(described["Labels"].get(key) == value for described in alive)
+    return any(described["Resources"].get(node, 0) > 0 for described in alive)
+
+
+def require_nodes(nodes: Sequence[str | None]) -> None:
+    """Raise ScenarioError unless every node named is there."""
+    absent = sorted({node for node in nodes if node is not None and not reachable(node)})
+    if absent:
+        offered = sorted(
+            {
+                name
+                for described in ray.nodes()
+                if described["Alive"]
+                for name in (
+                    *(
+                        name
+                        for name in described["Resources"]
+                        if name not in ("CPU", "GPU", "memory", "object_store_memory")
+                        and not name.startswith("node:")
+                    ),
+                    *(
+                        f"{key}={value}"
+                        for key, value in described["Labels"].items()
+                        if not key.startswith("ray.io/")
+                    ),
+                )
+            }
+        )
+        raise ScenarioError(
+            f"clients.sites names {'nodes' if len(absent) > 1 else 'a node'} that the cluster does not have:"
+            f" {', '.join(absent)}. It has {', '.join(offered) or 'no named node'}. Start the node with"
+            " `ray start --resources='{\"NAME\": 1}'` or `--labels=KEY=VALUE`, or correct the name."
+        )
+
+
+def count_sites(files: Sequence[tuple[SiteFile, str | None]]) -> list[Census]:
+    """Read each file on its node and bring back everything but the rows.
+
+    Raises
+    ------
+    ScenarioError
+        If a node is not there.
+    DataError
+        If a file cannot be used.
+    """
+    require_nodes([node for _, node in files])
+    counted = [_count.options(**pinned(node)).remote(file) for file, node in files]
+    try:
+        return list(ray.get(counted))
+    except RayTaskError as error:
+        if isinstance(error.cause, RaydrError):
+            raise error.cause from None
+        raise
+
+
+@dataclass(frozen=True)
+class PooledSites:
+    """All sites' rows, in one place once it is called: for the evaluation task alone."""
+
+    parts: tuple[ray.ObjectRef[FloatArray], ...]
+
+    def __call__(self) -> FloatArray:
+        """Fetch and join the rows, client by client."""
+        return np.concatenate(ray.get(list(self.parts)))
+
+
+def pool(sites: Sequence[Site]) -> PooledSites:
+    """Have each site's rows read on its node, for the evaluation to fetch; nothing comes to the caller."""
+    return PooledSites(tuple(_rows.options(**pinned(site.node)).remote(site.file) for site in sites))
+
+
+def _read_rows(file: SiteFile) -> FloatArray:
+    return file.read().rows
+
+
+_count = ray.remote(max_retries=0)(census)
+_rows = ray.remote(max_retries=0)(_read_rows)

@@ -1,0 +1,142 @@
+"""What long runs and many clients cost: memory over 500 rounds, and distribution learning with 10,000 clients.
+
+Run ``python -m benchmarks.scale``: some minutes. With ``--quick``: fewer rounds and clients, within a minute.
+
+Long run: 200 clients return x + 1, of 200 KB, so that requests and replies go through the object store. Figures, at a
+tenth, the middle and the end of the rounds: megabytes of all processes together (a page that several share counted
+once), megabytes in the object store, processes.
+
+Many clients: landmarks are learnt from synthetic rows, 20 of 16 features at each client. Figures: seconds until the
+clients are in their places, until the first round and in the median round, and megabytes of memory per client: those
+of this federation less those of one with a client for each core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import psutil
+import ray
+
+from actors.cluster import connected
+from actors.placement import place
+from actors.transport import RayTransport
+from benchmarks.increment import Setting, require
+from benchmarks.increment_messages import Increment
+from benchmarks.processes import memory_mb, tree
+from raydr.arrays import Float32Array
+from raydr.federation import FaultPlan, Federation
+from raydr.methods.distribution_learning import DistributionLearning, learn_landmarks
+from raydr.threads import cores
+
+_LONG = Setting(200, 200_000)
+_ROWS, _FEATURES, _LANDMARKS = 20, 16, 50
+
+
+def object_store_mb() -> float:
+    """Megabytes that the object store holds now."""
+    name = "object_store_memory"
+    return float(ray.cluster_resources()[name] - ray.available_resources().get(name, 0.0)) / 1e6
+
+
+@contextmanager
+def federation_of(partitions: list[Float32Array]) -> Iterator[Federation]:
+    """Federation on Ray's actors, as many as ``runtime.actors: auto`` takes."""
+    transport = RayTransport(place(partitions, "auto", cores()), seed=0, faults=FaultPlan(), timeout_s=600.0)
+    try:
+        yield Federation(transport, len(partitions), seed=0)
+    finally:
+        transport.close()
+
+
+def long_run(rounds: int) -> dict[str, float]:
+    """Memory, object store and processes while many rounds go by."""
+    looks = {max(1, rounds // 10): "start", rounds // 2: "middle", rounds: "end"}
+    figures: dict[str, float] = {}
+    values = _LONG.start()
+    with federation_of([np.zeros((1, 1), np.float32)] * _LONG.clients) as federation:
+        began = time.perf_counter()
+        for number in federation.rounds(rounds, {}):
+            values = federation.mean(Increment(values, 0.0)).values
+            if number in looks:
+                require(values, number)
+                processes = tree(psutil.Process())
+                figures[f"long.{looks[number]}.memory_mb"] = memory_mb(processes)
+                figures[f"long.{looks[number]}.object_store_mb"] = object_store_mb()
+                figures[f"long.{looks[number]}.processes"] = len(processes)
+        figures["long.round_s"] = (time.perf_counter() - began) / rounds
+    return figures
+
+
+def many_clients(clients: int, rounds: int) -> dict[str, float]:
+    """Seconds and memory of distribution learning.
+
+    Raises
+    ------
+    ValueError
+        If the objective does not fall.
+    """
+    rng = np.random.default_rng(0)
+    centres = 4.0 * rng.standard_normal((8, _FEATURES))
+    partitions = [
+        (centres[client % 8] + rng.standard_normal((_ROWS, _FEATURES))).astype(np.float32)
+        for client in range(clients)
+    ]
+    with federation_of(partitions[: cores()]):
+        least_mb = memory_mb(tree(psutil.Process()))
+    began = time.perf_counter()
+    with federation_of(partitions) as federation:
+        placed = time.perf_counter()
+        learn_landmarks(federation, DistributionLearning(landmarks=_LANDMARKS, rounds=rounds))
+        seconds = time.perf_counter() - placed
+        memory = memory_mb(tree(psutil.Process()))
+        journal = federation.journal.rounds
+    objectives = [record.objective for record in journal if record.objective is not None]
+    if not objectives[-1] < objectives[0]:
+        raise ValueError(f"the objective went from {objectives[0]} to {objectives[-1]}")
+    return {
+        "many.clients": clients,
+        "many.startup_s": placed - began,
+        "many.before_rounds_s": seconds - sum(record.seconds for record in journal),
+        "many.round_s": statistics.median(record.seconds for record in journal),
+        "many.mb_per_client": (memory - least_mb) / clients,
+        "many.memory_mb": memory,
+    }
+
+
+def main() -> None:
+    """Print the figures and write them."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="60 rounds, 1,000 clients: within a minute")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    arguments = parser.parse_args()
+    with connected():
+        long = long_run(60 if arguments.quick else 500)
+        print(f"200 clients x 200 KB, {long['long.round_s'] * 1e3:.1f} ms a round")
+        for when in ("start", "middle", "end"):
+            print(
+                f"  {when:<8}{long[f'long.{when}.memory_mb']:>8.0f} MB"
+                f"{long[f'long.{when}.object_store_mb']:>8.2f} MB in the object store"
+                f"{long[f'long.{when}.processes']:>5.0f} processes"
+            )
+        many = many_clients(*((1_000, 5) if arguments.quick else (10_000, 20)))
+    print(
+        f"{many['many.clients']:.0f} clients learn {_LANDMARKS} landmarks: in their places after"
+        f" {many['many.startup_s']:.1f} s, first round after {many['many.before_rounds_s']:.1f} s more,"
+        f" {many['many.round_s']:.3f} s a round, {many['many.mb_per_client']:.4f} MB per client,"
+        f" {many['many.memory_mb']:.0f} MB in all"
+    )
+    if arguments.json is not None:
+        figures = {name: round(value, 5) for name, value in (long | many).items()}
+        arguments.json.write_text(json.dumps({"figures": figures, "ratios": {}}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Where the parts of a simulation run: the contract, and its plainest form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from raydr.arrays import FloatArray
+from raydr.data import Census, Site, SiteFile, census
+from raydr.federation import ClientHost, InlineTransport, Seat, fingerprint
+from raydr.federation.checkpoint import Checkpoint
+from raydr.journal import Journal, Listener
+from raydr.methods.serving import Plan, Served, serve
+from scenarios.holdings import Rows
+
+
+class Backend(Protocol):
+    """Where the parts of a simulation run; which one changes no bit of the outcome."""
+
+    name: str
+    actors: int
+    peak_memory_bytes: dict[str, int]
+
+    def serve(
+        self,
+        parts: Sequence[FloatArray | Site],
+        plan: Plan,
+        *,
+        listener: Listener,
+        checkpoint: bytes | None = None,
+    ) -> Served:
+        """Run clients and server; ``parts`` are each client's rows, or where they are."""
+
+    def count_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> list[Census]:
+        """Read clients' own files where they are, and say everything of them but the rows."""
+
+    def pool(self, sites: Sequence[Site]) -> Callable[[], FloatArray]:
+        """Bring the rows of clients' own files to whoever calls the result: the evaluation."""
+
+    def evaluate(self, work: Callable[..., Any], *arguments: Any, listener: Listener) -> Any:
+        """Call ``work(*arguments, listener=listener)`` where pooled rows may be seen."""
+
+
+@dataclass
+class InlineBackend:
+    """Everything in this process, one part after the other."""
+
+    name: str = "inline"
+    actors: int = 0
+    peak_memory_bytes: dict[str, int] = field(default_factory=dict)
+
+    def serve(
+        self,
+        parts: Sequence[FloatArray | Site],
+        plan: Plan,
+        *,
+        listener: Listener,
+        checkpoint: bytes | None = None,
+    ) -> Served:
+        """Run clients and server here."""
+        read = [part.file.read().rows if isinstance(part, Site) else part for part in parts]
+        seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(read)]
+        # Hosts of one client each, where crashes are to strike one client and not all.
+        groups = [[seat] for seat in seats] if plan.faults.crashes else [seats]
+        transport = InlineTransport([ClientHost(group, plan.seed, plan.faults) for group in groups])
+        resume = Checkpoint.from_bytes(checkpoint) if checkpoint is not None else None
+        return serve(transport, len(parts), plan, journal=Journal(listener), resume=resume)
+
+    def count_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> list[Census]:
+        """Read the files here; nodes do not matter."""
+        return [census(file) for file, _ in files]
+
+    def pool(self, sites: Sequence[Site]) -> Callable[[], FloatArray]:
+        """Read the files here once more."""
+        return Rows(np.concatenate([site.file.read().rows for site in sites]))
+
+    def evaluate(self, work: Callable[..., Any], *arguments: Any, listener: Listener) -> Any:
+        """Call ``work`` here."""
+        return work(*arguments, listener=listener)

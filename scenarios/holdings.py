@@ -1,0 +1,159 @@
+"""Who holds which rows, as far as the driver of a simulation has to know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raydr.arrays import FloatArray, Int64Array
+from raydr.data import Census, Site, SiteFile, load
+from raydr.errors import DataError
+from raydr.partition import assign
+from scenarios.schema import ByColumn, Scenario
+
+
+class SiteReader(Protocol):
+    """Counts and reads clients' own files, wherever they are."""
+
+    def count_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> list[Census]:
+        """Everything but the rows, of each file."""
+
+    def pool(self, sites: Sequence[Site]) -> Callable[[], FloatArray]:
+        """Bring all rows to whoever calls the result: the evaluation."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Pooled rows that the driver holds anyway."""
+
+    rows: FloatArray
+
+    def __call__(self) -> FloatArray:
+        """Return the rows."""
+        return self.rows
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """Clients and their rows; arrays over rows are in the table's order, or site by site.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of the clients.
+    parts : tuple of arrays or Site
+        Each client's rows, or where they are.
+    client_of_row : (rows,) int64
+        Which client holds each row.
+    ids : (rows,)
+        Identities of the rows; told apart by client and id where clients have files of their own.
+    labels : (rows,) int64 or None
+        Classes, indices of ``label_names``.
+    label_names : tuple of str
+        Names of the classes.
+    features : int
+        Of each row.
+    pooled : callable
+        Brings all rows together, in this order, for the evaluation.
+    """
+
+    names: tuple[str, ...]
+    parts: tuple[FloatArray | Site, ...]
+    client_of_row: Int64Array
+    ids: NDArray[Any]
+    labels: Int64Array | None
+    label_names: tuple[str, ...]
+    features: int
+    pooled: Callable[[], FloatArray]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.client_of_row)
+
+    @property
+    def in_table_order(self) -> Int64Array:
+        """Positions, among all rows client by client, of the rows in the table's order."""
+        return np.argsort(np.argsort(self.client_of_row, kind="stable"))
+
+
+def dealt_out(scenario: Scenario, data_dir: Path | None) -> Holdings:
+    """Read the scenario's table and deal its rows to clients."""
+    data, clients = scenario.data, scenario.clients
+    by_column = clients.partition if isinstance(clients.partition, ByColumn) else None
+    table = load(
+        source=data.source,
+        path=data.path,
+        label=data.label,
+        features=data.features,
+        client=by_column.column if by_column else None,
+        id_column=data.id,
+        rows=data.rows,
+        missing=data.missing,
+        seed=scenario.seed,
+        data_dir=data_dir,
+    )
+    options = clients.partition.model_dump(exclude={"kind", "column"})
+    partition = assign(table, clients.partition.kind, clients=clients.count, seed=scenario.seed, **options)
+    return Holdings(
+        partition.names,
+        tuple(table.rows[partition.rows_of(client)] for client in range(partition.count)),
+        partition.client_of_row,
+        table.ids,
+        table.labels,
+        table.label_names,
+        table.rows.shape[1],
+        Rows(table.rows),
+    )
+
+
+def from_sites(scenario: Scenario, reader: SiteReader) -> Holdings:
+    """Count the clients' own files; their rows stay where they are.
+
+    Raises
+    ------
+    DataError
+        If the files differ in their features, or only some have labels.
+    """
+    data, described = scenario.data, scenario.clients.sites
+    files = [
+        (SiteFile(site.path, data.label, data.features, data.id, data.missing), site.node)
+        for site in described
+    ]
+    censuses = reader.count_sites(files)
+    first = censuses[0]
+    for site, census in zip(described, censuses, strict=True):
+        if census.features != first.features:
+            odd = sorted(set(census.features) ^ set(first.features)) or list(census.features)
+            raise DataError(
+                f"{site.path} has other features than {described[0].path}, or another order of them"
+                f" ({', '.join(odd[:10])}): name the common ones in data.features."
+            )
+        if (census.labels is None) != (first.labels is None):
+            raise DataError(
+                f"{site.path} and {described[0].path}: only one of them has labels; name the column in data.label."
+            )
+    sites = tuple(
+        Site(file, node, census.fingerprint) for (file, node), census in zip(files, censuses, strict=True)
+    )
+    label_names: tuple[str, ...] = ()
+    labels = None
+    if first.labels is not None:
+        names, codes = np.unique(np.concatenate([census.labels for census in censuses]), return_inverse=True)
+        label_names, labels = tuple(map(str, names)), codes.astype(np.int64)
+    sizes = [len(census.ids) for census in censuses]
+    return Holdings(
+        tuple(site.name or Path(site.path).stem for site in described),
+        sites,
+        np.repeat(np.arange(len(sizes)), sizes),
+        np.concatenate([census.ids for census in censuses]),
+        labels,
+        label_names,
+        len(first.features),
+        reader.pool(sites),
+    )

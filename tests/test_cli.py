@@ -1,0 +1,506 @@
+"""The command line as a person or a script meets it: what goes where, exit statuses, and how a run is ended."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tiny import tiny, tiny_file, tiny_run
+
+import raydr
+from raydr.cli import CATALOGUES, status
+from raydr.journal import CheckpointTaken, Incident, Progress, StageEnded, StageStarted
+from raydr.metrics import METRICS
+from raydr.terminal import heard_on_terminal
+
+RAYDR = [sys.executable, "-c", "from raydr.cli import main; main()"]
+TOKEN = "RAYDR_TEST_TOKEN"
+LONG = 10**7
+"""Rounds or iterations that no test waits for."""
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test starts in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Run folders of two tiny runs."""
+    folder = tmp_path_factory.mktemp("two")
+    return tiny_run(folder / "first"), tiny_run(folder / "second", seed=1, compare=["central"])
+
+
+def paragraph(capsys: pytest.CaptureFixture[str]) -> str:
+    """The one paragraph on standard error, with nothing on standard output."""
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("raydr: ")
+    assert err.endswith(".\n")
+    assert err.count("\n") == 1
+    return err
+
+
+# --- a run ----------------------------------------------------------------------------------------------------------
+
+
+def test_standard_output_has_the_reports_path_and_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status(["run", str(tiny_file(tmp_path)), "--out", "out"]) == 0
+    out, err = capsys.readouterr()
+    assert out == f"{tmp_path / 'out' / 'report.html'}\n"
+    assert Path(out.strip()).is_file()
+    stages, summary = err.split("\n\n", 1)
+    assert all(re.fullmatch(r"[\w ]+: \d+\.\d s", line) for line in stages.splitlines())
+    assert "Neighbour preservation, k = 10" in summary
+    assert "the distance of every record to every landmark" in summary
+
+
+def test_quiet_prints_nothing_but_the_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(["run", str(tiny_file(tmp_path)), "--quiet"]) == 0
+    out, err = capsys.readouterr()
+    assert re.fullmatch(rf"{tmp_path}/runs/tiny-\d{{8}}-\d{{6}}/report\.html\n", out)
+    assert err == ""
+
+
+def test_set_overrides_and_repeats_the_last_one_wins(tmp_path: Path) -> None:
+    scenario = str(tiny_file(tmp_path))
+    overrides = ["--set", "seed=1", "--set", "method.rounds=1", "--set", "seed=2"]
+    assert status(["run", scenario, *overrides, "--out", "out", "-q"]) == 0
+    text = (tmp_path / "out" / "scenario.yaml").read_text()
+    assert "seed: 2\n" in text
+    assert "rounds: 1\n" in text
+
+
+def test_what_the_data_room_notes_is_said_between_the_stages(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rows.csv").write_text("a,b,one\n" + "".join(f"{i * i % 17},{i % 5},1\n" for i in range(40)))
+    scenario = str(tiny_file(tmp_path, data={"path": "rows.csv"}))
+    assert status(["run", scenario, "--out", "out"]) == 0
+    assert (
+        "1 of 3 features have one value in all rows and tell no row from another: 'one'\n"
+        in capsys.readouterr().err
+    )
+    assert status(["run", scenario, "--out", "again", "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_no_metrics_are_no_reason_to_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(["run", str(tiny_file(tmp_path, metrics=[])), "--out", "out"]) == 0
+    assert "no metric was computed" in capsys.readouterr().err
+
+
+# --- refused: exit status 2 -----------------------------------------------------------------------------------------
+
+CSV = {
+    "text": ("a,b,kind\n1,2,x\n3,4,y\n5,6,z\n", {}, "the feature column 'kind' is not numeric"),
+    "label": ("a,b\n1,2\n3,4\n5,7\n", {"label": "c"}, "has no column 'c', which data.label names"),
+    "near label": ("a,b,colour\n1,2,1\n3,4,2\n5,7,1\n", {"label": "color"}, "the nearest is 'colour'"),
+    "id": (
+        "a,b\n1,2\n1,4\n5,7\n",
+        {"id": "a"},
+        "the id '1' in column 'a' stands on line 2 and again on line 3",
+    ),
+    "missing": ("a,b\n1,2\n3,\n5,7\n", {}, "has 1 missing value in the column 'b'"),
+    "one row": ("a,b\n1,2\n", {}, "has 1 usable row of 1"),
+    "empty": ("", {}, "is empty"),
+}
+
+
+@pytest.mark.parametrize("case", CSV)
+def test_data_that_cannot_be_used(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, data, said = CSV[case]
+    (tmp_path / "rows.csv").write_text(text)
+    scenario = tiny_file(tmp_path, data={"path": "rows.csv", **data}, clients={"count": 1})
+    assert status(["run", str(scenario)]) == 2
+    assert said in paragraph(capsys)
+    assert not list((tmp_path / "runs").iterdir())
+
+
+REFUSED: dict[str, tuple[list[str], str]] = {
+    "no such file": (["--set", "data={path: rows.csv}"], "The data file rows.csv cannot be opened"),
+    "unknown data set": (
+        ["--set", "data.source=irs"],
+        "There is no built-in data set 'irs'; the nearest is 'iris'",
+    ),
+    "unknown label": (["--set", "data.label=colour"], "'colour', which data.label names"),
+    "no data folder": (
+        ["--set", "data.source=seeds", "--data-dir", "nowhere"],
+        "The data folder nowhere does not",
+    ),
+    "too many rows": (["--set", "data.rows=151"], "data.rows asks for 151 rows, but iris has 150"),
+    "too many clients": (
+        ["--set", "clients.count=151"],
+        "150 rows cannot give 151 clients at least 1 row each",
+    ),
+    "too many landmarks": (
+        ["--set", "method.landmarks=151"],
+        "method.landmarks is 151, but the data have only 150",
+    ),
+    "too large a perplexity": (
+        ["--set", "method.perplexity=60"],
+        "the largest perplexity that works for 150 rows",
+    ),
+    "misspelt key": (
+        ["--set", "method.landmark=5"],
+        "method.landmark is not a key (did you mean landmarks?)",
+    ),
+    "misspelt kind": (["--set", "method.kind=fed-tsn"], "method.kind is 'fed-tsn' (did you mean fed-tsne?)"),
+    "wrong type": (["--set", "seed=one"], "seed is 'one': it must be a whole number"),
+    "source and path": (["--set", "data.path=rows.csv"], "give exactly one of source"),
+    "unknown metric": (["--set", "metrics=[npa_11]"], "There is no metric 'npa_11'"),
+    "malformed set": (["--set", "seed"], "--set 'seed' is not of the form KEY=VALUE"),
+    "set into a scalar": (["--set", "seed.x=1"], "seed.x cannot be set: seed is"),
+    "set is not YAML": (["--set", "seed={"], "--set 'seed={': the value is not YAML"),
+    "place taken": (["--out", "."], "exists and is not empty"),
+    "place below a file": (["--out", "tiny.yaml/out"], "cannot be made: File exists"),
+    "unknown option": (["--outt", "x"], "No such option '--outt'"),
+    "option without value": (["--out"], "Option '--out' requires an argument"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_run(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments, said = REFUSED[case]
+    assert status(["run", str(tiny_file(tmp_path, seed=0)), *arguments]) == 2
+    assert said in paragraph(capsys)
+    assert {entry.name for entry in tmp_path.rglob("*")} <= {"tiny.yaml", "runs"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "digits-fed-tsn"], "There is no scenario 'digits-fed-tsn' (did you mean digits-fed-tsne?)"),
+        (["run"], "Missing argument 'SCENARIO'. See `raydr run --help`."),
+        (["rum"], "No such command 'rum'"),
+        (["list", "methodes"], "'methodes' is not one of"),
+        (["list"], "See `raydr list --help`."),
+        (["compare"], "Missing argument"),
+        (["compare", "nothing"], "nothing is not a folder"),
+        (["report", "nothing"], "nothing is not a folder"),
+        (["--frobnicate"], "No such option '--frobnicate'. See `raydr --help`."),
+    ],
+)
+def test_a_command_line_that_makes_no_sense(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status(arguments) == 2
+    assert said in paragraph(capsys)
+
+
+def test_the_folder_of_an_interrupted_run_is_not_reported(
+    two_runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    half = two_runs[0].rename(two_runs[0].with_name("first.incomplete-123456"))
+    try:
+        assert status(["report", str(half)]) == 2
+        assert "incomplete" in paragraph(capsys)
+    finally:
+        half.rename(two_runs[0])
+
+
+# --- failed: exit status 3 ------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_fails_ends_with_3_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from raydr.errors import RunError
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise RunError("client 3 did not answer: look at why it hangs.")
+
+    monkeypatch.setattr("scenarios.runner.serve", fail)
+    assert status(["run", str(tiny_file(tmp_path)), "--quiet"]) == 3
+    assert paragraph(capsys) == "raydr: client 3 did not answer: look at why it hangs.\n"
+    assert not list((tmp_path / "runs").iterdir())
+
+
+def test_an_error_of_raydrs_own_shows_where_it_happened_and_ends_with_3(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("scenarios.runner.serve", None)
+    assert status(["run", str(tiny_file(tmp_path)), "--quiet"]) == 3
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert err.endswith("raydr: this is an error of raydr's own; please report it with the lines above.\n")
+
+
+# --- the other commands ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", CATALOGUES)
+def test_a_catalogue_has_a_name_and_a_sentence_in_each_line(
+    what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status(["list", what]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert all(re.fullmatch(r"[a-z0-9_-]+ {2,}\S.*", line) for line in out.splitlines())
+    if what == "metrics":
+        assert [line.split()[0] for line in out.splitlines()] == list(METRICS)
+
+
+def test_report_makes_the_page_and_the_picture_again(
+    two_runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = two_runs[0]
+    before = {name: (folder / name).read_bytes() for name in ("report.html", "embedding.png")}
+    for name in before:
+        (folder / name).unlink()
+    assert status(["report", str(folder)]) == 0
+    assert capsys.readouterr().out == f"{folder / 'report.html'}\n"
+    assert (folder / "embedding.png").read_bytes() == before["embedding.png"]
+    assert (folder / "report.html").is_file()
+
+
+def test_compare_has_a_column_for_each_run_and_keeps_lines_whole(
+    two_runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status(["compare", *map(str, two_runs), "--out", "both.html"]) == 0
+    *table, page = capsys.readouterr().out.splitlines()
+    assert table[0].split() == ["first", "second"]
+    pooled = next(line for line in table if line.startswith("Neighbour preservation, k = 10, pooled data"))
+    assert pooled.split()[-2] == "–"
+    assert page == "both.html"
+    assert (tmp_path / "both.html").is_file()
+
+
+def test_compare_shows_names_with_brackets_as_they_are(
+    two_runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = two_runs[0].rename(two_runs[0].with_name("[bold]run"))
+    try:
+        assert status(["compare", str(odd)]) == 0
+        assert "[bold]run" in capsys.readouterr().out
+    finally:
+        odd.rename(two_runs[0])
+
+
+def test_help_lists_the_commands_in_the_order_of_use(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(["--help"]) == 0
+    commands = re.findall(r"^  (\w+)  ", capsys.readouterr().out.partition("Commands:")[2], re.MULTILINE)
+    assert commands == ["run", "report", "compare", "list"]
+    assert status(["--version"]) == 0
+    assert re.fullmatch(r"raydr \d+\.\d+\.\d+\S*\n", capsys.readouterr().out)
+
+
+def test_a_reader_that_has_seen_enough_gets_no_complaint() -> None:
+    finished = subprocess.run(
+        f"{sys.executable} -c 'from raydr.cli import main; main()' list metrics | true",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert finished.stderr == ""
+
+
+# --- terminals ------------------------------------------------------------------------------------------------------
+
+
+def on_terminal(arguments: list[str]) -> tuple[int, str, str]:
+    """Exit status, standard output, and what a terminal of 100 columns was sent on standard error."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "COLUMNS": "100", "TERM": "xterm-256color"}
+    process = subprocess.Popen([*RAYDR, *arguments], stdout=subprocess.PIPE, stderr=theirs, env=environment)
+    os.close(theirs)
+    sent = b""
+    try:
+        while chunk := os.read(ours, 4096):
+            sent += chunk
+    except OSError:  # Linux's way to say that nobody holds the other end any more
+        pass
+    finally:
+        os.close(ours)
+    out, _ = process.communicate()
+    return process.returncode, out.decode(), sent.decode()
+
+
+def test_a_terminal_shows_every_stage_and_no_noise(tmp_path: Path) -> None:
+    scenario = tiny_file(tmp_path, compare=["central"])
+    code, out, shown = on_terminal(["run", str(scenario), "--out", "out"])
+    assert (code, out) == (0, f"{tmp_path / 'out' / 'report.html'}\n")
+    text = re.sub(r"\x1b\[[?\d;]*[A-Za-z]", "", shown)
+    for stage in ("data", "landmarks", "embedding", "central map", "metrics", "report"):
+        assert re.search(rf"✓ {stage} +\d+\.\d s", text)
+    assert "Warning" not in text
+    assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h")  # the cursor is given back
+
+
+def test_a_terminal_breaks_errors_between_words() -> None:
+    code, _, shown = on_terminal(["run", "digits-fed-tsn"])
+    lines = shown.splitlines()
+    assert code == 2
+    assert len(lines) > 1
+    assert all(len(line) <= 100 for line in lines)
+    assert "(did you mean digits-fed-tsne?)" in " ".join(line.strip() for line in lines)
+
+
+def test_long_stages_say_how_far_they_are_where_there_are_no_bars(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = iter([0.0, 1.0, 11.0, 11.0, 12.0, 13.0, 14.0])
+    monkeypatch.setattr("raydr.terminal.time.monotonic", lambda: next(now))
+    with heard_on_terminal() as hear:
+        hear(StageStarted("landmarks"))
+        hear(Progress("landmarks", 1, 50))
+        hear(Progress("landmarks", 30, 50))
+        hear(Progress("landmarks", 31, 50))
+        hear(StageEnded("landmarks", 12.34))
+        hear(Incident("client [3] fell silent"))
+        hear(CheckpointTaken(31, b""))
+    assert capsys.readouterr().err == "landmarks: 30/50\nlandmarks: 12.3 s\nclient [3] fell silent\n"
+
+
+# --- Ctrl-C ---------------------------------------------------------------------------------------------------------
+
+
+def processes_of(token: str) -> list[psutil.Process]:
+    """All that a command started, and itself: they inherit its environment."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(TOKEN) == token and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:  # not ours, or gone by now
+            continue
+    return found
+
+
+def end(scenario: Path, *, after: str, number: signal.Signals, to_group: bool) -> tuple[int, str, str]:
+    """Run a scenario, send a signal once a stage has ended, and wait until everything is gone."""
+    token = uuid.uuid4().hex
+    process = subprocess.Popen(
+        [*RAYDR, "run", str(scenario), "--out", "out"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, TOKEN: token},
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if line.startswith(f"{after}:"):
+                break
+        time.sleep(0.5)
+        (os.killpg if to_group else os.kill)(process.pid, number)
+        out, err = process.communicate(timeout=30)
+        patience = time.monotonic() + 30
+        while (left := processes_of(token)) and time.monotonic() < patience:
+            time.sleep(0.2)
+        assert not left
+        return process.returncode, out, err
+    finally:
+        for straggler in processes_of(token):
+            straggler.kill()
+
+
+INTERRUPTED = "raydr: interrupted; nothing of this run is kept.\n"
+
+
+@pytest.mark.parametrize(
+    ("after", "method", "number", "to_group"),
+    [
+        pytest.param("scaling", {"rounds": LONG}, signal.SIGINT, True, id="Ctrl-C in the rounds"),
+        pytest.param("neighbours", {"iterations": LONG}, signal.SIGINT, False, id="SIGINT in the embedding"),
+        pytest.param(
+            "neighbours", {"iterations": LONG}, signal.SIGTERM, False, id="SIGTERM in the embedding"
+        ),
+    ],
+)
+def test_a_run_in_this_process_ends_when_told(
+    tmp_path: Path, after: str, method: dict[str, Any], number: signal.Signals, to_group: bool
+) -> None:
+    runtime = {"federation": "inline", "checkpoint_every": 0}
+    scenario = tiny_file(tmp_path, method=tiny()["method"] | method, runtime=runtime)
+    code, out, err = end(scenario, after=after, number=number, to_group=to_group)
+    assert (code, out) == (128 + number, "")
+    assert err.endswith(INTERRUPTED)
+    assert "Traceback" not in err
+    assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("after", "number"),
+    [
+        pytest.param("data", signal.SIGINT, id="Ctrl-C while Ray starts"),
+        pytest.param("scaling", signal.SIGINT, id="Ctrl-C in the rounds"),
+        pytest.param("scaling", signal.SIGTERM, id="SIGTERM in the rounds", marks=pytest.mark.slow),
+    ],
+)
+def test_a_run_on_ray_ends_when_told_and_leaves_no_process(
+    tmp_path: Path, after: str, number: signal.Signals
+) -> None:
+    runtime = {"federation": "ray", "actors": 2, "checkpoint_every": 0}
+    scenario = tiny_file(tmp_path, method=tiny()["method"] | {"rounds": LONG}, runtime=runtime)
+    # As a terminal does it: Ctrl-C reaches Ray's processes too.
+    code, out, err = end(scenario, after=after, number=number, to_group=number == signal.SIGINT)
+    assert (code, out) == (128 + number, "")
+    assert err.lstrip("\n") == INTERRUPTED
+    assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
+
+
+def test_an_interrupted_run_with_a_checkpoint_says_how_to_go_on_and_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = tiny_file(
+        tmp_path,
+        method=tiny()["method"] | {"rounds": 6},
+        runtime={"federation": "inline", "checkpoint_every": 2},
+    )
+    assert status(["run", str(scenario), "--out", "whole", "-q"]) == 0
+
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("raydr.methods.fed_tsne_umap.recovered_geometry", interrupt)
+        assert status(["run", str(scenario), "--out", "out", "-q"]) == 130
+    (kept,) = tmp_path.glob("out*")
+    assert kept.name.startswith("out.incomplete-")
+    err = capsys.readouterr().err
+    told = re.search(
+        r"raydr: interrupted\. Go on from the last checkpoint with `raydr (run \S+ --resume)`\.\n", err
+    )
+    assert told is not None
+    assert status([*told[1].split(), "-q"]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'out' / 'report.html'}\n"
+    assert not kept.exists()
+    maps = [raydr.Result(tmp_path / name).embedding.tobytes() for name in ("out", "whole")]
+    assert maps[0] == maps[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["digits-fed-tsne"], "is not an interrupted run"),
+        (["digits-fed-tsne", "--out", "out"], "leave out --set and --out"),
+        (["digits-fed-tsne", "--set", "seed=1"], "leave out --set and --out"),
+    ],
+)
+def test_only_an_interrupted_run_as_it_was_can_be_resumed(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status(["run", "--resume", *arguments]) == 2
+    assert said in paragraph(capsys)
+
+
+def test_python_is_left_with_its_own_signal_handlers(tmp_path: Path) -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    raydr.run(tiny(), out=tmp_path / "out")
+    assert {number: signal.getsignal(number) for number in before} == before

@@ -1,0 +1,50 @@
+"""What is light stays light: checked in fresh interpreters, by what they loaded and not by how long it took."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("ray", "torch", "numba", "matplotlib", "pandas", "sklearn")
+ALSO = ("bokeh", "openTSNE", "umap", "pyarrow", "scipy")
+
+
+def loaded(program: str) -> set[str]:
+    """Top-level modules that a fresh interpreter has loaded at the end of a program."""
+    shown = (
+        f"{program}\nimport sys; print('|'.join(sorted({{name.partition('.')[0] for name in sys.modules}})))"
+    )
+    finished = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True)
+    return set(finished.stdout.splitlines()[-1].split("|"))
+
+
+@pytest.mark.parametrize("module", ["raydr", "raydr.cli", "raydr.api", "scenarios.reading", "raydr.methods"])
+def test_importing_it_loads_nothing_heavy(module: str) -> None:
+    assert not loaded(f"import {module}") & {*HEAVY, *ALSO}
+
+
+def test_importing_raydr_does_not_even_load_numpy() -> None:
+    assert not loaded("import raydr") & {"numpy", "pydantic", "yaml", "rich", "click"}
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["run", "--help"], ["list", "scenarios"], ["list", "methods"]]
+)
+def test_commands_that_compute_nothing_load_nothing_heavy(arguments: list[str]) -> None:
+    assert not loaded(f"from raydr.cli import status; assert status({arguments!r}) == 0") & {*HEAVY, "bokeh"}
+
+
+def test_an_inline_run_does_not_load_ray() -> None:
+    program = "import scenarios.runner, raydr.report, raydr.terminal"
+    assert not loaded(program) & {"ray", "torch", "pandas"}
+
+
+def test_the_package_offers_what_it_says() -> None:
+    import raydr
+
+    assert raydr.run.__module__ == "raydr.api"
+    assert raydr.Result.__module__ == "raydr.api"
+    with pytest.raises(AttributeError, match="no attribute 'rnu'"):
+        _ = raydr.rnu

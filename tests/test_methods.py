@@ -1,0 +1,347 @@
+"""Federated methods equal their papers' algorithms on pooled rows, and their maps are as faithful as the central one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from inline_federations import cut, federate
+
+from raydr.arrays import Float64Array, FloatArray, Int64Array
+from raydr.errors import DataError, ScenarioError
+from raydr.geometry import Points
+from raydr.journal import Journal
+from raydr.landmarks import row_term
+from raydr.methods import METHODS
+from raydr.methods.central import central_map
+from raydr.methods.distribution_learning import (
+    DistributionLearning,
+    default_landmarks,
+    initial_landmarks,
+    learn_landmarks,
+)
+from raydr.methods.fed_tsne_umap import DistanceRequest, FedTSNE, FedUMAP, recovered_geometry
+from raydr.metrics import Evidence, evaluate
+from raydr.partition import Partition
+from raydr.partition.kinds import dirichlet, iid, one_class
+from raydr.statistics import spread
+
+PARTITIONS: dict[str, Callable[[Int64Array], Partition]] = {
+    "iid": lambda labels: iid(len(labels), 10, seed=0),
+    "dirichlet": lambda labels: dirichlet(labels, 10, 0.1, min_rows=0, seed=0),
+    "one class": lambda labels: one_class(labels, [str(label) for label in range(10)], seed=0),
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Maps have the same bits with any number of threads, and one does not wait for cores that others use."""
+    monkeypatch.setattr("raydr.methods.outcome.cores", lambda: 1)
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[Float64Array, Int64Array]:
+    from sklearn.datasets import load_digits
+
+    rows, labels = load_digits(return_X_y=True)
+    chosen = np.random.default_rng(0).permutation(len(rows))[:600]
+    return rows[chosen], labels[chosen].astype(np.int64)
+
+
+def clients_of_unequal_size() -> list[Float64Array]:
+    """Unlike each other, so that local steps lead them apart; one has a single row."""
+    random = np.random.default_rng(1)
+    sizes, centres = (40, 1, 25, 90), ([0, 0, 0], [3, 0, 0], [0, 2, 0], [-1, -1, 4])
+    return [centre + random.normal(size=(size, 3)) for size, centre in zip(sizes, centres, strict=True)]
+
+
+# Distribution learning: P1, Algorithm 1
+
+
+def gradient_13(X: Float64Array, Y: Float64Array, gamma: float) -> Float64Array:
+    """P1 (13) with rows and landmarks as columns, as printed."""
+    n_p, n_y = X.shape[1], Y.shape[1]
+    K_XY = np.exp(-gamma * ((X[:, :, None] - Y[:, None, :]) ** 2).sum(axis=0))
+    K_YY = np.exp(-gamma * ((Y[:, :, None] - Y[:, None, :]) ** 2).sum(axis=0))
+    across = -4 * gamma / (n_p * n_y) * (X @ K_XY - Y @ np.diag(np.ones(n_p) @ K_XY))
+    among = 4 * gamma / (n_y * (n_y - 1)) * (Y @ K_YY - Y @ np.diag(np.ones(n_y) @ K_YY))
+    return np.asarray(across + among)
+
+
+def objective_8(parts: list[Float64Array], omega: Float64Array, landmarks: Float64Array, gamma: float) -> float:
+    """P1 (8) of (9); a client of one row has no pairs of rows, and so no first term."""
+    n_y = len(landmarks)
+    K_YY = np.exp(-gamma * ((landmarks[:, None] - landmarks) ** 2).sum(axis=2))
+    total = (K_YY.sum() - n_y) / (n_y * (n_y - 1))
+    for part, share in zip(parts, omega, strict=True):
+        K_XY = np.exp(-gamma * ((part[:, None] - landmarks) ** 2).sum(axis=2))
+        total += share * (row_term(part, gamma) - 2 * K_XY.mean())
+    return float(total)
+
+
+def algorithm_1(
+    parts: list[Float64Array], Y: Float64Array, settings: DistributionLearning, omega: Float64Array
+) -> Float64Array:
+    """P1, Algorithm 1 in one process; the gradient uploaded is that of the last local step."""
+    gamma, eta = settings.gamma, settings.step
+    assert gamma is not None
+    assert eta is not None
+    Y = Y.T
+    for _ in range(settings.rounds):
+        uploads = []
+        for part in parts:
+            Y_p = Y.copy()
+            for _ in range(settings.local_steps):
+                gradient = gradient_13(part.T, Y_p, gamma)
+                Y_p = Y_p - eta * gradient
+            uploads.append(Y_p if settings.share == "landmarks" else gradient)
+        average = np.tensordot(omega, np.array(uploads), 1)
+        Y = average if settings.share == "landmarks" else Y - eta * average
+    return np.asarray(Y.T)
+
+
+def omega_of(parts: list[Float64Array], weights: str) -> Float64Array:
+    sizes = np.array([len(part) for part in parts], float)
+    return sizes / sizes.sum() if weights == "rows" else np.full(len(parts), 1 / len(parts))
+
+
+@pytest.mark.parametrize("share", ["gradient", "landmarks"])
+@pytest.mark.parametrize("weights", ["clients", "rows"])
+@pytest.mark.parametrize("local_steps", [1, 2, 5])
+def test_learning_is_algorithm_1(
+    share: Literal["gradient", "landmarks"], weights: Literal["clients", "rows"], local_steps: int
+) -> None:
+    parts = clients_of_unequal_size()
+    settings = DistributionLearning(
+        landmarks=6, rounds=7, local_steps=local_steps, share=share, weights=weights, gamma=0.2, step=3.0
+    )
+    federation = federate(parts)
+    start = initial_landmarks(federation, spread(federation), 6, settings.initial_spread)
+    expected = algorithm_1(parts, start, settings, omega_of(parts, weights))
+    learnt = learn_landmarks(federate(parts), settings)
+    assert learnt.gamma == 0.2
+    np.testing.assert_allclose(learnt.points, expected, atol=1e-9)
+    assert np.abs(expected - start).max() > 0.1
+
+
+def test_both_server_forms_coincide_for_one_local_step() -> None:
+    parts = clients_of_unequal_size()
+    forms: tuple[Literal["gradient", "landmarks"], ...] = ("gradient", "landmarks")
+    learnt = [
+        learn_landmarks(federate(parts), DistributionLearning(landmarks=6, share=share)) for share in forms
+    ]
+    np.testing.assert_allclose(learnt[0].points, learnt[1].points, atol=1e-12)
+
+
+@pytest.mark.parametrize("weights", ["clients", "rows"])
+def test_the_objective_told_is_the_papers_and_falls(weights: Literal["clients", "rows"]) -> None:
+    parts = clients_of_unequal_size()
+    journal = Journal()
+    settings = DistributionLearning(landmarks=6, rounds=30, weights=weights)
+    federation = federate(parts, journal=journal)
+    start = initial_landmarks(federation, spread(federation), 6, settings.initial_spread)
+    learnt = learn_landmarks(federation, settings)
+    told = [record.objective for record in journal.rounds]
+    assert told[0] == pytest.approx(
+        objective_8(parts, omega_of(parts, weights), start, learnt.gamma), rel=1e-9
+    )
+    objectives = np.array(told, np.float64)
+    assert (np.diff(objectives) < 0).all()
+    assert objectives[-1] > objective_8(parts, omega_of(parts, weights), learnt.points, learnt.gamma)
+
+
+def test_learning_weighted_by_rows_equals_learning_from_the_pooled_rows() -> None:
+    parts = clients_of_unequal_size()
+    settings = DistributionLearning(landmarks=6, rounds=20, weights="rows", gamma=0.2)
+    pooled = learn_landmarks(federate([np.concatenate(parts)]), settings)
+    federated = learn_landmarks(federate(parts), settings)
+    np.testing.assert_allclose(federated.points, pooled.points, atol=1e-9)
+
+
+@pytest.mark.parametrize("share", ["gradient", "landmarks"])
+def test_learning_has_the_same_bits_in_any_packing(share: Literal["gradient", "landmarks"]) -> None:
+    parts = [*clients_of_unequal_size(), np.zeros((0, 3))]
+    settings = DistributionLearning(landmarks=6, rounds=5, local_steps=2, share=share)
+    packings = ([5], [1] * 5, [2, 2, 1], [1, 4])
+    learnt = [learn_landmarks(federate(parts, packing=packing), settings) for packing in packings]
+    assert len({(one.points.tobytes(), one.gamma) for one in learnt}) == 1
+    other = learn_landmarks(federate(parts, seed=1), settings)
+    assert other.points.tobytes() != learnt[0].points.tobytes()
+
+
+def test_clients_without_rows_change_nothing() -> None:
+    parts = clients_of_unequal_size()
+    nobody = np.zeros((0, 3))
+    settings = DistributionLearning(landmarks=6, rounds=5)
+    alone = learn_landmarks(federate(parts), settings)
+    beside = learn_landmarks(federate([nobody, *parts, nobody]), settings)
+    assert beside.gamma == alone.gamma
+    np.testing.assert_allclose(beside.points, alone.points, atol=1e-9)
+
+
+@pytest.mark.parametrize("offset", [-1e3, 2.0**30])
+def test_landmarks_follow_the_data_wherever_they_lie(offset: float) -> None:
+    parts = [np.round(part * 2**20) / 2**20 for part in clients_of_unequal_size()]
+    settings = DistributionLearning(landmarks=6, rounds=20)
+    here = learn_landmarks(federate(parts), settings)
+    there = learn_landmarks(federate([part + offset for part in parts]), settings)
+    assert there.gamma == pytest.approx(here.gamma, rel=1e-6)
+    np.testing.assert_allclose(there.points - offset, here.points, atol=1e-5)
+
+
+def test_more_landmarks_than_rows_are_refused() -> None:
+    parts = [np.random.default_rng(0).normal(size=(4, 2)), np.zeros((0, 2)), np.ones((1, 2))]
+    learn_landmarks(federate(parts), DistributionLearning(landmarks=5, rounds=1))
+    with pytest.raises(ScenarioError, match=r"method.landmarks is 6, .* only 5 rows"):
+        learn_landmarks(federate(parts), DistributionLearning(landmarks=6, rounds=1))
+
+
+@pytest.mark.parametrize("gamma", [None, 1.0])
+def test_equal_rows_are_refused(gamma: float | None) -> None:
+    parts = [np.full((4, 2), 0.1), np.full((3, 2), 0.1)]
+    with pytest.raises(DataError, match="All rows of all clients are equal"):
+        learn_landmarks(federate(parts), DistributionLearning(landmarks=3, gamma=gamma))
+
+
+@pytest.mark.parametrize(
+    ("rows", "features", "expected"),
+    [(2, 3, 2), (30, 3, 15), (10_000, 3, 50), (1797, 64, 128), (70_000, 784, 500), (600, 784, 300)],
+)
+def test_default_number_of_landmarks(rows: int, features: int, expected: int) -> None:
+    assert default_landmarks(rows, features) == expected
+
+
+# The estimators of the geometry
+
+
+def recall(rows: FloatArray, parts: list[FloatArray], settings: FedTSNE) -> float:
+    """Share of the true ten neighbours that are neighbours in the recovered geometry."""
+    federation = federate(parts)
+    landmarks = learn_landmarks(federation, settings).points
+    messages = [reply.squared for reply in federation.ask(DistanceRequest(landmarks))]
+    geometry, _ = recovered_geometry(messages, landmarks, settings)
+    evidence = Evidence(rows, np.zeros((len(rows), 2)), recovered=geometry)
+    return evaluate(["f_score"], evidence, threads=1).values["f_score"]
+
+
+@pytest.mark.parametrize("landmarks", [30, 50])
+def test_trilateration_recovers_more_neighbours_than_either_nystrom(
+    digits: tuple[Float64Array, Int64Array], landmarks: int
+) -> None:
+    rows, _ = digits
+    parts = cut(rows, 6, 0)
+    trilaterated, squared, plain = (
+        recall(rows, parts, FedTSNE(landmarks=landmarks, rounds=20, estimator=estimator))
+        for estimator in ("trilateration", "nystrom-squared", "nystrom")
+    )
+    assert trilaterated > squared > plain + 0.1
+    more = recall(rows, parts, FedTSNE(landmarks=landmarks + 30, rounds=20))
+    assert more > trilaterated
+
+
+def test_a_client_posts_the_squared_distances_of_its_rows() -> None:
+    parts = [*clients_of_unequal_size(), np.zeros((0, 3))]
+    parts[0] = parts[0].astype(np.float32)
+    landmarks = np.random.default_rng(2).normal(size=(5, 3))
+    replies = federate(parts).ask(DistanceRequest(landmarks))
+    for part, reply in zip(parts, replies, strict=True):
+        expected = ((part.astype(np.float64)[:, None] - landmarks) ** 2).sum(axis=2)
+        assert reply.squared.dtype == np.float64
+        np.testing.assert_allclose(reply.squared, expected, atol=1e-12)
+
+
+# Maps
+
+
+def federated_map(
+    rows: FloatArray, partition: Partition, settings: FedTSNE | FedUMAP, seed: int
+) -> tuple[FloatArray, Any]:
+    """Map in the order of ``rows``, and the ledger."""
+    by_client = [partition.rows_of(client) for client in range(partition.count)]
+    federation = federate([rows[own] for own in by_client], seed=seed)
+    outcome = METHODS[settings.kind].serve(federation, settings)
+    assert set(outcome.model) == {"landmarks", "gamma"}
+    embedding = np.empty_like(outcome.embedding)
+    embedding[np.concatenate(by_client)] = outcome.embedding
+    return embedding, federation.ledger
+
+
+def npa_10(rows: FloatArray, embedding: FloatArray) -> float:
+    return evaluate(["npa_10"], Evidence(rows, embedding), threads=1).values["npa_10"]
+
+
+@pytest.fixture(scope="module")
+def central_faithfulness(digits: tuple[Float64Array, Int64Array]) -> Callable[[FedTSNE | FedUMAP], float]:
+    """Faithfulness of the central map, drawn once for each embedder."""
+    known: dict[str, float] = {}
+
+    def of(settings: FedTSNE | FedUMAP) -> float:
+        if settings.kind not in known:
+            embedding = central_map(digits[0], settings.embedder(), seed=0, journal=Journal())
+            known[settings.kind] = npa_10(digits[0], embedding)
+        return known[settings.kind]
+
+    return of
+
+
+@pytest.mark.parametrize("partition", PARTITIONS)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(FedTSNE(landmarks=100, rounds=20), id="fed-tsne"),
+        pytest.param(FedUMAP(landmarks=100, rounds=20), id="fed-umap", marks=pytest.mark.slow),
+    ],
+)
+def test_the_federated_map_is_as_faithful_as_the_central_one(
+    digits: tuple[Float64Array, Int64Array],
+    central_faithfulness: Callable[[FedTSNE | FedUMAP], float],
+    settings: FedTSNE | FedUMAP,
+    partition: str,
+) -> None:
+    """Whoever holds which rows: also clients of a single class, and clients without any row."""
+    rows, labels = digits
+    dealt = PARTITIONS[partition](labels)
+    embedding, ledger = federated_map(rows, dealt, settings, seed=0)
+    assert npa_10(rows, embedding) >= 0.985 * central_faithfulness(settings)
+    per_record = {entry.kind for entry in ledger.entries.values() if entry.granularity == "per-record"}
+    assert per_record == {"Distances"}
+
+
+def test_the_least_federation_has_a_map() -> None:
+    """Four rows, at three clients of which one is empty."""
+    rows = np.random.default_rng(3).normal(size=(4, 2))
+    settings = FedTSNE(landmarks=3, rounds=2, early_iterations=5, iterations=5)
+    federation = federate([rows[:1], rows[:0], rows[1:]])
+    outcome = METHODS["fed-tsne"].serve(federation, settings)
+    assert outcome.embedding.shape == (4, 2)
+    assert np.isfinite(outcome.embedding).all()
+
+
+@pytest.mark.parametrize("estimator", ["trilateration", "nystrom", "nystrom-squared"])
+def test_every_estimator_draws_a_map_better_than_chance(
+    digits: tuple[Float64Array, Int64Array], estimator: Literal["trilateration", "nystrom", "nystrom-squared"]
+) -> None:
+    rows, labels = digits[0][:200], digits[1][:200]
+    settings = FedTSNE(
+        landmarks=60, rounds=10, estimator=estimator, perplexity=10, early_iterations=100, iterations=100
+    )
+    embedding, _ = federated_map(rows, iid(200, 4, seed=0), settings, seed=0)
+    assert npa_10(rows, embedding) > 4 * 10 / 199
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("partition", ["iid", "one class"])
+@pytest.mark.parametrize(
+    "settings", [FedTSNE(landmarks=500), FedUMAP(landmarks=500)], ids=["fed-tsne", "fed-umap"]
+)
+def test_mnist_maps_are_as_faithful_as_the_central_ones(
+    data_dir: Path, settings: FedTSNE | FedUMAP, partition: str
+) -> None:
+    with np.load(data_dir / "mnist.npz", allow_pickle=False) as file:
+        rows, labels = file["X"][:2000].astype(np.float32), file["y"][:2000].astype(np.int64)
+    central = npa_10(rows, central_map(rows, settings.embedder(), seed=0, journal=Journal()))
+    embedding, _ = federated_map(rows, PARTITIONS[partition](labels), settings, seed=0)
+    assert npa_10(rows, embedding) >= 0.985 * central

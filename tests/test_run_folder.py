@@ -1,0 +1,308 @@
+"""A run folder is whole or says that it is not, holds what the run was, and repeats it to the bit."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from tiny import tiny, tiny_run, tiny_scenario
+
+import raydr
+from raydr.cli import status
+from raydr.errors import OutputError, ScenarioError
+from raydr.journal import Event, StageEnded, StageStarted
+from raydr.report.runfolder import read_run
+from scenarios.folder import default_folder, incomplete
+from scenarios.reading import dump, read
+from scenarios.runner import run
+
+FILES = {
+    "scenario.yaml",
+    "embedding.parquet",
+    "metrics.json",
+    "ledger.json",
+    "rounds.jsonl",
+    "model",
+    "report.html",
+    "embedding.png",
+    "environment.json",
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny run with labels, compared with the pooled data."""
+    return tiny_run(
+        tmp_path_factory.mktemp("runs") / "whole", compare=["central"], metrics=["npa_10", "ca_10", "f_score"]
+    )
+
+
+def embedding(folder: Path) -> bytes:
+    """The bits of the map."""
+    return raydr.Result(folder).embedding.tobytes()
+
+
+# --- content --------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_folder_holds_what_it_should_and_reads_back(whole: Path) -> None:
+    assert {entry.name for entry in whole.iterdir()} == FILES | {"central.parquet"}
+    assert [entry.name for entry in whole.parent.iterdir()] == ["whole"]
+    assert len(read_run(whole).federated) == 150
+
+
+def test_the_embedding_names_every_row_once_in_the_tables_order(whole: Path) -> None:
+    table = pq.read_table(whole / "embedding.parquet")
+    assert table.column_names == ["row", "client", "x", "y", "label"]
+    assert table["row"].to_pylist() == list(range(150))
+    assert set(table["client"].to_pylist()) == {"client-0", "client-1", "client-2"}
+    assert set(table["label"].to_pylist()) == {"setosa", "versicolor", "virginica"}
+
+
+def test_the_metrics_are_those_asked_for_and_the_pooled_map_is_not_asked_what_it_recovered(
+    whole: Path,
+) -> None:
+    content = json.loads((whole / "metrics.json").read_text())
+    assert list(content["federated"]) == ["npa_10", "ca_10", "f_score"]
+    assert list(content["central"]) == ["npa_10", "ca_10"]
+
+
+def test_the_ledger_says_that_distances_leave_in_the_clear_and_what_only_a_simulation_sees(
+    whole: Path,
+) -> None:
+    entries = {entry["kind"]: entry for entry in raydr.Result(whole).ledger}
+    distances = entries["Distances"]
+    assert (distances["direction"], distances["granularity"], distances["protection"]) == (
+        "up",
+        "per-record",
+        "none",
+    )
+    assert distances["epsilon"] is None
+    assert entries["pooled evaluation"]["direction"] == "simulation-only"
+
+
+def test_every_round_has_its_line_and_every_stage_its_seconds(whole: Path) -> None:
+    rounds = [json.loads(line) for line in (whole / "rounds.jsonl").read_text().splitlines()]
+    assert [line["round"] for line in rounds] == [1, 2]
+    seconds = json.loads((whole / "environment.json").read_text())["seconds"]
+    assert {"data", "landmarks", "distances", "embedding", "central map", "metrics"} <= seconds.keys()
+
+
+def test_the_model_holds_no_training_row(whole: Path) -> None:
+    rows = {row.tobytes() for row in np.load(whole / "model" / "arrays.npz")["landmarks"]}
+    from raydr.data import load
+
+    assert not rows & {row.tobytes() for row in load(source="iris").rows.astype(np.float64)}
+
+
+# --- the same again -------------------------------------------------------------------------------------------------
+
+
+def test_the_scenario_of_a_run_folder_repeats_the_run_to_the_bit(whole: Path, tmp_path: Path) -> None:
+    assert status(["run", str(whole / "scenario.yaml"), "--out", str(tmp_path / "again"), "--quiet"]) == 0
+    assert embedding(tmp_path / "again") == embedding(whole)
+    for file in ("scenario.yaml", "metrics.json", "ledger.json"):
+        assert (tmp_path / "again" / file).read_bytes() == (whole / file).read_bytes()
+
+
+def test_the_scenario_of_a_run_folder_is_the_one_that_ran(whole: Path) -> None:
+    scenario = tiny_scenario(compare=["central"], metrics=["npa_10", "ca_10", "f_score"])
+    assert read(whole / "scenario.yaml") == scenario
+    assert (whole / "scenario.yaml").read_text() == dump(scenario)
+
+
+def test_python_and_the_command_line_run_the_same(whole: Path, tmp_path: Path) -> None:
+    metrics = ["npa_10", "ca_10", "f_score"]
+    result = raydr.run(
+        tiny(), out=tmp_path / "python", metrics=metrics, compare=["central"], clients__count=3
+    )
+    assert result.folder == tmp_path / "python"
+    assert result.report == tmp_path / "python" / "report.html"
+    assert embedding(result.folder) == embedding(whole)
+    assert result.metrics == raydr.Result(whole).metrics
+    assert result.embedding.shape == (150, 2)
+
+
+def test_another_seed_is_another_run(whole: Path, tmp_path: Path) -> None:
+    other = tiny_run(tmp_path / "other", seed=1)
+    assert embedding(other) != embedding(whole)
+    clients = [pq.read_table(folder / "embedding.parquet")["client"] for folder in (other, whole)]
+    assert clients[0] != clients[1]
+
+
+# --- whole or incomplete --------------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_is_being_written_says_incomplete(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def listen(event: Event) -> None:
+        if isinstance(event, StageStarted):
+            seen.extend(entry.name for entry in tmp_path.iterdir())
+
+    run(tiny_scenario(), out=tmp_path / "out", listener=listen)
+    assert seen
+    assert all(name.startswith("out.incomplete-") for name in seen)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize(
+    ("stage", "error"),
+    [
+        ("data", KeyboardInterrupt),
+        ("landmarks", RuntimeError),
+        ("embedding", KeyboardInterrupt),
+        ("metrics", RuntimeError),
+        ("run folder", KeyboardInterrupt),
+        ("report", RuntimeError),
+    ],
+)
+def test_whatever_ends_a_run_leaves_no_folder(tmp_path: Path, stage: str, error: type[BaseException]) -> None:
+    def listen(event: Event) -> None:
+        if event == StageStarted(stage):
+            raise error
+
+    with pytest.raises(error):
+        run(tiny_scenario(), out=tmp_path / "out", listener=listen)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("stage", ["landmarks", "neighbours", "run folder", "report"])
+def test_a_run_that_is_resumed_is_the_run_that_was_not_interrupted(
+    whole: Path, tmp_path: Path, stage: str
+) -> None:
+    def listen(event: Event) -> None:
+        if event == StageEnded(stage, getattr(event, "seconds", 0.0)):
+            raise KeyboardInterrupt
+
+    scenario = tiny_scenario(metrics=["npa_10", "ca_10", "f_score"], runtime__checkpoint_every=1)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run(scenario, out=tmp_path / "out", listener=listen)
+    (folder,) = tmp_path.iterdir()
+    assert caught.value.__notes__ == [f"Go on from the last checkpoint with `raydr run {folder} --resume`."]
+    result = raydr.resume(folder)
+    assert result.folder == tmp_path / "out"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
+    assert {entry.name for entry in result.folder.iterdir()} == FILES
+    assert embedding(result.folder) == embedding(whole)
+    assert len(read_run(result.folder).rounds) == 2
+
+
+def test_what_cannot_be_written_is_an_error_of_the_place(tmp_path: Path) -> None:
+    def listen(event: Event) -> None:
+        if event == StageStarted("run folder"):
+            next(tmp_path.iterdir()).rename(tmp_path / "moved")
+
+    with pytest.raises(OutputError, match=r"could not be written: .*No such file or directory"):
+        run(tiny_scenario(), out=tmp_path / "out", listener=listen)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_error_of_the_file_system_elsewhere_is_not_blamed_on_the_place(tmp_path: Path) -> None:
+    def listen(event: Event) -> None:
+        if event == StageStarted("landmarks"):
+            raise ConnectionError("the cluster went away")
+
+    with pytest.raises(ConnectionError):
+        run(tiny_scenario(), out=tmp_path / "out", listener=listen)
+
+
+# --- places ---------------------------------------------------------------------------------------------------------
+
+
+def refused(target: Path) -> str:
+    """What is said of a place that cannot be used."""
+    with pytest.raises(OutputError) as caught, incomplete(target):
+        pytest.fail("the work began")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_folder_that_holds_something_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("kept")
+    assert "exists and is not empty" in refused(tmp_path)
+    assert "exists and is not empty" in refused(tmp_path / "kept")
+    assert (tmp_path / "kept").read_text() == "kept"
+
+
+def test_an_empty_folder_may_be_filled(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with incomplete(tmp_path / "empty") as folder:
+        (folder / "file").touch()
+    assert (tmp_path / "empty" / "file").exists()
+
+
+@pytest.mark.parametrize("place", ["file/below", "file/further/below", "x" * 300])
+def test_a_place_that_cannot_be_made_is_refused(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").touch()
+    assert "cannot be made" in refused(tmp_path / place)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system that nobody can write")
+def test_a_read_only_place_is_refused() -> None:
+    assert "cannot be made" in refused(Path("/proc/run"))
+
+
+def test_a_folder_of_a_whole_run_may_not_say_incomplete(tmp_path: Path) -> None:
+    assert "says that a run is not whole" in refused(tmp_path / "my-incomplete-run")
+
+
+def test_two_runs_of_one_second_get_two_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    now = datetime(2026, 2, 3, 10, 22, 31)
+    first = default_folder("tiny", now)
+    assert first == Path("runs/tiny-20260203-102231")
+    with incomplete(first.absolute()):
+        second = default_folder("tiny", now)
+        assert second == Path("runs/tiny-20260203-102231-2")
+        second.mkdir()
+    assert default_folder("tiny", now) == Path("runs/tiny-20260203-102231-3")
+
+
+# --- refused before any work ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("federation", ["inline", "ray"])
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"method__landmarks": 151}, "method.landmarks is 151, but the data have only 150 rows"),
+        ({"method__landmarks": 151, "data__rows": 150}, "choose at most 150 landmarks"),
+        (
+            {"method__perplexity": 60.0},
+            "perplexity is 60.*the largest perplexity that works for 150 rows is 49.66",
+        ),
+        (
+            {"method": {"kind": "fed-umap", "neighbors": 150}},
+            "neighbors is 150.*the largest neighbors that works for 150 rows is 149",
+        ),
+        (
+            {"method": {"kind": "fed-umap", "min_dist": 2.0}},
+            "min_dist is 2.0; it must lie between 0 and spread",
+        ),
+    ],
+)
+def test_more_than_the_rows_can_give_is_refused_before_anything_starts(
+    tmp_path: Path, federation: str, overrides: dict[str, Any], said: str
+) -> None:
+    stages: list[str] = []
+
+    def listen(event: Event) -> None:
+        if isinstance(event, StageStarted):
+            stages.append(event.stage)
+
+    scenario = tiny_scenario(**overrides, runtime__federation=federation)
+    with pytest.raises(ScenarioError, match=said):
+        run(scenario, out=tmp_path / "out", listener=listen)
+    assert stages == ["data"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_as_many_landmarks_as_rows_are_not_too_many(tmp_path: Path) -> None:
+    assert tiny_run(tmp_path / "out", method__landmarks=150).exists()

@@ -1,0 +1,328 @@
+"""What a scenario may say, and what is said of one that may not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny import tiny, tiny_file, tiny_scenario
+
+from raydr.errors import RaydrError, ScenarioError
+from raydr.metrics import METRICS
+from scenarios.reading import dump, parse_override, read, shipped
+from scenarios.schema import Scenario
+
+fifty = settings(max_examples=50, deadline=None)
+
+
+def refusal(content: Any, **overrides: Any) -> str:
+    """The one paragraph with which a scenario is refused."""
+    with pytest.raises(ScenarioError) as caught:
+        read(content, {key.replace("__", "."): value for key, value in overrides.items()})
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+# --- keys -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "proposed"),
+    [
+        ("methd", "method"),
+        ("data.surce", "source"),
+        ("method.landmark", "landmarks"),
+        ("method.perplexty", "perplexity"),
+        ("runtime.acters", "actors"),
+        ("clients.partitoin", "partition"),
+    ],
+)
+def test_a_misspelt_key_is_named_with_its_path_and_the_nearest_valid_one(key: str, proposed: str) -> None:
+    said = refusal(tiny(), **{key: 3})
+    assert f"{key} is not a key (did you mean {proposed}?)" in said
+
+
+def test_a_misspelt_key_of_a_partition_is_told_the_keys_of_its_own_kind() -> None:
+    said = refusal(tiny(), clients__partition={"kind": "dirichlet", "alpah": 0.5})
+    assert "clients.partition.alpah is not a key (did you mean alpha?)" in said
+    assert said.endswith("clients.partition has kind, alpha, min_rows.")
+
+
+def test_a_key_of_another_kind_is_told_which() -> None:
+    assert "method.neighbors is not a key of kind fed-tsne, only of fed-umap" in refusal(
+        tiny(), method__neighbors=10
+    )
+    assert "clients.partition.alpha is not a key of kind shards, only of dirichlet" in refusal(
+        tiny(), clients__partition={"kind": "shards", "alpha": 0.5}
+    )
+
+
+def test_a_key_in_the_wrong_section_is_told_the_right_one() -> None:
+    assert "landmarks is not a key (did you mean method.landmarks?)" in refusal(tiny(), landmarks=10)
+
+
+@pytest.mark.parametrize("section", ["name", "data", "clients", "method"])
+def test_a_missing_section_is_named(section: str) -> None:
+    content = tiny()
+    del content[section]
+    assert f"{section} is missing" in refusal(content)
+
+
+def test_all_problems_are_told_at_once() -> None:
+    said = refusal(tiny(), method__rounds="many", seeds=1, data__scale="robust")
+    assert all(key in said for key in ("method.rounds", "seeds", "data.scale"))
+
+
+# --- kinds and values -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "proposed"),
+    [("method", "fed-tsn", "fed-tsne"), ("clients.partition", "dirichle", "dirichlet")],
+)
+def test_an_unknown_kind_is_refused_with_the_nearest(key: str, kind: str, proposed: str) -> None:
+    assert f"{key}.kind is '{kind}' (did you mean {proposed}?): it must be one of" in refusal(
+        tiny(), **{f"{key}.kind": kind}
+    )
+
+
+def test_a_missing_kind_is_refused_with_all() -> None:
+    assert "method.kind is missing: it must be one of fed-tsne, fed-umap" in refusal(tiny(), method={})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("method.rounds", "many", "'many': it must be a whole number"),
+        ("method.rounds", 2.5, "2.5: it must be a whole number"),
+        ("method.rounds", -1, "-1: it must be at least 0"),
+        ("method.rounds", True, "true: it must be a number"),
+        ("method.gamma", 0, "0: it must be greater than 0"),
+        ("method.gamma", float("nan"), "NaN: it must be a finite number"),
+        (
+            "method.estimator",
+            "trilat",
+            "'trilat' (did you mean trilateration?): it must be 'trilateration', ",
+        ),
+        ("seed", 2**32, f"{2**32}: it must be less than {2**32}"),
+        ("seed", None, "null: it must be a whole number"),
+        ("name", "a b", "'a b': it must be text like "),
+        ("data", "iris", "'iris': it must be a section of keys"),
+        ("data.label", 3, "3: it must be text (put it in quotes)"),
+        ("data.features", "width", "'width': it must be a list, such as [a, b]"),
+        (
+            "clients.partition",
+            "dirichlet",
+            "'dirichlet': it must be a section of keys, such as {kind: dirichlet}",
+        ),
+        ("runtime.actors", "some", "'some': it must be 'auto' or 'per-client' or a whole number"),
+        ("runtime.federation", "rai", "'rai' (did you mean ray?): it must be 'ray' or 'inline'"),
+        ("compare", "central", "'central': it must be a list, such as [a, b]"),
+        ("metrics", "all", "'all': it must be 'default' or a list, such as [a, b]"),
+    ],
+)
+def test_a_value_that_may_not_stand_there_is_quoted_with_what_may(key: str, value: Any, said: str) -> None:
+    assert f"{key} is {said}" in refusal(tiny(), **{key: value})
+
+
+def test_a_long_value_is_cut() -> None:
+    assert len(refusal(tiny(), data=list(range(10_000)))) < 300
+
+
+def test_an_unknown_metric_is_refused_with_the_nearest() -> None:
+    assert "There is no metric 'npa_11'; did you mean 'npa_1" in refusal(tiny(), metrics=["npa_11"])
+
+
+# --- impossible combinations ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"data.path": "mine.csv"}, "data: give exactly one of source"),
+        ({"data": {}}, "data: give exactly one of source"),
+        ({"clients": {}}, "clients: a partition of kind 'iid' needs count"),
+        ({"clients": {"partition": {"kind": "shards"}}}, "a partition of kind 'shards' needs count"),
+        ({"clients.partition": {"kind": "by-column"}}, "clients.partition.column is missing"),
+    ],
+)
+def test_an_impossible_combination_is_refused(overrides: dict[str, Any], said: str) -> None:
+    assert said in refusal(tiny(), **overrides)
+
+
+def test_a_count_may_be_left_out_where_the_data_fix_it() -> None:
+    assert tiny_scenario(clients={"partition": {"kind": "one-class"}}).clients.count is None
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: [1\n", "is not valid YAML: expected ',' or ']'"),
+        ("name: a\nseed: 1\nname: b\n", "is not valid YAML: the key 'name' stands there twice, line 3"),
+        ("data:\n  source: a\n  source: b\n", "stands there twice, line 3"),
+        ("? [a]\n: b\n", "is not valid YAML: a list or a section cannot be a key, line 1"),
+        ("- a\n- b\n", "holds a list, not a scenario"),
+        ("", "holds nothing, not a scenario"),
+        ("3\n", "holds a single value, not a scenario"),
+        ("name: !!python/name:os.system x\n", "is not valid YAML: could not determine a constructor"),
+    ],
+)
+def test_a_file_that_is_no_scenario_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text(text)
+    paragraph = refusal(path)
+    assert said in paragraph
+    assert str(path) in paragraph
+
+
+def test_a_binary_file_and_a_folder_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    assert "it is not text in UTF-8" in refusal(tmp_path / "binary.yaml")
+    assert "Is a directory" in refusal(tmp_path)
+
+
+def test_an_unknown_name_is_refused_with_the_nearest_shipped_one_or_file(tmp_path: Path) -> None:
+    assert "There is no scenario 'digits-fed-tsn' (did you mean digits-fed-tsne?)" in refusal(
+        "digits-fed-tsn"
+    )
+    tiny_file(tmp_path)
+    assert "(did you mean tiny.yaml?)" in refusal(tmp_path / "tinny.yaml")
+
+
+# --- overrides ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("assignment", ["method.landmarks", "=200", " =200", ""])
+def test_an_override_without_key_or_value_is_refused(assignment: str) -> None:
+    with pytest.raises(ScenarioError, match="is not of the form KEY=VALUE"):
+        parse_override(assignment)
+
+
+def test_an_override_that_is_not_yaml_is_refused() -> None:
+    with pytest.raises(ScenarioError, match=r"--set 'seed=\[1': the value is not YAML"):
+        parse_override("seed=[1")
+
+
+def test_an_override_into_a_plain_value_is_refused() -> None:
+    assert "name.x cannot be set: name is 'tiny', not a section of keys" in refusal(tiny(), name__x=1)
+
+
+def test_overrides_change_what_they_name_and_nothing_else() -> None:
+    content = tiny()
+    changed = read(content, {"method.landmarks": 30, "data.rows": 100})
+    assert (changed.method.landmarks, changed.data.rows) == (30, 100)
+    assert content == tiny()
+    content["method"]["landmarks"], content["data"]["rows"] = 30, 100
+    assert changed == read(content)
+
+
+plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+words = st.text("abcxyz_-. ", max_size=12)
+
+
+@fifty
+@given(st.text("abc._-", min_size=1), plain | words | st.lists(plain) | st.dictionaries(words, plain))
+def test_a_written_override_is_read_back(key: str, value: Any) -> None:
+    written = yaml.safe_dump(value, default_flow_style=True, width=10**6)
+    assert parse_override(f"{key}={written}") == (key, value)
+
+
+@fifty
+@given(st.text())
+def test_any_text_is_an_override_or_refused(text: str) -> None:
+    try:
+        key, _ = parse_override(text)
+    except ScenarioError:
+        return
+    assert key == text.partition("=")[0].strip()
+
+
+values = (
+    plain | words | st.lists(plain | words, max_size=3) | st.dictionaries(words, plain | words, max_size=3)
+)
+paths = st.sampled_from(
+    [
+        "name",
+        "seed",
+        "data",
+        "data.rows",
+        "clients",
+        "clients.count",
+        "clients.partition",
+        "clients.partition.kind",
+        "method",
+        "method.kind",
+        "method.landmarks",
+        "method.gamma",
+        "runtime.actors",
+        "compare",
+        "metrics",
+        "new",
+    ]
+)
+
+
+@fifty
+@given(st.dictionaries(paths, values, min_size=1, max_size=3))
+def test_whatever_is_set_gives_a_scenario_or_one_paragraph(overrides: dict[str, Any]) -> None:
+    try:
+        outcome: Scenario | RaydrError = read(tiny(), overrides)
+    except RaydrError as error:
+        outcome = error
+    if isinstance(outcome, RaydrError):
+        assert "\n" not in str(outcome)
+        assert outcome.exit_code == 2
+
+
+# --- what was read is written ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_a_shipped_scenario_is_read_under_its_own_name_and_described(name: str) -> None:
+    assert read(name).name == name
+    assert shipped()[name]
+
+
+@pytest.mark.parametrize("name", [*shipped(), None])
+def test_a_dumped_scenario_is_read_back_as_it_was(name: str | None) -> None:
+    scenario = read(name) if name else tiny_scenario(clients__partition={"kind": "shards", "classes": 2})
+    assert read(yaml.safe_load(dump(scenario))) == scenario
+
+
+@fifty
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "seed": st.integers(0, 2**32 - 1),
+            "data.rows": st.none() | st.integers(2, 150),
+            "data.scale": st.sampled_from(["none", "standard", "minmax", "unit"]),
+            "clients.count": st.integers(1, 50),
+            "clients.partition": st.sampled_from([{"kind": "iid"}, {"kind": "dirichlet", "alpha": 0.1}]),
+            "method.gamma": st.none() | st.floats(1e-9, 1e9),
+            "method.perplexity": st.none() | st.floats(1, 40),
+            "runtime.actors": st.sampled_from(["auto", "per-client", 3]),
+            "compare": st.sampled_from([[], ["central"]]),
+            "metrics": st.just("default") | st.lists(st.sampled_from(sorted(METRICS))),
+        },
+    )
+)
+def test_a_dumped_scenario_is_read_back_whatever_it_says(overrides: dict[str, Any]) -> None:
+    scenario = read(tiny(), overrides)
+    assert read(yaml.safe_load(dump(scenario))) == scenario
+
+
+def test_a_relative_path_is_dumped_so_that_it_is_found_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    dumped = yaml.safe_load(dump(tiny_scenario(data={"path": "rows.csv"})))
+    assert dumped["data"]["path"] == str(tmp_path.resolve() / "rows.csv")
