@@ -9,6 +9,7 @@ from typing import Any
 
 import ray
 from ray.exceptions import RayActorError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.cluster import connected
 from actors.coordinator import Coordinator, evaluation_task
@@ -74,7 +75,9 @@ class RayBackend:
             listener(event)
 
         for attempt in range(plan.policy.retries + 1):
-            coordinator = Coordinator.options(num_cpus=0).remote()
+            # Beside the driver, whose loss is the end anyway, so that no other node's is.
+            here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+            coordinator = Coordinator.options(num_cpus=0, scheduling_strategy=here).remote()
             try:
                 transport = RayTransport(placements, plan.seed, plan.faults, self.timeout_s)
                 stream = coordinator.serve.options(num_returns="streaming").remote(

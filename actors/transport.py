@@ -112,18 +112,13 @@ class RayTransport:
         argument = ray.put(envelope) if payload_bytes(call.request) > _BROADCAST_BYTES else envelope
         sent = {}
         for index, clients in enumerate(asked):
-            node = self.placements[index].node
-            if clients and self._actors[index] is None and not reachable(node):
-                # Ray would wait for such a node for ever.
-                reason = f"its node {node} is gone"
-                yield [Failure(client, Kind.NODE_LOST, reason) for client in clients]
+            if clients and self._actors[index] is None and not reachable(self.placements[index].node):
+                yield self._node_gone(index, clients)
             elif clients:
                 sent[index] = getattr(self._actor(index), method).remote(argument, clients)
-        if self._starting:
-            # Time to start is not the clients' own; an actor that cannot start is found by its call's time-out.
-            starting = list(self._starting.values())
-            ray.wait(starting, num_returns=len(starting), timeout=_START_S * len(starting))
-            self._starting.clear()
+        for index in self._await_starts() & sent.keys():
+            del sent[index]
+            yield self._node_gone(index, asked[index])
         deadline = time.monotonic() + self.timeout_s
         while sent:
             index = next(iter(sent))
@@ -141,6 +136,32 @@ class RayTransport:
                 raise _raised(error) from None
             self._end(index)
             yield [Failure(client, kind, reason) for client in asked[index]]
+
+    def _await_starts(self) -> set[int]:
+        """Wait for actors that start; return those that cannot, since their only node is gone.
+
+        Time to start is not the clients' own. An actor that does not start for another reason is found by its call's
+        time-out.
+        """
+        gone: set[int] = set()
+        patience = time.monotonic() + _START_S * len(self._starting)
+        while self._starting and time.monotonic() < patience:
+            waiting = list(self._starting.values())
+            started = set(ray.wait(waiting, num_returns=len(waiting), timeout=1.0)[0])
+            gone |= {index for index in self._starting if not reachable(self.placements[index].node)}
+            self._starting = {
+                index: settled
+                for index, settled in self._starting.items()
+                if settled not in started and index not in gone
+            }
+        self._starting.clear()
+        return gone
+
+    def _node_gone(self, index: int, clients: Sequence[int]) -> list[Failure]:
+        """Failures of clients of an actor for which Ray would wait for ever."""
+        self._end(index)
+        reason = f"its node {self.placements[index].node} is gone"
+        return [Failure(client, Kind.NODE_LOST, reason) for client in clients]
 
     def _actor(self, index: int) -> ActorHandle[Any]:
         actor = self._actors[index]

@@ -43,18 +43,26 @@ def incomplete(target: Path) -> Iterator[Path]:
     Raises
     ------
     OutputError
-        If ``target`` exists and is not an empty folder, or its parent cannot be written; before any work is done.
+        If ``target`` exists and is not an empty folder, its name says incomplete, or its parent cannot be written;
+        before any work is done.
     """
     target = target.expanduser().absolute()
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+    if "incomplete" in target.name:
         raise OutputError(
-            f"The output folder {target} exists and is not empty: nothing there is overwritten. Name another with"
-            " --out, or move it away."
+            f"A run folder cannot be called {target.name}: 'incomplete' in its name says that a run is not whole."
+            " Choose another --out, or another name for the scenario."
         )
     folder = target.with_name(f"{target.name}{_MARK}{secrets.token_hex(3)}")
     try:
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise OutputError(
+                f"The output folder {target} exists and is not empty: nothing there is overwritten. Name another"
+                " with --out, or move it away."
+            )
         target.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir()
+    except OutputError:
+        raise
     except OSError as error:
         raise OutputError(
             f"The output folder {target} cannot be made: {error.strerror} ({error.filename}). Name another with"
@@ -92,15 +100,30 @@ def target_of(folder: Path) -> Path:
 
 
 @contextmanager
-def _completing(folder: Path, target: Path) -> Iterator[None]:
+def unwritable(folder: Path) -> Iterator[None]:
+    """Say of an error of the file system inside a ``with`` block that the run folder could not be written."""
     try:
         yield
-        shutil.rmtree(folder / _CHECKPOINTS, ignore_errors=True)
-        folder.rename(target)
     except RaydrError:
         raise
     except OSError as error:
-        raise OutputError(f"The run folder {target} could not be written: {error}.") from error
+        raise OutputError(
+            f"The run folder {folder} could not be written: {error.strerror or error}. Free its place, or name"
+            " another with --out."
+        ) from error
+
+
+@contextmanager
+def _completing(folder: Path, target: Path) -> Iterator[None]:
+    try:
+        yield
+        with unwritable(target):
+            shutil.rmtree(folder / _CHECKPOINTS, ignore_errors=True)
+            folder.rename(target)
+    except BaseException as error:
+        if latest_checkpoint(folder) is not None:
+            error.add_note(f"Go on from the last checkpoint with `raydr run {folder} --resume`.")
+        raise
     finally:
         if folder.exists() and latest_checkpoint(folder) is None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -149,7 +172,7 @@ def write_central(path: Path, holdings: Holdings, embedding: FloatArray) -> None
 
 def write_model(folder: Path, model: Mapping[str, Float64Array]) -> None:
     """Arrays that placing new rows needs, as ``model/arrays.npz``."""
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)  # a resumed run may have come as far as this before
     with (folder / "arrays.npz").open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **dict(model))
 

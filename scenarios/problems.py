@@ -109,22 +109,21 @@ def key_path(location: Sequence[int | str]) -> tuple[str, ...]:
     section: Section | None = ROOT
     tags: list[str] = []
     for part in location:
-        if part in tags:
+        if isinstance(part, int):
+            keys.append(str(part))  # an item of a list, whose sections are all alike
+        elif part in tags:
             tags = []
-        elif isinstance(part, int) or (section is not None and (not keys or part in section.keys)) or tags:
-            keys.append(str(part))
-            section = section.inner(str(part)) if section else None
+        elif section is not None and part != "[key]":
+            keys.append(part)
+            section = section.inner(part)
             tags = section.kinds if section else []
-        elif section is not None:
-            keys.append(str(part))  # a key that nobody knows
-            section = None
     return tuple(keys)
 
 
 def kind_of(model: type[BaseModel]) -> str | None:
-    """The model's value of ``kind``, None if it has no such key."""
+    """The model's value of ``kind``, None if it has no such key or leaves a choice."""
     field = model.model_fields.get("kind")
-    return str(field.default) if field else None
+    return field.default if field is not None and isinstance(field.default, str) else None
 
 
 def _problem(path: tuple[str, ...], found: Sequence[Mapping[str, Any]], content: Mapping[str, Any]) -> str:
@@ -213,8 +212,11 @@ def _section_at(path: Sequence[str], content: Any) -> Section | None:
     """The section at a path, of the kind that the content says."""
     section: Section | None = ROOT
     for part in path:
-        section = section.inner(part) if section else None
-        content = content.get(part) if isinstance(content, Mapping) else None
+        if isinstance(content, list):
+            content = content[int(part)]
+        else:
+            content = content.get(part) if isinstance(content, Mapping) else None
+            section = section.inner(part) if section else None
         section = section.chosen(content) if section else None
     return section
 

@@ -25,6 +25,7 @@ from scenarios.folder import (
     latest_checkpoint,
     taken_up,
     target_of,
+    unwritable,
     write_central,
     write_checkpoint,
     write_embedding,
@@ -70,11 +71,13 @@ def run(
     ScenarioError, DataError, OutputError
         If the scenario, its data or its place cannot be used.
     RunError
-        If the run started and could not be finished; no folder is left.
+        If the run started and could not be finished. A folder is left only where it holds a checkpoint, and then its
+        name says incomplete.
     """
     target = out or default_folder(scenario.name, datetime.now())
     with incomplete(target) as folder:
-        (folder / "scenario.yaml").write_text(dump(scenario))
+        with unwritable(target):
+            (folder / "scenario.yaml").write_text(dump(scenario))
         _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener)
     return target.expanduser().absolute()
 
@@ -119,6 +122,17 @@ def _run_in(
     folder: Path, scenario: Scenario, *, address: str | None, data_dir: Path | None, listener: Listener
 ) -> None:
     """Run a scenario in a folder that is there, from the checkpoint that may be in it."""
+    try:
+        _run_all(folder, scenario, address=address, data_dir=data_dir, listener=listener)
+    except BaseException:
+        if latest_checkpoint(folder) is not None:
+            listener(Incident(f"a checkpoint is kept: `raydr run --resume {folder}` goes on from it"))
+        raise
+
+
+def _run_all(
+    folder: Path, scenario: Scenario, *, address: str | None, data_dir: Path | None, listener: Listener
+) -> None:
     started = datetime.now().astimezone()
     journal = Journal(listener)
     if scenario.clients.sites:
@@ -140,13 +154,14 @@ def _run_in(
             "actors": backend.actors,
             "peak_memory_bytes": {"driver": peak_memory_bytes()} | backend.peak_memory_bytes,
         }
-    with journal.stage("run folder"):
-        _write(folder, holdings, served, findings, journal)
-    described["seconds"] = {stage: round(seconds, 4) for stage, seconds in journal.seconds.items()}
-    write_json(folder / "environment.json", described)
-    with journal.stage("report"):
-        write_picture(folder, finishing=True)
-        write_report(folder, finishing=True)
+    with unwritable(folder):
+        with journal.stage("run folder"):
+            _write(folder, holdings, served, findings, journal)
+        described["seconds"] = {stage: round(seconds, 4) for stage, seconds in journal.seconds.items()}
+        write_json(folder / "environment.json", described)
+        with journal.stage("report"):
+            write_picture(folder, finishing=True)
+            write_report(folder, finishing=True)
 
 
 @contextmanager
@@ -179,7 +194,8 @@ def _simulate(
 
     def hear(event: Event) -> None:
         if isinstance(event, CheckpointTaken):
-            write_checkpoint(folder, event)
+            with unwritable(folder):
+                write_checkpoint(folder, event)
         journal.tell(event)
 
     served = backend.serve(

@@ -148,7 +148,7 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     ),
     "too many landmarks": (
         ["--set", "method.landmarks=151"],
-        "method.landmarks is 151, but the data have only 150",
+        "method.landmarks is 151, but the clients hold only 150",
     ),
     "too large a perplexity": (
         ["--set", "method.perplexity=60"],
@@ -175,7 +175,7 @@ REFUSED: dict[str, tuple[list[str], str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_run(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments, said = REFUSED[case]
-    assert status(["run", str(tiny_file(tmp_path, seed=0)), *arguments]) == 2
+    assert status(["run", str(tiny_file(tmp_path, seed=0)), "-q", *arguments]) == 2
     assert said in paragraph(capsys)
     assert {entry.name for entry in tmp_path.rglob("*")} <= {"tiny.yaml", "runs"}
 
@@ -223,7 +223,7 @@ def test_a_run_that_fails_ends_with_3_and_leaves_nothing(
     def fail(*_: Any, **__: Any) -> None:
         raise RunError("client 3 did not answer: look at why it hangs.")
 
-    monkeypatch.setattr("scenarios.runner.serve", fail)
+    monkeypatch.setattr("scenarios.backend.serve", fail)
     assert status(["run", str(tiny_file(tmp_path)), "--quiet"]) == 3
     assert paragraph(capsys) == "raydr: client 3 did not answer: look at why it hangs.\n"
     assert not list((tmp_path / "runs").iterdir())
@@ -232,7 +232,7 @@ def test_a_run_that_fails_ends_with_3_and_leaves_nothing(
 def test_an_error_of_raydrs_own_shows_where_it_happened_and_ends_with_3(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("scenarios.runner.serve", None)
+    monkeypatch.setattr("scenarios.backend.serve", None)
     assert status(["run", str(tiny_file(tmp_path)), "--quiet"]) == 3
     err = capsys.readouterr().err
     assert "Traceback" in err

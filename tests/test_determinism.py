@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,14 @@ import pytest
 
 from raydr.api import run
 
-TSNE = {"kind": "fed-tsne", "landmarks": 40, "rounds": 4, "early_iterations": 20, "iterations": 30}
-UMAP = {"kind": "fed-umap", "landmarks": 40, "rounds": 4, "epochs": 20}
+TSNE: dict[str, Any] = {
+    "kind": "fed-tsne",
+    "landmarks": 40,
+    "rounds": 4,
+    "early_iterations": 20,
+    "iterations": 30,
+}
+UMAP: dict[str, Any] = {"kind": "fed-umap", "landmarks": 40, "rounds": 4, "epochs": 20}
 
 
 def scenario(method: dict[str, Any], runtime: dict[str, Any], *, seed: int = 0) -> dict[str, Any]:
@@ -29,8 +36,9 @@ def scenario(method: dict[str, Any], runtime: dict[str, Any], *, seed: int = 0) 
 
 def bits(folder: Path) -> dict[str, str]:
     """Hashes of what a run computed: the map, its score, its messages, its model."""
-    files = ["embedding.parquet", "metrics.json", "ledger.json", *sorted((folder / "model").iterdir())]
-    return {Path(file).name: hashlib.sha256((folder / file).read_bytes()).hexdigest() for file in files}
+    files = [folder / name for name in ("embedding.parquet", "metrics.json", "ledger.json")]
+    files += sorted((folder / "model").iterdir())
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
 def bits_of_run(out: Path, method: dict[str, Any], runtime: dict[str, Any], **options: Any) -> dict[str, str]:
@@ -38,65 +46,70 @@ def bits_of_run(out: Path, method: dict[str, Any], runtime: dict[str, Any], **op
 
 
 INLINE = {"federation": "inline"}
+METHODS = [
+    pytest.param(TSNE, id="fed-tsne"),
+    # compiling takes UMAP many seconds in every process
+    pytest.param(UMAP, id="fed-umap", marks=pytest.mark.slow),
+]
+Reference = Callable[[dict[str, Any]], dict[str, str]]
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
-    """The inline federation's bits, of each method once."""
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
+    """Bits of a method on the inline federation, computed once."""
     folder = tmp_path_factory.mktemp("reference")
-    return {
-        method["kind"]: bits_of_run(folder / method["kind"], method, INLINE)
-        for method in (TSNE, UMAP)
-    }
+    return cache_by_kind(lambda method: bits_of_run(folder / method["kind"], method, INLINE))
+
+
+def cache_by_kind(of: Reference) -> Reference:
+    known: dict[str, dict[str, str]] = {}
+
+    def cached(method: dict[str, Any]) -> dict[str, str]:
+        if method["kind"] not in known:
+            known[method["kind"]] = of(method)
+        return known[method["kind"]]
+
+    return cached
 
 
 @pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("actors", [1, 2, 10])
 def test_ray_gives_the_bits_of_the_inline_federation(
-    reference: dict[str, dict[str, str]], tmp_path: Path, actors: int
+    reference: Reference, tmp_path: Path, method: dict[str, Any], actors: int
 ) -> None:
-    found = bits_of_run(tmp_path / "run", TSNE, {"federation": "ray", "actors": actors})
-    assert found == reference["fed-tsne"]
+    runtime = {"federation": "ray", "actors": actors}
+    assert bits_of_run(tmp_path / "run", method, runtime) == reference(method)
 
 
-@pytest.mark.usefixtures("cluster")
-def test_ray_gives_the_bits_of_the_inline_federation_for_umap(
-    reference: dict[str, dict[str, str]], tmp_path: Path
-) -> None:
-    found = bits_of_run(tmp_path / "run", UMAP, {"federation": "ray", "actors": 2})
-    assert found == reference["fed-umap"]
-
-
+@pytest.mark.parametrize("method", METHODS)
 def test_two_runs_of_a_seed_have_the_same_bits_and_another_seed_has_others(
-    reference: dict[str, dict[str, str]], tmp_path: Path
+    reference: Reference, tmp_path: Path, method: dict[str, Any]
 ) -> None:
-    for method in (TSNE, UMAP):
-        assert bits_of_run(tmp_path / method["kind"] / "again", method, INLINE) == reference[method["kind"]]
-        other = bits_of_run(tmp_path / method["kind"] / "other", method, INLINE, seed=1)
-        assert other["embedding.parquet"] != reference[method["kind"]]["embedding.parquet"]
+    assert bits_of_run(tmp_path / "again", method, INLINE) == reference(method)
+    other = bits_of_run(tmp_path / "other", method, INLINE, seed=1)
+    assert other["embedding.parquet"] != reference(method)["embedding.parquet"]
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_the_number_of_threads_changes_no_bit(
-    reference: dict[str, dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
+    reference: Reference, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
     monkeypatch.setattr("raydr.methods.outcome.cores", lambda: threads)
-    assert bits_of_run(tmp_path / "run", TSNE, INLINE) == reference["fed-tsne"]
+    assert bits_of_run(tmp_path / "run", TSNE, INLINE) == reference(TSNE)
 
 
-def test_a_run_folder_repeats_its_run(reference: dict[str, dict[str, str]], tmp_path: Path) -> None:
+def test_a_run_folder_repeats_its_run(reference: Reference, tmp_path: Path) -> None:
     """The scenario that a run writes, defaults and all, is that run again."""
     first = run(scenario(TSNE, INLINE), out=tmp_path / "first").folder
     again = run(first / "scenario.yaml", out=tmp_path / "again").folder
-    assert bits(again) == bits(first) == reference["fed-tsne"]
+    assert bits(again) == bits(first) == reference(TSNE)
 
 
-def test_numpys_global_seed_changes_nothing(
-    reference: dict[str, dict[str, str]], tmp_path: Path
-) -> None:
+def test_numpys_global_seed_changes_nothing(reference: Reference, tmp_path: Path) -> None:
     before = np.random.get_state()  # noqa: NPY002
     np.random.seed(12345)  # noqa: NPY002
     try:
-        assert bits_of_run(tmp_path / "run", TSNE, INLINE) == reference["fed-tsne"]
+        assert bits_of_run(tmp_path / "run", TSNE, INLINE) == reference(TSNE)
     finally:
         np.random.set_state(before)  # noqa: NPY002

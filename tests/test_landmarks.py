@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,6 +20,8 @@ from raydr.landmarks import (
     row_term,
 )
 from raydr.threads import one_blas_thread
+
+Precision: TypeAlias = type[np.float32] | type[np.float64]
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +43,7 @@ def objective_9(rows: Float64Array, landmarks: Float64Array, gamma: float) -> fl
     among_landmarks = sum(
         kernel(landmarks[i], landmarks[j], gamma) for i in range(n_y) for j in range(n_y) if j != i
     )
-    return (
-        among_rows / (n_x * (n_x - 1)) - 2.0 * across / (n_x * n_y) + among_landmarks / (n_y * (n_y - 1))
-    )
+    return among_rows / (n_x * (n_x - 1)) - 2.0 * across / (n_x * n_y) + among_landmarks / (n_y * (n_y - 1))
 
 
 def gradient_13(rows: Float64Array, landmarks: Float64Array, gamma: float) -> Float64Array:
@@ -129,7 +131,7 @@ def test_single_precision_is_close_to_double_precision_wherever_the_rows_lie(off
     gamma=st.sampled_from([1e-12, 1e-3, 1.0, 1e6]),
 )
 def test_declared_bounds_hold_for_the_worst_data(
-    seed: int, precision: type[np.floating[FloatArray]], far: float, gamma: float
+    seed: int, precision: Precision, far: float, gamma: float
 ) -> None:
     """Rows at the distance of steepest descent from a landmark, all on one side, the landmark far from the others."""
     random = np.random.default_rng(seed)
@@ -178,7 +180,7 @@ def test_the_default_step_descends_at_every_step_on_digits(digits: Float64Array,
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
 @pytest.mark.parametrize("block_rows", [1, 7, 64])
 def test_blocks_of_rows_agree_with_the_whole(
-    monkeypatch: pytest.MonkeyPatch, precision: type[np.floating[FloatArray]], block_rows: int
+    monkeypatch: pytest.MonkeyPatch, precision: Precision, block_rows: int
 ) -> None:
     rows, landmarks = example(n_x=64)
     rows = rows.astype(precision)

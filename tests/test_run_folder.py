@@ -272,7 +272,7 @@ def test_two_runs_of_one_second_get_two_folders(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        ({"method__landmarks": 151}, "method.landmarks is 151, but the data have only 150 rows"),
+        ({"method__landmarks": 151}, "method.landmarks is 151, but the clients hold only 150 rows"),
         ({"method__landmarks": 151, "data__rows": 150}, "choose at most 150 landmarks"),
         (
             {"method__perplexity": 60.0},

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from inline_federations import cut, federate
 
-from raydr.arrays import Float64Array, FloatArray
+from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError
 from raydr.federation import ClientHost, Federation, InlineTransport, Seat, fingerprint
 from raydr.scaling import Scale, fit_scaling, scale_rows
 
 SCALES: tuple[Scale, ...] = ("standard", "minmax", "unit")
-Partitioner = Callable[[FloatArray, FloatArray], list[FloatArray]]
+Partitioner = Callable[[FloatArray, Int64Array], list[FloatArray]]
 PARTITIONS: dict[str, Partitioner] = {
     "one client": lambda rows, labels: [rows],
     "random cuts": lambda rows, labels: cut(rows, 7, 2),
@@ -32,15 +32,15 @@ def scikit_learn(scale: Scale) -> Any:
 
 
 @pytest.fixture(scope="module", params=["wine", "digits", "far"])
-def data(request: pytest.FixtureRequest) -> tuple[Float64Array, Float64Array]:
+def data(request: pytest.FixtureRequest) -> tuple[Float64Array, Int64Array]:
     """Rows and labels; digits have constant columns, and the last ones lie far from zero."""
     from sklearn import datasets
 
     if request.param == "far":
         random = np.random.default_rng(0)
-        return 1e6 + random.normal(size=(200, 3)) * [1.0, 1e3, 1e-3], random.integers(0, 3, 200)
+        return 1e6 + random.normal(size=(150, 3)) * [1.0, 1e3, 1e-3], random.integers(0, 3, 150)
     bunch = getattr(datasets, f"load_{request.param}")()
-    return np.asarray(bunch.data[:300], np.float64), bunch.target[:300]
+    return np.asarray(bunch.data[:150], np.float64), bunch.target[:150]
 
 
 def scaled_at_clients(parts: list[FloatArray], scale: Scale) -> tuple[FloatArray, FloatArray]:
@@ -55,7 +55,7 @@ def scaled_at_clients(parts: list[FloatArray], scale: Scale) -> tuple[FloatArray
 @pytest.mark.parametrize("partition", PARTITIONS)
 @pytest.mark.parametrize("scale", SCALES)
 def test_equals_scikit_learn_on_pooled_rows(
-    data: tuple[Float64Array, Float64Array], scale: Scale, partition: str
+    data: tuple[Float64Array, Int64Array], scale: Scale, partition: str
 ) -> None:
     parts = PARTITIONS[partition](*data)
     pooled = np.concatenate(parts)
@@ -112,7 +112,7 @@ def test_columns_at_the_edges_of_double_precision() -> None:
     rows = np.array([[0.0, -most, 1.0], [least, most, 2.0], [0.0, 0.0, 3.0]])
     held, _ = scaled_at_clients([rows[:1], rows[1:]], "minmax")
     np.testing.assert_allclose(held, [[0.0, 0.0, 0.0], [0.0, 1.0, 0.5], [0.0, 0.5, 1.0]], rtol=1e-14)
-    with pytest.raises(DataError, match="Feature number 1, counted from 0, runs from -1.7e"):
+    with pytest.raises(DataError, match=r"Feature number 1, counted from 0, runs from -1\.7e"):
         fit_scaling(federate([np.array([[0.0, -1.7e308], [1.0, 1.7e308]])]), "minmax")
 
 
@@ -134,7 +134,5 @@ def test_a_scaled_partition_is_a_new_one(scale: Scale) -> None:
 @pytest.mark.parametrize("scale", SCALES)
 def test_the_same_bits_in_any_packing(scale: Scale) -> None:
     parts = cut(np.random.default_rng(3).normal(size=(40, 3)), 5, 0)
-    scalings = [
-        fit_scaling(federate(parts, packing=packing), scale) for packing in ([5], [1] * 5, [3, 2])
-    ]
+    scalings = [fit_scaling(federate(parts, packing=packing), scale) for packing in ([5], [1] * 5, [3, 2])]
     assert len({(s.shift.tobytes(), s.factor.tobytes(), s.unit) for s in scalings}) == 1

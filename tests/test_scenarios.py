@@ -53,6 +53,15 @@ def test_a_misspelt_key_of_a_partition_is_told_the_keys_of_its_own_kind() -> Non
     assert said.endswith("clients.partition has kind, alpha, min_rows.")
 
 
+def test_a_key_of_an_item_of_a_list_is_named_with_the_items_number() -> None:
+    sites = [{"path": "a.csv"}, {"path": "b.csv", "nod": "left"}]
+    said = refusal(tiny() | {"clients": {"sites": sites}})
+    assert (
+        "clients.sites.1.nod is not a key (did you mean node?); clients.sites.1 has path, node, name" in said
+    )
+    assert "clients.sites.0.path is missing (its file" in refusal(tiny() | {"clients": {"sites": [{}]}})
+
+
 def test_a_key_of_another_kind_is_told_which() -> None:
     assert "method.neighbors is not a key of kind fed-tsne, only of fed-umap" in refusal(
         tiny(), method__neighbors=10

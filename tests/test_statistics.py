@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from raydr.errors import DataError
 from raydr.federation import Federation
 from raydr.statistics import column_extremes, column_magnitudes, median_squared_distance, spread
 
+Precision: TypeAlias = type[np.float32] | type[np.float64]
 LEAST_DOUBLE = 5e-324
 BUNDLED = ("digits", "iris", "wine", "breast_cancer")
 tables = st.lists(
@@ -35,7 +37,7 @@ def standard_deviation(rows: FloatArray) -> Float64Array:
     return np.asarray(rows.astype(np.longdouble).std(axis=0), np.float64)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(table=tables, clients=st.integers(1, 4), seed=st.integers(0, 99))
 def test_extremes_are_exact(table: list[list[float]], clients: int, seed: int) -> None:
     rows = np.array(table)
@@ -45,7 +47,7 @@ def test_extremes_are_exact(table: list[list[float]], clients: int, seed: int) -
 
 
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
-def test_extremes_are_exact_to_the_bit(precision: type[np.floating[FloatArray]]) -> None:
+def test_extremes_are_exact_to_the_bit(precision: Precision) -> None:
     limits = np.finfo(precision)
     columns = [
         [0.0, 0.0, 0.0],
@@ -54,9 +56,13 @@ def test_extremes_are_exact_to_the_bit(precision: type[np.floating[FloatArray]])
         [float(limits.smallest_subnormal), 0.0, 2 * float(limits.smallest_subnormal)],
         [-float(limits.smallest_subnormal), -float(limits.tiny), float(limits.tiny)],
         [float(limits.max), 0.0, -float(limits.max)],
-        [1.0, float(np.nextafter(precision(1), precision(2))), float(np.nextafter(precision(1), precision(0)))],
+        [
+            1.0,
+            float(np.nextafter(precision(1), precision(2))),
+            float(np.nextafter(precision(1), precision(0))),
+        ],
     ]
-    rows = np.array(columns, precision).T
+    rows: FloatArray = np.array(columns, precision).T
     minimum, maximum = column_extremes(federate([rows[:1], rows[:0], rows[1:]]))
     assert minimum.tobytes() == rows.min(axis=0).astype(np.float64).tobytes()
     assert maximum.tobytes() == rows.max(axis=0).astype(np.float64).tobytes()
@@ -107,7 +113,7 @@ def test_spread_equals_numpy_on_pooled_rows(
     exponent: int,
     offset: float,
     seed: int,
-    precision: type[np.floating[FloatArray]],
+    precision: Precision,
 ) -> None:
     table = (offset + np.random.default_rng(seed).normal(size=(rows, 3))) * 2.0**exponent
     table = table.astype(precision)
@@ -141,9 +147,7 @@ def test_a_narrow_column_far_from_zero_keeps_its_digits(width: float) -> None:
 
 @pytest.mark.parametrize("value", [0.0, -0.0, 1.0, 0.1, -1e6 / 3, 1.6e9 / 7, 1e30, 1e-300, LEAST_DOUBLE])
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
-def test_a_constant_column_has_deviation_zero(
-    value: float, precision: type[np.floating[FloatArray]]
-) -> None:
+def test_a_constant_column_has_deviation_zero(value: float, precision: Precision) -> None:
     rows = np.full((1001, 2), value, precision)
     rows[:, 1] = np.arange(1001)
     found = spread(federate(cut(rows, 6, 1)))

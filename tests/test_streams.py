@@ -59,7 +59,7 @@ def test_streams_of_neighbouring_names_are_uncorrelated() -> None:
     count = 20_000
     drawn = [client_stream(*name, purpose).standard_normal(count) for name in names for purpose in ("a", "b")]
     drawn += [server_stream(0, round, "a").standard_normal(count) for round in (0, 1)]
-    correlations = np.corrcoef(drawn)
+    correlations = np.asarray(np.corrcoef(drawn))
     np.fill_diagonal(correlations, 0.0)
     # 66 pairs of deviation 1 / sqrt(count) each
     assert np.abs(correlations).max() < 4.5 / np.sqrt(count)

@@ -1,0 +1,157 @@
+"""A cluster of several raylets on this machine, and what raydr does on it; run by test_survival.py."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+
+import numpy as np
+import ray
+from ray.cluster_utils import Cluster
+
+from actors.backend import RayBackend
+from raydr.errors import RunError
+from raydr.journal import Event, Incident, RoundEnded
+from raydr.methods.fed_tsne_umap import FedTSNE
+from raydr.methods.serving import Plan
+from scenarios.backend import InlineBackend
+from scenarios.holdings import from_sites
+from scenarios.reading import read
+
+PLAN = Plan(
+    "fed-tsne",
+    FedTSNE(landmarks=10, rounds=10, early_iterations=20, iterations=20),
+    "standard",
+    seed=0,
+    checkpoint_every=2,
+)
+
+
+def main(case: str) -> None:
+    """Start three nodes and run a case."""
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    nodes = {
+        name: cluster.add_node(num_cpus=1, resources={name: 1}, labels={"site": name})
+        for name in ("north", "south")
+    }
+    ray.init(address=cluster.address, log_to_driver=False)
+    try:
+        {"node-lost": node_lost, "sites": sites, "site-lost": site_lost}[case](cluster, nodes)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    print("as expected")
+
+
+def node_lost(cluster: Any, nodes: dict[str, Any]) -> None:
+    """A node that is lost with clients on it: they are started elsewhere, and no bit changes."""
+    rng = np.random.default_rng(3)
+    rows = [rng.normal(size=(size, 4)) for size in (20, 30, 25, 10, 15, 12)]
+    heard: list[Event] = []
+    lost = False
+
+    def lose_a_node(event: Event) -> None:
+        nonlocal lost
+        heard.append(event)
+        if isinstance(event, RoundEnded) and event.round == 4 and not lost:
+            lost = True
+            cluster.remove_node(nodes["south"], allow_graceful=False)
+
+    backend = RayBackend(packing="per-client")
+    served = backend.serve(rows, PLAN, listener=lose_a_node)
+    expected = InlineBackend().serve(rows, PLAN, listener=heard.append)
+    assert lost
+    assert served.outcome.embedding.tobytes() == expected.outcome.embedding.tobytes()
+    assert served.ledger.as_list() == expected.ledger.as_list()
+    texts = [event.text for event in heard if isinstance(event, Incident)]
+    assert texts, "clients or the coordinator were on the lost node, and their loss was told"
+
+
+def described(folder: Path) -> dict[str, Any]:
+    """A scenario of two sites, one pinned by resource and one by label; neither file is where the driver looks."""
+    rng = np.random.default_rng(5)
+    for name in ("north", "south"):
+        table = np.column_stack([rng.normal(size=(30, 4)), rng.integers(0, 2, 30)])
+        np.savetxt(folder / f"{name}.csv", table, delimiter=",", header="a,b,c,d,kind", comments="")
+    return {
+        "name": "two-sites",
+        "data": {"label": "kind", "scale": "standard"},
+        "clients": {
+            "sites": [
+                {"path": str(folder / "north.csv"), "node": "north"},
+                {"path": str(folder / "south.csv"), "node": "site=south"},
+            ]
+        },
+        "method": {
+            "kind": "fed-tsne",
+            "landmarks": 10,
+            "rounds": 10,
+            "early_iterations": 20,
+            "iterations": 20,
+        },
+        "compare": ["central"],
+        "metrics": ["npa_10", "f_score"],
+    }
+
+
+def sites(cluster: Any, nodes: dict[str, Any]) -> None:
+    """Rows are read on their nodes and nowhere else; the run equals one of a table."""
+    import raydr.data.site
+
+    with tempfile.TemporaryDirectory() as name:
+        scenario = read(described(Path(name)))
+        inline = from_sites(scenario, InlineBackend())
+        expected = InlineBackend().serve(inline.parts, PLAN, listener=lambda event: None)
+
+        def refuse(*args: Any, **kwargs: Any) -> None:
+            raise AssertionError("the driver read a site's file")
+
+        raydr.data.site.load = refuse  # of this process alone: workers have their own
+        backend = RayBackend()
+        holdings = from_sites(scenario, backend)
+        served = backend.serve(holdings.parts, PLAN, listener=lambda event: None)
+        assert served.outcome.embedding.tobytes() == expected.outcome.embedding.tobytes()
+
+        from raydr.errors import ScenarioError
+
+        elsewhere = described(Path(name))
+        elsewhere["clients"]["sites"][0]["node"] = "west"
+        try:
+            from_sites(read(elsewhere), backend)
+        except ScenarioError as error:
+            assert "west" in str(error)
+            assert "north" in str(error)
+        else:
+            raise AssertionError("a node that is not there must be refused")
+
+
+def site_lost(cluster: Any, nodes: dict[str, Any]) -> None:
+    """A site whose only node is lost cannot be done without, and the error says which client it was."""
+    with tempfile.TemporaryDirectory() as name:
+        backend = RayBackend()
+        holdings = from_sites(read(described(Path(name))), backend)
+        lost = False
+
+        def lose_the_site(event: Event) -> None:
+            nonlocal lost
+            if isinstance(event, RoundEnded) and event.round == 4 and not lost:
+                lost = True
+                cluster.remove_node(nodes["south"], allow_graceful=False)
+
+        try:
+            backend.serve(holdings.parts, PLAN, listener=lose_the_site)
+        except RunError as error:
+            assert lost
+            assert "Client 1" in str(error), error
+            assert "node" in str(error), error
+        else:
+            raise AssertionError("the run must fail")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

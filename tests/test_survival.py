@@ -1,0 +1,190 @@
+"""What survives when processes, nodes and drivers die: the bits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import yaml
+
+from raydr.federation import FailurePolicy
+from raydr.journal import Event, Incident, RoundEnded
+from raydr.methods.fed_tsne_umap import FedTSNE
+from raydr.methods.serving import Plan, Served
+from scenarios.backend import InlineBackend
+
+ROUNDS = 12
+
+
+def rows() -> list[Any]:
+    rng = np.random.default_rng(3)
+    return [rng.normal(size=(size, 4)) for size in (20, 30, 25)]
+
+
+def plan(**options: Any) -> Plan:
+    settings = FedTSNE(landmarks=10, rounds=ROUNDS, early_iterations=20, iterations=20)
+    return Plan("fed-tsne", settings, "standard", seed=0, checkpoint_every=3, **options)
+
+
+def unheard(event: Event) -> None:
+    pass
+
+
+def expected() -> Served:
+    return InlineBackend().serve(rows(), plan(), listener=unheard)
+
+
+def test_a_coordinator_that_is_killed_goes_on_from_its_checkpoint(cluster: None) -> None:
+    from actors.backend import RayBackend
+
+    killed: list[int] = []
+    heard: list[Event] = []
+
+    def kill_after_round_7(event: Event) -> None:
+        heard.append(event)
+        if isinstance(event, RoundEnded) and event.round == 7 and not killed:
+            mine = psutil.Process().children(recursive=True)
+            killed.extend(process.pid for process in mine if "CoordinatorProcess" in _title(process))
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+
+    served = RayBackend(packing=1).serve(rows(), plan(), listener=kill_after_round_7)
+    assert killed
+    assert any(isinstance(event, Incident) and "last checkpoint" in event.text for event in heard)
+    whole = expected()
+    assert served.outcome.embedding.tobytes() == whole.outcome.embedding.tobytes()
+    assert served.ledger.as_list() == whole.ledger.as_list()
+
+
+def test_a_coordinator_that_dies_too_often_is_given_up(cluster: None) -> None:
+    from actors.backend import RayBackend
+    from raydr.errors import RunError
+
+    def kill_at_once(event: Event) -> None:
+        if isinstance(event, RoundEnded):
+            for process in psutil.Process().children(recursive=True):
+                if "CoordinatorProcess" in _title(process):
+                    process.kill()
+
+    with pytest.raises(RunError, match="ended 1 times"):
+        RayBackend(packing=1).serve(rows(), plan(policy=FailurePolicy(retries=0)), listener=kill_at_once)
+
+
+def test_two_simulations_share_a_cluster(cluster: None) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from actors.backend import RayBackend
+
+    with ThreadPoolExecutor(2) as pool:
+        both = list(
+            pool.map(lambda _: RayBackend(packing=1).serve(rows(), plan(), listener=unheard), range(2))
+        )
+    bits = expected().outcome.embedding.tobytes()
+    assert [served.outcome.embedding.tobytes() for served in both] == [bits, bits]
+
+
+def test_actors_end_with_their_run(cluster: None) -> None:
+    from actors.backend import RayBackend
+
+    RayBackend(packing=2).serve(rows(), plan(), listener=unheard)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        left = [_title(process) for process in psutil.Process().children(recursive=True)]
+        left = [title for title in left if "ClientProcess" in title or "CoordinatorProcess" in title]
+        if not left:
+            return
+        time.sleep(0.2)
+    pytest.fail(f"still there: {left}")
+
+
+def test_a_cluster_that_is_too_small_is_refused_with_the_numbers(cluster: None) -> None:
+    from actors.placement import require_room
+    from raydr.errors import ScenarioError
+
+    with pytest.raises(ScenarioError, match=r"1000000 client actors need about \d+\.\d GiB.*runtime.actors"):
+        require_room(rows(), 1_000_000)
+    require_room(rows(), 2)
+
+
+def test_a_driver_killed_without_warning_can_be_resumed_to_the_same_bits(tmp_path: Path) -> None:
+    scenario = {
+        "name": "interrupted",
+        "data": {"source": "iris", "scale": "standard"},
+        "clients": {"count": 3, "partition": {"kind": "iid"}},
+        "method": {
+            "kind": "fed-tsne", "landmarks": 10, "rounds": 30, "early_iterations": 20, "iterations": 20,
+        },
+        # Every client dawdles, so that there is time to kill the driver in the middle of its rounds.
+        "faults": {"stragglers": 1.0, "delay_s": 0.2},
+        "runtime": {"actors": 1, "checkpoint_every": 2},
+        "metrics": ["npa_10"],
+    }  # fmt: skip
+    path = tmp_path / "interrupted.yaml"
+    path.write_text(yaml.safe_dump(scenario))
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "raydr", "run", str(path), "--out", str(tmp_path / "run"), "--quiet"],
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        folder = _wait_for(
+            lambda: next(iter(tmp_path.glob("run.incomplete-*/checkpoints/*.npz")), None)
+        ).parents[1]
+        processes = psutil.Process(driver.pid).children(recursive=True)
+    finally:
+        driver.kill()
+        driver.wait()
+    gone, alive = psutil.wait_procs(processes, timeout=30)
+    assert gone
+    assert not alive, "a driver that is killed takes its processes with it"
+    assert not (tmp_path / "run").exists()
+    subprocess.run([sys.executable, "-m", "raydr", "run", "--resume", str(folder), "--quiet"], check=True)
+    whole = {**scenario, "faults": {}, "runtime": {"federation": "inline"}}
+    path.write_text(yaml.safe_dump(whole))
+    subprocess.run(
+        [sys.executable, "-m", "raydr", "run", str(path), "--out", str(tmp_path / "whole"), "--quiet"],
+        check=True,
+    )
+    for file in ("embedding.parquet", "metrics.json", "ledger.json"):
+        assert (tmp_path / "run" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes(), file
+    rounds = [
+        line.partition('"seconds"')[0]
+        for line in (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()
+    ]
+    assert len(rounds) == 30, "rounds before and after the interruption are all there, once"
+
+
+@pytest.mark.parametrize("case", ["node-lost", "sites", "site-lost"])
+def test_many_machines(case: str) -> None:
+    """Several raylets on this machine, in a process of its own, since one process joins one cluster."""
+    script = Path(__file__).parent / "several_nodes.py"
+    outcome = subprocess.run(
+        [sys.executable, str(script), case], check=False, capture_output=True, text=True, timeout=240
+    )
+    assert outcome.returncode == 0, outcome.stderr[-3000:]
+    assert outcome.stdout.splitlines()[-1] == "as expected"
+
+
+def _title(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def _wait_for(look: Any, timeout_s: float = 90) -> Any:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        found = look()
+        if found is not None:
+            return found
+        time.sleep(0.05)
+    raise TimeoutError
