@@ -1,0 +1,118 @@
+"""Every key of a scenario as Markdown, from the models that check it.
+
+``python tests/scenario_reference.py`` puts it into docs/scenarios.md; a test keeps the two equal.
+"""
+
+from __future__ import annotations
+
+import types
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from scenarios.problems import ROOT, Section, kind_of
+
+PAGE = Path(__file__).parent.parent / "docs" / "scenarios.md"
+MARK = "<!-- Below this line: made by tests/scenario_reference.py -->\n"
+
+_NAMES = {int: "whole number", float: "number", str: "text", bool: "true or false"}
+
+
+def reference() -> str:
+    """A heading and a table for each section."""
+    return "\n".join(_tables(ROOT))
+
+
+def _tables(section: Section) -> list[str]:
+    lines = [f"\n## {'`' + '.'.join(section.path) + '`' if section.path else 'The whole'}\n"]
+    if section.kinds:
+        lines += ["| kind | what it is |", "| --- | --- |"]
+        lines += [f"| `{kind_of(model)}` | {_summary(model)} |" for model in section.models]
+        lines += [""]
+    lines += ["| key | value | default | meaning |", "| --- | --- | --- | --- |"]
+    keys = [key for key in section.keys if not (key == "kind" and section.kinds)]
+    lines += [_row(section, key) for key in keys]
+    if not keys:
+        lines = lines[:-2]
+    for key in section.keys:
+        inner = section.inner(key)
+        if inner is not None:
+            lines += _tables(inner)
+    return lines
+
+
+def _row(section: Section, key: str) -> str:
+    owners = [model for model in section.models if key in model.model_fields]
+    field = owners[0].model_fields[key]
+    only = (
+        ""
+        if len(owners) == len(section.models)
+        else f" ({', '.join(str(kind_of(owner)) for owner in owners)})"
+    )
+    meaning = f"{field.description or ''}{only}".replace("|", "\\|")
+    return f"| `{key}` | {_values(field)} | {_default(field)} | {meaning} |"
+
+
+def _summary(model: type[BaseModel]) -> str:
+    return (model.__doc__ or "").strip().splitlines()[0].rstrip(".")
+
+
+def _values(field: FieldInfo) -> str:
+    return _spelt(field.annotation, field.metadata)
+
+
+def _spelt(annotation: Any, metadata: Any = ()) -> str:
+    if get_origin(annotation) is Annotated:
+        inner, *more = get_args(annotation)
+        limits = [
+            limit for found in more for limit in (found.metadata if isinstance(found, FieldInfo) else [found])
+        ]
+        return _spelt(inner, limits)
+    if get_origin(annotation) in (Union, types.UnionType):
+        parts = [_spelt(part, metadata) for part in get_args(annotation) if part is not type(None)]
+        return " or ".join(dict.fromkeys(parts))
+    if get_origin(annotation) is Literal:
+        return ", ".join(f"`{value}`" for value in get_args(annotation))
+    if get_origin(annotation) is tuple:
+        item = get_args(annotation)[0]
+        return (
+            "list of sections"
+            if isinstance(item, type) and issubclass(item, BaseModel)
+            else f"list of {_spelt(item)}"
+        )
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "section"
+    return _NAMES[annotation] + "".join(_limit(limit) for limit in metadata)
+
+
+def _limit(limit: Any) -> str:
+    match limit:
+        case Ge(ge):
+            return f" >= {ge}"
+        case Gt(gt):
+            return f" > {gt}"
+        case Le(le):
+            return f" <= {le}"
+        case Lt(lt):
+            return f" < {lt}"
+    return ""
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "needed"
+    default = field.get_default(call_default_factory=True)
+    if default is None or default == ():
+        return ""
+    if isinstance(default, BaseModel):
+        kind = kind_of(type(default))
+        return f"`{{kind: {kind}}}`" if kind else ""
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+
+
+if __name__ == "__main__":
+    by_hand, _, _ = PAGE.read_text().partition(MARK)
+    PAGE.write_text(by_hand + MARK + reference() + "\n")

@@ -1,0 +1,148 @@
+"""What the README and the pages say is so: every command runs, every scenario is read, every key is there."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from scenario_reference import MARK, PAGE, reference
+
+import raydr
+from raydr.cli import app, status
+from raydr.data import DATASETS
+from scenarios import reading
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+SMALL = {
+    "fed-tsne": {"method.early_iterations": 5, "method.iterations": 5},
+    "fed-umap": {"method.epochs": 5},
+}
+"""What makes a run of each method quick."""
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """Fenced blocks of a page in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def commands(page: Path) -> list[str]:
+    """Command lines of a page, without prompts and comments."""
+    lines = [line for block in blocks(page, "sh") for line in block.splitlines()]
+    return [line for line in (line.partition(" # ")[0].strip() for line in lines) if line]
+
+
+def patients(path: Path, header: str) -> None:
+    """A table with the README's header: 30 patients of two hospitals."""
+    rng = np.random.default_rng(0)
+    rows = [
+        f"{('north', 'east')[i % 2]},{rng.integers(20, 90)},{rng.integers(70, 200)},{rng.normal(28, 5):.1f},"
+        f"{rng.integers(0, 300)},{('yes', 'no')[i % 3 > 0]}"
+        for i in range(30)
+    ]
+    path.write_text("\n".join([header, *rows]) + "\n")
+
+
+@pytest.fixture
+def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to run in, where every scenario that is read becomes a small one of the same kind."""
+    original = reading.read
+
+    def read_small(scenario: Any, overrides: Mapping[str, Any] | None = None) -> Any:
+        asked = original(scenario, overrides)
+        small: dict[str, Any] = {"method.rounds": 1, "method.landmarks": 10, "runtime.federation": "inline"}
+        small |= SMALL[asked.method.kind] | {"metrics": ["npa_10"]}
+        if asked.data.source is not None:
+            small |= {"data.source": "digits", "data.rows": 60}
+        return original(scenario, {**(overrides or {}), **small})
+
+    monkeypatch.setattr(reading, "read", read_small)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_of_a_page_works(page: Path, quick: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for block in blocks(page, "yaml"):
+        named = re.match(r"# (\S+\.yaml)\n", block)
+        if named:
+            (quick / named[1]).write_text(block)
+    for block in blocks(page, "csv"):
+        patients(quick / "patients.csv", block.splitlines()[0])
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for line in commands(page):
+        program, *arguments = shlex.split(line)
+        match program:
+            case "raydr":
+                assert status(arguments) == 0, f"{line}: {capsys.readouterr().err}"
+            case "make":
+                assert {argument for argument in arguments if "=" not in argument} <= set(targets)
+            case "python":
+                assert arguments[0] == "-m"
+                assert importlib.util.find_spec(arguments[1]) is not None
+            case "export":
+                assert arguments[0].startswith("RAYDR_DATA=")
+            case _:
+                pytest.fail(f"nobody checks {line!r}")
+
+
+def test_the_python_of_the_readme_runs(quick: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for block in blocks(README, "python"):
+        names: dict[str, Any] = {}
+        exec(block, names)
+        assert isinstance(names["result"], raydr.Result)
+        assert Path(capsys.readouterr().out.strip()).is_file()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_scenario_of_a_page_is_one(page: Path) -> None:
+    whole = [content for block in blocks(page, "yaml") if "name" in (content := yaml.safe_load(block))]
+    assert whole or page not in (README, PAGE)
+    for content in whole:
+        assert reading.read(content).name == content["name"]
+
+
+def test_the_first_block_of_the_readme_is_the_two_commands() -> None:
+    assert [line.split()[:2] for line in commands(README)[:2]] == [["make", "demo"], ["make", "test"]]
+
+
+def test_the_readme_names_every_command_and_option() -> None:
+    text = README.read_text()
+    table = "\n".join(line for line in text.splitlines() if line.startswith("| `raydr"))
+    named = re.findall(r"`raydr (\w+)", table)
+    assert list(dict.fromkeys(named)) == list(app.commands)
+    options = {
+        option
+        for command in app.commands.values()
+        for parameter in command.params
+        for option in parameter.opts
+        if option.startswith("--")
+    }
+    assert set(re.findall(r"--[a-z-]+", table)) == options
+
+
+def test_the_readme_names_the_data_sets_that_need_no_folder() -> None:
+    text = README.read_text()
+    for dataset in DATASETS.values():
+        assert (f"`{dataset.name}`" in text) == (dataset.origin != "folder")
+
+
+def test_every_link_leads_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#\s]+)\)", page.read_text()):
+            assert target.startswith("https://") or (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_key_of_a_scenario_is_in_its_page_as_the_models_have_it() -> None:
+    _, _, made = PAGE.read_text().partition(MARK)
+    assert made.strip() == reference().strip(), (
+        f"run `python tests/scenario_reference.py` to renew {PAGE.name}"
+    )
