@@ -189,7 +189,7 @@ class _PlainLines:
         match event:
             case journal.StageEnded(stage, seconds):
                 self.say(f"{stage}: {seconds:.1f} s")
-            case journal.Progress(stage, done, total) if time.monotonic() - self._spoke > PATIENCE_S:
+            case journal.Progress(stage, done, total) if done < total and self._silent_s() > PATIENCE_S:
                 self.say(f"{stage}: {done}/{total}")
             case journal.Incident(text):
                 self.say(text)
@@ -197,3 +197,6 @@ class _PlainLines:
     def say(self, text: str) -> None:
         self._console.print(text, markup=False)
         self._spoke = time.monotonic()
+
+    def _silent_s(self) -> float:
+        return time.monotonic() - self._spoke

@@ -353,13 +353,14 @@ def test_a_terminal_breaks_errors_between_words() -> None:
 def test_long_stages_say_how_far_they_are_where_there_are_no_bars(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    now = iter([0.0, 1.0, 11.0, 11.0, 12.0, 13.0, 14.0])
+    now = iter([0.0, 1.0, 11.0, 11.0, 12.0, 30.0, 31.0, 32.0])
     monkeypatch.setattr("raydr.terminal.time.monotonic", lambda: next(now))
     with heard_on_terminal() as hear:
         hear(StageStarted("landmarks"))
         hear(Progress("landmarks", 1, 50))
         hear(Progress("landmarks", 30, 50))
         hear(Progress("landmarks", 31, 50))
+        hear(Progress("landmarks", 50, 50))
         hear(StageEnded("landmarks", 12.34))
         hear(Incident("client [3] fell silent"))
         hear(CheckpointTaken(31, b""))
