@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import ray
 
 from raydr.errors import OutputError
+from raydr.threads import share_cores
 
 NAMESPACE = "raydr"
 
@@ -37,6 +38,7 @@ def connected(address: str | None = None) -> Iterator[None]:
     # Read once, when Ray starts: no usage report, no warning about accelerators of actors that ask for none.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    share_cores()
     on_sigterm = signal.getsignal(signal.SIGTERM)
     try:
         _init(address)

@@ -21,6 +21,7 @@ from typing import NoReturn
 import click
 
 from raydr.errors import RaydrError
+from raydr.threads import share_cores
 
 CATALOGUES = ("scenarios", "methods", "metrics", "datasets")
 """What ``raydr list`` can list."""
