@@ -145,6 +145,7 @@ def list_(what: str) -> None:
 
 def main() -> NoReturn:
     """Entry point of the ``raydr`` command."""
+    share_cores()
     ending = _Ending()
     for number in ending.signals:
         signal.signal(number, ending)

@@ -18,7 +18,7 @@ def one_blas_thread() -> AbstractContextManager[Any]:
 
 
 def share_cores() -> None:
-    """Have OpenMP's threads sleep at barriers, in processes started from now on and in this one if OpenMP is not loaded.
+    """Have OpenMP's threads sleep at barriers, here if it is not loaded yet, and in processes started from now on.
 
     GNU OpenMP spins there. With other work on the cores that costs t-SNE of 1,797 rows 26 s instead of 4; on an idle
     machine sleeping costs it 0.4 s. No bit changes.

@@ -122,17 +122,6 @@ def _run_in(
     folder: Path, scenario: Scenario, *, address: str | None, data_dir: Path | None, listener: Listener
 ) -> None:
     """Run a scenario in a folder that is there, from the checkpoint that may be in it."""
-    try:
-        _run_all(folder, scenario, address=address, data_dir=data_dir, listener=listener)
-    except BaseException:
-        if latest_checkpoint(folder) is not None:
-            listener(Incident(f"a checkpoint is kept: `raydr run --resume {folder}` goes on from it"))
-        raise
-
-
-def _run_all(
-    folder: Path, scenario: Scenario, *, address: str | None, data_dir: Path | None, listener: Listener
-) -> None:
     started = datetime.now().astimezone()
     journal = Journal(listener)
     if scenario.clients.sites:

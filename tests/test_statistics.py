@@ -62,7 +62,7 @@ def test_extremes_are_exact_to_the_bit(precision: Precision) -> None:
             float(np.nextafter(precision(1), precision(0))),
         ],
     ]
-    rows: FloatArray = np.array(columns, precision).T
+    rows: FloatArray = np.array(columns, np.float64).astype(precision).T
     minimum, maximum = column_extremes(federate([rows[:1], rows[:0], rows[1:]]))
     assert minimum.tobytes() == rows.min(axis=0).astype(np.float64).tobytes()
     assert maximum.tobytes() == rows.max(axis=0).astype(np.float64).tobytes()
@@ -154,6 +154,15 @@ def test_a_constant_column_has_deviation_zero(value: float, precision: Precision
     assert found.deviation[0] == 0.0
     assert found.deviation[1] > 0.0
     np.testing.assert_allclose(found.mean[0], float(precision(value)), rtol=1e-15, atol=1e-300)
+
+
+def test_a_column_that_varies_by_rounding_alone_is_constant() -> None:
+    """Scaling would else blow rounding errors up to deviation 1."""
+    rows = np.tile([[0.3, 1.0], [0.1 + 0.2, 2.0], [0.3, 3.0]], (50, 1))
+    assert rows[0, 0] != rows[1, 0]
+    found = spread(federate(cut(rows, 4, 0)))
+    assert found.deviation[0] == 0.0
+    np.testing.assert_allclose(found.deviation[1], rows[:, 1].std(), rtol=1e-12)
 
 
 def test_spread_is_the_same_to_the_bit_in_any_packing() -> None:
