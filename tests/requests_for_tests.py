@@ -31,11 +31,15 @@ class NoisyRequest(Request[Noisy], what="a question about sums"):
 @answers(NoisyRequest)
 def noisy(client: Client, request: NoisyRequest) -> Noisy:
     sums = client.rows.sum(axis=0, dtype=np.float64)
-    return Noisy(sums + request.noise * client.stream("noise").standard_normal(request.features), len(client.rows))
+    return Noisy(
+        sums + request.noise * client.stream("noise").standard_normal(request.features), len(client.rows)
+    )
 
 
 @dataclass(frozen=True)
-class Product(Reply, granularity=Granularity.PER_CLIENT, what="a matrix product, whose bits show BLAS's threads"):
+class Product(
+    Reply, granularity=Granularity.PER_CLIENT, what="a matrix product, whose bits show BLAS's threads"
+):
     values: Float64Array
 
     @staticmethod

@@ -87,7 +87,9 @@ def bits(reply: Any) -> list[bytes]:
     return [np.asarray(getattr(reply, field.name)).tobytes() for field in dataclasses.fields(reply)]
 
 
-def trajectory(federation: Federation, rounds: int = 4, state: dict[str, Any] | None = None) -> list[list[bytes]]:
+def trajectory(
+    federation: Federation, rounds: int = 4, state: dict[str, Any] | None = None
+) -> list[list[bytes]]:
     """Bits of every aggregate of some rounds that depend on state, noise and the aggregates before."""
     federation.ask(Shift(0.25))
     state = {"sum": np.zeros(FEATURES)} if state is None else state
@@ -197,9 +199,9 @@ def test_a_lost_client_is_dropped_for_the_round_where_the_quorum_allows(make: Ma
     assert [record.answered for record in journal.rounds] == [3, 3]
     assert journal.rounds[0].incidents[0]["decision"] == "drop for this round"
     strict = make(policy=FailurePolicy(quorum=0.9))
+    next(strict.rounds(1, {}))
     with pytest.raises(QuorumError, match="only 3 of 4 clients"):
-        for _ in strict.rounds(1, {}):
-            strict.mean(OddRequest(1, "nan"))
+        strict.mean(OddRequest(1, "nan"))
 
 
 def test_weights_after_a_drop_out_are_those_of_the_clients_that_answered(make: Make) -> None:
@@ -237,7 +239,9 @@ def test_corrupted_replies_are_all_caught(make: Make) -> None:
     expected = 0
     for number in federation.rounds(8, {}):
         spoilt = [
-            client for client in (0, 1, 3, 4) if faults.corruption(federation.seed, client, number) is not None
+            client
+            for client in (0, 1, 3, 4)
+            if faults.corruption(federation.seed, client, number) is not None
         ]
         expected += len(spoilt)
         if len(spoilt) == 4:
@@ -252,7 +256,9 @@ def test_corrupted_replies_are_all_caught(make: Make) -> None:
 
 def test_a_checkpoint_of_another_seed_is_refused() -> None:
     taken: list[bytes] = []
-    journal = Journal(lambda event: taken.append(event.content) if isinstance(event, CheckpointTaken) else None)
+    journal = Journal(
+        lambda event: taken.append(event.content) if isinstance(event, CheckpointTaken) else None
+    )
     trajectory(inline(journal=journal, checkpoint_every=4))
     with pytest.raises(Exception, match="seed 0"):
         inline(seed=1, resume=Checkpoint.from_bytes(taken[0]))
