@@ -196,7 +196,8 @@ class Scenario(Settings):
     clients: ClientsSettings = Field(description="who holds its rows")
     method: MethodSettings = Field(description="how it is mapped: raydr list methods")
     runtime: RuntimeSettings = Field(
-        RuntimeSettings(), description="where it runs; changes no bit of the map"
+        RuntimeSettings(),
+        description="where and how it runs; as long as no client is lost, changes no bit of the map",
     )
     faults: FaultSettings = Field(FaultSettings(), description="what goes wrong on purpose")
     compare: tuple[Literal["central"], ...] = Field(

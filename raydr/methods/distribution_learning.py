@@ -26,7 +26,9 @@ class DistributionLearning(Settings):
     """Settings of Algorithm 1."""
 
     landmarks: int | None = Field(
-        None, ge=2, description="number of landmarks n_y; default: see default_landmarks"
+        None,
+        ge=2,
+        description="number of landmarks n_y; default: twice the features, 50 to 500, at most half the rows",
     )
     rounds: int = Field(50, ge=0, description="rounds S")
     local_steps: int = Field(1, ge=1, description="gradient steps Q of each client in a round")

@@ -81,16 +81,17 @@ def serve(
 ) -> Served:
     """Carry a plan out over a transport that reaches ``clients`` clients, from a checkpoint if there is one."""
     with one_blas_thread():
-        federation = Federation(
-            transport,
-            clients,
-            seed=plan.seed,
-            journal=journal,
-            policy=plan.policy,
-            participation=plan.participation,
-            checkpoint_every=plan.checkpoint_every,
-            resume=resume,
-        )
+        with journal.stage("clients"):
+            federation = Federation(
+                transport,
+                clients,
+                seed=plan.seed,
+                journal=journal,
+                policy=plan.policy,
+                participation=plan.participation,
+                checkpoint_every=plan.checkpoint_every,
+                resume=resume,
+            )
         with federation.stage("scaling"):
             scaling = fit_scaling(federation, plan.scale)
         outcome = METHODS[plan.method].serve(federation, plan.settings)

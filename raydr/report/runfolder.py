@@ -147,7 +147,7 @@ def read_run(folder: Path, *, finishing: bool = False) -> RunFolder:
     if "incomplete" in folder.resolve().name and not finishing:
         raise OutputError(
             f"{folder} is what an interrupted run left behind: its name says incomplete, so its files cannot be "
-            "trusted. Finish the run with `raydr run SCENARIO --resume`, or run it again."
+            f"trusted. Finish the run with `raydr run {folder} --resume`, or run it again."
         )
     scenario_text = _bytes(folder, "scenario.yaml").decode("utf-8", errors="replace")
     rows, clients, labels, federated = _read_embedding(folder)
