@@ -312,3 +312,31 @@ class TestRayOnly:
         with pytest.raises(Exception, match="client 0 was restarted with other rows"):
             Federation(carrier, CLIENTS, seed=0)
         carrier.close()
+
+
+class Disorderly(InlineTransport):
+    """Brings what comes back in a seeded disorder, twice, and with what was left over from calls before."""
+
+    def __init__(self, hosts: list[ClientHost]) -> None:
+        super().__init__(hosts)
+        self.rng = np.random.default_rng(11)
+        self.stale: dict[str, list[Any]] = {}
+
+    def disorder(self, kind: str, results: list[Any]) -> list[Any]:
+        late, self.stale[kind] = self.stale.get(kind, []), list(results)
+        results = [*results, *results, *late]
+        return [results[index] for index in self.rng.permutation(len(results))]
+
+    def ask(self, call: Any) -> Any:
+        return self.disorder("ask", super().ask(call))
+
+    def sum(self, call: Any) -> Any:
+        return self.disorder("sum", list(super().sum(call)))
+
+
+def test_late_and_repeated_replies_in_any_order_are_counted_once() -> None:
+    ordinary = transport(0, partitions(), 0, FaultPlan(), 60.0)
+    federation = Federation(Disorderly(ordinary.hosts), CLIENTS, seed=0)
+    assert trajectory(federation) == trajectory(inline())
+    entry = next(entry for entry in federation.ledger.entries.values() if entry.kind == Noisy.__name__)
+    assert entry.count == 4 * 4 + CLIENTS

@@ -311,6 +311,13 @@ def test_the_federated_map_is_as_faithful_as_the_central_one(
     assert per_record == {"Distances"}
 
 
+def test_the_seed_reaches_the_embedder(digits: tuple[Float64Array, Int64Array]) -> None:
+    """On the same geometry, so that nothing but the embedder's own randomness can differ."""
+    embedder = FedTSNE(early_iterations=5, iterations=5).embedder()
+    maps = [central_map(digits[0][:100], embedder, seed=seed, journal=Journal()) for seed in (0, 1, 1)]
+    assert maps[0].tobytes() != maps[1].tobytes() == maps[2].tobytes()
+
+
 def test_the_least_federation_has_a_map() -> None:
     """Four rows, at three clients of which one is empty."""
     rows = np.random.default_rng(3).normal(size=(4, 2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 import pytest
@@ -62,7 +62,7 @@ def test_extremes_are_exact_to_the_bit(precision: Precision) -> None:
             float(np.nextafter(precision(1), precision(0))),
         ],
     ]
-    rows: FloatArray = np.array(columns, np.float64).astype(precision).T
+    rows = cast(FloatArray, np.array(columns, precision)).T
     minimum, maximum = column_extremes(federate([rows[:1], rows[:0], rows[1:]]))
     assert minimum.tobytes() == rows.min(axis=0).astype(np.float64).tobytes()
     assert maximum.tobytes() == rows.max(axis=0).astype(np.float64).tobytes()
