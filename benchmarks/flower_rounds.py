@@ -84,7 +84,8 @@ def flower(setting: Setting, rounds: int) -> Timing:
         num_supernodes=setting.clients,
         backend_config={
             "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
-            "init_args": {"num_cpus": cores()},
+            # A Ray of its own; without an address it would join one that is running.
+            "init_args": {"num_cpus": cores(), "address": "local"},
         },
     )
     if len(left) != rounds + 1:

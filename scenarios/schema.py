@@ -177,6 +177,14 @@ class FaultSettings(Settings):
     adversary: AdversarySettings | None = Field(None, description="clients that lie")
 
 
+class PrivacySettings(Settings):
+    """What is to protect the messages."""
+
+    secure_aggregation: bool = Field(
+        False, description="hide each client's summand from the server; no release of raydr does so yet"
+    )
+
+
 if TYPE_CHECKING:
     MethodSettings: TypeAlias = FedTSNE | FedUMAP
 else:
@@ -199,6 +207,7 @@ class Scenario(Settings):
         RuntimeSettings(),
         description="where and how it runs; as long as no client is lost, changes no bit of the map",
     )
+    privacy: PrivacySettings = Field(PrivacySettings(), description="what is to protect the messages")
     faults: FaultSettings = Field(FaultSettings(), description="what goes wrong on purpose")
     compare: tuple[Literal["central"], ...] = Field(
         (), description="[central] also maps the pooled data by the same embedder: the upper bound"
@@ -217,6 +226,20 @@ class Scenario(Settings):
         if not self.clients.sites and not given:
             raise ValueError("data: give exactly one of source (a built-in name) and path (a file of yours)")
         return self
+
+    @model_validator(mode="after")
+    def _sums_that_can_be_kept_secret(self) -> Scenario:
+        if not self.privacy.secure_aggregation:
+            return self
+        if isinstance(self.method.aggregation, RobustRule):
+            raise ValueError(
+                f"method.aggregation {self.method.aggregation.kind!r} compares each client's upload with the others',"
+                " which is what privacy.secure_aggregation would hide: choose one of the two"
+            )
+        raise ValueError(
+            "privacy.secure_aggregation cannot be had yet: sums are exact, but the server sees every summand, and the"
+            " ledger says so; leave it out"
+        )
 
     @model_validator(mode="after")
     def _survivable(self) -> Scenario:

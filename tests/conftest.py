@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 
@@ -20,6 +22,29 @@ def cluster() -> Iterator[None]:
         patch.setenv("PYTHONPATH", os.pathsep.join(paths))
         with connected():
             yield
+
+
+@pytest.fixture(autouse=True)
+def _no_process_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After every test on the shared cluster, no process of a simulation is left on it."""
+    yield
+    if "cluster" not in request.fixturenames:
+        return
+    deadline = time.monotonic() + 20
+    while left := [title for title in map(_title, psutil.Process().children(recursive=True)) if _ours(title)]:
+        assert time.monotonic() < deadline, f"still running: {left}"
+        time.sleep(0.1)
+
+
+def _title(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def _ours(title: str) -> bool:
+    return "ClientProcess" in title or "CoordinatorProcess" in title
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ from raydr.federation.checkpoint import Checkpoint
 from raydr.journal import CheckpointTaken, Event, Journal, RoundEnded
 
 CLIENTS, FEATURES = 5, 3
-PACKINGS = {"inline": 0, "ray-1": 1, "ray-2": 2, "ray-per-client": CLIENTS}
+PACKINGS = {"inline": 0, "ray-1": 1, "ray-2": 2, "ray-4": 4, "ray-per-client": CLIENTS}
 
 Make = Callable[..., Federation]
 

@@ -158,6 +158,14 @@ def test_an_unknown_metric_is_refused_with_the_nearest() -> None:
         ({"clients": {}}, "clients: a partition of kind 'iid' needs count"),
         ({"clients": {"partition": {"kind": "shards"}}}, "a partition of kind 'shards' needs count"),
         ({"clients.partition": {"kind": "by-column"}}, "clients.partition.column is missing"),
+        (
+            {"privacy__secure_aggregation": True, "method__aggregation": {"kind": "coordinate-median"}},
+            "which is what privacy.secure_aggregation would hide",
+        ),
+        ({"privacy__secure_aggregation": True}, "the server sees every summand"),
+        ({"faults__dropout": 0.1}, "set runtime.quorum below 1"),
+        ({"faults__crashes": [{"client": 0, "round": 1}], "runtime__retries": 0}, "runtime.retries"),
+        ({"clients__sites": [{"path": "a.csv"}]}, "leave count and partition out"),
     ],
 )
 def test_an_impossible_combination_is_refused(overrides: dict[str, Any], said: str) -> None:
