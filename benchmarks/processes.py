@@ -75,8 +75,7 @@ def said(module: str, *arguments: str, timeout_s: float) -> Iterator[tuple[str, 
         watcher.start()
         alarm.start()
         try:
-            assert child.stdout is not None
-            for line in child.stdout:
+            for line in child.stdout or ():
                 if line.startswith("{"):
                     yield line, memory.taken()
             status = child.wait()

@@ -148,7 +148,11 @@ class StepRequest(Request[Step], what="the present landmarks"):
 
 @answers(StepRequest)
 def local_steps(client: Client, request: StepRequest) -> Step:
-    """Client part of Algorithm 1: gradient steps on (12) from the landmarks received."""
+    """Client part of Algorithm 1: gradient steps on (12) from the landmarks received.
+
+    For Q > 1, line 14 can be read in two ways. What is uploaded here under ``share: gradient`` is the gradient of the
+    last local step, the reading under which (15) and (16) are one for Q = 1.
+    """
     gamma = request.gamma
     objective, gradient = cross_term(client.rows, request.landmarks, gamma)
     if request.local_steps == 1:
