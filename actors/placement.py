@@ -29,7 +29,7 @@ def place(parts: Sequence[FloatArray | Site], packing: Packing, cores: int) -> l
     parts : sequence of (rows, features) arrays or Site
         Each client's rows, or where they are. Each site has an actor of its own, on its node.
     packing : {"auto", "per-client"} or int
-        Actors to share clients whose rows are here: as many as fit, one each, or so many.
+        Actors to share clients whose rows are here: one for each core, one each, or so many.
     cores : int
         Of the whole cluster.
     """

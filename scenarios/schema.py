@@ -130,7 +130,8 @@ class RuntimeSettings(Settings):
 
     federation: Literal["ray", "inline"] = Field("ray", description="Ray's actors, or this process alone")
     actors: Literal["auto", "per-client"] | Annotated[int, Field(ge=1)] = Field(
-        "auto", description="client actors: as many as fit, one per client, or a number"
+        "auto",
+        description="client actors: auto is one for each core, per-client one for each client, or give a number",
     )
     timeout_s: float = Field(600.0, gt=0, description="seconds that clients have for one call")
     retries: int = Field(

@@ -6,7 +6,7 @@ happened; what that costs is for accountants and attacks to say.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 Direction = Literal["up", "down", "simulation-only"]
@@ -59,9 +59,7 @@ class Ledger:
         key = (entry.kind, entry.direction, entry.seen_by, entry.protection)
         before = self.entries.get(key)
         if before is not None:
-            entry = Entry(
-                **{**asdict(entry), "count": before.count + entry.count, "bytes": before.bytes + entry.bytes}
-            )
+            entry = replace(entry, count=before.count + entry.count, bytes=before.bytes + entry.bytes)
         self.entries[key] = entry
 
     def bytes(self, direction: Direction) -> int:
