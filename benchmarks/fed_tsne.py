@@ -5,8 +5,8 @@
 Both get the same MNIST rows in memory and the same threads, in processes of their own, in turn. ``federated`` is what
 ``raydr run mnist-fed-tsne`` does between reading the data and judging the map: start Ray, ship each of 10 clients its
 rows, learn 500 landmarks in 50 rounds, trilaterate, search neighbours, run t-SNE. ``openTSNE`` is its own
-``TSNE(n_jobs=threads).fit(rows)``. ``--quick`` takes 5,000 rows and a quarter of all
-iterations and rounds, in both: it shows that the benchmark runs; what starting Ray costs then outweighs the rest.
+``TSNE(n_jobs=threads).fit(rows)``. ``--quick`` takes 5,000 rows and a tenth of all iterations and rounds, in both: it
+shows that the benchmark runs; what starting Ray costs then outweighs the rest.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     rows = options.rows or (5_000 if options.quick else 40_000)
-    early, late = options.iterations or ((EARLY // 4, LATE // 4) if options.quick else (EARLY, LATE))
+    early, late = options.iterations or ((EARLY // 10, LATE // 10) if options.quick else (EARLY, LATE))
     if options.side:
         print(json.dumps(SIDES[options.side](rows_of_mnist(rows), early, late)))
         return
