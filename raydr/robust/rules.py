@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
@@ -19,7 +20,7 @@ class Mean(Settings):
     kind: Literal["mean"] = "mean"
 
 
-class RobustRule(Settings):
+class RobustRule(Settings, ABC):
     """A rule that bounds what liars can do."""
 
     kind: str
@@ -29,9 +30,9 @@ class RobustRule(Settings):
         """Fewest clients among which it withstands what its settings say, and one liar at the least."""
         return 3
 
+    @abstractmethod
     def combine(self, contributions: Float64Array) -> Float64Array:
         """Aggregate of contributions (clients, ...) of at least ``least_clients`` clients."""
-        raise NotImplementedError
 
     def require(self, clients: int) -> None:
         """Raise ScenarioError where so many clients are too few."""
