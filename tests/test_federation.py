@@ -340,3 +340,12 @@ def test_late_and_repeated_replies_in_any_order_are_counted_once() -> None:
     assert trajectory(federation) == trajectory(inline())
     entry = next(entry for entry in federation.ledger.entries.values() if entry.kind == Noisy.__name__)
     assert entry.count == 4 * 4 + CLIENTS
+
+
+def test_late_replies_to_a_question_are_not_taken_for_replies_to_the_next() -> None:
+    ordinary = transport(0, partitions(), 0, FaultPlan(), 60.0)
+    disorderly = Federation(Disorderly(ordinary.hosts), CLIENTS, seed=0)
+    orderly = inline()
+    for size in (3, 4, 5):
+        asked = [federation.ask(ProductRequest(size)) for federation in (disorderly, orderly)]
+        assert [bits(reply) for reply in asked[0]] == [bits(reply) for reply in asked[1]]
