@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from raydr.arrays import Float64Array
-from raydr.federation import Client, Granularity, Range, Reply, Request, answers
+from raydr.federation import Client, FaultPlan, Granularity, Range, Reply, Request, answers
 
 
 @dataclass(frozen=True)
@@ -112,3 +113,18 @@ def odd(client: Client, request: OddRequest) -> Odd:
             case "hangs":
                 time.sleep(3600)
     return Odd(np.ones(2))
+
+
+@dataclass(frozen=True)
+class Gate(FaultPlan):
+    """Every client waits in a round until a file is there: what happens before it, a test decides."""
+
+    stragglers: float = 1.0
+    round: int = 0
+    opened_by: str = ""
+
+    def delay(self, seed: int, client: int, round: int) -> float:
+        deadline = time.monotonic() + 60
+        while round == self.round and not Path(self.opened_by).exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return 0.0

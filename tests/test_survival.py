@@ -14,6 +14,7 @@ import numpy as np
 import psutil
 import pytest
 import yaml
+from requests_for_tests import Gate
 
 from raydr.federation import FailurePolicy
 from raydr.journal import Event, Incident, RoundEnded
@@ -42,9 +43,10 @@ def expected() -> Served:
     return InlineBackend().serve(rows(), plan(), listener=unheard)
 
 
-def test_a_coordinator_that_is_killed_goes_on_from_its_checkpoint(cluster: None) -> None:
+def test_a_coordinator_that_is_killed_goes_on_from_its_checkpoint(cluster: None, tmp_path: Path) -> None:
     from actors.backend import RayBackend
 
+    gate = Gate(round=8, opened_by=str(tmp_path / "open"))
     killed: list[int] = []
     heard: list[Event] = []
 
@@ -55,8 +57,9 @@ def test_a_coordinator_that_is_killed_goes_on_from_its_checkpoint(cluster: None)
             killed.extend(process.pid for process in mine if "CoordinatorProcess" in _title(process))
             for pid in killed:
                 os.kill(pid, signal.SIGKILL)
+            Path(gate.opened_by).touch()
 
-    served = RayBackend(packing=1).serve(rows(), plan(), listener=kill_after_round_7)
+    served = RayBackend(packing=1).serve(rows(), plan(faults=gate), listener=kill_after_round_7)
     assert killed
     assert any(isinstance(event, Incident) and "last checkpoint" in event.text for event in heard)
     whole = expected()
@@ -64,9 +67,11 @@ def test_a_coordinator_that_is_killed_goes_on_from_its_checkpoint(cluster: None)
     assert served.ledger.as_list() == whole.ledger.as_list()
 
 
-def test_a_coordinator_that_dies_too_often_is_given_up(cluster: None) -> None:
+def test_a_coordinator_that_dies_too_often_is_given_up(cluster: None, tmp_path: Path) -> None:
     from actors.backend import RayBackend
     from raydr.errors import RunError
+
+    gate = Gate(round=8, opened_by=str(tmp_path / "never"))
 
     def kill_at_once(event: Event) -> None:
         if isinstance(event, RoundEnded):
@@ -74,8 +79,9 @@ def test_a_coordinator_that_dies_too_often_is_given_up(cluster: None) -> None:
                 if "CoordinatorProcess" in _title(process):
                     process.kill()
 
+    once = plan(policy=FailurePolicy(retries=0), faults=gate)
     with pytest.raises(RunError, match="ended 1 times"):
-        RayBackend(packing=1).serve(rows(), plan(policy=FailurePolicy(retries=0)), listener=kill_at_once)
+        RayBackend(packing=1).serve(rows(), once, listener=kill_at_once)
 
 
 def test_two_simulations_share_a_cluster(cluster: None) -> None:
