@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 import ray
 from ray.actor import ActorHandle
@@ -19,6 +21,10 @@ from raydr.federation import FaultPlan
 from raydr.federation.failures import Failure, Kind
 from raydr.federation.host import Answer, Call, PartialSum, SumCall, asked_at
 from raydr.federation.messages import payload_bytes
+from raydr.threads import one_blas_thread
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 _BROADCAST_BYTES = 100_000
 """Larger requests go through the object store once per node; Ray copies smaller ones into each call anyway."""
@@ -91,6 +97,26 @@ class RayTransport:
                 yield result
             else:
                 yield PartialSum(call.number, call.round, None, {}, (), 0, 0, tuple(result))
+
+    def compute(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+        """Results of the server's own work, each task a task of Ray's, a few more under way than there are cores."""
+        under_way: deque[ray.ObjectRef[Any]] = deque()
+        ahead = int(ray.cluster_resources().get("CPU", 1)) + 2
+        waiting = iter(tasks)
+        try:
+            for task in islice(waiting, ahead):
+                under_way.append(_server_task.remote(work, task))
+            while under_way:
+                try:
+                    result = ray.get(under_way.popleft())
+                except RayTaskError as error:
+                    raise _raised(error) from None
+                for task in islice(waiting, 1):
+                    under_way.append(_server_task.remote(work, task))
+                yield result
+        finally:
+            for reference in under_way:
+                ray.cancel(reference)
 
     def peak_memory_bytes(self) -> int:
         """Largest resident memory that any client actor ever had."""
@@ -196,6 +222,14 @@ class RayTransport:
             ray.kill(actor)
             self._actors[index] = None
             self._starting.pop(index, None)
+
+
+def _with_one_thread(work: Callable[[Any], Any], task: Any) -> Any:
+    with one_blas_thread():
+        return work(task)
+
+
+_server_task = ray.remote(_with_one_thread)
 
 
 def _fetched(reference: ray.ObjectRef[Any], deadline: float) -> Any:

@@ -38,6 +38,8 @@ from raydr.threads import one_blas_thread
 
 R = TypeVar("R", bound=Reply)
 C = TypeVar("C", bound=Call)
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 State = dict[str, NDArray[Any]]
 
 
@@ -240,6 +242,27 @@ class Federation:
         with one_blas_thread():
             return _combined([replies[client] for client in sorted(replies)], rule)
 
+    def compute(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+        """Results of ``work`` on each task, in order: the server's own work, on as many cores as there are.
+
+        Parameters
+        ----------
+        work : callable
+            A function of a module, with one argument; it computes with one BLAS thread, so its bits are the same
+            wherever it runs.
+        tasks : sequence
+            Its arguments.
+
+        Raises
+        ------
+        RaydrError
+            What ``work`` raised.
+        """
+        self.journal.progress(0, len(tasks))
+        for done, result in enumerate(self._transport.compute(work, tasks), 1):
+            self.journal.progress(done, len(tasks))
+            yield result
+
     def _replies(
         self,
         request: Request[R],
@@ -317,7 +340,7 @@ class Federation:
         attempt = 0
         pending = call.clients
         while pending:
-            self._meter.sent(call.request, len(pending))
+            self._meter.sent(call.request, pending)
             failures = send(replace(call, clients=pending, attempt=attempt))
             decided = [
                 (failure, self._policy.decide(failure, attempt, droppable=droppable)) for failure in failures

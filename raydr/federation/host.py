@@ -288,7 +288,7 @@ class ClientHost:
     @staticmethod
     def _compute(client: Client, call: Call) -> Reply:
         client.round = call.round
-        return type(call.request).client_part(client, call.request)
+        return type(call.request).client_part(client, call.request.addressed_to(client.index))
 
     def _dawdle(self, call: Call) -> None:
         """Clients dawdle side by side, so a host waits for its slowest. A host that was to die does so first."""

@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,6 +178,13 @@ class Request(Generic[R]):
         super().__init_subclass__()
         cls.what = what
         cls.sets_state = sets_state
+
+    def addressed_to(self, client: int) -> Self:
+        """Return what this client is told; a request that holds a part for each client gives out the one alone.
+
+        Shapes and ranges of replies are declared for the whole request, so they must not depend on the client.
+        """
+        return self
 
 
 def answers(request: type[Q]) -> Callable[[Callable[[Client, Q], R]], Callable[[Client, Q], R]]:

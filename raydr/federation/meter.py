@@ -73,14 +73,18 @@ class Meter:
             )
         )
 
-    def sent(self, request: Request[Any], asked: int) -> None:
-        """Count a request that went to so many clients."""
+    def sent(self, request: Request[Any], asked: Sequence[int]) -> None:
+        """Count a request that went to these clients."""
         kind = type(request)
-        size = payload_bytes(request) * asked
-        self._round.asked += asked
+        if request.addressed_to(asked[0]) is request:
+            size, seen_by = payload_bytes(request) * len(asked), "every client"
+        else:
+            size = sum(payload_bytes(request.addressed_to(client)) for client in asked)
+            seen_by = "each client its own part"
+        self._round.asked += len(asked)
         self._round.bytes_down += size
         granularity = Granularity.AGGREGATE.value
-        self.ledger.record(Entry(kind.__name__, kind.what, "down", granularity, "every client", asked, size))
+        self.ledger.record(Entry(kind.__name__, kind.what, "down", granularity, seen_by, len(asked), size))
 
     def received(
         self, kind: type[Reply], answered: int, size: int, seen_by: str, granularity: Granularity

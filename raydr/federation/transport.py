@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
 
 from raydr.federation.host import Answer, Call, PartialSum, SumCall
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 
 class Transport(Protocol):
@@ -19,3 +22,6 @@ class Transport(Protocol):
 
     def sum(self, call: SumCall) -> Iterable[PartialSum]:
         """Partial sums, as they come, that together hold every client asked once, as summand or as failure."""
+
+    def compute(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterable[Result]:
+        """Results of the server's own work on each task, in order, each computed with one BLAS thread."""
