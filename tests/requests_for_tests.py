@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from raydr.arrays import Float64Array
+from raydr.errors import DataError
 from raydr.federation import Client, FaultPlan, Granularity, Range, Reply, Request, answers
 
 
@@ -128,3 +129,34 @@ class Gate(FaultPlan):
         while round == self.round and not Path(self.opened_by).exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         return 0.0
+
+
+@dataclass(frozen=True)
+class Word(Reply, granularity=Granularity.PER_CLIENT, what="what the client was told, times its rows"):
+    values: Float64Array
+
+    @staticmethod
+    def ranges(request: WordRequest, rows: int) -> dict[str, Range]:
+        return {"values": Range(request.words.shape)}
+
+
+@dataclass(frozen=True)
+class WordRequest(Request[Word], what="a word for each client"):
+    words: Float64Array
+    for_one: bool = False
+
+    def addressed_to(self, client: int) -> WordRequest:
+        return WordRequest(self.words[client, : client + 1], for_one=True)
+
+
+@answers(WordRequest)
+def repeat_word(client: Client, request: WordRequest) -> Word:
+    if not request.for_one:
+        raise ValueError("this client was told what others were to be told")
+    return Word(request.words * len(client.rows))
+
+
+def gram(matrix: Float64Array) -> Float64Array:
+    if not np.isfinite(matrix).all():
+        raise DataError("a matrix is not finite")
+    return np.asarray(matrix @ matrix.T)

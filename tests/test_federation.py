@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from requests_for_tests import Noisy, NoisyRequest, OddRequest, ProductRequest, Shift
+from requests_for_tests import Noisy, NoisyRequest, OddRequest, ProductRequest, Shift, WordRequest, gram
 
+from raydr.errors import DataError
 from raydr.federation import (
     ClientError,
     ClientHost,
@@ -252,6 +253,29 @@ def test_corrupted_replies_are_all_caught(make: Make) -> None:
     caught_rounds = sum(record.failed for record in journal.rounds)
     assert caught_rounds == len(refused) > 0
     assert {incident["kind"] for incident in refused} == {"reply refused"}
+
+
+def test_a_client_is_told_its_own_part_alone(make_packed: Make) -> None:
+    federation = make_packed()
+    words = np.random.default_rng(0).normal(size=(CLIENTS, CLIENTS))
+    replies = federation.ask(WordRequest(words))
+    for client, (reply, part) in enumerate(zip(replies, partitions(), strict=True)):
+        np.testing.assert_array_equal(reply.values, words[client, : client + 1] * len(part))
+    entry = next(entry for entry in federation.ledger.entries.values() if entry.kind == "WordRequest")
+    assert entry.seen_by == "each client its own part"
+    assert entry.bytes == 8 * (CLIENTS * (CLIENTS + 1) // 2 + CLIENTS)
+
+
+def test_the_server_computes_with_the_same_bits_in_order(make_packed: Make) -> None:
+    matrices = [np.random.default_rng(index).normal(size=(index + 1, 300)) for index in range(7)]
+    federation = make_packed()
+    results = list(federation.compute(gram, matrices))
+    assert [result.tobytes() for result in results] == [
+        result.tobytes() for result in inline().compute(gram, matrices)
+    ]
+    np.testing.assert_allclose(results[3], matrices[3] @ matrices[3].T)
+    with pytest.raises(DataError, match="not finite"):
+        list(federation.compute(gram, [np.eye(2), np.full((1, 1), np.nan), np.eye(3)]))
 
 
 def test_a_checkpoint_of_another_seed_is_refused() -> None:

@@ -196,7 +196,7 @@ class ClientHost:
         self._clients = {seat.index: Client(seat.index, seat.rows, self.seed) for seat in self.seats}
         for call in history:
             for client in self._clients.values():
-                self._compute(client, call)
+                self._compute(client, call, call.request.addressed_to(client.index))
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -267,9 +267,10 @@ class ClientHost:
             if self.faults.drops_out(self.seed, client.index, call.round):
                 return Failure(client.index, Kind.DROPPED_OUT, "simulated drop-out")
         try:
-            reply, round = self._compute(client, call), call.round
+            told = call.request.addressed_to(client.index)
+            reply, round = self._compute(client, call, told), call.round
             if self.faults.adversary is not None and call.in_rounds:
-                reply = self.faults.adversary.forged(reply, call.request, client)
+                reply = self.faults.adversary.forged(reply, told, client)
             if struck:
                 if self.faults.crash(client.index, call.round) is Moment.DURING:
                     raise SimulatedCrashError
@@ -277,7 +278,7 @@ class ClientHost:
                 if corruption is not None:
                     reply = corrupted(reply, corruption)
                     round -= corruption is Corruption.ROUND
-            boundary.check(reply, round, client.rows.shape[0])
+            boundary.check(reply, round, client.rows.shape[0], told)
         except RefusedReplyError as error:
             return Failure(client.index, Kind.REFUSED, str(error))
         except Exception as error:
@@ -286,9 +287,9 @@ class ClientHost:
         return reply
 
     @staticmethod
-    def _compute(client: Client, call: Call) -> Reply:
+    def _compute(client: Client, call: Call, told: Request[Any]) -> Reply:
         client.round = call.round
-        return type(call.request).client_part(client, call.request.addressed_to(client.index))
+        return type(told).client_part(client, told)
 
     def _dawdle(self, call: Call) -> None:
         """Clients dawdle side by side, so a host waits for its slowest. A host that was to die does so first."""
@@ -321,14 +322,18 @@ class Boundary:
     kind: type[Reply] | None = None
     _declared: dict[tuple[type[Reply], int], Mapping[str, Range]] = field(default_factory=dict, repr=False)
 
-    def check(self, reply: Reply, round: int, rows: int) -> None:
-        """Raise RefusedReplyError unless the reply of a client with so many rows is as it must be."""
+    def check(self, reply: Reply, round: int, rows: int, told: Request[Any]) -> None:
+        """Raise RefusedReplyError unless the reply of a client with so many rows, told this, is as it must be."""
         kind = type(reply)
         if round != self.call.round:
             raise RefusedReplyError(f"the reply is of round {round}, and this is round {self.call.round}")
         if self.kind is not None and kind is not self.kind:
             raise RefusedReplyError(f"the reply is a {kind.__name__}, and others are {self.kind.__name__}")
-        for name, declared in self.declared(kind, rows).items():
+        if told is self.call.request:
+            ranges = self.declared(kind, rows)
+        else:
+            ranges = _declared(kind, told, rows)
+        for name, declared in ranges.items():
             declared.check(name, getattr(reply, name))
         self.kind = kind
 
@@ -337,14 +342,17 @@ class Boundary:
         key = kind, 0 if isinstance(self.call, SumCall) else rows
         ranges = self._declared.get(key)
         if ranges is None:
-            ranges = kind.ranges(self.call.request, key[1])
-            names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-            if names != set(ranges):
-                raise TypeError(
-                    f"{kind.__name__} declares ranges of {sorted(ranges)} but has {sorted(names)}"
-                )
-            self._declared[key] = ranges
+            ranges = self._declared[key] = _declared(kind, self.call.request, key[1])
         return ranges
+
+
+def _declared(kind: type[Reply], request: Request[Any], rows: int) -> Mapping[str, Range]:
+    """Range of every field of a reply to a request, by a client with so many rows."""
+    ranges = kind.ranges(request, rows)
+    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    if names != set(ranges):
+        raise TypeError(f"{kind.__name__} declares ranges of {sorted(ranges)} but has {sorted(names)}")
+    return ranges
 
 
 def asked_at(call: Call, homes: Iterable[Sequence[int]]) -> list[tuple[int, ...]]:

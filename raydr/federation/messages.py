@@ -182,7 +182,7 @@ class Request(Generic[R]):
     def addressed_to(self, client: int) -> Self:
         """Return what this client is told; a request that holds a part for each client gives out the one alone.
 
-        Shapes and ranges of replies are declared for the whole request, so they must not depend on the client.
+        Replies are then checked against what they declare for the part. In a sum, all parts must declare the same.
         """
         return self
 
