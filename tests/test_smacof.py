@@ -1,0 +1,298 @@
+"""SMACOF by blocks is P3 (11) to the letter, never raises the stress, and stays where the stress is zero."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raydr.arrays import BoolArray, Float64Array
+from raydr.completion import smacof as module
+from raydr.completion.smacof import random_start, smacof
+from raydr.errors import DataError, ScenarioError
+
+
+def between(a: Float64Array, b: Float64Array) -> Float64Array:
+    """Distances by differences, without any cancellation."""
+    return np.asarray(np.sqrt(((a[:, None] - b[None]) ** 2).sum(axis=2)))
+
+
+@dataclass(frozen=True)
+class Sites:
+    """Anchors and the rows of some clients, each of which sees some of the anchors."""
+
+    anchors: Float64Array
+    rows: Float64Array
+    clients: list[slice]
+    visible: list[list[int]]
+    inside: bool
+
+    def observed(self) -> BoolArray:
+        """Omega over anchors and rows, (K + N, K + N)."""
+        count = len(self.anchors)
+        mask = np.zeros((count + len(self.rows),) * 2, bool)
+        mask[:count, :count] = True
+        for client, visible in zip(self.clients, self.visible, strict=True):
+            own = np.arange(len(self.rows))[client] + count
+            mask[np.ix_(own, visible)] = True
+            mask[np.ix_(visible, own)] = True
+            mask[np.ix_(own, own)] = self.inside
+        np.fill_diagonal(mask, False)
+        return mask
+
+
+def sites(*, partial: bool, inside: bool, sizes: tuple[int, ...] = (7, 12, 5), seed: int = 0) -> Sites:
+    random = np.random.default_rng(seed)
+    anchors, rows = random.normal(size=(9, 6)), random.normal(size=(sum(sizes), 6))
+    ends = np.cumsum(sizes)
+    clients = [slice(int(end) - size, int(end)) for end, size in zip(ends, sizes, strict=True)]
+    seen = [[0, 1, 2, 3 + 2 * at, 4 + 2 * at] if partial else list(range(9)) for at in range(len(sizes))]
+    return Sites(anchors, rows, clients, seen, inside)
+
+
+def algorithm_2(given: Sites, start: Float64Array, iterations: int) -> tuple[Float64Array, list[float]]:
+    """Coordinates of all rows by (11) with whole matrices and a pseudo-inverse, and the stress (17) on the way."""
+    count, mask = len(given.anchors), given.observed()
+    whole = np.concatenate([given.anchors, given.rows])
+    wanted = np.where(mask, between(whole, whole), 0.0)
+    V = np.diag(mask.sum(axis=1)).astype(float) - mask
+    inverse = np.linalg.pinv(V[count:, count:])
+    current, stress = start, []
+    for _ in range(iterations + 1):
+        whole = np.concatenate([given.anchors, current])
+        found = between(whole, whole)
+        pairs = np.triu(mask)
+        pairs[:count, :count] = False
+        stress.append(float(((wanted - found)[pairs] ** 2).sum()))
+        B = -np.divide(wanted, found, out=np.zeros_like(found), where=mask & (found > 0))
+        B -= np.diag(B.sum(axis=1))
+        right = B[count:, count:] @ current + (B - V)[count:, :count] @ given.anchors
+        before, current = current, inverse @ right
+    return before, stress
+
+
+@pytest.mark.parametrize("partial", [False, True], ids=["full", "partial"])
+@pytest.mark.parametrize("inside", [False, True], ids=["pointwise", "multisite"])
+@pytest.mark.parametrize("block", [4, 512])
+def test_clients_one_by_one_are_equation_11_of_all(
+    partial: bool, inside: bool, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the client's own rows given in a frame of its own, which has other axes and another origin."""
+    monkeypatch.setattr(module, "_BLOCK_ROWS", block)
+    given = sites(partial=partial, inside=inside)
+    random = np.random.default_rng(1)
+    start = random.normal(size=given.rows.shape)
+    expected, stress = algorithm_2(given, start, 40)
+    turned = given.rows @ np.linalg.qr(random.normal(size=(6, 6)))[0] + 3.0
+    found, history = np.empty_like(start), np.zeros(41)
+    for client, visible in zip(given.clients, given.visible, strict=True):
+        anchors = given.anchors[visible]
+        placed = smacof(
+            anchors,
+            between(given.rows[client], anchors) ** 2,
+            start[client],
+            inside=turned[client] if inside else None,
+            tolerance=0.0,
+            max_iterations=40,
+        )
+        assert placed.iterations == 40
+        assert not placed.converged
+        found[client] = placed.coordinates
+        history += placed.stress
+    np.testing.assert_allclose(found, expected, atol=1e-10)
+    np.testing.assert_allclose(history, stress, rtol=1e-10)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.integers(1, 30),
+    anchors=st.integers(2, 12),
+    features=st.integers(1, 8),
+    inside=st.booleans(),
+    noise=st.sampled_from([0.0, 0.3]),
+    offset=st.sampled_from([0.0, 1e4]),
+    seed=st.integers(0, 2**32),
+)
+def test_stress_never_rises(
+    rows: int, anchors: int, features: int, inside: bool, noise: float, offset: float, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    known, truth = random.normal(size=(anchors, features)), random.normal(size=(rows, features))
+    squared = between(truth, known) ** 2 * np.exp(noise * random.normal(size=(rows, anchors)))
+    start = random_start(known + offset, squared, random)
+    placed = smacof(
+        known + offset, squared, start, inside=truth if inside else None, tolerance=0.0, max_iterations=100
+    )
+    assert np.all(np.diff(placed.stress) <= 0)
+    # And the last one is that of the coordinates.
+    found = ((between(placed.coordinates - offset, known) - np.sqrt(squared)) ** 2).sum()
+    if inside:
+        found += ((between(placed.coordinates, placed.coordinates) - between(truth, truth)) ** 2).sum() / 2
+    np.testing.assert_allclose(
+        placed.stress[-1], found, rtol=1e-7, atol=1e-6 * (1e-12 if offset == 0 else 1.0)
+    )
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["pointwise", "multisite"])
+def test_the_truth_is_a_fixed_point(inside: bool) -> None:
+    """Rows that are equal, and rows on an anchor, included."""
+    given = sites(partial=False, inside=inside, sizes=(20,))
+    rows = given.rows.copy()
+    rows[3], rows[4] = rows[2], given.anchors[1]
+    placed = smacof(
+        given.anchors,
+        between(rows, given.anchors) ** 2,
+        rows,
+        inside=rows if inside else None,
+        tolerance=0.0,
+        max_iterations=50,
+    )
+    np.testing.assert_allclose(placed.coordinates, rows, atol=1e-12)
+    assert placed.stress[0] < 1e-24
+    assert placed.converged
+
+
+def test_it_finds_the_truth_from_a_random_start_where_anchors_determine_it() -> None:
+    random = np.random.default_rng(2)
+    anchors, rows = random.normal(size=(12, 3)), random.normal(size=(40, 3))
+    squared = between(rows, anchors) ** 2
+    start = random_start(anchors, squared, np.random.default_rng(3))
+    placed = smacof(anchors, squared, start, inside=rows, tolerance=1e-10, max_iterations=3000)
+    assert placed.converged
+    np.testing.assert_allclose(placed.coordinates, rows, atol=1e-4)
+
+
+def test_a_random_start_is_at_the_right_distance_from_the_anchors_mean_and_repeats() -> None:
+    random = np.random.default_rng(4)
+    anchors, rows = 100 + random.normal(size=(5, 8)), 100 + random.normal(size=(30, 8))
+    squared = between(rows, anchors) ** 2
+    start = random_start(anchors, squared, np.random.default_rng(5))
+    centre = anchors.mean(axis=0)
+    np.testing.assert_allclose(
+        np.linalg.norm(start - centre, axis=1), np.linalg.norm(rows - centre, axis=1), rtol=1e-10
+    )
+    assert np.array_equal(start, random_start(anchors, squared, np.random.default_rng(5)))
+    assert not np.array_equal(start, random_start(anchors, squared, np.random.default_rng(6)))
+
+
+def test_blocks_of_rows_change_rounding_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = sites(partial=False, inside=True, sizes=(50,))
+    squared = between(given.rows, given.anchors) ** 2
+    start = random_start(given.anchors, squared, np.random.default_rng(7))
+    found = []
+    for block in (7, 50, 512):
+        monkeypatch.setattr(module, "_BLOCK_ROWS", block)
+        found.append(smacof(given.anchors, squared, start, inside=given.rows).coordinates)
+    np.testing.assert_allclose(found[0], found[2], atol=1e-11)
+    assert np.array_equal(found[1], found[2])
+
+
+def test_pointwise_rows_do_not_see_each_other() -> None:
+    given = sites(partial=False, inside=False, sizes=(20,))
+    squared = between(given.rows, given.anchors) ** 2
+    start = np.random.default_rng(8).normal(size=given.rows.shape)
+    whole = smacof(given.anchors, squared, start, tolerance=0.0, max_iterations=30).coordinates
+    part = smacof(given.anchors, squared[3:9], start[3:9], tolerance=0.0, max_iterations=30).coordinates
+    np.testing.assert_allclose(part, whole[3:9], atol=1e-12)
+
+
+def test_tolerance_and_iterations_stop_it() -> None:
+    given = sites(partial=True, inside=True, sizes=(20,))
+    anchors = given.anchors[given.visible[0]]
+    squared = between(given.rows, anchors) ** 2
+    start = random_start(anchors, squared, np.random.default_rng(9))
+    calls: list[tuple[int, int]] = []
+    placed = smacof(
+        anchors,
+        squared,
+        start,
+        inside=given.rows,
+        tolerance=0.01,
+        progress=lambda done, total: calls.append((done, total)),
+    )
+    falls = -np.diff(placed.stress) / placed.stress[:-1]
+    assert placed.converged
+    assert falls[-1] <= 0.01
+    assert np.all(falls[:-1] > 0.01)
+    assert calls == [(done, 300) for done in range(placed.iterations)] + [(300, 300)]
+    still = smacof(anchors, squared, start, max_iterations=0)
+    assert still.iterations == 0
+    assert not still.converged
+    np.testing.assert_allclose(still.coordinates, start, atol=1e-15)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_client_without_rows(inside: bool) -> None:
+    none = np.empty((0, 3))
+    placed = smacof(np.eye(3), none, none, inside=none if inside else None)
+    assert placed.coordinates.shape == (0, 3)
+    assert placed.converged
+
+
+def test_affinely_dependent_anchors_fix_distances_to_them() -> None:
+    """And nothing else: a row may end anywhere on the circle about their line."""
+    anchors = np.outer([-1.0, 0.0, 0.5, 2.0], [1.0, 1.0, 1.0])
+    rows = np.random.default_rng(10).normal(size=(10, 3))
+    squared = between(rows, anchors) ** 2
+    start = random_start(anchors, squared, np.random.default_rng(11))
+    placed = smacof(anchors, squared, start, tolerance=1e-12, max_iterations=5000)
+    np.testing.assert_allclose(between(placed.coordinates, anchors) ** 2, squared, atol=1e-3)
+
+
+def bad(values: Float64Array, at: tuple[int, int], value: float) -> Float64Array:
+    changed = values.copy()
+    changed[at] = value
+    return changed
+
+
+ANCHORS, SQUARED, START = np.eye(3), np.ones((4, 3)), np.zeros((4, 3))
+
+
+@pytest.mark.parametrize(
+    ("anchors", "squared", "start", "inside", "message"),
+    [
+        (ANCHORS[:0], SQUARED[:, :0], START, None, r"sees 0 anchors, .* at least 2; raise method\.anchors"),
+        (ANCHORS[:1], SQUARED[:, :1], START, None, "sees 1 anchors"),
+        (ANCHORS[:2], SQUARED, START, None, r"squared distances .* shape \(4, 3\) where \(any, 2\)"),
+        (ANCHORS, SQUARED, START[:3], None, r"the start have shape \(3, 3\) where \(4, 3\)"),
+        (ANCHORS, SQUARED, START, START[:2], r"client's own rows have shape \(2, 3\) where \(4, any\)"),
+        (ANCHORS, SQUARED[0], START, None, r"shape \(3,\) where"),
+        (ANCHORS, bad(SQUARED, (2, 1), -0.5), START, None, "row 2 to anchor 1 is -0.5; .* clip"),
+        (ANCHORS, bad(SQUARED, (1, 2), np.nan), START, None, "distances .* hold nan in row 1, column 2"),
+        (ANCHORS, bad(SQUARED, (1, 2), np.inf), START, None, "hold inf"),
+        (bad(ANCHORS, (0, 1), np.nan), SQUARED, START, None, "the anchors hold nan in row 0, column 1"),
+        (ANCHORS, SQUARED, bad(START, (3, 0), -np.inf), None, "the start hold -inf in row 3"),
+        (ANCHORS, SQUARED, START, bad(START, (3, 0), np.nan), "own rows hold nan in row 3"),
+    ],
+)
+def test_bad_input_is_refused_by_name(
+    anchors: Float64Array,
+    squared: Float64Array,
+    start: Float64Array,
+    inside: Float64Array | None,
+    message: str,
+) -> None:
+    with pytest.raises(DataError, match=message):
+        smacof(anchors, squared, start, inside=inside)
+
+
+def test_a_random_start_refuses_the_same() -> None:
+    random = np.random.default_rng(0)
+    with pytest.raises(DataError, match="sees 1 anchors"):
+        random_start(ANCHORS[:1], SQUARED[:, :1], random)
+    with pytest.raises(DataError, match="is -1"):
+        random_start(ANCHORS, -SQUARED, random)
+
+
+@pytest.mark.parametrize("tolerance", [-1e-6, np.nan, np.inf])
+def test_bad_tolerance(tolerance: float) -> None:
+    with pytest.raises(ScenarioError, match="tolerance"):
+        smacof(ANCHORS, SQUARED, START, tolerance=tolerance)
+
+
+def test_bad_iterations() -> None:
+    with pytest.raises(ScenarioError, match="max_iterations is -1"):
+        smacof(ANCHORS, SQUARED, START, max_iterations=-1)
