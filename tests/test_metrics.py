@@ -30,9 +30,16 @@ NAMES = [
     "ari",
     "trustworthiness",
     "continuity",
+    "steadiness",
+    "cohesiveness",
     "distance_error",
     "f_score",
+    "pearson",
+    "cosine",
+    "frobenius",
 ]
+
+GROUPS = ("steadiness", "cohesiveness")
 
 
 def made_evidence(rows=260, features=6, classes=4, seed=0):
@@ -71,7 +78,10 @@ def overlap(a, b, k):
 def test_the_names_are_the_documented_ones():
     assert set(DEFAULT_METRICS) == set(METRICS) == set(NAMES)
     assert all(metric.name == name for name, metric in METRICS.items())
-    assert [name for name, metric in METRICS.items() if not metric.higher_is_better] == ["distance_error"]
+    assert [name for name, metric in METRICS.items() if not metric.higher_is_better] == [
+        "distance_error",
+        "frobenius",
+    ]
 
 
 def test_all_metrics_come_out_of_one_evaluation_and_are_the_same_alone():
@@ -193,9 +203,20 @@ def test_distance_error_of_a_sample_is_near_the_whole(monkeypatch):
 def test_a_perfect_map_is_perfect():
     points = np.random.default_rng(1).normal(size=(300, 3))
     values = evaluate(DEFAULT_METRICS, Evidence(points, points, recovered=Points(points))).values
-    ones = ("npa_1", "npa_10", "npa_50", "trustworthiness", "continuity", "f_score")
+    ones = (
+        "npa_1",
+        "npa_10",
+        "npa_50",
+        "trustworthiness",
+        "continuity",
+        "steadiness",
+        "cohesiveness",
+        "f_score",
+    )
     assert [values[name] for name in ones] == [1.0] * len(ones)
+    assert [values[name] for name in ("pearson", "cosine")] == pytest.approx([1.0, 1.0], abs=1e-12)
     assert values["distance_error"] < 1e-7
+    assert values["frobenius"] < 1e-12
 
 
 def test_a_map_without_relation_to_the_data_preserves_neighbours_by_chance():
@@ -214,7 +235,7 @@ def test_an_isometry_of_the_data_changes_nothing():
     assert evaluate(NAMES, moved).values == pytest.approx(evaluate(NAMES, evidence).values, abs=1e-9)
 
 
-def test_permuting_rows_changes_nothing_but_the_seeded_split():
+def test_permuting_rows_changes_nothing_but_what_is_drawn():
     evidence = made_evidence()
     order = np.random.default_rng(5).permutation(260)
     permuted = Evidence(
@@ -224,7 +245,8 @@ def test_permuting_rows_changes_nothing_but_the_seeded_split():
         Points(evidence.recovered.coordinates[order]),
         seed=evidence.seed,
     )
-    names = [name for name in NAMES if not name.startswith("ca_") and METRICS[name].needs != {"labels"}]
+    drawn = {"ca_1", "ca_10", "ca_50", "steadiness", "cohesiveness"}  # by row: a split, and random walks
+    names = [name for name in NAMES if name not in drawn and METRICS[name].needs != {"labels"}]
     assert evaluate(names, permuted).values == pytest.approx(evaluate(names, evidence).values, abs=1e-12)
 
 
@@ -258,7 +280,8 @@ def test_missing_evidence_is_a_reason_not_an_error():
     scores = evaluate(NAMES, evidence)
     unlabelled = {"ca_1", "ca_10", "ca_50", "nmi", "sc", "ari"}
     assert {name for name, reason in scores.not_computed.items() if "no labels" in reason} == unlabelled
-    assert set(scores.not_computed) - unlabelled == {"distance_error", "f_score"}
+    recoveries = {"distance_error", "f_score", "pearson", "cosine", "frobenius"}
+    assert set(scores.not_computed) - unlabelled == recoveries
     assert set(scores.values) | set(scores.not_computed) == set(NAMES)
 
 
@@ -267,8 +290,10 @@ def test_missing_evidence_is_a_reason_not_an_error():
     [
         (50, {"ca_50", "npa_50"}),
         (60, {"ca_50"}),
-        (11, {"ca_10", "ca_50", "npa_50"}),
-        (10, {"ca_10", "ca_50", "npa_10", "npa_50", "trustworthiness", "continuity", "f_score"}),
+        (34, {"ca_50", "npa_50"}),
+        (33, {"ca_50", "npa_50", *GROUPS}),
+        (11, {"ca_10", "ca_50", "npa_50", *GROUPS}),
+        (10, {"ca_10", "ca_50", "npa_10", "npa_50", "trustworthiness", "continuity", "f_score", *GROUPS}),
     ],
 )
 def test_too_few_rows_is_a_reason(rows, missing):

@@ -16,13 +16,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from matplotlib.image import imread
 
+from raydr.arrays import Float64Array
 from raydr.errors import OutputError
 from raydr.report import compare, read_run, write_comparison, write_picture, write_report
-from raydr.report.alignment import procrustes
+from raydr.report.alignment import procrustes, turn
 from raydr.report.charts import line_chart, round_numbers
 from raydr.report.colouring import CATEGORIES, GREY, RAMP, colouring, ramp
-from raydr.report.maps import panels
+from raydr.report.views import BOUNDARY, frame, panels, principal_axes
 from raydr.report.wording import IN_THE_CLEAR, by_revelation, duration, promise, size, summary
 
 ROWS = 60
@@ -61,24 +63,22 @@ def write_run(
     ledger: Sequence[dict[str, Any]] | None = None,
     metrics: dict[str, Any] | None = None,
     name: str = "digits-fed-tsne",
+    points: Float64Array | None = None,
+    method: dict[str, Any] | None = None,
 ) -> Path:
     folder.mkdir(parents=True)
-    rng = np.random.default_rng(5)
-    points = rng.normal(size=(ROWS, 2))
+    points = np.random.default_rng(5).normal(size=(ROWS, 2)) if points is None else points
     table: dict[str, Any] = {
         "row": list(rows),
         "client": list(clients or [f"site {row % 3}" for row in range(ROWS)]),
-        "x": points[:, 0],
-        "y": points[:, 1],
-    }
+    } | dict(zip("xyz", points.T, strict=False))
     if labels is not None:
         table["label"] = pa.array(list(labels), pa.string())
     pq.write_table(pa.table(table), folder / "embedding.parquet")
     if central:
-        turned = points @ np.array([[0.0, 1.0], [1.0, 0.0]]) * 9.0 - 4.0
-        pq.write_table(
-            pa.table({"row": list(rows), "x": turned[:, 0], "y": turned[:, 1]}), folder / "central.parquet"
-        )
+        turned = points[:, ::-1] * 0.5 if method else points[:, ::-1] * 9.0 - 4.0
+        columns = {"row": list(rows)} | dict(zip("xyz", turned.T, strict=False))
+        pq.write_table(pa.table(columns), folder / "central.parquet")
     measures = metrics or {
         "federated": {"npa_10": 0.41234, "trustworthiness": 0.98765, "distance_error": 0.0321},
         "central": {"npa_10": 0.43456, "trustworthiness": 0.99123} if central else {},
@@ -94,7 +94,7 @@ def write_run(
         "name": name,
         "seed": 7,
         "data": {"source": "digits"},
-        "method": {"kind": "fed-tsne", "landmarks": 50},
+        "method": method or {"kind": "fed-tsne", "landmarks": 50},
     }
     (folder / "metrics.json").write_text(json.dumps(measures))
     (folder / "ledger.json").write_text(json.dumps([message()] if ledger is None else list(ledger)))
@@ -170,7 +170,7 @@ class TestPage:
             "60 rows at 3 clients, mapped by Fed-tSNE with 50 landmarks",
             "94.9\u202f%",  # 0.41234 / 0.43456
             "0.4123", "0.4346", "0.9877", "0.9912", "−0.0222",
-            "steadiness was not computed: needs an extra that is not installed",
+            "Steadiness was not computed: needs an extra that is not installed",
             "Squared distances from every record to every landmark",
             "48\u202fkB", "16\u202fkB", "none claimed",
             "3 February 2026, 10:22 UTC", "400\u202fMB", "9.5\u202fs",
@@ -194,13 +194,10 @@ class TestPage:
 
     def test_both_maps_draw_the_same_rows_so_that_a_selection_links(self, tmp_path: Path) -> None:
         page = read_page(write_report(write_run(tmp_path / "run", labels=["a", "b"] * (ROWS // 2))))
-        data = re.search(r'<script type="application/json" id="maps">(.*?)</script>', page.raw, flags=re.S)
-        assert data is not None
-        maps = json.loads(data.group(1))
+        maps = _drawn(page)
         assert maps["colourings"][0] == {"by": "label", "names": ["a", "b"], "colours": list(CATEGORIES[:2])}
-        sources = [model for model in _models(maps["docs"]) if model.get("name") == "ColumnDataSource"]
-        assert len(sources) == 1
-        fields = {name for name, _ in sources[0]["attributes"]["data"]["entries"]}
+        assert len(_sources(maps)) == 1
+        fields = {name for name, _ in _sources(maps)[0]["attributes"]["data"]["entries"]}
         assert {
             "row",
             "federated_x",
@@ -211,7 +208,9 @@ class TestPage:
             "label_code",
         } <= fields
 
-    @pytest.mark.parametrize("place", ["label", "client", "row", "scenario", "message", "metric", "package"])
+    @pytest.mark.parametrize(
+        "place", ["label", "client", "row", "scenario", "message", "metric", "package", "note"]
+    )
     def test_text_of_others_is_escaped(self, tmp_path: Path, place: str) -> None:
         hostile = [SCRIPT] * ROWS
         run = write_run(
@@ -229,6 +228,8 @@ class TestPage:
             environment = json.loads((run / "environment.json").read_text())
             environment["packages"] = {SCRIPT: SCRIPT}
             (run / "environment.json").write_text(json.dumps(environment))
+        if place == "note":
+            write_notes(run, [{"title": SCRIPT, "text": SCRIPT}])
         assert SCRIPT not in write_report(run).read_text(encoding="utf-8")
         write_comparison([run], tmp_path / "comparison.html")
         assert SCRIPT not in (tmp_path / "comparison.html").read_text(encoding="utf-8")
@@ -239,6 +240,182 @@ def _models(value: Any) -> list[dict[str, Any]]:
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
     here = [value] if isinstance(value, dict) and value.get("type") == "object" else []
     return here + [model for part in inside for model in _models(part)]
+
+
+def _drawn(page: Page) -> dict[str, Any]:
+    """What the page's script draws the maps from."""
+    data = re.search(r'<script type="application/json" id="maps">(.*?)</script>', page.raw, flags=re.S)
+    assert data is not None
+    maps: dict[str, Any] = json.loads(data.group(1))
+    return maps
+
+
+def _sources(maps: dict[str, Any]) -> list[dict[str, Any]]:
+    return [model for model in _models(maps["docs"]) if model.get("name") == "ColumnDataSource"]
+
+
+def write_notes(folder: Path, notes: Any) -> None:
+    (folder / "notes.json").write_text(json.dumps(notes))
+
+
+class TestNotes:
+    def test_stand_in_the_page_paragraph_by_paragraph_after_what_left_the_clients(
+        self, tmp_path: Path
+    ) -> None:
+        folder = write_run(tmp_path / "run")
+        write_notes(
+            folder,
+            [{"title": "What is safe", "text": "One fact.\n\nAnd\nanother."}, {"title": "b", "text": "c"}],
+        )
+        raw = write_report(folder).read_text(encoding="utf-8")
+        found = [
+            raw.index(part)
+            for part in ("What left each client", "What is safe", "<p>One fact.</p>", "<p>And")
+        ]
+        assert found == sorted(found)
+        assert found[-1] < raw.index("<dt>b</dt>") < raw.index("What it took")
+        assert read_run(folder).notes[0].paragraphs == ("One fact.", "And\nanother.")
+
+    @pytest.mark.parametrize("notes", [None, []])
+    def test_a_run_without_notes_has_no_such_section(self, tmp_path: Path, notes: Any) -> None:
+        folder = write_run(tmp_path / "run")
+        if notes is not None:
+            write_notes(folder, notes)
+        assert "In plain words" not in read_page(write_report(folder)).text
+
+
+def in_space(seed: int = 5) -> Float64Array:
+    """Points whose spread is largest along a slanted direction, (rows, 3)."""
+    rng = np.random.default_rng(seed)
+    points: Float64Array = (
+        rng.normal(size=(ROWS, 3)) * [5.0, 2.0, 1.0] @ np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    )
+    return points + 7.0
+
+
+def in_ball(dimensions: int) -> Float64Array:
+    """Points of the Poincaré disk or ball that do not lie around its centre."""
+    points = np.random.default_rng(6).normal(size=(ROWS, dimensions)) + 0.5
+    radii = np.linalg.norm(points, axis=1, keepdims=True)
+    inside: Float64Array = points / radii * np.tanh(radii)
+    return inside
+
+
+COSNE = {"kind": "sense", "embedder": "cosne", "anchors": 63}
+
+
+class TestThreeDimensions:
+    def test_the_page_has_three_columns_for_each_map_and_a_switch_of_axes(self, tmp_path: Path) -> None:
+        page = read_page(write_report(write_run(tmp_path / "run", points=in_space())))
+        switch = [tag["value"] for name, tag in page.tags if name == "input" and tag.get("name") == "axes"]
+        assert switch == ["0,1", "0,2", "1,2"]
+        maps = _drawn(page)
+        fields = {name for name, _ in _sources(maps)[0]["attributes"]["data"]["entries"]}
+        assert {f"{panel}_{axis}" for panel in maps["panels"] for axis in "xyz"} <= fields
+        assert "three dimensions" in page.text
+
+    def test_a_map_in_the_plane_has_no_switch(self, tmp_path: Path) -> None:
+        page = read_page(write_report(write_run(tmp_path / "run")))
+        assert not any(tag.get("name") == "axes" for _, tag in page.tags)
+        assert "three dimensions" not in page.text
+
+    def test_maps_are_turned_onto_each_other_along_principal_axes_in_one_cube(self, tmp_path: Path) -> None:
+        run = read_run(write_run(tmp_path / "run", points=in_space()))
+        shown = panels(run)
+        np.testing.assert_allclose(shown["central"], shown["federated"], atol=1e-9)
+        spread = np.cov(shown["federated"].T)
+        np.testing.assert_allclose(spread, np.diag(np.diag(spread)), atol=1e-9)
+        assert np.all(np.diff(np.diag(spread)) < 0)
+        before, after = (
+            np.linalg.norm(points[:, None] - points[None], axis=2)
+            for points in (run.federated, shown["federated"])
+        )
+        np.testing.assert_allclose(after, before, atol=1e-9)
+        ranges = np.array(frame(shown["federated"], in_disk=False))
+        np.testing.assert_allclose(ranges, np.tile([-1.0, 1.0], (3, 1)) * ranges[0, 1])  # so any pair fits
+
+    def test_the_same_map_is_drawn_the_same_way_however_it_comes(self) -> None:
+        points = in_space()
+        other = points @ np.linalg.qr(np.random.default_rng(8).normal(size=(3, 3)))[0]
+        shown, turned = ((some - some.mean(axis=0)) @ principal_axes(some) for some in (points, other))
+        np.testing.assert_allclose(turned, shown, atol=1e-9)
+
+    @pytest.mark.parametrize("central", [True, False])
+    def test_the_picture_shows_every_pair_of_axes_at_the_same_width(
+        self, tmp_path: Path, central: bool
+    ) -> None:
+        folder = write_run(tmp_path / "run", points=in_space(), central=central)
+        width, height = struct.unpack(">II", write_picture(folder).read_bytes()[16:24])
+        assert 1550 <= width <= 1650
+        assert 0.35 * (1 + central) < height / width < 0.45 * (1 + central)
+
+    def test_a_pooled_map_of_other_dimensions_is_refused(self, tmp_path: Path) -> None:
+        folder = write_run(tmp_path / "run", points=in_space())
+        table = pq.read_table(folder / "central.parquet").drop_columns(["z"])
+        pq.write_table(table, folder / "central.parquet")
+        with pytest.raises(OutputError, match="is a map in 2 dimensions"):
+            write_report(folder)
+
+
+class TestDisk:
+    @pytest.mark.parametrize("dimensions", [2, 3])
+    def test_maps_keep_their_centre_and_their_scale(self, tmp_path: Path, dimensions: int) -> None:
+        run = read_run(write_run(tmp_path / "run", points=in_ball(dimensions), method=COSNE))
+        shown = panels(run)
+        for panel, points in (("federated", run.federated), ("central", run.central)):
+            assert points is not None
+            np.testing.assert_allclose(np.linalg.norm(shown[panel], axis=1), np.linalg.norm(points, axis=1))
+        np.testing.assert_allclose(shown["central"], 0.5 * shown["federated"], atol=1e-9)
+
+    @pytest.mark.parametrize("dimensions", [2, 3])
+    def test_the_boundary_is_drawn_in_the_page_and_its_axes_are_the_disks(
+        self, tmp_path: Path, dimensions: int
+    ) -> None:
+        page = read_page(write_report(write_run(tmp_path / "run", points=in_ball(dimensions), method=COSNE)))
+        models = _models(_drawn(page)["docs"])
+        circles = [model["attributes"] for model in models if model["name"] == "Circle"]
+        assert any(circle["radius"]["value"] == 1 for circle in circles)
+        starts = {model["attributes"]["start"] for model in models if model["name"] == "Range1d"}
+        assert len(starts) == 1
+        assert -1.1 < starts.pop() < -1.0
+        assert "boundary of the Poincaré " + ("disk" if dimensions == 2 else "ball") in page.text
+        assert "rotated and reflected onto" in page.text
+
+    def test_no_other_map_has_a_boundary(self, tmp_path: Path) -> None:
+        page = read_page(write_report(write_run(tmp_path / "run")))
+        assert not any(model["name"] == "Circle" for model in _models(_drawn(page)["docs"]))
+        assert "Poincaré" not in page.text
+
+    @pytest.mark.parametrize(("embedder", "drawn"), [("cosne", True), ("cne", False)])
+    def test_the_boundary_is_drawn_in_the_picture(self, tmp_path: Path, embedder: str, drawn: bool) -> None:
+        folder = write_run(tmp_path / "run", points=in_ball(2), method=COSNE | {"embedder": embedder})
+        pixels = imread(write_picture(folder))[..., :3] * 255
+        circle = [int(BOUNDARY[at : at + 2], 16) for at in (1, 3, 5)]
+        assert bool((np.abs(pixels - circle).max(axis=2) < 2).sum() > 500) is drawn
+
+    def test_a_turn_moves_nothing_but_angles_and_no_other_comes_nearer(self) -> None:
+        moving, fixed = np.random.default_rng(4).normal(size=(2, 30, 2))
+        best = turn(moving, fixed)
+        assert (best.scale, best.origin.any(), best.target.any()) == (1.0, False, False)
+        np.testing.assert_allclose(best.rotation @ best.rotation.T, np.eye(2), atol=1e-12)
+        for angle in np.linspace(0.0, 2.0 * np.pi, 73):
+            rotation = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+            for flip in (np.eye(2), np.diag([1.0, -1.0])):
+                other = moving @ rotation @ flip
+                assert ((other - fixed) ** 2).sum() >= ((best(moving) - fixed) ** 2).sum() - 1e-9
+
+    def test_runs_of_every_kind_are_compared_in_one_page(self, tmp_path: Path) -> None:
+        runs = [
+            write_run(tmp_path / "plane"),
+            write_run(tmp_path / "space", points=in_space()),
+            write_run(tmp_path / "disk", points=in_ball(2), method=COSNE),
+            write_run(tmp_path / "ball", points=in_ball(3), method=COSNE),
+        ]
+        page = read_page(write_comparison(runs[::-1], tmp_path / "comparison.html"))
+        assert sum(tag == "img" for tag, _ in page.tags) == 4
+        assert "Poincaré disk, whose boundary is drawn, is only rotated and reflected." in page.text
+        assert "two axes of largest spread" in page.text
+        assert "mapped by SENSE with 63 anchors" in page.text
 
 
 class TestWhatLeft:
@@ -330,6 +507,7 @@ class TestBrokenFolders:
             (_write("embedding.parquet", "x,y"), "embedding.parquet", "parquet"),
             (_spoil, "embedding.parquet", "not finite"),
             (_reorder, "central.parquet", "same order"),
+            (_write("notes.json", '[{"title": "a"}]'), "notes.json", "0.text"),
         ],
     )
     def test_names_the_file_and_the_remedy(

@@ -1,4 +1,4 @@
-"""How faithful a map is: neighbourhoods, clusters, ranks, and the recovered geometry; all streamed."""
+"""How faithful a map is: neighbourhoods, clusters, groups, ranks, and the recovered geometry; all streamed."""
 
 from __future__ import annotations
 

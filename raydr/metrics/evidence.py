@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -11,6 +13,8 @@ from raydr.arrays import Float64Array, FloatArray, Int64Array, IntArray
 from raydr.errors import DataError
 from raydr.geometry import Geometry, Points
 from raydr.neighbors import NeighborGraph, nearest_neighbors
+
+Shared = TypeVar("Shared")
 
 LARGEST_K = 50
 """Neighbours in the shared graph of the rows: ``npa_50`` needs the most."""
@@ -35,13 +39,16 @@ class Evidence:
     recovered
         The geometry that the server recovered, or None; its rows are in the order of ``rows``.
     seed
-        Of the train/test split, of k-means, and of sub-samples.
+        Of the train/test split, of k-means, of sub-samples, and of the random walks.
     row_neighbors
         Neighbours of ``rows`` from an earlier evaluation of another map of the same rows (`row_graph`); None to
         search them when first needed.
     recovered_neighbors
         Neighbours in the recovered geometry, where the method has searched them (10 or more of each row); None to
         search them when first needed.
+    truth
+        The true geometry, where it is not the Euclidean one of ``rows``: hyperbolic distances, say. None for
+        ``Points(rows)``.
 
     Raises
     ------
@@ -56,6 +63,7 @@ class Evidence:
     seed: int = 0
     row_neighbors: NeighborGraph | None = field(default=None, repr=False)
     recovered_neighbors: NeighborGraph | None = field(default=None, repr=False)
+    truth: Geometry | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         rows = len(self.rows)
@@ -67,6 +75,7 @@ class Evidence:
             "recovered_neighbors": rows
             if self.recovered_neighbors is None
             else self.recovered_neighbors.rows,
+            "true geometry": rows if self.truth is None else self.truth.rows,
         }
         for name, count in parts.items():
             if count != rows:
@@ -87,9 +96,13 @@ class Evidence:
             )
 
 
-def row_graph(rows: FloatArray, *, threads: int | None = None) -> NeighborGraph:
-    """Return the neighbour graph of the data that all metrics share: 50 neighbours, or all others if fewer."""
-    return nearest_neighbors(Points(rows), min(LARGEST_K, len(rows) - 1), threads=threads)
+def row_graph(truth: FloatArray | Geometry, *, threads: int | None = None) -> NeighborGraph:
+    """Return the neighbour graph of the data that all metrics share: 50 neighbours, or all others if fewer.
+
+    ``truth`` is a table (rows, features) with Euclidean distances, or another true geometry of the rows.
+    """
+    geometry = Points(truth) if isinstance(truth, np.ndarray) else truth
+    return nearest_neighbors(geometry, min(LARGEST_K, geometry.rows - 1), threads=threads)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +111,13 @@ class Examination:
 
     evidence: Evidence
     threads: int | None = None
+    _shared: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False)
+
+    def once(self, compute: Callable[[Examination], Shared]) -> Shared:
+        """Result of ``compute`` on this examination, for the metrics that share it: computed when first asked for."""
+        if compute not in self._shared:
+            self._shared[compute] = compute(self)
+        return cast(Shared, self._shared[compute])
 
     @cached_property
     def count(self) -> int:
@@ -108,6 +128,11 @@ class Examination:
     def rows(self) -> Float64Array:
         """The data in float64, (rows, features)."""
         return np.ascontiguousarray(self.evidence.rows, dtype=np.float64)
+
+    @cached_property
+    def truth(self) -> Geometry:
+        """The true geometry of the rows: their own Euclidean one, in float64, unless the evidence gives another."""
+        return Points(self.rows) if self.evidence.truth is None else self.evidence.truth
 
     @cached_property
     def embedding(self) -> Float64Array:
@@ -134,7 +159,8 @@ class Examination:
         """Neighbours of the rows in the data."""
         if self.evidence.row_neighbors is not None:
             return self.evidence.row_neighbors
-        return row_graph(self.evidence.rows, threads=self.threads)
+        truth = self.evidence.rows if self.evidence.truth is None else self.evidence.truth
+        return row_graph(truth, threads=self.threads)
 
     @cached_property
     def embedding_neighbors(self) -> NeighborGraph:

@@ -3,20 +3,26 @@
 scikit-learn ranks all rows by their distances to row i with ``np.argsort``, on a (rows, rows) matrix. A rank is only
 asked for k rows, so it is counted instead: how many rows are nearer. Only where a neighbour's distance is tied with
 another row's (integer data) does the order within the tie matter, and that row is sorted as scikit-learn sorts it.
+A true geometry other than the rows' Euclidean one is ranked by its own blocks of distances in the same way.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
 import numpy as np
 
-from raydr.arrays import Float64Array, Int64Array
-from raydr.geometry import map_threaded, row_blocks
+from raydr.arrays import Float64Array, FloatArray, Int64Array
+from raydr.geometry import Geometry, map_threaded, row_blocks
 from raydr.metrics.evidence import Examination, UnmeasurableError
 
 RANKED_NEIGHBORS = 5
 """Neighbours of each row whose ranks are judged, scikit-learn's default."""
 BLOCK_VALUES = 2**23
 """Distances of a block: 64 MB in float64 for each thread."""
+Blocks: TypeAlias = Callable[[int, int], Iterable[FloatArray]]
+"""Distances (or what ranks alike) of rows start to stop to all rows, (rows,) each, its own infinite; to be spent."""
 
 
 def trustworthiness(examination: Examination) -> float:
@@ -29,14 +35,16 @@ def trustworthiness(examination: Examination) -> float:
     """
     _require_rows(examination)
     neighbors = _scikit_neighbors(examination.embedding, None)
-    return _one_minus_penalty(examination.rows, neighbors, examination.threads)
+    truth = examination.evidence.truth
+    distances = _scikit_blocks(examination.rows) if truth is None else _geometry_blocks(truth)
+    return _one_minus_penalty(distances, neighbors, examination.threads)
 
 
 def continuity(examination: Examination) -> float:
     """Continuity: whether neighbours in the data are neighbours in the map; `trustworthiness`, roles exchanged."""
     _require_rows(examination)
     neighbors = _neighbors_in_data(examination)
-    return _one_minus_penalty(examination.embedding, neighbors, examination.threads)
+    return _one_minus_penalty(_scikit_blocks(examination.embedding), neighbors, examination.threads)
 
 
 def _require_rows(examination: Examination) -> None:
@@ -50,6 +58,8 @@ def _require_rows(examination: Examination) -> None:
 def _neighbors_in_data(examination: Examination) -> Int64Array:
     """Return the shared graph's neighbours, except where a tie at the last one leaves scikit-learn a choice."""
     k = RANKED_NEIGHBORS
+    if examination.evidence.truth is not None:
+        return examination.neighbors_in_data(k).indices
     graph = examination.neighbors_in_data(k + 1)
     neighbors = graph.indices[:, :k].copy()
     tied = np.flatnonzero(graph.distances[:, k - 1] == graph.distances[:, k])
@@ -72,22 +82,39 @@ def _scikit_neighbors(space: Float64Array, own: Int64Array | None) -> Int64Array
     return np.asarray(found[others].reshape(own.size, RANKED_NEIGHBORS), dtype=np.int64)
 
 
-def _one_minus_penalty(space: Float64Array, neighbors: Int64Array, threads: int | None) -> float:
+def _one_minus_penalty(distances_of: Blocks, neighbors: Int64Array, threads: int | None) -> float:
     rows, k = neighbors.shape
-    squared_norms: Float64Array = np.einsum("ij,ij->i", space, space)
 
     def penalty(block: tuple[int, int]) -> int:
         start, stop = block
-        products = space[start:stop] @ space.T
         total = 0
-        for row, product in enumerate(products, start):  # row by row: 15 passes over what the cache holds
-            distances = _scikit_distances(product, squared_norms, row)
+        for row, distances in enumerate(distances_of(start, stop), start):
             total += int(np.maximum(_ranks(distances, neighbors[row]) - k, 0).sum())
         return total
 
     blocks = row_blocks(rows, max(16, min(1024, BLOCK_VALUES // rows)))
     total = sum(map_threaded(penalty, blocks, threads))  # whole numbers: exact in any order
     return float(1.0 - total * (2.0 / (rows * k * (2.0 * rows - 3.0 * k - 1.0))))
+
+
+def _scikit_blocks(space: Float64Array) -> Blocks:
+    squared_norms: Float64Array = np.einsum("ij,ij->i", space, space)
+
+    def distances_of(start: int, stop: int) -> Iterable[FloatArray]:
+        products = space[start:stop] @ space.T
+        for row, product in enumerate(products, start):  # row by row: 15 passes over what the cache holds
+            yield _scikit_distances(product, squared_norms, row)
+
+    return distances_of
+
+
+def _geometry_blocks(geometry: Geometry) -> Blocks:
+    def distances_of(start: int, stop: int) -> Iterable[FloatArray]:
+        squared = np.array(geometry.squared_distance_block(start, stop))  # they rank as the distances do
+        squared[np.arange(stop - start), np.arange(start, stop)] = np.inf
+        return squared
+
+    return distances_of
 
 
 def _scikit_distances(products: Float64Array, squared_norms: Float64Array, row: int) -> Float64Array:
@@ -105,7 +132,7 @@ def _scikit_distances(products: Float64Array, squared_norms: Float64Array, row: 
     return products
 
 
-def _ranks(distances: Float64Array, neighbors: Int64Array) -> Int64Array:
+def _ranks(distances: FloatArray, neighbors: Int64Array) -> Int64Array:
     """Ranks, from 1, of ``neighbors`` (k,) by a row's ``distances`` (rows,)."""
     thresholds = distances[neighbors]
     at_most = np.array([np.count_nonzero(distances <= threshold) for threshold in thresholds])

@@ -12,10 +12,12 @@ from typing import Literal, TypeAlias
 from raydr.errors import ScenarioError
 from raydr.geometry import Progress
 from raydr.metrics.clusters import adjusted_rand_index, normalized_mutual_information, silhouette
+from raydr.metrics.coordinates import cosine, frobenius
 from raydr.metrics.evidence import Evidence, Examination, UnmeasurableError
 from raydr.metrics.neighborhood import classification_accuracy, neighbor_preservation
 from raydr.metrics.ranks import continuity, trustworthiness
-from raydr.metrics.recovery import distance_error, f_score
+from raydr.metrics.recovery import distance_error, f_score, pearson
+from raydr.metrics.structure import SAMPLED_ROWS, cohesiveness, steadiness
 
 Need: TypeAlias = Literal["labels", "rows", "recovered"]
 
@@ -121,6 +123,7 @@ def _preservation(k: int) -> Metric:
     )
 
 
+_OF_A_SAMPLE = f"at most {SAMPLED_ROWS:,} rows, a sample stratified by class"
 _ALL = (
     *(_accuracy(k) for k in (1, 10, 50)),
     *(_preservation(k) for k in (1, 10, 50)),
@@ -165,6 +168,22 @@ _ALL = (
         continuity,
     ),
     Metric(
+        "steadiness",
+        "Steadiness",
+        f"groups of rows in the map are groups in the data ({_OF_A_SAMPLE})",
+        True,
+        frozenset({"rows"}),
+        steadiness,
+    ),
+    Metric(
+        "cohesiveness",
+        "Cohesiveness",
+        f"groups of rows in the data stay groups in the map ({_OF_A_SAMPLE})",
+        True,
+        frozenset({"rows"}),
+        cohesiveness,
+    ),
+    Metric(
         "distance_error",
         "Relative distance error",
         "error of the recovered distances over the true ones, in Frobenius norm",
@@ -179,6 +198,30 @@ _ALL = (
         True,
         frozenset({"rows", "recovered"}),
         f_score,
+    ),
+    Metric(
+        "pearson",
+        "Correlation of distances",
+        "Pearson's correlation of the recovered distances with the true ones, over all pairs of rows",
+        True,
+        frozenset({"rows", "recovered"}),
+        pearson,
+    ),
+    Metric(
+        "cosine",
+        "Cosine of coordinates",
+        "mean cosine between recovered and true coordinates, seen from their means, after the best rotation",
+        True,
+        frozenset({"rows", "recovered"}),
+        cosine,
+    ),
+    Metric(
+        "frobenius",
+        "Relative coordinate error",
+        "error of the recovered coordinates over the true ones, in Frobenius norm, after the best rotation and shift",
+        False,
+        frozenset({"rows", "recovered"}),
+        frobenius,
     ),
 )
 

@@ -11,9 +11,10 @@ from raydr.arrays import Float64Array
 
 @dataclass(frozen=True)
 class Similarity:
-    """A similarity of the plane: ``x -> scale * (x - origin) @ rotation + target``.
+    """A similarity of the plane or of space: ``x -> scale * (x - origin) @ rotation + target``.
 
-    ``rotation`` is orthogonal, (2, 2), reflections included; all distances change by the one factor ``scale``.
+    ``rotation`` is orthogonal, (2, 2) or (3, 3), reflections included; all distances change by the one factor
+    ``scale``.
     """
 
     scale: float
@@ -22,7 +23,7 @@ class Similarity:
     target: Float64Array
 
     def __call__(self, points: Float64Array) -> Float64Array:
-        """Move points of shape (rows, 2)."""
+        """Move points of shape (rows, 2 or 3)."""
         moved: Float64Array = self.scale * (points - self.origin) @ self.rotation + self.target
         return moved
 
@@ -36,7 +37,7 @@ def procrustes(moving: Float64Array, fixed: Float64Array) -> Similarity:
 
     Parameters
     ----------
-    moving, fixed : Float64Array, (rows, 2)
+    moving, fixed : Float64Array, (rows, 2) or (rows, 3)
         The same rows in both maps.
 
     Returns
@@ -56,5 +57,21 @@ def procrustes(moving: Float64Array, fixed: Float64Array) -> Similarity:
     left, singular, right = np.linalg.svd(centred.T @ (fixed - target))
     spread = float((centred**2).sum())
     if spread == 0.0 or singular.sum() == 0.0:
-        return Similarity(1.0, np.eye(2), origin, target)
+        return Similarity(1.0, np.eye(moving.shape[1]), origin, target)
     return Similarity(float(singular.sum()) / spread, left @ right, origin, target)
+
+
+def turn(moving: Float64Array, fixed: Float64Array) -> Similarity:
+    """Find the rotation or reflection about the origin that brings one map nearest to another, row by row.
+
+    Of all similarities only these keep the Poincaré disk where it is, and with it hyperbolic distances.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0, 0.9], [0.1, 0.0]])
+    >>> bool(np.allclose(turn(points[:, ::-1], points)(points[:, ::-1]), points))
+    True
+    """
+    left, _, right = np.linalg.svd(moving.T @ fixed)
+    nowhere = np.zeros(moving.shape[1])
+    return Similarity(1.0, left @ right, nowhere, nowhere)

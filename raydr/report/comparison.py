@@ -13,11 +13,12 @@ import numpy as np
 from raydr.arrays import Float64Array
 from raydr.errors import OutputError
 from raydr.report import wording
-from raydr.report.alignment import procrustes
+from raydr.report.alignment import procrustes, turn
 from raydr.report.colouring import RAMP, Colouring, colouring
 from raydr.report.page import part, templates
 from raydr.report.picture import draw_map, png
 from raydr.report.runfolder import RunFolder, read_run, write_whole
+from raydr.report.views import principal_axes
 
 Unit = Literal["metric", "seconds", "bytes"]
 WRITERS = {"metric": wording.measure, "seconds": wording.duration, "bytes": wording.size}
@@ -97,7 +98,8 @@ def compare(folders: Sequence[Path]) -> Comparison:
 def write_comparison(folders: Sequence[Path], out: Path) -> Path:
     """Write a self-contained page with the federated maps side by side and the table of :func:`compare`.
 
-    The maps are turned onto the first by the rows of the same table that they share, and coloured alike.
+    The maps are turned onto the first by the rows of the same table that they share, and coloured alike. Of a map
+    in 3-D the two axes of largest spread are shown; a map in the Poincaré disk is only rotated and reflected.
 
     Parameters
     ----------
@@ -120,12 +122,18 @@ def write_comparison(folders: Sequence[Path], out: Path) -> Path:
     key, colours = _shared_colours(runs)
     table = _table(runs)
     pictures = [
-        (name, wording.summary(run), _picture(points, shades))
+        (name, wording.summary(run), _picture(points, shades, in_disk=run.in_disk))
         for name, run, points, shades in zip(table.runs, runs, _aligned(runs), colours, strict=True)
     ]
     page = templates().get_template("comparison.html")
     content = page.render(
-        style=part("report.css"), table=table, pictures=pictures, key=key, ramp=", ".join(RAMP)
+        style=part("report.css"),
+        table=table,
+        pictures=pictures,
+        key=key,
+        ramp=", ".join(RAMP),
+        any_in_disk=any(run.in_disk for run in runs),
+        any_in_space=any(run.dimensions == 3 for run in runs),
     )
     return write_whole(Path(out), content.encode("utf-8"))
 
@@ -184,18 +192,28 @@ def _bytes_up(run: RunFolder) -> int:
 
 
 def _aligned(runs: Sequence[RunFolder]) -> list[Float64Array]:
-    """The federated maps, each turned onto the first one by the rows of the same table that both hold."""
-    first = runs[0]
+    """The federated maps in the plane, each turned onto the first by the rows of the same table that both hold."""
+    first, fixed = runs[0], _in_plane(runs[0])
     place = {row: position for position, row in enumerate(_row_names(first))}
     maps = []
     for run in runs:
         shared = [(here, place[row]) for here, row in enumerate(_row_names(run)) if row in place]
         if run is first or len(shared) < ENOUGH_ROWS or _table_of(run) != _table_of(first):
-            maps.append(run.federated)
+            maps.append(_in_plane(run))
             continue
         here, there = np.array(shared).T
-        maps.append(procrustes(run.federated[here], first.federated[there])(run.federated))
+        onto = turn if run.in_disk else procrustes
+        points = _in_plane(run)
+        maps.append(onto(points[here], fixed[there])(points))
     return maps
+
+
+def _in_plane(run: RunFolder) -> Float64Array:
+    """The federated map, (rows, 2): in 3-D, what its two axes of largest spread show."""
+    if run.dimensions == 2:
+        return run.federated
+    seen: Float64Array = (run.federated @ principal_axes(run.federated))[:, :2]
+    return seen
 
 
 def _table_of(run: RunFolder) -> list[object]:
@@ -217,12 +235,12 @@ def _shared_colours(runs: Sequence[RunFolder]) -> tuple[Colouring, list[list[str
     return key, [[colour[name] for name in some] for some in names]
 
 
-def _picture(points: Float64Array, colours: Sequence[str]) -> str:
+def _picture(points: Float64Array, colours: Sequence[str], *, in_disk: bool) -> str:
     """A map as the address of a PNG that stands in the page itself."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(INCHES, INCHES))
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-    draw_map(axes, points, colours, INCHES)
+    draw_map(axes, points, colours, INCHES, in_disk=in_disk)
     axes.axis("off")
     return "data:image/png;base64," + base64.b64encode(png(figure, transparent=True)).decode("ascii")

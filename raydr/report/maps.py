@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array
-from raydr.report.alignment import procrustes
 from raydr.report.colouring import Colouring, colourings, drawing_order, point_alpha, point_size
 from raydr.report.runfolder import RunFolder
-
-MARGIN = 0.03  # of the map's extent, so that no point touches the frame
-
-
-def panels(run: RunFolder) -> dict[str, Float64Array]:
-    """Maps of a run by the identifier of their panel, the central one turned onto the federated."""
-    if run.central is None:
-        return {"federated": run.federated}
-    return {"federated": run.federated, "central": procrustes(run.central, run.federated)(run.central)}
-
-
-def square_around(points: Float64Array) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Ranges of x and y of equal length around all points: a square panel then has equal scales."""
-    low, high = points.min(axis=0), points.max(axis=0)
-    half = max(float((high - low).max()) * (0.5 + MARGIN), 1e-9)
-    x, y = ((low + high) / 2.0).tolist()
-    return (x - half, x + half), (y - half, y + half)
+from raydr.report.views import BOUNDARY, frame, panels
 
 
 def embedded_maps(run: RunFolder) -> dict[str, Any]:
@@ -38,18 +21,16 @@ def embedded_maps(run: RunFolder) -> dict[str, Any]:
     dict
         ``docs`` and ``items`` for ``Bokeh.embed.embed_items``: one figure for each panel, to be placed in the
         element named ``map-PANEL``; ``colourings``, their names and colours. The rows' names travel as small
-        codes, which the page turns into text and, when the switch is turned, into colours.
+        codes, which the page turns into text and, when the switch is turned, into colours. Of maps in 3-D the
+        page shows two axes at a time; ``panels`` tells it whose columns to exchange.
     """
     from bokeh.document import Document
 
     order = drawing_order(len(run.federated))
     ways = colourings(run)
-    source = _source(run, order, ways)
     maps = panels(run)
-    figures = {
-        panel: _figure(panel, points, source, f"{run.name}-{panel}", labelled=run.labels is not None)
-        for panel, points in maps.items()
-    }
+    source = _source(run, maps, order, ways)
+    figures = {panel: _figure(run, panel, points, source) for panel, points in maps.items()}
     document = Document()
     for plot in figures.values():
         document.add_root(plot)
@@ -63,10 +44,13 @@ def embedded_maps(run: RunFolder) -> dict[str, Any]:
             }
         ],
         "colourings": [{"by": way.by, "names": way.names, "colours": way.colours} for way in ways],
+        "panels": list(maps),
     }
 
 
-def _source(run: RunFolder, order: Int64Array, ways: Sequence[Colouring]) -> Any:
+def _source(
+    run: RunFolder, maps: Mapping[str, Float64Array], order: Int64Array, ways: Sequence[Colouring]
+) -> Any:
     from bokeh.models import ColumnDataSource
 
     rows: Any
@@ -77,8 +61,9 @@ def _source(run: RunFolder, order: Int64Array, ways: Sequence[Colouring]) -> Any
         # JavaScript's numbers are exact up to 2^53, Bokeh's integer columns up to 2^31.
         rows = rows.astype(np.int32) if np.abs(rows).max() < 2**31 else [str(row) for row in rows]
     columns: dict[str, Any] = {"row": rows}
-    for panel, points in panels(run).items():
-        columns[f"{panel}_x"], columns[f"{panel}_y"] = points[order].astype(np.float32).T.copy()
+    for panel, points in maps.items():
+        for axis, places in zip("xyz", points[order].astype(np.float32).T, strict=False):
+            columns[f"{panel}_{axis}"] = places.copy()
     for way in ways:
         small = np.uint16 if len(way.names) < 2**16 else np.int32
         columns[f"{way.by}_code"] = way.codes[order].astype(small)
@@ -87,7 +72,7 @@ def _source(run: RunFolder, order: Int64Array, ways: Sequence[Colouring]) -> Any
     return ColumnDataSource(columns, name="rows")
 
 
-def _figure(panel: str, points: Float64Array, source: Any, filename: str, *, labelled: bool) -> Any:
+def _figure(run: RunFolder, panel: str, points: Float64Array, source: Any) -> Any:
     from bokeh.models import (
         BoxZoomTool,
         HoverTool,
@@ -101,10 +86,12 @@ def _figure(panel: str, points: Float64Array, source: Any, filename: str, *, lab
     )
     from bokeh.plotting import figure
 
-    x_range, y_range = square_around(points)
+    x_range, y_range, *_ = frame(points, in_disk=run.in_disk)
+    labelled = run.labels is not None
     hover = HoverTool(
         tooltips=[("row", "@row"), ("client", "@client")] + [("label", "@label")] * labelled, limit=4
     )
+    lasso, tap = LassoSelectTool(), TapTool()
     plot = figure(
         width=600,
         height=600,
@@ -113,15 +100,15 @@ def _figure(panel: str, points: Float64Array, source: Any, filename: str, *, lab
         x_range=Range1d(*x_range),
         y_range=Range1d(*y_range),
         tools=[
-            LassoSelectTool(),
+            lasso,
             PanTool(),
             BoxZoomTool(match_aspect=True),
             # With a key held (or a pinch), so that scrolling the page over a map scrolls the page.
             WheelZoomTool(modifiers="ctrl"),
-            TapTool(),
+            tap,
             hover,
             ResetTool(),
-            SaveTool(filename=filename),
+            SaveTool(filename=f"{run.name}-{panel}"),
         ],
         toolbar_location=None,  # the page has one set of buttons for all maps
         output_backend="canvas",
@@ -134,7 +121,11 @@ def _figure(panel: str, points: Float64Array, source: Any, filename: str, *, lab
     plot.axis.visible = False
     plot.grid.visible = False
     alpha, diameter = point_alpha(len(points)), point_size(len(points))
-    plot.scatter(
+    if run.in_disk:
+        plot.circle(
+            x=0, y=0, radius=1, fill_color=None, line_color=BOUNDARY, line_width=1.2, level="underlay"
+        )
+    rows = plot.scatter(
         f"{panel}_x",
         f"{panel}_y",
         source=source,
@@ -148,4 +139,5 @@ def _figure(panel: str, points: Float64Array, source: Any, filename: str, *, lab
         selection_line_width=max(0.0, 4.5 - diameter),
         nonselection_fill_alpha=0.07,
     )
+    hover.renderers = lasso.renderers = tap.renderers = [rows]  # and not the circle
     return plot

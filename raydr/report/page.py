@@ -12,6 +12,7 @@ from raydr.report import charts, wording
 from raydr.report.colouring import RAMP, colourings
 from raydr.report.maps import embedded_maps
 from raydr.report.runfolder import RunFolder, read_run, write_whole
+from raydr.report.views import pairs_of_axes
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -107,6 +108,7 @@ def _content(run: RunFolder) -> dict[str, Any]:
         "summary": wording.summary(run),
         "method": wording.method_name(run.scenario),
         "map_titles": wording.map_titles(run.scenario),
+        "pairs": pairs_of_axes(run),
         "started": wording.moment(environment.started),
         "federation": wording.federation(environment.federation, environment.actors),
         "metric_lines": _metric_lines(run),

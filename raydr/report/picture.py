@@ -12,8 +12,8 @@ import numpy as np
 from raydr.arrays import Float64Array
 from raydr.report import wording
 from raydr.report.colouring import RAMP, Colouring, colourings, drawing_order, point_alpha, point_size
-from raydr.report.maps import panels, square_around
 from raydr.report.runfolder import read_run, write_whole
+from raydr.report.views import BOUNDARY, frame, pairs_of_axes, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 
 DPI = 100
 PANEL_INCHES = 7.6  # two panels and their margins: 1,600 pixels
+PROJECTION_INCHES = 5.07  # three panels: the same
 POINTS_PER_INCH = 72.0
 SIZED_FOR = 600.0  # the panel width, in pixels, that point sizes are chosen for
 
 
 def write_picture(folder: Path, *, finishing: bool = False) -> Path:
     """Write ``embedding.png``: the federated and the central map, coloured by label, else by client.
+
+    Maps in the plane stand side by side; a map in 3-D takes a line, seen along each of its three principal axes.
 
     Parameters
     ----------
@@ -50,32 +53,62 @@ def write_picture(folder: Path, *, finishing: bool = False) -> Path:
     run = read_run(Path(folder), finishing=finishing)
     maps = panels(run)
     way = colourings(run)[0]
-    width = 0.8 + len(maps) * PANEL_INCHES
-    figure = Figure(figsize=(width, PANEL_INCHES + 1.35), dpi=DPI, layout="constrained")
+    colours = [way.colours[code] for code in way.codes]
+    pairs = pairs_of_axes(run)
+    in_space = len(pairs) > 1
+    inches = PROJECTION_INCHES if in_space else PANEL_INCHES
+    lines, across = (len(maps), len(pairs)) if in_space else (1, len(maps))
+    figure = Figure(
+        figsize=(0.8 + across * inches, lines * (inches + 0.45 * in_space) + 1.35),
+        dpi=DPI,
+        layout="constrained",
+    )
     figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1)  # type: ignore[union-attr, call-arg]
     figure.suptitle(f"{run.name}: {wording.method_name(run.scenario)}", fontsize=17, fontweight="bold")
-    axes = np.atleast_1d(figure.subplots(1, len(maps)))
-    for place, title, points in zip(axes, wording.map_titles(run.scenario), maps.values(), strict=False):
-        draw_map(place, points, [way.colours[code] for code in way.codes], PANEL_INCHES)
-        place.set_title(title, fontsize=13)
+    places = iter(np.atleast_1d(figure.subplots(lines, across)).flat)
+    for title, points in zip(wording.map_titles(run.scenario), maps.values(), strict=False):
+        for pair in pairs:
+            place = next(places)
+            draw_map(place, points, colours, inches, pair=pair, in_disk=run.in_disk)
+            if pair == pairs[len(pairs) // 2]:
+                place.set_title(title, fontsize=13)
+            if in_space:
+                place.set_xlabel(f"axis {pair[0] + 1}", fontsize=11)
+                place.set_ylabel(f"axis {pair[1] + 1}", fontsize=11)
     draw_key(figure, way)
     return write_whole(run.path / "embedding.png", png(figure))
 
 
-def draw_map(axes: Axes, points: Float64Array, colours: Sequence[str], inches: float) -> None:
-    """Draw points (rows, 2) in their ``colours`` (rows,) on square axes, ``inches`` wide, with equal scales."""
+def draw_map(
+    axes: Axes,
+    points: Float64Array,
+    colours: Sequence[str],
+    inches: float,
+    *,
+    pair: tuple[int, int] = (0, 1),
+    in_disk: bool = False,
+) -> None:
+    """Draw points (rows, 2 or 3) in their ``colours`` (rows,) on square axes, ``inches`` wide, with equal scales.
+
+    Of their axes a ``pair`` is shown; around points in the Poincaré disk its boundary is drawn.
+    """
+    from matplotlib.patches import Circle
+
+    x, y = pair
     order = drawing_order(len(points))
     diameter = point_size(len(points)) / SIZED_FOR * inches * POINTS_PER_INCH
     axes.scatter(
-        points[order, 0],
-        points[order, 1],
+        points[order, x],
+        points[order, y],
         c=[colours[row] for row in order],
         s=diameter**2,
         alpha=point_alpha(len(points)),
         linewidths=0,
     )
-    x_range, y_range = square_around(points)
-    axes.set(xlim=x_range, ylim=y_range, aspect="equal", xticks=[], yticks=[])
+    if in_disk:
+        axes.add_patch(Circle((0.0, 0.0), 1.0, fill=False, edgecolor=BOUNDARY, linewidth=1.2, zorder=0))
+    ranges = frame(points, in_disk=in_disk)
+    axes.set(xlim=ranges[x], ylim=ranges[y], aspect="equal", xticks=[], yticks=[])
     axes.spines[:].set_color("#c4c8cf")
 
 

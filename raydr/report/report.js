@@ -72,6 +72,20 @@
     input.addEventListener("change", () => colourBy(input.value));
   }
 
+  // Of maps in three dimensions two axes are drawn: the columns x and y take their turns.
+  const axes = maps.panels.map((panel) => [panel, ["x", "y", "z"].map((axis) => source.data[`${panel}_${axis}`])]);
+  const showAxes = (pair) => {
+    const [x, y] = pair.split(",");
+    for (const [panel, along] of axes) {
+      source.data[`${panel}_x`] = along[x];
+      source.data[`${panel}_y`] = along[y];
+    }
+    source.change.emit();
+  };
+  for (const input of document.querySelectorAll("[name=axes]")) {
+    input.addEventListener("change", () => showAxes(input.value));
+  }
+
   const tool = (plot, type) => plot.toolbar.tools.find((one) => one.type === type);
   const dragTo = (type) => {
     for (const plot of plots) {
@@ -93,5 +107,7 @@
   for (const way of maps.colourings) source.data[way.by] = Array.from(codes(way), (code) => way.names[code]);
   const kept = document.querySelector("[name=colour]:checked"); // a reloaded page may keep its switch
   if (kept && kept.value !== current.by) colourBy(kept.value);
+  const pair = document.querySelector("[name=axes]:checked");
+  if (pair && pair.value !== "0,1") showAxes(pair.value);
   document.documentElement.dataset.ready = "true";
 })();

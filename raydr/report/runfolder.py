@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,19 @@ class Measures:
 
 
 @dataclass(frozen=True)
+class Note:
+    """Something that the method has to say about a run: a title, and paragraphs parted by empty lines."""
+
+    title: str
+    text: str
+
+    @property
+    def paragraphs(self) -> tuple[str, ...]:
+        """The paragraphs of the text."""
+        return tuple(part.strip() for part in re.split(r"\n\s*\n", self.text) if part.strip())
+
+
+@dataclass(frozen=True)
 class Environment:
     """Where a run ran and what it cost: versions, machine, seconds by stage, peak memory by process."""
 
@@ -95,8 +109,10 @@ class RunFolder:
         Identity of each row in the source table.
     clients, labels : tuple of str, (rows,)
         Name of each row's client, and its label; ``labels`` is None when the data have none.
-    federated, central : Float64Array, (rows, 2)
+    federated, central : Float64Array, (rows, 2) or (rows, 3)
         The maps; ``central`` is None when the run was not compared with the pooled data.
+    notes : tuple of Note
+        What the method says of the run; none where it says nothing.
     """
 
     path: Path
@@ -111,6 +127,7 @@ class RunFolder:
     ledger: tuple[Message, ...]
     rounds: tuple[Round, ...]
     environment: Environment
+    notes: tuple[Note, ...] = ()
 
     @property
     def name(self) -> str:
@@ -121,6 +138,18 @@ class RunFolder:
     def client_count(self) -> int:
         """Number of clients that hold at least one row of the map."""
         return len(set(self.clients))
+
+    @property
+    def dimensions(self) -> int:
+        """Dimensions of the maps, 2 or 3."""
+        return int(self.federated.shape[1])
+
+    @property
+    def in_disk(self) -> bool:
+        """Whether the maps lie in the Poincaré disk (in 3-D: ball), as CO-SNE's do."""
+        method = self.scenario.get("method")
+        embedder = method.get("embedder") if isinstance(method, Mapping) else None
+        return embedder == "cosne" or (isinstance(embedder, Mapping) and embedder.get("kind") == "cosne")
 
 
 def read_run(folder: Path, *, finishing: bool = False) -> RunFolder:
@@ -159,11 +188,12 @@ def read_run(folder: Path, *, finishing: bool = False) -> RunFolder:
         clients=clients,
         labels=labels,
         federated=federated,
-        central=_read_central(folder, rows),
+        central=_read_central(folder, rows, federated.shape[1]),
         measures=_parse(folder, "metrics.json", Measures),
         ledger=_parse(folder, "ledger.json", tuple[Message, ...]),
         rounds=_parse(folder, "rounds.jsonl", tuple[Round, ...]),
         environment=_parse(folder, "environment.json", Environment),
+        notes=_parse(folder, "notes.json", tuple[Note, ...]) if (folder / "notes.json").exists() else (),
     )
 
 
@@ -252,8 +282,9 @@ def _columns(folder: Path, file: str, needed: tuple[str, ...]) -> dict[str, Any]
 
 
 def _coordinates(folder: Path, file: str, columns: Mapping[str, Any]) -> Float64Array:
+    axes = [axis for axis in "xyz" if axis in columns]
     try:
-        points = np.column_stack([np.asarray(columns[axis].to_numpy(), dtype=np.float64) for axis in "xy"])
+        points = np.column_stack([np.asarray(columns[axis].to_numpy(), dtype=np.float64) for axis in axes])
     except (TypeError, ValueError) as error:
         raise _not_whole(folder, file, f"holds coordinates that are not numbers ({error})") from error
     broken = int((~np.isfinite(points)).any(axis=1).sum())
@@ -283,11 +314,15 @@ def _read_embedding(
     return _identities(columns["row"]), clients, labels, _coordinates(folder, file, columns)
 
 
-def _read_central(folder: Path, rows: Int64Array | tuple[str, ...]) -> Float64Array | None:
+def _read_central(folder: Path, rows: Int64Array | tuple[str, ...], dimensions: int) -> Float64Array | None:
     file = "central.parquet"
     if not (folder / file).exists():
         return None
     columns = _columns(folder, file, ("row", "x", "y"))
     if not np.array_equal(np.asarray(_identities(columns["row"])), np.asarray(rows)):
         raise _not_whole(folder, file, "does not hold the rows of embedding.parquet in the same order")
-    return _coordinates(folder, file, columns)
+    points = _coordinates(folder, file, columns)
+    if points.shape[1] != dimensions:
+        reason = f"is a map in {points.shape[1]} dimensions, embedding.parquet in {dimensions}"
+        raise _not_whole(folder, file, reason)
+    return points

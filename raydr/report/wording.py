@@ -154,11 +154,12 @@ def by_revelation(message: Message) -> tuple[int, bool, int]:
 def summary(run: RunFolder) -> str:
     """Say in two sentences what was mapped, how faithfully, and what left the clients unprotected."""
     method = run.scenario.get("method")
-    landmarks = method.get("landmarks") if isinstance(method, Mapping) else None
+    settings = method if isinstance(method, Mapping) else {}
     mapped = f"{plural(len(run.federated), 'row')} at {plural(run.client_count, 'client')}"
     mapped += f", mapped by {method_name(run.scenario)}"
-    if isinstance(landmarks, int):
-        mapped += f" with {plural(landmarks, 'landmark')}"
+    for thing in ("landmark", "anchor"):
+        if isinstance(number := settings.get(f"{thing}s"), int):
+            mapped += f" with {plural(number, thing)}"
     return f"{mapped}; {_faithfulness(run)}. {_exposure(run)}"
 
 

@@ -1,0 +1,95 @@
+r"""How near recovered coordinates are to the true rows, up to an isometry (P3, A.11).
+
+Distances tell coordinates up to a rotation or reflection and a shift only. So both tables are centred, and the
+recovered one is turned onto the true one first: with :math:`\hat X` the centred recovered coordinates (rows, rank), X
+the centred rows (rows, features) and :math:`\hat X^T X = U S V^T`, the orthogonal :math:`R = U V^T` brings
+:math:`\hat X R` nearest to X (Schonemann 1966). The narrower table counts as filled up with zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import fsum, sqrt
+
+import numpy as np
+
+from raydr.arrays import Float64Array
+from raydr.geometry import Points, map_threaded, row_blocks
+from raydr.metrics.evidence import Examination, UnmeasurableError
+from raydr.threads import one_blas_thread
+
+BLOCK_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class _Agreement:
+    """Over some rows: the sum of the cosines, and the squared norms of the error and of the true rows."""
+
+    cosines: float
+    error: float
+    total: float
+
+
+def cosine(examination: Examination) -> float:
+    r"""Mean cosine of the angle between recovered and true rows, from their means, after alignment; -1 to 1.
+
+    .. math:: \frac{1}{n} \sum_i \frac{\langle x_i, R^T \hat x_i \rangle}{\|x_i\| \|\hat x_i\|}
+
+    A row in the mean has no direction, and counts as 0.
+    """
+    return examination.once(_aligned).cosines / examination.count
+
+
+def frobenius(examination: Examination) -> float:
+    r"""Relative error of the recovered coordinates, :math:`\|\hat X R - X\|_F / \|X\|_F`, after alignment; 0 and up.
+
+    The norms are of centred tables: those of P3, A.11, which are not, depend on where the origin of the data lies.
+    """
+    agreement = examination.once(_aligned)
+    return sqrt(agreement.error / agreement.total)
+
+
+def _aligned(examination: Examination) -> _Agreement:
+    truth, recovered = examination.truth, examination.evidence.recovered
+    if recovered is None:
+        raise UnmeasurableError("the method recovers no geometry of the rows")
+    if not isinstance(recovered, Points):
+        raise UnmeasurableError("the recovered geometry has no Euclidean coordinates")
+    if not isinstance(truth, Points):
+        raise UnmeasurableError(
+            "the true geometry is not Euclidean, so no rotation brings coordinates onto it"
+        )
+    # From what is nearly centred already: exact where the data lie far from the origin, too.
+    true, found = (np.asarray(points.centred, dtype=np.float64) for points in (truth, recovered))
+    true_mean, found_mean = true.mean(axis=0), found.mean(axis=0)
+    blocks = row_blocks(examination.count, BLOCK_ROWS)
+
+    def cross(block: tuple[int, int]) -> Float64Array:
+        rows = slice(*block)
+        crossed: Float64Array = (found[rows] - found_mean).T @ (true[rows] - true_mean)
+        return crossed
+
+    crossed = np.zeros((found.shape[1], true.shape[1]))
+    for part in map_threaded(cross, blocks, examination.threads):  # in the order of the blocks: the same bits
+        crossed += part
+    with one_blas_thread():
+        left, _, right = np.linalg.svd(crossed, full_matrices=False)
+
+    def agree(block: tuple[int, int]) -> _Agreement:
+        rows = slice(*block)
+        own, other = true[rows] - true_mean, found[rows] - found_mean
+        inside = other @ left
+        turned = inside @ right
+        norms = np.linalg.norm(own, axis=1) * np.linalg.norm(other, axis=1)
+        products = np.einsum("ij,ij->i", own, turned)
+        cosines = np.divide(products, norms, out=np.zeros(len(own)), where=norms > 0.0)
+        # With more recovered coordinates than features, what no rotation brings into the features is all error.
+        beyond = other - inside @ left.T if left.shape[0] > left.shape[1] else np.zeros(1)
+        error = float(np.sum((turned - own) ** 2)) + float(np.sum(beyond**2))
+        return _Agreement(float(cosines.sum()), error, float(np.sum(own**2)))
+
+    parts = list(map_threaded(agree, blocks, examination.threads))
+    total = fsum(part.total for part in parts)
+    if total == 0.0:
+        raise UnmeasurableError("all rows are equal, so none has a direction from their mean")
+    return _Agreement(fsum(part.cosines for part in parts), fsum(part.error for part in parts), total)

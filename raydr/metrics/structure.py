@@ -1,0 +1,94 @@
+"""Steadiness and cohesiveness (Jeon et al. 2021, P3, 4.1): whether groups of rows keep together.
+
+The measure itself is zadu's, by the authors of the paper: random walks over shared nearest neighbours pick groups of
+rows in one space, and HDBSCAN looks whether they hang together in the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isqrt
+
+import numpy as np
+
+from raydr.arrays import Int64Array
+from raydr.geometry import Points
+from raydr.metrics.evidence import Examination, UnmeasurableError
+from raydr.neighbors import nearest_neighbors
+
+SAMPLED_ROWS = 2_000
+"""Rows that the measure looks at: shared neighbours are compared among all of them. On one core it takes 1 second for
+the 1,797 rows of digits, 2 to 4 for 2,000 of MNIST, neighbour searches included."""
+WALKS = 150
+"""Groups of rows in each direction, as published. Over seeds a score of 2,000 rows varies by 0.004 to 0.01 (standard
+deviation), half of that with four times as many."""
+LEAST_ROWS = 34
+"""Fewer make no group in which HDBSCAN's smallest cluster (5 rows) fits twice: a walk takes 0.3 steps for each row."""
+
+
+@dataclass(frozen=True)
+class _Structure:
+    steadiness: float
+    cohesiveness: float
+
+
+def steadiness(examination: Examination) -> float:
+    """Steadiness: whether groups of rows in the map are groups in the data; 0 to 1, 1 without a false group.
+
+    On a seeded sample of `SAMPLED_ROWS` rows where there are more, stratified by class where the rows have labels.
+    """
+    return examination.once(_structure).steadiness
+
+
+def cohesiveness(examination: Examination) -> float:
+    """Cohesiveness: whether groups of rows in the data stay groups in the map; 0 to 1, 1 without a torn group.
+
+    On the sample of `steadiness`.
+    """
+    return examination.once(_structure).cohesiveness
+
+
+def stratified_sample(rows: int, count: int, labels: Int64Array | None, seed: int) -> Int64Array:
+    """Draw ``count`` of ``rows`` rows, (count,) in ascending order; all where there are no more.
+
+    Uniformly without labels; with ``labels`` (rows,), each class has its share of the sample to within one row.
+
+    Examples
+    --------
+    >>> sample = stratified_sample(1000, 100, np.arange(1000) // 900, seed=0)
+    >>> np.bincount(sample // 900).tolist()
+    [90, 10]
+    """
+    if rows <= count:
+        return np.arange(rows)
+    order = np.random.default_rng(seed).permutation(rows)
+    if labels is not None:
+        order = order[np.argsort(labels[order], kind="stable")]
+    return np.sort(order[np.arange(count) * rows // count])  # evenly through the classes
+
+
+def _structure(examination: Examination) -> _Structure:
+    if examination.count < LEAST_ROWS:
+        raise UnmeasurableError(
+            f"groups of rows need at least {LEAST_ROWS} rows; there are {examination.count}"
+        )
+    from zadu.measures.steadiness_cohesiveness import measure
+
+    evidence = examination.evidence
+    labels = None if evidence.labels is None else examination.labels
+    sample = stratified_sample(examination.count, SAMPLED_ROWS, labels, evidence.seed)
+    mapped = examination.embedding[sample]
+    k = isqrt(len(sample))  # zadu's own choice
+    neighbors = tuple(
+        nearest_neighbors(geometry, k, threads=examination.threads).indices
+        for geometry in (examination.truth.take(sample), Points(mapped))
+    )
+    try:
+        # zadu reads positions only to search neighbours, and is given them: the truth need not have positions. With
+        # a seed it draws from its own stream and leaves numpy's global one alone.
+        found = measure(
+            mapped, mapped, iteration=WALKS, k=k, knn_info=neighbors, random_state=evidence.seed % 2**32
+        )
+    except RuntimeError as error:
+        raise UnmeasurableError(f"zadu found no group of rows to judge ({error})") from error
+    return _Structure(float(found["steadiness"]), float(found["cohesiveness"]))

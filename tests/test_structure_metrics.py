@@ -1,0 +1,278 @@
+"""Groups of rows, coordinates up to an isometry, and a truth that is not Euclidean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from scipy.linalg import orthogonal_procrustes
+from scipy.spatial import procrustes
+from sklearn.manifold import trustworthiness
+from zadu.measures import steadiness_cohesiveness
+
+from raydr.errors import DataError
+from raydr.geometry import Points
+from raydr.metrics import METRICS, Evidence, evaluate, recovery, row_graph, structure
+from raydr.metrics.structure import stratified_sample
+
+GROUPS = ["steadiness", "cohesiveness"]
+OF_ROWS = ["npa_10", "trustworthiness", "continuity", *GROUPS]
+OF_DISTANCES = ["distance_error", "f_score", "pearson"]
+OF_COORDINATES = ["cosine", "frobenius"]
+
+
+def noisy(rows=300, features=6, rank=6, seed=0):
+    """Blobs of four classes, their first two features as the map, and a noisy recovery in ``rank`` coordinates."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, 4, size=rows)
+    data = random.normal(size=(4, features))[labels] * 3 + random.normal(size=(rows, features)) + 5
+    recovered = data @ np.linalg.qr(random.normal(size=(features, features)))[0]
+    recovered = np.pad(recovered, ((0, 0), (0, max(0, rank - features))))[:, :rank] - 40
+    recovered += 0.3 * random.normal(size=recovered.shape)
+    return Evidence(data, data[:, :2], labels, Points(recovered), seed=3)
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """A geometry that is nothing but its distances."""
+
+    squared: np.ndarray
+
+    @property
+    def rows(self):
+        return len(self.squared)
+
+    def squared_distance_block(self, start, stop):
+        return self.squared[start:stop]
+
+    def take(self, rows):
+        return Stored(self.squared[np.ix_(rows, rows)])
+
+
+def squared(points):
+    return ((points[:, None] - points[None]) ** 2).sum(axis=2)
+
+
+def bent(rows=200, seed=5):
+    """Positions on a circle that is not quite closed, and their true squared distances: along it, gap left out."""
+    angles = np.sort(np.random.default_rng(seed).uniform(0, 1.97 * np.pi, size=rows))
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1), (angles[:, None] - angles) ** 2
+
+
+class TestGroups:
+    def test_equal_zadu_on_all_rows(self):
+        evidence = noisy()
+        found = steadiness_cohesiveness.measure(evidence.rows, evidence.embedding, random_state=3)
+        assert evaluate(GROUPS, evidence).values == found
+        assert found["steadiness"] < found["cohesiveness"] < 1
+
+    def test_a_sample_is_judged_as_if_it_were_all(self, monkeypatch):
+        evidence = noisy(rows=600)
+        monkeypatch.setattr(structure, "SAMPLED_ROWS", 200)
+        chosen = stratified_sample(600, 200, np.asarray(evidence.labels), 3)
+        part = Evidence(evidence.rows[chosen], evidence.embedding[chosen], evidence.labels[chosen], seed=3)
+        assert evaluate(GROUPS, evidence) == evaluate(GROUPS, part)
+
+    def test_the_description_says_how_many_rows(self):
+        for name in GROUPS:
+            assert f"{structure.SAMPLED_ROWS:,} rows" in METRICS[name].description
+            assert "stratified by class" in METRICS[name].description
+
+    def test_torn_groups_cost_cohesiveness_and_false_groups_steadiness(self):
+        random = np.random.default_rng(7)
+        group = np.repeat(np.arange(6), 50)
+        apart = random.normal(size=(6, 2))[group] * 50 + random.normal(size=(300, 2))
+        merged = random.normal(size=(3, 2))[group // 2] * 50 + random.normal(size=(300, 2))
+        torn = evaluate(GROUPS, Evidence(merged, apart)).values
+        false = evaluate(GROUPS, Evidence(apart, merged)).values
+        assert torn["steadiness"] > torn["cohesiveness"] + 0.1
+        assert false["cohesiveness"] > false["steadiness"] + 0.1
+
+    def test_say_nothing_and_leave_the_global_random_state_alone(self, capfd):
+        np.random.seed(11)  # noqa: NPY002
+        expected = np.random.random(3)  # noqa: NPY002
+        np.random.seed(11)  # noqa: NPY002
+        first = evaluate(GROUPS, noisy())
+        assert np.random.random(3).tolist() == expected.tolist()  # noqa: NPY002
+        assert evaluate(GROUPS, noisy()) == first
+        assert evaluate(GROUPS, replace(noisy(), seed=4)) != first
+        assert capfd.readouterr() == ("", "")
+
+    def test_rows_among_which_no_group_is_found_are_a_reason(self, monkeypatch):
+        def found_none(*_, **__):
+            raise RuntimeError("SNC could not extract a multi-point cluster")
+
+        monkeypatch.setattr(steadiness_cohesiveness, "measure", found_none)
+        reasons = evaluate(GROUPS, noisy()).not_computed
+        assert all("no group of rows" in reasons[name] for name in GROUPS)
+
+
+class TestSample:
+    @pytest.mark.parametrize("seed", range(4))
+    def test_each_class_has_its_share_to_within_a_row(self, seed):
+        labels = np.random.default_rng(seed).choice(5, size=997, p=[0.6, 0.3, 0.07, 0.02, 0.01])
+        sample = stratified_sample(997, 250, labels, seed)
+        assert np.unique(sample).size == sample.size == 250
+        assert np.all(np.diff(sample) > 0)
+        share = np.bincount(labels, minlength=5) * 250 / 997
+        assert np.abs(np.bincount(labels[sample], minlength=5) - share).max() < 1
+
+    def test_without_labels_every_row_is_as_likely(self):
+        counts = sum(np.bincount(stratified_sample(40, 10, None, seed), minlength=40) for seed in range(4000))
+        assert counts.sum() == 40_000
+        assert np.abs(counts / 4000 - 0.25).max() < 0.035  # five standard deviations
+
+    def test_few_rows_are_all_taken(self):
+        assert stratified_sample(7, 7, None, 0).tolist() == list(range(7))
+
+
+class TestCoordinates:
+    @pytest.mark.parametrize(("features", "rank"), [(6, 6), (6, 3), (6, 9), (5, 1)])
+    def test_equal_procrustes_on_padded_tables(self, features, rank):
+        evidence = noisy(features=features, rank=rank)
+        true, found = (
+            np.pad(table - table.mean(axis=0), ((0, 0), (0, 9 - table.shape[1])))
+            for table in (evidence.rows, evidence.recovered.coordinates)
+        )
+        turned = found @ orthogonal_procrustes(found, true)[0]
+        norms = np.linalg.norm(true, axis=1) * np.linalg.norm(turned, axis=1)
+        values = evaluate(OF_COORDINATES, evidence).values
+        assert values["cosine"] == pytest.approx(np.mean((true * turned).sum(axis=1) / norms), abs=1e-10)
+        error = np.linalg.norm(turned - true) / np.linalg.norm(true)
+        assert values["frobenius"] == pytest.approx(error, rel=1e-9)
+        assert values["frobenius"] > 0.05
+
+    def test_with_the_best_scale_the_error_is_scipys_disparity(self):
+        evidence = noisy()
+        found = evidence.recovered.coordinates
+        true = evidence.rows - evidence.rows.mean(axis=0)
+        _, _, disparity = procrustes(evidence.rows, found)
+        centred = found - found.mean(axis=0)
+        scale = np.linalg.svd(centred.T @ true, compute_uv=False).sum() / (centred**2).sum()
+        scaled = replace(evidence, recovered=Points(scale * found))
+        assert evaluate(["frobenius"], scaled).values["frobenius"] ** 2 == pytest.approx(disparity, rel=1e-9)
+
+    @pytest.mark.parametrize("block_rows", [7, 4096])
+    def test_an_isometry_is_exact_whatever_the_blocks(self, monkeypatch, block_rows):
+        monkeypatch.setattr("raydr.metrics.coordinates.BLOCK_ROWS", block_rows)
+        random = np.random.default_rng(2)
+        rows = random.normal(size=(120, 5)) * [100, 10, 1, 0.1, 0] + 1e4
+        mirror = np.linalg.qr(random.normal(size=(7, 7)))[0]
+        moved = np.pad(rows, ((0, 0), (0, 2))) @ mirror + 300
+        values = evaluate(
+            ["pearson", *OF_COORDINATES], Evidence(rows, rows[:, :2], recovered=Points(moved))
+        ).values
+        assert values["frobenius"] < 1e-11
+        assert values["cosine"] == pytest.approx(1, abs=1e-9)
+        assert values["pearson"] == pytest.approx(1, abs=1e-12)
+
+    def test_a_wider_recovery_is_charged_for_what_lies_outside(self):
+        random = np.random.default_rng(3)
+        columns = np.linalg.qr(np.hstack([np.ones((50, 1)), random.normal(size=(50, 3))]))[0]
+        rows, outside = columns[:, 1:3], columns[:, 3:]  # of norm sqrt(2) and 1, centred, and orthogonal
+        evidence = Evidence(rows, rows, recovered=Points(np.hstack([rows, 1e-3 * outside])))
+        values = evaluate(["frobenius"], evidence).values
+        assert values["frobenius"] == pytest.approx(1e-3 / np.sqrt(2), rel=1e-9)
+
+    def test_a_scaled_recovery_points_the_same_way(self):
+        evidence = noisy()
+        evidence = replace(evidence, recovered=Points(1.25 * evidence.rows))
+        values = evaluate(["pearson", *OF_COORDINATES], evidence).values
+        assert values == pytest.approx({"pearson": 1, "cosine": 1, "frobenius": 0.25}, abs=1e-12)
+
+    def test_distances_alone_have_no_coordinates(self):
+        evidence = replace(noisy(), recovered=Stored(squared(noisy().rows)))
+        scores = evaluate([*OF_DISTANCES, *OF_COORDINATES], evidence)
+        assert set(scores.values) == set(OF_DISTANCES)
+        assert all("no Euclidean coordinates" in scores.not_computed[name] for name in OF_COORDINATES)
+
+
+class TestCorrelation:
+    def test_equals_numpy_over_all_pairs(self):
+        evidence = noisy()
+        pairs = np.triu_indices(300, 1)
+        distances = (
+            np.sqrt(squared(table)[pairs]) for table in (evidence.rows, evidence.recovered.coordinates)
+        )
+        expected = np.corrcoef(*distances)[0, 1]
+        assert evaluate(["pearson"], evidence).values["pearson"] == pytest.approx(expected, abs=1e-12)
+
+    def test_of_a_sample_is_near_the_whole(self, monkeypatch):
+        evidence = noisy(rows=1500)
+        whole = evaluate(["pearson"], evidence).values["pearson"]
+        monkeypatch.setattr(recovery, "COMPARED_ROWS", 500)
+        monkeypatch.setattr(recovery, "SAMPLED_ROWS", 512)
+        sampled = evaluate(["pearson"], evidence).values["pearson"]
+        assert sampled != whole
+        assert sampled == pytest.approx(whole, abs=0.002)
+
+    def test_equal_distances_are_a_reason(self):
+        simplex = np.eye(40) * 0.1
+        evidence = Evidence(simplex, simplex[:, :2], recovered=Points(simplex))
+        assert "all true distances are equal" in evaluate(["pearson"], evidence).not_computed["pearson"]
+        line = np.arange(40.0)[:, None]
+        evidence = Evidence(line, simplex[:, :2], recovered=Points(simplex))
+        assert "all recovered distances are equal" in evaluate(["pearson"], evidence).not_computed["pearson"]
+
+    def test_distances_are_compared_once_for_all_metrics(self, monkeypatch):
+        asked = []
+        compare = recovery.map_threaded
+        monkeypatch.setattr(recovery, "map_threaded", lambda *given: asked.append(1) or compare(*given))
+        evaluate(["distance_error", "pearson"], noisy())
+        assert asked == [1]
+
+
+class TestTruth:
+    def test_the_rows_own_geometry_changes_nothing(self):
+        evidence = noisy()
+        names = [*OF_ROWS, *OF_DISTANCES, *OF_COORDINATES]
+        given = replace(evidence, truth=Points(evidence.rows))
+        assert evaluate(names, given).values == pytest.approx(evaluate(names, evidence).values, abs=1e-12)
+
+    def test_everything_is_judged_by_the_given_truth(self):
+        positions, true = bent()
+        unrolled = np.sqrt(true[0])[:, None]
+        mapped = np.hstack([unrolled, 0 * unrolled])
+        evidence = Evidence(positions, mapped, recovered=Points(unrolled), truth=Stored(true))
+        scores = evaluate([*OF_ROWS, *OF_DISTANCES, *OF_COORDINATES], evidence)
+        assert scores.values["distance_error"] < 1e-12
+        perfect = dict.fromkeys([*OF_ROWS, "f_score", "pearson"], 1.0)
+        assert {name: scores.values[name] for name in perfect} == pytest.approx(perfect, abs=1e-12)
+        assert all("not Euclidean" in scores.not_computed[name] for name in OF_COORDINATES)
+        chords = evaluate([*perfect, "distance_error"], replace(evidence, truth=None)).values
+        assert chords["distance_error"] > 0.1
+        assert all(chords[name] < 1 - 1e-6 for name in perfect), chords
+
+    def test_ranks_equal_scikit_learn_on_the_true_distances(self):
+        positions, true = bent()
+        mapped = positions + 0.1 * np.random.default_rng(6).normal(size=positions.shape)
+        values = evaluate(
+            ["trustworthiness", "continuity"], Evidence(positions, mapped, truth=Stored(true))
+        ).values
+        expected = trustworthiness(np.sqrt(true), mapped, metric="precomputed")
+        assert values["trustworthiness"] == pytest.approx(expected, abs=1e-12)
+        unrolled = np.sqrt(true[0])[:, None]
+        assert values["continuity"] == pytest.approx(trustworthiness(mapped, unrolled), abs=1e-12)
+
+    def test_is_never_written_to(self):
+        positions, true = bent()
+        before = true.copy()
+        evaluate([*OF_ROWS, *OF_DISTANCES], Evidence(positions, positions, truth=Stored(true)))
+        assert np.array_equal(true, before)
+
+    def test_its_neighbours_are_shared_like_the_rows(self):
+        positions, true = bent()
+        evidence = Evidence(positions, positions, truth=Stored(true))
+        shared = replace(evidence, row_neighbors=row_graph(Stored(true)))
+        assert evaluate(["npa_10", "continuity"], shared) == evaluate(["npa_10", "continuity"], evidence)
+
+    def test_of_other_rows_is_refused(self):
+        with pytest.raises(DataError, match="true geometry has 200"):
+            replace(noisy(), truth=Stored(bent()[1]))
+
+    @pytest.mark.parametrize("names", [OF_ROWS, OF_DISTANCES])
+    def test_bits_do_not_depend_on_threads(self, names):
+        positions, true = bent(rows=700)
+        evidence = Evidence(positions, positions, recovered=Points(positions), truth=Stored(true))
+        assert evaluate(names, evidence, threads=1) == evaluate(names, evidence, threads=3)
