@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from raydr.arrays import FloatArray, Int64Array
-from raydr.embedding import Embedder
 from raydr.geometry import Geometry
 from raydr.journal import Event, Journal, Listener, Progress
-from raydr.methods.central import central_map
+from raydr.methods import METHODS
 from raydr.metrics import METRICS, Evidence, Scores, evaluate, row_graph
 from raydr.scaling import Scaling, scale_rows
+from raydr.settings import Settings
 from raydr.threads import cores, one_blas_thread
 
 
@@ -31,8 +31,12 @@ class Question:
         What the server took the distances between rows to be.
     scaling : Scaling
         What the clients scaled by.
-    embedder : Embedder or None
-        Draws the central map too; None for no central map.
+    method : str
+        A name of :data:`raydr.methods.METHODS`, which knows the true distances and the central map.
+    settings : Settings
+        That method's settings.
+    central : bool
+        Whether to draw the central map too.
     metrics : sequence of str
         Names of metrics.
     seed : int
@@ -44,7 +48,9 @@ class Question:
     embedding: FloatArray
     geometry: Geometry
     scaling: Scaling
-    embedder: Embedder | None
+    method: str
+    settings: Settings
+    central: bool
     metrics: Sequence[str]
     seed: int
 
@@ -65,18 +71,26 @@ def examine(question: Question, *, listener: Listener) -> Findings:
     rows = scale_rows(question.pooled(), question.scaling)
     with one_blas_thread():
         embedding = None
-        if question.embedder is not None:
+        method = METHODS[question.method]
+        if question.central:
             with journal.stage("central map"):
-                embedding = central_map(
-                    rows, question.embedder, seed=question.seed, journal=_embedding_progress(journal)
+                embedding = method.central(
+                    question.settings, rows, question.seed, _embedding_progress(journal)
                 )
         with journal.stage("metrics"):
             # The pooled rows' geometry is the truth itself, so its recovery is no question.
             beside = [name for name in question.metrics if "recovered" not in METRICS[name].needs]
-            graph = row_graph(rows, threads=cores())
+            truth = method.truth(question.settings, rows)
+            graph = row_graph(rows if truth is None else truth, threads=cores())
             steps = len(question.metrics) + (len(beside) if embedding is not None else 0)
             evidence = Evidence(
-                rows, question.embedding, question.labels, question.geometry, question.seed, graph
+                rows,
+                question.embedding,
+                question.labels,
+                question.geometry,
+                question.seed,
+                graph,
+                truth=truth,
             )
             federated = evaluate(
                 question.metrics,
@@ -86,7 +100,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
             )
             central = None
             if embedding is not None:
-                evidence = Evidence(rows, embedding, question.labels, None, question.seed, graph)
+                evidence = replace(evidence, embedding=embedding, recovered=None)
                 central = evaluate(
                     beside,
                     evidence,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import FloatArray, Int64Array
-from raydr.data import Census, Site, SiteFile, load
+from raydr.data import Census, Site, SiteFile, Table, load, set_apart
 from raydr.errors import DataError
+from raydr.methods import METHODS
 from raydr.partition import assign
-from scenarios.schema import ByColumn, Scenario
+from scenarios.schema import ByColumn, ClientsSettings, Pointwise, Scenario
 
 
 class SiteReader(Protocol):
@@ -56,10 +57,12 @@ class Holdings:
         Classes, indices of ``label_names``.
     label_names : tuple of str
         Names of the classes.
-    features : int
-        Of each row.
+    feature_names : tuple of str
+        Of the columns.
     pooled : callable
         Brings all rows together, in this order, for the evaluation.
+    public : (rows, features) array or None
+        Rows that are nobody's secret.
     """
 
     names: tuple[str, ...]
@@ -68,13 +71,19 @@ class Holdings:
     ids: NDArray[Any]
     labels: Int64Array | None
     label_names: tuple[str, ...]
-    features: int
+    feature_names: tuple[str, ...]
     pooled: Callable[[], FloatArray]
+    public: FloatArray | None = None
 
     @property
     def rows(self) -> int:
         """Number of rows."""
         return len(self.client_of_row)
+
+    @property
+    def features(self) -> int:
+        """Number of features of every row."""
+        return len(self.feature_names)
 
     @property
     def in_table_order(self) -> Int64Array:
@@ -85,6 +94,7 @@ class Holdings:
 def dealt_out(scenario: Scenario, data_dir: Path | None) -> Holdings:
     """Read the scenario's table and deal its rows to clients."""
     data, clients = scenario.data, scenario.clients
+    method = METHODS[scenario.method.kind]
     by_column = clients.partition if isinstance(clients.partition, ByColumn) else None
     table = load(
         source=data.source,
@@ -93,11 +103,16 @@ def dealt_out(scenario: Scenario, data_dir: Path | None) -> Holdings:
         features=data.features,
         client=by_column.column if by_column else None,
         id_column=data.id,
-        rows=data.rows,
+        rows=data.rows if method.public_rows is None else None,
         missing=data.missing,
         seed=scenario.seed,
         data_dir=data_dir,
     )
+    public = None
+    if method.public_rows is not None:
+        count = None if isinstance(clients.partition, Pointwise) else clients.count or _owners(table, clients)
+        wanted = method.public_rows(scenario.method, len(table.rows), data.rows, table.rows.shape[1], count)
+        table, public = set_apart(table, data.rows, wanted, scenario.seed)
     options = clients.partition.model_dump(exclude={"kind", "column"})
     partition = assign(table, clients.partition.kind, clients=clients.count, seed=scenario.seed, **options)
     return Holdings(
@@ -107,9 +122,20 @@ def dealt_out(scenario: Scenario, data_dir: Path | None) -> Holdings:
         table.ids,
         table.labels,
         table.label_names,
-        table.rows.shape[1],
+        table.features,
         Rows(table.rows),
+        public if public is not None and len(public) else None,
     )
+
+
+def _owners(table: Table, clients: ClientsSettings) -> int:
+    """Number of clients where the data say it."""
+    return len(table.client_names if isinstance(clients.partition, ByColumn) else table.label_names)
+
+
+def with_public_file(holdings: Holdings, path: str) -> Holdings:
+    """Same, with the rows of a file as public rows: the columns of the data, in the same units."""
+    return replace(holdings, public=load(path=path, features=holdings.feature_names).rows)
 
 
 def from_sites(scenario: Scenario, reader: SiteReader) -> Holdings:
@@ -154,6 +180,6 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> Holdings:
         np.concatenate([census.ids for census in censuses]),
         labels,
         label_names,
-        len(first.features),
+        tuple(first.features),
         reader.pool(sites),
     )

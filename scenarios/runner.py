@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from raydr.memory import peak_memory_bytes
 from raydr.methods.serving import Plan, Served
 from raydr.metrics import DEFAULT_METRICS
 from raydr.privacy.ledger import Entry
+from raydr.privacy.noise import Noise
 from raydr.report import write_picture, write_report
 from scenarios.backend import Backend, InlineBackend
 from scenarios.environment import environment
@@ -33,7 +34,7 @@ from scenarios.folder import (
     write_model,
     write_rounds,
 )
-from scenarios.holdings import Holdings, dealt_out, from_sites
+from scenarios.holdings import Holdings, dealt_out, from_sites, with_public_file
 from scenarios.reading import dump, read
 from scenarios.schema import Scenario
 
@@ -135,6 +136,9 @@ def _run_in(
             with journal.stage("data"):
                 holdings = from_sites(scenario, backend)
             scenario.method.check(holdings.rows, holdings.features)
+        anchors = getattr(scenario.method, "anchor_path", None)
+        if anchors is not None:
+            holdings = with_public_file(holdings, anchors)
         served, findings = _simulate(scenario, holdings, backend, journal, folder)
         described = {
             **environment(),
@@ -189,7 +193,7 @@ def _simulate(
 
     served = backend.serve(
         holdings.parts,
-        plan_of(scenario, len(holdings.parts)),
+        replace(plan_of(scenario, len(holdings.parts)), public=holdings.public),
         listener=hear,
         checkpoint=checkpoint,
     )
@@ -202,7 +206,9 @@ def _simulate(
         served.outcome.embedding,
         served.outcome.geometry,
         served.scaling,
-        method.embedder() if compared else None,
+        method.kind,
+        method,
+        compared,
         names,
         scenario.seed,
     )
@@ -245,6 +251,7 @@ def plan_of(scenario: Scenario, clients: int) -> Plan:
         ),
         participation=scenario.clients.participation,
         checkpoint_every=runtime.checkpoint_every,
+        noise=Noise(**scenario.privacy.noise.model_dump()) if scenario.privacy.noise is not None else None,
     )
 
 
@@ -267,6 +274,8 @@ def _write(
         },
     )
     write_json(folder / "ledger.json", served.ledger.as_list())
+    if served.outcome.notes:
+        write_json(folder / "notes.json", [asdict(note) for note in served.outcome.notes])
     write_rounds(folder / "rounds.jsonl", journal.rounds)
     scaling = {name: value for name, value in asdict(served.scaling).items() if name != "unit"}
     write_model(folder / "model", {**served.outcome.model, **scaling})

@@ -178,8 +178,23 @@ class FaultSettings(Settings):
     adversary: AdversarySettings | None = Field(None, description="clients that lie")
 
 
+class NoiseSettings(Settings):
+    """Gaussian noise that clients add; nothing is claimed about differential privacy."""
+
+    on: Literal["data", "distances"] = Field(description="every feature, or every distance that is sent")
+    level: float = Field(
+        gt=0,
+        description="its deviation: on data in units of the features' own, on distances of a record's mean distance",
+    )
+    clients: float = Field(1.0, gt=0, le=1, description="part of the clients that add it, drawn by the seed")
+
+
 class PrivacySettings(Settings):
     """What is to protect the messages."""
+
+    noise: NoiseSettings | None = Field(
+        None, description="noise that clients add, where the method offers it"
+    )
 
     secure_aggregation: bool = Field(
         False, description="hide each client's summand from the server; no release of raydr does so yet"
@@ -232,15 +247,36 @@ class Scenario(Settings):
     def _sums_that_can_be_kept_secret(self) -> Scenario:
         if not self.privacy.secure_aggregation:
             return self
-        if isinstance(self.method.aggregation, RobustRule):
+        rule = getattr(self.method, "aggregation", None)
+        if isinstance(rule, RobustRule):
             raise ValueError(
-                f"method.aggregation {self.method.aggregation.kind!r} compares each client's upload with the others',"
+                f"method.aggregation {rule.kind!r} compares each client's upload with the others',"
                 " which is what privacy.secure_aggregation would hide: choose one of the two"
             )
         raise ValueError(
             "privacy.secure_aggregation cannot be had yet: sums are exact, but the server sees every summand, and the"
             " ledger says so; leave it out"
         )
+
+    @model_validator(mode="after")
+    def _noise_that_the_method_offers(self) -> Scenario:
+        noise, offered = self.privacy.noise, METHODS[self.method.kind].noise_on
+        if noise is not None and noise.on not in offered:
+            places = " or ".join(sorted(offered)) or "nowhere"
+            raise ValueError(
+                f"privacy.noise.on is {noise.on!r}, but clients of method.kind {self.method.kind!r} can add noise"
+                f" {'on ' if offered else ''}{places}: leave privacy.noise out, or choose another"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _anchors_that_can_be_had(self) -> Scenario:
+        if self.clients.sites and getattr(self.method, "anchor_source", None) == "sample":
+            raise ValueError(
+                "method.anchor_source: sample sets rows of a table apart, and sites keep theirs: choose random, learnt"
+                " or file"
+            )
+        return self
 
     @model_validator(mode="after")
     def _survivable(self) -> Scenario:

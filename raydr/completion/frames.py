@@ -30,12 +30,10 @@ class Frame(Protocol):
         """Dimensions beside it."""
         ...
 
-    def coordinates(self, squared_distances: Float64Array) -> Float64Array:
-        """Coordinates inside, (rows, rank), from squared distances to the anchors (rows, anchors)."""
-        ...
-
-    def residuals(self, squared_distances: Float64Array, coordinates: Float64Array) -> Float64Array:
-        """How far outside each row lies, (rows,), from the same and its coordinates."""
+    def located(self, squared_distances: Float64Array) -> tuple[Float64Array, Float64Array]:
+        """Coordinates (rows, rank) inside, and how far outside each row lies (rows,), from squared distances
+        (rows, anchors) to the anchors.
+        """
         ...
 
     def inside(self, points: Float64Array) -> Float64Array:
@@ -106,13 +104,10 @@ class AffineFrame:
         """Dimensions beside it."""
         return int(self.anchors.shape[1]) - self.rank
 
-    def coordinates(self, squared_distances: Float64Array) -> Float64Array:
-        """Coordinates in the hull, (rows, rank), from squared distances (rows, anchors)."""
-        return self.solver.coordinates(squared_distances)
-
-    def residuals(self, squared_distances: Float64Array, coordinates: Float64Array) -> Float64Array:
-        """Distance of each row from the hull, (rows,)."""
-        return np.sqrt(self.solver.squared_residuals(squared_distances, coordinates))
+    def located(self, squared_distances: Float64Array) -> tuple[Float64Array, Float64Array]:
+        """Coordinates (rows, rank) in the hull and distances (rows,) from it, from squared distances to anchors."""
+        coordinates = self.solver.coordinates(squared_distances)
+        return coordinates, np.sqrt(self.solver.squared_residuals(squared_distances, coordinates))
 
     def inside(self, points: Float64Array) -> Float64Array:
         """Coordinates in the hull, (rows, rank), of points (rows, features)."""

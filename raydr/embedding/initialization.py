@@ -83,11 +83,34 @@ def tsne_start(initialization: FloatArray, seed: int) -> Float64Array:
     -------
     array of shape (rows, components), float64
     """
+    return scaled_start(initialization, seed, 1e-4)
+
+
+def scaled_start(initialization: FloatArray, seed: int, deviation: float) -> Float64Array:
+    """Scale a layout to ``deviation`` in its first column, and jitter it by a hundredth of that.
+
+    A first column that is constant has no scale to keep: the layout is then normal noise of that deviation.
+
+    Parameters
+    ----------
+    initialization : array of shape (rows, components)
+        Layout in any units.
+    seed : int
+        Non-negative, of the noise.
+    deviation : float
+        Standard deviation of the first column, positive.
+
+    Returns
+    -------
+    array of shape (rows, components), float64
+    """
     generator = np.random.default_rng(seed)
-    deviation = float(np.std(initialization[:, 0], dtype=np.float64))
-    if deviation == 0.0:
-        return generator.normal(scale=1e-4, size=initialization.shape)
-    return initialization * (1e-4 / deviation) + generator.normal(scale=1e-6, size=initialization.shape)
+    given = float(np.std(initialization[:, 0], dtype=np.float64))
+    if given == 0.0:
+        return generator.normal(scale=deviation, size=initialization.shape)
+    return initialization * (deviation / given) + generator.normal(
+        scale=deviation / 100, size=initialization.shape
+    )
 
 
 def umap_start(initialization: FloatArray, seed: int) -> Float32Array:

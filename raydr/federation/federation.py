@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from raydr.arrays import FloatArray
 from raydr.errors import RunError
 from raydr.federation.checkpoint import Checkpoint, LoopState
 from raydr.federation.enrolment import Enrol
@@ -33,6 +34,7 @@ from raydr.federation.streams import server_stream
 from raydr.federation.transport import Transport
 from raydr.journal import CheckpointTaken, Journal
 from raydr.privacy.ledger import Ledger
+from raydr.privacy.noise import Noise
 from raydr.robust import RobustRule, coordinate_median
 from raydr.threads import one_blas_thread
 
@@ -73,6 +75,10 @@ class Federation:
         Features of every row.
     round : int
         Rounds begun so far.
+    public : (rows, features) array or None
+        Rows that are nobody's secret, in the scale of the clients' own; set by whoever runs the federation.
+    noise : Noise or None
+        Noise that clients are to add, where a method offers it.
     """
 
     def __init__(
@@ -101,6 +107,8 @@ class Federation:
         self.clients = clients
         self.seed = seed
         self.round = 0
+        self.public: FloatArray | None = None
+        self.noise: Noise | None = None
         transport.reset()
         enrolments = self.ask(Enrol())
         self.sizes = tuple(enrolment.rows for enrolment in enrolments)
@@ -174,15 +182,24 @@ class Federation:
         """Note the method's objective for the present round."""
         self._meter.note(objective)
 
-    def ask(self, request: Request[R]) -> list[R]:
+    def ask(self, request: Request[R], *, protection: str = "none") -> list[R]:
         """One reply of each client, in client order.
+
+        Parameters
+        ----------
+        request : Request
+            What to ask.
+        protection : str
+            What clients did to their replies, in words for the ledger.
 
         Raises
         ------
         ClientError
             If a client does not answer, whatever is tried.
         """
-        replies = self._replies(request, tuple(range(self.clients)), "server")
+        replies = self._replies(
+            request, tuple(range(self.clients)), "server", protection=protection
+        )
         return [replies[client] for client in range(self.clients)]
 
     def sum(self, request: Request[R]) -> R:
@@ -271,6 +288,7 @@ class Federation:
         finest: Granularity | None = None,
         *,
         droppable: bool = False,
+        protection: str = "none",
     ) -> dict[int, R]:
         """Replies by client; ``finest`` is how finely they are read where that is not what their type declares."""
         call = Call(request, self._number(), self.round, 0, asked, self._in_rounds)
@@ -290,7 +308,8 @@ class Federation:
             if fresh:
                 kind = type(fresh[0].reply)
                 size = answer_bytes(fresh)
-                self._meter.received(kind, len(fresh), size, seen_by, finest or kind.granularity)
+                granularity = finest or kind.granularity
+                self._meter.received(kind, len(fresh), size, seen_by, granularity, protection)
             return failures + _missing(attempt, replies, failures)
 
         self._deliver(call, send, droppable=droppable)

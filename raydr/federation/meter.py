@@ -87,12 +87,20 @@ class Meter:
         self.ledger.record(Entry(kind.__name__, kind.what, "down", granularity, seen_by, len(asked), size))
 
     def received(
-        self, kind: type[Reply], answered: int, size: int, seen_by: str, granularity: Granularity
+        self,
+        kind: type[Reply],
+        answered: int,
+        size: int,
+        seen_by: str,
+        granularity: Granularity,
+        protection: str = "none",
     ) -> None:
         """Count so many replies of one kind, of so many bytes together, and who could read them how finely."""
         self._round.answered += answered
         self._round.bytes_up += size
-        self.ledger.record(Entry(kind.__name__, kind.what, "up", granularity.value, seen_by, answered, size))
+        self.ledger.record(
+            Entry(kind.__name__, kind.what, "up", granularity.value, seen_by, answered, size, protection)
+        )
 
     def decided(self, call: Call, attempt: int, decisions: Sequence[tuple[Failure, Decision]]) -> None:
         """One log line and one entry of the round for each decision; one line for a person for each sort of it."""

@@ -6,19 +6,54 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from raydr.arrays import FloatArray
 from raydr.federation import Federation
-from raydr.methods import fed_tsne_umap
+from raydr.geometry import Geometry
+from raydr.journal import Journal
+from raydr.methods import fed_tsne_umap, sense
+from raydr.methods.central import central_map
 from raydr.methods.fed_tsne_umap import FedTSNE, FedUMAP
 from raydr.methods.outcome import Outcome
+from raydr.methods.sense_settings import SENSE
 from raydr.settings import Settings
+
+
+def _euclidean(settings: Any, rows: FloatArray) -> Geometry | None:
+    return None
+
+
+def _same_embedder(settings: Any, rows: FloatArray, seed: int, journal: Journal) -> FloatArray:
+    return central_map(rows, settings.embedder(), seed=seed, journal=journal)
 
 
 @dataclass(frozen=True)
 class Method:
-    """A federated method: its settings and its server part, which meets the client part through messages."""
+    """A federated method: its settings and its server part, which meets the client part through messages.
+
+    Attributes
+    ----------
+    settings : type of Settings
+        What a scenario may say of it.
+    serve : callable
+        Its server part.
+    truth : callable
+        True distances between the pooled, scaled rows, by settings and rows; by default None, the rows' own
+        Euclidean ones.
+    central : callable
+        The pooled-data map, by settings, rows, seed and journal; by default by the settings' own embedder.
+    public_rows : callable
+        How many rows of the data to set apart for the server, by settings, rows, rows to be mapped, features and
+        clients (:meth:`raydr.methods.anchors.AnchorSettings.public_rows`); None for methods that never do.
+    noise_on : set of str
+        Where clients can add noise: "data", "distances".
+    """
 
     settings: type[Settings]
     serve: Callable[[Federation, Any], Outcome]
+    truth: Callable[[Any, FloatArray], Geometry | None] = _euclidean
+    central: Callable[[Any, FloatArray, int, Journal], FloatArray] = _same_embedder
+    public_rows: Callable[[Any, int, int | None, int, int | None], int] | None = None
+    noise_on: frozenset[str] = frozenset()
 
     @property
     def summary(self) -> str:
@@ -29,6 +64,14 @@ class Method:
 METHODS: Mapping[str, Method] = {
     "fed-tsne": Method(FedTSNE, fed_tsne_umap.serve),
     "fed-umap": Method(FedUMAP, fed_tsne_umap.serve),
+    "sense": Method(
+        SENSE,
+        sense.serve,
+        sense.truth,
+        sense.central,
+        SENSE.public_rows,
+        frozenset({"data", "distances"}),
+    ),
 }
 
 __all__ = ["METHODS", "Method", "Outcome"]

@@ -11,4 +11,4 @@ from raydr.methods.outcome import draw_map
 
 def central_map(rows: FloatArray, embedder: Embedder, *, seed: int, journal: Journal) -> FloatArray:
     """Map of pooled rows (rows, features), by the path that federated maps take too."""
-    return draw_map(Points(rows), rows, embedder, seed=seed, journal=journal)
+    return draw_map(Points(rows), rows, embedder, seed=seed, journal=journal).embedding

@@ -106,10 +106,10 @@ def serve(federation: Federation, settings: FedTSNE | FedUMAP) -> Outcome:
     with federation.stage("geometry"):
         geometry, coordinates = recovered_geometry(messages, learnt.points, settings)
         messages.clear()
-    embedding = draw_map(
+    drawn = draw_map(
         geometry, coordinates, settings.embedder(), seed=federation.seed, journal=federation.journal
     )
-    return Outcome(embedding, geometry, {"landmarks": learnt.points, "gamma": np.array([learnt.gamma])})
+    return Outcome(drawn.embedding, geometry, {"landmarks": learnt.points, "gamma": np.array([learnt.gamma])})
 
 
 def recovered_geometry(

@@ -8,8 +8,16 @@ from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding import Embedder, principal_components
 from raydr.geometry import Geometry
 from raydr.journal import Journal
-from raydr.neighbors import nearest_neighbors
+from raydr.neighbors import NeighborGraph, nearest_neighbors
 from raydr.threads import cores
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a data owner should know of this run, for the report: a title and paragraphs of plain text."""
+
+    title: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -18,22 +26,39 @@ class Outcome:
 
     Attributes
     ----------
-    embedding : (rows, 2) float
+    embedding : (rows, 2) or (rows, 3) float
         Rows in client order: all rows of client 0, then of client 1, and so on.
     geometry : Geometry
         The distances between all rows, as far as the server could tell them.
     model : mapping of name to array
         What placing new rows on the map needs; never a training row.
+    notes : tuple of Note
+        For the report.
     """
 
     embedding: FloatArray
     geometry: Geometry
     model: dict[str, Float64Array] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A map (rows, dimensions), and the neighbour graph that it was drawn from."""
+
+    embedding: FloatArray
+    graph: NeighborGraph
 
 
 def draw_map(
-    geometry: Geometry, coordinates: FloatArray, embedder: Embedder, *, seed: int, journal: Journal
-) -> FloatArray:
+    geometry: Geometry,
+    coordinates: FloatArray,
+    embedder: Embedder,
+    *,
+    dimensions: int = 2,
+    seed: int,
+    journal: Journal,
+) -> Drawn:
     """Neighbour graph, first layout, embedding: the same path for federated and for pooled rows.
 
     Parameters
@@ -41,9 +66,11 @@ def draw_map(
     geometry : Geometry
         Distances between all rows.
     coordinates : (rows, dimensions)
-        Whose two principal components are the first layout.
+        Whose principal components are the first layout.
     embedder : Embedder
         Draws the map.
+    dimensions : {2, 3}
+        Of the map.
     seed : int
         The run's seed.
     journal : Journal
@@ -51,12 +78,14 @@ def draw_map(
 
     Returns
     -------
-    embedding : (rows, 2)
+    drawn : Drawn
+        The map and the graph.
     """
     # The bits depend on neither thread count (docs/determinism.md), so take every core.
     with journal.stage("neighbours"):
         needed = embedder.neighbors_needed(geometry.rows)
         graph = nearest_neighbors(geometry, needed, threads=cores(), progress=journal.progress)
     with journal.stage("embedding"):
-        start = principal_components(coordinates)
-        return embedder.embed(graph, start, seed=seed, threads=cores(), progress=journal.progress)
+        start = principal_components(coordinates, dimensions)
+        embedding = embedder.embed(graph, start, seed=seed, threads=cores(), progress=journal.progress)
+    return Drawn(embedding, graph)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from raydr.arrays import Int64Array
+from raydr.arrays import FloatArray, Int64Array
 from raydr.federation import FailurePolicy, FaultPlan, Federation, Transport
 from raydr.federation.checkpoint import Checkpoint
 from raydr.journal import Journal
 from raydr.methods import METHODS
 from raydr.methods.outcome import Outcome
 from raydr.privacy.ledger import Ledger
-from raydr.scaling import Scale, Scaling, fit_scaling
+from raydr.privacy.noise import Noise
+from raydr.scaling import Scale, Scaling, fit_scaling, scale_rows
 from raydr.settings import Settings
 from raydr.threads import one_blas_thread
 
@@ -38,6 +39,10 @@ class Plan:
         Part of the clients in each round.
     checkpoint_every : int
         Rounds between checkpoints; 0 for none.
+    noise : Noise, optional
+        Noise that clients are to add.
+    public : (rows, features) array, optional
+        Rows that are nobody's secret, as read.
     """
 
     method: str
@@ -48,6 +53,8 @@ class Plan:
     faults: FaultPlan = field(default_factory=FaultPlan)
     participation: float = 1.0
     checkpoint_every: int = 0
+    noise: Noise | None = None
+    public: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -94,5 +101,8 @@ def serve(
             )
         with federation.stage("scaling"):
             scaling = fit_scaling(federation, plan.scale)
+        federation.noise = plan.noise
+        if plan.public is not None:
+            federation.public = scale_rows(plan.public, scaling)
         outcome = METHODS[plan.method].serve(federation, plan.settings)
     return Served(outcome, scaling, federation.ledger)

@@ -1,0 +1,59 @@
+"""Rows that are nobody's secret, set apart before the rest is dealt to clients."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from raydr.arrays import FloatArray
+from raydr.data.sampling import sample_rows, stream
+from raydr.data.table import Table
+from raydr.errors import DataError
+
+
+def set_apart(table: Table, mapped: int | None, public: int, seed: int) -> tuple[Table, FloatArray]:
+    """Split a table into the rows that clients hold, and rows that the server holds from the start.
+
+    Parameters
+    ----------
+    table : Table
+        All rows.
+    mapped : int, optional
+        Rows of the first part, the same sub-sample that :func:`raydr.data.load` draws; without it, all that are left.
+    public : int
+        Rows of the second part, drawn uniformly from the others.
+    seed : int
+        Of both draws.
+
+    Returns
+    -------
+    table : Table
+        The first part, in the table's order.
+    rows : (public, features) array
+        The second, in random order.
+
+    Raises
+    ------
+    DataError
+        If there are not as many rows.
+
+    Examples
+    --------
+    >>> from raydr.data import load
+    >>> private, rows = set_apart(load(source="iris"), 100, 3, seed=0)
+    >>> private.rows.shape, rows.shape
+    ((100, 4), (3, 4))
+    """
+    count = len(table.rows)
+    if mapped is not None and (mapped < 2 or mapped + public > count):
+        raise DataError(
+            f"data.rows asks for {mapped} rows beside {public} that are set apart, but {table.name} has {count}: ask"
+            f" for 2 to {count - public}."
+        )
+    rng = stream(seed, "public rows")
+    if mapped is None:
+        drawn = rng.choice(count, size=public, replace=False)
+        kept = np.setdiff1d(np.arange(count), drawn)
+    else:
+        kept = sample_rows(count, mapped, table.labels, seed)
+        drawn = rng.choice(np.setdiff1d(np.arange(count), kept), size=public, replace=False)
+    return table.take(kept), table.rows[drawn]

@@ -1,0 +1,157 @@
+"""Contrastive neighbour embedding CNE(s): from t-SNE (s = 0) to UMAP (s = 1) by one normalisation constant."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from raydr.arrays import Float64Array, FloatArray
+from raydr.embedding.embedder import check_inputs
+from raydr.embedding.initialization import scaled_start
+from raydr.errors import DataError, ScenarioError
+from raydr.geometry import Progress
+from raydr.neighbors import NeighborGraph
+
+_LARGEST_SLOPE = 4.0
+"""Entries of a batch's gradient are clipped to this magnitude, as in the published method."""
+_DRAWN_EDGES = 2**16
+"""Edges whose negative samples are drawn at once, so that memory does not grow with the edges."""
+_LARGEST_S = 10.0
+"""Past this the normalisation constant leaves the range of double precision for large data."""
+
+
+@dataclass(frozen=True)
+class CNE:
+    r"""Settings of Neg-t-SNE (Damrich, Böhm, Hamprecht & Kobak, ICLR 2023), the ``CNE(s)`` of SENSE (P3, A.2).
+
+    It minimises, by mini-batches over the edges (i, j) of the symmetric neighbour graph and ``negative_samples`` = m
+    random other rows l for each,
+
+    .. math::
+
+        \sum_{(i, j)} \Big[ -\log \frac{\phi_{ij}}{\phi_{ij} + \nu} - \sum_{l = 1}^{m} \log \frac{\nu}{\phi_{il} + \nu}
+        \Big], \quad \phi_{ij} = \frac{1}{1 + |y_i - y_j|^2}, \quad \nu = \frac{m \bar Z}{n^2},
+
+    whose minimum has similarities that sum to :math:`\bar Z`. t-SNE's sum is about 100 n, UMAP's is n^2 / 5, and
+    :math:`\log \bar Z` goes linearly from one at s = 0 to the other at s = 1. A larger :math:`\bar Z` means more
+    attraction: denser clusters, clearer global structure. For fewer than 500 rows the two ends change sides.
+    :mod:`raydr.embedding.contrastive` has objective and gradient term by term.
+
+    Parameters
+    ----------
+    s : float
+        Point on the spectrum, -10 to 10: 0 is t-SNE-like, 1 UMAP-like; others inter- and extrapolate.
+    neighbors : int, optional
+        Neighbours of each row, without itself, 1 to rows - 1. None: 15, or rows - 1 where that is less.
+    negative_samples : int
+        Random pairs for each edge, at least 1; does not move the map along the spectrum.
+    epochs : int
+        Passes over the edges, at least 1.
+    learning_rate : float
+        Positive; falls linearly to 0 over the epochs.
+    batch : int, optional
+        Edges of a batch, at least 1. None: 1024, or rows / 64 where that is less.
+    early_exaggeration : bool
+        Spend the first third of the epochs at s = 1 (or ``s`` where that is more): global structure first.
+
+    Raises
+    ------
+    ScenarioError
+        If a setting is out of its range.
+
+    Examples
+    --------
+    >>> CNE(s=1.0).normalisation(10_000) == 10_000**2 / 5
+    True
+    >>> CNE().neighbors_needed(10_000)
+    15
+    """
+
+    s: float = 0.5
+    neighbors: int | None = None
+    negative_samples: int = 5
+    epochs: int = 200
+    learning_rate: float = 1.0
+    batch: int | None = None
+    early_exaggeration: bool = True
+
+    def __post_init__(self) -> None:
+        if not abs(self.s) <= _LARGEST_S:
+            raise ScenarioError(
+                f"CNE's s is {self.s!r}; it must be a number from {-_LARGEST_S:g} to {_LARGEST_S:g}, "
+                "0 for a map like t-SNE's, 1 for one like UMAP's."
+            )
+        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise ScenarioError(
+                f"CNE's learning_rate is {self.learning_rate!r}; it must be a positive number."
+            )
+        for name in ("neighbors", "negative_samples", "epochs", "batch"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ScenarioError(f"CNE's {name} is {value!r}; it must be 1 or more.")
+
+    def neighbors_needed(self, rows: int) -> int:
+        """``neighbors``, or min(15, rows - 1); see :meth:`raydr.embedding.Embedder.neighbors_needed`."""
+        if rows < 3:
+            raise DataError(f"CNE was asked to embed {rows} rows; it needs at least 3, so give it more rows.")
+        if self.neighbors is None:
+            return min(15, rows - 1)
+        if self.neighbors > rows - 1:
+            raise ScenarioError(
+                f"CNE's neighbors is {self.neighbors}, but {rows} rows have {rows - 1} others; the largest neighbors "
+                f"that works for {rows} rows is {rows - 1}. Lower it, or leave it out."
+            )
+        return self.neighbors
+
+    def normalisation(self, rows: int, s: float | None = None) -> float:
+        r"""Fixed sum of similarities :math:`\bar Z = (100 n)^{1 - s} (n^2 / 5)^s` for n ``rows``; None: own s."""
+        s = self.s if s is None else s
+        return math.exp((1.0 - s) * math.log(100 * rows) + s * math.log(rows**2 / 5))
+
+    def embed(
+        self,
+        graph: NeighborGraph,
+        initialization: FloatArray,
+        *,
+        seed: int,
+        threads: int = 1,
+        progress: Progress | None = None,
+    ) -> Float64Array:
+        """Descend over shuffled edges; see :meth:`raydr.embedding.Embedder.embed`.
+
+        Starts from ``initialization`` scaled to standard deviation 1 in its first column. The seed draws the jitter
+        of that start, the order of the edges and the negative samples. ``threads`` is not used: batches follow from
+        each other. ``progress`` is in epochs.
+        """
+        from raydr.embedding.contrastive import descend, draw_negatives, symmetric_edges
+
+        rows = graph.rows
+        needed = self.neighbors_needed(rows)
+        check_inputs(graph, initialization, needed)
+        heads, tails = symmetric_edges(graph.indices[:, :needed])
+        layout = scaled_start(initialization, seed, 1.0)
+        gradient = np.zeros_like(layout)
+        batch = self.batch or max(1, min(1024, rows // 64))
+        chunk = batch * max(1, _DRAWN_EDGES // batch)
+        # A stream of its own: the start has used the seed's first draws already.
+        generator = np.random.default_rng(np.random.SeedSequence(seed).spawn(1)[0])
+        for epoch in range(self.epochs):
+            if progress is not None:
+                progress(epoch, self.epochs)
+            early = self.early_exaggeration and epoch < self.epochs // 3
+            nu = self._noise_level(rows, max(self.s, 1.0) if early else self.s)
+            rate = self.learning_rate * (1.0 - epoch / self.epochs)
+            order = generator.permutation(heads.size)
+            for start in range(0, order.size, chunk):
+                edges = order[start : start + chunk]
+                head = heads[edges]
+                negatives = draw_negatives(generator, head, rows, self.negative_samples)
+                descend(layout, head, tails[edges], negatives, nu, rate, batch, _LARGEST_SLOPE, gradient)
+        if progress is not None:
+            progress(self.epochs, self.epochs)
+        return layout
+
+    def _noise_level(self, rows: int, s: float) -> float:
+        return self.negative_samples * self.normalisation(rows, s) / rows**2

@@ -1,0 +1,196 @@
+"""PHATE by the ``phate`` package, from a neighbour graph."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, Literal
+
+import numpy as np
+
+from raydr.arrays import Float64Array, FloatArray
+from raydr.embedding.embedder import check_inputs
+from raydr.errors import DataError, ScenarioError
+from raydr.geometry import Progress
+from raydr.neighbors import NeighborGraph
+
+_SILENT = -3
+"""Below every level of phate's logger, which would write its remarks to standard output."""
+_SMALLEST_AFFINITY = 1e-4
+"""phate's own threshold: what is smaller is no edge."""
+_REACH = 10
+"""Neighbours taken for each of ``knn``. phate's kernel ends 1.06 bandwidths away (decay 40), where it is 1e-4, however
+many rows lie there; of 25,000 MNIST rows 0.2% have more than 10 * 5 so near, and lose their farthest."""
+_SPECTRAL_COMPONENTS = 100
+"""phate's default number of singular vectors in which landmarks are clustered."""
+
+
+@dataclass(frozen=True)
+class PHATE:
+    """Settings of PHATE (Moon et al., Nature Biotechnology 2019); the defaults are the ``phate`` package's.
+
+    PHATE lays out, by metric multidimensional scaling, the distances between log-probabilities of a diffusion over the
+    neighbour graph. It needs the extra ``raydr[phate]``, which is licensed under the GPL, version 2.
+
+    Parameters
+    ----------
+    knn : int, optional
+        The neighbour whose distance is a row's bandwidth, without the row itself, 1 to rows - 1. None: 5, or
+        rows - 1 where that is less.
+    decay : float
+        Exponent of the kernel's tails, positive; large is nearly a step at the bandwidth.
+    t : int, optional
+        Steps of the diffusion, at least 1. None: the knee of its von Neumann entropy.
+    gamma : float
+        -1 to 1: 1 is the log potential, 0 the square root's, -1 the probabilities themselves.
+    landmarks : int
+        Past this number of rows, they are clustered into so many landmarks, which are laid out for them; at least 4.
+        Memory is landmarks^2 + rows * neighbours.
+    solver : "sgd" or "smacof"
+        Of the scaling. "smacof" is slower and a little more faithful: 5,000 rows of MNIST take 27 s against 16 s, for a
+        trustworthiness of 0.866 against 0.857.
+
+    Raises
+    ------
+    ScenarioError
+        If a setting is out of its range, or the ``phate`` package is not installed.
+
+    Examples
+    --------
+    >>> PHATE().neighbors_needed(10_000)
+    50
+    """
+
+    knn: int | None = None
+    decay: float = 40.0
+    t: int | None = None
+    gamma: float = 1.0
+    landmarks: int = 2000
+    solver: Literal["sgd", "smacof"] = "sgd"
+
+    def __post_init__(self) -> None:
+        if find_spec("phate") is None:
+            raise ScenarioError(
+                "The embedder PHATE needs the package `phate`, which is not installed and is licensed under the GPL, "
+                "version 2, so it is an extra: `pip install 'raydr[phate]'`, or choose another embedder."
+            )
+        if not (math.isfinite(self.decay) and self.decay > 0):
+            raise ScenarioError(f"PHATE's decay is {self.decay!r}; it must be a positive number.")
+        if not -1 <= self.gamma <= 1:
+            raise ScenarioError(f"PHATE's gamma is {self.gamma!r}; it must be a number from -1 to 1.")
+        for name, smallest in (("knn", 1), ("t", 1), ("landmarks", 4)):
+            value = getattr(self, name)
+            if value is not None and value < smallest:
+                raise ScenarioError(f"PHATE's {name} is {value!r}; it must be {smallest} or more.")
+        if self.solver not in ("sgd", "smacof"):
+            raise ScenarioError(f"PHATE's solver is {self.solver!r}; it must be 'sgd' or 'smacof'.")
+
+    def effective_knn(self, rows: int) -> int:
+        """``knn``, or min(5, rows - 1) where it is None; `ScenarioError` if there are not so many other rows."""
+        if rows < 4:
+            raise DataError(
+                f"PHATE was asked to embed {rows} rows; it needs at least 4, so give it more rows."
+            )
+        if self.knn is not None and self.knn > rows - 1:
+            raise ScenarioError(
+                f"PHATE's knn is {self.knn}, but {rows} rows have {rows - 1} others; the largest knn that works for "
+                f"{rows} rows is {rows - 1}. Lower it, or leave it out."
+            )
+        return self.knn or min(5, rows - 1)
+
+    def neighbors_needed(self, rows: int) -> int:
+        """10 * knn, or rows - 1 where that is less; see :meth:`raydr.embedding.Embedder.neighbors_needed`."""
+        return min(_REACH * self.effective_knn(rows), rows - 1)
+
+    def embed(
+        self,
+        graph: NeighborGraph,
+        initialization: FloatArray,
+        *,
+        seed: int,
+        threads: int = 1,
+        progress: Progress | None = None,
+    ) -> Float64Array:
+        """Run ``phate.PHATE.fit_transform`` on the graph's affinities; see :meth:`raydr.embedding.Embedder.embed`.
+
+        ``initialization`` gives the number of dimensions only, since PHATE starts from classical scaling. The seed
+        draws phate's random projections, clusters and pairs. ``threads`` is not used: k-means sums across its
+        threads. ``progress`` is called at the start and at the end. Parts of the graph without any edge between
+        them are placed as far apart as the potential allows.
+        """
+        rows = graph.rows
+        needed = self.neighbors_needed(rows)
+        check_inputs(graph, initialization, needed)
+        nearest = graph.nearest(needed)
+        kernel = affinities(nearest, self.effective_knn(rows), self.decay)
+        if progress is not None:
+            progress(0, 1)
+        if not nearest.distances.any() and needed == rows - 1:
+            # All rows are one point, which phate's scaling cannot lay out.
+            layout = np.zeros(initialization.shape, dtype=np.float64)
+        else:
+            layout = self._laid_out(kernel, initialization.shape[1], seed)
+        if progress is not None:
+            progress(1, 1)
+        return layout
+
+    def _laid_out(self, kernel: Any, components: int, seed: int) -> Float64Array:
+        import phate
+        from threadpoolctl import threadpool_limits
+
+        rows = kernel.shape[0]
+        # A seed of phate has 32 bits, a seed of raydr any number.
+        random_state = int(np.random.SeedSequence(seed).generate_state(1)[0])
+        with threadpool_limits(1), warnings.catch_warnings():
+            # Of parts without edges between them, and of few rows: neither is anything to act on.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            layout = phate.PHATE(
+                n_components=components,
+                knn=min(self.effective_knn(rows), rows - 2),  # checked, but not read beside affinities
+                t="auto" if self.t is None else self.t,
+                gamma=self.gamma,
+                n_landmark=self.landmarks,
+                n_svd=min(_SPECTRAL_COMPONENTS, rows - 1),
+                knn_dist="precomputed_affinity",
+                mds_solver=self.solver,
+                n_jobs=1,
+                random_state=random_state,
+                verbose=_SILENT,
+            ).fit_transform(kernel)
+        return np.asarray(layout, dtype=np.float64)
+
+
+def affinities(graph: NeighborGraph, knn: int, decay: float) -> Any:
+    r"""PHATE's alpha-decaying kernel: :math:`\exp(-(d_{ij} / b_i)^{decay})`, b_i the distance to neighbour ``knn``.
+
+    Values below 1e-4 are dropped; the kernel is the mean of itself and its transpose, with ones on the diagonal.
+
+    Parameters
+    ----------
+    graph : NeighborGraph
+        Every neighbour in it is used; at least ``knn``.
+    knn, decay
+        As in :class:`PHATE`.
+
+    Returns
+    -------
+    scipy.sparse.csr_matrix of shape (rows, rows), float64
+        Symmetric, values in (0, 1].
+    """
+    from scipy.sparse import csr_matrix, identity
+
+    rows, k = graph.rows, graph.k
+    distances = graph.distances.astype(np.float64)
+    bandwidths = np.maximum(distances[:, knn - 1 : knn], np.finfo(np.float64).eps)
+    # Past e^(1/decay) bandwidths every value is below the threshold; clipped there, no power overflows.
+    largest = (-math.log(_SMALLEST_AFFINITY / 2.0)) ** (1.0 / decay)
+    values = np.exp(-(np.minimum(distances / bandwidths, largest) ** decay))
+    values[values < _SMALLEST_AFFINITY] = 0.0
+    kernel = csr_matrix((values.ravel(), graph.indices.ravel(), np.arange(rows + 1) * k), shape=(rows, rows))
+    kernel.eliminate_zeros()
+    kernel = kernel + identity(rows, format="csr")
+    kernel = ((kernel + kernel.T) / 2.0).tocsr()
+    kernel.sort_indices()
+    return kernel

@@ -1,0 +1,258 @@
+"""SENSE (P3, Algorithm 1): one exchange of distances to anchors, then everything at the server.
+
+1. The server shows anchors to the clients: all the same, or some to each client alone.
+2. Each client posts the squared distances of its records to the anchors that it sees (block F of (8)) and, where it has
+   several records, what the distances between them add (block G).
+3. The server completes the geometry: in closed form, or by SMACOF (11).
+4. It draws a map of that geometry.
+
+Step 2 is what the method costs. How much of each record the server can tell is in the notes of the outcome.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from raydr.arrays import Float64Array, FloatArray
+from raydr.completion.frames import Frame, residual_factor
+from raydr.completion.new_rows import map_scale, place
+from raydr.completion.observations import Observations
+from raydr.completion.spaces import Space
+from raydr.embedding import COSNE, Embedder
+from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.geometry import Geometry, Points, Progress
+from raydr.hyperbolic import Hyperboloid
+from raydr.journal import Journal
+from raydr.methods.anchors import Anchors, chosen_anchors
+from raydr.methods.outcome import Drawn, Outcome, draw_map
+from raydr.methods.sense_completion import multisite_points, notes, pointwise_points
+from raydr.methods.sense_settings import SENSE
+from raydr.neighbors import NeighborGraph
+from raydr.statistics import spread
+
+NEIGHBORS = 5
+"""Nearest records or anchors that place a new row; 5 beat 10 and all on digits and MNIST (0.94, 0.93, 0.10)."""
+_ANCHORS_AT_A_TIME = 64
+
+
+@dataclass(frozen=True)
+class AnchorDistances(
+    Reply,
+    granularity=Granularity.PER_RECORD,
+    what="the distance of every record to every anchor that its client sees, and the shape that distances between the"
+    " client's own records add",
+):
+    """One client's part of the observed distances.
+
+    Attributes
+    ----------
+    squared : (rows, anchors) float64
+        Squared distances to the anchors, F of P3 (8).
+    inside : (rows, width) float64
+        With ``squared``, the same as all distances between the client's rows, G of P3 (8): a factor of the Gram
+        matrix of what the anchors do not span. No columns in the pointwise regimes.
+    """
+
+    squared: Float64Array
+    inside: Float64Array
+
+    @staticmethod
+    def ranges(request: AnchorRequest, rows: int) -> dict[str, Range]:
+        """One number for each row and anchor, and as many as the anchors leave open."""
+        width = min(rows, request.frame.codimension) if request.within else 0
+        return {"squared": Range((rows, len(request.anchors))), "inside": Range((rows, width))}
+
+
+@dataclass(frozen=True)
+class AnchorRequest(Request[AnchorDistances], what="the anchors that a client sees"):
+    """Ask one client for its observed distances.
+
+    Attributes
+    ----------
+    anchors : (anchors, features) float64
+        All that this client sees.
+    space : Space
+        Where records live.
+    within : bool
+        Whether to tell the distances between the client's rows too.
+    noise_on_data : (features,) float64
+        Standard deviation of the noise that the client adds to its rows; zeros for none.
+    noise_on_distances : float
+        The same for each distance, in units of the row's mean distance.
+    """
+
+    anchors: Float64Array
+    space: Space
+    within: bool
+    noise_on_data: Float64Array
+    noise_on_distances: float
+
+    @cached_property
+    def frame(self) -> Frame:
+        """What these anchors span."""
+        return self.space.frame(self.space.points(self.anchors))
+
+
+@dataclass(frozen=True)
+class AnchorRequests(Request[AnchorDistances], what="the anchors that each client sees"):
+    """A request for each client."""
+
+    own: tuple[AnchorRequest, ...]
+
+    def addressed_to(self, client: int) -> AnchorRequest:  # type: ignore[override]
+        """What one client is told."""
+        return self.own[client]
+
+
+@answers(AnchorRequest)
+def distances_to_anchors(client: Client, request: AnchorRequest) -> AnchorDistances:
+    """Client part of step 2."""
+    rows = client.rows.astype(np.float64)
+    if request.noise_on_data.any():
+        rows = rows + request.noise_on_data * client.stream("noise on data").standard_normal(rows.shape)
+    points, anchors = request.space.points(rows), request.space.points(request.anchors)
+    squared = np.zeros((0, len(anchors)))
+    if len(rows):
+        squared = request.space.squared_distances(points, anchors)
+    if request.noise_on_distances:
+        distances = np.sqrt(squared)
+        spoilt = client.stream("noise on distances").standard_normal(squared.shape)
+        spoilt *= request.noise_on_distances * distances.mean(axis=1, keepdims=True)
+        squared = (distances + spoilt) ** 2
+    inside = residual_factor(request.frame, points) if request.within else np.zeros((len(rows), 0))
+    return AnchorDistances(squared, inside)
+
+
+def serve(federation: Federation, settings: SENSE) -> Outcome:
+    """Server part of Algorithm 1."""
+    settings.check(federation.rows, federation.features)
+    space = settings.space
+    with federation.stage("anchors"):
+        anchors = chosen_anchors(federation, settings)
+        local = anchors.local.shape[1]
+        Observations(settings.regime, settings.visibility, len(anchors.common), local, federation.sizes)
+    with federation.stage("distances"):
+        requests = requests_for(federation, settings, anchors)
+        noise = federation.noise
+        replies = federation.ask(
+            requests if len(requests.own) > 1 else requests.own[0],
+            protection=noise.protection if noise is not None else "none",
+        )
+    with federation.stage("geometry"):
+        squared = [reply.squared for reply in replies]
+        if settings.regime == "pointwise":
+            points, known = pointwise_points(federation, settings, anchors, squared)
+        else:
+            factors = [reply.inside for reply in replies]
+            points, known = multisite_points(federation, settings, anchors, squared, factors)
+        replies.clear()
+        squared.clear()
+    geometry = space.geometry(points)
+    drawn = draw(geometry, space.chart(points), settings, federation.seed, federation.journal)
+    with federation.stage("anchors on the map"):
+        model = anchors_on_the_map(space, anchors, points, drawn)
+    return Outcome(drawn.embedding, geometry, model, notes=notes(settings, anchors, known))
+
+
+def anchors_on_the_map(
+    space: Space, anchors: Anchors, points: Float64Array, drawn: Drawn
+) -> dict[str, Float64Array]:
+    """Where the anchors that everybody sees lie on the map, each by (23) from its nearest records.
+
+    A client that comes later places its rows between them, by their distances to the anchors, and tells nobody.
+    """
+    neighbors = min(NEIGHBORS, len(points))
+    scale = map_scale(drawn.graph.nearest(min(NEIGHBORS, drawn.graph.k)), drawn.embedding)
+    known = space.points(anchors.common)
+    positions = [
+        place(
+            np.sqrt(space.squared_distances(known[start : start + _ANCHORS_AT_A_TIME], points)),
+            drawn.embedding,
+            neighbors=neighbors,
+            scale=scale,
+        )
+        for start in range(0, len(known), _ANCHORS_AT_A_TIME)
+    ]
+    return {
+        "anchors": anchors.common,
+        "anchor_positions": np.concatenate(positions),
+        "map_scale": np.array([scale]),
+    }
+
+
+def requests_for(federation: Federation, settings: SENSE, anchors: Anchors) -> AnchorRequests:
+    """One request for all clients where they are told the same, else one for each."""
+    levels = np.zeros(federation.clients)
+    on_data, noise = np.zeros(federation.features), federation.noise
+    if noise is not None:
+        levels = noise.levels(federation.clients, federation.stream("noisy clients"))
+        if noise.on == "data":
+            deviation = spread(federation).deviation
+            on_data = np.full(federation.features, float(np.sqrt((deviation**2).mean())))
+    alike = not anchors.local.size and len(set(levels.tolist())) == 1
+    return AnchorRequests(
+        tuple(
+            AnchorRequest(
+                anchors.seen_by(client),
+                settings.space,
+                settings.regime == "multisite",
+                on_data * level,
+                float(level) if noise is not None and noise.on == "distances" else 0.0,
+            )
+            for client, level in enumerate(levels[:1] if alike else levels)
+        )
+    )
+
+
+@dataclass(frozen=True)
+class ByDepth:
+    """CO-SNE of records whose depth is known: it keeps the norms that they have in their own ball."""
+
+    embedder: COSNE
+    norms: Float64Array
+
+    def neighbors_needed(self, rows: int) -> int:
+        """As the embedder's own."""
+        return self.embedder.neighbors_needed(rows)
+
+    def embed(
+        self,
+        graph: NeighborGraph,
+        initialization: FloatArray,
+        *,
+        seed: int,
+        threads: int = 1,
+        progress: Progress | None = None,
+    ) -> FloatArray:
+        """As the embedder's own, with the norms."""
+        return self.embedder.embed(
+            graph, initialization, seed=seed, threads=threads, progress=progress, norms=self.norms
+        )
+
+
+def draw(geometry: Geometry, chart: FloatArray, settings: SENSE, seed: int, journal: Journal) -> Drawn:
+    """Map of a geometry by the embedder that the settings name; ``chart`` (rows, features) starts it."""
+    embedder: Embedder = settings.embedder.embedder()
+    if isinstance(embedder, COSNE) and isinstance(geometry, Hyperboloid):
+        embedder = ByDepth(embedder, np.linalg.norm(geometry.ball, axis=1))
+    return draw_map(geometry, chart, embedder, dimensions=settings.dimensions, seed=seed, journal=journal)
+
+
+def truth(settings: SENSE, rows: FloatArray) -> Geometry | None:
+    """True distances between pooled rows (rows, features) where they are not the rows' Euclidean ones."""
+    if settings.geometry == "euclidean":
+        return None
+    return settings.space.geometry(settings.space.points(rows))
+
+
+def central(settings: SENSE, rows: FloatArray, seed: int, journal: Journal) -> FloatArray:
+    """Map of pooled rows by the same embedder."""
+    if settings.geometry == "euclidean":
+        return draw(Points(rows), rows, settings, seed, journal).embedding
+    points = settings.space.points(rows)
+    return draw(
+        settings.space.geometry(points), settings.space.chart(points), settings, seed, journal
+    ).embedding
