@@ -58,6 +58,8 @@ class AffineFrame:
     anchors : (anchors, features) float64
         At least two that differ. Directions in which they do not spread by more than rounding count as outside
         (:func:`raydr.completion.trilateration.trilateration`): affinely dependent anchors span less, and nothing else.
+    noise : float
+        Standard deviation of noise that was added to squared distances on purpose.
 
     Raises
     ------
@@ -66,6 +68,7 @@ class AffineFrame:
     """
 
     anchors: Float64Array
+    noise: float = 0.0
 
     def __post_init__(self) -> None:
         if self.anchors.ndim != 2 or self.anchors.shape[0] < 2:
@@ -78,7 +81,11 @@ class AffineFrame:
             raise DataError(
                 f"Anchor {row} is not finite: {self.anchors[row].tolist()[:8]}; correct the anchors."
             )
-        _ = self.solver
+        if not np.ptp(self.anchors, axis=0).any():
+            raise DataError(
+                f"All {len(self.anchors)} anchors are the same point, so distances to them place nothing: choose"
+                " others by method.anchor_source, or mend the file of method.anchor_path."
+            )
 
     @cached_property
     def solver(self) -> Trilateration:
@@ -86,7 +93,7 @@ class AffineFrame:
         centred = self.anchors - self.anchors.mean(axis=0)
         # Of the anchors alone, so that client and server agree on the rank without a word.
         farthest = 4.0 * float((centred**2).sum(axis=1).max())
-        return trilateration(self.anchors, farthest)
+        return trilateration(self.anchors, farthest, self.noise)
 
     @cached_property
     def complement(self) -> Float64Array:

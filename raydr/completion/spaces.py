@@ -26,8 +26,8 @@ class Space(Protocol):
         """Squared distances (rows, anchors) between points."""
         ...
 
-    def frame(self, anchors: Float64Array) -> Frame:
-        """Subspace that anchors, which are points, span."""
+    def frame(self, anchors: Float64Array, noise: float = 0.0) -> Frame:
+        """Subspace that anchors, which are points, span; ``noise`` is the deviation of noise added to distances."""
         ...
 
     def geometry(self, points: Float64Array) -> Geometry:
@@ -51,9 +51,12 @@ class EuclideanSpace:
         """In double precision: in single, German credit loses its geometry (F-score 0.04 instead of 0.99)."""
         return np.asarray(squared_distances(points, anchors), dtype=np.float64)
 
-    def frame(self, anchors: Float64Array) -> AffineFrame:
+    def frame(self, anchors: Float64Array, noise: float = 0.0) -> AffineFrame:
         """Affine hull of the anchors."""
-        return AffineFrame(anchors)
+        if not noise:
+            return AffineFrame(anchors)
+        typical = np.sqrt(2.0 * ((anchors - anchors.mean(axis=0)) ** 2).sum(axis=1).mean())
+        return AffineFrame(anchors, 2.0 * float(typical) * noise)
 
     def geometry(self, points: Float64Array) -> Points:
         """In the single precision that pooled rows have too."""
@@ -82,15 +85,17 @@ class HyperbolicSpace:
     def points(self, rows: FloatArray) -> Float64Array:
         """Points on the hyperboloid; DataError where a row is not in the ball, or too far out for double precision."""
         table = np.asarray(rows, dtype=np.float64)
+        if not len(table):  # a client without rows
+            return np.zeros((0, table.shape[1] + 1))
         return from_ball(table) if self.rows_are == "ball" else exponential_map(table, self.curvature)
 
     def squared_distances(self, points: Float64Array, anchors: Float64Array) -> Float64Array:
         """Squared geodesic distances."""
         return hyperbolic_squared_distances(points, anchors, self.curvature)
 
-    def frame(self, anchors: Float64Array) -> HyperbolicFrame:
+    def frame(self, anchors: Float64Array, noise: float = 0.0) -> HyperbolicFrame:
         """Smallest hyperbolic subspace through the anchors."""
-        return HyperbolicFrame(lorentz_frame(anchors, self.curvature))
+        return HyperbolicFrame(lorentz_frame(anchors, self.curvature, noise * float(np.sqrt(self.curvature))))
 
     def geometry(self, points: Float64Array) -> Hyperboloid:
         """In double precision: near the boundary single precision tells no neighbours apart."""
@@ -119,6 +124,8 @@ class HyperbolicFrame:
 
     def located(self, squared_distances: Float64Array) -> tuple[Float64Array, Float64Array]:
         """Coordinates (rows, rank) inside, and how far outside each row lies (rows,), from squared distances."""
+        if not len(squared_distances):
+            return np.zeros((0, self.rank)), np.zeros(0)
         return self.solver.span_and_heights(squared_distances)
 
     def inside(self, points: Float64Array) -> Float64Array:
@@ -140,4 +147,6 @@ class HyperbolicFrame:
         return on_hyperboloid(space + along[:, None] * solver.centre[1:])
 
     def _seen(self, points: Float64Array) -> Float64Array:
+        if not len(points):
+            return np.zeros((0, self.solver.basis.shape[0]))
         return np.asarray(seen_from(self.solver.centre, points)[0] @ self.solver.basis.T)

@@ -56,7 +56,9 @@ class Trilateration:
         return np.asarray(np.maximum(heights - (coordinates**2).sum(axis=1), 0.0))
 
 
-def trilateration(landmarks: Float64Array, largest_squared_distance: float) -> Trilateration:
+def trilateration(
+    landmarks: Float64Array, largest_squared_distance: float, noise: float = 0.0
+) -> Trilateration:
     """Prepare trilateration against ``landmarks``.
 
     Parameters
@@ -67,6 +69,10 @@ def trilateration(landmarks: Float64Array, largest_squared_distance: float) -> T
         Largest squared distance that was sent. It sets the noise: a squared distance computed in double precision is
         wrong by about eps times this, and a direction of singular value s turns it into an error of the coordinates
         of noise / (2 s). Directions whose error would pass a millionth of the data's extent are cut.
+    noise : float
+        Standard deviation of noise that was added to squared distances on purpose. Each direction is then shrunk as
+        Wiener's filter does, as if rows spread along it as the landmarks do: by v / (v + (noise / 2 s)^2) with
+        v = s^2 / landmarks.
 
     Raises
     ------
@@ -77,17 +83,22 @@ def trilateration(landmarks: Float64Array, largest_squared_distance: float) -> T
     centred = landmarks - centre
     left, singular, basis = np.linalg.svd(centred, full_matrices=False)
     extent = np.sqrt(largest_squared_distance)
-    noise = np.finfo(np.float64).eps * largest_squared_distance * np.sqrt(landmarks.shape[0])
+    rounding = np.finfo(np.float64).eps * largest_squared_distance * np.sqrt(landmarks.shape[0])
     kept = (singular > singular[0] * np.finfo(np.float64).eps * max(landmarks.shape)) & (
-        singular * 2e-6 * extent > noise
+        singular * 2e-6 * extent > rounding
     )
     if not np.any(kept):
         raise DataError(
             f"The {landmarks.shape[0]} landmarks differ by no more than the rounding of distances up to {extent:.3g},"
             " so distances to them place nothing: scale the data, or give a larger method.initial_spread."
         )
+    variance = singular[kept] ** 2 / landmarks.shape[0]
+    shrinkage = variance / (variance + (noise / (2.0 * singular[kept])) ** 2)
     return Trilateration(
-        centre, basis[kept], (centred**2).sum(axis=1), np.asarray(left[:, kept] / singular[kept])
+        centre,
+        basis[kept],
+        (centred**2).sum(axis=1),
+        np.asarray(left[:, kept] / singular[kept] * shrinkage),
     )
 
 

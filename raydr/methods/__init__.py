@@ -10,9 +10,10 @@ from raydr.arrays import FloatArray
 from raydr.federation import Federation
 from raydr.geometry import Geometry
 from raydr.journal import Journal
-from raydr.methods import fed_tsne_umap, sense
+from raydr.methods import fed_tsne_umap, fedne, fedne_baselines, sense
 from raydr.methods.central import central_map
 from raydr.methods.fed_tsne_umap import FedTSNE, FedUMAP
+from raydr.methods.fedne_settings import FedAvgNE, FedNE, FedProxNE, GlobalNE, LocalNE
 from raydr.methods.outcome import Outcome
 from raydr.methods.sense_settings import SENSE
 from raydr.settings import Settings
@@ -72,6 +73,11 @@ METHODS: Mapping[str, Method] = {
         SENSE.public_rows,
         frozenset({"data", "distances"}),
     ),
+    "fedne": Method(FedNE, fedne.serve, central=fedne_baselines.central),
+    "fedavg-ne": Method(FedAvgNE, fedne.serve, central=fedne_baselines.central),
+    "fedprox-ne": Method(FedProxNE, fedne.serve, central=fedne_baselines.central),
+    "local-ne": Method(LocalNE, fedne_baselines.serve_local, central=fedne_baselines.central),
+    "global-ne": Method(GlobalNE, fedne_baselines.serve_global, central=fedne_baselines.central),
 }
 
 __all__ = ["METHODS", "Method", "Outcome"]

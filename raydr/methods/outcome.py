@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from raydr.arrays import Float64Array, FloatArray
+from raydr.arrays import FloatArray
 from raydr.embedding import Embedder, principal_components
 from raydr.geometry import Geometry
 from raydr.journal import Journal
@@ -28,8 +29,8 @@ class Outcome:
     ----------
     embedding : (rows, 2) or (rows, 3) float
         Rows in client order: all rows of client 0, then of client 1, and so on.
-    geometry : Geometry
-        The distances between all rows, as far as the server could tell them.
+    geometry : Geometry or None
+        The distances between all rows, as far as the server could tell them; None where it cannot.
     model : mapping of name to array
         What placing new rows on the map needs; never a training row.
     notes : tuple of Note
@@ -37,8 +38,8 @@ class Outcome:
     """
 
     embedding: FloatArray
-    geometry: Geometry
-    model: dict[str, Float64Array] = field(default_factory=dict)
+    geometry: Geometry | None
+    model: Mapping[str, FloatArray] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
 
 

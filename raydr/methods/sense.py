@@ -54,16 +54,23 @@ class AnchorDistances(
     inside : (rows, width) float64
         With ``squared``, the same as all distances between the client's rows, G of P3 (8): a factor of the Gram
         matrix of what the anchors do not span. No columns in the pointwise regimes.
+    noise : float
+        Level of the noise in both, as the client declares it.
     """
 
     squared: Float64Array
     inside: Float64Array
+    noise: float
 
     @staticmethod
     def ranges(request: AnchorRequest, rows: int) -> dict[str, Range]:
         """One number for each row and anchor, and as many as the anchors leave open."""
         width = min(rows, request.frame.codimension) if request.within else 0
-        return {"squared": Range((rows, len(request.anchors))), "inside": Range((rows, width))}
+        return {
+            "squared": Range((rows, len(request.anchors))),
+            "inside": Range((rows, width)),
+            "noise": Range(()),
+        }
 
 
 @dataclass(frozen=True)
@@ -117,13 +124,16 @@ def distances_to_anchors(client: Client, request: AnchorRequest) -> AnchorDistan
     squared = np.zeros((0, len(anchors)))
     if len(rows):
         squared = request.space.squared_distances(points, anchors)
-    if request.noise_on_distances:
-        distances = np.sqrt(squared)
-        spoilt = client.stream("noise on distances").standard_normal(squared.shape)
-        spoilt *= request.noise_on_distances * distances.mean(axis=1, keepdims=True)
-        squared = (distances + spoilt) ** 2
     inside = residual_factor(request.frame, points) if request.within else np.zeros((len(rows), 0))
-    return AnchorDistances(squared, inside)
+    if request.noise_on_distances:
+        stream = client.stream("noise on distances")
+        distances = np.sqrt(squared)
+        deviations = request.noise_on_distances * distances.mean(axis=1, keepdims=True)
+        squared = (distances + deviations * stream.standard_normal(squared.shape)) ** 2
+        if inside.size:
+            spoilt = stream.standard_normal(inside.shape)
+            inside = inside + request.noise_on_distances * np.sqrt((inside**2).mean()) * spoilt
+    return AnchorDistances(squared, inside, request.noise_on_distances)
 
 
 def serve(federation: Federation, settings: SENSE) -> Outcome:
@@ -133,6 +143,7 @@ def serve(federation: Federation, settings: SENSE) -> Outcome:
     with federation.stage("anchors"):
         anchors = chosen_anchors(federation, settings)
         local = anchors.local.shape[1]
+        space.frame(space.points(anchors.seen_by(0)))  # refuses what could place nothing, before anybody is asked
         Observations(settings.regime, settings.visibility, len(anchors.common), local, federation.sizes)
     with federation.stage("distances"):
         requests = requests_for(federation, settings, anchors)
@@ -142,12 +153,12 @@ def serve(federation: Federation, settings: SENSE) -> Outcome:
             protection=noise.protection if noise is not None else "none",
         )
     with federation.stage("geometry"):
-        squared = [reply.squared for reply in replies]
+        squared, levels = [reply.squared for reply in replies], [reply.noise for reply in replies]
         if settings.regime == "pointwise":
-            points, known = pointwise_points(federation, settings, anchors, squared)
+            points, known = pointwise_points(federation, settings, anchors, squared, levels)
         else:
             factors = [reply.inside for reply in replies]
-            points, known = multisite_points(federation, settings, anchors, squared, factors)
+            points, known = multisite_points(federation, settings, anchors, squared, factors, levels)
         replies.clear()
         squared.clear()
     geometry = space.geometry(points)

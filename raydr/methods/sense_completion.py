@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
@@ -16,8 +15,9 @@ from raydr.completion.alignment import LEAST_CORRELATION, align
 from raydr.completion.frames import Frame
 from raydr.completion.lorentz_descent import random_start as random_points
 from raydr.completion.lorentz_descent import refine
+from raydr.completion.prior import Prior
 from raydr.completion.smacof import random_start, smacof
-from raydr.completion.spaces import HyperbolicSpace, Space
+from raydr.completion.spaces import EuclideanSpace, HyperbolicSpace, Space
 from raydr.federation import Federation
 from raydr.methods.anchors import Anchors
 from raydr.methods.outcome import Note
@@ -50,14 +50,31 @@ class Known:
     aligned: Float64Array
 
 
-Task: TypeAlias = tuple[Space, Float64Array, Float64Array]
-"""What the server knows of a client, or of pointwise clients that see the same anchors: the space, the anchors as rows
-of features (anchors, features), and squared distances (rows, anchors)."""
+@dataclass(frozen=True)
+class Block:
+    """What the server knows of a client, or of pointwise clients that see the same anchors.
+
+    Attributes
+    ----------
+    space : Space
+        Where records live.
+    anchors : (anchors, features) float64
+        That they see, as rows of a table.
+    squared : (rows, anchors) float64
+        Squared distances to them.
+    noise : float
+        Deviation of the noise in their distances, in units of a record's mean distance; 0 for none.
+    """
+
+    space: Space
+    anchors: Float64Array
+    squared: Float64Array
+    noise: float
 
 
 @dataclass(frozen=True)
 class Located:
-    """Rows of one client in the frame of its anchors."""
+    """Rows of a block in the frame of its anchors: what is inside, and how far the rest reaches."""
 
     frame: Frame
     coordinates: Float64Array
@@ -70,11 +87,11 @@ class Located:
         return np.asarray(self.heights / np.where(lengths > 0, lengths, 1.0))
 
 
-def located(task: Task) -> Located:
+def located(block: Block) -> Located:
     """The server's work on one block."""
-    space, anchors, squared = task
-    frame = space.frame(space.points(anchors))
-    return Located(frame, *frame.located(squared))
+    noise = block.noise * float(np.sqrt(block.squared).mean()) if block.noise else 0.0
+    frame = block.space.frame(block.space.points(block.anchors), noise)
+    return Located(frame, *frame.located(block.squared))
 
 
 def multisite_points(
@@ -83,15 +100,18 @@ def multisite_points(
     anchors: Anchors,
     squared: Sequence[Float64Array],
     factors: Sequence[Float64Array],
+    levels: Sequence[float],
 ) -> tuple[Float64Array, Known]:
     """Points (rows, dimensions) of all records, client by client, from blocks F and G.
 
-    Of each client there are squared distances (rows, anchors) to the anchors that it sees, and the residual factor
-    (rows, width) of :func:`raydr.completion.frames.residual_factor`.
+    Of each client there are squared distances (rows, anchors) to the anchors that it sees, the residual factor
+    (rows, width) of :func:`raydr.completion.frames.residual_factor`, and the level of its noise.
     """
-    space = settings.space
-    tasks = [(space, anchors.seen_by(client), block) for client, block in enumerate(squared)]
-    places = list(federation.compute(located, tasks))
+    blocks = [
+        Block(settings.space, anchors.seen_by(client), block, level)
+        for client, (block, level) in enumerate(zip(squared, levels, strict=True))
+    ]
+    places = list(federation.compute(located, blocks))
     aligned = align(
         [place.frame for place in places],
         [place.coordinates for place in places],
@@ -101,43 +121,67 @@ def multisite_points(
     points = aligned.points
     if settings.solver == "smacof":
         placed = np.split(points, np.cumsum(federation.sizes)[:-1])
-        points = np.concatenate(refined(federation, settings, tasks, placed, placed))
+        points = np.concatenate(refined(federation, settings, blocks, placed, placed))
     first = places[0].frame
     share = np.concatenate([place.open_share for place in places])
     return points, Known(first.rank, first.codimension, share, aligned.correlations)
 
 
 def pointwise_points(
-    federation: Federation, settings: SENSE, anchors: Anchors, squared: Sequence[Float64Array]
+    federation: Federation,
+    settings: SENSE,
+    anchors: Anchors,
+    squared: Sequence[Float64Array],
+    levels: Sequence[float],
 ) -> tuple[Float64Array, Known]:
     """Points (rows, dimensions) of all records from block F alone.
 
     Where all records see the same anchors, what their distances leave over is laid along one common direction: the
     least that records can differ in it. Measured, F-score of German credit with d - 1 anchors: 0.994, without it 0.932.
-    Where each sees anchors of its own, no direction is common, and it is left out.
+    Where each sees anchors of its own, no direction is common; all anchors together then say what is likely there.
     """
     space = settings.space
     if anchors.local.size:
-        tasks = [(space, anchors.seen_by(client), block) for client, block in enumerate(squared)]
+        members = [np.array([client]) for client in range(federation.clients)]
     else:
-        stacked = np.concatenate(squared)
-        tasks = [
-            (space, anchors.common, stacked[start : start + _ROWS_OF_A_TASK])
-            for start in range(0, len(stacked), _ROWS_OF_A_TASK)
+        alike = [np.flatnonzero(np.equal(levels, level)) for level in sorted(set(levels))]
+        members = [
+            group[start : start + _ROWS_OF_A_TASK]
+            for group in alike
+            for start in range(0, len(group), _ROWS_OF_A_TASK)
         ]
-    places = list(federation.compute(located, tasks))
-    common = not anchors.local.size and places[0].frame.codimension > 0
-    points = [
-        place.frame.points(
-            place.coordinates, place.heights[:, None] if common else place.heights[:, None][:, :0]
+    blocks = [
+        Block(
+            space,
+            anchors.seen_by(int(group[0])),
+            np.concatenate([squared[client] for client in group]),
+            levels[group[0]],
         )
-        for place in places
+        for group in members
     ]
+    places = list(federation.compute(located, blocks))
+    if not anchors.local.size:
+        points = [_with_common_direction(place, block) for place, block in zip(places, blocks, strict=True)]
+    elif isinstance(space, EuclideanSpace):
+        prior = Prior.of(anchors.all)
+        points = [prior.expected(place.frame, place.coordinates) for place in places]
+    else:
+        points = [place.frame.points(place.coordinates, _nothing(place)) for place in places]
     if settings.solver == "smacof":
-        points = refined(federation, settings, tasks, points, [None] * len(tasks))
+        points = refined(federation, settings, blocks, points, [None] * len(blocks))
+    back = np.argsort(np.concatenate(members), kind="stable")
+    share = np.concatenate([place.open_share for place in places])[back]
     first = places[0].frame
-    share = np.concatenate([place.open_share for place in places])
-    return np.concatenate(points), Known(first.rank, first.codimension, share, np.zeros(0))
+    return np.concatenate(points)[back], Known(first.rank, first.codimension, share, np.zeros(0))
+
+
+def _with_common_direction(place: Located, block: Block) -> Float64Array:
+    beside = place.heights[:, None] if place.frame.codimension and not block.noise else _nothing(place)
+    return place.frame.points(place.coordinates, beside)
+
+
+def _nothing(place: Located) -> Float64Array:
+    return np.zeros((len(place.coordinates), 0))
 
 
 @dataclass(frozen=True)
@@ -191,16 +235,15 @@ def iterated(block: Iteration) -> Float64Array:
 def refined(
     federation: Federation,
     settings: SENSE,
-    tasks: Sequence[Task],
+    known: Sequence[Block],
     placed: Sequence[Float64Array],
     own: Sequence[Float64Array | None],
 ) -> list[Float64Array]:
     """Points of each block by iteration, from random points, as published, or from where the closed form put them."""
     blocks = []
-    for number, ((space, anchors, squared), points, within) in enumerate(
-        zip(tasks, placed, own, strict=True)
-    ):
-        seen = space.points(anchors)
+    for number, (block, points, within) in enumerate(zip(known, placed, own, strict=True)):
+        space, squared = block.space, block.squared
+        seen = space.points(block.anchors)
         rng = federation.stream(f"start of block {number}")
         if settings.start == "closed-form":
             start = points

@@ -77,8 +77,11 @@ class Served:
 
     def reordered(self, order: Int64Array) -> Served:
         """Same, with row ``order[i]`` of the outcome as its row ``i``."""
+        geometry = self.outcome.geometry
         outcome = replace(
-            self.outcome, embedding=self.outcome.embedding[order], geometry=self.outcome.geometry.take(order)
+            self.outcome,
+            embedding=self.outcome.embedding[order],
+            geometry=geometry.take(order) if geometry is not None else None,
         )
         return replace(self, outcome=outcome)
 

@@ -1,0 +1,221 @@
+"""FedNE (P2, figure 1), FedAvg+NE and FedProx+NE: one encoder for everybody, trained where the rows are.
+
+1. The server starts the encoder: at random, or on prototypes, means of groups of records.
+2. In each round clients tell how their present part of the map repels points: as their share of a table that is summed,
+   or as a small network each.
+3. Each client trains the encoder on its own neighbour graph, and uploads the change.
+4. The server averages the changes by rows (4).
+5. In the end each client places its rows and posts their positions on the map.
+
+Where P2 (10) adds the others' surrogates to the repulsion among a client's own rows, the field speaks for everybody, own
+rows included: a batch of a client that holds one class is no sample of the map, and its rows drive each other apart.
+*Measured*, MNIST, 6,000 rows, Dirichlet 0.1, 20 clients, 16 rounds from 991 prototypes: 7-nearest-neighbour accuracy
+0.83, against 0.76 with own rows apart, and 0.79 for the pooled rows' encoder.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raydr.arrays import Float32Array, Float64Array, FloatArray
+from raydr.errors import DataError
+from raydr.federation import Federation, Reply, Request
+from raydr.methods.fedne_clients import PositionRequest, PrototypeRequest, TrainRequest
+from raydr.methods.fedne_settings import AveragedEncoder, ContrastiveEncoder, FedNE, FedProxNE
+from raydr.methods.fedne_surrogates import REACHES, DensityRequest, ReachRequest, SurrogateRequest
+from raydr.methods.outcome import Outcome
+from raydr.robust import Mean
+from raydr.scaling import ScaleRows, Scaling, scale_rows
+from raydr.statistics import spread
+
+R = TypeVar("R", bound=Reply)
+State = dict[str, NDArray[Any]]
+
+_MARGIN = 1.25  # of the grid around the map: rows may move as far beyond before they leave it
+
+
+def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
+    """Server part of FedNE, FedAvg+NE and FedProx+NE."""
+    from raydr.fedne.edges import steps_of
+    from raydr.fedne.encoder import Architecture
+    from raydr.fedne.server import initial_memory, learning_rate_at, server_step
+
+    with federation.stage("input scale"):
+        scaling = standardised(federation)
+    with federation.stage("first encoder"):
+        weights = first_weights(federation, settings)
+    steps = steps_of(max(federation.sizes), settings.neighbors, settings.batch)
+    state: State = {"weights": weights, "memory": initial_memory(len(weights)), **no_surrogates()}
+    for round in federation.rounds(settings.rounds, state):
+        renew_surrogates(federation, settings, state, round)
+        rate = learning_rate_at(round, settings.rounds, settings.learning_rate, settings.decay)
+        answer = average(
+            federation,
+            TrainRequest(
+                weights=state["weights"],
+                hidden=settings.hidden,
+                neighbors=settings.neighbors,
+                batch=settings.batch,
+                local_epochs=settings.local_epochs,
+                negatives=settings.negatives,
+                mixing=(settings.mixing or 0.0) if isinstance(settings, FedNE) else 0.0,
+                proximity=settings.proximity if isinstance(settings, FedProxNE) else 0.0,
+                learning_rate=rate,
+                most_steps=settings.local_epochs * steps,
+                rows=federation.rows,
+                field=state["field"],
+                reach=float(state["reach"]),
+                surrogates=state["surrogates"],
+                shares=state["shares"],
+                together=federation.batch_clients,
+            ),
+            settings,
+        )
+        state["weights"], state["memory"] = server_step(
+            settings.server_optimizer,
+            state["weights"],
+            answer.weights,
+            state["memory"],
+            settings.server_learning_rate,
+        )
+        federation.report(objective=answer.loss)
+    with federation.stage("map"):
+        request = PositionRequest(state["weights"], settings.hidden)
+        places = np.concatenate([reply.places for reply in federation.ask(request)])
+    architecture = Architecture(federation.features, settings.hidden)
+    return Outcome(places, None, model_of(architecture.layers(state["weights"]), scaling))
+
+
+def average(federation: Federation, request: Request[R], settings: AveragedEncoder) -> R:
+    """Average by rows (4), of which the server sees the sum alone, or by a robust rule."""
+    if isinstance(settings.aggregation, Mean):
+        return federation.mean(request, weights="rows")
+    return federation.robust_mean(request, settings.aggregation)
+
+
+def standardised(federation: Federation) -> Scaling:
+    """Have clients shift their rows to mean 0 and divide them by one number, so that a feature has variance 1 on average.
+
+    One number for all features, so neighbours stay neighbours; an encoder learns at the same rate from data of any unit.
+
+    Raises
+    ------
+    DataError
+        If all rows of all clients are equal.
+    """
+    moments = spread(federation)
+    scale = float(np.sqrt((moments.deviation**2).mean()))
+    if scale == 0.0:
+        raise DataError(
+            "All rows of all clients are equal, so there is no geometry to map: check data.features and data.scale."
+        )
+    scaling = Scaling(moments.mean, np.full(federation.features, 1.0 / scale), False)
+    federation.ask(ScaleRows(scaling.shift, scaling.factor, scaling.unit))
+    return scaling
+
+
+def first_weights(federation: Federation, settings: ContrastiveEncoder) -> Float32Array:
+    """Random weights (parameters,), trained on the clients' prototypes where the settings say so."""
+    from raydr.fedne.encoder import Architecture, initial_weights
+    from raydr.fedne.warm_start import warm_start
+
+    architecture = Architecture(federation.features, settings.hidden)
+    weights = initial_weights(architecture, federation.stream("encoder"))
+    if not isinstance(settings, FedNE) or settings.prototypes is None:
+        return weights
+    replies = federation.ask(PrototypeRequest(settings.prototypes, federation.features))
+    return warm_start(
+        architecture,
+        weights,
+        np.concatenate([reply.means for reply in replies]),
+        neighbors=settings.neighbors,
+        batch=settings.batch,
+        negatives=settings.negatives,
+        mixing=settings.mixing,
+        learning_rate=settings.learning_rate,
+        decay=settings.decay,
+        steps=settings.warm_steps,
+        random=federation.stream("warm start"),
+    )
+
+
+def no_surrogates() -> State:
+    """What is known of surrogates before there are any."""
+    return {
+        "field": np.zeros((0, 0), np.float32),
+        "reach": np.array(1.0),
+        "surrogates": np.zeros((0, 0), np.float32),
+        "shares": np.zeros(0, np.float32),
+    }
+
+
+def renew_surrogates(federation: Federation, settings: AveragedEncoder, state: State, round: int) -> None:
+    """Step 2, where it is time for it."""
+    if not isinstance(settings, FedNE) or settings.surrogate == "none":
+        return
+    passed = round - settings.first_surrogate_round
+    if passed < 0 or passed % settings.surrogate_every:
+        return
+    if settings.surrogate == "mlp":
+        renew_networks(federation, settings, state)
+    else:
+        renew_field(federation, settings, state)
+
+
+def renew_field(federation: Federation, settings: FedNE, state: State) -> None:
+    """Agree on a grid, sum the clients' densities on it, convolve the sum with the repulsion of one point."""
+    from raydr.fedne.field import Grid, repulsion_field
+
+    votes = average(federation, ReachRequest(state["weights"], settings.hidden), settings).votes
+    unanimous = np.flatnonzero(votes >= 1.0)
+    reach = _MARGIN * float(REACHES[unanimous[0] if len(unanimous) else -1])
+    grid = Grid.covering(reach, settings.grid_step)
+    share = average(
+        federation, DensityRequest(state["weights"], settings.hidden, grid.reach, grid.nodes), settings
+    ).share
+    state["reach"] = np.array(grid.reach)
+    state["field"] = repulsion_field(grid, share).astype(np.float32)
+
+
+def renew_networks(federation: Federation, settings: FedNE, state: State) -> None:
+    """Have each client fine-tune its network; of clients that do not take part, the last one counts on."""
+    from raydr.fedne.surrogates import initial_surrogate
+
+    if not state["surrogates"].size:
+        random = federation.stream("surrogates")
+        state["surrogates"] = np.stack([initial_surrogate(random) for _ in range(federation.clients)])
+        state["shares"] = np.zeros(federation.clients, np.float32)
+    networks, shares = state["surrogates"].copy(), state["shares"].copy()
+    replies = federation.gather(
+        SurrogateRequest(
+            state["weights"],
+            settings.hidden,
+            networks,
+            settings.surrogate_points,
+            settings.grid_step,
+            settings.negatives,
+        )
+    )
+    for client, reply in replies.items():
+        networks[client] = reply.parameters
+        shares[client] = federation.sizes[client] / federation.rows
+    state["surrogates"], state["shares"] = networks, shares
+
+
+def model_of(layers: dict[str, Float32Array], scaling: Scaling) -> dict[str, FloatArray]:
+    """What places new rows: the encoder's layers, and the shift and factor that come before them."""
+    tensors: dict[str, FloatArray] = {f"encoder.{name}": values for name, values in layers.items()}
+    return tensors | {"encoder.shift": scaling.shift, "encoder.factor": scaling.factor}
+
+
+def transform(settings: ContrastiveEncoder, model: dict[str, Float64Array], rows: FloatArray) -> FloatArray:
+    """Positions (rows, 2) of new rows (rows, features), scaled as the run's, by the run's encoder; no server is asked."""
+    from raydr.fedne.encoder import Architecture, place
+
+    architecture = Architecture(rows.shape[1], settings.hidden)
+    weights = architecture.flat({name.removeprefix("encoder."): values for name, values in model.items()})
+    scaled = scale_rows(rows, Scaling(model["encoder.shift"], model["encoder.factor"], False))
+    return place(architecture, weights, scaled)

@@ -1,0 +1,262 @@
+"""FedNE's messages, and what clients do when they come. The encoder's weights travel as one flat vector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from raydr.arrays import Float32Array, Float64Array, FloatArray, Int64Array, fingerprint
+from raydr.errors import RunError
+from raydr.federation import (
+    Client,
+    Granularity,
+    Range,
+    Reply,
+    Request,
+    answers,
+    answers_jointly,
+)
+
+if TYPE_CHECKING:
+    from raydr.fedne.encoder import Architecture
+    from raydr.fedne.training import Local, Objective
+
+LARGEST_LOSS = 1e4
+LONGEST_STEP = 7.3
+"""Adam moves a parameter by at most so many learning rates in a step.
+
+|m| / sqrt(v) is at most sqrt(sum a^2 / b), by Cauchy and Schwarz, for the weights a of the first moment and b of the
+second: 7.27 with decays 0.9 and 0.999, and bias correction makes it less.
+"""
+
+
+@dataclass(frozen=True)
+class Prototypes(
+    Reply,
+    granularity=Granularity.PER_CLIENT,
+    what="means of groups of a client's records, so many in each at least",
+):
+    """``means`` (prototypes, features) float32; their number follows from the number of rows."""
+
+    means: Float32Array
+
+    @staticmethod
+    def ranges(request: PrototypeRequest, rows: int) -> dict[str, Range]:
+        """As many as groups."""
+        from raydr.fedne.prototypes import prototype_count
+
+        return {"means": Range((prototype_count(rows, request.least), request.features), dtype="float32")}
+
+
+@dataclass(frozen=True)
+class PrototypeRequest(Request[Prototypes], what="how many records a group is to hold"):
+    """Asked once, before the first round."""
+
+    least: int
+    features: int
+
+
+@answers(PrototypeRequest)
+def show_prototypes(client: Client, request: PrototypeRequest) -> Prototypes:
+    """Client part of the warm start."""
+    from raydr.fedne.prototypes import prototypes
+
+    return Prototypes(prototypes(client.rows, request.least))
+
+
+@dataclass(frozen=True)
+class Change(
+    Reply,
+    granularity=Granularity.AGGREGATE,
+    what="by how much a client's training changed each weight of the encoder, and its mean loss",
+):
+    """``weights`` (parameters,) float64, trained minus received, and the client's ``loss``."""
+
+    weights: Float64Array
+    loss: float
+
+    @staticmethod
+    def ranges(request: TrainRequest, rows: int) -> dict[str, Range]:
+        """What so many steps of Adam can do at most."""
+        largest = LONGEST_STEP * request.learning_rate * max(1, request.most_steps) + 1e-6
+        return {"weights": Range(request.weights.shape, largest), "loss": Range((), LARGEST_LOSS)}
+
+
+@dataclass(frozen=True)
+class TrainRequest(
+    Request[Change], what="the present encoder and the others' summed repulsion or surrogates"
+):
+    """One round of local training.
+
+    Attributes
+    ----------
+    weights : (parameters,) float32
+        The present encoder.
+    hidden, neighbors, batch, local_epochs, negatives, mixing, proximity, learning_rate
+        As in the settings; ``mixing`` 0 for none.
+    most_steps : int
+        Batches of the largest client, which bound how far any client's weights can go.
+    rows : int
+        Of all clients.
+    field : (nodes, nodes) float32
+        Mean repulsion by everybody's rows at the nodes from -reach to reach; no nodes for no field.
+    reach : float
+        Of the field.
+    surrogates : (clients, parameters) float32
+        Surrogate networks; none for no such surrogate.
+    shares : (clients,) float32
+        Part of all rows that each network speaks for.
+    together : bool
+        Whether clients of one host train as one.
+    """
+
+    weights: Float32Array
+    hidden: tuple[int, ...]
+    neighbors: int
+    batch: int
+    local_epochs: int
+    negatives: int
+    mixing: float
+    proximity: float
+    learning_rate: float
+    most_steps: int
+    rows: int
+    field: Float32Array
+    reach: float
+    surrogates: Float32Array
+    shares: Float32Array
+    together: bool
+
+    @property
+    def jointly(self) -> bool:
+        """Where the scenario says so."""
+        return self.together
+
+
+@answers(TrainRequest)
+def train_locally(client: Client, request: TrainRequest) -> Change:
+    """Client part of a round: P2 (10) from the weights received."""
+    return _trained([client], request)[0]
+
+
+@answers_jointly(TrainRequest)
+def train_together(clients: Sequence[Client], request: TrainRequest) -> list[Change]:
+    """Joint part: stacked weights, one product for all."""
+    return _trained(clients, request)
+
+
+def _trained(clients: Sequence[Client], request: TrainRequest) -> list[Change]:
+    from raydr.fedne.encoder import one_torch_thread
+    from raydr.fedne.training import train
+
+    with one_torch_thread():
+        locals_ = [local_task(client, request) for client in clients]
+        trained, losses = train(
+            architecture_of(clients[0].rows, request.hidden),
+            request.weights,
+            locals_,
+            _objective(clients, request),
+            learning_rate=request.learning_rate,
+        )
+    if not np.isfinite(losses).all() or not np.isfinite(trained).all():
+        raise RunError(
+            "training left the numbers: the loss is not finite. Look for values that are not finite or far out of"
+            " scale in the client's rows, or lower method.learning_rate."
+        )
+    changes = trained.astype(np.float64) - request.weights
+    return [
+        Change(change, float(min(loss, LARGEST_LOSS))) for change, loss in zip(changes, losses, strict=True)
+    ]
+
+
+def local_task(client: Client, request: TrainRequest) -> Local:
+    """A client's rows and this round's batches."""
+    from raydr.fedne.edges import schedule
+    from raydr.fedne.training import Local
+
+    batches = schedule(
+        neighbors_of(client, request.neighbors),
+        batch=request.batch,
+        epochs=request.local_epochs,
+        negatives=0 if request.field.size else request.negatives,
+        mixing=request.mixing or None,
+        random=client.stream("batches"),
+    )
+    return Local(client.rows, batches)
+
+
+def _objective(clients: Sequence[Client], request: TrainRequest) -> Objective:
+    from raydr.fedne.field import Grid, as_field, interpolated
+    from raydr.fedne.surrogates import together
+    from raydr.fedne.training import Objective
+
+    negatives, proximity = float(request.negatives), request.proximity
+    if request.field.size:
+        grid, field = Grid(request.reach, len(request.field)), as_field(request.field)
+        return Objective(negatives, None, lambda at: interpolated(grid, field, at), proximity)
+    alone = np.ones(len(clients), np.float32)
+    if not request.surrogates.size:
+        return Objective(negatives, alone, None, proximity)
+    others = np.tile(request.shares, (len(clients), 1))
+    others[np.arange(len(clients)), [client.index for client in clients]] = 0.0
+    own = np.array([len(client.rows) / request.rows for client in clients], np.float32)
+    return Objective(negatives, own, together(request.surrogates, others), proximity)
+
+
+@dataclass(frozen=True)
+class Positions(Reply, granularity=Granularity.PER_RECORD, what="where every record lies on the map"):
+    """``places`` (rows, 2) float32."""
+
+    places: Float32Array
+
+    @staticmethod
+    def ranges(request: PositionRequest, rows: int) -> dict[str, Range]:
+        """Two coordinates of each row."""
+        return {"places": Range((rows, 2), dtype="float32")}
+
+
+@dataclass(frozen=True)
+class PositionRequest(Request[Positions], what="the final encoder"):
+    """Asked once, at the end, for the map."""
+
+    weights: Float32Array
+    hidden: tuple[int, ...]
+
+
+@answers(PositionRequest)
+def post_positions(client: Client, request: PositionRequest) -> Positions:
+    """Client part of the map."""
+    return Positions(positions_of(client, request.weights, request.hidden))
+
+
+def positions_of(client: Client, weights: Float32Array, hidden: tuple[int, ...]) -> Float32Array:
+    """Positions (rows, 2) of a client's rows; kept, since several requests of a round ask for the same."""
+    from raydr.fedne.encoder import place
+
+    key = fingerprint(weights)
+    kept = client.memory.get("positions")
+    if kept is None or kept[0] != key:
+        kept = key, place(architecture_of(client.rows, hidden), weights, client.rows)
+        client.memory["positions"] = kept
+    positions: Float32Array = kept[1]
+    return positions
+
+
+def neighbors_of(client: Client, k: int) -> Int64Array:
+    """Neighbours (rows, at most k) among a client's own rows, searched once."""
+    from raydr.fedne.edges import local_neighbors
+
+    kept: Int64Array | None = client.memory.get("neighbors")
+    if kept is None:
+        kept = client.memory["neighbors"] = local_neighbors(client.rows, k)
+    return kept
+
+
+def architecture_of(rows: FloatArray, hidden: tuple[int, ...]) -> Architecture:
+    """Encoder from such rows to the plane."""
+    from raydr.fedne.encoder import Architecture
+
+    return Architecture(rows.shape[1], hidden)

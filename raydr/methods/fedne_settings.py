@@ -1,0 +1,110 @@
+"""Settings of FedNE (P2) and of what it is compared with."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from raydr.robust import Aggregation, Mean
+from raydr.settings import Settings
+
+
+class ContrastiveEncoder(Settings):
+    """What every method here has: an encoder and its training."""
+
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        (128, 128, 128), description="widths of the encoder's hidden layers"
+    )
+    neighbors: int = Field(
+        7, ge=1, description="k: neighbours that attract each row; fewer in smaller clients"
+    )
+    rounds: int = Field(60, ge=1, description="rounds")
+    local_epochs: int = Field(1, ge=1, description="passes over a client's edges in a round")
+    batch: int = Field(512, ge=2, description="edges of a batch")
+    negatives: int = Field(5, ge=1, description="b: negatives of each edge, the weight of repulsion")
+    learning_rate: float = Field(1e-3, gt=0, le=1, description="of Adam in the first rounds")
+    decay: float = Field(
+        0.1, gt=0, le=1, description="factor on the learning rate after 30% and again after 60% of the rounds"
+    )
+
+    def check(self, rows: int, features: int) -> None:
+        """Any two rows have a map: nothing to refuse."""
+
+
+class LocalNE(ContrastiveEncoder):
+    """An encoder for each client alone: no messages, and no common map (P2's LocalNE)."""
+
+    kind: Literal["local-ne"] = "local-ne"
+
+
+class GlobalNE(ContrastiveEncoder):
+    """One encoder on everybody's pooled rows, which clients would have to hand over (P2's GlobalNE)."""
+
+    kind: Literal["global-ne"] = "global-ne"
+
+
+class AveragedEncoder(ContrastiveEncoder):
+    """What methods share that average encoders."""
+
+    aggregation: Aggregation = Field(
+        Mean(), description="how the server combines what clients upload; robust rules see each upload"
+    )
+    server_optimizer: Literal["fedavg", "fedavgm", "fedadam"] = Field(
+        "fedavg", description="what the server makes of the clients' mean change"
+    )
+    server_learning_rate: float = Field(1.0, gt=0, description="factor on the server's step")
+
+
+class FedAvgNE(AveragedEncoder):
+    """Averaged encoders of contrastive neighbour embedding (P2's FedAvg+NE)."""
+
+    kind: Literal["fedavg-ne"] = "fedavg-ne"
+
+
+class FedProxNE(AveragedEncoder):
+    """Averaged encoders, held near each other while they train (P2's FedProx+NE)."""
+
+    kind: Literal["fedprox-ne"] = "fedprox-ne"
+    proximity: float = Field(0.01, gt=0, description="mu of FedProx")
+
+
+class FedNE(AveragedEncoder):
+    """Averaged encoders, with surrogates for the repulsion of rows out of sight and mixed rows (P2's FedNE)."""
+
+    kind: Literal["fedne"] = "fedne"
+    surrogate: Literal["field", "mlp", "none"] = Field(
+        "field",
+        description="repulsion by other clients: summed tables, one network for each client (P2), or none",
+    )
+    surrogate_from: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="part of the rounds that go by without surrogates; default: 0 after a warm start, else 0.3",
+    )
+    surrogate_every: int = Field(1, ge=1, description="rounds between updates of the surrogates")
+    surrogate_points: Literal["grid", "local"] = Field(
+        "grid", description="where mlp surrogates are trained: on a grid, or at the client's own points"
+    )
+    grid_step: float = Field(0.3, gt=0, description="distance of the grid's nodes, in units of the map")
+    mixing: float | None = Field(0.2, gt=0, description="alpha of Beta(alpha, alpha), or null for no mixing")
+    prototypes: int | None = Field(
+        10,
+        ge=2,
+        description="rows that each prototype is the mean of, at least: clients show the server prototypes, from which"
+        " the encoder starts; null for a random start",
+    )
+    warm_steps: int = Field(2000, ge=1, description="batches that the server trains on prototypes")
+
+    @property
+    def first_surrogate_round(self) -> int:
+        """From which round on surrogates are there."""
+        part = (
+            self.surrogate_from
+            if self.surrogate_from is not None
+            else 0.3
+            if self.prototypes is None
+            else 0.0
+        )
+        return 1 + int(part * self.rounds)

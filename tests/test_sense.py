@@ -1,0 +1,277 @@
+"""SENSE end to end in this process: exactness, what crosses the boundary, regimes, geometries, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from inline_federations import federate
+from pydantic import ValidationError
+from scipy.spatial.distance import pdist
+
+from raydr.arrays import Float64Array
+from raydr.completion.spaces import EuclideanSpace
+from raydr.errors import DataError, ScenarioError
+from raydr.federation import Federation
+from raydr.geometry import Points
+from raydr.hyperbolic import Hyperboloid
+from raydr.methods.anchors import AnchorSettings, chosen_anchors, flattened
+from raydr.methods.sense import anchors_on_the_map, serve
+from raydr.methods.sense_settings import SENSE
+from raydr.privacy.noise import Noise
+
+QUICK: dict[str, Any] = {"kind": "tsne", "early_iterations": 10, "iterations": 10}
+
+
+def rows(count: int, features: int = 6, seed: int = 0) -> Float64Array:
+    """Correlated rows, so that what anchors leave open depends on what they tell."""
+    rng = np.random.default_rng(seed)
+    latent = rng.normal(size=(count, 3))
+    mixing = np.random.default_rng(99).normal(size=(3, features))
+    return np.asarray(latent @ mixing + 0.05 * rng.normal(size=(count, features)))
+
+
+def federated(parts: list[Float64Array], *, public: Float64Array | None = None, seed: int = 0) -> Federation:
+    federation = federate(parts, seed=seed)
+    federation.public = rows(400, parts[0].shape[1], seed=50) if public is None else public
+    return federation
+
+
+def multisite(seed: int = 1) -> list[Float64Array]:
+    return np.split(rows(120, seed=seed), [50, 51, 51, 80])
+
+
+def pointwise(count: int = 40) -> list[Float64Array]:
+    return list(rows(count, seed=2)[:, None, :])
+
+
+def error(outcome: Any, parts: list[Float64Array]) -> float:
+    true, found = pdist(np.concatenate(parts)), pdist(outcome.geometry.coordinates.astype(np.float64))
+    return float(np.linalg.norm(found - true) / np.linalg.norm(true))
+
+
+@pytest.mark.parametrize("visibility", ["full", "partial"])
+@pytest.mark.parametrize("regime", ["multisite", "pointwise"])
+def test_enough_anchors_recover_every_distance(regime: str, visibility: str) -> None:
+    parts = multisite() if regime == "multisite" else pointwise()
+    settings = SENSE(regime=regime, visibility=visibility, anchors=8, embedder=QUICK)
+    assert error(serve(federated(parts), settings), parts) < 1e-6
+
+
+@pytest.mark.parametrize(("visibility", "most"), [("full", 0.012), ("partial", 0.012)])
+def test_one_anchor_less_than_features_recovers_nearly_all(visibility: str, most: float) -> None:
+    parts = multisite()
+    settings = SENSE(visibility=visibility, anchors=5, embedder=QUICK)
+    assert error(serve(federated(parts), settings), parts) < most
+
+
+def test_clients_answer_once_with_what_table_6_lets_the_server_see() -> None:
+    parts = multisite()
+    federation = federated(parts)
+    serve(federation, SENSE(visibility="partial", anchors=5, local_anchors=2, embedder=QUICK))
+    entries = {(entry.kind, entry.direction): entry for entry in federation.ledger.entries.values()}
+    assert set(entries) == {
+        ("Enrol", "down"),
+        ("Enrolment", "up"),
+        ("AnchorRequests", "down"),
+        ("AnchorDistances", "up"),
+    }
+    up = entries["AnchorDistances", "up"]
+    assert (up.count, up.granularity, up.protection) == (len(parts), "per-record", "none")
+    factor_widths = [min(len(part), 6 - 4) for part in parts]
+    numbers = sum(len(part) * (5 + width) + 1 for part, width in zip(parts, factor_widths, strict=True))
+    assert up.bytes == 8 * numbers
+    assert entries["AnchorRequests", "down"].seen_by == "each client its own part"
+
+
+def test_pointwise_clients_tell_nothing_of_each_other() -> None:
+    federation = federated(pointwise())
+    serve(federation, SENSE(regime="pointwise", anchors=5, embedder=QUICK))
+    up = next(entry for entry in federation.ledger.entries.values() if entry.kind == "AnchorDistances")
+    assert up.bytes == 8 * 40 * (5 + 1)
+
+
+def test_a_client_that_joins_later_moves_nobody() -> None:
+    """With anchors that leave nothing open, and with those that do, where no other client's rows are looked at."""
+    for regime, parts in (("pointwise", pointwise()), ("multisite", multisite())):
+        settings = SENSE(regime=regime, anchors=8 if regime == "multisite" else 5, embedder=QUICK)
+        newcomer = rows(1, seed=9) if regime == "pointwise" else rows(20, seed=9)
+        before = serve(federated(parts), settings).geometry.coordinates
+        after = serve(federated([*parts, newcomer]), settings).geometry.coordinates
+        np.testing.assert_allclose(after[: len(before)], before, atol=1e-5)
+
+
+def test_smacof_from_the_closed_form_stays_there_and_lowers_the_stress_from_random_points() -> None:
+    parts = multisite()
+    closed = error(serve(federated(parts), SENSE(anchors=5, embedder=QUICK)), parts)
+    warm = SENSE(anchors=5, solver="smacof", start="closed-form", embedder=QUICK)
+    assert error(serve(federated(parts), warm), parts) == pytest.approx(closed, rel=1e-3)
+    random = [
+        error(serve(federated(parts), SENSE(anchors=5, solver="smacof", iterations=n, embedder=QUICK)), parts)
+        for n in (0, 3, 100)
+    ]
+    assert random[0] > random[1] > random[2] > closed
+
+
+def test_hyperbolic_records_are_exact_from_d_plus_one_anchors() -> None:
+    parts = multisite()
+    settings = SENSE(geometry="hyperbolic", anchors=7, curvature=0.5, embedder=QUICK)
+    outcome = serve(federated(parts), settings)
+    assert isinstance(outcome.geometry, Hyperboloid)
+    true = settings.space.geometry(settings.space.points(np.concatenate(parts)))
+    for start in range(0, 120, 40):
+        np.testing.assert_allclose(
+            np.sqrt(outcome.geometry.squared_distance_block(start, start + 40)),
+            np.sqrt(true.squared_distance_block(start, start + 40)),
+            atol=1e-6,
+        )
+
+
+def test_notes_say_how_many_records_the_server_can_write_down() -> None:
+    parts = multisite()
+    flat = [part @ np.diag([1, 1, 1, 0, 0, 0]) for part in parts]
+    known = serve(federated(flat, public=flat[0]), SENSE(anchors=5, embedder=QUICK)).notes[0].text
+    assert "120 of 120 records (100%)" in known
+    hidden = serve(federated(parts), SENSE(anchors=3, embedder=QUICK)).notes[0].text
+    assert "0 of 120 records (0%)" in hidden
+    assert "span 2 of them" in hidden
+
+
+def test_the_model_places_anchors_beside_their_nearest_records() -> None:
+    parts = multisite()
+    settings = SENSE(anchors=8, embedder="tsne")
+    outcome = serve(federated(parts, public=np.concatenate(parts)[:8] + 1e-9), settings)
+    off = np.linalg.norm(outcome.model["anchor_positions"] - outcome.embedding[:8], axis=1)
+    assert np.median(off) < 0.03 * np.ptp(outcome.embedding, axis=0).max()
+    assert outcome.model["anchors"].shape == (8, 6)
+    assert anchors_on_the_map.__doc__
+
+
+class TestAnchors:
+    def test_default_is_one_less_than_features_and_at_most_half_the_rows(self) -> None:
+        assert AnchorSettings().per_client(features=64, rows=1000) == (63, 0)
+        assert AnchorSettings().per_client(features=784, rows=780) == (390, 0)
+        assert AnchorSettings(visibility="partial").per_client(features=64, rows=1000) == (32, 31)
+
+    def test_a_sample_is_as_large_as_all_clients_need(self) -> None:
+        settings = AnchorSettings(visibility="partial", anchors=10, local_anchors=4)
+        assert settings.public_rows(rows=100, mapped=50, features=20, clients=3) == 6 + 12
+        assert settings.public_rows(rows=100, mapped=None, features=20, clients=None) == 6 + 4 * 18
+        assert AnchorSettings(anchor_source="random").public_rows(100, 50, 20, 3) == 0
+        with pytest.raises(DataError, match=r"sets 18 rows apart .* only 10 are not to be mapped"):
+            settings.public_rows(rows=60, mapped=50, features=20, clients=3)
+
+    def test_random_anchors_lie_as_the_data_do_and_are_the_same_for_all_packings(self) -> None:
+        parts = [part * 3.0 + 10.0 for part in multisite()]
+        settings = AnchorSettings(anchor_source="random", anchors=2000)
+        anchors = chosen_anchors(federate(parts), settings).common
+        whole = np.concatenate(parts)
+        np.testing.assert_allclose(anchors.mean(axis=0), whole.mean(axis=0), atol=0.3)
+        np.testing.assert_allclose(anchors.std(axis=0), whole.std(axis=0), rtol=0.1)
+        packed = federate(parts, packing=[1, 3, 1])
+        assert chosen_anchors(packed, settings).common.tobytes() == anchors.tobytes()
+
+    def test_learnt_anchors_are_landmarks(self) -> None:
+        settings = AnchorSettings(anchor_source="learnt", anchors=10, learning={"rounds": 5})
+        federation = federate(multisite())
+        assert chosen_anchors(federation, settings).common.shape == (10, 6)
+        assert federation.round == 5
+
+    def test_flattened_anchors_have_the_rank_asked_for(self) -> None:
+        anchors = rows(8)
+        for rank in (1, 3, 6):
+            flat = flattened(anchors, rank)
+            assert np.linalg.matrix_rank(flat - flat.mean(axis=0), tol=1e-9) == rank
+        np.testing.assert_allclose(flattened(anchors, 6), anchors, atol=1e-12)
+        with pytest.raises(ScenarioError, match="anchor_rank is 7, but the 8 anchors span 6"):
+            flattened(anchors, 7)
+
+    @pytest.mark.parametrize(
+        ("public", "words"),
+        [
+            (np.zeros((9, 5)), "5 features and the data 6"),
+            (np.zeros((3, 6)), "5 anchors are needed and there are 3"),
+            (np.zeros((9, 6)), "place nothing"),
+        ],
+    )
+    def test_anchors_that_do_not_fit_are_refused(self, public: Float64Array, words: str) -> None:
+        with pytest.raises(DataError, match=words):
+            serve(federated(multisite(), public=public), SENSE(anchors=5, embedder=QUICK))
+
+
+class TestNoise:
+    def test_noisy_clients_say_so_and_the_others_stay_exact(self) -> None:
+        parts = pointwise()
+        federation = federated(parts)
+        federation.noise = Noise("distances", 0.1, clients=0.5)
+        outcome = serve(federation, SENSE(regime="pointwise", anchors=8, embedder=QUICK))
+        offsets = np.linalg.norm(outcome.geometry.coordinates - np.concatenate(parts), axis=1)
+        assert int((offsets < 1e-5).sum()) == 20
+        entry = next(entry for entry in federation.ledger.entries.values() if entry.kind == "AnchorDistances")
+        assert entry.protection.startswith("Gaussian noise of level 0.1 on distances by 50%")
+
+    def test_damping_beats_taking_noisy_distances_at_their_word(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        parts = pointwise()
+
+        def noisy() -> Federation:
+            federation = federated(parts)
+            federation.noise = Noise("distances", 0.1)
+            return federation
+
+        settings = SENSE(regime="pointwise", anchors=8, embedder=QUICK)
+        damped = error(serve(noisy(), settings), parts)
+        frame = EuclideanSpace.frame
+        monkeypatch.setattr(EuclideanSpace, "frame", lambda self, anchors, noise=0.0: frame(self, anchors))
+        assert damped < 0.6 * error(serve(noisy(), settings), parts)
+
+    def test_noise_on_data_moves_records_by_its_deviation(self) -> None:
+        parts = pointwise(400)
+        federation = federated(parts)
+        federation.noise = Noise("data", 0.5)
+        outcome = serve(federation, SENSE(regime="pointwise", anchors=8, embedder=QUICK))
+        moved = outcome.geometry.coordinates - np.concatenate(parts)
+        deviation = np.sqrt((np.concatenate(parts).std(axis=0) ** 2).mean())
+        np.testing.assert_allclose(moved.std(), 0.5 * deviation, rtol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"local_anchors": 3}, "visibility: full excludes"),
+        ({"anchor_source": "file"}, "give both or neither"),
+        ({"anchor_path": "a.csv"}, "give both or neither"),
+        ({"embedder": "cosne"}, "set geometry: hyperbolic"),
+        ({"curvature": 2.0}, "are of geometry: hyperbolic"),
+        ({"anchors": 1}, "greater than or equal to 2"),
+        ({"learning": {"landmarks": 5}}, "leave it out"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        SENSE(**settings)
+
+
+def test_local_anchors_leave_some_for_all() -> None:
+    with pytest.raises(ScenarioError, match="choose at most 4"):
+        SENSE(visibility="partial", anchors=5, local_anchors=5).check(100, 6)
+
+
+def test_a_pointwise_run_refuses_clients_of_several_records() -> None:
+    with pytest.raises(ScenarioError, match="client 0 holds 50"):
+        serve(federated(multisite()), SENSE(regime="pointwise", anchors=5, embedder=QUICK))
+
+
+def test_equal_bits_whatever_the_packing() -> None:
+    parts = multisite()
+    settings = SENSE(anchors=4, visibility="partial", embedder=QUICK)
+    bits = []
+    for packing in (None, [1, 1, 1, 1, 1], [2, 3]):
+        federation = federate(parts, packing=packing)
+        federation.public = rows(400, seed=50)
+        outcome = serve(federation, settings)
+        assert isinstance(outcome.geometry, Points)
+        bits.append(outcome.embedding.tobytes() + outcome.geometry.coordinates.tobytes())
+    assert len(set(bits)) == 1
