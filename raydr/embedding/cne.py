@@ -63,7 +63,7 @@ class CNE:
 
     Examples
     --------
-    >>> CNE(s=1.0).normalisation(10_000) == 10_000**2 / 5
+    >>> round(CNE(s=1.0).normalisation(10_000)) == 10_000**2 / 5
     True
     >>> CNE().neighbors_needed(10_000)
     15

@@ -278,17 +278,19 @@ def joint_probabilities(graph: NeighborGraph, perplexity: float, threads: int = 
     Returns
     -------
     scipy.sparse.csr_matrix of shape (rows, rows), float64
-        Non-negative, sums to 1, empty diagonal.
+        Positive, sums to 1, empty diagonal.
     """
     from openTSNE.affinity import PerplexityBasedNN
     from openTSNE.nearest_neighbors import PrecomputedNeighbors
 
     with one_blas_thread():
-        return PerplexityBasedNN(
+        joint = PerplexityBasedNN(
             knn_index=PrecomputedNeighbors(graph.indices, graph.distances),
             perplexity=perplexity,
             n_jobs=threads,
         ).P.tocsr()
+    joint.eliminate_zeros()
+    return joint
 
 
 def _shortened(vectors: Float64Array, longest: float) -> Float64Array:
