@@ -123,6 +123,10 @@ class LorentzFrame:
             aside = heights[:, None][:, : self.complement]
         else:
             span, aside = span / np.sqrt(1.0 + heights**2)[:, None], np.empty((len(span), 0))
+        return self.placed(span, aside)
+
+    def placed(self, span: Float64Array, aside: Float64Array) -> Float64Array:
+        """Points on the unit hyperboloid with these parts, p (rows, rank) and n (rows, at most ``complement``)."""
         with one_blas_thread():
             space = (
                 span @ self.basis[: self.rank] + aside @ self.basis[self.rank : self.rank + aside.shape[1]]

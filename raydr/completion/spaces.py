@@ -10,8 +10,9 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray
 from raydr.completion.frames import AffineFrame, Frame
 from raydr.completion.lorentz import LorentzFrame, lorentz_frame
+from raydr.completion.lorentz_geometry import ExpectedHyperboloid
 from raydr.geometry import Geometry, Points, squared_distances
-from raydr.hyperbolic import Hyperboloid, exponential_map, from_ball, logarithm_map, on_hyperboloid, seen_from
+from raydr.hyperbolic import Hyperboloid, exponential_map, from_ball, logarithm_map, seen_from
 from raydr.hyperbolic import squared_distances as hyperbolic_squared_distances
 
 
@@ -30,8 +31,10 @@ class Space(Protocol):
         """Subspace that anchors, which are points, span; ``noise`` is the deviation of noise added to distances."""
         ...
 
-    def geometry(self, points: Float64Array) -> Geometry:
-        """Distances between points."""
+    def geometry(self, points: Float64Array, heights: Float64Array | None = None) -> Geometry:
+        """Distances between points; ``heights`` (rows,) are lengths of residuals that lie in a common direction only
+        because theirs is not known.
+        """
         ...
 
     def chart(self, points: Float64Array) -> Float64Array:
@@ -58,8 +61,12 @@ class EuclideanSpace:
         typical = np.sqrt(2.0 * ((anchors - anchors.mean(axis=0)) ** 2).sum(axis=1).mean())
         return AffineFrame(anchors, 2.0 * float(typical) * noise)
 
-    def geometry(self, points: Float64Array) -> Points:
-        """In the single precision that pooled rows have too."""
+    def geometry(self, points: Float64Array, heights: Float64Array | None = None) -> Points:
+        """In the single precision that pooled rows have too.
+
+        Heights stay in their common direction. To expect a cosine between them instead helps some data and harms
+        others: F-score with cosine 1 and 0.5, German credit 0.994 and 0.955, COIL-20 0.976 and 0.986.
+        """
         return Points(points.astype(np.float32))
 
     def chart(self, points: Float64Array) -> Float64Array:
@@ -95,10 +102,14 @@ class HyperbolicSpace:
 
     def frame(self, anchors: Float64Array, noise: float = 0.0) -> HyperbolicFrame:
         """Smallest hyperbolic subspace through the anchors."""
-        return HyperbolicFrame(lorentz_frame(anchors, self.curvature, noise * float(np.sqrt(self.curvature))))
+        return HyperbolicFrame(lorentz_frame(anchors, self.curvature, noise))
 
-    def geometry(self, points: Float64Array) -> Hyperboloid:
+    def geometry(
+        self, points: Float64Array, heights: Float64Array | None = None
+    ) -> Hyperboloid | ExpectedHyperboloid:
         """In double precision: near the boundary single precision tells no neighbours apart."""
+        if heights is not None:
+            return ExpectedHyperboloid(points, heights, self.curvature)
         return Hyperboloid(points, self.curvature)
 
     def chart(self, points: Float64Array) -> Float64Array:
@@ -138,13 +149,7 @@ class HyperbolicFrame:
 
     def points(self, coordinates: Float64Array, components: Float64Array) -> Float64Array:
         """Points on the hyperboloid with these parts."""
-        solver, rank = self.solver, self.rank
-        space = (
-            coordinates @ solver.basis[:rank] + components @ solver.basis[rank : rank + components.shape[1]]
-        )
-        time = np.sqrt(1.0 + (space * space).sum(axis=1))
-        along = time + space @ solver.centre[1:] / (1.0 + solver.centre[0])
-        return on_hyperboloid(space + along[:, None] * solver.centre[1:])
+        return self.solver.placed(coordinates, components)
 
     def _seen(self, points: Float64Array) -> Float64Array:
         if not len(points):

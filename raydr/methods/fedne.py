@@ -25,7 +25,7 @@ from raydr.errors import DataError
 from raydr.federation import Federation, Reply, Request
 from raydr.methods.fedne_clients import PositionRequest, PrototypeRequest, TrainRequest
 from raydr.methods.fedne_settings import AveragedEncoder, ContrastiveEncoder, FedNE, FedProxNE
-from raydr.methods.fedne_surrogates import REACHES, DensityRequest, ReachRequest, SurrogateRequest
+from raydr.methods.fedne_surrogates import REACHES, DensityRequest, SurrogateRequest
 from raydr.methods.outcome import Outcome
 from raydr.robust import Mean
 from raydr.scaling import ScaleRows, Scaling, scale_rows
@@ -34,7 +34,10 @@ from raydr.statistics import spread
 R = TypeVar("R", bound=Reply)
 State = dict[str, NDArray[Any]]
 
-_MARGIN = 1.25  # of the grid around the map: rows may move as far beyond before they leave it
+_MARGIN = 1.25
+"""Of the grid around the map: rows may move so far, in a round of training and to the next, before they leave it."""
+_SIZINGS = 3
+"""How often clients are asked for densities in a round, at most; once, unless the map has outgrown the grid."""
 
 
 def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
@@ -67,7 +70,7 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
                 most_steps=settings.local_epochs * steps,
                 rows=federation.rows,
                 field=state["field"],
-                reach=float(state["reach"]),
+                reach=float(state["grid"]),
                 surrogates=state["surrogates"],
                 shares=state["shares"],
                 together=federation.batch_clients,
@@ -147,6 +150,7 @@ def no_surrogates() -> State:
     return {
         "field": np.zeros((0, 0), np.float32),
         "reach": np.array(1.0),
+        "grid": np.array(1.0),
         "surrogates": np.zeros((0, 0), np.float32),
         "shares": np.zeros(0, np.float32),
     }
@@ -166,18 +170,21 @@ def renew_surrogates(federation: Federation, settings: AveragedEncoder, state: S
 
 
 def renew_field(federation: Federation, settings: FedNE, state: State) -> None:
-    """Agree on a grid, sum the clients' densities on it, convolve the sum with the repulsion of one point."""
+    """Sum the clients' densities on a grid that holds them all, convolve the sum with the repulsion of one point."""
     from raydr.fedne.field import Grid, repulsion_field
 
-    votes = average(federation, ReachRequest(state["weights"], settings.hidden), settings).votes
-    unanimous = np.flatnonzero(votes >= 1.0)
-    reach = _MARGIN * float(REACHES[unanimous[0] if len(unanimous) else -1])
-    grid = Grid.covering(reach, settings.grid_step)
-    share = average(
-        federation, DensityRequest(state["weights"], settings.hidden, grid.reach, grid.nodes), settings
-    ).share
-    state["reach"] = np.array(grid.reach)
-    state["field"] = repulsion_field(grid, share).astype(np.float32)
+    for _ in range(_SIZINGS):
+        grid = Grid.covering(_MARGIN * float(state["reach"]), settings.grid_step)
+        request = DensityRequest(state["weights"], settings.hidden, grid.reach, grid.nodes)
+        answer = average(federation, request, settings)
+        unanimous = np.flatnonzero(answer.votes >= 1.0)
+        reach = float(REACHES[unanimous[0] if len(unanimous) else -1])
+        fits = reach <= grid.reach
+        state["reach"] = np.array(reach)
+        if fits:
+            break
+    state["grid"] = np.array(grid.reach)
+    state["field"] = repulsion_field(grid, answer.share).astype(np.float32)
 
 
 def renew_networks(federation: Federation, settings: FedNE, state: State) -> None:

@@ -16,50 +16,28 @@ REACHES: Float64Array = 0.25 * np.exp2(np.arange(129) / 8)
 
 
 @dataclass(frozen=True)
-class Reach(
-    Reply,
-    granularity=Granularity.AGGREGATE,
-    what="for each of some sizes, whether a client's part of the map fits in",
-):
-    """Votes, 0 or 1, on :data:`REACHES`."""
-
-    votes: Float64Array
-
-    @staticmethod
-    def ranges(request: ReachRequest, rows: int) -> dict[str, Range]:
-        """One vote for each size."""
-        return {"votes": Range(REACHES.shape, 1.0)}
-
-
-@dataclass(frozen=True)
-class ReachRequest(Request[Reach], what="the present encoder"):
-    """Asked before surrogates are made, to agree on a grid."""
-
-    weights: Float32Array
-    hidden: tuple[int, ...]
-
-
-@answers(ReachRequest)
-def vote_on_reach(client: Client, request: ReachRequest) -> Reach:
-    """1 for each size that holds all the client's rows."""
-    farthest = np.abs(positions_of(client, request.weights, request.hidden)).max(initial=0.0)
-    return Reach((farthest <= REACHES).astype(np.float64))
-
-
-@dataclass(frozen=True)
 class Density(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="what part of a client's rows lies at which place of the map's grid",
+    what="what part of a client's rows lies at which place of the map's grid, and how large its part of the map is",
 ):
-    """``share`` (nodes, nodes) float64, which sums to 1."""
+    """What a client tells of its part of the map.
+
+    Attributes
+    ----------
+    share : (nodes, nodes) float64
+        Sums to 1.
+    votes : (sizes,) float64
+        For each of :data:`REACHES`, 0 or 1: whether all the client's rows lie within it.
+    """
 
     share: Float64Array
+    votes: Float64Array
 
     @staticmethod
     def ranges(request: DensityRequest, rows: int) -> dict[str, Range]:
-        """No more than all rows at one node."""
-        return {"share": Range((request.nodes, request.nodes), 1.0 + 1e-9)}
+        """No more than all rows at one node, and one vote for each size."""
+        return {"share": Range((request.nodes, request.nodes), 1.0 + 1e-9), "votes": Range(REACHES.shape, 1.0)}
 
 
 @dataclass(frozen=True)
@@ -78,7 +56,9 @@ def density(client: Client, request: DensityRequest) -> Density:
     from raydr.fedne.field import Grid, deposit
 
     positions = positions_of(client, request.weights, request.hidden)
-    return Density(deposit(Grid(request.reach, request.nodes), positions) / max(1, len(positions)))
+    share = deposit(Grid(request.reach, request.nodes), positions) / max(1, len(positions))
+    farthest = np.abs(positions).max(initial=0.0)
+    return Density(share, (farthest <= REACHES).astype(np.float64))
 
 
 @dataclass(frozen=True)

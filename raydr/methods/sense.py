@@ -18,6 +18,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.completion.frames import Frame, residual_factor
+from raydr.completion.lorentz_geometry import ExpectedHyperboloid
 from raydr.completion.new_rows import map_scale, place
 from raydr.completion.observations import Observations
 from raydr.completion.spaces import Space
@@ -143,7 +144,9 @@ def serve(federation: Federation, settings: SENSE) -> Outcome:
     with federation.stage("anchors"):
         anchors = chosen_anchors(federation, settings)
         local = anchors.local.shape[1]
-        space.frame(space.points(anchors.seen_by(0)))  # refuses what could place nothing, before anybody is asked
+        space.frame(
+            space.points(anchors.seen_by(0))
+        )  # refuses what could place nothing, before anybody is asked
         Observations(settings.regime, settings.visibility, len(anchors.common), local, federation.sizes)
     with federation.stage("distances"):
         requests = requests_for(federation, settings, anchors)
@@ -161,7 +164,7 @@ def serve(federation: Federation, settings: SENSE) -> Outcome:
             points, known = multisite_points(federation, settings, anchors, squared, factors, levels)
         replies.clear()
         squared.clear()
-    geometry = space.geometry(points)
+    geometry = space.geometry(points, known.heights)
     drawn = draw(geometry, space.chart(points), settings, federation.seed, federation.journal)
     with federation.stage("anchors on the map"):
         model = anchors_on_the_map(space, anchors, points, drawn)
@@ -220,10 +223,14 @@ def requests_for(federation: Federation, settings: SENSE, anchors: Anchors) -> A
 
 @dataclass(frozen=True)
 class ByDepth:
-    """CO-SNE of records whose depth is known: it keeps the norms that they have in their own ball."""
+    """CO-SNE of records whose depth is known: it keeps the norms (rows,) that they have in their own ball.
+
+    CO-SNE's distances are those of curvature -1, and ``curvature`` is that of the graph's.
+    """
 
     embedder: COSNE
     norms: Float64Array
+    curvature: float
 
     def neighbors_needed(self, rows: int) -> int:
         """As the embedder's own."""
@@ -239,6 +246,7 @@ class ByDepth:
         progress: Progress | None = None,
     ) -> FloatArray:
         """As the embedder's own, with the norms."""
+        graph = NeighborGraph(graph.indices, graph.distances * np.float32(np.sqrt(self.curvature)))
         return self.embedder.embed(
             graph, initialization, seed=seed, threads=threads, progress=progress, norms=self.norms
         )
@@ -247,8 +255,8 @@ class ByDepth:
 def draw(geometry: Geometry, chart: FloatArray, settings: SENSE, seed: int, journal: Journal) -> Drawn:
     """Map of a geometry by the embedder that the settings name; ``chart`` (rows, features) starts it."""
     embedder: Embedder = settings.embedder.embedder()
-    if isinstance(embedder, COSNE) and isinstance(geometry, Hyperboloid):
-        embedder = ByDepth(embedder, np.linalg.norm(geometry.ball, axis=1))
+    if isinstance(embedder, COSNE) and isinstance(geometry, Hyperboloid | ExpectedHyperboloid):
+        embedder = ByDepth(embedder, np.linalg.norm(geometry.ball, axis=1), settings.curvature)
     return draw_map(geometry, chart, embedder, dimensions=settings.dimensions, seed=seed, journal=journal)
 
 

@@ -42,12 +42,15 @@ class Known:
         the record feature by feature.
     aligned : (clients,) float64
         Correlation of each client's residuals with those of others; empty where there are none.
+    heights : (records,) float64 or None
+        Lengths of residuals that lie in a common direction only because theirs is not known.
     """
 
     rank: int
     codimension: int
     open_share: Float64Array
     aligned: Float64Array
+    heights: Float64Array | None = None
 
 
 @dataclass(frozen=True)
@@ -161,27 +164,34 @@ def pointwise_points(
     ]
     places = list(federation.compute(located, blocks))
     if not anchors.local.size:
-        points = [_with_common_direction(place, block) for place, block in zip(places, blocks, strict=True)]
+        points = [
+            place.frame.points(
+                place.coordinates, _beside(place, block)[:, None][:, : place.frame.codimension]
+            )
+            for place, block in zip(places, blocks, strict=True)
+        ]
     elif isinstance(space, EuclideanSpace):
         prior = Prior.of(anchors.all)
         points = [prior.expected(place.frame, place.coordinates) for place in places]
     else:
-        points = [place.frame.points(place.coordinates, _nothing(place)) for place in places]
+        points = [
+            place.frame.points(place.coordinates, np.zeros((len(place.coordinates), 0))) for place in places
+        ]
     if settings.solver == "smacof":
         points = refined(federation, settings, blocks, points, [None] * len(blocks))
     back = np.argsort(np.concatenate(members), kind="stable")
     share = np.concatenate([place.open_share for place in places])[back]
     first = places[0].frame
-    return np.concatenate(points)[back], Known(first.rank, first.codimension, share, np.zeros(0))
+    common = not anchors.local.size and first.codimension > 0 and settings.solver == "closed-form"
+    heights = np.concatenate([_beside(place, block) for place, block in zip(places, blocks, strict=True)])
+    return np.concatenate(points)[back], Known(
+        first.rank, first.codimension, share, np.zeros(0), heights[back] if common else None
+    )
 
 
-def _with_common_direction(place: Located, block: Block) -> Float64Array:
-    beside = place.heights[:, None] if place.frame.codimension and not block.noise else _nothing(place)
-    return place.frame.points(place.coordinates, beside)
-
-
-def _nothing(place: Located) -> Float64Array:
-    return np.zeros((len(place.coordinates), 0))
+def _beside(place: Located, block: Block) -> Float64Array:
+    """Lengths of residuals (rows,); noise tells nothing of them."""
+    return np.zeros_like(place.heights) if block.noise else place.heights
 
 
 @dataclass(frozen=True)
