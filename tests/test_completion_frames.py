@@ -69,6 +69,14 @@ def test_anchors_that_span_nothing_are_refused(anchors: np.ndarray, words: str) 
         AffineFrame(anchors)
 
 
+@pytest.mark.parametrize("wrong", [-1e-9, np.nan, np.inf])
+def test_squared_distances_that_cannot_be_are_refused(wrong: float) -> None:
+    anchors, squared = drawn(4, 3), np.ones((2, 4))
+    squared[1, 2] = wrong
+    with pytest.raises(DataError, match="row 1 to anchor 2"):
+        AffineFrame(anchors).located(squared)
+
+
 class TestAlignment:
     """Rows whose residual is a function of their coordinates, cut into clients that see only themselves."""
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -72,7 +73,7 @@ def align(
         each other instead, residuals that have nothing in common would look alike (COIL-20: 0.984).
     """
     ends = np.cumsum([0, *(len(rows) for rows in coordinates)])
-    spans = [np.arange(start, stop) for start, stop in zip(ends[:-1], ends[1:], strict=True)]
+    spans = [np.arange(start, stop) for start, stop in pairwise(ends)]
     points = np.concatenate(
         [
             frame.points(inside, factor @ _any_rotation(factor.shape[1], frame.codimension, rng))

@@ -31,9 +31,7 @@ class Frame(Protocol):
         ...
 
     def located(self, squared_distances: Float64Array) -> tuple[Float64Array, Float64Array]:
-        """Coordinates (rows, rank) inside, and how far outside each row lies (rows,), from squared distances
-        (rows, anchors) to the anchors.
-        """
+        """Coordinates (rows, rank) inside and lengths (rows,) outside, from squared distances (rows, anchors)."""
         ...
 
     def inside(self, points: Float64Array) -> Float64Array:
@@ -112,7 +110,20 @@ class AffineFrame:
         return int(self.anchors.shape[1]) - self.rank
 
     def located(self, squared_distances: Float64Array) -> tuple[Float64Array, Float64Array]:
-        """Coordinates (rows, rank) in the hull and distances (rows,) from it, from squared distances to anchors."""
+        """Coordinates (rows, rank) in the hull and distances (rows,) from it, from squared distances to anchors.
+
+        Raises
+        ------
+        DataError
+            If a squared distance is negative or not finite.
+        """
+        wrong = ~((squared_distances >= 0.0) & (squared_distances < np.inf))
+        if wrong.any():
+            row, anchor = (int(at[0]) for at in np.nonzero(wrong))
+            raise DataError(
+                f"The squared distance of row {row} to anchor {anchor} is {squared_distances[row, anchor]}: squared"
+                " distances are finite and not negative; look at how that client computes them."
+            )
         coordinates = self.solver.coordinates(squared_distances)
         return coordinates, np.sqrt(self.solver.squared_residuals(squared_distances, coordinates))
 

@@ -32,8 +32,10 @@ class Space(Protocol):
         ...
 
     def geometry(self, points: Float64Array, heights: Float64Array | None = None) -> Geometry:
-        """Distances between points; ``heights`` (rows,) are lengths of residuals that lie in a common direction only
-        because theirs is not known.
+        """Distances between points.
+
+        ``heights`` (rows,) are the lengths of residuals that lie in a common direction only because theirs is not
+        known.
         """
         ...
 

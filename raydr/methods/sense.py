@@ -28,7 +28,7 @@ from raydr.geometry import Geometry, Points, Progress
 from raydr.hyperbolic import Hyperboloid
 from raydr.journal import Journal
 from raydr.methods.anchors import Anchors, chosen_anchors
-from raydr.methods.outcome import Drawn, Outcome, draw_map
+from raydr.methods.outcome import Drawn, Note, Outcome, draw_map
 from raydr.methods.sense_completion import multisite_points, notes, pointwise_points
 from raydr.methods.sense_settings import SENSE
 from raydr.neighbors import NeighborGraph
@@ -137,38 +137,69 @@ def distances_to_anchors(client: Client, request: AnchorRequest) -> AnchorDistan
     return AnchorDistances(squared, inside, request.noise_on_distances)
 
 
+@dataclass(frozen=True)
+class Completed:
+    """The geometry of all records, before any map.
+
+    Attributes
+    ----------
+    anchors : Anchors
+        That the clients saw.
+    points : (records, dimensions) float64
+        In client order.
+    geometry : Geometry
+        Distances between them.
+    notes : tuple of Note
+        What the server could tell.
+    """
+
+    anchors: Anchors
+    points: Float64Array
+    geometry: Geometry
+    notes: tuple[Note, ...]
+
+
 def serve(federation: Federation, settings: SENSE) -> Outcome:
     """Server part of Algorithm 1."""
     settings.check(federation.rows, federation.features)
-    space = settings.space
+    known = completed(federation, settings)
+    chart = settings.space.chart(known.points)
+    drawn = draw(known.geometry, chart, settings, federation.seed, federation.journal)
+    with federation.stage("anchors on the map"):
+        model = anchors_on_the_map(settings.space, known.anchors, known.points, drawn)
+    return Outcome(drawn.embedding, known.geometry, model, notes=known.notes)
+
+
+def completed(federation: Federation, settings: SENSE) -> Completed:
+    """Steps 1 to 3: anchors, distances, geometry."""
+    space, noise = settings.space, federation.noise
     with federation.stage("anchors"):
         anchors = chosen_anchors(federation, settings)
-        local = anchors.local.shape[1]
-        space.frame(
-            space.points(anchors.seen_by(0))
-        )  # refuses what could place nothing, before anybody is asked
-        Observations(settings.regime, settings.visibility, len(anchors.common), local, federation.sizes)
+        # Refuses what could place nothing before anybody is asked.
+        space.frame(space.points(anchors.seen_by(0)))
+        observations = Observations(
+            settings.regime,
+            settings.visibility,
+            len(anchors.common),
+            anchors.local.shape[1],
+            federation.sizes,
+        )
     with federation.stage("distances"):
         requests = requests_for(federation, settings, anchors)
-        noise = federation.noise
         replies = federation.ask(
             requests if len(requests.own) > 1 else requests.own[0],
             protection=noise.protection if noise is not None else "none",
         )
     with federation.stage("geometry"):
         squared, levels = [reply.squared for reply in replies], [reply.noise for reply in replies]
+        factors = [reply.inside for reply in replies]
+        replies.clear()
         if settings.regime == "pointwise":
             points, known = pointwise_points(federation, settings, anchors, squared, levels)
         else:
-            factors = [reply.inside for reply in replies]
             points, known = multisite_points(federation, settings, anchors, squared, factors, levels)
-        replies.clear()
-        squared.clear()
-    geometry = space.geometry(points, known.heights)
-    drawn = draw(geometry, space.chart(points), settings, federation.seed, federation.journal)
-    with federation.stage("anchors on the map"):
-        model = anchors_on_the_map(space, anchors, points, drawn)
-    return Outcome(drawn.embedding, geometry, model, notes=notes(settings, anchors, known))
+    told = notes(settings, observations, known)
+    return Completed(anchors, points, space.geometry(points, known.heights), told)
 
 
 def anchors_on_the_map(

@@ -15,6 +15,7 @@ from raydr.completion.alignment import LEAST_CORRELATION, align
 from raydr.completion.frames import Frame
 from raydr.completion.lorentz_descent import random_start as random_points
 from raydr.completion.lorentz_descent import refine
+from raydr.completion.observations import Observations
 from raydr.completion.prior import Prior
 from raydr.completion.smacof import random_start, smacof
 from raydr.completion.spaces import EuclideanSpace, HyperbolicSpace, Space
@@ -265,25 +266,27 @@ def refined(
     return list(federation.compute(iterated, blocks))
 
 
-def notes(settings: SENSE, anchors: Anchors, known: Known) -> tuple[Note, ...]:
+def notes(settings: SENSE, observations: Observations, known: Known) -> tuple[Note, ...]:
     """What the anchors protect and what they do not, from what the server saw in this run."""
     share = known.open_share
     told = int((share < _TOLD).sum())
+    seen, dimensions = observations.seen_by_each, known.rank + known.codimension
     paragraphs = [
-        f"Each client showed the server the distance of every record to {anchors.seen_by_each} anchors in a space of"
-        f" {known.rank + known.codimension} dimensions. The anchors span {known.rank} of them, and in those the server"
-        " can tell each record's coordinates by solving linear equations. Fewer anchors than dimensions (P3, theorems"
-        " 3.1 and 3.2) mean that another record could have the same distances: one that differs in the"
-        f" {known.codimension} dimensions beside the span. They do not mean that a record is hidden.",
+        f"Each client showed the server the distance of every record to {seen} anchors in a space of {dimensions}"
+        f" dimensions. The anchors span {known.rank} of them, and in those the server can tell each record's"
+        " coordinates by solving linear equations. Fewer anchors than dimensions (P3, theorems 3.1 and 3.2) mean that"
+        f" another record could have the same distances: one that differs in the {known.codimension} dimensions beside"
+        " the span. They do not mean that a record is hidden.",
         f"Here {told:,} of {len(share):,} records ({told / len(share):.0%}) lie within {_TOLD:.1%} of the span, and the"
         " server knows that they do: it can write them down, feature by feature. For the median record,"
         f" {np.median(share):.2%} of its distance from the anchors' mean is left open.",
     ]
     if settings.regime == "multisite" and known.codimension:
+        between = observations.count - seen * observations.records
         turned = int((known.aligned > LEAST_CORRELATION).sum())
         paragraphs.append(
-            "The distances between a client's own records add the shape of that open part, up to a rotation. By the"
-            f" likeness of records, the server turned {turned} of {len(known.aligned)} clients' open parts to fit the"
-            " others'."
+            f"The {between:,} distances between records of the same client add the shape of that open part, up to a"
+            f" rotation. By the likeness of records, the server turned {turned} of {len(known.aligned)} clients' open"
+            " parts to fit the others'."
         )
     return (Note("What the anchors tell, and what they leave open", "\n\n".join(paragraphs)),)
