@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import FloatArray, Int64Array
-from raydr.data import Census, Site, SiteFile, Table, load, set_apart
+from raydr.data import Census, Site, SiteFile, Table, load, load_graph, set_apart
 from raydr.errors import DataError
 from raydr.methods import METHODS
 from raydr.partition import assign
@@ -96,18 +96,12 @@ def dealt_out(scenario: Scenario, data_dir: Path | None) -> Holdings:
     data, clients = scenario.data, scenario.clients
     method = METHODS[scenario.method.kind]
     by_column = clients.partition if isinstance(clients.partition, ByColumn) else None
-    table = load(
-        source=data.source,
-        path=data.path,
-        label=data.label,
-        features=data.features,
-        client=by_column.column if by_column else None,
-        id_column=data.id,
-        rows=data.rows if method.public_rows is None else None,
-        missing=data.missing,
-        seed=scenario.seed,
-        data_dir=data_dir,
-    )
+    if data.graph is not None:
+        table = load_graph(data.graph, data.dimensions, seed=scenario.seed)
+        if method.public_rows is None and data.rows is not None:
+            table, _ = set_apart(table, data.rows, 0, scenario.seed)
+    else:
+        table = _loaded(scenario, data_dir, by_column)
     public = None
     if method.public_rows is not None:
         count = None if isinstance(clients.partition, Pointwise) else clients.count or _owners(table, clients)
@@ -125,6 +119,23 @@ def dealt_out(scenario: Scenario, data_dir: Path | None) -> Holdings:
         table.features,
         Rows(table.rows),
         public if public is not None and len(public) else None,
+    )
+
+
+def _loaded(scenario: Scenario, data_dir: Path | None, by_column: ByColumn | None) -> Table:
+    data = scenario.data
+    return load(
+        source=data.source,
+        path=data.path,
+        label=data.label,
+        features=data.features,
+        client=by_column.column if by_column else None,
+        id_column=data.id,
+        # Rows to set apart are drawn from all.
+        rows=data.rows if METHODS[scenario.method.kind].public_rows is None else None,
+        missing=data.missing,
+        seed=scenario.seed,
+        data_dir=data_dir,
     )
 
 

@@ -15,6 +15,7 @@ from raydr.settings import Settings
 
 if TYPE_CHECKING:
     from raydr.methods.fed_tsne_umap import FedTSNE, FedUMAP
+    from raydr.methods.fedne_settings import FedAvgNE, FedNE, FedProxNE, GlobalNE, LocalNE
 
 
 class DataSettings(Settings):
@@ -22,6 +23,10 @@ class DataSettings(Settings):
 
     source: str | None = Field(None, description="a built-in name: raydr list datasets")
     path: str | None = Field(None, description="a .csv, .parquet, .npy or .npz file")
+    graph: str | None = Field(
+        None, description="a .csv or .npz edge list, whose nodes are placed in hyperbolic space"
+    )
+    dimensions: int = Field(5, ge=2, description="of the hyperbolic space that a graph is placed in")
     label: str | None = Field(None, description="the column of class labels")
     features: tuple[str, ...] | None = Field(None, description="columns to map; default: all others")
     id: str | None = Field(None, description="the column of row identities; default: row numbers from 0")
@@ -33,8 +38,14 @@ class DataSettings(Settings):
 
     @model_validator(mode="after")
     def _one_origin(self) -> DataSettings:
-        if self.source is not None and self.path is not None:
-            raise ValueError("give exactly one of source (a built-in name) and path (a file of yours)")
+        if sum(origin is not None for origin in (self.source, self.path, self.graph)) > 1:
+            raise ValueError(
+                "give exactly one of source (a built-in name), path (a file of yours) and graph (an edge list)"
+            )
+        if self.graph is None and "dimensions" in self.model_fields_set:
+            raise ValueError("dimensions are of a graph: leave them out, or name an edge list in graph")
+        if self.graph is not None and {"label", "features", "id", "missing"} & self.model_fields_set:
+            raise ValueError("a graph has no columns: leave label, features, id and missing out")
         return self
 
 
@@ -133,6 +144,10 @@ class RuntimeSettings(Settings):
         "auto",
         description="client actors: auto is one for each core, per-client one for each client, or give a number",
     )
+    batch_clients: bool = Field(
+        False,
+        description="train the clients of an actor as one computation where the method can: other bits, within rounding",
+    )
     timeout_s: float = Field(600.0, gt=0, description="seconds that clients have for one call")
     retries: int = Field(
         2, ge=0, description="how often a dead or late process is started again for one call"
@@ -202,7 +217,7 @@ class PrivacySettings(Settings):
 
 
 if TYPE_CHECKING:
-    MethodSettings: TypeAlias = FedTSNE | FedUMAP
+    MethodSettings: TypeAlias = FedTSNE | FedUMAP | FedNE | FedAvgNE | FedProxNE | LocalNE | GlobalNE
 else:
     MethodSettings = Annotated[
         Union[tuple(method.settings for method in METHODS.values())], Field(discriminator="kind")  # noqa: UP007
@@ -234,13 +249,16 @@ class Scenario(Settings):
 
     @model_validator(mode="after")
     def _one_origin(self) -> Scenario:
-        given = self.data.source is not None or self.data.path is not None
+        given = any(origin is not None for origin in (self.data.source, self.data.path, self.data.graph))
         if self.clients.sites and (given or self.data.rows is not None):
             raise ValueError(
-                "clients.sites have files of their own, so leave data.source, data.path and data.rows out"
+                "clients.sites have files of their own, so leave data.source, data.path, data.graph and data.rows"
+                " out"
             )
         if not self.clients.sites and not given:
-            raise ValueError("data: give exactly one of source (a built-in name) and path (a file of yours)")
+            raise ValueError(
+                "data: give exactly one of source (a built-in name), path (a file of yours) and graph (an edge list)"
+            )
         return self
 
     @model_validator(mode="after")

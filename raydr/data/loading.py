@@ -35,6 +35,7 @@ def load(
     missing: Literal["error", "drop"] = "error",
     seed: int = 0,
     data_dir: Path | None = None,
+    for_map: bool = True,
 ) -> Table:
     """Read a built-in data set or a file, check it, and sub-sample it when asked.
 
@@ -62,6 +63,8 @@ def load(
         Seed of the sub-sample, at least 0.
     data_dir : Path, optional
         Where built-in data sets lie as NAME.npz; by default the folder in ``RAYDR_DATA``.
+    for_map : bool
+        Whether a map is to be drawn of these rows, which takes two rows that differ.
 
     Returns
     -------
@@ -96,13 +99,14 @@ def load(
     _refuse_duplicate_ids(columns, kept)
     if rows is not None:
         kept = kept[_sampled(columns, kept, rows, seed)]
-    if len(kept) < 2:
+    if len(kept) < 2 and for_map:
         raise DataError(
             f"{columns.name} has {len(kept)} usable row{'' if len(kept) == 1 else 's'} of {len(columns.matrix)}; "
             f"a map needs at least 2."
         )
     table = _table(columns, kept)
-    _report_constants(table, expected=source is not None)
+    if for_map:
+        _report_constants(table, expected=source is not None)
     return table
 
 

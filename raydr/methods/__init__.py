@@ -47,6 +47,9 @@ class Method:
         clients (:meth:`raydr.methods.anchors.AnchorSettings.public_rows`); None for methods that never do.
     noise_on : set of str
         Where clients can add noise: "data", "distances".
+    transform : callable
+        Positions of new rows on the map, by settings, the run's model and rows scaled as the run's; None for methods
+        whose map takes no new rows.
     """
 
     settings: type[Settings]
@@ -55,6 +58,7 @@ class Method:
     central: Callable[[Any, FloatArray, int, Journal], FloatArray] = _same_embedder
     public_rows: Callable[[Any, int, int | None, int, int | None], int] | None = None
     noise_on: frozenset[str] = frozenset()
+    transform: Callable[[Any, Mapping[str, FloatArray], FloatArray], FloatArray] | None = None
 
     @property
     def summary(self) -> str:
@@ -73,11 +77,11 @@ METHODS: Mapping[str, Method] = {
         SENSE.public_rows,
         frozenset({"data", "distances"}),
     ),
-    "fedne": Method(FedNE, fedne.serve, central=fedne_baselines.central),
-    "fedavg-ne": Method(FedAvgNE, fedne.serve, central=fedne_baselines.central),
-    "fedprox-ne": Method(FedProxNE, fedne.serve, central=fedne_baselines.central),
+    "fedne": Method(FedNE, fedne.serve, central=fedne_baselines.central, transform=fedne.transform),
+    "fedavg-ne": Method(FedAvgNE, fedne.serve, central=fedne_baselines.central, transform=fedne.transform),
+    "fedprox-ne": Method(FedProxNE, fedne.serve, central=fedne_baselines.central, transform=fedne.transform),
     "local-ne": Method(LocalNE, fedne_baselines.serve_local, central=fedne_baselines.central),
-    "global-ne": Method(GlobalNE, fedne_baselines.serve_global, central=fedne_baselines.central),
+    "global-ne": Method(GlobalNE, fedne_baselines.serve_global, central=fedne_baselines.central, transform=fedne.transform),
 }
 
 __all__ = ["METHODS", "Method", "Outcome"]

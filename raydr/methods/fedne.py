@@ -15,6 +15,7 @@ rows included: a batch of a client that holds one class is no sample of the map,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -218,7 +219,7 @@ def model_of(layers: dict[str, Float32Array], scaling: Scaling) -> dict[str, Flo
     return tensors | {"encoder.shift": scaling.shift, "encoder.factor": scaling.factor}
 
 
-def transform(settings: ContrastiveEncoder, model: dict[str, Float64Array], rows: FloatArray) -> FloatArray:
+def transform(settings: ContrastiveEncoder, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
     """Positions (rows, 2) of new rows (rows, features), scaled as the run's, by the run's encoder; no server is asked."""
     from raydr.fedne.encoder import Architecture, place
 

@@ -39,6 +39,8 @@ class Plan:
         Part of the clients in each round.
     checkpoint_every : int
         Rounds between checkpoints; 0 for none.
+    batch_clients : bool
+        Whether clients of one host may compute as one.
     noise : Noise, optional
         Noise that clients are to add.
     public : (rows, features) array, optional
@@ -53,6 +55,7 @@ class Plan:
     faults: FaultPlan = field(default_factory=FaultPlan)
     participation: float = 1.0
     checkpoint_every: int = 0
+    batch_clients: bool = False
     noise: Noise | None = None
     public: FloatArray | None = None
 
@@ -105,6 +108,7 @@ def serve(
         with federation.stage("scaling"):
             scaling = fit_scaling(federation, plan.scale)
         federation.noise = plan.noise
+        federation.batch_clients = plan.batch_clients
         if plan.public is not None:
             federation.public = scale_rows(plan.public, scaling)
         outcome = METHODS[plan.method].serve(federation, plan.settings)

@@ -1,0 +1,113 @@
+"""Graphs as tables: nodes are rows, and hyperbolic space makes room for their hierarchy."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+
+from raydr.arrays import Int64Array
+from raydr.data.table import Table
+from raydr.errors import DataError
+from raydr.hierarchy import graph_points, tree_points
+from raydr.hyperbolic import logarithm_map
+
+JITTER = 0.1
+"""Step of every node of a tree: a symmetric tree has equal distances, between which nothing but rounding chooses."""
+
+
+def load_graph(path: str | Path, dimensions: int, *, seed: int) -> Table:
+    """Read an edge list and place its nodes in hyperbolic space of curvature -1.
+
+    A tree is placed by Sarkar's construction, any other graph by a Poincare embedding
+    (:mod:`raydr.hierarchy`). Rows are tangent vectors at the origin, which the exponential map takes to the nodes:
+    ``method: {geometry: hyperbolic, points: features}``.
+
+    Parameters
+    ----------
+    path : str or Path
+        A .csv file of two columns below a header line, the names of the two nodes of each edge; or an .npz file with
+        ``edges`` (edges, 2), nodes counted from 0, and perhaps ``y`` (nodes,), their classes.
+    dimensions : int
+        Of the hyperbolic space.
+    seed : int
+        Of the placing.
+
+    Returns
+    -------
+    Table
+        Ids are the nodes' names.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read as an edge list.
+    """
+    path = Path(path).expanduser()
+    labels = None
+    if path.suffix == ".npz":
+        names, edges, labels = _from_npz(path)
+    else:
+        names, edges = _from_csv(path)
+    if not len(edges):
+        raise DataError(f"{path} holds no edge; give a line or row for each.")
+    nodes = int(edges.max()) + 1
+    tree = len(edges) == nodes - 1 and _connected(edges, nodes)
+    if tree:
+        points = tree_points(edges, dimensions, jitter=JITTER, seed=seed)
+    else:
+        points = graph_points(edges, dimensions, seed=seed)
+    return Table(
+        name=path.name,
+        rows=np.ascontiguousarray(logarithm_map(points)),
+        features=tuple(f"x{axis}" for axis in range(1, dimensions + 1)),
+        ids=names if names is not None else np.arange(nodes),
+        labels=labels,
+        label_names=tuple(str(code) for code in range(int(labels.max()) + 1)) if labels is not None else (),
+    )
+
+
+def _from_csv(path: Path) -> tuple[np.ndarray, Int64Array]:  # type: ignore[type-arg]
+    try:
+        with path.open(newline="") as file:
+            lines = list(csv.reader(file))[1:]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"The edge list {path} could not be read ({error}); correct data.graph.") from error
+    odd = next((number for number, line in enumerate(lines, 2) if line and len(line) != 2), None)
+    if odd is not None:
+        raise DataError(
+            f"Line {odd} of {path} has {len(lines[odd - 2])} columns; an edge list has two, the names of the two nodes"
+            " of an edge, below a header line."
+        )
+    pairs = np.array([[name.strip() for name in line] for line in lines if line], dtype=np.str_).reshape(
+        -1, 2
+    )
+    names, codes = np.unique(pairs, return_inverse=True)
+    return names, codes.reshape(-1, 2).astype(np.int64)
+
+
+def _from_npz(path: Path) -> tuple[None, Int64Array, Int64Array | None]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in ("edges", "y") if name in archive.files}
+    except (OSError, ValueError) as error:
+        raise DataError(f"The graph {path} could not be read ({error}); correct data.graph.") from error
+    edges = arrays.get("edges")
+    if edges is None or edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
+        raise DataError(f"{path} needs an array `edges` of whole numbers, (edges, 2), nodes counted from 0.")
+    labels = arrays.get("y")
+    if labels is not None and labels.shape != (int(edges.max()) + 1,):
+        raise DataError(
+            f"{path} has {labels.shape[0]} classes in `y` for {int(edges.max()) + 1} nodes; leave `y` out, or give one"
+            " for each."
+        )
+    return None, edges.astype(np.int64), None if labels is None else labels.astype(np.int64)
+
+
+def _connected(edges: Int64Array, nodes: int) -> bool:
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    adjacency = coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(nodes, nodes))
+    return int(connected_components(adjacency, directed=False)[0]) == 1
