@@ -20,6 +20,7 @@ import numpy as np
 
 from raydr.arrays import FloatArray, Int64Array
 from raydr.journal import Journal
+from raydr.threads import one_blas_thread
 
 CLIENTS, ANCHORS = 10, 783
 REGIMES = {
@@ -52,7 +53,8 @@ def completed_geometry(
     federation = Federation(InlineTransport([ClientHost(seats, 0)]), len(seats), seed=0)
     federation.public = public
     started = time.perf_counter()
-    known = completed(federation, settings)
+    with one_blas_thread():
+        known = completed(federation, settings)
     return known, time.perf_counter() - started
 
 

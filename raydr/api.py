@@ -112,6 +112,34 @@ def run(
     return Result(folder)
 
 
+def transform(folder: str | Path, data: str | Path, *, out: str | Path) -> Path:
+    """Place new rows on the map of a run, by its model alone: no server is asked, and nothing leaves the caller.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The run folder.
+    data : str or Path
+        A file with the run's features, in its order; its label and id columns may be there or not.
+    out : str or Path
+        The .csv or .parquet file to write: ``row, x, y``.
+
+    Returns
+    -------
+    out : Path
+        The file.
+
+    Raises
+    ------
+    raydr.errors.RaydrError
+        ``OutputError`` for what is no run folder or cannot be written, ``DataError`` for rows that do not fit,
+        ``ScenarioError`` for a run whose method places no new rows.
+    """
+    from scenarios.transforming import transform as place
+
+    return place(Path(folder), Path(data), Path(out))
+
+
 def resume(
     folder: str | Path,
     *,

@@ -118,6 +118,22 @@ def compare(folders: tuple[Path, ...], out: Path | None) -> None:
         click.echo(write_comparison(folders, out))
 
 
+@app.command()
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("data", type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The .csv or .parquet file to write: row, x, y.",
+)
+def transform(folder: Path, data: Path, out: Path) -> None:
+    """Place the rows of DATA, a file like the run's own, on the map of RUN, a run folder, without any server."""
+    from scenarios.transforming import transform as place
+
+    click.echo(place(folder, data, out))
+
+
 @app.command("list")
 @click.argument("what", metavar="|".join(CATALOGUES), type=click.Choice(CATALOGUES))
 def list_(what: str) -> None:

@@ -27,7 +27,7 @@ class Question:
         Classes.
     embedding : (rows, 2)
         The federated map.
-    geometry : Geometry
+    geometry : Geometry or None
         What the server took the distances between rows to be.
     scaling : Scaling
         What the clients scaled by.
@@ -46,7 +46,7 @@ class Question:
     pooled: Callable[[], FloatArray]
     labels: Int64Array | None
     embedding: FloatArray
-    geometry: Geometry
+    geometry: Geometry | None
     scaling: Scaling
     method: str
     settings: Settings

@@ -251,6 +251,7 @@ def plan_of(scenario: Scenario, clients: int) -> Plan:
         ),
         participation=scenario.clients.participation,
         checkpoint_every=runtime.checkpoint_every,
+        batch_clients=runtime.batch_clients,
         noise=Noise(**scenario.privacy.noise.model_dump()) if scenario.privacy.noise is not None else None,
     )
 

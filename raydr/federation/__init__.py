@@ -8,7 +8,16 @@ from raydr.federation.faults import Crash, FaultPlan
 from raydr.federation.federation import Federation
 from raydr.federation.host import ClientHost, Seat
 from raydr.federation.inline import InlineTransport
-from raydr.federation.messages import Bound, Granularity, Range, RefusedReplyError, Reply, Request, answers
+from raydr.federation.messages import (
+    Bound,
+    Granularity,
+    Range,
+    RefusedReplyError,
+    Reply,
+    Request,
+    answers,
+    answers_jointly,
+)
 from raydr.federation.ring import RangeError
 from raydr.federation.transport import Transport
 
@@ -33,6 +42,7 @@ __all__ = [
     "Seat",
     "Transport",
     "answers",
+    "answers_jointly",
     "attackers",
     "fingerprint",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -24,12 +25,16 @@ class Client:
         The run's seed, from which :meth:`stream` derives this client's randomness.
     round : int
         The round of the call that is being answered; 0 before the first.
+    memory : dict of name to anything
+        What a client part keeps to spare itself work. A restarted client has forgotten it, so whatever is in it must
+        be such that it can be computed again, to the same bits, from rows and streams.
     """
 
     index: int
     rows: FloatArray
     seed: int
     round: int = 0
+    memory: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def stream(self, purpose: str) -> np.random.Generator:
         """Independent random numbers for ``(seed, client, round, purpose)``, whoever asks, however often."""

@@ -79,6 +79,8 @@ class Federation:
         Rows that are nobody's secret, in the scale of the clients' own; set by whoever runs the federation.
     noise : Noise or None
         Noise that clients are to add, where a method offers it.
+    batch_clients : bool
+        Whether clients of one host may compute as one, where a method offers it.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class Federation:
         self.round = 0
         self.public: FloatArray | None = None
         self.noise: Noise | None = None
+        self.batch_clients = False
         transport.reset()
         enrolments = self.ask(Enrol())
         self.sizes = tuple(enrolment.rows for enrolment in enrolments)
@@ -201,6 +204,20 @@ class Federation:
             request, tuple(range(self.clients)), "server", protection=protection
         )
         return [replies[client] for client in range(self.clients)]
+
+    def gather(self, request: Request[R]) -> dict[int, R]:
+        """Replies by client, in client order; in rounds, of those that have rows, take part and answer.
+
+        Raises
+        ------
+        ClientError, QuorumError
+            If a client is lost that cannot be done without, or too many are.
+        """
+        weighty = self._weighty("clients")
+        cohort = self._cohort(weighty) if self._in_rounds else weighty
+        replies = self._replies(request, cohort, "server", droppable=self._in_rounds)
+        self._policy.require_quorum(len(replies), len(cohort))
+        return {client: replies[client] for client in sorted(replies)}
 
     def sum(self, request: Request[R]) -> R:
         """Sum of all clients' replies, field by field; exact in the ring, rounded once to double precision."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +17,8 @@ from raydr.federation.faults import Corruption, FaultPlan, Moment, SimulatedCras
 from raydr.federation.messages import Range, RefusedReplyError, Reply, Request, payload_bytes
 from raydr.federation.ring import RingSum, decode, fraction_bits
 from raydr.threads import one_blas_thread
+
+_LOGGER = logging.getLogger(__name__)
 
 Weighting: TypeAlias = Literal["sum", "clients", "rows"]
 """Weight of a client's summand: 1 each, 1 for each client that has rows, or its number of rows."""
@@ -177,6 +180,7 @@ class ClientHost:
     seed: int
     faults: FaultPlan = field(default_factory=FaultPlan)
     _clients: dict[int, Client] = field(default_factory=dict, repr=False)
+    _joint: dict[int, Reply] = field(default_factory=dict, repr=False)
     _dying: bool = False
     _strikes: bool = False
 
@@ -210,6 +214,7 @@ class ClientHost:
         # BLAS changes bits with its thread count, so every client part computes with one.
         with one_blas_thread():
             self._dawdle(call)
+            self._answer_jointly(call)
             for index in call.clients:
                 reply = self._reply(self._clients[index], boundary)
                 answers.append(
@@ -227,6 +232,7 @@ class ClientHost:
         total_weight = 0
         with one_blas_thread():
             self._dawdle(call)
+            self._answer_jointly(call)
             for index in call.clients:
                 client = self._clients[index]
                 weight = weight_of(client.rows.shape[0], call.weighting)
@@ -268,7 +274,8 @@ class ClientHost:
                 return Failure(client.index, Kind.DROPPED_OUT, "simulated drop-out")
         try:
             told = call.request.addressed_to(client.index)
-            reply, round = self._compute(client, call, told), call.round
+            joint = self._joint.pop(client.index, None)
+            reply, round = joint if joint is not None else self._compute(client, call, told), call.round
             if self.faults.adversary is not None and call.in_rounds:
                 reply = self.faults.adversary.forged(reply, told, client)
             if struck:
@@ -285,6 +292,21 @@ class ClientHost:
             reason = f"{type(error).__name__}: {error}"
             return Failure(client.index, Kind.CLIENT_RAISED, reason, traceback.format_exc())
         return reply
+
+    def _answer_jointly(self, call: Call) -> None:
+        """Have all clients asked answer at once, where the request has a way to."""
+        self._joint.clear()
+        part = type(call.request).joint_part
+        if part is None or not call.request.jointly or len(call.clients) < 2:
+            return
+        clients = [self._clients[index] for index in call.clients]
+        for client in clients:
+            client.round = call.round
+        try:
+            self._joint.update(zip(call.clients, part(clients, call.request), strict=True))
+        except Exception:
+            # Whose fault it was shows when each answers for itself.
+            _LOGGER.debug("joint answers to %s failed", type(call.request).__name__, exc_info=True)
 
     @staticmethod
     def _compute(client: Client, call: Call, told: Request[Any]) -> Reply:

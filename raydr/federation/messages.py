@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import cached_property
@@ -96,7 +96,8 @@ class Range:
     def _limit(self) -> Bound:
         """Largest absolute value, below infinity."""
         limit = np.minimum(self.largest, np.finfo(np.float64).max)
-        return limit if limit.ndim else float(limit)
+        # A double of numpy's: a plain float would be cast to a float32 array's type, and the largest overflows there.
+        return limit if limit.ndim else np.float64(limit)
 
     def _holds(self, array: NDArray[Any]) -> bool:
         """Whether every number is within its bound."""
@@ -173,11 +174,17 @@ class Request(Generic[R]):
     what: ClassVar[str]
     sets_state: ClassVar[bool]
     client_part: ClassVar[Callable[[Client, Any], Reply]]
+    joint_part: ClassVar[Callable[[Sequence[Client], Any], Sequence[Reply]] | None] = None
 
     def __init_subclass__(cls, *, what: str, sets_state: bool = False) -> None:
         super().__init_subclass__()
         cls.what = what
         cls.sets_state = sets_state
+
+    @property
+    def jointly(self) -> bool:
+        """Whether a host that has a joint part for this type answers for all its clients at once."""
+        return False
 
     def addressed_to(self, client: int) -> Self:
         """Return what this client is told; a request that holds a part for each client gives out the one alone.
@@ -192,6 +199,25 @@ def answers(request: type[Q]) -> Callable[[Callable[[Client, Q], R]], Callable[[
 
     def register(part: Callable[[Client, Q], R]) -> Callable[[Client, Q], R]:
         request.client_part = staticmethod(part)
+        return part
+
+    return register
+
+
+def answers_jointly(
+    request: type[Q],
+) -> Callable[[Callable[[Sequence[Client], Q], Sequence[R]]], Callable[[Sequence[Client], Q], Sequence[R]]]:
+    """Make a function the joint part of a request type: one reply for each of several clients of one host.
+
+    It must give what the client part gives for each, but for the rounding of sums that it takes in another order. The
+    host calls it where :attr:`Request.jointly` says so, with the request as it was sent, and turns to the client part
+    for everybody if it raises.
+    """
+
+    def register(
+        part: Callable[[Sequence[Client], Q], Sequence[R]],
+    ) -> Callable[[Sequence[Client], Q], Sequence[R]]:
+        request.joint_part = staticmethod(part)
         return part
 
     return register
