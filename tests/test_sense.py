@@ -17,7 +17,7 @@ from raydr.federation import Federation
 from raydr.geometry import Points
 from raydr.hyperbolic import Hyperboloid
 from raydr.methods.anchors import AnchorSettings, chosen_anchors, flattened
-from raydr.methods.sense import anchors_on_the_map, serve
+from raydr.methods.sense import LEAST_GROUP, serve, transform
 from raydr.methods.sense_settings import SENSE
 from raydr.privacy.noise import Noise
 
@@ -140,14 +140,24 @@ def test_notes_say_how_many_records_the_server_can_write_down() -> None:
     assert f"The {within:,} distances between records of the same client" in hidden
 
 
-def test_the_model_places_anchors_beside_their_nearest_records() -> None:
-    parts = multisite()
-    settings = SENSE(anchors=8, embedder="tsne")
-    outcome = serve(federated(parts, public=np.concatenate(parts)[:8] + 1e-9), settings)
-    off = np.linalg.norm(outcome.model["anchor_positions"] - outcome.embedding[:8], axis=1)
-    assert np.median(off) < 0.03 * np.ptp(outcome.embedding, axis=0).max()
-    assert outcome.model["anchors"].shape == (8, 6)
-    assert anchors_on_the_map.__doc__
+def test_new_rows_land_where_their_like_are_and_the_model_holds_no_record() -> None:
+    parts = list(np.split(np.repeat(np.eye(4, 6) * 9.0, 30, axis=0) + 0.1 * rows(120, seed=7), 4))
+    for settings in (
+        SENSE(anchors=8),
+        SENSE(anchors=8, geometry="hyperbolic", points="ball"),
+        SENSE(anchors=8, geometry="hyperbolic", embedder="umap"),
+    ):
+        given = [part / 20.0 for part in parts] if settings.geometry == "hyperbolic" else parts
+        public = rows(30, seed=50) / 20.0
+        outcome = serve(federated(given, public=public), settings)
+        model = outcome.model
+        assert 4 <= len(model["references"]) <= 120 // LEAST_GROUP
+        table = np.concatenate(given)
+        assert np.abs(model["references"][:, None] - table).max(axis=2).min() > 1e-6
+        new = np.concatenate([part[:3] + 1e-3 for part in given])
+        placed = transform(settings, model, new)
+        nearest = np.linalg.norm(placed[:, None] - outcome.embedding, axis=2).argmin(axis=1)
+        np.testing.assert_array_equal(nearest // 30, np.repeat(np.arange(4), 3))
 
 
 class TestAnchors:

@@ -12,7 +12,7 @@ from raydr.completion.frames import AffineFrame, Frame
 from raydr.completion.lorentz import LorentzFrame, lorentz_frame
 from raydr.completion.lorentz_geometry import ExpectedHyperboloid
 from raydr.geometry import Geometry, Points, squared_distances
-from raydr.hyperbolic import Hyperboloid, exponential_map, from_ball, logarithm_map, seen_from
+from raydr.hyperbolic import Hyperboloid, exponential_map, from_ball, logarithm_map, seen_from, to_ball
 from raydr.hyperbolic import squared_distances as hyperbolic_squared_distances
 
 
@@ -41,6 +41,10 @@ class Space(Protocol):
 
     def chart(self, points: Float64Array) -> Float64Array:
         """Points as coordinates (rows, features) whose principal components may start a map."""
+        ...
+
+    def rows(self, chart: Float64Array) -> Float64Array:
+        """Rows of a table that stand for the points with these coordinates; `points` after `rows` undoes `chart`."""
         ...
 
 
@@ -74,6 +78,10 @@ class EuclideanSpace:
     def chart(self, points: Float64Array) -> Float64Array:
         """The points themselves."""
         return points
+
+    def rows(self, chart: Float64Array) -> Float64Array:
+        """The same."""
+        return chart
 
 
 @dataclass(frozen=True)
@@ -117,6 +125,10 @@ class HyperbolicSpace:
     def chart(self, points: Float64Array) -> Float64Array:
         """Tangent vectors at the origin, as long as the points are far."""
         return logarithm_map(points, self.curvature)
+
+    def rows(self, chart: Float64Array) -> Float64Array:
+        """Tangent vectors as features, or as the points of the ball that they lead to."""
+        return to_ball(exponential_map(chart, self.curvature)) if self.rows_are == "ball" else chart
 
 
 @dataclass(frozen=True)

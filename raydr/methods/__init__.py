@@ -76,6 +76,7 @@ METHODS: Mapping[str, Method] = {
         sense.central,
         SENSE.public_rows,
         frozenset({"data", "distances"}),
+        sense.transform,
     ),
     "fedne": Method(FedNE, fedne.serve, central=fedne_baselines.central, transform=fedne.transform),
     "fedavg-ne": Method(FedAvgNE, fedne.serve, central=fedne_baselines.central, transform=fedne.transform),

@@ -51,7 +51,7 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
         scaling = standardised(federation)
     with federation.stage("first encoder"):
         weights = first_weights(federation, settings)
-    steps = steps_of(max(federation.sizes), settings.neighbors, settings.batch)
+    steps = settings.local_epochs * steps_of(max(federation.sizes), settings.neighbors, settings.batch)
     state: State = {"weights": weights, "memory": initial_memory(len(weights)), **no_surrogates()}
     for round in federation.rounds(settings.rounds, state):
         renew_surrogates(federation, settings, state, round)
@@ -68,7 +68,7 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
                 mixing=(settings.mixing or 0.0) if isinstance(settings, FedNE) else 0.0,
                 proximity=settings.proximity if isinstance(settings, FedProxNE) else 0.0,
                 learning_rate=rate,
-                most_steps=settings.local_epochs * steps,
+                most_steps=min(steps, settings.local_steps or steps),
                 rows=federation.rows,
                 field=state["field"],
                 reach=float(state["grid"]),

@@ -41,6 +41,7 @@ def epochs_on(
             epochs=settings.local_epochs,
             negatives=settings.negatives,
             mixing=None,
+            steps=settings.local_steps,
             random=random(round, "batches"),
         )
         rate = learning_rate_at(round, settings.rounds, settings.learning_rate, settings.decay)

@@ -98,7 +98,7 @@ class TrainRequest(
     hidden, neighbors, batch, local_epochs, negatives, mixing, proximity, learning_rate
         As in the settings; ``mixing`` 0 for none.
     most_steps : int
-        Batches of the largest client, which bound how far any client's weights can go.
+        Batches of a client, at most; they bound how far its weights can go.
     rows : int
         Of all clients.
     field : (nodes, nodes) float32
@@ -183,6 +183,7 @@ def local_task(client: Client, request: TrainRequest) -> Local:
         epochs=request.local_epochs,
         negatives=0 if request.field.size else request.negatives,
         mixing=request.mixing or None,
+        steps=request.most_steps,
         random=client.stream("batches"),
     )
     return Local(client.rows, batches)

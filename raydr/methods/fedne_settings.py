@@ -21,6 +21,9 @@ class ContrastiveEncoder(Settings):
     )
     rounds: int = Field(60, ge=1, description="rounds")
     local_epochs: int = Field(1, ge=1, description="passes over a client's edges in a round")
+    local_steps: int | None = Field(
+        None, ge=1, description="batches of a client in a round, at most; default: all of its local epochs"
+    )
     batch: int = Field(512, ge=2, description="edges of a batch")
     negatives: int = Field(5, ge=1, description="b: negatives of each edge, the weight of repulsion")
     learning_rate: float = Field(1e-3, gt=0, le=1, description="of Adam in the first rounds")
@@ -95,7 +98,7 @@ class FedNE(AveragedEncoder):
         description="rows that each prototype is the mean of, at least: clients show the server prototypes, from which"
         " the encoder starts; null for a random start",
     )
-    warm_steps: int = Field(2000, ge=1, description="batches that the server trains on prototypes")
+    warm_steps: int = Field(4000, ge=1, description="batches that the server trains on prototypes")
 
     @property
     def first_surrogate_round(self) -> int:

@@ -11,6 +11,7 @@ Step 2 is what the method costs. How much of each record the server can tell is 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,6 +25,7 @@ from raydr.completion.observations import Observations
 from raydr.completion.spaces import Space
 from raydr.embedding import COSNE, Embedder
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.fedne.prototypes import prototypes
 from raydr.geometry import Geometry, Points, Progress
 from raydr.hyperbolic import Hyperboloid
 from raydr.journal import Journal
@@ -34,9 +36,12 @@ from raydr.methods.sense_settings import SENSE
 from raydr.neighbors import NeighborGraph
 from raydr.statistics import spread
 
-NEIGHBORS = 5
-"""Nearest records or anchors that place a new row; 5 beat 10 and all on digits and MNIST (0.94, 0.93, 0.10)."""
-_ANCHORS_AT_A_TIME = 64
+NEIGHBORS = 3
+"""Nearest references that place a new row; 2 to 5 are as good (digits: 0.93)."""
+LEAST_GROUP = 5
+"""Records whose mean is a reference."""
+_MAP_WEIGHT = 3.0
+"""Spread of the map in units of the data's, when records are grouped; 1 gives 0.88 instead of 0.93."""
 
 
 @dataclass(frozen=True)
@@ -165,8 +170,8 @@ def serve(federation: Federation, settings: SENSE) -> Outcome:
     known = completed(federation, settings)
     chart = settings.space.chart(known.points)
     drawn = draw(known.geometry, chart, settings, federation.seed, federation.journal)
-    with federation.stage("anchors on the map"):
-        model = anchors_on_the_map(settings.space, known.anchors, known.points, drawn)
+    with federation.stage("references for new rows"):
+        model = references(settings.space, known.points, drawn, known.anchors)
     return Outcome(drawn.embedding, known.geometry, model, notes=known.notes)
 
 
@@ -202,28 +207,23 @@ def completed(federation: Federation, settings: SENSE) -> Completed:
     return Completed(anchors, points, space.geometry(points, known.heights), told)
 
 
-def anchors_on_the_map(
-    space: Space, anchors: Anchors, points: Float64Array, drawn: Drawn
-) -> dict[str, Float64Array]:
-    """Where the anchors that everybody sees lie on the map, each by (23) from its nearest records.
+def references(space: Space, points: Float64Array, drawn: Drawn, anchors: Anchors) -> dict[str, FloatArray]:
+    """What places new rows on the map: means of small groups of records, and where on the map they lie.
 
-    A client that comes later places its rows between them, by their distances to the anchors, and tells nobody.
+    Groups are of ``LEAST_GROUP`` records or more that are near in the data and, with more weight, on the map; no
+    reference is a record. A client places its new rows among them by (23), and tells nobody. Measured, digits, 797 new
+    rows beside a map of 1,000: 0.93 by 10 neighbours, among the 63 anchors alone 0.72; records themselves 0.97.
     """
-    neighbors = min(NEIGHBORS, len(points))
+    chart, positions = space.chart(points), drawn.embedding.astype(np.float64)
+    weight = _MAP_WEIGHT * chart.std() / max(float(positions.std()), np.finfo(np.float64).tiny)
+    means = prototypes(np.hstack([chart, weight * positions]), min(LEAST_GROUP, len(chart))).astype(
+        np.float64
+    )
     scale = map_scale(drawn.graph.nearest(min(NEIGHBORS, drawn.graph.k)), drawn.embedding)
-    known = space.points(anchors.common)
-    positions = [
-        place(
-            np.sqrt(space.squared_distances(known[start : start + _ANCHORS_AT_A_TIME], points)),
-            drawn.embedding,
-            neighbors=neighbors,
-            scale=scale,
-        )
-        for start in range(0, len(known), _ANCHORS_AT_A_TIME)
-    ]
     return {
         "anchors": anchors.common,
-        "anchor_positions": np.concatenate(positions),
+        "references": space.rows(means[:, : chart.shape[1]]),
+        "reference_positions": means[:, chart.shape[1] :] / weight,
         "map_scale": np.array([scale]),
     }
 
@@ -306,3 +306,16 @@ def central(settings: SENSE, rows: FloatArray, seed: int, journal: Journal) -> F
     return draw(
         settings.space.geometry(points), settings.space.chart(points), settings, seed, journal
     ).embedding
+
+
+def transform(settings: SENSE, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
+    """Positions (rows, dimensions) of new rows (rows, features) on the map, by P3 (23), without a server."""
+    space, known = settings.space, model["references"]
+    distances = np.sqrt(space.squared_distances(space.points(rows), space.points(known)))
+    neighbors = min(NEIGHBORS, len(known))
+    return place(
+        distances,
+        model["reference_positions"],
+        neighbors=neighbors if neighbors > 1 else None,
+        scale=float(model["map_scale"][0]),
+    )

@@ -1,0 +1,259 @@
+"""FedNE against its baselines on the same rows: faithfulness to rows never seen, time of a round, edges a second.
+
+    python -m benchmarks.fedne [--quick] [--data mnist] [--json FILE] [--only NAME,...] [--rounds N]
+
+Data set ``--data`` as NAME.npz in ``$RAYDR_DATA``: ``X``, ``y`` and ``split`` (0 train, 1 test), or a seeded split where it
+has none. Clients by Dirichlet(0.1) unless a name says otherwise. ``knn_accuracy`` is that of the test rows, placed by
+the encoder, among the training rows on the map (7 neighbours, P2 5.1); trustworthiness, continuity, steadiness and
+cohesiveness judge the map of the test rows. All methods take the same rounds, encoder, seed and clients in two actors.
+
+``--quick`` takes 10,000 training and 2,000 test rows and fewer rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from raydr.arrays import Float32Array, FloatArray, Int64Array
+from raydr.threads import cores
+
+ACTORS = 2
+METRICS = ("trustworthiness", "continuity", "steadiness", "cohesiveness")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Training and test rows (rows, features) float32 with their classes."""
+
+    train: Float32Array
+    train_labels: Int64Array
+    test: Float32Array
+    test_labels: Int64Array
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One line of the comparison: a method, and how its clients are."""
+
+    kind: str
+    options: dict[str, Any] = field(default_factory=dict)
+    clients: int = 20
+    participation: float = 1.0
+
+
+SETTINGS: dict[str, Setting] = {
+    "fedne": Setting("fedne"),
+    "fedavg-ne": Setting("fedavg-ne"),
+    "fedprox-ne": Setting("fedprox-ne"),
+    "global-ne": Setting("global-ne"),
+    "local-ne": Setting("local-ne"),
+    "fedne.random-start": Setting("fedne", {"prototypes": None}),
+    "fedne.mlp": Setting("fedne", {"prototypes": None, "surrogate": "mlp"}),
+    "fedne.no-mixing": Setting("fedne", {"mixing": None}),
+    "fedne.no-surrogate": Setting("fedne", {"surrogate": "none"}),
+    "fedne.fedavgm": Setting("fedne", {"server_optimizer": "fedavgm", "server_learning_rate": 0.3}),
+    "fedne.fedadam": Setting("fedne", {"server_optimizer": "fedadam", "server_learning_rate": 0.003}),
+    "fedne.100-clients": Setting("fedne", clients=100),
+    "fedavg-ne.100-clients": Setting("fedavg-ne", clients=100),
+    "fedne.10-percent": Setting("fedne", clients=100, participation=0.1),
+    "fedavg-ne.10-percent": Setting("fedavg-ne", clients=100, participation=0.1),
+}
+QUICK = ("fedne", "fedavg-ne", "global-ne", "fedne.random-start")
+
+
+def rows_of(name: str, train: int | None, test: int | None) -> Rows:
+    """Training and test rows of a data set, sub-sampled by a seed where fewer are wanted."""
+    content = np.load(Path(os.environ["RAYDR_DATA"]) / f"{name}.npz", allow_pickle=False)
+    random = np.random.default_rng(0)
+    labels = content["y"].astype(np.int64)
+    split = content["split"] if "split" in content else (random.random(len(labels)) < 0.15).astype(np.int64)
+    parts = []
+    for part, count in ((0, train), (1, test)):
+        chosen = random.permutation(np.flatnonzero(split == part))[:count]
+        parts += [content["X"][chosen].astype(np.float32), labels[chosen]]
+    return Rows(*parts)
+
+
+def shares(rows: Rows, clients: int) -> list[Int64Array]:
+    """Training rows of each client, by Dirichlet(0.1)."""
+    from raydr.partition.kinds import dirichlet
+
+    partition = dirichlet(rows.train_labels, clients, 0.1, min_rows=1, seed=0)
+    return [partition.rows_of(client) for client in range(clients)]
+
+
+def served(rows: Rows, setting: Setting, **options: Any) -> tuple[Any, list[Any], list[Int64Array]]:
+    """Outcome, rounds and partition of one federated run."""
+    from actors.backend import ray_backend
+    from raydr.journal import Journal
+    from raydr.methods import METHODS
+    from raydr.methods.serving import Plan
+
+    settings = METHODS[setting.kind].settings(**{**setting.options, **options})
+    own = shares(rows, setting.clients)
+    plan = Plan(setting.kind, settings, "none", seed=0, participation=setting.participation)
+    journal = Journal()
+    with ray_backend(None, ACTORS, 3600.0) as backend:
+        outcome = backend.serve([rows.train[part] for part in own], plan, listener=journal.tell).outcome
+    return outcome, journal.rounds, own
+
+
+def judged(rows: Rows, setting: Setting, rounds: int) -> dict[str, float]:
+    """Figures of one method."""
+    from raydr.methods import fedne
+    from raydr.methods.fedne_settings import FedNE
+    from raydr.metrics import Evidence, evaluate
+    from raydr.metrics.new_rows import knn_accuracy
+
+    if setting.kind == "local-ne":
+        return alone(rows, setting, rounds)
+    started = time.perf_counter()
+    outcome, told, own = served(rows, setting, rounds=rounds)
+    seconds = time.perf_counter() - started
+    placed = fedne.transform(FedNE(), outcome.model, rows.test)
+    labels = rows.train_labels[np.concatenate(own)]
+    figures = {
+        "knn_accuracy": knn_accuracy(outcome.embedding, labels, placed, rows.test_labels),
+        "round_s": statistics.median(record.seconds for record in told),
+        "run_s": seconds,
+    }
+    return figures | evaluate(METRICS, Evidence(rows.test, placed, rows.test_labels)).values
+
+
+def alone(rows: Rows, setting: Setting, rounds: int) -> dict[str, float]:
+    """Figures of LocalNE, means over clients of at least 7 rows: each places the test rows by its own encoder."""
+    from raydr.federation.streams import client_stream
+    from raydr.fedne.encoder import Architecture, place
+    from raydr.methods.fedne_baselines import epochs_on
+    from raydr.methods.fedne_settings import LocalNE
+    from raydr.metrics.new_rows import knn_accuracy
+
+    settings, accuracies = LocalNE(rounds=rounds), []
+    scale = np.float32(np.sqrt(rows.train.var(axis=0).mean()))
+    architecture = Architecture(rows.train.shape[1], settings.hidden)
+    for client, part in enumerate(shares(rows, setting.clients)):
+        if len(part) < 7:
+            continue
+        inputs = rows.train[part] / scale
+
+        def random(round: int, purpose: str, client: int = client) -> np.random.Generator:
+            return client_stream(0, client, round, purpose)
+
+        weights = [weights for weights, _ in epochs_on(inputs, settings, random)][-1]
+        mapped, placed = (place(architecture, weights, table) for table in (inputs, rows.test / scale))
+        accuracies.append(knn_accuracy(mapped, rows.train_labels[part], placed, rows.test_labels))
+    return {"knn_accuracy": float(np.mean(accuracies))}
+
+
+def overheads(rows: Rows, clients: int, rounds: int) -> dict[str, float]:
+    """Median seconds of a round with each surrogate, and how much more that is than without any; in turns."""
+    variants = {"none": "fedavg-ne", "field": "fedne", "mlp": "fedne"}
+    seconds: dict[str, list[float]] = {name: [] for name in variants}
+    for _ in range(2):
+        for name, kind in variants.items():
+            options = (
+                {"prototypes": None, "surrogate": name, "surrogate_from": 0.0} if kind == "fedne" else {}
+            )
+            _, told, _ = served(rows, Setting(kind, options, clients), rounds=rounds)
+            seconds[name] += [record.seconds for record in told[1:]]
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    return {f"round_s.{name}.{clients}": value for name, value in medians.items()} | {
+        f"overhead.{name}.{clients}": medians[name] / medians["none"] - 1.0 for name in ("field", "mlp")
+    }
+
+
+def plain_edges_per_second(rows: FloatArray, epochs: int) -> float:
+    """Edges a second of a plain torch loop on pooled rows (rows, features), as one would write it, on all cores."""
+    import torch
+    from torch import nn
+
+    from raydr.fedne.edges import local_neighbors
+
+    torch.set_num_threads(cores())
+    nearest = torch.from_numpy(local_neighbors(rows, 7, threads=cores()))
+    table = torch.from_numpy((rows - rows.mean(axis=0)) / np.float32(np.sqrt(rows.var(axis=0).mean())))
+    layers: list[nn.Module] = []
+    for inputs, outputs in zip((rows.shape[1], 128, 128, 128), (128, 128, 128, 2), strict=True):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    network = nn.Sequential(*layers[:-1])
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
+    edges = torch.stack([torch.arange(len(rows)).repeat_interleave(7), nearest.reshape(-1)], dim=1)
+    started = time.perf_counter()
+    for _ in range(epochs):
+        for batch in edges[torch.randperm(len(edges))].split(512):
+            head, tail = network(table[batch[:, 0]]), network(table[batch[:, 1]])
+            others = tail[torch.randint(len(batch), (len(batch), 5))]
+            near = ((head - tail) ** 2).sum(dim=1)
+            far = ((head[:, None] - others) ** 2).sum(dim=2)
+            loss = torch.log1p(near).mean() + 5 * torch.log1p(1 / (far + 1e-3)).mean()
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+    return epochs * len(edges) / (time.perf_counter() - started)
+
+
+def speeds(rows: Rows, rounds: int) -> dict[str, float]:
+    """Edges a second of federated rounds and of the plain loop."""
+    _, told, own = served(rows, Setting("fedavg-ne"), rounds=rounds)
+    edges = sum(len(part) * min(7, len(part) - 1) for part in own)
+    ours = edges / statistics.median(record.seconds for record in told[1:])
+    plain = plain_edges_per_second(rows.train, 2)
+    return {"edges_per_s.fedavg-ne": ours, "edges_per_s.plain": plain, "edges_per_s.ratio": ours / plain}
+
+
+def main() -> None:
+    """Measure and print, each figure as it comes."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--data", default="mnist")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--only", help=f"of {', '.join(SETTINGS)}, speed, overhead; separated by commas")
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    rows = rows_of(options.data, *((10_000, 2_000) if options.quick else (None, None)))
+    rounds = options.rounds or (16 if options.quick else 60)
+    chosen = (
+        options.only.split(",")
+        if options.only
+        else [*(QUICK if options.quick else SETTINGS), "speed", "overhead"]
+    )
+    print(
+        f"{options.data}, {len(rows.train):,} + {len(rows.test):,} rows, {rounds} rounds, {cores()} cores",
+        flush=True,
+    )
+    figures: dict[str, float] = {}
+
+    def tell(measured: dict[str, float]) -> None:
+        figures.update(measured)
+        for name, value in measured.items():
+            print(f"{name:<44}{value:12.4g}", flush=True)
+
+    for name in chosen:
+        if name in SETTINGS:
+            found = judged(rows, SETTINGS[name], rounds)
+            tell({f"{metric}.{name}": value for metric, value in found.items()})
+    timed: dict[str, Callable[[], dict[str, float]]] = {"speed": lambda: speeds(rows, 4)}
+    for count in (20,) if options.quick else (20, 100, 500):
+        timed[f"overhead {count}"] = lambda count=count: overheads(rows, count, 4)
+    for name, measure in timed.items():
+        if name.split()[0] in chosen:
+            tell(measure())
+    if options.json:
+        content = {"figures": figures, "rounds": rounds, "rows": len(rows.train), "data": options.data}
+        Path(options.json).write_text(json.dumps(content, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""The encoder f of P2: a fully connected network, its parameters one flat vector that travels as one array.
+
+Every function takes any number of leading axes, so that the encoders of several clients are one computation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from raydr.arrays import Float32Array, FloatArray
+
+_BLOCK_ROWS = 4096  # rows that are placed at a time: 12 MB of 784 features
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Widths of a network of linear layers with rectified units between them.
+
+    Attributes
+    ----------
+    features : int
+        Width of the input.
+    hidden : tuple of int
+        Widths of the hidden layers.
+    dimensions : int
+        Width of the map.
+
+    Examples
+    --------
+    >>> Architecture(3, (4,)).shapes
+    ((3, 4), (1, 4), (4, 2), (1, 2))
+    """
+
+    features: int
+    hidden: tuple[int, ...]
+    dimensions: int = 2
+
+    @cached_property
+    def shapes(self) -> tuple[tuple[int, int], ...]:
+        """Shape of each layer's weight (in, out) and offset (1, out), in order."""
+        widths = (self.features, *self.hidden, self.dimensions)
+        layers = zip(widths[:-1], widths[1:], strict=True)
+        return tuple(shape for before, after in layers for shape in ((before, after), (1, after)))
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of parameters of each of these."""
+        return [rows * columns for rows, columns in self.shapes]
+
+    @property
+    def parameters(self) -> int:
+        """Number of all parameters."""
+        return sum(self.sizes)
+
+    def layers(self, weights: Float32Array) -> dict[str, Float32Array]:
+        """Named arrays of flat weights (parameters,), as torch keeps its linear layers: weight is (out, in)."""
+        cuts = np.cumsum(self.sizes)[:-1]
+        parts = [
+            part.reshape(shape) for part, shape in zip(np.split(weights, cuts), self.shapes, strict=True)
+        ]
+        named: dict[str, Float32Array] = {}
+        for layer, (weight, offset) in enumerate(zip(parts[::2], parts[1::2], strict=True)):
+            named[f"layers.{layer}.weight"] = np.ascontiguousarray(weight.T)
+            named[f"layers.{layer}.bias"] = offset[0].copy()
+        return named
+
+    def flat(self, layers: Mapping[str, FloatArray]) -> Float32Array:
+        """Flat weights (parameters,) of :meth:`layers`."""
+        count = len(self.shapes) // 2
+        pairs = [
+            (layers[f"layers.{layer}.weight"].T, layers[f"layers.{layer}.bias"]) for layer in range(count)
+        ]
+        return np.concatenate([part.ravel() for pair in pairs for part in pair]).astype(np.float32)
+
+
+def initial_weights(architecture: Architecture, random: np.random.Generator) -> Float32Array:
+    """Weights (parameters,) float32, uniform within 1 / sqrt(inputs) of zero, as torch's linear layers start."""
+    parts = []
+    for (inputs, outputs), (_, offsets) in zip(
+        architecture.shapes[::2], architecture.shapes[1::2], strict=True
+    ):
+        bound = 1.0 / np.sqrt(inputs)
+        parts.append(random.uniform(-bound, bound, inputs * outputs + offsets))
+    return np.concatenate(parts).astype(np.float32)
+
+
+def encode(architecture: Architecture, weights: Tensor, rows: Tensor) -> Tensor:
+    """Positions (..., rows, dimensions) of rows (..., rows, features) under weights (..., parameters)."""
+    parts = torch.split(weights, architecture.sizes, dim=-1)
+    hidden = rows
+    for layer, (weight, offset) in enumerate(zip(parts[::2], parts[1::2], strict=True)):
+        shape = architecture.shapes[2 * layer]
+        hidden = torch.matmul(hidden, weight.unflatten(-1, shape)) + offset.unsqueeze(-2)
+        if layer < len(parts) // 2 - 1:
+            hidden = torch.relu(hidden)
+    return hidden
+
+
+def place(architecture: Architecture, weights: Float32Array, rows: FloatArray) -> Float32Array:
+    """Positions (rows, dimensions) float32 of rows (rows, features), block by block on one thread."""
+    positions = np.empty((rows.shape[0], architecture.dimensions), np.float32)
+    flat = torch.from_numpy(np.array(weights, np.float32))
+    with one_torch_thread(), torch.no_grad():
+        for start in range(0, rows.shape[0], _BLOCK_ROWS):
+            block = np.ascontiguousarray(rows[start : start + _BLOCK_ROWS], np.float32)
+            positions[start : start + _BLOCK_ROWS] = encode(architecture, flat, _as_tensor(block)).numpy()
+    return positions
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Have torch compute with one thread inside a ``with`` block: its bits change with their number."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _as_tensor(array: Float32Array) -> Tensor:
+    """A tensor that shares the array's memory, and never writes to it."""
+    return torch.from_numpy(array if array.flags.writeable else array.copy())

@@ -1,0 +1,41 @@
+"""Prototypes: means of groups of a client's rows, each of so many rows at the least (micro-aggregation).
+
+A few thousand of them show the server the shape of everybody's data, enough to give an encoder a good start; no
+prototype is a record.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from raydr.arrays import Float32Array, FloatArray
+
+
+def prototype_count(rows: int, least: int) -> int:
+    """Number of prototypes of so many rows: 0 for fewer than ``least``, else halved until no half could stand alone."""
+    if rows < 2 * least:
+        return int(rows >= least)
+    return prototype_count(rows // 2, least) + prototype_count(rows - rows // 2, least)
+
+
+def prototypes(rows: FloatArray, least: int) -> Float32Array:
+    """Means of disjoint groups of ``least`` to ``2 * least - 1`` rows, (prototypes, features) float32.
+
+    Groups are halved at the median along the line between two far rows: the one farthest from the group's mean, and the
+    one farthest from that. Rows of a group of fewer than ``least`` have no prototype.
+    """
+    means = []
+    groups = [np.arange(len(rows))] if len(rows) >= least else []
+    while groups:
+        group = groups.pop()
+        members = rows[group].astype(np.float64)
+        mean = members.mean(axis=0)
+        if len(group) < 2 * least:
+            means.append(mean)
+            continue
+        far = members[((members - mean) ** 2).sum(axis=1).argmax()]
+        farther = members[((members - far) ** 2).sum(axis=1).argmax()]
+        order = np.argsort(members @ (farther - far), kind="stable")
+        half = len(group) // 2
+        groups += [group[order[half:]], group[order[:half]]]
+    return np.array(means, np.float32).reshape(len(means), rows.shape[1])

@@ -1,0 +1,65 @@
+"""What the server makes of the clients' mean change: P2 (4), or a step with memory (Reddi et al. 2021).
+
+The change plays the part of a negative gradient. FedAvg adds it; FedAvgM adds a decaying sum of all changes; FedAdam
+divides a decaying mean by the root of the decaying mean square.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from raydr.arrays import Float32Array, Float64Array
+
+ServerOptimizer: TypeAlias = Literal["fedavg", "fedavgm", "fedadam"]
+
+MOMENTUM, SECOND_DECAY = 0.9, 0.99
+ADAPTIVITY = 1e-3
+"""tau of FedAdam: changes of a parameter that are smaller than this are not blown up."""
+
+
+def initial_memory(parameters: int) -> Float64Array:
+    """What the optimiser remembers before the first round, (2, parameters): the two means."""
+    return np.zeros((2, parameters))
+
+
+def server_step(
+    optimizer: ServerOptimizer,
+    weights: Float32Array,
+    change: Float64Array,
+    memory: Float64Array,
+    learning_rate: float,
+) -> tuple[Float32Array, Float64Array]:
+    """Weights (parameters,) after a round, and what is remembered for the next.
+
+    Parameters
+    ----------
+    optimizer : {"fedavg", "fedavgm", "fedadam"}
+        How to step.
+    weights : (parameters,) float32
+        At the beginning of the round.
+    change : (parameters,) float64
+        Weighted mean of the clients' changes.
+    memory : (2, parameters) float64
+        From the round before.
+    learning_rate : float
+        Of the server.
+    """
+    first, second = memory
+    match optimizer:
+        case "fedavg":
+            step = change
+        case "fedavgm":
+            first = step = MOMENTUM * first + change
+        case "fedadam":
+            first = MOMENTUM * first + (1.0 - MOMENTUM) * change
+            second = SECOND_DECAY * second + (1.0 - SECOND_DECAY) * change**2
+            step = first / (np.sqrt(second) + ADAPTIVITY)
+    return (weights + learning_rate * step).astype(np.float32), np.stack([first, second])
+
+
+def learning_rate_at(round: int, rounds: int, first: float, factor: float) -> float:
+    """Clients' learning rate in a round from 1 on: ``first``, times ``factor`` after 30% and again after 60% (P2 A.1)."""
+    passed = (round > 0.3 * rounds) + (round > 0.6 * rounds)
+    return float(first * factor**passed)

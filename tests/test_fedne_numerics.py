@@ -1,0 +1,383 @@
+"""Encoder, loss, batches, training: gradients by central differences, batches that deal every edge once."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from raydr.fedne.edges import local_neighbors, schedule, steps_of
+from raydr.fedne.encoder import Architecture, encode, initial_weights, place
+from raydr.fedne.loss import SOFTENING, attraction, repulsion, squared_distance
+from raydr.fedne.prototypes import prototype_count, prototypes
+from raydr.fedne.server import ADAPTIVITY, initial_memory, learning_rate_at, server_step
+from raydr.fedne.training import FLOOR, Local, Objective, _Batches, _loss, train
+from raydr.fedne.warm_start import warm_start
+from raydr.methods.fedne_clients import LONGEST_STEP
+
+ONE = np.ones(1, np.float32)
+
+
+def some_rows(count: int = 60, features: int = 5, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(count, features)).astype(np.float32)
+
+
+def local_of(rows: np.ndarray, *, seed: int = 0, mixing: float | None = 0.2, epochs: int = 1) -> Local:
+    batches = schedule(
+        local_neighbors(rows, 4),
+        batch=32,
+        epochs=epochs,
+        negatives=5,
+        mixing=mixing,
+        random=np.random.default_rng(seed),
+    )
+    return Local(rows, batches)
+
+
+# The encoder
+
+
+def test_the_encoder_is_torchs_linear_layers_with_rectifiers() -> None:
+    architecture = Architecture(5, (7, 6))
+    weights = initial_weights(architecture, np.random.default_rng(0))
+    layers = architecture.layers(weights)
+    network = torch.nn.Sequential(
+        torch.nn.Linear(5, 7),
+        torch.nn.ReLU(),
+        torch.nn.Linear(7, 6),
+        torch.nn.ReLU(),
+        torch.nn.Linear(6, 2),
+    )
+    own = {f"{2 * layer}.{kind}": f"layers.{layer}.{kind}" for layer in range(3) for kind in ("weight", "bias")}
+    network.load_state_dict({theirs: torch.from_numpy(layers[ours]) for theirs, ours in own.items()})
+    rows = some_rows()
+    expected = network(torch.from_numpy(rows)).detach().numpy()
+    np.testing.assert_allclose(place(architecture, weights, rows), expected, atol=1e-6)
+    assert architecture.flat(layers).tobytes() == weights.tobytes()
+
+
+def test_first_weights_follow_the_stream_and_stay_within_their_bounds() -> None:
+    architecture = Architecture(100, (50,))
+    weights, same, other = (initial_weights(architecture, np.random.default_rng(seed)) for seed in (0, 0, 1))
+    assert weights.tobytes() == same.tobytes() != other.tobytes()
+    assert np.abs(weights[:5050]).max() <= 0.1
+    assert 0.099 < np.abs(weights[:5050]).max()
+    assert 0.1 < np.abs(weights[5050:]).max() <= 1 / math.sqrt(50)
+
+
+def test_placing_leaves_torchs_threads_as_they_were() -> None:
+    architecture = Architecture(5, (4,))
+    before = torch.get_num_threads()
+    place(architecture, initial_weights(architecture, np.random.default_rng(0)), some_rows())
+    assert torch.get_num_threads() == before
+
+
+def test_nobody_is_placed_nowhere() -> None:
+    architecture = Architecture(5, (4,))
+    weights = initial_weights(architecture, np.random.default_rng(0))
+    assert place(architecture, weights, np.zeros((0, 5))).shape == (0, 2)
+
+
+# The loss
+
+
+def test_attraction_and_repulsion_are_the_cauchy_kernels() -> None:
+    distances = torch.linspace(0.5, 20.0, 50, dtype=torch.float64)
+    phi = 1 / (1 + distances**2)
+    torch.testing.assert_close(attraction(distances**2), -torch.log(phi))
+    softened = (SOFTENING + distances**2) / (1 + distances**2)
+    torch.testing.assert_close(repulsion(distances**2), -torch.log(softened))
+    torch.testing.assert_close(repulsion(distances**2), -torch.log1p(-phi), rtol=4e-3, atol=0.0)
+
+
+def test_the_loss_is_finite_wherever_points_lie() -> None:
+    distances = torch.tensor([0.0, 1e-20, 1e-3, 1e15], requires_grad=True)
+    for term in (attraction, repulsion):
+        values = term(distances**2)
+        (gradient,) = torch.autograd.grad(values.sum(), distances)
+        assert torch.isfinite(values).all()
+        assert torch.isfinite(gradient).all()
+    assert repulsion(torch.tensor(1e10)) > 0, "far pairs keep their digits"
+
+
+def test_repulsion_pushes_no_harder_than_the_softening_allows() -> None:
+    distances = torch.logspace(-5, 2, 4000, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(repulsion(distances**2).sum(), distances)
+    assert (slope <= 0).all()
+    assert 0.9 / math.sqrt(SOFTENING) < -slope.min() <= 1 / math.sqrt(SOFTENING)
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        Objective(5.0, ONE),
+        Objective(5.0, 0.25 * ONE, lambda at: torch.exp(-(at**2).sum(dim=-1)), 0.0),
+        Objective(2.0, None, lambda at: torch.cos(at).sum(dim=-1)),
+    ],
+    ids=["own rows", "own rows and surrogate", "surrogate alone"],
+)
+def test_the_gradient_equals_central_differences(objective: Objective) -> None:
+    """In double precision, in 12 random directions."""
+    architecture = Architecture(5, (8, 8))
+    batches = _Batches([local_of(some_rows())], "cpu")
+    batches._table = batches._table.double()
+    batches.live, batches._share = batches.live.double(), batches._share.double()
+    if objective.own_share is not None:
+        objective = Objective(
+            objective.negatives, objective.own_share.astype(np.float64), objective.surrogate  # type: ignore[arg-type]
+        )
+    random = np.random.default_rng(0)
+    start = torch.from_numpy(initial_weights(architecture, random).astype(np.float64))[None].requires_grad_()
+
+    def loss(weights: Tensor) -> Tensor:
+        return _loss(architecture, weights, batches, 0, objective).sum()
+
+    (gradient,) = torch.autograd.grad(loss(start), start)
+    for _ in range(12):
+        direction = torch.from_numpy(random.normal(size=start.shape))
+        step = 1e-6 * direction
+        slope = (loss(start.detach() + step) - loss(start.detach() - step)) / 2e-6
+        assert float(slope) == pytest.approx(float((gradient * direction).sum()), rel=1e-5, abs=1e-7)
+
+
+# Batches
+
+
+@pytest.mark.parametrize(("count", "k", "batch"), [(60, 4, 32), (9, 3, 512), (2, 7, 4), (33, 1, 32)])
+def test_an_epoch_deals_every_edge_once(count: int, k: int, batch: int) -> None:
+    nearest = local_neighbors(some_rows(count), k)
+    dealt = schedule(
+        nearest, batch=batch, epochs=2, negatives=3, mixing=None, random=np.random.default_rng(0)
+    )
+    assert dealt.steps == 2 * steps_of(count, k, batch)
+    live = dealt.live.astype(bool)
+    sizes = live.sum(axis=1)
+    assert sizes.max() <= batch
+    assert sizes.max() - sizes.min() <= 1
+    pairs = np.column_stack([dealt.heads[live], dealt.tails[live]])
+    expected = np.column_stack([np.repeat(np.arange(count), nearest.shape[1]), nearest.ravel()])
+    np.testing.assert_array_equal(
+        pairs[np.lexsort(pairs.T)], np.repeat(expected[np.lexsort(expected.T)], 2, axis=0)
+    )
+
+
+def test_a_cap_on_steps_takes_the_first_batches() -> None:
+    nearest = local_neighbors(some_rows(), 4)
+    whole, cut = (
+        schedule(nearest, batch=32, epochs=2, negatives=3, mixing=None, steps=s, random=np.random.default_rng(0))
+        for s in (None, 3)
+    )
+    assert cut.steps == 3
+    np.testing.assert_array_equal(cut.heads, whole.heads[:3])
+
+
+def test_negatives_are_other_edges_of_the_batch_all_alike() -> None:
+    nearest = local_neighbors(some_rows(10), 1)
+    dealt = schedule(
+        nearest, batch=4, epochs=1, negatives=3000, mixing=None, random=np.random.default_rng(0)
+    )
+    for line, live in zip(dealt.negatives, dealt.live.astype(bool), strict=True):
+        for place_, drawn in enumerate(line[live]):
+            others = [other for other in np.flatnonzero(live) if other != place_]
+            counts = np.bincount(drawn, minlength=len(live))
+            assert set(np.flatnonzero(counts)) == set(others)
+            assert counts[others].min() > 3000 / len(others) * 0.9
+
+
+def test_a_batch_of_one_edge_repels_nothing() -> None:
+    nearest = np.array([[1], [0], [0]])
+    dealt = schedule(nearest, batch=2, epochs=1, negatives=5, mixing=None, random=np.random.default_rng(0))
+    assert sorted(dealt.repelled.tolist()) == [0.0, 1.0]
+
+
+def test_mixing_lies_between_a_row_and_its_neighbours() -> None:
+    rows = some_rows()
+    nearest = local_neighbors(rows, 4)
+    dealt = schedule(nearest, batch=32, epochs=40, negatives=1, mixing=0.2, random=np.random.default_rng(0))
+    live = dealt.live.astype(bool)
+    assert all(
+        partner in nearest[head]
+        for head, partner in zip(dealt.heads[live], dealt.partners[live], strict=True)
+    )
+    share = dealt.share[live]
+    assert share.min() >= 0.0
+    assert share.max() <= 1.0
+    assert share.mean() == pytest.approx(0.5, abs=0.02)
+    assert share.var() == pytest.approx(0.25 / 1.4, abs=0.01), "Beta(0.2, 0.2)"
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_rows_alone_have_no_edges(count: int) -> None:
+    rows = some_rows(count)
+    assert local_neighbors(rows, 7).shape == (count, 0)
+    local = local_of(rows)
+    assert local.schedule.steps == 0
+    architecture = Architecture(5, (4,))
+    weights = initial_weights(architecture, np.random.default_rng(0))
+    trained, losses = train(architecture, weights, [local], Objective(5.0, ONE), learning_rate=1e-3)
+    assert trained[0].tobytes() == weights.tobytes()
+    assert losses.tolist() == [0.0]
+
+
+# Training
+
+
+def test_training_is_torchs_adam() -> None:
+    architecture = Architecture(5, (8,))
+    local = local_of(some_rows())
+    weights = initial_weights(architecture, np.random.default_rng(0))
+    trained, _ = train(architecture, weights, [local], Objective(5.0, ONE), learning_rate=1e-2)
+    batches = _Batches([local], "cpu")
+    flat = torch.from_numpy(weights.copy())[None].requires_grad_()
+    adam = torch.optim.Adam([flat], lr=1e-2, eps=FLOOR)
+    for step in range(batches.steps):
+        adam.zero_grad()
+        _loss(architecture, flat, batches, step, Objective(5.0, ONE)).sum().backward()  # type: ignore[no-untyped-call]
+        adam.step()
+    np.testing.assert_allclose(trained, flat.detach().numpy(), atol=1e-6)
+    assert np.abs(trained[0] - weights).max() > 1e-2
+
+
+def test_training_brings_the_loss_down_and_repeats_to_the_bit() -> None:
+    rows = np.concatenate([some_rows(40), some_rows(40, seed=1) + 5])
+    architecture = Architecture(5, (16,))
+    weights = initial_weights(architecture, np.random.default_rng(0))
+    local = local_of(rows, epochs=30)
+    once, twice = (
+        train(architecture, weights, [local], Objective(5.0, ONE), learning_rate=1e-2) for _ in range(2)
+    )
+    assert once[0].tobytes() == twice[0].tobytes()
+    again = train(architecture, once[0][0], [local], Objective(5.0, ONE), learning_rate=1e-2)
+    assert again[1][0] < 0.95 * once[1][0]
+
+
+@pytest.mark.parametrize("proximity", [0.0, 0.1])
+def test_stacked_clients_train_as_each_would_alone(proximity: float) -> None:
+    """Of unequal sizes, one of a single row, one of two; within rounding."""
+    architecture = Architecture(5, (16, 16))
+    weights = initial_weights(architecture, np.random.default_rng(0))
+    sizes = (60, 1, 2, 13, 90)
+    locals_ = [local_of(some_rows(size, seed=size), seed=size, epochs=2) for size in sizes]
+    together, losses = train(
+        architecture,
+        weights,
+        locals_,
+        Objective(5.0, np.ones(5, np.float32), None, proximity),
+        learning_rate=1e-3,
+    )
+    for local, trained, loss in zip(locals_, together, losses, strict=True):
+        alone, own = train(
+            architecture, weights, [local], Objective(5.0, ONE, None, proximity), learning_rate=1e-3
+        )
+        np.testing.assert_allclose(trained, alone[0], atol=2e-5)
+        assert loss == pytest.approx(own[0], rel=1e-4)
+
+
+def test_proximity_holds_weights_near_where_they_were() -> None:
+    architecture = Architecture(5, (16,))
+    weights = initial_weights(architecture, np.random.default_rng(0))
+    local = local_of(some_rows(), epochs=20)
+    moved = [
+        np.linalg.norm(
+            train(architecture, weights, [local], Objective(5.0, ONE, None, mu), learning_rate=1e-2)[0][0]
+            - weights
+        )
+        for mu in (0.0, 1.0, 100.0)
+    ]
+    assert moved[0] > 1.5 * moved[1] > 1.5 * moved[2]
+
+
+def test_no_step_of_adam_is_longer_than_its_bound() -> None:
+    """The worst gradients by Cauchy and Schwarz: g_i proportional to a_i / b_i, newest last."""
+    steps = 2000
+    back = np.arange(steps)[::-1]
+    gradients = (0.1 * 0.9**back) / (0.001 * 0.999**back)
+    first = second = 0.0
+    for count, gradient in enumerate(gradients, 1):
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.999 * second + 0.001 * gradient**2
+        length = first / (1 - 0.9**count) / math.sqrt(second / (1 - 0.999**count))
+        assert length <= LONGEST_STEP
+    assert length > 0.8 * LONGEST_STEP
+
+
+# Prototypes and the warm start
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 5, 9, 10, 11, 127, 640])
+def test_prototypes_are_means_of_disjoint_groups_large_enough(count: int) -> None:
+    """Rows are unit vectors, so a mean shows who is in its group, and how many."""
+    means = prototypes(np.eye(count, max(count, 1)), 5)
+    assert len(means) == prototype_count(count, 5)
+    assert means.dtype == np.float32
+    members = means > 0
+    assert (members.sum(axis=0) <= 1).all()
+    if count >= 5:
+        assert members.any(axis=0).all()
+        assert 5 <= members.sum(axis=1).min() <= members.sum(axis=1).max() <= 9
+        np.testing.assert_allclose(means.sum(axis=1), 1.0, rtol=1e-6)
+
+
+def test_prototypes_stay_within_clusters() -> None:
+    centres = np.array([[0.0, 0.0], [50.0, 0.0], [0.0, 90.0], [40.0, 80.0]])
+    rows = np.concatenate([centre + some_rows(64, 2, seed) for seed, centre in enumerate(centres)])
+    means = prototypes(rows, 8)
+    apart = np.linalg.norm(means[:, None] - centres, axis=2).min(axis=1)
+    assert apart.max() < 4
+
+
+def test_a_warm_start_separates_clusters_and_needs_two_prototypes() -> None:
+    rows = np.concatenate([some_rows(30), some_rows(30, seed=1) + 6])
+    architecture = Architecture(5, (16,))
+    weights = initial_weights(architecture, np.random.default_rng(0))
+
+    def started(prototypes: np.ndarray) -> np.ndarray:
+        return warm_start(
+            architecture,
+            weights,
+            prototypes,
+            neighbors=4,
+            batch=64,
+            negatives=5,
+            mixing=0.2,
+            learning_rate=1e-2,
+            decay=0.1,
+            steps=200,
+            random=np.random.default_rng(0),
+        )
+
+    places = place(architecture, started(rows), rows)
+    nearest = local_neighbors(places, 1)[:, 0]
+    assert np.mean((nearest < 30) == (np.arange(60) < 30)) > 0.95
+    assert started(rows[:1]).tobytes() == weights.tobytes()
+
+
+# The server
+
+
+def test_server_steps() -> None:
+    weights, change = np.array([1.0, 2.0], np.float32), np.array([0.5, -1.0])
+    memory = initial_memory(2)
+    averaged, kept = server_step("fedavg", weights, change, memory, 1.0)
+    np.testing.assert_allclose(averaged, [1.5, 1.0])
+    assert not kept.any()
+    once, kept = server_step("fedavgm", weights, change, memory, 1.0)
+    twice, _ = server_step("fedavgm", once, change, kept, 1.0)
+    np.testing.assert_allclose(twice - once, 1.9 * change, rtol=1e-6)
+    stepped, _ = server_step("fedadam", weights, change, memory, 0.1)
+    np.testing.assert_allclose(
+        stepped - weights, 0.1 * 0.1 * change / (0.1 * np.abs(change) + ADAPTIVITY), rtol=1e-5
+    )
+
+
+def test_the_learning_rate_falls_at_30_and_60_percent() -> None:
+    rates = [learning_rate_at(round, 10, 1e-3, 0.1) for round in range(1, 11)]
+    np.testing.assert_allclose(rates, [1e-3] * 3 + [1e-4] * 3 + [1e-5] * 4)
+
+
+def test_distances_are_over_the_last_axis() -> None:
+    left, right = torch.tensor([[0.0, 3.0]]), torch.tensor([[4.0, 0.0]])
+    assert squared_distance(left, right).tolist() == [25.0]

@@ -1,0 +1,156 @@
+"""Surrogates: fields are linear and exact as the grid is refined, networks of all clients are one product."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from raydr.arrays import Float64Array
+from raydr.fedne.field import Grid, as_field, deposit, interpolated, repulsion_field
+from raydr.fedne.loss import SOFTENING, repulsion, squared_distance
+from raydr.fedne.surrogates import (
+    HIDDEN,
+    PARAMETERS,
+    fit_surrogate,
+    initial_surrogate,
+    query_grid,
+    targets,
+    together,
+)
+
+
+def some_points(count: int = 200, seed: int = 0) -> Float64Array:
+    return np.random.default_rng(seed).normal(scale=2.0, size=(count, 2))
+
+
+@pytest.mark.parametrize("parts", [2, 20])
+def test_the_sum_of_fields_is_the_field_of_the_union(parts: int) -> None:
+    grid = Grid.covering(8.0, 0.3)
+    points = some_points()
+    whole = repulsion_field(grid, deposit(grid, points))
+    summed = sum(repulsion_field(grid, deposit(grid, part)) for part in np.array_split(points, parts))
+    np.testing.assert_allclose(summed, whole, rtol=1e-6)
+    assert whole.max() > 50
+
+
+def test_counts_are_of_rows_wherever_they_lie() -> None:
+    grid = Grid.covering(3.0, 0.3)
+    points = np.concatenate([some_points(), [[100.0, -100.0], [3.0, 3.0], [-3.0, 0.1]]])
+    counts = deposit(grid, points)
+    assert counts.min() >= 0
+    assert counts.sum() == pytest.approx(len(points))
+    assert deposit(grid, np.zeros((0, 2))).sum() == 0
+
+
+def test_a_point_on_a_node_counts_there_alone() -> None:
+    grid = Grid(2.0, 5)
+    counts = deposit(grid, np.array([[-1.0, 2.0]]))
+    assert counts[1, 4] == 1.0
+    assert np.count_nonzero(counts) == 1
+
+
+def test_the_field_at_nodes_is_the_repulsion_between_nodes() -> None:
+    """The convolution against a double loop; only the node's own cell is averaged."""
+    grid = Grid(3.0, 13)
+    counts = np.random.default_rng(0).integers(0, 5, size=(13, 13)).astype(np.float64)
+    field = repulsion_field(grid, counts)
+    axis = np.linspace(-3.0, 3.0, 13)
+    for i, j in ((0, 0), (6, 6), (12, 3)):
+        squared = (axis[i] - axis[:, None]) ** 2 + (axis[j] - axis) ** 2
+        table = np.log1p((1 - SOFTENING) / (SOFTENING + squared))
+        fine = (np.arange(400) + 0.5) / 400 * grid.step - grid.step / 2
+        cell = fine[:, None] ** 2 + fine**2
+        table[i, j] = np.log1p((1 - SOFTENING) / (SOFTENING + cell)).mean()
+        assert field[i, j] == pytest.approx((table * counts).sum(), rel=1e-3)
+
+
+def test_interpolation_keeps_nodes_and_its_gradient_is_its_own() -> None:
+    grid = Grid(2.0, 9)
+    table = torch.from_numpy(np.random.default_rng(0).normal(size=(9, 9)))
+    axis = torch.linspace(-2.0, 2.0, 9, dtype=torch.float64)
+    nodes = torch.stack(torch.meshgrid(axis, axis, indexing="ij"), dim=-1)
+    torch.testing.assert_close(interpolated(grid, table, nodes), table)
+    at = torch.from_numpy(np.random.default_rng(1).uniform(-1.9, 1.9, size=(3, 50, 2))).requires_grad_()
+    (gradient,) = torch.autograd.grad(interpolated(grid, table, at).sum(), at)
+    for axis_ in range(2):
+        step = torch.zeros(2, dtype=torch.float64)
+        step[axis_] = 1e-7
+        slope = (interpolated(grid, table, at + step) - interpolated(grid, table, at - step)) / 2e-7
+        torch.testing.assert_close(slope, gradient[..., axis_], rtol=1e-5, atol=1e-5)
+
+
+def test_beyond_the_grid_nothing_pushes() -> None:
+    grid = Grid(2.0, 9)
+    at = torch.tensor([[5.0, -7.0], [2.5, 2.5]], requires_grad=True)
+    value = interpolated(grid, as_field(np.arange(81.0).reshape(9, 9)), at)
+    (gradient,) = torch.autograd.grad(value.sum(), at)
+    assert value.tolist() == [72.0, 80.0]
+    assert not gradient.any()
+
+
+def test_the_gradient_approaches_the_exact_one_as_the_grid_is_refined() -> None:
+    """Mean error over the mean gradient: 4% at the step of 0.3 that is the default, and falling with it."""
+    points = some_points(3000)
+    at = torch.from_numpy(some_points(400, seed=1)).requires_grad_()
+    exact_value = repulsion(squared_distance(at[:, None], torch.from_numpy(points))).sum()
+    (exact,) = torch.autograd.grad(exact_value, at)
+    errors = []
+    for step in (0.6, 0.3, 0.15):
+        grid = Grid.covering(10.0, step)
+        field = torch.from_numpy(repulsion_field(grid, deposit(grid, points)))
+        (gradient,) = torch.autograd.grad(interpolated(grid, field, at).sum(), at)
+        errors.append(float((gradient - exact).norm(dim=1).mean() / exact.norm(dim=1).mean()))
+    print(errors)
+    assert errors[0] > errors[1]
+    assert errors[1] < 0.12
+
+
+def test_the_field_far_from_points_is_exact() -> None:
+    points = some_points(300) / 4
+    grid = Grid.covering(12.0, 0.3)
+    field = torch.from_numpy(repulsion_field(grid, deposit(grid, points)))
+    at = torch.tensor([[8.0, 1.0], [-9.0, 9.0], [3.1, -8.2]], dtype=torch.float64)
+    exact = repulsion(squared_distance(at[:, None], torch.from_numpy(points))).sum(dim=1)
+    torch.testing.assert_close(interpolated(grid, field, at), exact, rtol=2e-3, atol=0.0)
+
+
+# Networks
+
+
+def test_networks_of_all_clients_are_each_networks_own_value() -> None:
+    random = np.random.default_rng(0)
+    networks = np.stack([initial_surrogate(random) for _ in range(7)])
+    weights = random.random((2, 7)).astype(np.float32)
+    at = torch.from_numpy(random.normal(size=(2, 30, 2)).astype(np.float32))
+    expected = np.zeros((2, 30))
+    for index, network in enumerate(networks):
+        inward, offset, outward, last = np.split(network, [2 * HIDDEN, 3 * HIDDEN, 4 * HIDDEN])
+        hidden = np.maximum(at.numpy() @ inward.reshape(HIDDEN, 2).T + offset, 0.0)
+        expected += weights[:, index, None] * (hidden @ outward + last)
+    np.testing.assert_allclose(together(networks, weights)(at).numpy(), expected, atol=1e-5)
+    assert networks.shape[1] == PARAMETERS
+
+
+def test_a_network_learns_the_mean_repulsion() -> None:
+    random = np.random.default_rng(0)
+    positions = some_points(500).astype(np.float32)
+    queries = query_grid(positions, 0.3, 3.0)
+    values = targets(queries, positions, 200, random)
+    untrained = initial_surrogate(random)
+    learnt = fit_surrogate(untrained, queries, values, epochs=150, learning_rate=1e-2, random=random)
+    at = some_points(300, seed=1).astype(np.float32)
+    exact = targets(at, positions, 500, random)
+
+    def error(network: np.ndarray) -> float:
+        value = together(network[None], np.ones((1, 1), np.float32))(torch.from_numpy(at)[None])
+        return float(np.abs(value.numpy()[0] - exact).mean() / exact.mean())
+
+    assert error(learnt) < 0.1 < error(untrained)
+
+
+def test_queries_cover_the_map_and_its_margin() -> None:
+    positions = np.array([[0.0, 0.0], [1.0, 2.0]], np.float32)
+    queries = query_grid(positions, 0.5, 3.0)
+    assert queries.min(axis=0).tolist() == [-3.0, -3.0]
+    assert (queries.max(axis=0) >= [4.0, 5.0]).all()
