@@ -2,10 +2,10 @@
 
     python -m benchmarks.fedne [--quick] [--data mnist] [--json FILE] [--only NAME,...] [--rounds N]
 
-Data set ``--data`` as NAME.npz in ``$RAYDR_DATA``: ``X``, ``y`` and ``split`` (0 train, 1 test), or a seeded split where it
-has none. Clients by Dirichlet(0.1) unless a name says otherwise. ``knn_accuracy`` is that of the test rows, placed by
-the encoder, among the training rows on the map (7 neighbours, P2 5.1); trustworthiness, continuity, steadiness and
-cohesiveness judge the map of the test rows. All methods take the same rounds, encoder, seed and clients in two actors.
+The data are ``--data`` as NAME.npz in ``$RAYDR_DATA``: ``X``, ``y`` and ``split`` (0 train, 1 test; without it, a
+seeded split). Rows are dealt by Dirichlet(0.1). ``knn_accuracy`` is that of the test rows, placed by the encoder, among
+the training rows on the map (7 neighbours, P2 5.1); trustworthiness, continuity, steadiness and cohesiveness judge the
+map of the test rows. All methods take the same rounds, encoder, seed, and clients in two actors.
 
 ``--quick`` takes 10,000 training and 2,000 test rows and fewer rounds.
 """
@@ -58,6 +58,7 @@ SETTINGS: dict[str, Setting] = {
     "global-ne": Setting("global-ne"),
     "local-ne": Setting("local-ne"),
     "fedne.random-start": Setting("fedne", {"prototypes": None}),
+    "fedne.prototypes-of-5": Setting("fedne", {"prototypes": 5, "warm_steps": 8000}),
     "fedne.mlp": Setting("fedne", {"prototypes": None, "surrogate": "mlp"}),
     "fedne.no-mixing": Setting("fedne", {"mixing": None}),
     "fedne.no-surrogate": Setting("fedne", {"surrogate": "none"}),

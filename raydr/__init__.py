@@ -10,9 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from raydr.api import Result, resume, run
+    from raydr.api import Result, resume, run, transform
 
-__all__ = ["Result", "resume", "run"]
+__all__ = ["Result", "resume", "run", "transform"]
 
 
 def __getattr__(name: str) -> Any:

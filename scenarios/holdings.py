@@ -146,7 +146,7 @@ def _owners(table: Table, clients: ClientsSettings) -> int:
 
 def with_public_file(holdings: Holdings, path: str) -> Holdings:
     """Same, with the rows of a file as public rows: the columns of the data, in the same units."""
-    return replace(holdings, public=load(path=path, features=holdings.feature_names).rows)
+    return replace(holdings, public=load(path=path, features=holdings.feature_names, for_map=False).rows)
 
 
 def from_sites(scenario: Scenario, reader: SiteReader) -> Holdings:

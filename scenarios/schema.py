@@ -42,9 +42,13 @@ class DataSettings(Settings):
             raise ValueError(
                 "give exactly one of source (a built-in name), path (a file of yours) and graph (an edge list)"
             )
-        if self.graph is None and "dimensions" in self.model_fields_set:
+        # By value, not by what was given: the scenario.yaml of a run folder gives every key.
+        changed = {
+            name for name, field in type(self).model_fields.items() if getattr(self, name) != field.default
+        }
+        if self.graph is None and "dimensions" in changed:
             raise ValueError("dimensions are of a graph: leave them out, or name an edge list in graph")
-        if self.graph is not None and {"label", "features", "id", "missing"} & self.model_fields_set:
+        if self.graph is not None and {"label", "features", "id", "missing"} & changed:
             raise ValueError("a graph has no columns: leave label, features, id and missing out")
         return self
 
@@ -146,7 +150,7 @@ class RuntimeSettings(Settings):
     )
     batch_clients: bool = Field(
         False,
-        description="train the clients of an actor as one computation where the method can: other bits, within rounding",
+        description="train clients of one actor as one where the method can: other bits, within rounding",
     )
     timeout_s: float = Field(600.0, gt=0, description="seconds that clients have for one call")
     retries: int = Field(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 
+import numpy as np
+
 from raydr.arrays import FloatArray
 from raydr.data import Table, load
 from raydr.errors import DataError, OutputError, ScenarioError
@@ -63,7 +65,8 @@ def transform(folder: Path, data: Path, out: Path) -> Path:
             f"{data} has {table.rows.shape[1]} features, and the run in {folder} was of {features}: give the same"
             " columns, in the same order, or name them in the scenario's data.features."
         )
-    scaling = Scaling(model["shift"], model["factor"], scenario.data.scale == "unit")
+    shift, factor = (np.asarray(model[name], np.float64) for name in ("shift", "factor"))
+    scaling = Scaling(shift, factor, scenario.data.scale == "unit")
     rows = table.rows if scenario.data.scale == "none" else scale_rows(table.rows, scaling)
     with unwritable(out.parent):
         _write(out, table, place(scenario.method, model, rows))

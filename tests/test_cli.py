@@ -285,7 +285,7 @@ def test_compare_shows_names_with_brackets_as_they_are(
 def test_help_lists_the_commands_in_the_order_of_use(capsys: pytest.CaptureFixture[str]) -> None:
     assert status(["--help"]) == 0
     commands = re.findall(r"^  (\w+)  ", capsys.readouterr().out.partition("Commands:")[2], re.MULTILINE)
-    assert commands == ["run", "report", "compare", "list"]
+    assert commands == ["run", "report", "compare", "transform", "list"]
     assert status(["--version"]) == 0
     assert re.fullmatch(r"raydr \d+\.\d+\.\d+\S*\n", capsys.readouterr().out)
 

@@ -6,6 +6,7 @@ import csv
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from raydr.arrays import Int64Array
 from raydr.data.table import Table
@@ -68,7 +69,7 @@ def load_graph(path: str | Path, dimensions: int, *, seed: int) -> Table:
     )
 
 
-def _from_csv(path: Path) -> tuple[np.ndarray, Int64Array]:  # type: ignore[type-arg]
+def _from_csv(path: Path) -> tuple[NDArray[np.str_], Int64Array]:
     try:
         with path.open(newline="") as file:
             lines = list(csv.reader(file))[1:]

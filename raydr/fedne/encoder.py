@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -46,7 +47,7 @@ class Architecture:
     def shapes(self) -> tuple[tuple[int, int], ...]:
         """Shape of each layer's weight (in, out) and offset (1, out), in order."""
         widths = (self.features, *self.hidden, self.dimensions)
-        layers = zip(widths[:-1], widths[1:], strict=True)
+        layers = pairwise(widths)
         return tuple(shape for before, after in layers for shape in ((before, after), (1, after)))
 
     @property
@@ -97,7 +98,7 @@ def encode(architecture: Architecture, weights: Tensor, rows: Tensor) -> Tensor:
     hidden = rows
     for layer, (weight, offset) in enumerate(zip(parts[::2], parts[1::2], strict=True)):
         shape = architecture.shapes[2 * layer]
-        hidden = torch.matmul(hidden, weight.unflatten(-1, shape)) + offset.unsqueeze(-2)
+        hidden = torch.matmul(hidden, weight.reshape(*weight.shape[:-1], *shape)) + offset.unsqueeze(-2)
         if layer < len(parts) // 2 - 1:
             hidden = torch.relu(hidden)
     return hidden

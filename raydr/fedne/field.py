@@ -1,12 +1,14 @@
 """The field surrogate: the repulsion that everybody's points exert, as a table over the map.
 
 A surrogate of P2 (8) is a function of a position: the expected repulsion from a client's points. Here it is not learnt
-but tabulated. Each client spreads its points over the nodes of a common grid (:func:`deposit`); the spread counts of all
-clients add up; the convolution of the sum with the repulsion of one point (:func:`repulsion_field`) is the repulsion of
-all of them at every node; between nodes it is interpolated (:func:`interpolated`), gradient included.
+but tabulated. Each client spreads its points over the nodes of a common grid (:func:`deposit`); the counts of all
+clients add up; the convolution of the sum with the repulsion of one point (:func:`repulsion_field`) is the repulsion
+of all of them at every node; between nodes it is interpolated (:func:`interpolated`), gradient included.
 
-Every step is linear in the counts, so the field of a union is the sum of the fields. The error is of the second order in
-the grid's step, but for pairs of points nearer than that: within the node's own cell their repulsion is its mean.
+Every step is linear in the counts, so the field of a union is the sum of the fields. What is lost are the pushes
+between points nearer than the grid's step; within a node's own cell, repulsion is its mean. *Measured*, 3,000 Gaussian
+points of deviation 2: mean error of the gradient over the mean gradient 0.24, 0.18, 0.12, 0.08 at steps of 0.6, 0.3,
+0.15, 0.075.
 """
 
 from __future__ import annotations
@@ -96,7 +98,7 @@ def interpolated(grid: Grid, field: Tensor, positions: Tensor) -> Tensor:
     return left + (right - left) * across
 
 
-def as_field(field: Float64Array) -> Tensor:
+def as_field(field: FloatArray) -> Tensor:
     """A table as training reads it: float32, which resolves it to a part in ten million."""
     return torch.from_numpy(field.astype(np.float32))
 
@@ -119,4 +121,4 @@ def _kernel(grid: Grid, size: int) -> np.ndarray:
     inside = (np.arange(64) + 0.5) / 64 - 0.5
     cell = (inside[:, None] ** 2 + inside**2) * grid.step**2
     table[0, 0] = np.log1p((1.0 - SOFTENING) / (SOFTENING + cell)).mean()
-    return rfft2(table)
+    return np.asarray(rfft2(table))

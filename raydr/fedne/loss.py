@@ -1,8 +1,8 @@
 """Contrastive neighbour embedding (P2 (1)): attraction along edges, repulsion from negatives.
 
 With the Cauchy kernel phi = 1 / (1 + d^2), attraction is -log(phi) = log(1 + d^2) and repulsion is
--log(1 - phi) = log((1 + d^2) / d^2), which has no bound at d = 0. Here it is log((1 + d^2) / (SOFTENING + d^2)): the same
-but for pairs closer than 0.03, and its gradient is at most 1 / sqrt(SOFTENING) = 32 long.
+-log(1 - phi) = log((1 + d^2) / d^2), which has no bound at d = 0. Here it is log((1 + d^2) / (SOFTENING + d^2)): the
+same but for pairs closer than 0.03, and its gradient is at most 1 / sqrt(SOFTENING) = 32 long.
 """
 
 from __future__ import annotations

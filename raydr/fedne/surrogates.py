@@ -58,12 +58,12 @@ def fit_surrogate(
     points, wanted = torch.from_numpy(queries), torch.from_numpy(values)
     for _ in range(epochs):
         order = torch.from_numpy(random.permutation(len(queries)))
-        for batch in order.split(_BATCH):
+        for batch in torch.split(order, _BATCH):
             optimizer.zero_grad()
             error = _values(parameters, points[batch])[:, 0] - wanted[batch]
             (error**2).mean().backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-    return parameters.detach().numpy()[0]
+    return np.asarray(parameters.detach().numpy()[0])
 
 
 def together(parameters: Float32Array, weights: Float32Array) -> Callable[[Tensor], Tensor]:
@@ -87,7 +87,8 @@ def together(parameters: Float32Array, weights: Float32Array) -> Callable[[Tenso
 
 def _values(parameters: Tensor, positions: Tensor) -> Tensor:
     """Values (..., points, surrogates) of all surrogates (surrogates, PARAMETERS) at positions (..., points, 2)."""
-    inward, offset, outward, last = parameters.split([2 * HIDDEN, HIDDEN, HIDDEN, 1], dim=-1)
+    inward, offset, outward, last = torch.split(parameters, [2 * HIDDEN, HIDDEN, HIDDEN, 1], dim=-1)
     wide = inward.reshape(-1, HIDDEN, 2).reshape(-1, 2)  # (surrogates * HIDDEN, 2)
     hidden = torch.relu(torch.matmul(positions, wide.T) + offset.reshape(-1))
-    return (hidden * outward.reshape(-1)).unflatten(-1, (-1, HIDDEN)).sum(dim=-1) + last[:, 0]
+    each = (hidden * outward.reshape(-1)).reshape(*hidden.shape[:-1], -1, HIDDEN)
+    return each.sum(dim=-1) + last[:, 0]

@@ -21,7 +21,7 @@ from raydr.fedne.encoder import Architecture, encode
 from raydr.fedne.loss import attraction, repulsion, squared_distance
 
 FIRST_DECAY, SECOND_DECAY = 0.9, 0.999
-FLOOR = 1e-6
+FLOOR = 1e-5
 """Added to the root of Adam's second moment, where torch adds 1e-8.
 
 No loss changes where the whole map moves, so there the gradient is rounding alone, about 1e-8, and with torch's floor
@@ -121,16 +121,16 @@ def _loss(
     architecture: Architecture, weights: Tensor, batches: _Batches, step: int, objective: Objective
 ) -> Tensor:
     """Loss of one batch of each client, (clients,)."""
-    heads, tails = batches.rows(step)
+    rows = batches.rows(step)
     live = batches.live[:, step]
     edges = live.sum(dim=1).clamp(min=1.0)
-    placed = encode(architecture, weights, torch.cat([heads, tails], dim=1))
-    at_head, at_tail = placed.split(heads.shape[1], dim=1)
+    at_head, at_tail = torch.split(encode(architecture, weights, rows), live.shape[1], dim=1)
     loss = (live * attraction(squared_distance(at_head, at_tail))).sum(dim=1) / edges
     if objective.own_share is not None:
         negatives = batches.negatives[:, step]
-        drawn = at_tail.gather(1, negatives.flatten(1).unsqueeze(-1).expand(-1, -1, at_tail.shape[-1]))
-        apart = squared_distance(at_head.unsqueeze(2), drawn.unflatten(1, negatives.shape[1:]))
+        places = negatives.flatten(1).unsqueeze(-1).expand(-1, -1, at_tail.shape[-1])
+        drawn = at_tail.gather(1, places).reshape(*negatives.shape, -1)
+        apart = squared_distance(at_head.unsqueeze(2), drawn)
         near = (live * repulsion(apart).mean(dim=2)).sum(dim=1) / edges * batches.repelled[:, step]
         share = torch.from_numpy(objective.own_share).to(near.device)
         loss = loss + objective.negatives * share * near
@@ -156,7 +156,7 @@ class _Batches:
             return torch.from_numpy(_padded(parts)).to(device)
 
         self._table = torch.from_numpy(table if table.flags.writeable else table.copy()).to(device)
-        self._heads, self._tails = stacked("heads", first), stacked("tails", first)
+        self._ends = torch.cat([stacked("heads", first), stacked("tails", first)], dim=2)
         self._share = stacked("share")
         self._partners = stacked("partners", first) if bool((self._share != 1.0).any()) else None
         self.live, self.negatives, self.repelled = map(stacked, ("live", "negatives", "repelled"))
@@ -164,13 +164,14 @@ class _Batches:
         self.uneven = not moving.all()
         self.moving = torch.from_numpy(moving.astype(np.float32)).to(device)
 
-    def rows(self, step: int) -> tuple[Tensor, Tensor]:
-        """Heads and tails of one batch of each client, (clients, width, features)."""
-        heads = self._table[self._heads[:, step]]
+    def rows(self, step: int) -> Tensor:
+        """Heads and then tails of one batch of each client, (clients, 2 * width, features)."""
+        rows = self._table[self._ends[:, step]]
         if self._partners is not None:
+            partners = self._table[self._partners[:, step]]
             share = self._share[:, step].unsqueeze(-1)
-            heads = torch.lerp(self._table[self._partners[:, step]], heads, share)
-        return heads, self._table[self._tails[:, step]]
+            rows[:, : partners.shape[1]].lerp_(partners, 1.0 - share)
+        return rows
 
 
 def _padded(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -180,5 +181,5 @@ def _padded(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     shape = tuple(max(sizes) for sizes in zip(*(part.shape for part in parts), strict=True))
     together = np.zeros((len(parts), *shape), parts[0].dtype)
     for index, part in enumerate(parts):
-        together[(index, *(slice(size) for size in part.shape))] = part
+        together[index][tuple(map(slice, part.shape))] = part
     return together

@@ -82,7 +82,9 @@ METHODS: Mapping[str, Method] = {
     "fedavg-ne": Method(FedAvgNE, fedne.serve, central=fedne_baselines.central, transform=fedne.transform),
     "fedprox-ne": Method(FedProxNE, fedne.serve, central=fedne_baselines.central, transform=fedne.transform),
     "local-ne": Method(LocalNE, fedne_baselines.serve_local, central=fedne_baselines.central),
-    "global-ne": Method(GlobalNE, fedne_baselines.serve_global, central=fedne_baselines.central, transform=fedne.transform),
+    "global-ne": Method(
+        GlobalNE, fedne_baselines.serve_global, central=fedne_baselines.central, transform=fedne.transform
+    ),
 }
 
 __all__ = ["METHODS", "Method", "Outcome"]

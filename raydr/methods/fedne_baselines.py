@@ -186,6 +186,7 @@ def central(settings: ContrastiveEncoder, rows: FloatArray, seed: int, journal: 
     with journal.stage("embedding"):
         journal.progress(0, settings.rounds)
         training = epochs_on(scaled, settings, lambda round, purpose: server_stream(seed, round, purpose))
-        for done, (weights, _) in enumerate(training, 1):
+        for done, (trained, _) in enumerate(training, 1):
+            weights = trained
             journal.progress(done, settings.rounds)
     return place(Architecture(rows.shape[1], settings.hidden), weights, scaled).astype(np.float64)

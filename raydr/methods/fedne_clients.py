@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from raydr.arrays import Float32Array, Float64Array, FloatArray, Int64Array, fingerprint
+from raydr.arrays import Float32Array, Float64Array, FloatArray, Int64Array
 from raydr.errors import RunError
 from raydr.federation import (
     Client,
@@ -234,16 +234,10 @@ def post_positions(client: Client, request: PositionRequest) -> Positions:
 
 
 def positions_of(client: Client, weights: Float32Array, hidden: tuple[int, ...]) -> Float32Array:
-    """Positions (rows, 2) of a client's rows; kept, since several requests of a round ask for the same."""
+    """Positions (rows, 2) of a client's rows by an encoder."""
     from raydr.fedne.encoder import place
 
-    key = fingerprint(weights)
-    kept = client.memory.get("positions")
-    if kept is None or kept[0] != key:
-        kept = key, place(architecture_of(client.rows, hidden), weights, client.rows)
-        client.memory["positions"] = kept
-    positions: Float32Array = kept[1]
-    return positions
+    return place(architecture_of(client.rows, hidden), weights, client.rows)
 
 
 def neighbors_of(client: Client, k: int) -> Int64Array:

@@ -28,7 +28,10 @@ class ContrastiveEncoder(Settings):
     negatives: int = Field(5, ge=1, description="b: negatives of each edge, the weight of repulsion")
     learning_rate: float = Field(1e-3, gt=0, le=1, description="of Adam in the first rounds")
     decay: float = Field(
-        0.1, gt=0, le=1, description="factor on the learning rate after 30% and again after 60% of the rounds"
+        0.1,
+        gt=0,
+        le=1,
+        description="factor on the learning rate after 30% (fedne with prototypes: from the start) and again after 60%",
     )
 
     def check(self, rows: int, features: int) -> None:
@@ -84,7 +87,8 @@ class FedNE(AveragedEncoder):
         None,
         ge=0,
         le=1,
-        description="part of the rounds that go by without surrogates; default: 0 after a warm start, else 0.3",
+        description="part of the rounds that go by without surrogates; default: 0 with prototypes, else 0.1 for the"
+        " field and 0.3 for mlp (P2)",
     )
     surrogate_every: int = Field(1, ge=1, description="rounds between updates of the surrogates")
     surrogate_points: Literal["grid", "local"] = Field(
@@ -95,8 +99,8 @@ class FedNE(AveragedEncoder):
     prototypes: int | None = Field(
         10,
         ge=2,
-        description="rows that each prototype is the mean of, at least: clients show the server prototypes, from which"
-        " the encoder starts; null for a random start",
+        description="rows of which each prototype is the mean, at least: the encoder starts from the prototypes that"
+        " clients show the server; null for a random start",
     )
     warm_steps: int = Field(4000, ge=1, description="batches that the server trains on prototypes")
 

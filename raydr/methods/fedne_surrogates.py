@@ -37,7 +37,10 @@ class Density(
     @staticmethod
     def ranges(request: DensityRequest, rows: int) -> dict[str, Range]:
         """No more than all rows at one node, and one vote for each size."""
-        return {"share": Range((request.nodes, request.nodes), 1.0 + 1e-9), "votes": Range(REACHES.shape, 1.0)}
+        return {
+            "share": Range((request.nodes, request.nodes), 1.0 + 1e-9),
+            "votes": Range(REACHES.shape, 1.0),
+        }
 
 
 @dataclass(frozen=True)

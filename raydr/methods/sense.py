@@ -203,7 +203,7 @@ def completed(federation: Federation, settings: SENSE) -> Completed:
             points, known = pointwise_points(federation, settings, anchors, squared, levels)
         else:
             points, known = multisite_points(federation, settings, anchors, squared, factors, levels)
-    told = notes(settings, observations, known)
+    told = notes(settings, observations, known, noise)
     return Completed(anchors, points, space.geometry(points, known.heights), told)
 
 

@@ -23,6 +23,7 @@ from raydr.federation import Federation
 from raydr.methods.anchors import Anchors
 from raydr.methods.outcome import Note
 from raydr.methods.sense_settings import SENSE
+from raydr.privacy.noise import Noise
 
 _TOLD = 1e-3
 """Share of a record's distance from the anchors' mean up to which it counts as known: a thousandth."""
@@ -40,7 +41,7 @@ class Known:
         Dimensions that the anchors of the first client span, and dimensions beside those.
     open_share : (records,) float64
         Distance of each record from the anchors' span over its distance from their mean: 0 where the server knows
-        the record feature by feature.
+        the record feature by feature. NaN where noise on its distances makes the two incomparable.
     aligned : (clients,) float64
         Correlation of each client's residuals with those of others; empty where there are none.
     heights : (records,) float64 or None
@@ -127,7 +128,7 @@ def multisite_points(
         placed = np.split(points, np.cumsum(federation.sizes)[:-1])
         points = np.concatenate(refined(federation, settings, blocks, placed, placed))
     first = places[0].frame
-    share = np.concatenate([place.open_share for place in places])
+    share = np.concatenate([_open_share(place, block) for place, block in zip(places, blocks, strict=True)])
     return points, Known(first.rank, first.codimension, share, aligned.correlations)
 
 
@@ -181,13 +182,20 @@ def pointwise_points(
     if settings.solver == "smacof":
         points = refined(federation, settings, blocks, points, [None] * len(blocks))
     back = np.argsort(np.concatenate(members), kind="stable")
-    share = np.concatenate([place.open_share for place in places])[back]
+    share = np.concatenate([_open_share(place, block) for place, block in zip(places, blocks, strict=True)])[
+        back
+    ]
     first = places[0].frame
     common = not anchors.local.size and first.codimension > 0 and settings.solver == "closed-form"
     heights = np.concatenate([_beside(place, block) for place, block in zip(places, blocks, strict=True)])
     return np.concatenate(points)[back], Known(
         first.rank, first.codimension, share, np.zeros(0), heights[back] if common else None
     )
+
+
+def _open_share(place: Located, block: Block) -> Float64Array:
+    """See :class:`Known`."""
+    return np.full_like(place.heights, np.nan) if block.noise else place.open_share
 
 
 def _beside(place: Located, block: Block) -> Float64Array:
@@ -266,22 +274,40 @@ def refined(
     return list(federation.compute(iterated, blocks))
 
 
-def notes(settings: SENSE, observations: Observations, known: Known) -> tuple[Note, ...]:
+def notes(
+    settings: SENSE, observations: Observations, known: Known, noise: Noise | None = None
+) -> tuple[Note, ...]:
     """What the anchors protect and what they do not, from what the server saw in this run."""
-    share = known.open_share
-    told = int((share < _TOLD).sum())
-    seen, dimensions = observations.seen_by_each, known.rank + known.codimension
+    seen, open_ones = observations.seen_by_each, known.codimension
     paragraphs = [
-        f"Each client showed the server the distance of every record to {seen} anchors in a space of {dimensions}"
-        f" dimensions. The anchors span {known.rank} of them, and in those the server can tell each record's"
-        " coordinates by solving linear equations. Fewer anchors than dimensions (P3, theorems 3.1 and 3.2) mean that"
-        f" another record could have the same distances: one that differs in the {known.codimension} dimensions beside"
-        " the span. They do not mean that a record is hidden.",
-        f"Here {told:,} of {len(share):,} records ({told / len(share):.0%}) lie within {_TOLD:.1%} of the span, and the"
-        " server knows that they do: it can write them down, feature by feature. For the median record,"
-        f" {np.median(share):.2%} of its distance from the anchors' mean is left open.",
+        f"Each client showed the server the distance of every record to {seen} anchors in a space of"
+        f" {known.rank + open_ones} dimensions. The anchors span {known.rank} of them, and in those the server can tell"
+        " each record's coordinates by solving linear equations."
+        + (
+            f" Beside the span, {open_ones} dimension{'s' if open_ones > 1 else ''} stay{'s' if open_ones == 1 else ''}"
+            " open (P3, theorems 3.1 and 3.2): another record, which differs there, could have the same distances. That"
+            " does not mean that a record is hidden."
+            if open_ones
+            else f" They leave no dimension open{', so distances hide nothing' if noise is None else ''}."
+        )
     ]
-    if settings.regime == "multisite" and known.codimension:
+    share = known.open_share[~np.isnan(known.open_share)]
+    told = int((share < _TOLD).sum())
+    if noise is not None:
+        paragraphs.append(
+            f"{noise.protection}. It blurs what the server can tell of a record, by an amount that nobody bounds here."
+        )
+    if len(share):
+        spoilt = len(known.open_share) - len(share)
+        paragraphs.append(
+            f"Here {told:,} of {len(share):,} records ({told / len(share):.0%})"
+            + (" of clients without noise" if spoilt else "")
+            + f" lie within {_TOLD:.1%} of the span. The server knows which, and can write them down, feature by"
+            + " feature"
+            + (" and with their noise" if noise is not None and noise.on == "data" else "")
+            + f". For the median record, {np.median(share):.2%} of its distance from the anchors' mean is left open."
+        )
+    if settings.regime == "multisite" and open_ones:
         between = observations.count - seen * observations.records
         turned = int((known.aligned > LEAST_CORRELATION).sum())
         paragraphs.append(
@@ -289,4 +315,12 @@ def notes(settings: SENSE, observations: Observations, known: Known) -> tuple[No
             f" rotation. By the likeness of records, the server turned {turned} of {len(known.aligned)} clients' open"
             " parts to fit the others'."
         )
+        if turned > 1 and settings.visibility == "partial":
+            paragraphs[-1] += (
+                " Their anchors differ, so what one client's leave open another's tell: turned parts point the way"
+                " they do in the data, and the server's points come nearer to the records themselves than the open part"
+                " says."
+            )
+        elif turned > 1:
+            paragraphs[-1] += " That leaves one rotation unknown for those together, not one for each."
     return (Note("What the anchors tell, and what they leave open", "\n\n".join(paragraphs)),)

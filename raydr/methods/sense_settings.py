@@ -83,7 +83,8 @@ class SENSE(AnchorSettings):
     def _geometry_fits(self) -> SENSE:
         if self.geometry == "euclidean" and self.embedder.kind == "cosne":
             raise ValueError("embedder cosne draws hyperbolic records: set geometry: hyperbolic")
-        if self.geometry == "euclidean" and {"curvature", "points"} & self.model_fields_set:
+        # By value, not by what was given: the scenario.yaml of a run folder gives every key.
+        if self.geometry == "euclidean" and (self.curvature, self.points) != (1.0, "features"):
             raise ValueError("curvature and points are of geometry: hyperbolic: set it, or leave them out")
         return self
 

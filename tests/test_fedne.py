@@ -1,0 +1,475 @@
+"""FedNE and its baselines as federated methods: equal to the plain algorithm, in any packing, whoever is tiny."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from inline_federations import federate
+from tiny import tiny_run, tiny_scenario
+
+from raydr import api
+from raydr.arrays import FloatArray, Int64Array
+from raydr.errors import DataError, OutputError, RunError, ScenarioError
+from raydr.federation import Client, ClientHost, Federation, InlineTransport, Seat, fingerprint
+from raydr.federation.checkpoint import Checkpoint
+from raydr.federation.failures import ClientError, FailurePolicy
+from raydr.federation.faults import FaultPlan
+from raydr.federation.streams import client_stream
+from raydr.journal import CheckpointTaken, Event, Journal
+from raydr.methods import METHODS
+from raydr.methods.fedne import first_weights, standardised, transform
+from raydr.methods.fedne_clients import TrainRequest, neighbors_of, train_locally, train_together
+from raydr.methods.fedne_settings import ContrastiveEncoder, FedAvgNE, FedNE, FedProxNE, GlobalNE, LocalNE
+from raydr.methods.outcome import Outcome
+from raydr.metrics.new_rows import knn_accuracy
+from raydr.partition.kinds import dirichlet, one_class
+from scenarios.folder import read_model
+
+KINDS = ("fedne", "fedavg-ne", "fedprox-ne", "local-ne", "global-ne")
+SMALL: dict[str, Any] = {"hidden": (16, 16), "rounds": 3, "batch": 32, "neighbors": 4}
+FEDNE: dict[str, Any] = SMALL | {"prototypes": 4, "warm_steps": 20}
+VARIANTS: dict[str, ContrastiveEncoder] = {
+    "fedne": FedNE(**FEDNE),
+    "fedne, networks": FedNE(**FEDNE | {"surrogate": "mlp"}),
+    "fedne, networks at own points": FedNE(**FEDNE | {"surrogate": "mlp", "surrogate_points": "local"}),
+    "fedne, nothing": FedNE(**SMALL, surrogate="none", prototypes=None, mixing=None),
+    "fedne, every second": FedNE(**FEDNE | {"surrogate_every": 2, "surrogate_from": 0.4}),
+    "fedavg-ne": FedAvgNE(**SMALL),
+    "fedavg-ne, Adam": FedAvgNE(**SMALL, server_optimizer="fedadam", server_learning_rate=0.01),
+    "fedprox-ne": FedProxNE(**SMALL),
+    "local-ne": LocalNE(**SMALL),
+    "global-ne": GlobalNE(**SMALL),
+}
+
+
+def blobs(sizes: Sequence[int] = (40, 1, 25, 60, 0, 3), features: int = 5) -> list[FloatArray]:
+    """Clients of one cluster each, some tiny: fewer rows than neighbours, one row, none."""
+    random = np.random.default_rng(0)
+    return [6 * random.normal(size=features) + random.normal(size=(size, features)) for size in sizes]
+
+
+def outcome(settings: ContrastiveEncoder, parts: Sequence[FloatArray], **how: Any) -> Outcome:
+    return METHODS[settings.kind].serve(federate(parts, **how), settings)  # type: ignore[attr-defined]
+
+
+def digits(rows: int = 900) -> tuple[FloatArray, Int64Array]:
+    from sklearn.datasets import load_digits
+
+    table, labels = load_digits(return_X_y=True)
+    chosen = np.random.default_rng(0).permutation(len(table))[:rows]
+    return table[chosen], labels[chosen].astype(np.int64)
+
+
+# The algorithm
+
+
+def test_a_round_is_the_average_of_local_trainings_by_rows() -> None:
+    """P2 (4), one round, against a loop over clients."""
+    parts = blobs()
+    settings = FedAvgNE(**SMALL | {"rounds": 1})
+    model = outcome(settings, parts).model
+    federation = federate(parts)
+    scaling = standardised(federation)
+    weights = first_weights(federation, settings)
+    request = TrainRequest(
+        weights=weights,
+        hidden=settings.hidden,
+        neighbors=4,
+        batch=32,
+        local_epochs=1,
+        negatives=5,
+        mixing=0.0,
+        proximity=0.0,
+        learning_rate=1e-3,
+        most_steps=100,
+        rows=129,
+        field=np.zeros((0, 0), np.float32),
+        reach=1.0,
+        surrogates=np.zeros((0, 0), np.float32),
+        shares=np.zeros(0, np.float32),
+        together=False,
+    )
+    expected = weights.astype(np.float64)
+    for index, part in enumerate(parts):
+        client = Client(index, (part - scaling.shift) * scaling.factor, 0, round=1)
+        expected += len(part) / 129 * train_locally(client, request).weights
+    from raydr.fedne.encoder import Architecture
+
+    averaged = Architecture(5, settings.hidden).flat(
+        {name.removeprefix("encoder."): values for name, values in model.items()}
+    )
+    np.testing.assert_allclose(averaged, expected, atol=1e-7)
+    assert np.abs(averaged - weights).max() > 1e-4
+
+
+def test_everybodys_rows_at_one_client_are_trained_as_pooled_rows() -> None:
+    rows = np.concatenate(blobs())
+    pooled = outcome(GlobalNE(**SMALL), [rows]).embedding
+    apart = outcome(GlobalNE(**SMALL), np.array_split(rows, 5)).embedding
+    np.testing.assert_allclose(apart, pooled, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_any_packing_gives_the_same_bits(name: str) -> None:
+    settings, parts = VARIANTS[name], blobs()
+    maps = {
+        outcome(settings, parts, packing=packing).embedding.tobytes()
+        for packing in (None, [1] * 6, [2, 3, 1])
+    }
+    assert len(maps) == 1
+    assert outcome(settings, parts, seed=1).embedding.tobytes() not in maps
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_tiny_clients_have_their_rows_on_the_map(name: str) -> None:
+    parts = blobs()
+    found = outcome(VARIANTS[name], parts)
+    assert found.geometry is None
+    assert found.embedding.shape == (129, 2)
+    assert np.isfinite(found.embedding).all()
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_single_rows_alone_keep_the_first_encoder(name: str) -> None:
+    parts = [np.random.default_rng(seed).normal(size=(1, 3)) for seed in range(4)]
+    if name == "global-ne":
+        pytest.skip("pooled rows have neighbours")
+    assert np.isfinite(outcome(VARIANTS[name], parts).embedding).all()
+
+
+def test_equal_rows_are_refused() -> None:
+    with pytest.raises(DataError, match="All rows of all clients are equal"):
+        outcome(FedNE(**FEDNE), [np.ones((5, 3)), np.ones((4, 3))])
+
+
+def test_the_unit_of_the_data_changes_nothing() -> None:
+    parts = blobs()
+    here = outcome(FedNE(**FEDNE), parts).embedding
+    there = outcome(FedNE(**FEDNE), [1024.0 * part for part in parts]).embedding
+    np.testing.assert_allclose(there, here, atol=1e-2)
+
+
+def test_a_client_whose_rows_are_not_numbers_is_named() -> None:
+    parts = blobs()
+    client = Client(3, np.where(parts[3] > 1e9, 0, parts[3]), 0, round=1)
+    client.rows[2, 1] = np.nan
+    client.memory["neighbors"] = np.tile(np.arange(1, 5), (60, 1))
+    federation = federate(parts)
+    request = TrainRequest(
+        first_weights(federation, FedAvgNE(**SMALL)), (16, 16), 4, 32, 1, 5, 0.0, 0.0, 1e-3, 9, 129,
+        np.zeros((0, 0), np.float32), 1.0, np.zeros((0, 0), np.float32), np.zeros(0, np.float32), False,
+    )  # fmt: skip
+    with pytest.raises(RunError, match="the loss is not finite"):
+        train_locally(client, request)
+
+
+# What it is good for
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("partition", ["dirichlet", "one class"])
+def test_fedne_tells_classes_apart_where_averaging_does_not(partition: str) -> None:
+    rows, labels = digits(1700)
+    train, test = np.arange(1300), np.arange(1300, 1700)
+    dealt = (
+        dirichlet(labels[train], 10, 0.1, min_rows=0, seed=0)
+        if partition == "dirichlet"
+        else one_class(labels[train], [str(label) for label in range(10)], seed=0)
+    )
+    own = [dealt.rows_of(client) for client in range(10)]
+    accuracies = {}
+    for settings in (
+        FedNE(rounds=15, batch=128, warm_steps=500),
+        FedAvgNE(rounds=15, batch=128),
+        GlobalNE(rounds=15, batch=128),
+    ):
+        found = outcome(settings, [rows[part] for part in own])
+        placed = transform(settings, found.model, rows[test])
+        accuracies[settings.kind] = knn_accuracy(
+            found.embedding, labels[np.concatenate(own)], placed, labels[test]
+        )
+    print(accuracies)
+    assert accuracies["fedne"] > accuracies["fedavg-ne"] + 0.15
+    assert accuracies["fedne"] > accuracies["global-ne"] - 0.2
+
+
+def test_knn_accuracy_counts_votes_of_the_maps_rows() -> None:
+    mapped, labels = np.array([[0.0, 0], [1, 0], [2, 0], [9, 0]]), np.array([0, 0, 1, 1])
+    new = np.array([[0.4, 0], [8.0, 0], [1.0, 0]])
+    assert knn_accuracy(mapped, labels, new, np.array([0, 1, 1]), k=3) == pytest.approx(2 / 3)
+    with pytest.raises(DataError, match="the map has 4 rows"):
+        knn_accuracy(mapped, labels, new, np.array([0, 1, 1]))
+
+
+# Messages
+
+
+def test_the_ledger_says_what_leaves_a_client() -> None:
+    def per(granularity: str, settings: ContrastiveEncoder) -> set[str]:
+        federation = federate(blobs())
+        METHODS[settings.kind].serve(federation, settings)  # type: ignore[attr-defined]
+        entries = [entry for entry in federation.ledger.entries.values() if entry.direction == "up"]
+        return {entry.kind for entry in entries if entry.granularity == granularity}
+
+    assert per("per-record", FedNE(**FEDNE)) == {"Positions"}
+    assert "Prototypes" in per("per-client", FedNE(**FEDNE))
+    assert {"Change", "Density"} <= per("aggregate", FedNE(**FEDNE))
+    assert "Prototypes" not in per("per-client", FedNE(**FEDNE | {"prototypes": None}))
+    assert "Surrogate" in per("per-client", FedNE(**FEDNE | {"surrogate": "mlp"}))
+    assert per("per-record", GlobalNE(**SMALL)) == {"Positions", "Rows"} - {"Positions"}
+    assert per("per-record", LocalNE(**SMALL)) == {"Positions"}
+
+
+def test_what_networks_cost_grows_with_clients_and_the_field_does_not() -> None:
+    def down(surrogate: str, clients: int) -> float:
+        parts = blobs([8] * clients)
+        federation = federate(parts)
+        settings = FedNE(**SMALL, surrogate=surrogate, prototypes=None, surrogate_from=0.0)  # type: ignore[arg-type]
+        METHODS["fedne"].serve(federation, settings)
+        return (
+            sum(entry.bytes for entry in federation.ledger.entries.values() if entry.kind == "TrainRequest")
+            / clients
+        )
+
+    assert down("mlp", 20) > 1.5 * down("mlp", 5)
+    assert down("field", 20) < 1.3 * down("field", 5)
+
+
+# Clients that come and go
+
+
+def lossy(
+    parts: Sequence[FloatArray], settings: ContrastiveEncoder, *, participation: float, dropout: float
+) -> tuple[Outcome, Federation]:
+    seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
+    transport = InlineTransport([ClientHost(seats, 0, FaultPlan(dropout=dropout))])
+    federation = Federation(
+        transport, len(seats), seed=0, policy=FailurePolicy(quorum=0.2), participation=participation
+    )
+    return METHODS[settings.kind].serve(federation, settings), federation  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", [name for name in VARIANTS if name != "global-ne"])
+def test_rounds_go_on_without_some_clients(name: str) -> None:
+    parts = blobs([30] * 10)
+    found, federation = lossy(parts, VARIANTS[name], participation=0.5, dropout=0.2)
+    assert np.isfinite(found.embedding).all()
+    trained = [e for e in federation.ledger.entries.values() if e.kind in ("Change", "Loss")]
+    assert 3 * 2 <= sum(entry.count for entry in trained) <= 3 * 5
+
+
+def test_a_robust_rule_withstands_a_liar() -> None:
+    """The median of changes ignores a client whose rows send training astray; every upload is seen."""
+    settings = FedAvgNE(**SMALL, aggregation={"kind": "coordinate-median"})  # type: ignore[arg-type]
+    federation = federate(blobs([30] * 5))
+    found = METHODS["fedavg-ne"].serve(federation, settings)
+    assert np.isfinite(found.embedding).all()
+    changes = [entry for entry in federation.ledger.entries.values() if entry.kind == "Change"]
+    assert {entry.granularity for entry in changes} == {"per-client"}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_resumed_run_has_the_same_bits(name: str) -> None:
+    parts, taken = blobs(), []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, CheckpointTaken):
+            taken.append(event.content)
+
+    def run(resume: Checkpoint | None) -> bytes:
+        seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
+        federation = Federation(
+            InlineTransport([ClientHost(seats, 0)]),
+            len(seats),
+            seed=0,
+            journal=Journal(hear),
+            checkpoint_every=1,
+            resume=resume,
+        )
+        settings = VARIANTS[name]
+        return METHODS[settings.kind].serve(federation, settings).embedding.tobytes()  # type: ignore[attr-defined]
+
+    whole = run(None)
+    assert len(taken) == 3
+    assert run(Checkpoint.from_bytes(taken[1])) == whole
+
+
+def test_a_local_encoder_that_was_forgotten_is_trained_again() -> None:
+    from raydr.methods.fedne_baselines import AloneRequest, train_alone
+
+    rows = blobs()[0].astype(np.float32)
+    settings = LocalNE(**SMALL)
+    steady, forgetful = Client(0, rows, 0), Client(0, rows, 0)
+    for round in (1, 2, 3):
+        steady.round = forgetful.round = round
+        told = train_alone(steady, AloneRequest(settings, round))
+    forgetful.memory.clear()
+    assert train_alone(forgetful, AloneRequest(settings, 3)) == told
+
+
+# Clients as one
+
+
+def test_clients_trained_as_one_change_as_each_would() -> None:
+    parts = blobs()
+    federation = federate(parts)
+    settings = FedNE(**FEDNE)
+    field = np.random.default_rng(0).random((9, 9)).astype(np.float32)
+    request = TrainRequest(
+        first_weights(federation, settings), (16, 16), 4, 32, 2, 5, 0.2, 0.0, 1e-3, 9, 129,
+        field, 5.0, np.zeros((0, 0), np.float32), np.zeros(0, np.float32), True,
+    )  # fmt: skip
+    surrogates = np.random.default_rng(0).random((6, 257)).astype(np.float32)
+    networks = replace(
+        request, field=np.zeros((0, 0), np.float32), surrogates=surrogates, shares=np.full(6, 0.2, np.float32)
+    )
+    for asked in (request, networks):
+        clients = [Client(index, part.astype(np.float32), 0, 1) for index, part in enumerate(parts)]
+        for client, together in zip(clients, train_together(clients, asked), strict=True):
+            alone = train_locally(client, asked)
+            np.testing.assert_allclose(together.weights, alone.weights, atol=3e-4)
+            assert together.loss == pytest.approx(alone.loss, rel=1e-3)
+
+
+def test_batched_clients_draw_the_map_of_single_ones_within_rounding(tmp_path: Path) -> None:
+    method = {"kind": "fedne", "rounds": 2, "hidden": [16], "prototypes": 4, "warm_steps": 5}
+    maps = [
+        api.Result(
+            tiny_run(tmp_path / str(together), method=method, runtime__batch_clients=together)
+        ).embedding
+        for together in (False, True)
+    ]
+    np.testing.assert_allclose(maps[1], maps[0], atol=1e-2)
+
+
+def test_one_bad_client_does_not_spoil_the_others_of_its_host() -> None:
+    """Where the joint part fails, each answers for itself, and the one at fault is named."""
+    parts = blobs([20, 20, 20])
+    federation = federate(parts)
+    federation.batch_clients = True
+    transport = federation._transport
+    assert isinstance(transport, InlineTransport)
+    settings = FedAvgNE(**SMALL)
+    client = transport.hosts[0]._clients[1]
+    neighbors_of(client, 4)
+    original = client.rows
+    spoilt = original.copy()
+    spoilt[:, 0] = np.inf
+    client.rows = spoilt
+    with pytest.raises(ClientError, match="Client 1 "):
+        METHODS["fedavg-ne"].serve(federation, settings)
+
+
+# Randomness and imports
+
+
+def test_clients_draw_from_their_own_streams() -> None:
+    draws = {client_stream(0, client, 1, "batches").integers(2**62) for client in range(20)}
+    assert len(draws) == 20
+
+
+# New rows
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    method = {"kind": "fedne", "rounds": 2, "hidden": [16], "prototypes": 4, "warm_steps": 5}
+    return tiny_run(tmp_path / "run", method=method, data__scale="standard", compare=["central"])
+
+
+def test_transform_places_rows_where_the_run_did(run_folder: Path, tmp_path: Path) -> None:
+    from sklearn.datasets import load_iris
+
+    rows = load_iris().data
+    table = tmp_path / "new.csv"
+    np.savetxt(table, rows, delimiter=",", header="a,b,c,d", comments="", fmt="%.10g")
+    for out in (tmp_path / "placed.csv", tmp_path / "placed.parquet"):
+        assert api.transform(run_folder, table, out=out) == out
+    placed = np.genfromtxt(tmp_path / "placed.csv", delimiter=",", skip_header=1)
+    mapped = api.Result(run_folder).embedding
+    np.testing.assert_allclose(placed[:, 1:], mapped, atol=1e-3)
+    one = tmp_path / "one.csv"
+    one.write_text("\n".join(table.read_text().splitlines()[:2]) + "\n")
+    api.transform(run_folder, one, out=tmp_path / "one-placed.csv")
+    alone = np.genfromtxt(tmp_path / "one-placed.csv", delimiter=",", skip_header=1)
+    np.testing.assert_allclose(alone[1:], mapped[0], atol=1e-3)
+
+
+def test_the_model_is_a_torch_network_in_safetensors(run_folder: Path) -> None:
+    from safetensors.numpy import load_file
+
+    tensors = load_file(run_folder / "model" / "encoder.safetensors")
+    assert tensors["layers.0.weight"].shape == (16, 4)
+    assert {name: values.shape for name, values in tensors.items()} == {
+        "layers.0.weight": (16, 4),
+        "layers.0.bias": (16,),
+        "layers.1.weight": (2, 16),
+        "layers.1.bias": (2,),
+        "shift": (4,),
+        "factor": (4,),
+    }
+    assert set(read_model(run_folder / "model")) == {f"encoder.{name}" for name in tensors} | {
+        "shift",
+        "factor",
+    }
+
+
+def test_transform_says_what_it_cannot_do(run_folder: Path, tmp_path: Path) -> None:
+    table = tmp_path / "new.csv"
+    table.write_text("a,b,c\n1,2,3\n2,3,4\n")
+    with pytest.raises(DataError, match=r"has 3 features, and the run .* was of 4"):
+        api.transform(run_folder, table, out=tmp_path / "placed.csv")
+    with pytest.raises(OutputError, match=r"not '.txt'"):
+        api.transform(run_folder, table, out=tmp_path / "placed.txt")
+    with pytest.raises(OutputError, match="is not a run folder"):
+        api.transform(tmp_path, table, out=tmp_path / "placed.csv")
+    other = tiny_run(tmp_path / "other", method={"kind": "local-ne", "rounds": 1, "hidden": [4]})
+    with pytest.raises(ScenarioError, match="'local-ne' take no new rows"):
+        api.transform(other, table, out=tmp_path / "placed.csv")
+
+
+# Scenarios
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_runs_from_a_scenario(kind: str, tmp_path: Path) -> None:
+    settings = {"kind": kind, "rounds": 2, "hidden": [8]}
+    folder = tiny_run(tmp_path / kind, method=settings, metrics=["npa_10", "f_score"], compare=["central"])
+    metrics = api.Result(folder).metrics
+    assert set(metrics["federated"]) == {"npa_10"}, "no geometry is recovered, so there is no f_score"
+    assert "npa_10" in metrics["central"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("batch", 1), ("mixing", 0), ("surrogate", "filed"), ("prototypes", 1), ("rounds", 0)]
+)
+def test_settings_that_mean_nothing_are_refused(key: str, value: object) -> None:
+    with pytest.raises(ScenarioError, match=f"method.{key}"):
+        tiny_scenario(method={"kind": "fedne", key: value})
+
+
+def test_surrogates_begin_when_the_paper_says() -> None:
+    assert FedNE(rounds=10, prototypes=None, surrogate="mlp").first_surrogate_round == 4
+    assert FedNE(rounds=10).first_surrogate_round == 1
+    assert FedNE(rounds=10, surrogate_from=0.5).first_surrogate_round == 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["fedne", "local-ne", "fedne, networks"])
+def test_ray_gives_the_bits_of_one_process(cluster: None, name: str) -> None:
+    from actors.backend import RayBackend
+    from raydr.methods.serving import Plan
+    from scenarios.backend import InlineBackend
+
+    settings = VARIANTS[name]
+    plan = Plan(settings.kind, settings, "none", seed=0)  # type: ignore[attr-defined]
+    maps = {
+        backend.serve(blobs(), plan, listener=lambda event: None).outcome.embedding.tobytes()
+        for backend in (InlineBackend(), RayBackend(2), RayBackend("per-client"))
+    }
+    assert len(maps) == 1

@@ -1,0 +1,483 @@
+"""SENSE as a scenario says it: data, anchors, embedders, noise, what a run folder holds, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import raydr
+from raydr.cli import status
+from raydr.data import load
+from raydr.errors import RaydrError, ScenarioError
+from raydr.report.runfolder import read_run
+from scenarios.reading import read, shipped
+
+TSNE = {"kind": "tsne", "perplexity": 5, "early_iterations": 2, "iterations": 2}
+EMBEDDERS: dict[str, dict[str, Any]] = {
+    "tsne": TSNE,
+    "umap": {"kind": "umap", "neighbors": 5, "epochs": 2},
+    "cne": {"kind": "cne", "neighbors": 5, "epochs": 2},
+    "cosne": {"kind": "cosne", "perplexity": 5, "early_iterations": 2, "iterations": 2},
+}
+SENSE = [name for name in shipped() if read(name).method.kind == "sense"]
+
+
+def scenario(**sections: Any) -> dict[str, Any]:
+    """150 irises at 3 clients, 8 anchors, in this process; a section's keys are added to it, ``kind`` replaces it."""
+    content: dict[str, Any] = {
+        "name": "small",
+        "data": {"source": "iris"},
+        "clients": {"count": 3},
+        "method": {"kind": "sense", "anchors": 8, "embedder": TSNE},
+        "runtime": {"federation": "inline"},
+        "metrics": ["f_score", "distance_error"],
+    }
+    for name, keys in sections.items():
+        whole = not isinstance(keys, Mapping) or name == "data"
+        content[name] = keys if whole else {**content.get(name, {}), **keys}
+    return content
+
+
+def ran(folder: Path, **sections: Any) -> raydr.Result:
+    return raydr.run(scenario(**sections), out=folder / "run")
+
+
+def scores(folder: Path, **sections: Any) -> dict[str, float]:
+    return ran(folder, **sections).metrics["federated"]
+
+
+def notes(result: raydr.Result) -> str:
+    return " ".join(note["text"] for note in json.loads((result.folder / "notes.json").read_text()))
+
+
+def refusal(folder: Path, **sections: Any) -> str:
+    """The one paragraph with which a scenario is refused; no run folder is left."""
+    with pytest.raises(RaydrError) as caught:
+        ran(folder, **sections)
+    assert caught.value.exit_code == 2
+    assert "\n" not in str(caught.value)
+    assert not (folder / "run").exists()
+    return str(caught.value)
+
+
+def table(path: Path, rows: np.ndarray[Any, Any], names: str = "a,b,c,d") -> str:
+    np.savetxt(path, rows, delimiter=",", header=names, comments="", fmt="%.17g")
+    return str(path)
+
+
+@pytest.fixture
+def blobs() -> np.ndarray[Any, Any]:
+    """60 rows of 4 features."""
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(60, 4)) * [1.0, 2.0, 3.0, 40.0] + [0.0, 0.0, 5.0, 100.0]
+
+
+# --- one run, however it is carried out -----------------------------------------------------------------------------
+
+
+def bits(result: raydr.Result) -> dict[str, bytes]:
+    names = ("embedding.parquet", "ledger.json", "metrics.json", "notes.json")
+    return {name: (result.folder / name).read_bytes() for name in names}
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize(
+    "method",
+    [
+        {"visibility": "partial", "anchors": 4, "solver": "smacof", "start": "closed-form", "iterations": 5},
+        {"geometry": "hyperbolic", "anchors": 4, "embedder": EMBEDDERS["cosne"]},
+    ],
+    ids=["partial-smacof", "hyperbolic"],
+)
+def test_ray_gives_the_bits_of_the_inline_federation(tmp_path: Path, method: dict[str, Any]) -> None:
+    runtimes = [{"federation": "inline"}, *({"federation": "ray", "actors": count} for count in (1, 2))]
+    found = [
+        bits(ran(tmp_path / str(number), method=method, runtime=runtime))
+        for number, runtime in enumerate(runtimes)
+    ]
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"method": {"embedder": "cne"}},
+        {"method": {"geometry": "hyperbolic", "curvature": 0.5}, "data": {"source": "iris", "rows": 40}},
+        {"privacy": {"noise": {"on": "distances", "level": 0.1, "clients": 0.5}}},
+    ],
+    ids=["shorthand", "hyperbolic", "noise"],
+)
+def test_a_run_folder_repeats_its_run(tmp_path: Path, sections: dict[str, Any]) -> None:
+    sections.setdefault("method", {}).setdefault("embedder", EMBEDDERS["cne"])
+    first = ran(tmp_path, **sections)
+    again = raydr.run(first.folder / "scenario.yaml", out=tmp_path / "again")
+    assert bits(again) == bits(first)
+
+
+# --- anchors --------------------------------------------------------------------------------------------------------
+
+
+def test_anchors_of_a_file_are_those_and_are_in_the_units_of_the_data(
+    tmp_path: Path, blobs: np.ndarray[Any, Any]
+) -> None:
+    """Scaled as the rows are: all 60 rows are mapped, and 7 anchors in general position recover 4 features."""
+    data = {"path": table(tmp_path / "data.csv", blobs), "scale": "standard"}
+    anchors = table(tmp_path / "anchors.csv", blobs[:7] * 1.5 + 3.0)
+    method = {"anchors": None, "anchor_source": "file", "anchor_path": anchors}
+    result = ran(tmp_path, data=data, method=method)
+    assert len(result.embedding) == 60
+    assert result.metrics["federated"]["distance_error"] < 1e-6
+    assert "distance of every record to 7 anchors in a space of 4 dimensions" in notes(result)
+
+
+def test_columns_of_the_anchors_file_go_by_name(tmp_path: Path, blobs: np.ndarray[Any, Any]) -> None:
+    data = {"path": table(tmp_path / "data.csv", blobs)}
+    method = {"anchors": 7, "anchor_source": "file"}
+    runs = [("straight", blobs[:7], "a,b,c,d"), ("turned", blobs[:7, ::-1], "d,c,b,a")]
+    straight, turned = (
+        ran(
+            tmp_path / name,
+            data=data,
+            method=method | {"anchor_path": table(tmp_path / f"{name}.csv", *anchors)},
+        )
+        for name, *anchors in ((name, rows, names) for name, rows, names in runs)
+        if (tmp_path / name).mkdir() is None
+    )
+    assert straight.embedding.tobytes() == turned.embedding.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("rows", "names", "words"),
+    [
+        (7, "a,b,c,e", r"'d'"),
+        (3, "a,b,c,d", "7 anchors are needed and there are 3"),
+        (0, None, "anchors.csv"),
+    ],
+)
+def test_a_file_of_anchors_that_does_not_fit_is_refused(
+    tmp_path: Path, blobs: np.ndarray[Any, Any], rows: int, names: str | None, words: str
+) -> None:
+    data = {"path": table(tmp_path / "data.csv", blobs)}
+    path = tmp_path / "anchors.csv"
+    if names is not None:
+        table(path, blobs[:rows], names)
+    method = {"anchors": 7, "anchor_source": "file", "anchor_path": str(path)}
+    assert words in refusal(tmp_path, data=data, method=method)
+
+
+@pytest.mark.parametrize("same", ["points", "line"])
+def test_affinely_dependent_anchors_span_less_or_are_refused(
+    tmp_path: Path, blobs: np.ndarray[Any, Any], same: str
+) -> None:
+    data = {"path": table(tmp_path / "data.csv", blobs)}
+    along = np.linspace(0.0, 1.0, 6)[:, None] * (0.0 if same == "points" else 1.0)
+    anchors = table(tmp_path / "anchors.csv", blobs[0] + along * (blobs[1] - blobs[0]))
+    method = {"anchors": 6, "anchor_source": "file", "anchor_path": anchors}
+    if same == "points":
+        assert "All 6 anchors are the same point" in refusal(tmp_path, data=data, method=method)
+    else:
+        told = notes(ran(tmp_path, data=data, method=method))
+        assert "span 1 of them" in told
+        assert "3 dimensions stay open" in told
+
+
+def sites(folder: Path, rows: np.ndarray[Any, Any]) -> dict[str, Any]:
+    cut = {"north": rows[:25], "east": rows[25:27], "south": rows[27:]}
+    paths = [table(folder / f"{name}.csv", part) for name, part in cut.items()]
+    return {"data": {"scale": "standard"}, "clients": {"count": None, "sites": [{"path": p} for p in paths]}}
+
+
+def at_sites(folder: Path, rows: np.ndarray[Any, Any], **method: Any) -> dict[str, Any]:
+    content = sites(folder, rows)
+    del content["clients"]["count"]
+    whole = scenario(data=content["data"], method=method)
+    return whole | {"clients": content["clients"]}
+
+
+@pytest.mark.parametrize("source", ["random", "learnt", "file"])
+def test_sites_with_files_of_their_own_take_anchors_that_are_no_rows(
+    tmp_path: Path, blobs: np.ndarray[Any, Any], source: str
+) -> None:
+    method: dict[str, Any] = {"anchor_source": source, "learning": {"rounds": 2}}
+    if source == "file":
+        method["anchor_path"] = table(tmp_path / "anchors.csv", blobs[:8] + 0.5)
+    result = raydr.run(at_sites(tmp_path, blobs, **method), out=tmp_path / "run")
+    assert result.metrics["federated"]["distance_error"] < 1e-5
+    assert len(result.embedding) == 60
+
+
+def test_sites_keep_their_rows_from_being_anchors(tmp_path: Path, blobs: np.ndarray[Any, Any]) -> None:
+    with pytest.raises(ScenarioError, match="sites keep theirs: choose random, learnt or file"):
+        read(at_sites(tmp_path, blobs))
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ({"anchors": 1}, "method.anchors is 1: it must be at least 2"),
+        ({"anchors": 5000}, "sets 5000 rows apart (5000 for all), but of 150 rows only 148"),
+        ({"anchors": 149}, "lower method.anchors, method.local_anchors or data.rows"),
+        (
+            {"anchors": 100, "visibility": "partial", "local_anchors": 50},
+            "200 rows apart (50 for all and 50 for each of 3 clients)",
+        ),
+        ({"anchors": 8, "anchor_rank": 5}, "anchor_rank is 5, but the 8 anchors span 4"),
+        ({"regime": "pointwise"}, "set clients.partition.kind: pointwise"),
+    ],
+)
+def test_anchors_that_cannot_be_had_are_refused_with_the_numbers(
+    tmp_path: Path, method: dict[str, Any], words: str
+) -> None:
+    assert words in refusal(tmp_path, method=method)
+
+
+# --- geometry and embedders -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", ["closed-form", "smacof"])
+def test_points_of_the_ball_are_mapped_as_they_are(
+    tmp_path: Path, blobs: np.ndarray[Any, Any], solver: str
+) -> None:
+    ball = blobs / (1.2 * np.linalg.norm(blobs, axis=1).max())
+    method = {
+        "geometry": "hyperbolic",
+        "points": "ball",
+        "anchors": 6,
+        "solver": solver,
+        "start": "closed-form",
+        "iterations": 3,
+    }
+    data = {"path": table(tmp_path / "ball.csv", ball)}
+    found = scores(tmp_path, data=data, method=method)
+    assert found["f_score"] > 0.999
+    assert found["distance_error"] < 1e-6
+
+
+def test_a_row_outside_the_ball_is_named(tmp_path: Path, blobs: np.ndarray[Any, Any]) -> None:
+    ball = blobs / (1.2 * np.linalg.norm(blobs, axis=1).max())
+    ball[17] *= 1.5 / np.linalg.norm(ball[17])
+    method = {"geometry": "hyperbolic", "points": "ball", "anchors": 6}
+    data = {"path": table(tmp_path / "ball.csv", ball)}
+    with pytest.raises(RaydrError) as caught:
+        ran(tmp_path, data=data, method=method | {"anchor_source": "random"})
+    assert not (tmp_path / "run").exists()
+    said = str(caught.value)
+    assert "\n" not in said
+    assert re.search(r"Client \d .* have norms below 1, but row \d+ has norm 1\.5", said)
+    assert "method.points: features" in said
+
+
+@pytest.mark.parametrize("kind", EMBEDDERS)
+@pytest.mark.parametrize("geometry", ["euclidean", "hyperbolic"])
+def test_every_embedder_draws_every_geometry_that_it_can(tmp_path: Path, kind: str, geometry: str) -> None:
+    method = {"geometry": geometry, "embedder": EMBEDDERS[kind]}
+    if (kind, geometry) == ("cosne", "euclidean"):
+        assert "set geometry: hyperbolic" in refusal(tmp_path, method=method)
+        return
+    result = ran(tmp_path, data={"source": "iris", "rows": 40}, method=method)
+    assert result.embedding.shape == (40, 2)
+    assert np.isfinite(result.embedding).all()
+    if kind == "cosne":
+        assert (np.linalg.norm(result.embedding, axis=1) < 1.0).all()
+
+
+def test_a_map_in_space_has_three_axes(tmp_path: Path) -> None:
+    result = ran(tmp_path, method={"dimensions": 3}, compare=["central"])
+    assert result.embedding.shape == (142, 3)
+    assert read_run(result.folder).federated.shape == (142, 3)
+    assert (result.folder / "report.html").read_text().count("<html") == 1
+
+
+def test_an_edge_list_is_mapped_into_the_disk(tmp_path: Path) -> None:
+    edges = "\n".join(f"n{(node - 1) // 2},n{node}" for node in range(1, 60))
+    (tmp_path / "tree.csv").write_text(f"parent,child\n{edges}\n")
+    method = {"geometry": "hyperbolic", "anchors": 6, "embedder": EMBEDDERS["cosne"]}
+    result = ran(tmp_path, data={"graph": str(tmp_path / "tree.csv"), "dimensions": 3}, method=method)
+    assert result.embedding.shape == (54, 2)
+    assert (np.linalg.norm(result.embedding, axis=1) < 1.0).all()
+    assert result.metrics["federated"]["f_score"] > 0.999
+    assert all(name.startswith("n") for name in read_run(result.folder).rows)  # type: ignore[union-attr]
+
+
+def test_a_kind_alone_is_an_embedder_with_its_defaults() -> None:
+    short, long = (read(scenario(method={"embedder": value})) for value in ("umap", {"kind": "umap"}))
+    assert short == long
+
+
+@pytest.mark.parametrize(
+    ("embedder", "words"),
+    [
+        (
+            "tsnee",
+            "method.embedder.kind is 'tsnee' (did you mean tsne?): it must be one of tsne, umap, phate",
+        ),
+        ({"kind": "umpa"}, "method.embedder.kind is 'umpa' (did you mean umap?)"),
+        (
+            {"kind": "tsne", "perplexty": 5},
+            "method.embedder.perplexty is not a key (did you mean perplexity?)",
+        ),
+        (
+            {"kind": "umap", "perplexity": 5},
+            "method.embedder.perplexity is not a key of kind umap, only of tsne",
+        ),
+        ({"kind": "cne", "epochs": 0}, "method.embedder.epochs is 0: it must be at least 1"),
+        ({"perplexity": 5}, "method.embedder.kind is missing: it must be one of tsne, umap"),
+        (5, "method.embedder is 5: it must be a section of keys, such as {kind: tsne}"),
+    ],
+)
+def test_an_embedder_that_is_none_is_refused_in_one_paragraph(embedder: Any, words: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        read(scenario(method={"embedder": embedder}))
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_perplexity_past_the_rows_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
+    assert "perplexity" in refusal(tmp_path, method={"embedder": TSNE | {"perplexity": 500}})
+
+
+# --- noise ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("on", ["data", "distances"])
+def test_noise_is_in_the_ledger_in_the_notes_and_in_the_scores(tmp_path: Path, on: str) -> None:
+    exact = scores(tmp_path / "exact")
+    result = ran(tmp_path / "noisy", privacy={"noise": {"on": on, "level": 0.1, "clients": 0.67}})
+    said = f"Gaussian noise of level 0.1 on {on} by 67% of the clients; no differential privacy is claimed"
+    entry = next(entry for entry in result.ledger if entry["kind"] == "AnchorDistances")
+    assert entry["protection"] == said
+    assert said in notes(result)
+    assert result.metrics["federated"]["distance_error"] > 100 * exact["distance_error"]
+    assert said in (result.folder / "report.html").read_text()
+
+
+def test_notes_do_not_count_records_whose_distances_are_noisy(tmp_path: Path) -> None:
+    """Noise makes a third of the residuals nought; the server cannot write those records down."""
+    some = notes(
+        ran(tmp_path / "some", privacy={"noise": {"on": "distances", "level": 0.1, "clients": 0.34}})
+    )
+    assert "95 of 95 records (100%) of clients without noise" in some
+    every = notes(ran(tmp_path / "all", privacy={"noise": {"on": "distances", "level": 0.1}}))
+    assert "can write them down" not in every
+    data = notes(ran(tmp_path / "data", privacy={"noise": {"on": "data", "level": 0.1}}))
+    assert "can write them down, feature by feature and with their noise" in data
+
+
+def test_more_noise_and_more_noisy_clients_cost_more(tmp_path: Path) -> None:
+    pointwise = {"count": None, "partition": {"kind": "pointwise"}}
+    found = [
+        scores(
+            tmp_path / str(number),
+            clients=pointwise,
+            method={"regime": "pointwise"},
+            privacy={"noise": {"on": "distances", "level": level, "clients": part}},
+        )["distance_error"]
+        for number, (level, part) in enumerate([(0.02, 0.1), (0.02, 1.0), (0.2, 1.0)])
+    ]
+    assert found[0] < 0.5 * found[1] < 0.25 * found[2]
+
+
+def test_noise_where_a_method_offers_none_is_refused() -> None:
+    content = scenario(privacy={"noise": {"on": "data", "level": 0.1}})
+    content["method"] = {"kind": "fed-tsne"}
+    with pytest.raises(ScenarioError, match=r"can add noise nowhere: leave privacy\.noise out"):
+        read(content)
+
+
+# --- what the run says of itself ------------------------------------------------------------------------------------
+
+
+def test_notes_are_written_and_shown(tmp_path: Path) -> None:
+    result = ran(tmp_path, method={"anchors": 3})
+    (note,) = json.loads((result.folder / "notes.json").read_text())
+    assert "span 2 of them" in note["text"]
+    assert "2 dimensions stay open" in note["text"]
+    assert "leaves one rotation unknown for those together" in note["text"]
+    page = (result.folder / "report.html").read_text()
+    assert note["title"] in page
+    assert "another record, which differs there, could have the same distances" in page
+
+
+def test_notes_say_that_nothing_is_open_where_nothing_is(tmp_path: Path) -> None:
+    said = notes(ran(tmp_path))
+    assert "They leave no dimension open, so distances hide nothing" in said
+    assert "142 of 142 records (100%)" in said
+
+
+def test_notes_say_that_anchors_of_ones_own_tell_of_each_other(tmp_path: Path) -> None:
+    """And they do: with one dimension open, the server's points are the records."""
+    from scenarios.holdings import dealt_out
+
+    content = scenario(method={"visibility": "partial", "anchors": 4})
+    said = notes(raydr.run(content, out=tmp_path / "run"))
+    assert "1 dimension stays open" in said
+    assert "what one client's leave open another's tell" in said
+
+    from inline_federations import federate
+
+    from raydr.methods.sense import completed
+
+    checked = read(content)
+    holdings = dealt_out(checked, None)
+    federation = federate(holdings.parts, seed=checked.seed)
+    federation.public = holdings.public
+    known = completed(federation, checked.method)
+    off = np.linalg.norm(known.points - np.concatenate(holdings.parts), axis=1)
+    assert np.median(off) < 1e-9
+
+
+def test_rows_that_are_anchors_are_on_no_map(tmp_path: Path) -> None:
+    result = ran(tmp_path, method={"anchors": 20})
+    rows = read_run(result.folder).rows
+    assert len(rows) == len(set(map(int, rows))) == 130
+    own = load(source="iris").rows
+    gone = own[np.setdiff1d(np.arange(150), np.array(rows, dtype=int))]
+    with np.load(result.folder / "model" / "arrays.npz") as model:
+        np.testing.assert_allclose(np.sort(model["anchors"], axis=0), np.sort(gone, axis=0), atol=1e-6)
+
+
+def test_the_command_line_runs_it_and_refuses_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    quick = [
+        "--set",
+        "method.embedder={kind: tsne, early_iterations: 1, iterations: 1}",
+        "--set",
+        "data.rows=100",
+    ]
+    inline = ["--set", "runtime.federation=inline", "--set", "compare=[]"]
+    assert status(["run", "digits-sense", *quick, *inline, "--out", "out"]) == 0
+    said = capsys.readouterr().err
+    assert "mapped by SENSE with 63 anchors" in said
+    assert status(["run", "digits-sense", "--set", "method.anchors=5000"]) == 2
+    assert "lower method.anchors" in capsys.readouterr().err
+    assert status(["list", "methods"]) == 0
+    assert "sense " in capsys.readouterr().out
+
+
+# --- shipped --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SENSE)
+def test_every_shipped_scenario_of_it_runs(tmp_path: Path, request: pytest.FixtureRequest, name: str) -> None:
+    checked = read(name)
+    if checked.data.source not in ("digits", "iris"):
+        request.getfixturevalue("data_dir")
+    small: dict[str, Any] = {
+        "runtime.federation": "inline",
+        "data.rows": 60,
+        "method.embedder": EMBEDDERS[checked.method.embedder.kind],
+    }
+    result = raydr.run(
+        name, out=tmp_path / "run", **{key.replace(".", "__"): value for key, value in small.items()}
+    )
+    assert result.embedding.shape == (60, 2)
+    assert notes(result)
+    assert result.metrics["federated"]["f_score"] > 0.4
