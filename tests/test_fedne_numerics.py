@@ -12,11 +12,11 @@ from torch import Tensor
 from raydr.fedne.edges import local_neighbors, schedule, steps_of
 from raydr.fedne.encoder import Architecture, initial_weights, place
 from raydr.fedne.loss import SOFTENING, attraction, repulsion, squared_distance
-from raydr.fedne.prototypes import prototype_count, prototypes
 from raydr.fedne.server import ADAPTIVITY, initial_memory, learning_rate_at, server_step
 from raydr.fedne.training import FLOOR, Local, Objective, _Batches, _loss, train
 from raydr.fedne.warm_start import warm_start
 from raydr.methods.fedne_clients import LONGEST_STEP
+from raydr.prototypes import prototype_count, prototypes
 
 ONE = np.ones(1, np.float32)
 

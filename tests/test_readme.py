@@ -22,9 +22,18 @@ from scenarios import reading
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
-SMALL = {
-    "fed-tsne": {"method.early_iterations": 5, "method.iterations": 5},
-    "fed-umap": {"method.epochs": 5},
+SMALL: dict[str, dict[str, Any]] = {
+    "fed-tsne": {
+        "method.rounds": 1,
+        "method.landmarks": 10,
+        "method.early_iterations": 5,
+        "method.iterations": 5,
+    },
+    "fed-umap": {"method.rounds": 1, "method.landmarks": 10, "method.epochs": 5},
+    "sense": {
+        "method.anchors": 10,
+        "method.embedder": {"kind": "tsne", "early_iterations": 5, "iterations": 5},
+    },
 }
 """What makes a run of each method quick."""
 
@@ -58,8 +67,7 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     def read_small(scenario: Any, overrides: Mapping[str, Any] | None = None) -> Any:
         asked = original(scenario, overrides)
-        small: dict[str, Any] = {"method.rounds": 1, "method.landmarks": 10, "runtime.federation": "inline"}
-        small |= SMALL[asked.method.kind] | {"metrics": ["npa_10"]}
+        small = {**SMALL[asked.method.kind], "runtime.federation": "inline", "metrics": ["npa_10"]}
         if asked.data.source is not None:
             small |= {"data.source": "digits", "data.rows": 60}
         return original(scenario, {**(overrides or {}), **small})

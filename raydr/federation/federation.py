@@ -200,9 +200,7 @@ class Federation:
         ClientError
             If a client does not answer, whatever is tried.
         """
-        replies = self._replies(
-            request, tuple(range(self.clients)), "server", protection=protection
-        )
+        replies = self._replies(request, tuple(range(self.clients)), "server", protection=protection)
         return [replies[client] for client in range(self.clients)]
 
     def gather(self, request: Request[R]) -> dict[int, R]:

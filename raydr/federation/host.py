@@ -351,10 +351,7 @@ class Boundary:
             raise RefusedReplyError(f"the reply is of round {round}, and this is round {self.call.round}")
         if self.kind is not None and kind is not self.kind:
             raise RefusedReplyError(f"the reply is a {kind.__name__}, and others are {self.kind.__name__}")
-        if told is self.call.request:
-            ranges = self.declared(kind, rows)
-        else:
-            ranges = _declared(kind, told, rows)
+        ranges = self.declared(kind, rows) if told is self.call.request else _declared(kind, told, rows)
         for name, declared in ranges.items():
             declared.check(name, getattr(reply, name))
         self.kind = kind

@@ -129,7 +129,7 @@ def standardised(federation: Federation) -> Scaling:
 
 def starts_warm(federation: Federation, settings: ContrastiveEncoder) -> bool:
     """Whether clients are large enough for the two prototypes that training needs, where the settings want any."""
-    from raydr.fedne.prototypes import prototype_count
+    from raydr.prototypes import prototype_count
 
     if not isinstance(settings, FedNE) or settings.prototypes is None:
         return False

@@ -46,7 +46,7 @@ class Prototypes(
     @staticmethod
     def ranges(request: PrototypeRequest, rows: int) -> dict[str, Range]:
         """As many as groups."""
-        from raydr.fedne.prototypes import prototype_count
+        from raydr.prototypes import prototype_count
 
         return {"means": Range((prototype_count(rows, request.least), request.features), dtype="float32")}
 
@@ -62,7 +62,7 @@ class PrototypeRequest(Request[Prototypes], what="how many records a group is to
 @answers(PrototypeRequest)
 def show_prototypes(client: Client, request: PrototypeRequest) -> Prototypes:
     """Client part of the warm start."""
-    from raydr.fedne.prototypes import prototypes
+    from raydr.prototypes import prototypes
 
     return Prototypes(prototypes(client.rows, request.least))
 

@@ -25,7 +25,6 @@ from raydr.completion.observations import Observations
 from raydr.completion.spaces import Space
 from raydr.embedding import COSNE, Embedder
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
-from raydr.fedne.prototypes import prototypes
 from raydr.geometry import Geometry, Points, Progress
 from raydr.hyperbolic import Hyperboloid
 from raydr.journal import Journal
@@ -34,6 +33,7 @@ from raydr.methods.outcome import Drawn, Note, Outcome, draw_map
 from raydr.methods.sense_completion import multisite_points, notes, pointwise_points
 from raydr.methods.sense_settings import SENSE
 from raydr.neighbors import NeighborGraph
+from raydr.prototypes import prototypes
 from raydr.statistics import spread
 
 NEIGHBORS = 3
