@@ -74,11 +74,11 @@ class Hyperboloid:
         return Hyperboloid(self.points[rows], self.curvature)
 
 
-def exponential_map(features: FloatArray, curvature: float = 1.0, scale: float = 1.0) -> Float64Array:
+def exponential_map(features: FloatArray, curvature: float = 1.0) -> Float64Array:
     r"""Euclidean features to the hyperboloid, by the exponential map at the origin.
 
-    A row x goes to the point in the direction of x whose hyperbolic distance from the origin is ``scale * |x|``, at
-    every curvature: :math:`(\cosh r, \sinh(r)\, x / |x|)` with :math:`r = \sqrt\kappa\, \mathrm{scale}\, |x|`.
+    A row x goes to the point in the direction of x whose hyperbolic distance from the origin is ``|x|``, at every
+    curvature: :math:`(\cosh r, \sinh(r)\, x / |x|)` with :math:`r = \sqrt\kappa\, |x|`.
 
     Parameters
     ----------
@@ -87,8 +87,6 @@ def exponential_map(features: FloatArray, curvature: float = 1.0, scale: float =
     curvature
         kappa > 0. The larger, the more the same features spread: distances across the origin are nearly the sum of
         the radii, distances along a sphere grow like e^r.
-    scale
-        Factor on the features.
 
     Returns
     -------
@@ -102,19 +100,15 @@ def exponential_map(features: FloatArray, curvature: float = 1.0, scale: float =
     """
     features = _finite_table(features, "the features")
     checked_curvature(curvature)
-    if not (np.isfinite(scale) and scale > 0):
-        raise DataError(
-            f"Features are multiplied by {scale!r}, but method.feature_scale must be a positive number."
-        )
-    scaled = sqrt(curvature) * scale * features
+    scaled = sqrt(curvature) * features
     # The largest entry comes out first, so that no square overflows before the check.
     largest = np.abs(scaled).max(axis=1)
     radii = largest * np.linalg.norm(scaled / np.where(largest > 0, largest, 1.0)[:, None], axis=1)
     _refuse_far_rows(
         radii,
         "the exponential map puts",
-        f"The radius is sqrt(curvature) times the row's norm: scale the features (data.scale: standard, or a smaller "
-        f"method.feature_scale, now {scale:g}), or lower method.curvature (now {curvature:g})",
+        f"The radius is sqrt(curvature) times the row's norm: scale the features (data.scale), or "
+        f"lower method.curvature (now {curvature:g})",
     )
     return on_hyperboloid(scaled * _sinh_over(radii)[:, None])
 
@@ -153,7 +147,7 @@ def from_ball(ball: FloatArray) -> Float64Array:
         radii,
         "its place in the ball puts",
         f"In the ball that is a norm of at most 1 - {1.0 - tanh(FARTHEST_RADIUS / 2.0):.2g}: pull such rows inwards "
-        "(data.scale, method.feature_scale)",
+        "(data.scale)",
     )
     return on_hyperboloid(2.0 * ball / ((1.0 - norms) * (1.0 + norms))[:, None])
 

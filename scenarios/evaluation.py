@@ -91,6 +91,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                 question.seed,
                 graph,
                 truth=truth,
+                mapped=method.mapped(question.settings, question.embedding),
             )
             federated = evaluate(
                 question.metrics,
@@ -100,7 +101,12 @@ def examine(question: Question, *, listener: Listener) -> Findings:
             )
             central = None
             if embedding is not None:
-                evidence = replace(evidence, embedding=embedding, recovered=None)
+                evidence = replace(
+                    evidence,
+                    embedding=embedding,
+                    recovered=None,
+                    mapped=method.mapped(question.settings, embedding),
+                )
                 central = evaluate(
                     beside,
                     evidence,

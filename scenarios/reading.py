@@ -85,6 +85,10 @@ def dump(scenario: Scenario) -> str:
     content = scenario.model_dump(mode="json", exclude_none=True)
     if scenario.data.path is not None:
         content["data"]["path"] = _absolute(scenario.data.path)
+    if scenario.data.graph is not None:
+        content["data"]["graph"] = _absolute(scenario.data.graph)
+    if getattr(scenario.method, "anchor_path", None) is not None:
+        content["method"]["anchor_path"] = _absolute(content["method"]["anchor_path"])
     for site, described in zip(scenario.clients.sites, content["clients"]["sites"], strict=True):
         if site.node is None:  # else it is a path on that node
             described["path"] = _absolute(site.path)
@@ -106,6 +110,8 @@ class _UniqueKeys(yaml.SafeLoader):
         """Refuse repeats, then construct."""
         seen: set[Any] = set()
         for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:bool":  # a key is a name: `on` is no truth value here
+                key_node.tag = "tag:yaml.org,2002:str"
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, Hashable):
                 reason = "a list or a section cannot be a key"

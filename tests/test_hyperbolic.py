@@ -68,12 +68,12 @@ def exact_distance(a: Float64Array, b: Float64Array) -> float:
 def test_the_exponential_map_keeps_radii_and_has_an_inverse(
     dimensions: int, curvature: float, scale: float, seed: int
 ) -> None:
-    features = 2 * np.random.default_rng(seed).normal(size=(20, dimensions))
-    points = exponential_map(features, curvature, scale)
+    features = 2 * scale * np.random.default_rng(seed).normal(size=(20, dimensions))
+    points = exponential_map(features, curvature)
     origin = np.eye(1, dimensions + 1)
     radii = np.sqrt(squared_distances(origin, points, curvature))[0]
-    np.testing.assert_allclose(radii, scale * np.linalg.norm(features, axis=1), rtol=1e-12)
-    np.testing.assert_allclose(logarithm_map(points, curvature), scale * features, rtol=1e-12)
+    np.testing.assert_allclose(radii, np.linalg.norm(features, axis=1), rtol=1e-12)
+    np.testing.assert_allclose(logarithm_map(points, curvature), features, rtol=1e-12)
     np.testing.assert_allclose(from_ball(to_ball(points)), points, rtol=1e-6, atol=1e-15)
     np.testing.assert_allclose(lorentz_product(points, points), 1.0, atol=1e-15 * points[:, 0].max() ** 2)
 
@@ -204,13 +204,11 @@ def test_rows_outside_the_ball_are_named() -> None:
 
 def test_rows_next_to_the_boundary_are_named() -> None:
     from_ball(np.array([[0.0, 1 - 1e-8]]))
-    with pytest.raises(
-        DataError, match=r"row 1 at radius 28.*boundary of the ball.*data.scale, method.feature_scale"
-    ):
+    with pytest.raises(DataError, match=r"row 1 at radius 28.*boundary of the ball.*data.scale"):
         from_ball(np.array([[0.0, 0.0], [0.0, 1 - 1e-12]]))
     exponential_map(np.array([[FARTHEST_RADIUS / np.sqrt(2)]]), 2.0)
     for far in (21.0, 1e6, 1e300):
-        with pytest.raises(DataError, match=r"row 1 at radius .* method.feature_scale, now 1\).* \(now 2\)"):
+        with pytest.raises(DataError, match=r"row 1 at radius .* \(data.scale\).* \(now 2\)"):
             exponential_map(np.array([[1.0, 0.0], [far, far]]), 2.0)
 
 
@@ -254,5 +252,3 @@ def test_curvature_is_positive(curvature: float) -> None:
 def test_other_unusable_values_are_refused() -> None:
     with pytest.raises(DataError, match="first table has dimension 2 and the second 3"):
         squared_distances(np.eye(1, 3), np.eye(1, 4))
-    with pytest.raises(DataError, match=r"multiplied by 0\.0"):
-        exponential_map(np.ones((1, 2)), 1.0, 0.0)

@@ -519,7 +519,7 @@ def test_too_few_anchors_are_refused() -> None:
     ):
         lorentz_frame(np.eye(1, 4))
     for one in (np.eye(1, 4).repeat(5, axis=0), exponential_map(np.full((3, 2), 4.0))):
-        with pytest.raises(DataError, match=r"anchors are one point .* method.feature_scale"):
+        with pytest.raises(DataError, match=r"anchors are one point .*data.scale"):
             lorentz_frame(one)
 
 

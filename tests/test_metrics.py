@@ -343,3 +343,19 @@ def test_progress_counts_metrics():
     calls = []
     evaluate(["npa_1", "npa_10"], made_evidence(), progress=lambda done, total: calls.append((done, total)))
     assert calls == [(1, 2), (2, 2)]
+
+
+def test_a_map_in_the_disk_is_judged_by_its_hyperbolic_distances() -> None:
+    """Neighbours that the disk's geometry names are kept wholly; by positions they are not."""
+    from raydr.hyperbolic import Hyperboloid, from_ball
+
+    rng = np.random.default_rng(0)
+    angles, radii = rng.uniform(0, 2 * np.pi, 300), np.tanh(rng.uniform(0, 3, 300) / 2)
+    disk = np.column_stack([radii * np.cos(angles), radii * np.sin(angles)])
+    geometry = Hyperboloid(from_ball(disk))
+    names = ["npa_10", "trustworthiness", "continuity"]
+    by_geometry = evaluate(names, Evidence(disk, disk, truth=geometry, mapped=geometry)).values
+    assert by_geometry == {"npa_10": 1.0, "trustworthiness": 1.0, "continuity": 1.0}
+    by_position = evaluate(names, Evidence(disk, disk, truth=geometry)).values
+    assert by_position["npa_10"] < 0.98
+    assert all(by_position[name] < 1.0 for name in names)

@@ -273,7 +273,7 @@ def lorentz_frame(anchors: Float64Array, curvature: float = 1.0, noise: float = 
             raise DataError(
                 f"The {len(anchors)} anchors are one point of hyperbolic space, as far as distances can tell (they "
                 f"lie within {distances.max():.3g} of their centre, at curvature -1), so distances to them place "
-                "nothing: choose anchors that differ, or scale the data up (data.scale, method.feature_scale)."
+                "nothing: choose anchors that differ, or scale the data up (data.scale)."
             )
         spanned = on_hyperboloid(space @ basis[:rank].T)
         equations = np.column_stack([np.ones(len(anchors)), -spanned[:, 1:] / spanned[:, :1]])

@@ -31,6 +31,7 @@ class SiteFile:
             features=self.features,
             id_column=self.id_column,
             missing=self.missing,
+            for_map=False,  # a site may hold one row
         )
 
 

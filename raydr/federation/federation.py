@@ -424,8 +424,9 @@ def _missing(call: Call, answered: Any, failures: Sequence[Failure]) -> list[Fai
 def _lament(call: Call, lost: Sequence[Failure]) -> str:
     first = lost[0]
     others = f" {len(lost) - 1} more clients failed too." if len(lost) > 1 else ""
+    reason = first.reason.rstrip(".")
     return (
         f"Client {first.client} did not answer {type(call.request).__name__} in round {call.round}: {first.kind},"
-        f" {first.reason}.{others} Mend the cause, or set runtime.quorum below 1 where rounds can do without some"
+        f" {reason}.{others} Mend the cause, or set runtime.quorum below 1 where rounds can do without some"
         " clients."
     )

@@ -40,6 +40,8 @@ class Method:
     truth : callable
         True distances between the pooled, scaled rows, by settings and rows; by default None, the rows' own
         Euclidean ones.
+    mapped : callable
+        Distances on a map, by settings and map; by default None, those of its positions.
     central : callable
         The pooled-data map, by settings, rows, seed and journal; by default by the settings' own embedder.
     public_rows : callable
@@ -55,6 +57,7 @@ class Method:
     settings: type[Settings]
     serve: Callable[[Federation, Any], Outcome]
     truth: Callable[[Any, FloatArray], Geometry | None] = _euclidean
+    mapped: Callable[[Any, FloatArray], Geometry | None] = _euclidean
     central: Callable[[Any, FloatArray, int, Journal], FloatArray] = _same_embedder
     public_rows: Callable[[Any, int, int | None, int, int | None], int] | None = None
     noise_on: frozenset[str] = frozenset()
@@ -72,11 +75,12 @@ METHODS: Mapping[str, Method] = {
     "sense": Method(
         SENSE,
         sense.serve,
-        sense.truth,
-        sense.central,
-        SENSE.public_rows,
-        frozenset({"data", "distances"}),
-        sense.transform,
+        truth=sense.truth,
+        mapped=sense.mapped,
+        central=sense.central,
+        public_rows=SENSE.public_rows,
+        noise_on=frozenset({"data", "distances"}),
+        transform=sense.transform,
     ),
     "fedne": Method(FedNE, fedne.serve, central=fedne_baselines.central, transform=fedne.transform),
     "fedavg-ne": Method(FedAvgNE, fedne.serve, central=fedne_baselines.central, transform=fedne.transform),

@@ -26,7 +26,7 @@ from raydr.completion.spaces import Space
 from raydr.embedding import COSNE, Embedder
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.geometry import Geometry, Points, Progress
-from raydr.hyperbolic import Hyperboloid
+from raydr.hyperbolic import Hyperboloid, from_ball
 from raydr.journal import Journal
 from raydr.methods.anchors import Anchors, chosen_anchors
 from raydr.methods.outcome import Drawn, Note, Outcome, draw_map
@@ -296,6 +296,13 @@ def truth(settings: SENSE, rows: FloatArray) -> Geometry | None:
     if settings.geometry == "euclidean":
         return None
     return settings.space.geometry(settings.space.points(rows))
+
+
+def mapped(settings: SENSE, embedding: FloatArray) -> Geometry | None:
+    """Distances on a map in the Poincare disk or ball; None for maps that are read by their positions."""
+    if settings.embedder.kind != "cosne":
+        return None
+    return Hyperboloid(from_ball(embedding))
 
 
 def central(settings: SENSE, rows: FloatArray, seed: int, journal: Journal) -> FloatArray:

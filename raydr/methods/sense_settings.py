@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -49,7 +50,9 @@ class ByCOSNE(COSNESettings):
 
 
 def _named(value: Any) -> Any:
-    return {"kind": value} if isinstance(value, str) else value
+    if isinstance(value, str):
+        return {"kind": value}
+    return {"kind": "tsne", **value} if isinstance(value, Mapping) else value
 
 
 class SENSE(AnchorSettings):

@@ -49,6 +49,9 @@ class Evidence:
     truth
         The true geometry, where it is not the Euclidean one of ``rows``: hyperbolic distances, say. None for
         ``Points(rows)``.
+    mapped
+        Distances on the map, where they are not those of its positions: a map in the Poincare disk is read by
+        hyperbolic ones. Neighbours, ranks and groups go by them; classifiers and clusters by positions.
 
     Raises
     ------
@@ -64,6 +67,7 @@ class Evidence:
     row_neighbors: NeighborGraph | None = field(default=None, repr=False)
     recovered_neighbors: NeighborGraph | None = field(default=None, repr=False)
     truth: Geometry | None = field(default=None, repr=False)
+    mapped: Geometry | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         rows = len(self.rows)
@@ -76,6 +80,7 @@ class Evidence:
             if self.recovered_neighbors is None
             else self.recovered_neighbors.rows,
             "true geometry": rows if self.truth is None else self.truth.rows,
+            "geometry of the map": rows if self.mapped is None else self.mapped.rows,
         }
         for name, count in parts.items():
             if count != rows:
@@ -135,6 +140,11 @@ class Examination:
         return Points(self.rows) if self.evidence.truth is None else self.evidence.truth
 
     @cached_property
+    def mapped(self) -> Geometry:
+        """The geometry of the map: the Euclidean one of its positions, unless the evidence gives another."""
+        return Points(self.embedding) if self.evidence.mapped is None else self.evidence.mapped
+
+    @cached_property
     def embedding(self) -> Float64Array:
         """The map in float64, (rows, 2 or 3)."""
         return np.ascontiguousarray(self.evidence.embedding, dtype=np.float64)
@@ -165,7 +175,8 @@ class Examination:
     @cached_property
     def embedding_neighbors(self) -> NeighborGraph:
         """Neighbours of the rows in the map."""
-        return row_graph(self.embedding, threads=self.threads)
+        mapped = self.evidence.mapped
+        return row_graph(self.embedding if mapped is None else mapped, threads=self.threads)
 
     def neighbors_in_data(self, k: int) -> NeighborGraph:
         """Return the ``k`` nearest neighbours in the data."""

@@ -34,7 +34,10 @@ def trustworthiness(examination: Examination) -> float:
     data. From 0 to 1.
     """
     _require_rows(examination)
-    neighbors = _scikit_neighbors(examination.embedding, None)
+    if examination.evidence.mapped is None:
+        neighbors = _scikit_neighbors(examination.embedding, None)
+    else:
+        neighbors = examination.neighbors_in_map(RANKED_NEIGHBORS).indices
     truth = examination.evidence.truth
     distances = _scikit_blocks(examination.rows) if truth is None else _geometry_blocks(truth)
     return _one_minus_penalty(distances, neighbors, examination.threads)
@@ -44,7 +47,9 @@ def continuity(examination: Examination) -> float:
     """Continuity: whether neighbours in the data are neighbours in the map; `trustworthiness`, roles exchanged."""
     _require_rows(examination)
     neighbors = _neighbors_in_data(examination)
-    return _one_minus_penalty(_scikit_blocks(examination.embedding), neighbors, examination.threads)
+    mapped = examination.evidence.mapped
+    distances = _scikit_blocks(examination.embedding) if mapped is None else _geometry_blocks(mapped)
+    return _one_minus_penalty(distances, neighbors, examination.threads)
 
 
 def _require_rows(examination: Examination) -> None:

@@ -12,7 +12,6 @@ from math import isqrt
 import numpy as np
 
 from raydr.arrays import Int64Array
-from raydr.geometry import Points
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.neighbors import nearest_neighbors
 
@@ -77,17 +76,17 @@ def _structure(examination: Examination) -> _Structure:
     evidence = examination.evidence
     labels = None if evidence.labels is None else examination.labels
     sample = stratified_sample(examination.count, SAMPLED_ROWS, labels, evidence.seed)
-    mapped = examination.embedding[sample]
+    positions = examination.embedding[sample]
     k = isqrt(len(sample))  # zadu's own choice
     neighbors = tuple(
         nearest_neighbors(geometry, k, threads=examination.threads).indices
-        for geometry in (examination.truth.take(sample), Points(mapped))
+        for geometry in (examination.truth.take(sample), examination.mapped.take(sample))
     )
     try:
         # zadu reads positions only to search neighbours, and is given them: the truth need not have positions. With
         # a seed it draws from its own stream and leaves numpy's global one alone.
         found = measure(
-            mapped, mapped, iteration=WALKS, k=k, knn_info=neighbors, random_state=evidence.seed % 2**32
+            positions, positions, iteration=WALKS, k=k, knn_info=neighbors, random_state=evidence.seed % 2**32
         )
     except RuntimeError as error:
         raise UnmeasurableError(f"zadu found no group of rows to judge ({error})") from error
