@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from raydr.arrays import Float64Array
 from raydr.completion.lorentz import LorentzFrame, lorentz_frame
 from raydr.completion.lorentz_descent import descend, random_start, refine
-from raydr.completion.lorentz_geometry import ExpectedHyperboloid
+from raydr.completion.lorentz_geometry import ALIGNMENT, ExpectedHyperboloid
 from raydr.errors import DataError
 from raydr.hierarchy import graph_points, tree_points
 from raydr.hyperbolic import (
@@ -572,3 +572,14 @@ def test_impossible_distances_still_give_points() -> None:
     for squared in (np.zeros((3, 6)), random.uniform(0, 1600, (50, 6)), np.full((2, 6), 1600.0)):
         for count in (6, 3):
             Hyperboloid(lorentz_frame(anchors[:count]).solve(squared[:, :count]))
+
+
+def test_rows_that_agree_in_all_that_is_known_are_taken_to_agree_in_the_rest() -> None:
+    rng = np.random.default_rng(0)
+    kinds = exponential_map(rng.normal(size=(20, 3)))[rng.integers(0, 20, 300)]
+    heights = np.repeat(0.5, 300)
+    assert ExpectedHyperboloid(kinds, heights).alignment == 1.0
+    scattered = exponential_map(rng.normal(size=(300, 3)))
+    assert ExpectedHyperboloid(scattered, heights).alignment == ALIGNMENT
+    assert ExpectedHyperboloid(kinds, np.zeros(300)).alignment == ALIGNMENT
+    assert ExpectedHyperboloid(kinds, heights, alignment=0.2).alignment == 0.2

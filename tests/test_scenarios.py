@@ -343,3 +343,14 @@ def test_a_relative_path_is_dumped_so_that_it_is_found_from_anywhere(
     monkeypatch.chdir(tmp_path)
     dumped = yaml.safe_load(dump(tiny_scenario(data={"path": "rows.csv"})))
     assert dumped["data"]["path"] == str(tmp_path.resolve() / "rows.csv")
+
+
+def test_a_key_named_on_is_a_name_and_no_truth_value(tmp_path: Path) -> None:
+    path = tmp_path / "noisy.yaml"
+    path.write_text(
+        "name: noisy\ndata: {source: iris}\nclients: {partition: {kind: pointwise}}\n"
+        "method: {kind: sense, regime: pointwise}\nprivacy: {noise: {on: distances, level: 0.1}}\n"
+    )
+    noise = read(path).privacy.noise
+    assert noise is not None
+    assert noise.on == "distances"
