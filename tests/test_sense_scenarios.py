@@ -327,7 +327,7 @@ def test_a_kind_alone_is_an_embedder_with_its_defaults() -> None:
             "method.embedder.perplexity is not a key of kind umap, only of tsne",
         ),
         ({"kind": "cne", "epochs": 0}, "method.embedder.epochs is 0: it must be at least 1"),
-        ({"perplexity": 5}, "method.embedder.kind is missing: it must be one of tsne, umap"),
+        ({"epochs": 5}, "method.embedder.epochs is not a key of kind tsne"),
         (5, "method.embedder is 5: it must be a section of keys, such as {kind: tsne}"),
     ],
 )
