@@ -7,8 +7,10 @@ import pytest
 from scipy.spatial.distance import cdist, pdist
 from scipy.stats import special_ortho_group
 
+from raydr.completion import alignment
 from raydr.completion.alignment import LEAST_CORRELATION, align
 from raydr.completion.frames import AffineFrame, residual_factor
+from raydr.completion.prior import Prior
 from raydr.errors import DataError
 
 
@@ -116,11 +118,33 @@ class TestAlignment:
                 )
                 np.testing.assert_allclose(pdist(placed), pdist(part), atol=1e-9)
 
-    def test_residuals_that_nothing_predicts_are_left_alone(self) -> None:
+    def test_residuals_that_nothing_predicts_stay_as_they_began(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         frames, rows = self.clients(noise=1.0)
-        correlations = self.aligned(frames, rows).correlations[[0, 1, 4]]
-        assert (np.abs(correlations) < LEAST_CORRELATION + 0.1).all()
+        result = self.aligned(frames, rows)
+        monkeypatch.setattr(alignment, "SWEEPS", 0)
+        begun = self.aligned(frames, rows).points
+        ends = np.cumsum([len(part) for part in rows])
+        stayed = result.correlations <= LEAST_CORRELATION
+        assert stayed[[0, 1, 4]].sum() >= 2
+        for client in np.flatnonzero(stayed):
+            own = slice(ends[client] - len(rows[client]), ends[client])
+            np.testing.assert_array_equal(result.points[own], begun[own])
 
     def test_equal_streams_give_equal_bits(self) -> None:
         frames, rows = self.clients(noise=0.2)
         assert self.aligned(frames, rows).points.tobytes() == self.aligned(frames, rows).points.tobytes()
+
+
+def test_the_prior_expects_what_a_regression_on_many_points_predicts() -> None:
+    """E[x | V x] of a Gaussian is the linear regression of x on V x; its residual is orthogonal to V x."""
+    rng = np.random.default_rng(0)
+    known = rng.normal(size=(4000, 3)) @ rng.normal(size=(3, 6)) + 0.3 * rng.normal(size=(4000, 6)) + 2.0
+    frame = AffineFrame(known[:4])
+    inside = frame.inside(known)
+    expected = Prior.of(known).expected(frame, inside)
+    design = np.column_stack([np.ones(len(known)), inside])
+    regression = design @ np.linalg.lstsq(design, known, rcond=None)[0]
+    np.testing.assert_allclose(expected, regression, atol=1e-3)
+    np.testing.assert_allclose(frame.inside(expected), inside, atol=1e-3)
