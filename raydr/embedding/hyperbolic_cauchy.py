@@ -271,10 +271,9 @@ def _repel_some(
     return total
 
 
-# Sums may be reordered, which lets them be vectorised, and a division by zero is never kept (see `share`).
-_compiled = numba.njit(
-    nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz", "arcp"}, error_model="numpy"
-)
+# No fastmath: with sums that may be reordered the bits depend on whether numba compiled these functions together or
+# found some of them in its cache. A division by zero is never kept (see `share`).
+_compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
 _log: Callable[..., None] = _compiled(_logarithms)
 _fill: Callable[..., None] = _compiled(_pairs)
 attract: Callable[..., None] = _compiled(_attract)
