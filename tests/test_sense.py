@@ -136,6 +136,9 @@ def test_notes_say_how_many_records_the_server_can_write_down() -> None:
     hidden = serve(federated(parts), SENSE(anchors=3, embedder=QUICK)).notes[0].text
     assert "0 of 120 records (0%)" in hidden
     assert "span 2 of them" in hidden
+    alone = serve(federated(pointwise()), SENSE(regime="pointwise", anchors=3, embedder=QUICK)).notes[0].text
+    assert "no method can tell the open part" in alone
+    assert "no method can tell" not in hidden
     within = sum(len(part) * (len(part) - 1) // 2 for part in parts)
     assert f"The {within:,} distances between records of the same client" in hidden
 
