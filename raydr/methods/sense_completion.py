@@ -325,7 +325,7 @@ def notes(
             paragraphs[-1] += " That leaves one rotation unknown for those together, not one for each."
     if settings.regime == "pointwise" and open_ones and settings.visibility == "full":
         paragraphs.append(
-            "A record's distances tell how far it reaches into the open part, and not in which direction: all of them fit"
+            "A record's distances tell how far it reaches into the open part, and not in which direction: all fit them"
             " equally, without any error. So from these messages alone no method can tell the open part of the"
             " distance between two records; it is guessed, and a more faithful map takes more anchors."
         )
