@@ -28,10 +28,6 @@ features, 2 or 3 anchors) 0.07 to 0.56, f_score 0.16 at cosine 0.5 and 0.70 at 1
 1.73, 0.72 and 0.69."""
 NEAR_ROWS = 1_000
 """Rows, evenly through all, by which that is judged."""
-ALIGNMENT_OF_CLIENTS = 0.9
-"""Between clients whose residual factors are known: their canonical axes agree, if of many rows. *Measured*, same data,
-f_score here and pointwise, with 10 anchors: 533 rows to a client 0.75 and 0.65, 102 rows 0.69, 50 rows 0.65, 10 rows
-0.59; with 6 anchors 0.43 and 0.38, 205 rows 0.35. For smaller clients the pointwise geometry does better."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,11 +45,9 @@ class ExpectedHyperboloid:
         (rows,), the residuals' lengths, of `LorentzFrame.span_and_heights`.
     curvature
         kappa of -kappa.
-    clients
-        (rows,) number of each row's client, if residual factors placed the points: distances inside a client stay.
     alignment
         Expected cosine, 0 to 1, over that of the points. None takes `ALIGNMENT`, or 1 where
-        rows are as near as `NEAR`; with clients `ALIGNMENT_OF_CLIENTS`.
+        rows are as near as `NEAR`.
 
     Raises
     ------
@@ -64,7 +58,6 @@ class ExpectedHyperboloid:
     points: Float64Array
     heights: Float64Array
     curvature: float = 1.0
-    clients: Int64Array | None = None
     alignment: float | None = None
 
     def __post_init__(self) -> None:
@@ -72,18 +65,15 @@ class ExpectedHyperboloid:
         object.__setattr__(self, "points", checked_points(self.points, "the points"))
         heights = np.asarray(self.heights, dtype=np.float64)
         object.__setattr__(self, "heights", heights)
-        shapes = [heights.shape] + ([] if self.clients is None else [np.shape(self.clients)])
-        if any(shape != (self.rows,) for shape in shapes):
-            raise DataError(
-                f"{self.rows} points have as many heights, and clients if any, but here are {shapes}."
-            )
+        if heights.shape != (self.rows,):
+            raise DataError(f"{self.rows} points have as many heights, but here are {heights.shape}.")
         if not np.isfinite(heights).all() or np.any(heights < 0):
             raise DataError(
                 "Heights are lengths of residuals, finite and not negative; give those of span_and_heights."
             )
         if self.alignment is None:
-            pointwise = 1.0 if _nearly_the_same(self.points, heights) else ALIGNMENT
-            object.__setattr__(self, "alignment", pointwise if self.clients is None else ALIGNMENT_OF_CLIENTS)
+            alike = _nearly_the_same(self.points, heights)
+            object.__setattr__(self, "alignment", 1.0 if alike else ALIGNMENT)
         if not 0.0 <= self._alignment <= 1.0:
             raise DataError(f"The expected cosine between residuals is from 0 to 1, not {self.alignment!r}.")
 
@@ -102,8 +92,6 @@ class ExpectedHyperboloid:
         block = squared_arcs(self.points[start:stop], self.points)
         spread = np.multiply.outer(self.heights[start:stop], self.heights)
         spread *= 0.5 * (1.0 - self._alignment)
-        if self.clients is not None:
-            spread[self.clients[start:stop, None] == self.clients] = 0.0
         spread[np.arange(stop - start), np.arange(start, stop)] = 0.0
         # sinh^2(d / 2) is (cosh d - 1) / 2. Where nothing is added, d stays as it is to the last bit.
         added = spread > 0.0
@@ -114,10 +102,7 @@ class ExpectedHyperboloid:
 
     def take(self, rows: Int64Array) -> ExpectedHyperboloid:
         """Return the geometry of these rows, in this order."""
-        clients = None if self.clients is None else self.clients[rows]
-        return ExpectedHyperboloid(
-            self.points[rows], self.heights[rows], self.curvature, clients, self.alignment
-        )
+        return ExpectedHyperboloid(self.points[rows], self.heights[rows], self.curvature, self.alignment)
 
     @property
     def _alignment(self) -> float:
