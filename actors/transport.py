@@ -96,7 +96,7 @@ class RayTransport:
             if isinstance(result, PartialSum):
                 yield result
             else:
-                yield PartialSum(call.number, call.round, None, {}, (), 0, 0, tuple(result))
+                yield PartialSum(call.number, call.round, None, {}, {}, (), 0, 0, tuple(result))
 
     def compute(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Results of the server's own work, each task a task of Ray's, a few more under way than there are cores."""

@@ -13,6 +13,7 @@ Float64Array: TypeAlias = NDArray[np.float64]
 FloatArray: TypeAlias = NDArray[np.floating[Any]]
 """float32 or float64; functions keep the precision that they are given unless their docstring says otherwise."""
 Int64Array: TypeAlias = NDArray[np.int64]
+UInt8Array: TypeAlias = NDArray[np.uint8]
 IntArray: TypeAlias = NDArray[np.integer[Any]]
 BoolArray: TypeAlias = NDArray[np.bool_]
 

@@ -28,6 +28,7 @@ from raydr.methods.fedne_settings import ContrastiveEncoder, FedAvgNE, FedNE, Fe
 from raydr.methods.outcome import Outcome
 from raydr.metrics.new_rows import knn_accuracy
 from raydr.partition.kinds import dirichlet, one_class
+from raydr.privacy.sealing import seal, sealed_size, unseal
 from scenarios.folder import read_model
 
 KINDS = ("fedne", "fedavg-ne", "fedprox-ne", "local-ne", "global-ne")
@@ -37,7 +38,8 @@ VARIANTS: dict[str, ContrastiveEncoder] = {
     "fedne": FedNE(**FEDNE),
     "fedne, networks": FedNE(**FEDNE | {"surrogate": "mlp"}),
     "fedne, networks at own points": FedNE(**FEDNE | {"surrogate": "mlp", "surrogate_points": "local"}),
-    "fedne, nothing": FedNE(**SMALL, surrogate="none", prototypes=None, mixing=None),
+    "fedne, random start": FedNE(**SMALL),
+    "fedne, nothing": FedNE(**SMALL, surrogate="none", mixing=None, control_variates=False),
     "fedne, every second": FedNE(**FEDNE | {"surrogate_every": 2, "surrogate_from": 0.4}),
     "fedavg-ne": FedAvgNE(**SMALL),
     "fedavg-ne, Adam": FedAvgNE(**SMALL, server_optimizer="fedadam", server_learning_rate=0.01),
@@ -45,6 +47,9 @@ VARIANTS: dict[str, ContrastiveEncoder] = {
     "local-ne": LocalNE(**SMALL),
     "global-ne": GlobalNE(**SMALL),
 }
+
+
+NO_CONTROL_VARIATES: dict[str, Any] = {"control": np.zeros(0, np.float32), "kept": np.zeros((0, 0), np.uint8)}
 
 
 def blobs(sizes: Sequence[int] = (40, 1, 25, 60, 0, 3), features: int = 5) -> list[FloatArray]:
@@ -93,6 +98,7 @@ def test_a_round_is_the_average_of_local_trainings_by_rows() -> None:
         surrogates=np.zeros((0, 0), np.float32),
         shares=np.zeros(0, np.float32),
         together=False,
+        **NO_CONTROL_VARIATES,
     )
     expected = weights.astype(np.float64)
     for index, part in enumerate(parts):
@@ -163,6 +169,7 @@ def test_a_client_whose_rows_are_not_numbers_is_named() -> None:
     request = TrainRequest(
         first_weights(federation, FedAvgNE(**SMALL)), (16, 16), 4, 32, 1, 5, 0.0, 0.0, 1e-3, 9, 129,
         np.zeros((0, 0), np.float32), 1.0, np.zeros((0, 0), np.float32), np.zeros(0, np.float32), False,
+        **NO_CONTROL_VARIATES,
     )  # fmt: skip
     with pytest.raises(RunError, match="the loss is not finite"):
         train_locally(client, request)
@@ -206,6 +213,73 @@ def test_knn_accuracy_counts_votes_of_the_maps_rows() -> None:
         knn_accuracy(mapped, labels, new, np.array([0, 1, 1]))
 
 
+# Control variates
+
+
+def test_the_servers_control_variate_is_the_mean_of_the_clients_own() -> None:
+    """C is the mean by rows of all c_i, also of those that last took part rounds ago; each reads its own alone."""
+    parts, taken = blobs([30, 10, 0, 25, 8, 19]), []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, CheckpointTaken):
+            taken.append(Checkpoint.from_bytes(event.content))
+
+    seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
+    federation = Federation(
+        InlineTransport([ClientHost(seats, 0)]),
+        len(seats),
+        seed=0,
+        journal=Journal(hear),
+        checkpoint_every=1,
+        participation=0.4,
+    )
+    METHODS["fedne"].serve(federation, FedNE(**SMALL | {"rounds": 5}))
+    for checkpoint in taken:
+        state = checkpoint.loops[-1].state
+        expected = np.zeros(state["control"].shape)
+        for client, sealed in enumerate(state["kept"]):
+            if sealed.any():
+                own = unseal(sealed, client_stream(0, client, 0, "key").bytes(32))
+                expected += len(parts[client]) / 92 * own.astype(np.float64)
+                with pytest.raises(RunError, match="from another client"):
+                    unseal(sealed, client_stream(0, client + 1, 0, "key").bytes(32))
+        np.testing.assert_allclose(state["control"], expected, atol=1e-8)
+        assert np.abs(expected).max() > 1e-3
+    assert {int(sealed.any()) for sealed in taken[0].loops[-1].state["kept"]} == {0, 1}
+
+
+def test_a_client_follows_the_mean_course_and_tells_how_its_own_changed() -> None:
+    """The first step of Adam goes along the sign of g_i + c - c_i; what is told is the new c_i minus the old."""
+    rows = blobs()[0].astype(np.float32)
+    client = Client(0, rows, 0, round=1)
+    weights = first_weights(federate(blobs()), FedNE(**SMALL))
+    random = np.random.default_rng(0)
+    mean, own = (random.normal(0, 5, len(weights)).astype(np.float32) for _ in range(2))
+    key = client_stream(0, 0, 0, "key").bytes(32)
+    plain = TrainRequest(
+        weights, (16, 16), 4, 512, 1, 5, 0.0, 0.0, 1e-3, 1, 129, np.zeros((0, 0), np.float32), 1.0,
+        np.zeros((0, 0), np.float32), np.zeros(0, np.float32), False, mean,
+        np.zeros((1, sealed_size(len(weights))), np.uint8),
+    )  # fmt: skip
+    first = train_locally(client, plain.addressed_to(0))
+    gradient = first.control.astype(np.float32)
+    assert unseal(first.kept, key).tobytes() == gradient.tobytes()
+    second = train_locally(client, replace(plain, kept=seal(own, key)[None]).addressed_to(0))
+    assert unseal(second.kept, key).tobytes() == gradient.tobytes(), "one batch, at the weights received"
+    np.testing.assert_allclose(second.control, gradient.astype(np.float64) - own)
+    np.testing.assert_array_equal(np.sign(first.weights), -np.sign(gradient + mean))
+    np.testing.assert_array_equal(np.sign(second.weights), -np.sign(gradient + mean - own))
+
+
+def test_a_robust_rule_goes_without_control_variates() -> None:
+    median = {"aggregation": {"kind": "coordinate-median"}}
+    assert not FedNE(**median).has_control_variates
+    assert FedNE(**median).server_rate == 1.0
+    with pytest.raises(ValueError, match="Leave control_variates out"):
+        FedNE(**median, control_variates=True)
+    assert np.isfinite(outcome(FedNE(**SMALL | median), blobs([30] * 5)).embedding).all()
+
+
 # Messages
 
 
@@ -219,7 +293,7 @@ def test_the_ledger_says_what_leaves_a_client() -> None:
     assert per("per-record", FedNE(**FEDNE)) == {"Positions"}
     assert "Prototypes" in per("per-client", FedNE(**FEDNE))
     assert {"Change", "Density"} <= per("aggregate", FedNE(**FEDNE))
-    assert "Prototypes" not in per("per-client", FedNE(**FEDNE | {"prototypes": None}))
+    assert per("per-client", FedNE(**SMALL)) == {"Enrolment"}, "else sums alone, and every record's place in the end"
     assert "Surrogate" in per("per-client", FedNE(**FEDNE | {"surrogate": "mlp"}))
     assert per("per-record", GlobalNE(**SMALL)) == {"Positions", "Rows"} - {"Positions"}
     assert per("per-record", LocalNE(**SMALL)) == {"Positions"}
@@ -322,17 +396,24 @@ def test_clients_trained_as_one_change_as_each_would() -> None:
     field = np.random.default_rng(0).random((9, 9)).astype(np.float32)
     request = TrainRequest(
         first_weights(federation, settings), (16, 16), 4, 32, 2, 5, 0.2, 0.0, 1e-3, 9, 129,
-        field, 5.0, np.zeros((0, 0), np.float32), np.zeros(0, np.float32), True,
+        field, 5.0, np.zeros((0, 0), np.float32), np.zeros(0, np.float32), True, **NO_CONTROL_VARIATES,
     )  # fmt: skip
     surrogates = np.random.default_rng(0).random((6, 257)).astype(np.float32)
     networks = replace(
         request, field=np.zeros((0, 0), np.float32), surrogates=surrogates, shares=np.full(6, 0.2, np.float32)
     )
-    for asked in (request, networks):
+    size = len(request.weights)
+    courses = np.random.default_rng(0).normal(0, 1e-2, (6, size)).astype(np.float32)
+    kept = np.stack(
+        [seal(own, client_stream(0, index, 0, "key").bytes(32)) for index, own in enumerate(courses)]
+    )
+    corrected = replace(request, control=courses.mean(axis=0), kept=kept)
+    for asked in (request, networks, corrected):
         clients = [Client(index, part.astype(np.float32), 0, 1) for index, part in enumerate(parts)]
         for client, together in zip(clients, train_together(clients, asked), strict=True):
-            alone = train_locally(client, asked)
+            alone = train_locally(client, asked.addressed_to(client.index))
             np.testing.assert_allclose(together.weights, alone.weights, atol=3e-4)
+            np.testing.assert_allclose(together.control, alone.control, atol=1e-3)
             assert together.loss == pytest.approx(alone.loss, rel=1e-3)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from raydr.fedne.edges import local_neighbors, schedule, steps_of
 from raydr.fedne.encoder import Architecture, initial_weights, place
 from raydr.fedne.loss import SOFTENING, attraction, repulsion, squared_distance
-from raydr.fedne.server import ADAPTIVITY, initial_memory, learning_rate_at, server_step
+from raydr.fedne.server import ADAPTIVITY, cosine_rate, initial_memory, server_step, stepped_rate
 from raydr.fedne.training import FLOOR, Local, Objective, _Batches, _loss, train
 from raydr.fedne.warm_start import warm_start
 from raydr.methods.fedne_clients import LONGEST_STEP
@@ -221,9 +221,10 @@ def test_rows_alone_have_no_edges(count: int) -> None:
     assert local.schedule.steps == 0
     architecture = Architecture(5, (4,))
     weights = initial_weights(architecture, np.random.default_rng(0))
-    trained, losses = train(architecture, weights, [local], Objective(5.0, ONE), learning_rate=1e-3)
-    assert trained[0].tobytes() == weights.tobytes()
-    assert losses.tolist() == [0.0]
+    trained = train(architecture, weights, [local], Objective(5.0, ONE), learning_rate=1e-3)
+    assert trained.weights[0].tobytes() == weights.tobytes()
+    assert trained.losses.tolist() == [0.0]
+    assert not trained.gradients.any()
 
 
 # Training
@@ -233,17 +234,27 @@ def test_training_is_torchs_adam() -> None:
     architecture = Architecture(5, (8,))
     local = local_of(some_rows())
     weights = initial_weights(architecture, np.random.default_rng(0))
-    trained, _ = train(architecture, weights, [local], Objective(5.0, ONE), learning_rate=1e-2)
-    batches = _Batches([local], "cpu")
-    flat = torch.from_numpy(weights.copy())[None].requires_grad_()
-    adam = torch.optim.Adam([flat], lr=1e-2, eps=FLOOR)
-    for step in range(batches.steps):
-        adam.zero_grad()
-        _loss(architecture, flat, batches, step, Objective(5.0, ONE)).sum().backward()  # type: ignore[no-untyped-call]
-        adam.step()
-    # But for the last offset, which moves the whole map: there the gradient is rounding, and so are the steps.
-    np.testing.assert_allclose(trained[:, :-2], flat.detach().numpy()[:, :-2], atol=1e-3)
-    assert np.abs(trained[0] - weights).max() > 1e-2
+    correction = np.random.default_rng(1).normal(size=(1, len(weights))).astype(np.float32)
+    for corrections in (None, correction):
+        trained = train(
+            architecture, weights, [local], Objective(5.0, ONE), learning_rate=1e-2, corrections=corrections
+        )
+        batches = _Batches([local], "cpu")
+        flat = torch.from_numpy(weights.copy())[None].requires_grad_()
+        adam = torch.optim.Adam([flat], lr=1e-2, eps=FLOOR)
+        gradients = []
+        for step in range(batches.steps):
+            adam.zero_grad()
+            _loss(architecture, flat, batches, step, Objective(5.0, ONE)).sum().backward()  # type: ignore[no-untyped-call]
+            assert flat.grad is not None
+            gradients.append(flat.grad.numpy().copy())
+            if corrections is not None:
+                flat.grad += torch.from_numpy(corrections)
+            adam.step()
+        # But for the last offset, which moves the whole map: there the gradient is rounding, and so are the steps.
+        np.testing.assert_allclose(trained.weights[:, :-2], flat.detach().numpy()[:, :-2], atol=1e-3)
+        np.testing.assert_allclose(trained.gradients, np.mean(gradients, axis=0), atol=1e-4)
+        assert np.abs(trained.weights[0] - weights).max() > 1e-2
 
 
 def test_training_brings_the_loss_down_and_repeats_to_the_bit() -> None:
@@ -254,9 +265,9 @@ def test_training_brings_the_loss_down_and_repeats_to_the_bit() -> None:
     once, twice = (
         train(architecture, weights, [local], Objective(5.0, ONE), learning_rate=1e-2) for _ in range(2)
     )
-    assert once[0].tobytes() == twice[0].tobytes()
-    again = train(architecture, once[0][0], [local], Objective(5.0, ONE), learning_rate=1e-2)
-    assert again[1][0] < 0.95 * once[1][0]
+    assert once.weights.tobytes() == twice.weights.tobytes()
+    again = train(architecture, once.weights[0], [local], Objective(5.0, ONE), learning_rate=1e-2)
+    assert again.losses[0] < 0.95 * once.losses[0]
 
 
 @pytest.mark.parametrize("proximity", [0.0, 0.1])
@@ -266,19 +277,27 @@ def test_stacked_clients_train_as_each_would_alone(proximity: float) -> None:
     weights = initial_weights(architecture, np.random.default_rng(0))
     sizes = (60, 1, 2, 13, 90)
     locals_ = [local_of(some_rows(size, seed=size), seed=size, epochs=2) for size in sizes]
-    together, losses = train(
+    corrections = 1e-2 * np.random.default_rng(1).normal(size=(5, len(weights))).astype(np.float32)
+    together = train(
         architecture,
         weights,
         locals_,
         Objective(5.0, np.ones(5, np.float32), None, proximity),
         learning_rate=1e-3,
+        corrections=corrections,
     )
-    for local, trained, loss in zip(locals_, together, losses, strict=True):
-        alone, own = train(
-            architecture, weights, [local], Objective(5.0, ONE, None, proximity), learning_rate=1e-3
+    for index, local in enumerate(locals_):
+        alone = train(
+            architecture,
+            weights,
+            [local],
+            Objective(5.0, ONE, None, proximity),
+            learning_rate=1e-3,
+            corrections=corrections[index : index + 1],
         )
-        np.testing.assert_allclose(trained, alone[0], atol=3e-4)
-        assert loss == pytest.approx(own[0], rel=1e-4)
+        np.testing.assert_allclose(together.weights[index], alone.weights[0], atol=3e-4)
+        np.testing.assert_allclose(together.gradients[index], alone.gradients[0], atol=1e-4)
+        assert together.losses[index] == pytest.approx(alone.losses[0], rel=1e-4)
 
 
 def test_proximity_holds_weights_near_where_they_were() -> None:
@@ -287,7 +306,9 @@ def test_proximity_holds_weights_near_where_they_were() -> None:
     local = local_of(some_rows(), epochs=20)
     moved = [
         np.linalg.norm(
-            train(architecture, weights, [local], Objective(5.0, ONE, None, mu), learning_rate=1e-2)[0][0]
+            train(architecture, weights, [local], Objective(5.0, ONE, None, mu), learning_rate=1e-2).weights[
+                0
+            ]
             - weights
         )
         for mu in (0.0, 1.0, 100.0)
@@ -379,8 +400,16 @@ def test_server_steps() -> None:
 
 
 def test_the_learning_rate_falls_at_30_and_60_percent() -> None:
-    rates = [learning_rate_at(round, 10, 1e-3, 0.1) for round in range(1, 11)]
+    rates = [stepped_rate(round, 10, 1e-3, 0.1) for round in range(1, 11)]
     np.testing.assert_allclose(rates, [1e-3] * 3 + [1e-4] * 3 + [1e-5] * 4)
+
+
+def test_the_learning_rate_falls_along_a_half_cosine() -> None:
+    rates = np.array([cosine_rate(round, 100, 1e-3) for round in range(1, 101)])
+    assert rates[0] == 1e-3
+    assert rates[50] == pytest.approx(5e-4)
+    assert np.all(np.diff(rates) < 0)
+    assert 0 < rates[-1] < 1e-6
 
 
 def test_distances_are_over_the_last_axis() -> None:

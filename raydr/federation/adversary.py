@@ -27,7 +27,7 @@ class Adversary:
     kind : {"sign-flip", "scaling", "collusion"}
         Send the truth times ``-strength``; the truth times ``strength``; or, all attackers alike and in every round,
         one direction, random but for the seed, whose entries reach ``strength`` times the declared range (times 1
-        where the range is infinite).
+        where the range is infinite). What is sealed for themselves stays as it is.
     strength : float
         Above 0.
     """
@@ -43,7 +43,7 @@ class Adversary:
         ranges = type(reply).ranges(request, client.rows.shape[0])
         return type(reply)(
             **{
-                name: self._forged(name, value, ranges[name], client.seed)
+                name: value if ranges[name].sealed else self._forged(name, value, ranges[name], client.seed)
                 for name, value in vars(reply).items()
             }
         )

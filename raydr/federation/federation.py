@@ -79,6 +79,8 @@ class Federation:
         Rows that are nobody's secret, in the scale of the clients' own; set by whoever runs the federation.
     noise : Noise or None
         Noise that clients are to add, where a method offers it.
+    answered : tuple of int
+        Clients whose replies are in the last sum or mean, ascending.
     batch_clients : bool
         Whether clients of one host may compute as one, where a method offers it.
     """
@@ -112,6 +114,7 @@ class Federation:
         self.public: FloatArray | None = None
         self.noise: Noise | None = None
         self.batch_clients = False
+        self.answered: tuple[int, ...] = ()
         transport.reset()
         enrolments = self.ask(Enrol())
         self.sizes = tuple(enrolment.rows for enrolment in enrolments)
@@ -219,7 +222,7 @@ class Federation:
 
     def sum(self, request: Request[R]) -> R:
         """Sum of all clients' replies, field by field; exact in the ring, rounded once to double precision."""
-        return self._aggregate(request, "sum")[0]
+        return self._aggregate(request, "sum")
 
     def mean(self, request: Request[R], *, weights: Literal["clients", "rows"] = "clients") -> R:
         """Mean of the replies of clients that have rows; in rounds, of those that take part and answer.
@@ -236,8 +239,7 @@ class Federation:
         ClientError, QuorumError
             If a client is lost that cannot be done without, or too many are.
         """
-        total, weight = self._aggregate(request, weights)
-        return type(total)(**{name: value / weight for name, value in vars(total).items()})
+        return self._aggregate(request, weights, mean=True)
 
     def robust_mean(self, request: Request[R], rule: RobustRule) -> R:
         """Mean that some clients that lie cannot move far; of the same clients as :meth:`mean` with equal weights.
@@ -330,7 +332,7 @@ class Federation:
         self._deliver(call, send, droppable=droppable)
         return cast(dict[int, R], replies)
 
-    def _aggregate(self, request: Request[R], weighting: Weighting) -> tuple[R, int]:
+    def _aggregate(self, request: Request[R], weighting: Weighting, *, mean: bool = False) -> R:
         weighty = self._weighty(weighting)
         total_weight = self.rows if weighting == "rows" else len(weighty)
         droppable = self._in_rounds and weighting != "sum"
@@ -355,7 +357,8 @@ class Federation:
 
         self._deliver(call, send, droppable=droppable)
         self._policy.require_quorum(len(total.clients), len(cohort))
-        return cast(R, total.decoded(call)), total.weight
+        self.answered = tuple(sorted(total.clients))
+        return cast(R, total.decoded(call, total.weight if mean else 1))
 
     def _weighty(self, weighting: Weighting) -> tuple[int, ...]:
         """Clients whose weight is not zero."""
@@ -407,6 +410,9 @@ def _combined(replies: Sequence[R], rule: RobustRule) -> R:
     fields: dict[str, Any] = {}
     for name in vars(replies[0]):
         values = np.stack([np.asarray(getattr(reply, name), np.float64) for reply in replies])
+        if not values.size:
+            fields[name] = getattr(replies[0], name)
+            continue
         fields[name] = rule.combine(values) if values.ndim > 1 else float(coordinate_median(values))
     return type(replies[0])(**fields)
 

@@ -9,6 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from raydr.arrays import FloatArray, Int64Array, fingerprint
 from raydr.errors import RunError
 from raydr.federation.client import Client
@@ -85,6 +88,8 @@ class PartialSum:
         What was summed; None when no client answered.
     totals : mapping of field name to int64 array
         Weighted sums in the ring.
+    sealed : mapping of field name to arrays by client
+        What is not summed, since only the clients can read it.
     clients : tuple of int
         Whose summands are in it.
     weight, bytes : int
@@ -97,6 +102,7 @@ class PartialSum:
     round: int
     reply: type[Reply] | None
     totals: dict[str, Int64Array]
+    sealed: dict[str, dict[int, NDArray[Any]]]
     clients: tuple[int, ...]
     weight: int
     bytes: int
@@ -118,6 +124,7 @@ class Total:
     clients: set[int] = field(default_factory=set)
     weight: int = 0
     _totals: dict[str, Int64Array] = field(default_factory=dict, repr=False)
+    _sealed: dict[str, dict[int, NDArray[Any]]] = field(default_factory=dict, repr=False)
     _reply: type[Reply] | None = None
 
     def add(self, part: PartialSum) -> None:
@@ -127,12 +134,14 @@ class Total:
                 self._totals[name] = summand.copy()
             else:
                 self._totals[name] += summand
+        for name, sealed in part.sealed.items():
+            self._sealed.setdefault(name, {}).update(sealed)
         self._reply = part.reply
         self.clients.update(part.clients)
         self.weight += part.weight
 
-    def decoded(self, call: SumCall) -> Reply:
-        """Return the sum as a reply, rounded once to double precision.
+    def decoded(self, call: SumCall, divisor: int = 1) -> Reply:
+        """Return the sum over ``divisor`` as a reply, rounded to double precision; sealed fields by client.
 
         Raises
         ------
@@ -141,10 +150,13 @@ class Total:
         """
         if self._reply is None:
             raise QuorumError("no client answered.")
-        fields = {}
+        fields: dict[str, Any] = {}
         for name, declared in self._reply.ranges(call.request, 0).items():
+            if declared.sealed:
+                fields[name] = np.stack([self._sealed[name][client] for client in sorted(self.clients)])
+                continue
             value = decode(self._totals[name], fraction_bits(declared.largest, call.total_weight))
-            fields[name] = value if value.ndim else float(value)
+            fields[name] = (value if value.ndim else float(value)) / divisor
         return self._reply(**fields)
 
 
@@ -227,6 +239,7 @@ class ClientHost:
         """Weighted sum of the replies of the clients asked, all of whom live here."""
         boundary = Boundary(call)
         sums: dict[str, RingSum] = {}
+        sealed: dict[str, dict[int, NDArray[Any]]] = {}
         summed: list[int] = []
         failures: list[Failure] = []
         total_weight = 0
@@ -241,22 +254,30 @@ class ClientHost:
                     failures.append(reply)
                     continue
                 if not summed:
+                    ranges = boundary.declared(type(reply), 0)
+                    sealed = {name: {} for name, declared in ranges.items() if declared.sealed}
                     sums = {
                         name: RingSum(declared.shape, fraction_bits(declared.largest, call.total_weight))
-                        for name, declared in boundary.declared(type(reply), 0).items()
+                        for name, declared in ranges.items()
+                        if not declared.sealed
                     }
                 for name, ring in sums.items():
                     ring.add(getattr(reply, name), weight)
+                for name, kept in sealed.items():
+                    kept[index] = getattr(reply, name)
                 summed.append(index)
                 total_weight += weight
         self._die_later(call)
         totals = {name: ring.total for name, ring in sums.items()}
-        size = len(summed) * sum(total.nbytes for total in totals.values())
+        size = len(summed) * sum(total.nbytes for total in totals.values()) + sum(
+            array.nbytes for kept in sealed.values() for array in kept.values()
+        )
         return PartialSum(
             call.number,
             call.round,
             boundary.kind,
             totals,
+            sealed,
             tuple(summed),
             total_weight,
             size,

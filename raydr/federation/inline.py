@@ -51,7 +51,7 @@ class InlineTransport:
                 yield host.sum(part)
             except SimulatedCrashError:
                 failures = tuple(self._restart(host, part))
-                yield PartialSum(call.number, call.round, None, {}, (), 0, 0, failures)
+                yield PartialSum(call.number, call.round, None, {}, {}, (), 0, 0, failures)
 
     def compute(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Results of the server's own work, one task after the other."""

@@ -71,11 +71,15 @@ class Range:
         Largest absolute value. Infinite where nothing is known; such a field cannot be summed.
     dtype : str
         Its numpy type.
+    sealed : bool
+        Whether only the client itself can read it. Such a field is kept for the client beside sums and means of the
+        others: an array has a row for each client that answered, in client order.
     """
 
     shape: tuple[int, ...]
     largest: Bound = math.inf
     dtype: str = "float64"
+    sealed: bool = False
 
     def check(self, name: str, value: Any) -> None:
         """Raise RefusedReplyError unless ``value`` is as declared; every number must be finite."""

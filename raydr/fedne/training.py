@@ -56,6 +56,25 @@ class Objective:
 
 
 @dataclass(frozen=True)
+class Trained:
+    """What training came to.
+
+    Attributes
+    ----------
+    weights : (clients, parameters) float32
+        Where each client's training ended.
+    losses : (clients,) float64
+        Mean loss over each client's batches, each at the weights that met it; 0 without batches.
+    gradients : (clients, parameters) float32
+        Mean gradient of the loss over the same; 0 without batches.
+    """
+
+    weights: Float32Array
+    losses: Float64Array
+    gradients: Float32Array
+
+
+@dataclass(frozen=True)
 class Local:
     """One client's part in training: rows (rows, features) float32, and the batches of their edges."""
 
@@ -70,8 +89,9 @@ def train(
     objective: Objective,
     *,
     learning_rate: float,
+    corrections: Float32Array | None = None,
     device: str = "cpu",
-) -> tuple[Float32Array, Float64Array]:
+) -> Trained:
     """Train each client's copy of the encoder.
 
     Parameters
@@ -86,35 +106,37 @@ def train(
         What is minimised.
     learning_rate : float
         Of Adam, whose moments start at zero.
+    corrections : (clients, parameters) float32 or None
+        Added to every gradient of each client before the step.
     device : str
         Where torch computes.
-
-    Returns
-    -------
-    trained : (clients, parameters) float32
-    losses : (clients,) float64
-        Mean loss over each client's batches, each at the weights that met it; 0 without batches.
     """
     batches = _Batches(clients, device)
     start = torch.from_numpy(np.array(weights, np.float32)).to(device).expand(len(clients), -1)
     flat = start.clone().requires_grad_()
     first, second = torch.zeros_like(flat), torch.zeros_like(flat)
+    gradients = torch.zeros_like(flat)
     losses = torch.zeros(len(clients), dtype=torch.float64, device=device)
+    added = None if corrections is None else torch.from_numpy(corrections).to(device)
     for step in range(batches.steps):
         loss = _loss(architecture, flat, batches, step, objective)
         if objective.proximity:
             loss = loss + 0.5 * objective.proximity * ((flat - start) ** 2).sum(dim=-1)
         (gradient,) = torch.autograd.grad(loss.sum(), flat)
         with torch.no_grad():
+            moving = batches.moving[:, step]
+            gradients += gradient * moving[:, None] if batches.uneven else gradient
+            if added is not None:
+                gradient = gradient + added
             first.lerp_(gradient, 1.0 - FIRST_DECAY)
             second.mul_(SECOND_DECAY).addcmul_(gradient, gradient, value=1.0 - SECOND_DECAY)
             root = (second / (1.0 - SECOND_DECAY ** (step + 1))).sqrt_().add_(FLOOR)
             size = learning_rate / (1.0 - FIRST_DECAY ** (step + 1))
-            moving = batches.moving[:, step]
             flat.addcdiv_(first * moving[:, None] if batches.uneven else first, root, value=-size)
             losses += moving * loss.double()
-    counts = np.array([client.schedule.steps for client in clients], np.float64)
-    return flat.detach().cpu().numpy(), losses.cpu().numpy() / np.maximum(counts, 1.0)
+    counts = np.array([max(1, client.schedule.steps) for client in clients])
+    means = (gradients.cpu().numpy() / counts[:, None]).astype(np.float32)
+    return Trained(flat.detach().cpu().numpy(), losses.cpu().numpy() / counts, means)
 
 
 def _loss(

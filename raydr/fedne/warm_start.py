@@ -46,8 +46,6 @@ def warm_start(
                 random=random,
             )
             rate = learning_rate * decay**index
-            trained, _ = train(
-                architecture, weights, [Local(prototypes, batches)], repelled, learning_rate=rate
-            )
-            weights = trained[0]
+            trained = train(architecture, weights, [Local(prototypes, batches)], repelled, learning_rate=rate)
+            weights = trained.weights[0]
     return weights

@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 from raydr.arrays import Float32Array, FloatArray
 from raydr.errors import DataError
 from raydr.federation import Federation, Reply, Request
-from raydr.methods.fedne_clients import PositionRequest, PrototypeRequest, TrainRequest
+from raydr.methods.fedne_clients import Change, PositionRequest, PrototypeRequest, TrainRequest
 from raydr.methods.fedne_settings import AveragedEncoder, ContrastiveEncoder, FedNE, FedProxNE
 from raydr.methods.fedne_surrogates import REACHES, DensityRequest, SurrogateRequest
 from raydr.methods.outcome import Outcome
+from raydr.privacy.sealing import sealed_size
 from raydr.robust import Mean
 from raydr.scaling import ScaleRows, Scaling, scale_rows
 from raydr.statistics import spread
@@ -44,26 +45,32 @@ _SIZINGS = 3
 def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
     """Server part of FedNE, FedAvg+NE and FedProx+NE."""
     from raydr.fedne.encoder import Architecture
-    from raydr.fedne.server import initial_memory, learning_rate_at, server_step
+    from raydr.fedne.server import initial_memory, server_step
 
     with federation.stage("input scale"):
         scaling = standardised(federation)
     with federation.stage("first encoder"):
         weights = first_weights(federation, settings)
-    state: State = {"weights": weights, "memory": initial_memory(len(weights)), **no_surrogates()}
-    warm = starts_warm(federation, settings)
+    state: State = {
+        "weights": weights,
+        "memory": initial_memory(len(weights)),
+        **no_surrogates(),
+        **no_control_variates(federation, settings, len(weights)),
+    }
     with federation.stage("rounds"):
         for round in federation.rounds(settings.rounds, state):
             renew_surrogates(federation, settings, state, round)
-            rate = learning_rate_at(round, settings.rounds, settings.learning_rate, settings.decay, warm=warm)
-            answer = average(federation, training(federation, settings, state, rate), settings)
+            answer = average(
+                federation, training(federation, settings, state, settings.rate(round)), settings
+            )
             state["weights"], state["memory"] = server_step(
                 settings.server_optimizer,
                 state["weights"],
                 answer.weights,
                 state["memory"],
-                settings.server_learning_rate,
+                settings.server_rate,
             )
+            renew_control_variates(federation, state, answer)
             federation.report(objective=answer.loss)
     with federation.stage("map"):
         request = PositionRequest(state["weights"], settings.hidden)
@@ -96,6 +103,8 @@ def training(
         surrogates=state["surrogates"],
         shares=state["shares"],
         together=federation.batch_clients,
+        control=state["control"].astype(np.float32),
+        kept=state["kept"],
     )
 
 
@@ -125,15 +134,6 @@ def standardised(federation: Federation) -> Scaling:
     scaling = Scaling(moments.mean, np.full(federation.features, 1.0 / scale), False)
     federation.ask(ScaleRows(scaling.shift, scaling.factor, scaling.unit))
     return scaling
-
-
-def starts_warm(federation: Federation, settings: ContrastiveEncoder) -> bool:
-    """Whether clients are large enough for the two prototypes that training needs, where the settings want any."""
-    from raydr.prototypes import prototype_count
-
-    if not isinstance(settings, FedNE) or settings.prototypes is None:
-        return False
-    return sum(prototype_count(rows, settings.prototypes) for rows in federation.sizes) >= 2
 
 
 def first_weights(federation: Federation, settings: ContrastiveEncoder) -> Float32Array:
@@ -170,6 +170,24 @@ def no_surrogates() -> State:
         "surrogates": np.zeros((0, 0), np.float32),
         "shares": np.zeros(0, np.float32),
     }
+
+
+def no_control_variates(federation: Federation, settings: AveragedEncoder, parameters: int) -> State:
+    """What is known of control variates before there are any: zeros, or nothing where there are to be none."""
+    wanted = isinstance(settings, FedNE) and settings.has_control_variates
+    size = (federation.clients, sealed_size(parameters)) if wanted else (0, 0)
+    return {"control": np.zeros(parameters if wanted else 0), "kept": np.zeros(size, np.uint8)}
+
+
+def renew_control_variates(federation: Federation, state: State, answer: Change) -> None:
+    """Keep the control variates' mean that of all clients' last ones, and what each sealed for itself."""
+    if not state["control"].size:
+        return
+    answered = list(federation.answered)
+    part = sum(federation.sizes[client] for client in answered) / federation.rows
+    state["control"] = state["control"] + part * answer.control
+    state["kept"] = state["kept"].copy()
+    state["kept"][answered] = answer.kept
 
 
 def renew_surrogates(federation: Federation, settings: AveragedEncoder, state: State, round: int) -> None:

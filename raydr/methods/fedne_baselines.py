@@ -27,7 +27,6 @@ def epochs_on(
     """Weights and mean loss after each round of training on these rows (rows, features) alone."""
     from raydr.fedne.edges import local_neighbors, schedule
     from raydr.fedne.encoder import Architecture, initial_weights, one_torch_thread
-    from raydr.fedne.server import learning_rate_at
     from raydr.fedne.training import Local, Objective, train
 
     architecture = Architecture(rows.shape[1], settings.hidden)
@@ -44,13 +43,12 @@ def epochs_on(
             steps=settings.local_steps,
             random=random(round, "batches"),
         )
-        rate = learning_rate_at(round, settings.rounds, settings.learning_rate, settings.decay)
         with one_torch_thread():
-            trained, losses = train(
-                architecture, weights, [Local(rows, batches)], objective, learning_rate=rate
+            trained = train(
+                architecture, weights, [Local(rows, batches)], objective, learning_rate=settings.rate(round)
             )
-        weights = trained[0]
-        yield weights, float(losses[0])
+        weights = trained.weights[0]
+        yield weights, float(trained.losses[0])
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from raydr.arrays import Float32Array, Float64Array, FloatArray, Int64Array
+from raydr.arrays import Float32Array, Float64Array, FloatArray, Int64Array, UInt8Array
 from raydr.errors import RunError
 from raydr.federation import (
     Client,
@@ -19,12 +19,16 @@ from raydr.federation import (
     answers,
     answers_jointly,
 )
+from raydr.federation.streams import client_stream
+from raydr.privacy.sealing import seal, sealed_size, unseal
 
 if TYPE_CHECKING:
     from raydr.fedne.encoder import Architecture
     from raydr.fedne.training import Local, Objective
 
 LARGEST_LOSS = 1e4
+LARGEST_GRADIENT = 1e3
+"""Entries of a mean gradient beyond it are clipped at the client; they are some 1e-2 large."""
 LONGEST_STEP = 7.3
 """Adam moves a parameter by at most so many learning rates in a step.
 
@@ -71,18 +75,39 @@ def show_prototypes(client: Client, request: PrototypeRequest) -> Prototypes:
 class Change(
     Reply,
     granularity=Granularity.AGGREGATE,
-    what="by how much a client's training changed each weight of the encoder, and its mean loss",
+    what="by how much a client's training changed each weight of the encoder, its mean loss, by how much its mean"
+    " gradient differs from that of its last round, and that gradient sealed for itself",
 ):
-    """``weights`` (parameters,) float64, trained minus received, and the client's ``loss``."""
+    """What training changed at one client.
+
+    Attributes
+    ----------
+    weights : (parameters,) float64
+        Trained minus received.
+    loss : float
+        Mean over its batches.
+    control : (parameters,) float64
+        Change of its control variate; empty where there are none.
+    kept : (bytes,) uint8
+        Its control variate, sealed; empty where there are none.
+    """
 
     weights: Float64Array
     loss: float
+    control: Float64Array
+    kept: UInt8Array
 
     @staticmethod
     def ranges(request: TrainRequest, rows: int) -> dict[str, Range]:
         """What so many steps of Adam can do at most."""
         largest = LONGEST_STEP * request.learning_rate * max(1, request.most_steps) + 1e-6
-        return {"weights": Range(request.weights.shape, largest), "loss": Range((), LARGEST_LOSS)}
+        size = sealed_size(request.control.size) if request.control.size else 0
+        return {
+            "weights": Range(request.weights.shape, largest),
+            "loss": Range((), LARGEST_LOSS),
+            "control": Range(request.control.shape, 2.0 * LARGEST_GRADIENT),
+            "kept": Range((size,), 255.0, "uint8", sealed=True),
+        }
 
 
 @dataclass(frozen=True)
@@ -111,6 +136,10 @@ class TrainRequest(
         Part of all rows that each network speaks for.
     together : bool
         Whether clients of one host train as one.
+    control : (parameters,) float32
+        Mean of all clients' control variates; empty for none.
+    kept : (clients, bytes) or (bytes,) uint8
+        Every client's own, as it sealed it, or one client's alone; zeros before its first round.
     """
 
     weights: Float32Array
@@ -129,6 +158,12 @@ class TrainRequest(
     surrogates: Float32Array
     shares: Float32Array
     together: bool
+    control: Float32Array
+    kept: UInt8Array
+
+    def addressed_to(self, client: int) -> TrainRequest:
+        """What it has sealed for itself alone."""
+        return replace(self, kept=self.kept[client]) if self.kept.size else self
 
     @property
     def jointly(self) -> bool:
@@ -152,24 +187,49 @@ def _trained(clients: Sequence[Client], request: TrainRequest) -> list[Change]:
     from raydr.fedne.encoder import one_torch_thread
     from raydr.fedne.training import train
 
+    controls = _controls(clients, request)
     with one_torch_thread():
-        locals_ = [local_task(client, request) for client in clients]
-        trained, losses = train(
+        trained = train(
             architecture_of(clients[0].rows, request.hidden),
             request.weights,
-            locals_,
+            [local_task(client, request) for client in clients],
             _objective(clients, request),
             learning_rate=request.learning_rate,
+            corrections=None if controls is None else request.control - controls,
         )
-    if not np.isfinite(losses).all() or not np.isfinite(trained).all():
+    if not np.isfinite(trained.losses).all() or not np.isfinite(trained.weights).all():
         raise RunError(
             "training left the numbers: the loss is not finite. Look for values that are not finite or far out of"
             " scale in the client's rows, or lower method.learning_rate."
         )
-    changes = trained.astype(np.float64) - request.weights
+    changes = trained.weights.astype(np.float64) - request.weights
+    losses = np.minimum(trained.losses, LARGEST_LOSS)
+    if controls is None:
+        none = np.zeros(0), np.zeros(0, np.uint8)
+        return [Change(change, float(loss), *none) for change, loss in zip(changes, losses, strict=True)]
+    renewed = np.clip(trained.gradients, -LARGEST_GRADIENT, LARGEST_GRADIENT)
     return [
-        Change(change, float(min(loss, LARGEST_LOSS))) for change, loss in zip(changes, losses, strict=True)
+        Change(change, float(loss), new.astype(np.float64) - old, seal(new, _key(client)))
+        for client, change, loss, new, old in zip(clients, changes, losses, renewed, controls, strict=True)
     ]
+
+
+def _controls(clients: Sequence[Client], request: TrainRequest) -> Float32Array | None:
+    """Each client's control variate (clients, parameters), or None where there are none."""
+    if not request.control.size:
+        return None
+    kept = request.kept if request.kept.ndim == 1 else request.kept[[client.index for client in clients]]
+    return np.stack(
+        [
+            unseal(own, _key(client)) if own.any() else np.zeros_like(request.control)
+            for client, own in zip(clients, kept.reshape(len(clients), -1), strict=True)
+        ]
+    )
+
+
+def _key(client: Client) -> bytes:
+    """Secret of one client, the same in all rounds."""
+    return client_stream(client.seed, client.index, 0, "key").bytes(32)
 
 
 def local_task(client: Client, request: TrainRequest) -> Local:
@@ -197,7 +257,7 @@ def _objective(clients: Sequence[Client], request: TrainRequest) -> Objective:
     negatives, proximity = float(request.negatives), request.proximity
     if request.field.size:
         grid, field = Grid(request.reach, len(request.field)), as_field(request.field)
-        return Objective(negatives, None, lambda at: interpolated(grid, field, at), proximity)
+        return Objective(2.0 * negatives, None, lambda at: interpolated(grid, field, at), proximity)
     alone = np.ones(len(clients), np.float32)
     if not request.surrogates.size:
         return Objective(negatives, alone, None, proximity)

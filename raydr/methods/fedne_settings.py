@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from raydr.robust import Aggregation, Mean
 from raydr.settings import Settings
@@ -27,12 +27,20 @@ class ContrastiveEncoder(Settings):
     batch: int = Field(512, ge=2, description="edges of a batch")
     negatives: int = Field(5, ge=1, description="b: negatives of each edge, the weight of repulsion")
     learning_rate: float = Field(1e-3, gt=0, le=1, description="of Adam in the first rounds")
-    decay: float = Field(
-        0.1,
-        gt=0,
-        le=1,
-        description="factor on the learning rate after 30% (fedne with prototypes: from the start) and again after 60%",
+    schedule: Literal["steps", "cosine"] = Field(
+        "steps",
+        description="how the learning rate falls: by `decay` after 30% and again after 60% of the rounds (P2), or along"
+        " a half cosine to 0",
     )
+    decay: float = Field(0.1, gt=0, le=1, description="factor on the learning rate at each of the steps")
+
+    def rate(self, round: int) -> float:
+        """Learning rate in a round from 1 on."""
+        from raydr.fedne.server import cosine_rate, stepped_rate
+
+        if self.schedule == "cosine":
+            return cosine_rate(round, self.rounds, self.learning_rate)
+        return stepped_rate(round, self.rounds, self.learning_rate, self.decay)
 
     def check(self, rows: int, features: int) -> None:
         """Any two rows have a map: nothing to refuse."""
@@ -59,7 +67,16 @@ class AveragedEncoder(ContrastiveEncoder):
     server_optimizer: Literal["fedavg", "fedavgm", "fedadam"] = Field(
         "fedavg", description="what the server makes of the clients' mean change"
     )
-    server_learning_rate: float = Field(1.0, gt=0, description="factor on the server's step")
+    server_learning_rate: float | None = Field(
+        None,
+        gt=0,
+        description="factor on the server's step; default: 1, or 2 for fedavg with control variates",
+    )
+
+    @property
+    def server_rate(self) -> float:
+        """Factor on the server's step."""
+        return self.server_learning_rate or 1.0
 
 
 class FedAvgNE(AveragedEncoder):
@@ -76,9 +93,23 @@ class FedProxNE(AveragedEncoder):
 
 
 class FedNE(AveragedEncoder):
-    """Averaged encoders, with surrogates for the repulsion of rows out of sight and mixed rows (P2's FedNE)."""
+    """Averaged encoders: surrogates for rows out of sight, mixed rows (P2's FedNE), and control variates."""
 
     kind: Literal["fedne"] = "fedne"
+    rounds: int = Field(120, ge=1, description="rounds")
+    local_steps: int | None = Field(
+        10, ge=1, description="batches of a client in a round, at most; null: all of its local epochs"
+    )
+    schedule: Literal["steps", "cosine"] = Field(
+        "cosine",
+        description="how the learning rate falls: by `decay` after 30% and again after 60% of the rounds (P2), or along"
+        " a half cosine to 0",
+    )
+    control_variates: bool | None = Field(
+        None,
+        description="whether clients correct their course by the mean gradient of all (SCAFFOLD); default: true, but"
+        " false under a robust `aggregation`, which cannot do with them",
+    )
     surrogate: Literal["field", "mlp", "none"] = Field(
         "field",
         description="repulsion by other clients: summed tables, one network for each client (P2), or none",
@@ -87,8 +118,7 @@ class FedNE(AveragedEncoder):
         None,
         ge=0,
         le=1,
-        description="part of the rounds that go by without surrogates; default: 0 with prototypes, else 0.1 for the"
-        " field and 0.3 for mlp (P2)",
+        description="part of the rounds that go by without surrogates; default: 0 for the field, 0.3 for mlp (P2)",
     )
     surrogate_every: int = Field(1, ge=1, description="rounds between updates of the surrogates")
     surrogate_points: Literal["grid", "local"] = Field(
@@ -97,21 +127,39 @@ class FedNE(AveragedEncoder):
     grid_step: float = Field(0.3, gt=0, description="distance of the grid's nodes, in units of the map")
     mixing: float | None = Field(0.2, gt=0, description="alpha of Beta(alpha, alpha), or null for no mixing")
     prototypes: int | None = Field(
-        10,
+        None,
         ge=2,
         description="rows of which each prototype is the mean, at least: the encoder starts from the prototypes that"
-        " clients show the server; null for a random start",
+        " clients show the server; default: a random start, and clients show none",
     )
     warm_steps: int = Field(4000, ge=1, description="batches that the server trains on prototypes")
 
     @property
     def first_surrogate_round(self) -> int:
         """From which round on surrogates are there."""
-        part = (
-            self.surrogate_from
-            if self.surrogate_from is not None
-            else 0.3
-            if self.prototypes is None
-            else 0.0
-        )
+        part = self.surrogate_from
+        if part is None:
+            part = 0.3 if self.surrogate == "mlp" else 0.0
         return 1 + int(part * self.rounds)
+
+    @property
+    def has_control_variates(self) -> bool:
+        """Whether clients correct their course."""
+        if self.control_variates is None:
+            return isinstance(self.aggregation, Mean)
+        return self.control_variates
+
+    @property
+    def server_rate(self) -> float:
+        """Factor on the server's step."""
+        swift = self.has_control_variates and self.server_optimizer == "fedavg"
+        return self.server_learning_rate or (2.0 if swift else 1.0)
+
+    @model_validator(mode="after")
+    def _mean_with_control_variates(self) -> Self:
+        if self.control_variates and not isinstance(self.aggregation, Mean):
+            raise ValueError(
+                "control_variates need the exact mean of what clients send; a robust aggregation has none. Leave"
+                " control_variates out, or take aggregation: mean."
+            )
+        return self

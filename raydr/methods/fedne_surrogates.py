@@ -9,10 +9,14 @@ import numpy as np
 
 from raydr.arrays import Float32Array, Float64Array
 from raydr.federation import Client, Granularity, Range, Reply, Request, answers
-from raydr.methods.fedne_clients import positions_of
+from raydr.methods.fedne_clients import architecture_of, positions_of
 
 REACHES: Float64Array = 0.25 * np.exp2(np.arange(129) / 8)
 """Sizes of the map that clients vote on, from 0.25 to 16,384 in steps of 9%."""
+
+
+SPEAKING_ROWS = 1024
+"""Rows that stand for a client in the field, at most, drawn anew in each round: as many as a batch has ends."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +30,9 @@ class Density(
     Attributes
     ----------
     share : (nodes, nodes) float64
-        Sums to 1.
+        Sums to 1: of its rows, or of `SPEAKING_ROWS` of them drawn for the round.
     votes : (sizes,) float64
-        For each of :data:`REACHES`, 0 or 1: whether all the client's rows lie within it.
+        For each of :data:`REACHES`, 0 or 1: whether all these rows lie within it.
     """
 
     share: Float64Array
@@ -56,9 +60,13 @@ class DensityRequest(Request[Density], what="the present encoder and a grid over
 @answers(DensityRequest)
 def density(client: Client, request: DensityRequest) -> Density:
     """Client part of the field surrogate."""
+    from raydr.fedne.encoder import place
     from raydr.fedne.field import Grid, deposit
 
-    positions = positions_of(client, request.weights, request.hidden)
+    rows = client.rows
+    if len(rows) > SPEAKING_ROWS:
+        rows = rows[client.stream("density").choice(len(rows), SPEAKING_ROWS, replace=False)]
+    positions = place(architecture_of(rows, request.hidden), request.weights, rows)
     share = deposit(Grid(request.reach, request.nodes), positions) / max(1, len(positions))
     farthest = np.abs(positions).max(initial=0.0)
     return Density(share, (farthest <= REACHES).astype(np.float64))
