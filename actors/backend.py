@@ -64,7 +64,8 @@ class RayBackend:
         """
         cores = int(ray.cluster_resources().get("CPU", 1))
         require_room(parts, actors_for(len(parts), self.packing, cores))
-        placements = place(parts, self.packing, cores)
+        gpus = ray.cluster_resources().get("GPU", 0.0) if plan.batch_clients else 0.0
+        placements = place(parts, self.packing, cores, gpus)
         self.actors = len(placements)
         latest = checkpoint
 

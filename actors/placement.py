@@ -21,7 +21,9 @@ _ACTOR_BYTES = 100 * 2**20
 """Resident memory of a client actor without rows, measured: the interpreter, numpy, scipy and Ray."""
 
 
-def place(parts: Sequence[FloatArray | Site], packing: Packing, cores: int) -> list[Placement]:
+def place(
+    parts: Sequence[FloatArray | Site], packing: Packing, cores: int, gpus: float = 0.0
+) -> list[Placement]:
     """Share the clients among actors; rows that are here go into the object store.
 
     Parameters
@@ -32,6 +34,8 @@ def place(parts: Sequence[FloatArray | Site], packing: Packing, cores: int) -> l
         Actors to share clients whose rows are here: one for each core, one each, or so many.
     cores : int
         Of the whole cluster.
+    gpus : float
+        Of the whole cluster, where clients may use them; actors for clients whose rows are here share them.
     """
     sites = [part for part in parts if isinstance(part, Site)]
     if sites:
@@ -40,17 +44,28 @@ def place(parts: Sequence[FloatArray | Site], packing: Packing, cores: int) -> l
             for client, site in enumerate(sites)
         ]
     rows = [part for part in parts if not isinstance(part, Site)]
+    packed = pack(len(rows), actors_for(len(rows), packing, cores))
+    # They ask for no CPU of Ray's: each computes with one thread, and the machine shares its cores.
+    options = pinned(None) | ({"num_gpus": gpu_share(gpus, len(packed))} if gpus else {})
     return [
         Placement(
             clients,
             # One object for all rows of an actor: 10,000 objects of one client each took 5 s to store.
             ray.put([rows[client] for client in clients]),
             tuple(fingerprint(rows[client]) for client in clients),
-            # They ask for no CPU of Ray's: each computes with one thread, and the machine shares its cores.
-            pinned(None),
+            options,
         )
-        for clients in pack(len(rows), actors_for(len(rows), packing, cores))
+        for clients in packed
     ]
+
+
+def gpu_share(gpus: float, actors: int) -> float:
+    """Part of a GPU for each of so many actors, such that all find room: a whole one, or one over a whole number.
+
+    >>> [gpu_share(gpus, actors) for gpus, actors in ((1, 2), (4, 2), (2, 3), (0, 5))]
+    [0.5, 1.0, 0.5, 0.0]
+    """
+    return 1.0 / -(-actors // int(gpus)) if gpus >= 1 else 0.0
 
 
 def require_room(parts: Sequence[FloatArray | Site], actors: int) -> None:

@@ -1,11 +1,12 @@
 """FedNE against its baselines on the same rows: faithfulness to rows never seen, time of a round, edges a second.
 
-    python -m benchmarks.fedne [--quick] [--data mnist] [--json FILE] [--only NAME,...] [--rounds N]
+    python -m benchmarks.fedne [--quick] [--data mnist] [--json FILE] [--only NAME,...] [--rounds N] [--seed N]
 
 The data are ``--data`` as NAME.npz in ``$RAYDR_DATA``: ``X``, ``y`` and ``split`` (0 train, 1 test; without it, a
 seeded split). Rows are dealt by Dirichlet(0.1). ``knn_accuracy`` is that of the test rows, placed by the encoder, among
-the training rows on the map (7 neighbours, P2 5.1); trustworthiness, continuity, steadiness and cohesiveness judge the
-map of the test rows. All methods take the same rounds, encoder, seed, and clients in two actors.
+the training rows on the map; trustworthiness, continuity, steadiness and cohesiveness judge the map of all test rows
+(7 neighbours, P2 5.1). All methods take the same rounds, encoder, seed, and clients in two actors; in a round fedne's
+clients train on 10 batches, the others on all of their edges (P2), unless their name says otherwise.
 
 ``--quick`` takes 10,000 training and 2,000 test rows and fewer rounds.
 """
@@ -25,9 +26,12 @@ from typing import Any
 import numpy as np
 
 from raydr.arrays import Float32Array, FloatArray, Int64Array
+from raydr.methods.fedne_settings import FedNE
 from raydr.threads import cores
 
 ACTORS = 2
+NEIGHBORS = 7
+REPEATS = 3
 METRICS = ("trustworthiness", "continuity", "steadiness", "cohesiveness")
 
 
@@ -51,15 +55,17 @@ class Setting:
     participation: float = 1.0
 
 
+PUBLISHED = {"surrogate": "mlp", "control_variates": False, "local_steps": None, "schedule": "steps"}
 SETTINGS: dict[str, Setting] = {
     "fedne": Setting("fedne"),
     "fedavg-ne": Setting("fedavg-ne"),
     "fedprox-ne": Setting("fedprox-ne"),
     "global-ne": Setting("global-ne"),
     "local-ne": Setting("local-ne"),
-    "fedne.random-start": Setting("fedne", {"prototypes": None}),
-    "fedne.prototypes-of-5": Setting("fedne", {"prototypes": 5, "warm_steps": 8000}),
-    "fedne.mlp": Setting("fedne", {"prototypes": None, "surrogate": "mlp"}),
+    "fedne.prototypes": Setting("fedne", {"prototypes": 10, "learning_rate": 5e-4}),
+    "fedne.published": Setting("fedne", PUBLISHED),
+    "fedne.mlp": Setting("fedne", {"surrogate": "mlp"}),
+    "fedne.no-control-variates": Setting("fedne", {"control_variates": False}),
     "fedne.no-mixing": Setting("fedne", {"mixing": None}),
     "fedne.no-surrogate": Setting("fedne", {"surrogate": "none"}),
     "fedne.fedavgm": Setting("fedne", {"server_optimizer": "fedavgm", "server_learning_rate": 0.3}),
@@ -69,7 +75,7 @@ SETTINGS: dict[str, Setting] = {
     "fedne.10-percent": Setting("fedne", clients=100, participation=0.1),
     "fedavg-ne.10-percent": Setting("fedavg-ne", clients=100, participation=0.1),
 }
-QUICK = ("fedne", "fedavg-ne", "global-ne", "fedne.random-start")
+QUICK = ("fedne", "fedavg-ne", "global-ne", "fedne.published")
 
 
 def rows_of(name: str, train: int | None, test: int | None) -> Rows:
@@ -93,7 +99,9 @@ def shares(rows: Rows, clients: int) -> list[Int64Array]:
     return [partition.rows_of(client) for client in range(clients)]
 
 
-def served(rows: Rows, setting: Setting, **options: Any) -> tuple[Any, list[Any], list[Int64Array]]:
+def served(
+    rows: Rows, setting: Setting, seed: int = 0, **options: Any
+) -> tuple[Any, list[Any], list[Int64Array]]:
     """Outcome, rounds and partition of one federated run."""
     from actors.backend import ray_backend
     from raydr.journal import Journal
@@ -102,24 +110,23 @@ def served(rows: Rows, setting: Setting, **options: Any) -> tuple[Any, list[Any]
 
     settings = METHODS[setting.kind].settings(**{**setting.options, **options})
     own = shares(rows, setting.clients)
-    plan = Plan(setting.kind, settings, "none", seed=0, participation=setting.participation)
+    plan = Plan(setting.kind, settings, "none", seed=seed, participation=setting.participation)
     journal = Journal()
     with ray_backend(None, ACTORS, 3600.0) as backend:
         outcome = backend.serve([rows.train[part] for part in own], plan, listener=journal.tell).outcome
     return outcome, journal.rounds, own
 
 
-def judged(rows: Rows, setting: Setting, rounds: int) -> dict[str, float]:
+def judged(rows: Rows, setting: Setting, rounds: int, seed: int) -> dict[str, float]:
     """Figures of one method."""
     from raydr.methods import fedne
-    from raydr.methods.fedne_settings import FedNE
     from raydr.metrics import Evidence, evaluate
     from raydr.metrics.new_rows import knn_accuracy
 
     if setting.kind == "local-ne":
         return alone(rows, setting, rounds)
     started = time.perf_counter()
-    outcome, told, own = served(rows, setting, rounds=rounds)
+    outcome, told, own = served(rows, setting, seed, rounds=rounds)
     seconds = time.perf_counter() - started
     placed = fedne.transform(FedNE(), outcome.model, rows.test)
     labels = rows.train_labels[np.concatenate(own)]
@@ -128,7 +135,8 @@ def judged(rows: Rows, setting: Setting, rounds: int) -> dict[str, float]:
         "round_s": statistics.median(record.seconds for record in told),
         "run_s": seconds,
     }
-    return figures | evaluate(METRICS, Evidence(rows.test, placed, rows.test_labels)).values
+    evidence = Evidence(rows.test, placed, rows.test_labels, ranked=NEIGHBORS, grouped=len(rows.test))
+    return figures | evaluate(METRICS, evidence).values
 
 
 def alone(rows: Rows, setting: Setting, rounds: int) -> dict[str, float]:
@@ -157,19 +165,24 @@ def alone(rows: Rows, setting: Setting, rounds: int) -> dict[str, float]:
 
 
 def overheads(rows: Rows, clients: int, rounds: int) -> dict[str, float]:
-    """Median seconds of a round with each surrogate, and how much more that is than without any; in turns."""
-    variants = {"none": "fedavg-ne", "field": "fedne", "mlp": "fedne"}
+    """Median seconds of a round, and how much more it is than FedAvg's with as many batches; in turns.
+
+    ``field`` is fedne as it is, mixing and control variates included; ``mlp`` is the same with networks.
+    """
+    steps = FedNE().local_steps
+    variants = {
+        "fedavg-ne": Setting("fedavg-ne", {"local_steps": steps}, clients),
+        "field": Setting("fedne", {}, clients),
+        "mlp": Setting("fedne", {"surrogate": "mlp", "surrogate_from": 0.0}, clients),
+    }
     seconds: dict[str, list[float]] = {name: [] for name in variants}
-    for _ in range(2):
-        for name, kind in variants.items():
-            options = (
-                {"prototypes": None, "surrogate": name, "surrogate_from": 0.0} if kind == "fedne" else {}
-            )
-            _, told, _ = served(rows, Setting(kind, options, clients), rounds=rounds)
+    for _ in range(REPEATS):
+        for name, setting in variants.items():
+            _, told, _ = served(rows, setting, rounds=rounds)
             seconds[name] += [record.seconds for record in told[1:]]
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     return {f"round_s.{name}.{clients}": value for name, value in medians.items()} | {
-        f"overhead.{name}.{clients}": medians[name] / medians["none"] - 1.0 for name in ("field", "mlp")
+        f"overhead.{name}.{clients}": medians[name] / medians["fedavg-ne"] - 1.0 for name in ("field", "mlp")
     }
 
 
@@ -181,7 +194,7 @@ def plain_edges_per_second(rows: FloatArray, epochs: int) -> float:
     from raydr.fedne.edges import local_neighbors
 
     torch.set_num_threads(cores())
-    nearest = torch.from_numpy(local_neighbors(rows, 7, threads=cores()))
+    nearest = torch.from_numpy(local_neighbors(rows, NEIGHBORS, threads=cores()))
     table = torch.from_numpy((rows - rows.mean(axis=0)) / np.float32(np.sqrt(rows.var(axis=0).mean())))
     layers: list[nn.Module] = []
     for inputs, outputs in zip((rows.shape[1], 128, 128, 128), (128, 128, 128, 2), strict=True):
@@ -204,12 +217,34 @@ def plain_edges_per_second(rows: FloatArray, epochs: int) -> float:
 
 
 def speeds(rows: Rows, rounds: int) -> dict[str, float]:
-    """Edges a second of federated rounds and of the plain loop."""
-    _, told, own = served(rows, Setting("fedavg-ne"), rounds=rounds)
-    edges = sum(len(part) * min(7, len(part) - 1) for part in own)
-    ours = edges / statistics.median(record.seconds for record in told[1:])
-    plain = plain_edges_per_second(rows.train, 2)
-    return {"edges_per_s.fedavg-ne": ours, "edges_per_s.plain": plain, "edges_per_s.ratio": ours / plain}
+    """Edges a second of federated rounds and of the plain loop, in turns."""
+    ours, plain = [], []
+    for _ in range(REPEATS):
+        _, told, own = served(rows, Setting("fedavg-ne"), rounds=rounds)
+        edges = sum(len(part) * min(NEIGHBORS, len(part) - 1) for part in own)
+        ours.append(edges / statistics.median(record.seconds for record in told[1:]))
+        plain.append(plain_edges_per_second(rows.train, 1))
+    found = {"fedavg-ne": statistics.median(ours), "plain": statistics.median(plain)}
+    return {f"edges_per_s.{name}": value for name, value in found.items()} | {
+        "edges_per_s.ratio": found["fedavg-ne"] / found["plain"]
+    }
+
+
+def ratios(figures: dict[str, float]) -> dict[str, float]:
+    """Each method's figures over those of the pooled rows' encoder, and what was measured beside a peer."""
+    found = {
+        name: value / figures[central]
+        for name, value in figures.items()
+        for central in [f"{name.split('.')[0]}.global-ne"]
+        if name.split(".")[0] in ("knn_accuracy", *METRICS) and central in figures
+    }
+    if "edges_per_s.ratio" in figures:
+        found["edges_per_s"] = figures["edges_per_s.ratio"]
+    return found | {
+        name.replace("overhead", "round_s"): 1.0 + value
+        for name, value in figures.items()
+        if name.startswith("overhead")
+    }
 
 
 def main() -> None:
@@ -220,11 +255,12 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--data", default="mnist")
     parser.add_argument("--rounds", type=int)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", help=f"of {', '.join(SETTINGS)}, speed, overhead; separated by commas")
     parser.add_argument("--json")
     options = parser.parse_args()
     rows = rows_of(options.data, *((10_000, 2_000) if options.quick else (None, None)))
-    rounds = options.rounds or (16 if options.quick else 60)
+    rounds = options.rounds or (40 if options.quick else 120)
     chosen = (
         options.only.split(",")
         if options.only
@@ -243,7 +279,7 @@ def main() -> None:
 
     for name in chosen:
         if name in SETTINGS:
-            found = judged(rows, SETTINGS[name], rounds)
+            found = judged(rows, SETTINGS[name], rounds, options.seed)
             tell({f"{metric}.{name}": value for metric, value in found.items()})
     timed: dict[str, Callable[[], dict[str, float]]] = {"speed": lambda: speeds(rows, 4)}
     for count in (20,) if options.quick else (20, 100, 500):
@@ -252,7 +288,13 @@ def main() -> None:
         if name.split()[0] in chosen:
             tell(measure())
     if options.json:
-        content = {"figures": figures, "rounds": rounds, "rows": len(rows.train), "data": options.data}
+        content = {
+            "figures": figures,
+            "ratios": ratios(figures),
+            "rounds": rounds,
+            "rows": len(rows.train),
+            "data": options.data,
+        }
         Path(options.json).write_text(json.dumps(content, indent=2) + "\n")
 
 

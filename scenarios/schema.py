@@ -150,7 +150,8 @@ class RuntimeSettings(Settings):
     )
     batch_clients: bool = Field(
         False,
-        description="train clients of one actor as one where the method can: other bits, within rounding",
+        description="train clients of one actor as one where the method can, on a GPU where there is one: other bits,"
+        " within rounding",
     )
     timeout_s: float = Field(600.0, gt=0, description="seconds that clients have for one call")
     retries: int = Field(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from raydr.arrays import Float64Array
+from raydr.arrays import Float64Array, UInt8Array
 from raydr.errors import DataError
 from raydr.federation import Client, FaultPlan, Granularity, Range, Reply, Request, answers
 
@@ -154,6 +154,37 @@ def repeat_word(client: Client, request: WordRequest) -> Word:
     if not request.for_one:
         raise ValueError("this client was told what others were to be told")
     return Word(request.words * len(client.rows))
+
+
+@dataclass(frozen=True)
+class Kept(
+    Reply, granularity=Granularity.AGGREGATE, what="noisy column sums, and what the client keeps for itself"
+):
+    values: Float64Array
+    own: UInt8Array
+
+    @staticmethod
+    def ranges(request: KeepRequest, rows: int) -> dict[str, Range]:
+        own = Range(request.kept.shape[-1:], 255.0, "uint8", sealed=True)
+        return {"values": Range((request.features,), 1e6), "own": own}
+
+
+@dataclass(frozen=True)
+class KeepRequest(Request[Kept], what="what each client kept for itself"):
+    features: int
+    kept: UInt8Array
+    noise: float = 1.0
+    culprit: int = -1
+
+    def addressed_to(self, client: int) -> KeepRequest:
+        return replace(self, kept=self.kept[client])
+
+
+@answers(KeepRequest)
+def keep(client: Client, request: KeepRequest) -> Kept:
+    sums = noisy(client, NoisyRequest(request.features, request.noise)).values
+    own = request.kept ^ client.stream("own").integers(256, size=request.kept.size, dtype=np.uint8)
+    return Kept(sums, own[:-1] if client.index == request.culprit else own)
 
 
 def gram(matrix: Float64Array) -> Float64Array:

@@ -8,10 +8,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from requests_for_tests import Noisy, NoisyRequest, OddRequest, ProductRequest, Shift, WordRequest, gram
+from requests_for_tests import (
+    KeepRequest,
+    Kept,
+    Noisy,
+    NoisyRequest,
+    OddRequest,
+    ProductRequest,
+    Shift,
+    WordRequest,
+    gram,
+)
 
+from raydr.arrays import UInt8Array
 from raydr.errors import DataError
 from raydr.federation import (
+    Adversary,
     ClientError,
     ClientHost,
     Crash,
@@ -24,7 +36,9 @@ from raydr.federation import (
     fingerprint,
 )
 from raydr.federation.checkpoint import Checkpoint
+from raydr.federation.streams import client_stream
 from raydr.journal import CheckpointTaken, Event, Journal, RoundEnded
+from raydr.robust import CoordinateMedian, NormBound, RobustRule, TrimmedMean
 
 CLIENTS, FEATURES = 5, 3
 PACKINGS = {"inline": 0, "ray-1": 1, "ray-2": 2, "ray-4": 4, "ray-per-client": CLIENTS}
@@ -373,3 +387,169 @@ def test_late_replies_to_a_question_are_not_taken_for_replies_to_the_next() -> N
     for size in (3, 4, 5):
         asked = [federation.ask(ProductRequest(size)) for federation in (disorderly, orderly)]
         assert [bits(reply) for reply in asked[0]] == [bits(reply) for reply in asked[1]]
+
+
+# -------------------------------------------------------------------------------------------- sealed fields
+
+SEALED = 24
+PRESENT = (0, 1, 3, 4)
+
+
+def keep_request(**options: Any) -> KeepRequest:
+    return KeepRequest(FEATURES, np.zeros((CLIENTS, SEALED), np.uint8), **options)
+
+
+def own_bytes(client: int, round: int, seed: int = 0) -> UInt8Array:
+    """What a client that has kept nothing yet seals in a round."""
+    return client_stream(seed, client, round, "own").integers(256, size=SEALED, dtype=np.uint8)
+
+
+def keeping(federation: Federation, rounds: int = 4) -> list[Any]:
+    """Bits of every aggregate of some rounds in which each client goes on from what it kept, and who answered."""
+    state = {"kept": np.zeros((CLIENTS, SEALED), np.uint8)}
+    seen: list[Any] = []
+    for _ in federation.rounds(rounds, state):
+        answer = federation.mean(KeepRequest(FEATURES, state["kept"]), weights="rows")
+        kept = state["kept"].copy()
+        kept[list(federation.answered)] = answer.own
+        state["kept"] = kept
+        seen.append((federation.answered, *bits(answer)))
+    return [*seen, state["kept"].tobytes()]
+
+
+def test_a_sealed_field_has_a_row_for_each_client_and_leaves_the_others_as_they_are(
+    make_packed: Make,
+) -> None:
+    federation = make_packed()
+    plain = inline()
+    for number in federation.rounds(2, {}):
+        next(plain.rounds(1, {}))
+        answer = federation.mean(keep_request(), weights="rows")
+        expected = plain.mean(NoisyRequest(FEATURES), weights="rows")
+        assert answer.values.tobytes() == expected.values.tobytes()
+        assert federation.answered == PRESENT, "a client without rows has no part in a mean"
+        assert (answer.own.dtype, answer.own.shape) == (np.uint8, (len(PRESENT), SEALED))
+        np.testing.assert_array_equal(answer.own, [own_bytes(client, number) for client in PRESENT])
+    total = federation.sum(keep_request())
+    assert total.values.tobytes() == plain.sum(NoisyRequest(FEATURES)).values.tobytes()
+    assert federation.answered == tuple(range(CLIENTS))
+    np.testing.assert_array_equal(total.own, [own_bytes(client, 2) for client in range(CLIENTS)])
+
+
+def test_what_clients_keep_goes_round_with_the_same_bits_whatever_carries_it(make_packed: Make) -> None:
+    seen = keeping(make_packed())
+    assert seen == keeping(inline())
+    whole = [
+        np.bitwise_xor.reduce([own_bytes(client, number) for number in range(1, 5)]) for client in PRESENT
+    ]
+    kept = np.frombuffer(seen[-1], np.uint8).reshape(CLIENTS, SEALED)
+    np.testing.assert_array_equal(kept[list(PRESENT)], whole)
+    assert not kept[2].any()
+
+
+def test_those_who_take_part_are_named_beside_what_they_sealed(make: Make) -> None:
+    parts = partitions()
+    federation = make(participation=0.5)
+    cohorts = []
+    for number in federation.rounds(6, {}):
+        answer = federation.mean(keep_request(noise=0.0), weights="rows")
+        known = {own_bytes(client, number).tobytes(): client for client in range(CLIENTS)}
+        cohorts.append(tuple(known[row.tobytes()] for row in answer.own))
+        assert federation.answered == cohorts[-1]
+        sizes = np.array([len(parts[client]) for client in cohorts[-1]])
+        sums = np.array([parts[client].sum(axis=0) for client in cohorts[-1]])
+        np.testing.assert_allclose(answer.values, sizes @ sums / sizes.sum(), rtol=1e-9)
+    assert {len(cohort) for cohort in cohorts} == {2}
+    assert len(set(cohorts)) > 2
+    federation.mean(keep_request())
+    assert federation.answered == PRESENT, "outside rounds all take part"
+
+
+def test_those_who_drop_out_are_not_named(make: Make) -> None:
+    faults = FaultPlan(dropout=0.5)
+    federation = make(faults=faults, policy=FailurePolicy(quorum=0.01), seed=3)
+    seen = set()
+    for number in federation.rounds(6, {}):
+        there = tuple(client for client in PRESENT if not faults.drops_out(3, client, number))
+        seen.add(there)
+        if not there:
+            continue
+        answer = federation.mean(keep_request(), weights="rows")
+        assert federation.answered == there
+        np.testing.assert_array_equal(answer.own, [own_bytes(client, number, seed=3) for client in there])
+    assert len(seen) > 2
+
+
+@pytest.mark.parametrize("moment", ["before", "during", "after"])
+def test_a_process_that_dies_in_every_round_changes_no_sealed_bit(make: Make, moment: Any) -> None:
+    crashes = tuple(Crash(client=1, round=number, moment=moment) for number in (1, 2, 3, 4))
+    journal = Journal()
+    federation = make(faults=FaultPlan(crashes=crashes), journal=journal)
+    assert keeping(federation) == keeping(inline())
+    assert sum(record.failed for record in journal.rounds) > 0
+    (entry,) = [entry for entry in federation.ledger.as_list() if entry["kind"] == Kept.__name__]
+    assert entry["count"] == 4 * len(PRESENT), "every answer is counted once"
+
+
+def test_sealed_fields_that_come_late_or_twice_are_taken_once() -> None:
+    ordinary = transport(0, partitions(), 0, FaultPlan(), 60.0)
+    assert keeping(Federation(Disorderly(ordinary.hosts), CLIENTS, seed=0)) == keeping(inline())
+
+
+def test_the_ledger_counts_sealed_bytes(make: Make) -> None:
+    journal = Journal()
+    federation = make(journal=journal)
+    for _ in federation.rounds(1, {}):
+        federation.mean(keep_request(), weights="rows")
+    federation.sum(keep_request())
+    each = 8 * FEATURES + SEALED
+    (entry,) = [entry for entry in federation.ledger.as_list() if entry["kind"] == Kept.__name__]
+    assert entry["count"] == len(PRESENT) + CLIENTS
+    assert entry["bytes"] == entry["count"] * each
+    assert journal.rounds[0].bytes_up == len(PRESENT) * each
+
+
+@pytest.mark.parametrize("kind", ["sign-flip", "scaling", "collusion"])
+def test_an_adversary_leaves_what_is_sealed_for_itself_as_it_is(make: Make, kind: Any) -> None:
+    faults = FaultPlan(adversary=Adversary((1, 3), kind, 3.0))
+    federation, honest = make(faults=faults), inline()
+    lying = Federation(transport(0, partitions(), 0, faults, 60.0), CLIENTS, seed=0)
+    for number in federation.rounds(2, {}):
+        next(honest.rounds(1, {}))
+        next(lying.rounds(1, {}))
+        answer = federation.mean(keep_request())
+        assert federation.answered == PRESENT
+        np.testing.assert_array_equal(answer.own, [own_bytes(client, number) for client in PRESENT])
+        others = [plain.mean(NoisyRequest(FEATURES)).values.tobytes() for plain in (lying, honest)]
+        assert others[0] != others[1]
+        assert answer.values.tobytes() == others[0], "about the rest it lies as ever"
+
+
+def test_a_sealed_field_of_another_size_is_refused_by_name(make: Make) -> None:
+    federation = make()
+    with pytest.raises(ClientError, match=r"Client 3 .*own has shape \(23,\) instead of \(24,\)"):
+        federation.mean(keep_request(culprit=3))
+    lenient = make(policy=FailurePolicy(quorum=0.7))
+    for number in lenient.rounds(1, {}):
+        answer = lenient.mean(keep_request(culprit=3))
+        assert lenient.answered == (0, 1, 4)
+        np.testing.assert_array_equal(answer.own, [own_bytes(client, number) for client in (0, 1, 4)])
+
+
+def test_fields_may_be_empty_in_means(make: Make) -> None:
+    request = KeepRequest(FEATURES, np.zeros((CLIENTS, 0), np.uint8))
+    federation = make()
+    answer = federation.mean(request, weights="rows")
+    assert answer.values.tobytes() == inline().mean(NoisyRequest(FEATURES), weights="rows").values.tobytes()
+    assert answer.own.shape == (len(PRESENT), 0)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [CoordinateMedian(), TrimmedMean(trim=0.25), NormBound()],
+    ids=lambda rule: rule.kind,
+)
+def test_fields_may_be_empty_in_robust_means(make: Make, rule: RobustRule) -> None:
+    answer = make().robust_mean(KeepRequest(FEATURES, np.zeros((CLIENTS, 0), np.uint8)), rule)
+    assert answer.values.tobytes() == inline().robust_mean(NoisyRequest(FEATURES), rule).values.tobytes()
+    assert (answer.own.dtype, answer.own.shape) == (np.uint8, (0,))

@@ -100,6 +100,11 @@ def test_trustworthiness_and_continuity_equal_scikit_learn_on_real_data(name):
     rows, embedding = evidence.rows, evidence.embedding
     assert values["trustworthiness"] == pytest.approx(manifold.trustworthiness(rows, embedding), abs=1e-9)
     assert values["continuity"] == pytest.approx(manifold.trustworthiness(embedding, rows), abs=1e-9)
+    seven = evaluate(["trustworthiness", "continuity"], replace(evidence, ranked=7)).values
+    scikits = manifold.trustworthiness(rows, embedding, n_neighbors=7)
+    assert seven["trustworthiness"] == pytest.approx(scikits, abs=1e-9)
+    scikits = manifold.trustworthiness(embedding, rows, n_neighbors=7)
+    assert seven["continuity"] == pytest.approx(scikits, abs=1e-9)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

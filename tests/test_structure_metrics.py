@@ -73,6 +73,8 @@ class TestGroups:
         chosen = stratified_sample(600, 200, np.asarray(evidence.labels), 3)
         part = Evidence(evidence.rows[chosen], evidence.embedding[chosen], evidence.labels[chosen], seed=3)
         assert evaluate(GROUPS, evidence) == evaluate(GROUPS, part)
+        monkeypatch.undo()
+        assert evaluate(GROUPS, replace(evidence, grouped=200)) == evaluate(GROUPS, part)
 
     def test_the_description_says_how_many_rows(self):
         for name in GROUPS:

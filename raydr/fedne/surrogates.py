@@ -66,7 +66,9 @@ def fit_surrogate(
     return np.asarray(parameters.detach().numpy()[0])
 
 
-def together(parameters: Float32Array, weights: Float32Array) -> Callable[[Tensor], Tensor]:
+def together(
+    parameters: Float32Array, weights: Float32Array, device: str = "cpu"
+) -> Callable[[Tensor], Tensor]:
     """Weighted sum of surrogates, evaluated in one product.
 
     Parameters
@@ -75,13 +77,15 @@ def together(parameters: Float32Array, weights: Float32Array) -> Callable[[Tenso
         Of everybody's surrogate.
     weights : (clients, surrogates) float32
         What each counts for each client; 0 for its own.
+    device : str
+        Where torch computes.
 
     Returns
     -------
     callable
         From positions (clients, points, 2) to (clients, points).
     """
-    networks, counted = torch.from_numpy(parameters.copy()), torch.from_numpy(weights)
+    networks, counted = (torch.from_numpy(array.copy()).to(device) for array in (parameters, weights))
     return lambda positions: torch.matmul(_values(networks, positions), counted.unsqueeze(-1)).squeeze(-1)
 
 

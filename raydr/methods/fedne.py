@@ -3,14 +3,25 @@
 1. The server starts the encoder: at random, or on prototypes, means of groups of records.
 2. In each round clients tell how their present part of the map repels points: as their share of a table that is summed,
    or as a small network each.
-3. Each client trains the encoder on its own neighbour graph, and uploads the change.
+3. Each client trains the encoder on some batches of its own neighbour graph, and uploads the change.
 4. The server averages the changes by rows (4).
 5. In the end each client places its rows and posts their positions on the map.
 
-Where P2 (10) adds the others' surrogates to the repulsion among a client's own rows, the field speaks for everybody,
-own rows included: a batch of a client that holds one class is no sample of the map, and its rows drive each other
-apart. *Measured*, MNIST, 6,000 rows, Dirichlet 0.1, 20 clients, 16 rounds from 991 prototypes: 7-nearest-neighbour
-accuracy 0.83, against 0.76 with own rows apart, and 0.79 for the pooled rows' encoder.
+Two things stand between that and the pooled rows' encoder, and neither is the neighbours that clients cannot see:
+trained on the union of the clients' graphs in one place, an encoder is as good as on the graph of all rows.
+
+*Repulsion.* Where P2 (10) adds the others' surrogates to the repulsion among a client's own rows, the field speaks for
+everybody, own rows included: a batch of a client that holds one class is no sample of the map, and its rows drive each
+other apart. It counts twice, since a pair repels at both ends (`fedne_clients`).
+
+*Drift.* Each client's batches pull the encoder towards its own classes, and the mean of where clients end up is not
+where their mean loss is least. Control variates (SCAFFOLD, Karimireddy et al. 2020) mend that: client i adds c - c_i to
+every gradient, its mean gradient of the last round being c_i, and c the mean of all. The server sees c alone; c_i
+travels sealed (`raydr.privacy.sealing`), since clients remember nothing between rounds.
+
+*Measured*, MNIST, 60,000 rows, Dirichlet 0.1, 20 clients, from one warm start of 4,325 prototypes, 48 rounds of 10
+batches (7-nearest-neighbour accuracy, trustworthiness): start 0.848, 0.870; with the field counted once 0.86, 0.84;
+twice 0.869, 0.879; and with control variates 0.896, 0.893; with the server's steps doubled as well 0.913, 0.896.
 """
 
 from __future__ import annotations

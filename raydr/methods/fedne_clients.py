@@ -196,6 +196,7 @@ def _trained(clients: Sequence[Client], request: TrainRequest) -> list[Change]:
             _objective(clients, request),
             learning_rate=request.learning_rate,
             corrections=None if controls is None else request.control - controls,
+            device=_device(request),
         )
     if not np.isfinite(trained.losses).all() or not np.isfinite(trained.weights).all():
         raise RunError(
@@ -212,6 +213,13 @@ def _trained(clients: Sequence[Client], request: TrainRequest) -> list[Change]:
         Change(change, float(loss), new.astype(np.float64) - old, seal(new, _key(client)))
         for client, change, loss, new, old in zip(clients, changes, losses, renewed, controls, strict=True)
     ]
+
+
+def _device(request: TrainRequest) -> str:
+    """A GPU for clients that train as one, where this process may use one."""
+    import torch
+
+    return "cuda" if request.together and torch.cuda.is_available() else "cpu"
 
 
 def _controls(clients: Sequence[Client], request: TrainRequest) -> Float32Array | None:
@@ -250,13 +258,19 @@ def local_task(client: Client, request: TrainRequest) -> Local:
 
 
 def _objective(clients: Sequence[Client], request: TrainRequest) -> Objective:
+    """What is minimised: repulsion by the field, by networks and own rows (10), or by own rows alone.
+
+    The field counts twice. Among pooled rows (P2 (1)) a pair repels whichever of the two is drawn as the other's
+    negative, and moves at both ends each time; a field moves the head alone, so it holds half of that.
+    """
     from raydr.fedne.field import Grid, as_field, interpolated
     from raydr.fedne.surrogates import together
     from raydr.fedne.training import Objective
 
     negatives, proximity = float(request.negatives), request.proximity
+    device = _device(request)
     if request.field.size:
-        grid, field = Grid(request.reach, len(request.field)), as_field(request.field)
+        grid, field = Grid(request.reach, len(request.field)), as_field(request.field).to(device)
         return Objective(2.0 * negatives, None, lambda at: interpolated(grid, field, at), proximity)
     alone = np.ones(len(clients), np.float32)
     if not request.surrogates.size:
@@ -264,7 +278,7 @@ def _objective(clients: Sequence[Client], request: TrainRequest) -> Objective:
     others = np.tile(request.shares, (len(clients), 1))
     others[np.arange(len(clients)), [client.index for client in clients]] = 0.0
     own = np.array([len(client.rows) / request.rows for client in clients], np.float32)
-    return Objective(negatives, own, together(request.surrogates, others), proximity)
+    return Objective(negatives, own, together(request.surrogates, others, device), proximity)
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,11 @@ class Evidence:
     mapped
         Distances on the map, where they are not those of its positions: a map in the Poincare disk is read by
         hyperbolic ones. Neighbours, ranks and groups go by them; classifiers and clusters by positions.
+    ranked
+        Neighbours whose ranks trustworthiness and continuity look at: 5, as scikit-learn; P2 takes 7.
+    grouped
+        Rows among which steadiness and cohesiveness look for groups, at most: a sample of more. What they come to
+        depends on it. None for 2,000.
 
     Raises
     ------
@@ -68,6 +73,8 @@ class Evidence:
     recovered_neighbors: NeighborGraph | None = field(default=None, repr=False)
     truth: Geometry | None = field(default=None, repr=False)
     mapped: Geometry | None = field(default=None, repr=False)
+    ranked: int = 5
+    grouped: int | None = None
 
     def __post_init__(self) -> None:
         rows = len(self.rows)

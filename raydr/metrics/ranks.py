@@ -17,8 +17,6 @@ from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.geometry import Geometry, map_threaded, row_blocks
 from raydr.metrics.evidence import Examination, UnmeasurableError
 
-RANKED_NEIGHBORS = 5
-"""Neighbours of each row whose ranks are judged, scikit-learn's default."""
 BLOCK_VALUES = 2**23
 """Distances of a block: 64 MB in float64 for each thread."""
 Blocks: TypeAlias = Callable[[int, int], Iterable[FloatArray]]
@@ -30,14 +28,14 @@ def trustworthiness(examination: Examination) -> float:
 
     .. math:: T = 1 - \frac{2}{nk(2n - 3k - 1)} \sum_i \sum_{j \in N_i} \max(0, r(i, j) - k)
 
-    with N_i the k = 5 nearest neighbours of row i in the map and r(i, j) the rank of j by distance from i in the
-    data. From 0 to 1.
+    with N_i the k nearest neighbours of row i in the map (`Evidence.ranked`, 5) and r(i, j) the rank of j by distance
+    from i in the data. From 0 to 1.
     """
     _require_rows(examination)
     if examination.evidence.mapped is None:
-        neighbors = _scikit_neighbors(examination.embedding, None)
+        neighbors = _scikit_neighbors(examination.embedding, None, examination.evidence.ranked)
     else:
-        neighbors = examination.neighbors_in_map(RANKED_NEIGHBORS).indices
+        neighbors = examination.neighbors_in_map(examination.evidence.ranked).indices
     truth = examination.evidence.truth
     distances = _scikit_blocks(examination.rows) if truth is None else _geometry_blocks(truth)
     return _one_minus_penalty(distances, neighbors, examination.threads)
@@ -53,38 +51,38 @@ def continuity(examination: Examination) -> float:
 
 
 def _require_rows(examination: Examination) -> None:
-    if examination.count <= 2 * RANKED_NEIGHBORS:
+    ranked = examination.evidence.ranked
+    if examination.count <= 2 * ranked:
         raise UnmeasurableError(
-            f"ranks of {RANKED_NEIGHBORS} neighbours need more than {2 * RANKED_NEIGHBORS} rows; there are "
-            f"{examination.count}"
+            f"ranks of {ranked} neighbours need more than {2 * ranked} rows; there are {examination.count}"
         )
 
 
 def _neighbors_in_data(examination: Examination) -> Int64Array:
     """Return the shared graph's neighbours, except where a tie at the last one leaves scikit-learn a choice."""
-    k = RANKED_NEIGHBORS
+    k = examination.evidence.ranked
     if examination.evidence.truth is not None:
         return examination.neighbors_in_data(k).indices
     graph = examination.neighbors_in_data(k + 1)
     neighbors = graph.indices[:, :k].copy()
     tied = np.flatnonzero(graph.distances[:, k - 1] == graph.distances[:, k])
     if tied.size:
-        neighbors[tied] = _scikit_neighbors(examination.rows, tied)
+        neighbors[tied] = _scikit_neighbors(examination.rows, tied, k)
     return neighbors
 
 
-def _scikit_neighbors(space: Float64Array, own: Int64Array | None) -> Int64Array:
-    """Neighbours of the rows ``own`` (None: all) as ``NearestNeighbors.kneighbors()`` picks and orders them."""
+def _scikit_neighbors(space: Float64Array, own: Int64Array | None, k: int) -> Int64Array:
+    """Neighbours of the rows ``own`` (None: all) as ``NearestNeighbors.kneighbors()`` picks and orders them, (rows, k)."""
     from sklearn.neighbors import NearestNeighbors
 
-    search = NearestNeighbors(n_neighbors=RANKED_NEIGHBORS).fit(space)
+    search = NearestNeighbors(n_neighbors=k).fit(space)
     if own is None:
         return np.asarray(search.kneighbors(return_distance=False), dtype=np.int64)
-    found = search.kneighbors(space[own], n_neighbors=RANKED_NEIGHBORS + 1, return_distance=False)
+    found = search.kneighbors(space[own], n_neighbors=k + 1, return_distance=False)
     others = found != own[:, None]
     # With more duplicates than neighbours a row may not find itself: the first duplicate is left out instead.
     others[others.all(axis=1), 0] = False
-    return np.asarray(found[others].reshape(own.size, RANKED_NEIGHBORS), dtype=np.int64)
+    return np.asarray(found[others].reshape(own.size, k), dtype=np.int64)
 
 
 def _one_minus_penalty(distances_of: Blocks, neighbors: Int64Array, threads: int | None) -> float:

