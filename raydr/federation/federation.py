@@ -80,7 +80,7 @@ class Federation:
     noise : Noise or None
         Noise that clients are to add, where a method offers it.
     answered : tuple of int
-        Clients whose replies are in the last sum or mean, ascending.
+        Clients whose replies are in the last sum, mean or robust mean, ascending; none after one that failed.
     batch_clients : bool
         Whether clients of one host may compute as one, where a method offers it.
     """
@@ -273,8 +273,9 @@ class Federation:
                 f"only {len(replies)} of {len(cohort)} clients answered, and method.aggregation {rule.kind} needs"
                 f" {rule.least_clients}: raise runtime.quorum, or look at why the others failed."
             )
+        self.answered = tuple(sorted(replies))
         with one_blas_thread():
-            return _combined([replies[client] for client in sorted(replies)], rule)
+            return _combined([replies[client] for client in self.answered], rule, request)
 
     def compute(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Results of ``work`` on each task, in order: the server's own work, on as many cores as there are.
@@ -333,6 +334,7 @@ class Federation:
         return cast(dict[int, R], replies)
 
     def _aggregate(self, request: Request[R], weighting: Weighting, *, mean: bool = False) -> R:
+        self.answered = ()
         weighty = self._weighty(weighting)
         total_weight = self.rows if weighting == "rows" else len(weighty)
         droppable = self._in_rounds and weighting != "sum"
@@ -405,10 +407,14 @@ class Federation:
         return self._calls
 
 
-def _combined(replies: Sequence[R], rule: RobustRule) -> R:
+def _combined(replies: Sequence[R], rule: RobustRule, request: Request[R]) -> R:
     """Reply of which each array is the rule's of the replies', and each number the median of theirs."""
     fields: dict[str, Any] = {}
+    declared = type(replies[0]).ranges(request, 0)
     for name in vars(replies[0]):
+        if declared[name].sealed:
+            fields[name] = np.stack([getattr(reply, name) for reply in replies])
+            continue
         values = np.stack([np.asarray(getattr(reply, name), np.float64) for reply in replies])
         if not values.size:
             fields[name] = getattr(replies[0], name)

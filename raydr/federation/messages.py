@@ -72,7 +72,7 @@ class Range:
     dtype : str
         Its numpy type.
     sealed : bool
-        Whether only the client itself can read it. Such a field is kept for the client beside sums and means of the
+        Whether only the client itself can read it. Such a field is an array and kept for the client beside sums and means of the
         others: an array has a row for each client that answered, in client order.
     """
 

@@ -72,7 +72,7 @@ def _neighbors_in_data(examination: Examination) -> Int64Array:
 
 
 def _scikit_neighbors(space: Float64Array, own: Int64Array | None, k: int) -> Int64Array:
-    """Neighbours of the rows ``own`` (None: all) as ``NearestNeighbors.kneighbors()`` picks and orders them, (rows, k)."""
+    """Neighbours of the rows ``own`` (None: all) as ``NearestNeighbors.kneighbors()`` picks and orders them."""
     from sklearn.neighbors import NearestNeighbors
 
     search = NearestNeighbors(n_neighbors=k).fit(space)

@@ -59,7 +59,7 @@ def unseal(sealed: UInt8Array, key: bytes) -> Float32Array:
     content = sealed.tobytes()
     try:
         opened = ChaCha20Poly1305(key).decrypt(content[:_NONCE], content[_NONCE:], None)
-    except InvalidTag:
+    except (InvalidTag, ValueError):  # of another key, changed, or too short for a nonce
         raise RunError(
             "what a client had sealed for itself came back changed, or from another client: the server's state is"
             " damaged. Resume from an earlier checkpoint, or start the run anew."
