@@ -38,7 +38,8 @@ VARIANTS: dict[str, ContrastiveEncoder] = {
     "fedne": FedNE(**FEDNE),
     "fedne, networks": FedNE(**FEDNE | {"surrogate": "mlp"}),
     "fedne, networks at own points": FedNE(**FEDNE | {"surrogate": "mlp", "surrogate_points": "local"}),
-    "fedne, random start": FedNE(**SMALL),
+    "fedne, principal start": FedNE(**SMALL),
+    "fedne, random start": FedNE(**SMALL, start="random"),
     "fedne, nothing": FedNE(**SMALL, surrogate="none", mixing=None, control_variates=False),
     "fedne, every second": FedNE(**FEDNE | {"surrogate_every": 2, "surrogate_from": 0.4}),
     "fedavg-ne": FedAvgNE(**SMALL),
@@ -79,8 +80,8 @@ def test_a_round_is_the_average_of_local_trainings_by_rows() -> None:
     settings = FedAvgNE(**SMALL | {"rounds": 1})
     model = outcome(settings, parts).model
     federation = federate(parts)
-    scaling = standardised(federation)
-    weights = first_weights(federation, settings)
+    scaling, reach = standardised(federation)
+    weights = first_weights(federation, settings, reach)
     request = TrainRequest(
         weights=weights,
         hidden=settings.hidden,
@@ -167,7 +168,7 @@ def test_a_client_whose_rows_are_not_numbers_is_named() -> None:
     client.memory["neighbors"] = np.tile(np.arange(1, 5), (60, 1))
     federation = federate(parts)
     request = TrainRequest(
-        first_weights(federation, FedAvgNE(**SMALL)), (16, 16), 4, 32, 1, 5, 0.0, 0.0, 1e-3, 9, 129,
+        first_weights(federation, FedAvgNE(**SMALL), np.ones(5)), (16, 16), 4, 32, 1, 5, 0.0, 0.0, 1e-3, 9, 129,
         np.zeros((0, 0), np.float32), 1.0, np.zeros((0, 0), np.float32), np.zeros(0, np.float32), False,
         **NO_CONTROL_VARIATES,
     )  # fmt: skip
@@ -252,7 +253,7 @@ def test_a_client_follows_the_mean_course_and_tells_how_its_own_changed() -> Non
     """The first step of Adam goes along the sign of g_i + c - c_i; what is told is the new c_i minus the old."""
     rows = blobs()[0].astype(np.float32)
     client = Client(0, rows, 0, round=1)
-    weights = first_weights(federate(blobs()), FedNE(**SMALL))
+    weights = first_weights(federate(blobs()), FedAvgNE(**SMALL), np.ones(5))
     random = np.random.default_rng(0)
     mean, own = (random.normal(0, 5, len(weights)).astype(np.float32) for _ in range(2))
     key = client_stream(0, 0, 0, "key").bytes(32)
@@ -293,7 +294,9 @@ def test_the_ledger_says_what_leaves_a_client() -> None:
     assert per("per-record", FedNE(**FEDNE)) == {"Positions"}
     assert "Prototypes" in per("per-client", FedNE(**FEDNE))
     assert {"Change", "Density"} <= per("aggregate", FedNE(**FEDNE))
-    assert per("per-client", FedNE(**SMALL)) == {"Enrolment"}, "else sums alone, and every record's place in the end"
+    assert per("per-client", FedNE(**SMALL)) == {"Enrolment"}, (
+        "else sums alone, and every record's place in the end"
+    )
     assert "Surrogate" in per("per-client", FedNE(**FEDNE | {"surrogate": "mlp"}))
     assert per("per-record", GlobalNE(**SMALL)) == {"Positions", "Rows"} - {"Positions"}
     assert per("per-record", LocalNE(**SMALL)) == {"Positions"}
@@ -392,10 +395,9 @@ def test_a_local_encoder_that_was_forgotten_is_trained_again() -> None:
 def test_clients_trained_as_one_change_as_each_would() -> None:
     parts = blobs()
     federation = federate(parts)
-    settings = FedNE(**FEDNE)
     field = np.random.default_rng(0).random((9, 9)).astype(np.float32)
     request = TrainRequest(
-        first_weights(federation, settings), (16, 16), 4, 32, 2, 5, 0.2, 0.0, 1e-3, 9, 129,
+        first_weights(federation, FedAvgNE(**SMALL), np.ones(5)), (16, 16), 4, 32, 2, 5, 0.2, 0.0, 1e-3, 9, 129,
         field, 5.0, np.zeros((0, 0), np.float32), np.zeros(0, np.float32), True, **NO_CONTROL_VARIATES,
     )  # fmt: skip
     surrogates = np.random.default_rng(0).random((6, 257)).astype(np.float32)

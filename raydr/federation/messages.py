@@ -72,8 +72,8 @@ class Range:
     dtype : str
         Its numpy type.
     sealed : bool
-        Whether only the client itself can read it. Such a field is an array and kept for the client beside sums and means of the
-        others: an array has a row for each client that answered, in client order.
+        Whether only the client itself can read it. Such a field is an array, and stands beside sums and means of the
+        others with a row for each client that answered, in client order.
     """
 
     shape: tuple[int, ...]

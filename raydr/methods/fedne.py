@@ -1,6 +1,7 @@
 """FedNE (P2, figure 1), FedAvg+NE and FedProx+NE: one encoder for everybody, trained where the rows are.
 
-1. The server starts the encoder: at random, or on prototypes, means of groups of records.
+1. The server starts the encoder: near the map of the first principal components, which it learns by sums, or at random;
+   and trains it on prototypes, means of groups of records, where it is to have any.
 2. In each round clients tell how their present part of the map repels points: as their share of a table that is summed,
    or as a small network each.
 3. Each client trains the encoder on some batches of its own neighbour graph, and uploads the change.
@@ -32,13 +33,14 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.arrays import Float32Array, FloatArray
+from raydr.arrays import Float32Array, Float64Array, FloatArray
 from raydr.errors import DataError
 from raydr.federation import Federation, Reply, Request
 from raydr.methods.fedne_clients import Change, PositionRequest, PrototypeRequest, TrainRequest
 from raydr.methods.fedne_settings import AveragedEncoder, ContrastiveEncoder, FedNE, FedProxNE
 from raydr.methods.fedne_surrogates import REACHES, DensityRequest, SurrogateRequest
 from raydr.methods.outcome import Outcome
+from raydr.principal_axes import principal_axes
 from raydr.privacy.sealing import sealed_size
 from raydr.robust import Mean
 from raydr.scaling import ScaleRows, Scaling, scale_rows
@@ -59,9 +61,9 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
     from raydr.fedne.server import initial_memory, server_step
 
     with federation.stage("input scale"):
-        scaling = standardised(federation)
+        scaling, reach = standardised(federation)
     with federation.stage("first encoder"):
-        weights = first_weights(federation, settings)
+        weights = first_weights(federation, settings, reach)
     state: State = {
         "weights": weights,
         "memory": initial_memory(len(weights)),
@@ -126,10 +128,17 @@ def average(federation: Federation, request: Request[R], settings: AveragedEncod
     return federation.robust_mean(request, settings.aggregation)
 
 
-def standardised(federation: Federation) -> Scaling:
+def standardised(federation: Federation) -> tuple[Scaling, Float64Array]:
     """Have clients shift their rows to mean 0 and divide them by one number: variance 1 of a feature on average.
 
     One number for all features, so neighbours stay neighbours; an encoder learns at the same rate from any unit.
+
+    Returns
+    -------
+    scaling : Scaling
+        What clients did.
+    reach : (features,) float64
+        Bound on what is then the size of every value of each feature.
 
     Raises
     ------
@@ -144,16 +153,21 @@ def standardised(federation: Federation) -> Scaling:
         )
     scaling = Scaling(moments.mean, np.full(federation.features, 1.0 / scale), False)
     federation.ask(ScaleRows(scaling.shift, scaling.factor, scaling.unit))
-    return scaling
+    return scaling, moments.reach / scale
 
 
-def first_weights(federation: Federation, settings: ContrastiveEncoder) -> Float32Array:
-    """Random weights (parameters,), trained on the clients' prototypes where the settings say so."""
-    from raydr.fedne.encoder import Architecture, initial_weights
+def first_weights(federation: Federation, settings: ContrastiveEncoder, reach: Float64Array) -> Float32Array:
+    """Weights (parameters,) at random, or near principal components, or trained on prototypes, as the settings say."""
+    from raydr.fedne.encoder import Architecture, initial_weights, principal_weights
     from raydr.fedne.warm_start import warm_start
 
     architecture = Architecture(federation.features, settings.hidden)
-    weights = initial_weights(architecture, federation.stream("encoder"))
+    random = federation.stream("encoder")
+    if isinstance(settings, FedNE) and settings.start == "principal":
+        axes = principal_axes(federation, reach, max(2, min(settings.hidden, default=2) // 2))
+        weights = principal_weights(architecture, axes, random)
+    else:
+        weights = initial_weights(architecture, random)
     if not isinstance(settings, FedNE) or settings.prototypes is None:
         return weights
     replies = federation.ask(PrototypeRequest(settings.prototypes, federation.features))

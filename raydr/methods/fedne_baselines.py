@@ -152,7 +152,7 @@ def serve_global(federation: Federation, settings: GlobalNE) -> Outcome:
     from raydr.fedne.encoder import Architecture, place
 
     with federation.stage("input scale"):
-        scaling = standardised(federation)
+        scaling, _ = standardised(federation)
     with federation.stage("pooling"):
         rows = np.concatenate([reply.rows for reply in federation.ask(RowsRequest(federation.features))])
 

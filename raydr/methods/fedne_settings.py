@@ -126,11 +126,15 @@ class FedNE(AveragedEncoder):
     )
     grid_step: float = Field(0.3, gt=0, description="distance of the grid's nodes, in units of the map")
     mixing: float | None = Field(0.2, gt=0, description="alpha of Beta(alpha, alpha), or null for no mixing")
+    start: Literal["principal", "random"] = Field(
+        "principal",
+        description="first encoder: near the map of the first principal components, learnt by sums, or random (P2)",
+    )
     prototypes: int | None = Field(
         None,
         ge=2,
-        description="rows of which each prototype is the mean, at least: the encoder starts from the prototypes that"
-        " clients show the server; default: a random start, and clients show none",
+        description="rows of which each prototype is the mean, at least: the server first trains the encoder on the"
+        " prototypes that clients show it; default: clients show none",
     )
     warm_steps: int = Field(4000, ge=1, description="batches that the server trains on prototypes")
 

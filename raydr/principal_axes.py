@@ -1,0 +1,97 @@
+"""Principal axes of everybody's rows, through sums alone, by subspace iteration (Halko, Martinsson & Tropp 2011).
+
+The covariance of 10,000 features is 800 MB. Its product with a few directions is small, and a sum over clients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from raydr.arrays import Float64Array
+from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.threads import one_blas_thread
+
+_ITERATIONS = 6
+"""Sums. *Measured*, the first 2 and 64 axes of MNIST hold 1.000 and 0.999 of the variance that exact ones do."""
+
+
+@dataclass(frozen=True)
+class CovarianceProduct(
+    Reply,
+    granularity=Granularity.AGGREGATE,
+    what="in which directions a client's rows spread: the product of their second moments with some directions",
+):
+    """``product`` (features, directions) float64, a mean over the client's rows."""
+
+    product: Float64Array
+
+    @staticmethod
+    def ranges(request: CovarianceRequest, rows: int) -> dict[str, Range]:
+        """No entry of x x^T q is larger than its bound on the entry of x, times that on the length of x."""
+        bound = request.reach[:, None] * float(np.linalg.norm(request.reach)) * (1.0 + 1e-9)
+        return {"product": Range(request.directions.shape, np.broadcast_to(bound, request.directions.shape))}
+
+
+@dataclass(frozen=True)
+class CovarianceRequest(Request[CovarianceProduct], what="some directions, and the range of each feature"):
+    """Ask for the mean of x x^T q for each column q of ``directions``, of length 1; ``reach`` bounds ``|x|``."""
+
+    directions: Float64Array
+    reach: Float64Array
+
+
+@answers(CovarianceRequest)
+def covariance_product(client: Client, request: CovarianceRequest) -> CovarianceProduct:
+    """Client part, in double precision."""
+    if client.rows.shape[0] == 0:
+        return CovarianceProduct(np.zeros(request.directions.shape))
+    rows = client.rows.astype(np.float64)
+    return CovarianceProduct(rows.T @ (rows @ request.directions) / len(rows))
+
+
+@dataclass(frozen=True)
+class PrincipalAxes:
+    """Directions of largest variance, largest first.
+
+    Attributes
+    ----------
+    directions : (features, axes) float64
+        Orthonormal columns.
+    deviations : (axes,) float64
+        Standard deviation of the rows along each.
+    """
+
+    directions: Float64Array
+    deviations: Float64Array
+
+
+def principal_axes(federation: Federation, reach: Float64Array, count: int) -> PrincipalAxes:
+    """First ``count`` principal axes of all rows, or as many as there are features.
+
+    Parameters
+    ----------
+    federation : Federation
+        Of clients whose rows have mean 0.
+    reach : (features,) float64
+        Bound on the size of every value of each feature.
+    count : int
+        Axes, at least 1.
+    """
+    count = min(count, federation.features)
+    drawn = federation.stream("principal axes").standard_normal((federation.features, count))
+    with one_blas_thread():
+        directions = np.linalg.qr(drawn)[0]
+    for _ in range(_ITERATIONS):
+        product = federation.mean(CovarianceRequest(directions, reach), weights="rows").product
+        with one_blas_thread():
+            former, directions = directions, np.linalg.qr(product)[0]
+    with one_blas_thread():
+        # Rayleigh and Ritz: within the space of the last directions whose product is known, the axes themselves.
+        within = former.T @ product
+        variances, turn = np.linalg.eigh((within + within.T) / 2.0)
+        axes = former @ turn[:, ::-1]
+    # A sign for each axis that does not depend on the library's.
+    largest = axes[np.abs(axes).argmax(axis=0), np.arange(count)]
+    return PrincipalAxes(axes * np.sign(largest), np.sqrt(np.maximum(variances[::-1], 0.0)))

@@ -1,0 +1,87 @@
+"""Principal axes by sums are those of the pooled rows, and an encoder can start from them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from inline_federations import cut, federate
+
+from raydr.arrays import FloatArray
+from raydr.fedne.encoder import Architecture, initial_weights, place, principal_weights
+from raydr.principal_axes import CovarianceRequest, PrincipalAxes, principal_axes
+
+
+def centred(rows: int = 500, features: int = 12, seed: int = 0) -> FloatArray:
+    """Rows of deviations 1, 1/2, 1/4, ... along random axes."""
+    random = np.random.default_rng(seed)
+    turn = np.linalg.qr(random.normal(size=(features, features)))[0]
+    table = random.normal(size=(rows, features)) * 0.5 ** np.arange(features) @ turn
+    return np.asarray(table - table.mean(axis=0))
+
+
+def exact(rows: FloatArray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    _, deviations, axes = np.linalg.svd(rows, full_matrices=False)
+    return axes[:count].T, deviations[:count] / np.sqrt(len(rows))
+
+
+def axes_of(rows: FloatArray, count: int, clients: int = 5) -> PrincipalAxes:
+    return principal_axes(federate(cut(rows, clients, 0)), np.abs(rows).max(axis=0), count)
+
+
+def test_they_are_the_pooled_rows_axes() -> None:
+    rows = centred()
+    found, (directions, deviations) = axes_of(rows, 6), exact(rows, 6)
+    np.testing.assert_allclose(found.deviations, deviations, rtol=1e-3)
+    assert np.all(np.abs((found.directions * directions).sum(axis=0))[:4] > 0.999)
+    np.testing.assert_allclose(found.directions.T @ found.directions, np.eye(6), atol=1e-12)
+
+
+def test_all_axes_are_exact_and_no_more_are_found_than_there_are() -> None:
+    rows = centred(features=4)
+    found, (directions, deviations) = axes_of(rows, 64), exact(rows, 4)
+    np.testing.assert_allclose(found.deviations, deviations, rtol=1e-9)
+    np.testing.assert_allclose(np.abs((found.directions * directions).sum(axis=0)), 1.0, atol=1e-9)
+
+
+def test_the_deal_changes_nothing_beyond_the_rings_resolution() -> None:
+    rows = centred()
+    one, many = axes_of(rows, 3, clients=1), axes_of(rows, 3, clients=30)
+    np.testing.assert_allclose(one.directions, many.directions, atol=1e-9)
+    np.testing.assert_allclose(one.deviations, many.deviations, rtol=1e-12)
+
+
+def test_constant_rows_have_axes_of_no_deviation() -> None:
+    found = axes_of(np.zeros((9, 3)), 2)
+    assert np.isfinite(found.directions).all()
+    assert found.deviations.tolist() == [0.0, 0.0]
+
+
+def test_a_product_stays_within_its_declared_range() -> None:
+    """At the bound: all rows equal, and a direction along them."""
+    rows = np.tile([3.0, -4.0], (7, 1))
+    federation = federate([rows, -rows])
+    request = CovarianceRequest(np.array([[0.6], [-0.8]]), np.array([3.0, 4.0]))
+    np.testing.assert_allclose(federation.mean(request).product, [[15.0], [-20.0]])
+
+
+@pytest.mark.parametrize(
+    ("hidden", "least"), [((), 0.95), ((4,), 0.7), ((9, 20), 0.8), ((64, 64, 64), 0.95)], ids=str
+)
+def test_an_encoder_starts_near_the_first_components(hidden: tuple[int, ...], least: float) -> None:
+    rows = centred()
+    axes = axes_of(rows, 8)
+    architecture = Architecture(12, hidden)
+    weights = principal_weights(architecture, axes, np.random.default_rng(0))
+    assert weights.dtype == np.float32
+    positions = place(architecture, weights, rows)
+    components = rows @ axes.directions[:, :2] / axes.deviations[0]
+    for axis in range(2):
+        assert np.corrcoef(positions[:, axis], components[:, axis])[0, 1] > least
+    assert 0.5 < positions[:, 0].std() < 2.0
+
+
+@pytest.mark.parametrize("hidden", [(3,), (16, 2)])
+def test_layers_too_narrow_for_components_start_at_random(hidden: tuple[int, ...]) -> None:
+    architecture = Architecture(12, hidden)
+    weights = principal_weights(architecture, axes_of(centred(), 8), np.random.default_rng(3))
+    assert weights.tobytes() == initial_weights(architecture, np.random.default_rng(3)).tobytes()
