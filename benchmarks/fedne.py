@@ -5,8 +5,9 @@
 The data are ``--data`` as NAME.npz in ``$RAYDR_DATA``: ``X``, ``y`` and ``split`` (0 train, 1 test; without it, a
 seeded split). Rows are dealt by Dirichlet(0.1). ``knn_accuracy`` is that of the test rows, placed by the encoder, among
 the training rows on the map; trustworthiness, continuity, steadiness and cohesiveness judge the map of all test rows
-(7 neighbours, P2 5.1). All methods take the same rounds, encoder, seed, and clients in two actors; in a round fedne's
-clients train on 10 batches, the others on all of their edges (P2), unless their name says otherwise.
+(7 neighbours, P2 5.1). All methods take the same encoder, seed, rounds, and 10 batches of each client in a round, which
+for global-ne are as many as all clients' together; with ``.epochs``, and for ``fedne.published``, all of its batches.
+Clients live in two actors.
 
 ``--quick`` takes 10,000 training and 2,000 test rows and fewer rounds.
 """
@@ -18,13 +19,13 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from actors.backend import RayBackend, ray_backend
 from raydr.arrays import Float32Array, FloatArray, Int64Array
 from raydr.methods.fedne_settings import FedNE
 from raydr.threads import cores
@@ -55,13 +56,23 @@ class Setting:
     participation: float = 1.0
 
 
-PUBLISHED = {"surrogate": "mlp", "control_variates": False, "local_steps": None, "schedule": "steps"}
+STEPS = 10
+EPOCHS: dict[str, Any] = {"local_steps": None}
+PUBLISHED: dict[str, Any] = EPOCHS | {
+    "surrogate": "mlp",
+    "control_variates": False,
+    "start": "random",
+    "schedule": "steps",
+}
 SETTINGS: dict[str, Setting] = {
     "fedne": Setting("fedne"),
     "fedavg-ne": Setting("fedavg-ne"),
     "fedprox-ne": Setting("fedprox-ne"),
-    "global-ne": Setting("global-ne"),
+    "global-ne": Setting("global-ne", {"local_steps": 20 * STEPS}),
     "local-ne": Setting("local-ne"),
+    "fedavg-ne.epochs": Setting("fedavg-ne", EPOCHS),
+    "global-ne.epochs": Setting("global-ne", EPOCHS),
+    "fedne.random-start": Setting("fedne", {"start": "random"}),
     "fedne.prototypes": Setting("fedne", {"prototypes": 10, "learning_rate": 5e-4}),
     "fedne.published": Setting("fedne", PUBLISHED),
     "fedne.mlp": Setting("fedne", {"surrogate": "mlp"}),
@@ -75,7 +86,7 @@ SETTINGS: dict[str, Setting] = {
     "fedne.10-percent": Setting("fedne", clients=100, participation=0.1),
     "fedavg-ne.10-percent": Setting("fedavg-ne", clients=100, participation=0.1),
 }
-QUICK = ("fedne", "fedavg-ne", "global-ne", "fedne.published")
+QUICK = ("fedne", "fedavg-ne", "global-ne")
 
 
 def rows_of(name: str, train: int | None, test: int | None) -> Rows:
@@ -100,24 +111,22 @@ def shares(rows: Rows, clients: int) -> list[Int64Array]:
 
 
 def served(
-    rows: Rows, setting: Setting, seed: int = 0, **options: Any
+    backend: RayBackend, rows: Rows, setting: Setting, seed: int = 0, **options: Any
 ) -> tuple[Any, list[Any], list[Int64Array]]:
     """Outcome, rounds and partition of one federated run."""
-    from actors.backend import ray_backend
     from raydr.journal import Journal
     from raydr.methods import METHODS
     from raydr.methods.serving import Plan
 
-    settings = METHODS[setting.kind].settings(**{**setting.options, **options})
+    settings = METHODS[setting.kind].settings(**{"local_steps": STEPS, **setting.options, **options})
     own = shares(rows, setting.clients)
     plan = Plan(setting.kind, settings, "none", seed=seed, participation=setting.participation)
     journal = Journal()
-    with ray_backend(None, ACTORS, 3600.0) as backend:
-        outcome = backend.serve([rows.train[part] for part in own], plan, listener=journal.tell).outcome
+    outcome = backend.serve([rows.train[part] for part in own], plan, listener=journal.tell).outcome
     return outcome, journal.rounds, own
 
 
-def judged(rows: Rows, setting: Setting, rounds: int, seed: int) -> dict[str, float]:
+def judged(backend: RayBackend, rows: Rows, setting: Setting, rounds: int, seed: int) -> dict[str, float]:
     """Figures of one method."""
     from raydr.methods import fedne
     from raydr.metrics import Evidence, evaluate
@@ -126,7 +135,7 @@ def judged(rows: Rows, setting: Setting, rounds: int, seed: int) -> dict[str, fl
     if setting.kind == "local-ne":
         return alone(rows, setting, rounds)
     started = time.perf_counter()
-    outcome, told, own = served(rows, setting, seed, rounds=rounds)
+    outcome, told, own = served(backend, rows, setting, seed, rounds=rounds)
     seconds = time.perf_counter() - started
     placed = fedne.transform(FedNE(), outcome.model, rows.test)
     labels = rows.train_labels[np.concatenate(own)]
@@ -147,7 +156,7 @@ def alone(rows: Rows, setting: Setting, rounds: int) -> dict[str, float]:
     from raydr.methods.fedne_settings import LocalNE
     from raydr.metrics.new_rows import knn_accuracy
 
-    settings, accuracies = LocalNE(rounds=rounds), []
+    settings, accuracies = LocalNE(rounds=rounds, local_steps=STEPS), []
     scale = np.float32(np.sqrt(rows.train.var(axis=0).mean()))
     architecture = Architecture(rows.train.shape[1], settings.hidden)
     for client, part in enumerate(shares(rows, setting.clients)):
@@ -164,21 +173,20 @@ def alone(rows: Rows, setting: Setting, rounds: int) -> dict[str, float]:
     return {"knn_accuracy": float(np.mean(accuracies))}
 
 
-def overheads(rows: Rows, clients: int, rounds: int) -> dict[str, float]:
+def overheads(backend: RayBackend, rows: Rows, clients: int, rounds: int) -> dict[str, float]:
     """Median seconds of a round, and how much more it is than FedAvg's with as many batches; in turns.
 
     ``field`` is fedne as it is, mixing and control variates included; ``mlp`` is the same with networks.
     """
-    steps = FedNE().local_steps
     variants = {
-        "fedavg-ne": Setting("fedavg-ne", {"local_steps": steps}, clients),
+        "fedavg-ne": Setting("fedavg-ne", {}, clients),
         "field": Setting("fedne", {}, clients),
         "mlp": Setting("fedne", {"surrogate": "mlp", "surrogate_from": 0.0}, clients),
     }
     seconds: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(REPEATS):
         for name, setting in variants.items():
-            _, told, _ = served(rows, setting, rounds=rounds)
+            _, told, _ = served(backend, rows, setting, rounds=rounds)
             seconds[name] += [record.seconds for record in told[1:]]
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     return {f"round_s.{name}.{clients}": value for name, value in medians.items()} | {
@@ -216,11 +224,11 @@ def plain_edges_per_second(rows: FloatArray, epochs: int) -> float:
     return epochs * len(edges) / (time.perf_counter() - started)
 
 
-def speeds(rows: Rows, rounds: int) -> dict[str, float]:
+def speeds(backend: RayBackend, rows: Rows, rounds: int) -> dict[str, float]:
     """Edges a second of federated rounds and of the plain loop, in turns."""
     ours, plain = [], []
     for _ in range(REPEATS):
-        _, told, own = served(rows, Setting("fedavg-ne"), rounds=rounds)
+        _, told, own = served(backend, rows, Setting("fedavg-ne", EPOCHS), rounds=rounds)
         edges = sum(len(part) * min(NEIGHBORS, len(part) - 1) for part in own)
         ours.append(edges / statistics.median(record.seconds for record in told[1:]))
         plain.append(plain_edges_per_second(rows.train, 1))
@@ -260,7 +268,7 @@ def main() -> None:
     parser.add_argument("--json")
     options = parser.parse_args()
     rows = rows_of(options.data, *((10_000, 2_000) if options.quick else (None, None)))
-    rounds = options.rounds or (40 if options.quick else 120)
+    rounds = options.rounds or (60 if options.quick else 200)
     chosen = (
         options.only.split(",")
         if options.only
@@ -277,16 +285,16 @@ def main() -> None:
         for name, value in measured.items():
             print(f"{name:<44}{value:12.4g}", flush=True)
 
-    for name in chosen:
-        if name in SETTINGS:
-            found = judged(rows, SETTINGS[name], rounds, options.seed)
-            tell({f"{metric}.{name}": value for metric, value in found.items()})
-    timed: dict[str, Callable[[], dict[str, float]]] = {"speed": lambda: speeds(rows, 4)}
-    for count in (20,) if options.quick else (20, 100, 500):
-        timed[f"overhead {count}"] = lambda count=count: overheads(rows, count, 4)
-    for name, measure in timed.items():
-        if name.split()[0] in chosen:
-            tell(measure())
+    counts = (20,) if options.quick else (20, 100, 500)
+    with ray_backend(None, ACTORS, 3600.0) as backend:
+        for name in chosen:
+            if name in SETTINGS:
+                found = judged(backend, rows, SETTINGS[name], rounds, options.seed)
+                tell({f"{metric}.{name}": value for metric, value in found.items()})
+        if "speed" in chosen:
+            tell(speeds(backend, rows, 4))
+        for count in counts if "overhead" in chosen else ():
+            tell(overheads(backend, rows, count, 4))
     if options.json:
         content = {
             "figures": figures,

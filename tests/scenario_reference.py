@@ -34,7 +34,7 @@ def _tables(section: Section) -> list[str]:
         lines += [""]
     lines += ["| key | value | default | meaning |", "| --- | --- | --- | --- |"]
     keys = [key for key in section.keys if not (key == "kind" and section.kinds)]
-    lines += [_row(section, key) for key in keys]
+    lines += [line for key in keys for line in _rows(section, key)]
     if not keys:
         lines = lines[:-2]
     for key in section.keys:
@@ -44,16 +44,19 @@ def _tables(section: Section) -> list[str]:
     return lines
 
 
-def _row(section: Section, key: str) -> str:
-    owners = [model for model in section.models if key in model.model_fields]
-    field = owners[0].model_fields[key]
-    only = (
-        ""
-        if len(owners) == len(section.models)
-        else f" ({', '.join(str(kind_of(owner)) for owner in owners)})"
-    )
-    meaning = f"{field.description or ''}{only}".replace("|", "\\|")
-    return f"| `{key}` | {_values(field)} | {_default(field)} | {meaning} |"
+def _rows(section: Section, key: str) -> list[str]:
+    """A line for the key, or one for each group of kinds among which it means the same."""
+    owners: dict[tuple[str, str, str], list[str]] = {}
+    for model in section.models:
+        if key in model.model_fields:
+            field = model.model_fields[key]
+            meaning = (field.description or "").replace("|", "\\|")
+            owners.setdefault((_values(field), _default(field), meaning), []).append(str(kind_of(model)))
+    return [
+        f"| `{key}` | {values} | {default} | {meaning}"
+        + (f" ({', '.join(kinds)}) |" if len(kinds) < len(section.models) else " |")
+        for (values, default, meaning), kinds in owners.items()
+    ]
 
 
 def _summary(model: type[BaseModel]) -> str:

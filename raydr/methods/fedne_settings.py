@@ -96,7 +96,7 @@ class FedNE(AveragedEncoder):
     """Averaged encoders: surrogates for rows out of sight, mixed rows (P2's FedNE), and control variates."""
 
     kind: Literal["fedne"] = "fedne"
-    rounds: int = Field(120, ge=1, description="rounds")
+    rounds: int = Field(200, ge=1, description="rounds")
     local_steps: int | None = Field(
         10, ge=1, description="batches of a client in a round, at most; null: all of its local epochs"
     )
