@@ -192,18 +192,17 @@ def test_fedne_tells_classes_apart_where_averaging_does_not(partition: str) -> N
     own = [dealt.rows_of(client) for client in range(10)]
     accuracies = {}
     for settings in (
-        FedNE(rounds=15, batch=128, warm_steps=500),
-        FedAvgNE(rounds=15, batch=128),
-        GlobalNE(rounds=15, batch=128),
+        FedNE(rounds=60, batch=128),
+        FedAvgNE(rounds=60, batch=128, local_steps=10),
+        GlobalNE(rounds=60, batch=128, local_steps=100),
     ):
         found = outcome(settings, [rows[part] for part in own])
         placed = transform(settings, found.model, rows[test])
         accuracies[settings.kind] = knn_accuracy(
             found.embedding, labels[np.concatenate(own)], placed, labels[test]
         )
-    print(accuracies)
-    assert accuracies["fedne"] > accuracies["fedavg-ne"] + 0.15
-    assert accuracies["fedne"] > accuracies["global-ne"] - 0.2
+    assert accuracies["fedne"] > accuracies["fedavg-ne"] + 0.25
+    assert accuracies["fedne"] > accuracies["global-ne"] - 0.05
 
 
 def test_knn_accuracy_counts_votes_of_the_maps_rows() -> None:
@@ -279,6 +278,13 @@ def test_a_robust_rule_goes_without_control_variates() -> None:
     with pytest.raises(ValueError, match="Leave control_variates out"):
         FedNE(**median, control_variates=True)
     assert np.isfinite(outcome(FedNE(**SMALL | median), blobs([30] * 5)).embedding).all()
+
+
+def test_control_variates_that_find_no_room_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raydr.methods.fedne._MOST_KEPT_BYTES", 9_000)
+    with pytest.raises(ScenarioError, match="the control variates of 6 clients, for 402 parameters"):
+        outcome(FedNE(**SMALL), blobs())
+    outcome(FedNE(**SMALL, control_variates=False), blobs())
 
 
 # Messages

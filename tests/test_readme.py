@@ -34,6 +34,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "method.anchors": 10,
         "method.embedder": {"kind": "tsne", "early_iterations": 5, "iterations": 5},
     },
+    "fedne": {"method.rounds": 2, "method.hidden": [8]},
 }
 """What makes a run of each method quick."""
 

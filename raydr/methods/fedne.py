@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import Float32Array, Float64Array, FloatArray
-from raydr.errors import DataError
+from raydr.errors import DataError, ScenarioError
 from raydr.federation import Federation, Reply, Request
 from raydr.methods.fedne_clients import Change, PositionRequest, PrototypeRequest, TrainRequest
 from raydr.methods.fedne_settings import AveragedEncoder, ContrastiveEncoder, FedNE, FedProxNE
@@ -51,6 +51,8 @@ State = dict[str, NDArray[Any]]
 
 _MARGIN = 1.25
 """Of the grid around the map: rows may move so far, in a round of training and to the next, before they leave it."""
+_MOST_KEPT_BYTES = 2**30
+"""Of all control variates, which requests and checkpoints hold: 2,000 clients of the default encoder on 784 features."""
 _SIZINGS = 3
 """How often clients are asked for densities in a round, at most; once, unless the map has outgrown the grid."""
 
@@ -60,6 +62,8 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
     from raydr.fedne.encoder import Architecture
     from raydr.fedne.server import initial_memory, server_step
 
+    architecture = Architecture(federation.features, settings.hidden)
+    controls = no_control_variates(federation, settings, architecture.parameters)
     with federation.stage("input scale"):
         scaling, reach = standardised(federation)
     with federation.stage("first encoder"):
@@ -68,7 +72,7 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
         "weights": weights,
         "memory": initial_memory(len(weights)),
         **no_surrogates(),
-        **no_control_variates(federation, settings, len(weights)),
+        **controls,
     }
     with federation.stage("rounds"):
         for round in federation.rounds(settings.rounds, state):
@@ -88,7 +92,6 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
     with federation.stage("map"):
         request = PositionRequest(state["weights"], settings.hidden)
         places = np.concatenate([reply.places for reply in federation.ask(request)])
-    architecture = Architecture(federation.features, settings.hidden)
     return Outcome(places, None, model_of(architecture.layers(state["weights"]), scaling))
 
 
@@ -198,10 +201,23 @@ def no_surrogates() -> State:
 
 
 def no_control_variates(federation: Federation, settings: AveragedEncoder, parameters: int) -> State:
-    """What is known of control variates before there are any: zeros, or nothing where there are to be none."""
-    wanted = isinstance(settings, FedNE) and settings.has_control_variates
-    size = (federation.clients, sealed_size(parameters)) if wanted else (0, 0)
-    return {"control": np.zeros(parameters if wanted else 0), "kept": np.zeros(size, np.uint8)}
+    """What is known of control variates before there are any: zeros, or nothing where there are to be none.
+
+    Raises
+    ------
+    ScenarioError
+        If they would take more memory than the server has for them.
+    """
+    if not isinstance(settings, FedNE) or not settings.has_control_variates:
+        return {"control": np.zeros(0), "kept": np.zeros((0, 0), np.uint8)}
+    shape = federation.clients, sealed_size(parameters)
+    if shape[0] * shape[1] > _MOST_KEPT_BYTES:
+        raise ScenarioError(
+            f"the control variates of {shape[0]:,} clients, for {parameters:,} parameters each, would take"
+            f" {shape[0] * shape[1] / 2**30:.1f} GiB of the server's memory, of which they may have"
+            f" {_MOST_KEPT_BYTES / 2**30:g}: set method.control_variates to false, or method.hidden to fewer units."
+        )
+    return {"control": np.zeros(parameters), "kept": np.zeros(shape, np.uint8)}
 
 
 def renew_control_variates(federation: Federation, state: State, answer: Change) -> None:

@@ -174,12 +174,17 @@ def serve_global(federation: Federation, settings: GlobalNE) -> Outcome:
 
 
 def central(settings: ContrastiveEncoder, rows: FloatArray, seed: int, journal: Journal) -> Float64Array:
-    """Map (rows, 2) of pooled rows (rows, features) by GlobalNE, with the same encoder and as many rounds."""
+    """Map (rows, 2) of pooled rows (rows, features) by GlobalNE, with the same encoder, batches and learning rates.
+
+    It sees all edges of all rows in each of as many rounds, but no more than `GlobalNE` takes.
+    """
     from raydr.fedne.encoder import Architecture, place
 
     mean = rows.mean(axis=0, dtype=np.float64)
     scale = float(np.sqrt(rows.var(axis=0, dtype=np.float64).mean())) or 1.0
     scaled = scale_rows(rows, Scaling(mean, np.full(rows.shape[1], 1.0 / scale), False))
+    rounds = min(settings.rounds, GlobalNE().rounds)
+    settings = settings.model_copy(update={"rounds": rounds, "local_steps": None})
     weights = np.zeros(0, np.float32)
     with journal.stage("embedding"):
         journal.progress(0, settings.rounds)
