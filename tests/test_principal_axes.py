@@ -71,7 +71,7 @@ def test_an_encoder_starts_near_the_first_components(hidden: tuple[int, ...], le
     rows = centred()
     axes = axes_of(rows, 8)
     architecture = Architecture(12, hidden)
-    weights = principal_weights(architecture, axes, np.random.default_rng(0))
+    weights = principal_weights(architecture, axes.directions, axes.deviations, np.random.default_rng(0))
     assert weights.dtype == np.float32
     positions = place(architecture, weights, rows)
     components = rows @ axes.directions[:, :2] / axes.deviations[0]
@@ -83,5 +83,6 @@ def test_an_encoder_starts_near_the_first_components(hidden: tuple[int, ...], le
 @pytest.mark.parametrize("hidden", [(3,), (16, 2)])
 def test_layers_too_narrow_for_components_start_at_random(hidden: tuple[int, ...]) -> None:
     architecture = Architecture(12, hidden)
-    weights = principal_weights(architecture, axes_of(centred(), 8), np.random.default_rng(3))
+    axes = axes_of(centred(), 8)
+    weights = principal_weights(architecture, axes.directions, axes.deviations, np.random.default_rng(3))
     assert weights.tobytes() == initial_weights(architecture, np.random.default_rng(3)).tobytes()

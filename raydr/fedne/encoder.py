@@ -15,8 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from raydr.arrays import Float32Array, FloatArray
-from raydr.principal_axes import PrincipalAxes
+from raydr.arrays import Float32Array, Float64Array, FloatArray
 
 _CARRIED_DEVIATION = 4.0  # of the first principal component within the network: the others must not drown
 _RANDOM_PART = 0.3
@@ -96,7 +95,7 @@ def initial_weights(architecture: Architecture, random: np.random.Generator) -> 
 
 
 def principal_weights(
-    architecture: Architecture, axes: PrincipalAxes, random: np.random.Generator
+    architecture: Architecture, axes: Float64Array, deviations: Float64Array, random: np.random.Generator
 ) -> Float32Array:
     """Weights (parameters,) float32 of an encoder that starts near the map of the first principal components.
 
@@ -111,15 +110,17 @@ def principal_weights(
     ----------
     architecture : Architecture
         Of the encoder. With hidden layers too narrow for the map's components, the start is random alone.
-    axes : PrincipalAxes
-        Of the rows that it is to place; at least as many as the map has dimensions, or the start is random alone.
+    axes : (features, axes) float64
+        Principal axes of the rows that it is to place, the first one first.
+    deviations : (axes,) float64
+        Standard deviation of the rows along each. With fewer than the map has dimensions the start is random alone.
     random : Generator
         Of the random part.
     """
     start = initial_weights(architecture, random)
     dimensions = architecture.dimensions
-    carried = min([len(axes.deviations), *(width // 2 for width in architecture.hidden)])
-    first = float(axes.deviations[0])
+    carried = min([len(deviations), *(width // 2 for width in architecture.hidden)])
+    first = float(deviations[0])
     if carried < dimensions or first == 0.0:
         return start
     cuts = np.cumsum(architecture.sizes)[:-1]
@@ -127,7 +128,7 @@ def principal_weights(
         part.reshape(shape) for part, shape in zip(np.split(start, cuts), architecture.shapes, strict=True)
     ]
     layers = [_RANDOM_PART * part.astype(np.float64) for part in parts]
-    inward = axes.directions[:, :carried] * (_CARRIED_DEVIATION / first)
+    inward = axes[:, :carried] * (_CARRIED_DEVIATION / first)
     outward = np.eye(carried, dimensions) / _CARRIED_DEVIATION
     if not architecture.hidden:
         layers[0] += inward @ outward

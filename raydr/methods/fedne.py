@@ -168,7 +168,7 @@ def first_weights(federation: Federation, settings: ContrastiveEncoder, reach: F
     random = federation.stream("encoder")
     if isinstance(settings, FedNE) and settings.start == "principal":
         axes = principal_axes(federation, reach, max(2, min(settings.hidden, default=2) // 2))
-        weights = principal_weights(architecture, axes, random)
+        weights = principal_weights(architecture, axes.directions, axes.deviations, random)
     else:
         weights = initial_weights(architecture, random)
     if not isinstance(settings, FedNE) or settings.prototypes is None:
