@@ -52,7 +52,7 @@ State = dict[str, NDArray[Any]]
 _MARGIN = 1.25
 """Of the grid around the map: rows may move so far, in a round of training and to the next, before they leave it."""
 _MOST_KEPT_BYTES = 2**30
-"""Of all control variates, which requests and checkpoints hold: 2,000 clients of the default encoder on 784 features."""
+"""Of all control variates, which requests and checkpoints hold: 2,000 clients of the default encoder on MNIST."""
 _SIZINGS = 3
 """How often clients are asked for densities in a round, at most; once, unless the map has outgrown the grid."""
 
