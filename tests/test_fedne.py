@@ -23,7 +23,13 @@ from raydr.federation.streams import client_stream
 from raydr.journal import CheckpointTaken, Event, Journal
 from raydr.methods import METHODS
 from raydr.methods.fedne import first_weights, standardised, transform
-from raydr.methods.fedne_clients import TrainRequest, neighbors_of, train_locally, train_together
+from raydr.methods.fedne_clients import (
+    TrainRequest,
+    neighbors_of,
+    train_locally,
+    train_together,
+    training_device,
+)
 from raydr.methods.fedne_settings import ContrastiveEncoder, FedAvgNE, FedNE, FedProxNE, GlobalNE, LocalNE
 from raydr.methods.outcome import Outcome
 from raydr.metrics.new_rows import knn_accuracy
@@ -423,6 +429,18 @@ def test_clients_trained_as_one_change_as_each_would() -> None:
             np.testing.assert_allclose(together.weights, alone.weights, atol=3e-4)
             np.testing.assert_allclose(together.control, alone.control, atol=1e-3)
             assert together.loss == pytest.approx(alone.loss, rel=1e-3)
+
+
+def test_clients_use_a_gpu_only_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone they keep to the bits of the CPU."""
+    request = TrainRequest(
+        np.zeros(9, np.float32), (), 4, 32, 1, 5, 0.2, 0.0, 1e-3, 9, 129, np.zeros((0, 0), np.float32), 1.0,
+        np.zeros((0, 0), np.float32), np.zeros(0, np.float32), False, **NO_CONTROL_VARIATES,
+    )  # fmt: skip
+    for there in (False, True):
+        monkeypatch.setattr("torch.cuda.is_available", lambda there=there: there)
+        assert training_device(request) == "cpu"
+        assert training_device(replace(request, together=True)) == ("cuda" if there else "cpu")
 
 
 def test_batched_clients_draw_the_map_of_single_ones_within_rounding(tmp_path: Path) -> None:

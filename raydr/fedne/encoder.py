@@ -103,9 +103,6 @@ def principal_weights(
     components as fit into half of the narrowest hidden layer, and the first ones of these become the map, the very
     first with deviation 1. To that comes a random start, of which every unit takes its part.
 
-    *Measured*, MNIST, 60,000 rows, Dirichlet 0.1, 20 clients, after 30 rounds of 120: kNN accuracy 0.86 and
-    trustworthiness 0.857; from random weights 0.77 to 0.81 and 0.82 to 0.85 (5 starts).
-
     Parameters
     ----------
     architecture : Architecture

@@ -196,7 +196,7 @@ def _trained(clients: Sequence[Client], request: TrainRequest) -> list[Change]:
             _objective(clients, request),
             learning_rate=request.learning_rate,
             corrections=None if controls is None else request.control - controls,
-            device=_device(request),
+            device=training_device(request),
         )
     if not np.isfinite(trained.losses).all() or not np.isfinite(trained.weights).all():
         raise RunError(
@@ -215,7 +215,7 @@ def _trained(clients: Sequence[Client], request: TrainRequest) -> list[Change]:
     ]
 
 
-def _device(request: TrainRequest) -> str:
+def training_device(request: TrainRequest) -> str:
     """A GPU for clients that train as one, where this process may use one."""
     import torch
 
@@ -268,7 +268,7 @@ def _objective(clients: Sequence[Client], request: TrainRequest) -> Objective:
     from raydr.fedne.training import Objective
 
     negatives, proximity = float(request.negatives), request.proximity
-    device = _device(request)
+    device = training_device(request)
     if request.field.size:
         grid, field = Grid(request.reach, len(request.field)), as_field(request.field).to(device)
         return Objective(2.0 * negatives, None, lambda at: interpolated(grid, field, at), proximity)
