@@ -27,8 +27,8 @@ METHOD_NAMES = {
 """How the papers write the methods; a kind that is not here is written as it is."""
 
 IN_THE_CLEAR = (
-    "Per-record distances left the clients in the clear; "
-    "no run that posts them is differentially private as a whole."
+    "Something of every single record left the clients in the clear; "
+    "no run in which that happens is differentially private as a whole."
 )
 
 MONTHS = (
