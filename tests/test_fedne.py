@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from inline_federations import federate
 from tiny import tiny_run, tiny_scenario
 
@@ -26,6 +27,7 @@ from raydr.methods.fedne import first_weights, standardised, transform
 from raydr.methods.fedne_clients import (
     TrainRequest,
     neighbors_of,
+    objective_of,
     train_locally,
     train_together,
     training_device,
@@ -118,6 +120,31 @@ def test_a_round_is_the_average_of_local_trainings_by_rows() -> None:
     )
     np.testing.assert_allclose(averaged, expected, atol=1e-7)
     assert np.abs(averaged - weights).max() > 1e-4
+
+
+def test_the_field_repels_as_strongly_as_pairs_of_pooled_rows_do() -> None:
+    """The gradient of b times the mean repulsion of pairs, both of which move, is that of the field's term."""
+    from raydr.fedne.field import Grid, deposit, repulsion_field
+    from raydr.fedne.loss import repulsion, squared_distance
+
+    places = torch.from_numpy(2 * np.random.default_rng(0).normal(size=(1500, 2)).astype(np.float32))
+    pairs = places.clone().requires_grad_()
+    apart = repulsion(squared_distance(pairs[:, None], pairs[None]))
+    mean = 5.0 * (apart.sum() - apart.diagonal().sum()) / (1500 * 1499)
+    (exact,) = torch.autograd.grad(mean, pairs)
+    grid = Grid.covering(10.0, 0.1)
+    field = repulsion_field(grid, deposit(grid, places.numpy()) / 1500).astype(np.float32)
+    request = TrainRequest(
+        np.zeros(9, np.float32), (), 4, 32, 1, 5, 0.2, 0.0, 1e-3, 9, 129, field, grid.reach,
+        np.zeros((0, 0), np.float32), np.zeros(0, np.float32), False, **NO_CONTROL_VARIATES,
+    )  # fmt: skip
+    objective = objective_of([Client(0, np.zeros((5, 2)), 0)], request)
+    assert objective.own_share is None
+    assert objective.surrogate is not None
+    heads = places.clone().requires_grad_()
+    (felt,) = torch.autograd.grad(objective.negatives * objective.surrogate(heads[None]).mean(), heads)
+    assert float((felt * exact).sum() / (exact**2).sum()) == pytest.approx(1.0, abs=0.05)
+    assert float((felt - exact).norm() / exact.norm()) < 0.2
 
 
 def test_everybodys_rows_at_one_client_are_trained_as_pooled_rows() -> None:

@@ -193,7 +193,7 @@ def _trained(clients: Sequence[Client], request: TrainRequest) -> list[Change]:
             architecture_of(clients[0].rows, request.hidden),
             request.weights,
             [local_task(client, request) for client in clients],
-            _objective(clients, request),
+            objective_of(clients, request),
             learning_rate=request.learning_rate,
             corrections=None if controls is None else request.control - controls,
             device=training_device(request),
@@ -257,7 +257,7 @@ def local_task(client: Client, request: TrainRequest) -> Local:
     return Local(client.rows, batches)
 
 
-def _objective(clients: Sequence[Client], request: TrainRequest) -> Objective:
+def objective_of(clients: Sequence[Client], request: TrainRequest) -> Objective:
     """What is minimised: repulsion by the field, by networks and own rows (10), or by own rows alone.
 
     The field counts twice. Among pooled rows (P2 (1)) a pair repels whichever of the two is drawn as the other's
