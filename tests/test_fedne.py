@@ -21,9 +21,11 @@ from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.failures import ClientError, FailurePolicy
 from raydr.federation.faults import FaultPlan
 from raydr.federation.streams import client_stream
+from raydr.fedne.field import Grid, deposit, repulsion_field
+from raydr.fedne.loss import repulsion, squared_distance
 from raydr.journal import CheckpointTaken, Event, Journal
 from raydr.methods import METHODS
-from raydr.methods.fedne import first_weights, standardised, transform
+from raydr.methods.fedne import first_weights, no_surrogates, standardised, training, transform
 from raydr.methods.fedne_clients import (
     TrainRequest,
     neighbors_of,
@@ -33,6 +35,7 @@ from raydr.methods.fedne_clients import (
     training_device,
 )
 from raydr.methods.fedne_settings import ContrastiveEncoder, FedAvgNE, FedNE, FedProxNE, GlobalNE, LocalNE
+from raydr.methods.fedne_surrogates import SPEAKING_ROWS, DensityRequest, density
 from raydr.methods.outcome import Outcome
 from raydr.metrics.new_rows import knn_accuracy
 from raydr.partition.kinds import dirichlet, one_class
@@ -124,9 +127,6 @@ def test_a_round_is_the_average_of_local_trainings_by_rows() -> None:
 
 def test_the_field_repels_as_strongly_as_pairs_of_pooled_rows_do() -> None:
     """The gradient of b times the mean repulsion of pairs, both of which move, is that of the field's term."""
-    from raydr.fedne.field import Grid, deposit, repulsion_field
-    from raydr.fedne.loss import repulsion, squared_distance
-
     places = torch.from_numpy(2 * np.random.default_rng(0).normal(size=(1500, 2)).astype(np.float32))
     pairs = places.clone().requires_grad_()
     apart = repulsion(squared_distance(pairs[:, None], pairs[None]))
@@ -304,6 +304,29 @@ def test_a_client_follows_the_mean_course_and_tells_how_its_own_changed() -> Non
     np.testing.assert_array_equal(np.sign(second.weights), -np.sign(gradient + mean - own))
 
 
+def test_the_server_sends_the_mean_course_and_each_client_what_it_sealed() -> None:
+    federation, settings = federate(blobs([30] * 3)), FedNE(**SMALL)
+    random = np.random.default_rng(0)
+    state = {
+        "weights": np.zeros(402, np.float32),
+        "control": random.normal(size=402),
+        "kept": random.integers(256, size=(3, sealed_size(402)), dtype=np.uint8),
+        **no_surrogates(),
+    }
+    request = training(federation, settings, state, 1e-3)
+    np.testing.assert_array_equal(request.control, state["control"].astype(np.float32))
+    for client in range(3):
+        np.testing.assert_array_equal(request.addressed_to(client).kept, state["kept"][client])
+
+
+def test_the_servers_step_is_doubled_where_clients_keep_one_course() -> None:
+    assert FedNE().server_rate == 2.0
+    assert FedNE(control_variates=False).server_rate == 1.0
+    assert FedNE(server_optimizer="fedavgm").server_rate == 1.0
+    assert FedNE(server_learning_rate=0.7).server_rate == 0.7
+    assert FedAvgNE().server_rate == 1.0
+
+
 def test_a_robust_rule_goes_without_control_variates() -> None:
     median = {"aggregation": {"kind": "coordinate-median"}}
     assert not FedNE(**median).has_control_variates
@@ -339,6 +362,26 @@ def test_the_ledger_says_what_leaves_a_client() -> None:
     assert "Surrogate" in per("per-client", FedNE(**FEDNE | {"surrogate": "mlp"}))
     assert per("per-record", GlobalNE(**SMALL)) == {"Positions", "Rows"} - {"Positions"}
     assert per("per-record", LocalNE(**SMALL)) == {"Positions"}
+
+
+def test_a_large_client_speaks_in_the_field_by_rows_drawn_anew_in_each_round() -> None:
+    """By an encoder that is the identity, so that shares are the rows' own."""
+    rows = np.random.default_rng(0).normal(size=(4 * SPEAKING_ROWS, 2)).astype(np.float32)
+    rows[:SPEAKING_ROWS] += 3
+    client = Client(0, rows, 0, round=1)
+    request = DensityRequest(np.array([1, 0, 0, 1, 0, 0], np.float32), (), 8.0, 17)
+    first = density(client, request).share
+    client.round = 2
+    second = density(client, request).share
+    everybody = deposit(Grid(8.0, 17), rows) / len(rows)
+    assert not np.array_equal(first, second)
+    for share in (first, second):
+        assert share.sum() == pytest.approx(1.0)
+        assert np.abs(share - everybody).sum() < 0.2
+    client.rows = rows[:SPEAKING_ROWS]
+    np.testing.assert_allclose(
+        density(client, request).share, deposit(Grid(8.0, 17), client.rows) / SPEAKING_ROWS
+    )
 
 
 def test_what_networks_cost_grows_with_clients_and_the_field_does_not() -> None:
