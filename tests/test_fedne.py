@@ -320,17 +320,18 @@ def test_the_server_sends_the_mean_course_and_each_client_what_it_sealed() -> No
 
 
 def test_the_servers_step_is_doubled_where_clients_keep_one_course() -> None:
-    assert FedNE().server_rate == 2.0
-    assert FedNE(control_variates=False).server_rate == 1.0
-    assert FedNE(server_optimizer="fedavgm").server_rate == 1.0
-    assert FedNE(server_learning_rate=0.7).server_rate == 0.7
-    assert FedAvgNE().server_rate == 1.0
+    assert FedNE().server_rate(1.0) == 2.0
+    assert FedNE().server_rate(0.5) == 1.0
+    assert FedNE(control_variates=False).server_rate(1.0) == 1.0
+    assert FedNE(server_optimizer="fedavgm").server_rate(1.0) == 1.0
+    assert FedNE(server_learning_rate=0.7).server_rate(1.0) == 0.7
+    assert FedAvgNE().server_rate(1.0) == 1.0
 
 
 def test_a_robust_rule_goes_without_control_variates() -> None:
     median = {"aggregation": {"kind": "coordinate-median"}}
     assert not FedNE(**median).has_control_variates
-    assert FedNE(**median).server_rate == 1.0
+    assert FedNE(**median).server_rate(1.0) == 1.0
     with pytest.raises(ValueError, match="Leave control_variates out"):
         FedNE(**median, control_variates=True)
     assert np.isfinite(outcome(FedNE(**SMALL | median), blobs([30] * 5)).embedding).all()

@@ -86,7 +86,7 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
                 state["weights"],
                 answer.weights,
                 state["memory"],
-                settings.server_rate,
+                settings.server_rate(federation.participation),
             )
             renew_control_variates(federation, state, answer)
             federation.report(objective=answer.loss)
