@@ -100,7 +100,7 @@ class FedNE(AveragedEncoder):
     local_epochs: int = Field(
         4,
         ge=1,
-        description="passes over a client's edges in a round, at most: small clients take several to fill their batches",
+        description="passes over a client's edges in a round, at most: small clients take several for their batches",
     )
     local_steps: int | None = Field(
         10, ge=1, description="batches of a client in a round, at most; null: all of its local epochs"
