@@ -58,9 +58,9 @@ class Setting:
 
 
 STEPS = 10
-EPOCHS: dict[str, Any] = {"local_steps": None}
+FEW: dict[str, Any] = {"local_steps": STEPS, "local_epochs": 4}
+EPOCHS: dict[str, Any] = {"local_steps": None, "local_epochs": 1}
 PUBLISHED: dict[str, Any] = EPOCHS | {
-    "local_epochs": 1,
     "surrogate": "mlp",
     "control_variates": False,
     "start": "random",
@@ -120,7 +120,7 @@ def served(
     from raydr.methods import METHODS
     from raydr.methods.serving import Plan
 
-    settings = METHODS[setting.kind].settings(**{"local_steps": STEPS, **setting.options, **options})
+    settings = METHODS[setting.kind].settings(**{**FEW, **setting.options, **options})
     own = shares(rows, setting.clients)
     plan = Plan(setting.kind, settings, "none", seed=seed, participation=setting.participation)
     journal = Journal()
@@ -158,7 +158,7 @@ def alone(rows: Rows, setting: Setting, rounds: int) -> dict[str, float]:
     from raydr.methods.fedne_settings import LocalNE
     from raydr.metrics.new_rows import knn_accuracy
 
-    settings, accuracies = LocalNE(rounds=rounds, local_steps=STEPS), []
+    settings, accuracies = LocalNE(rounds=rounds, **FEW), []
     scale = np.float32(np.sqrt(rows.train.var(axis=0).mean()))
     architecture = Architecture(rows.train.shape[1], settings.hidden)
     for client, part in enumerate(shares(rows, setting.clients)):
