@@ -26,6 +26,7 @@ from raydr.fedne.loss import repulsion, squared_distance
 from raydr.journal import CheckpointTaken, Event, Journal
 from raydr.methods import METHODS
 from raydr.methods.fedne import first_weights, no_surrogates, standardised, training, transform
+from raydr.methods.fedne_baselines import central
 from raydr.methods.fedne_clients import (
     TrainRequest,
     neighbors_of,
@@ -83,6 +84,13 @@ def digits(rows: int = 900) -> tuple[FloatArray, Int64Array]:
 
 
 # The algorithm
+
+
+def test_the_pooled_map_sees_each_edge_once_a_round_whatever_clients_do() -> None:
+    rows, maps = np.concatenate(blobs()), set()
+    for how in ({}, {"local_epochs": 3}, {"local_steps": 1}):
+        maps.add(central(GlobalNE(**SMALL, **how), rows, 0, Journal()).tobytes())
+    assert len(maps) == 1
 
 
 def test_a_round_is_the_average_of_local_trainings_by_rows() -> None:

@@ -62,12 +62,14 @@ class Architecture:
         """Number of all parameters."""
         return sum(self.sizes)
 
+    def parts(self, weights: Float32Array) -> list[Float32Array]:
+        """Each layer's weight (in, out) and offset (1, out), in order, as views of flat weights (parameters,)."""
+        cuts = np.cumsum(self.sizes)[:-1]
+        return [part.reshape(shape) for part, shape in zip(np.split(weights, cuts), self.shapes, strict=True)]
+
     def layers(self, weights: Float32Array) -> dict[str, Float32Array]:
         """Named arrays of flat weights (parameters,), as torch keeps its linear layers: weight is (out, in)."""
-        cuts = np.cumsum(self.sizes)[:-1]
-        parts = [
-            part.reshape(shape) for part, shape in zip(np.split(weights, cuts), self.shapes, strict=True)
-        ]
+        parts = self.parts(weights)
         named: dict[str, Float32Array] = {}
         for layer, (weight, offset) in enumerate(zip(parts[::2], parts[1::2], strict=True)):
             named[f"layers.{layer}.weight"] = np.ascontiguousarray(weight.T)
@@ -120,11 +122,7 @@ def principal_weights(
     first = float(deviations[0])
     if carried < dimensions or first == 0.0:
         return start
-    cuts = np.cumsum(architecture.sizes)[:-1]
-    parts = [
-        part.reshape(shape) for part, shape in zip(np.split(start, cuts), architecture.shapes, strict=True)
-    ]
-    layers = [_RANDOM_PART * part.astype(np.float64) for part in parts]
+    layers = [_RANDOM_PART * part.astype(np.float64) for part in architecture.parts(start)]
     inward = axes[:, :carried] * (_CARRIED_DEVIATION / first)
     outward = np.eye(carried, dimensions) / _CARRIED_DEVIATION
     if not architecture.hidden:

@@ -176,7 +176,7 @@ def serve_global(federation: Federation, settings: GlobalNE) -> Outcome:
 def central(settings: ContrastiveEncoder, rows: FloatArray, seed: int, journal: Journal) -> Float64Array:
     """Map (rows, 2) of pooled rows (rows, features) by GlobalNE, with the same encoder, batches and learning rates.
 
-    It sees all edges of all rows in each of as many rounds, but no more than `GlobalNE` takes.
+    It sees all edges of all rows once in each of as many rounds, but no more than `GlobalNE` takes.
     """
     from raydr.fedne.encoder import Architecture, place
 
@@ -184,7 +184,7 @@ def central(settings: ContrastiveEncoder, rows: FloatArray, seed: int, journal: 
     scale = float(np.sqrt(rows.var(axis=0, dtype=np.float64).mean())) or 1.0
     scaled = scale_rows(rows, Scaling(mean, np.full(rows.shape[1], 1.0 / scale), False))
     rounds = min(settings.rounds, GlobalNE().rounds)
-    settings = settings.model_copy(update={"rounds": rounds, "local_steps": None})
+    settings = settings.model_copy(update={"rounds": rounds, "local_epochs": 1, "local_steps": None})
     weights = np.zeros(0, np.float32)
     with journal.stage("embedding"):
         journal.progress(0, settings.rounds)

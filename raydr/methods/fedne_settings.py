@@ -9,6 +9,11 @@ from pydantic import Field, model_validator
 from raydr.robust import Aggregation, Mean
 from raydr.settings import Settings
 
+_SCHEDULE = (
+    "how the learning rate falls: by `decay` after 30% and again after 60% of the rounds (P2), or along"
+    " a half cosine to 0"
+)
+
 
 class ContrastiveEncoder(Settings):
     """What every method here has: an encoder and its training."""
@@ -27,11 +32,7 @@ class ContrastiveEncoder(Settings):
     batch: int = Field(512, ge=2, description="edges of a batch")
     negatives: int = Field(5, ge=1, description="b: negatives of each edge, the weight of repulsion")
     learning_rate: float = Field(1e-3, gt=0, le=1, description="of Adam in the first rounds")
-    schedule: Literal["steps", "cosine"] = Field(
-        "steps",
-        description="how the learning rate falls: by `decay` after 30% and again after 60% of the rounds (P2), or along"
-        " a half cosine to 0",
-    )
+    schedule: Literal["steps", "cosine"] = Field("steps", description=_SCHEDULE)
     decay: float = Field(0.1, gt=0, le=1, description="factor on the learning rate at each of the steps")
 
     def rate(self, round: int) -> float:
@@ -105,11 +106,7 @@ class FedNE(AveragedEncoder):
     local_steps: int | None = Field(
         10, ge=1, description="batches of a client in a round, at most; null: all of its local epochs"
     )
-    schedule: Literal["steps", "cosine"] = Field(
-        "cosine",
-        description="how the learning rate falls: by `decay` after 30% and again after 60% of the rounds (P2), or along"
-        " a half cosine to 0",
-    )
+    schedule: Literal["steps", "cosine"] = Field("cosine", description=_SCHEDULE)
     control_variates: bool | None = Field(
         None,
         description="whether clients correct their course by the mean gradient of all (SCAFFOLD); default: true, but"
