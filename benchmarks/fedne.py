@@ -6,11 +6,11 @@
 The data are ``--data`` as NAME.npz in ``$RAYDR_DATA``: ``X``, ``y`` and ``split`` (0 train, 1 test; without it, a
 seeded split). Rows are dealt by Dirichlet(0.1). ``knn_accuracy`` is that of the test rows, placed by the encoder, among
 the training rows on the map; trustworthiness, continuity, steadiness and cohesiveness judge the map of all test rows
-(7 neighbours, P2 5.1). All methods take the same encoder, seed, rounds, and 10 batches of each client in a round, which
-for global-ne are as many as all clients' together; with ``.epochs``, and for ``fedne.published``, all of its batches.
-Clients live in two actors.
+(7 neighbours, P2 5.1). All methods take the same encoder, seed, rounds, learning rates, and 10 batches of each client
+in a round, which for global-ne are as many as all clients' together, but an epoch at most; with ``.epochs``, and for
+``fedne.published``, all of its batches at P2's learning rates. Clients live in two actors.
 
-``--quick`` takes 10,000 training and 2,000 test rows and fewer rounds.
+``--quick`` takes 10,000 training and 2,000 test rows, fewer rounds, and no networks as surrogates.
 """
 
 from __future__ import annotations
@@ -58,24 +58,29 @@ class Setting:
 
 
 STEPS = 10
-FEW: dict[str, Any] = {"local_steps": STEPS, "local_epochs": 4}
-EPOCHS: dict[str, Any] = {"local_steps": None, "local_epochs": 1}
-PUBLISHED: dict[str, Any] = EPOCHS | {
-    "surrogate": "mlp",
-    "control_variates": False,
-    "start": "random",
+FEW: dict[str, Any] = {
+    "local_steps": STEPS,
+    "local_epochs": 4,
+    "learning_rate": 3e-3,
+    "schedule": "cosine",
+}
+EPOCHS: dict[str, Any] = {
+    "local_steps": None,
+    "local_epochs": 1,
+    "learning_rate": 1e-3,
     "schedule": "steps",
 }
+PUBLISHED: dict[str, Any] = EPOCHS | {"surrogate": "mlp", "control_variates": False, "start": "random"}
 SETTINGS: dict[str, Setting] = {
     "fedne": Setting("fedne"),
     "fedavg-ne": Setting("fedavg-ne"),
     "fedprox-ne": Setting("fedprox-ne"),
-    "global-ne": Setting("global-ne", {"local_steps": 20 * STEPS}),
+    "global-ne": Setting("global-ne", {"local_steps": 20 * STEPS, "local_epochs": 1}),
     "local-ne": Setting("local-ne"),
     "fedavg-ne.epochs": Setting("fedavg-ne", EPOCHS),
     "global-ne.epochs": Setting("global-ne", EPOCHS),
     "fedne.random-start": Setting("fedne", {"start": "random"}),
-    "fedne.prototypes": Setting("fedne", {"prototypes": 10, "learning_rate": 5e-4}),
+    "fedne.prototypes": Setting("fedne", {"prototypes": 10, "learning_rate": 1.5e-3}),
     "fedne.published": Setting("fedne", PUBLISHED),
     "fedne.mlp": Setting("fedne", {"surrogate": "mlp"}),
     "fedne.no-control-variates": Setting("fedne", {"control_variates": False}),
@@ -175,31 +180,31 @@ def alone(rows: Rows, setting: Setting, rounds: int) -> dict[str, float]:
     return {"knn_accuracy": float(np.mean(accuracies))}
 
 
-def overheads(backend: RayBackend, rows: Rows, clients: int, rounds: int) -> dict[str, float]:
-    """Median seconds of a round, and how much more it is than FedAvg's with as many batches; in turns.
+def overheads(backend: RayBackend, rows: Rows, clients: int, rounds: int, networks: bool) -> dict[str, float]:
+    """Median seconds of a round, and how much more it is than FedAvg's with as many batches.
 
     ``field`` and ``mlp`` are fedne with these surrogates, mixing included, and no control variates; ``fedne`` is fedne
-    as it is. Networks of more than 20 clients are left out: each is evaluated at every head of every batch.
+    as it is; ``mlp`` is there where ``networks`` says so. Methods take turns, and each is compared with FedAvg's
+    rounds of the same turn, since a machine is not as fast at all times.
     """
     variants = {
         "fedavg-ne": Setting("fedavg-ne", {}, clients),
         "field": Setting("fedne", {"control_variates": False}, clients),
         "fedne": Setting("fedne", {}, clients),
     }
-    if clients <= 20:
-        networks = {"surrogate": "mlp", "surrogate_from": 0.0, "control_variates": False}
-        variants["mlp"] = Setting("fedne", networks, clients)
+    if networks:
+        published = {"surrogate": "mlp", "surrogate_from": 0.0, "control_variates": False}
+        variants["mlp"] = Setting("fedne", published, clients)
     seconds: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(REPEATS):
         for name, setting in variants.items():
             _, told, _ = served(backend, rows, setting, rounds=rounds)
-            seconds[name] += [record.seconds for record in told[1:]]
-    medians = {name: statistics.median(values) for name, values in seconds.items()}
-    return {f"round_s.{name}.{clients}": value for name, value in medians.items()} | {
-        f"overhead.{name}.{clients}": medians[name] / medians["fedavg-ne"] - 1.0
-        for name in variants
-        if name != "fedavg-ne"
-    }
+            seconds[name].append(statistics.median(record.seconds for record in told[1:]))
+    found = {f"round_s.{name}.{clients}": statistics.median(turns) for name, turns in seconds.items()}
+    for name in [*variants][1:]:
+        pairs = zip(seconds[name], seconds["fedavg-ne"], strict=True)
+        found[f"overhead.{name}.{clients}"] = statistics.median(one / other for one, other in pairs) - 1.0
+    return found
 
 
 def plain_edges_per_second(rows: FloatArray, epochs: int) -> float:
@@ -277,7 +282,7 @@ def main() -> None:
     parser.add_argument("--json")
     options = parser.parse_args()
     rows = rows_of(options.data, *((10_000, 2_000) if options.quick else (None, None)))
-    rounds = options.rounds or (60 if options.quick else 200)
+    rounds = options.rounds or (50 if options.quick else 200)
     chosen = (
         options.only.split(",")
         if options.only
@@ -303,7 +308,9 @@ def main() -> None:
         if "speed" in chosen:
             tell(speeds(backend, rows, 4))
         for count in counts if "overhead" in chosen else ():
-            tell(overheads(backend, rows, count, 4))
+            # Each client evaluates every other's network at every head of every batch.
+            networks = count <= 20 and not options.quick
+            tell(overheads(backend, rows, count, 4 if options.quick else 6, networks))
     if options.json:
         content = {
             "figures": figures,

@@ -126,7 +126,7 @@ def test_the_gradient_equals_central_differences(objective: Objective) -> None:
     architecture = Architecture(5, (8, 8))
     batches = _Batches([local_of(some_rows())], "cpu")
     batches._table = batches._table.double()
-    batches.live, batches._share = batches.live.double(), batches._share.double()
+    batches.live, batches._weights = batches.live.double(), batches._weights.double()
     if objective.own_share is not None:
         objective = Objective(
             objective.negatives,
@@ -166,6 +166,23 @@ def test_an_epoch_deals_every_edge_once(count: int, k: int, batch: int) -> None:
     np.testing.assert_array_equal(
         pairs[np.lexsort(pairs.T)], np.repeat(expected[np.lexsort(expected.T)], 2, axis=0)
     )
+
+
+@pytest.mark.parametrize("mixing", [0.2, None])
+def test_a_batch_has_heads_mixed_with_their_partners_and_then_tails(mixing: float | None) -> None:
+    clients = [local_of(some_rows(count), seed=count, mixing=mixing) for count in (60, 33)]
+    batches = _Batches(clients, "cpu")
+    for step in range(batches.steps):
+        found = batches.rows(step).numpy()
+        for client, rows in zip(clients, found, strict=True):
+            if step >= client.schedule.steps:
+                continue
+            dealt = client.schedule
+            share = dealt.share[step][:, None]
+            heads = share * client.rows[dealt.heads[step]] + (1 - share) * client.rows[dealt.partners[step]]
+            width, half = len(heads), len(rows) // 2
+            np.testing.assert_allclose(rows[:width], heads, atol=1e-6)
+            np.testing.assert_array_equal(rows[half : half + width], client.rows[dealt.tails[step]])
 
 
 def test_a_cap_on_steps_takes_the_first_batches() -> None:

@@ -79,8 +79,6 @@ class Federation:
         Rows that are nobody's secret, in the scale of the clients' own; set by whoever runs the federation.
     noise : Noise or None
         Noise that clients are to add, where a method offers it.
-    participation : float
-        Part of the clients that a mean in rounds asks.
     answered : tuple of int
         Clients whose replies are in the last sum, mean or robust mean, ascending; none after one that failed.
     batch_clients : bool
@@ -104,7 +102,7 @@ class Federation:
         self._transport = transport
         self._meter = Meter(journal or Journal())
         self._policy = policy or FailurePolicy()
-        self.participation = participation
+        self._participation = participation
         self._checkpoint_every = checkpoint_every
         self._resume = resume
         self._loops: list[LoopState] = []
@@ -370,9 +368,9 @@ class Federation:
 
     def _cohort(self, clients: tuple[int, ...]) -> tuple[int, ...]:
         """Clients that take part in this round."""
-        if self.participation == 1.0:
+        if self._participation == 1.0:
             return clients
-        count = max(1, round(self.participation * len(clients)))
+        count = max(1, round(self._participation * len(clients)))
         drawn = self.stream("participation").choice(len(clients), count, replace=False)
         return tuple(clients[index] for index in np.sort(drawn))
 

@@ -90,10 +90,9 @@ def schedule(
     """
     rows, k = neighbors.shape
     lines = steps_of(rows, k, batch)
-    order = (
-        [_dealt(rows * k, lines, random) for _ in range(epochs)] if lines else [np.zeros((0, 0), np.int64)]
-    )
-    at = np.concatenate(order)[:steps]
+    most = epochs * lines if steps is None else min(steps, epochs * lines)
+    dealt = [_dealt(rows * k, lines, random) for _ in range(0, most, max(lines, 1))]
+    at = np.concatenate(dealt or [np.zeros((0, 0), np.int64)])[:most]
     live = at >= 0
     edge = np.maximum(at, 0)
     heads = edge // max(k, 1)

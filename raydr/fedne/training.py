@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
 from raydr.arrays import Float32Array, Float64Array, FloatArray, Int64Array
 from raydr.fedne.edges import Schedule
@@ -127,7 +128,7 @@ def train(
             moving = batches.moving[:, step]
             gradients += gradient * moving[:, None] if batches.uneven else gradient
             if added is not None:
-                gradient = gradient + added
+                gradient += added
             first.lerp_(gradient, 1.0 - FIRST_DECAY)
             second.mul_(SECOND_DECAY).addcmul_(gradient, gradient, value=1.0 - SECOND_DECAY)
             root = (second / (1.0 - SECOND_DECAY ** (step + 1))).sqrt_().add_(FLOOR)
@@ -178,9 +179,18 @@ class _Batches:
             return torch.from_numpy(_padded(parts)).to(device)
 
         self._table = torch.from_numpy(table if table.flags.writeable else table.copy()).to(device)
-        self._ends = torch.cat([stacked("heads", first), stacked("tails", first)], dim=2)
-        self._share = stacked("share")
-        self._partners = stacked("partners", first) if bool((self._share != 1.0).any()) else None
+        heads, tails, share = stacked("heads", first), stacked("tails", first), stacked("share")
+        width = heads.shape[2]
+        self._shape = len(clients), 2 * width, table.shape[1]
+        self._mixed = bool((share != 1.0).any())
+        if self._mixed:
+            # A head is a bag of two rows and a tail one of a single row: one pass reads them and adds them up.
+            heads = torch.stack([heads, stacked("partners", first)], dim=3).flatten(2)
+            mixed = torch.stack([share, 1.0 - share], dim=3).flatten(2)
+            self._weights = torch.cat([mixed, torch.ones_like(share)], dim=2)
+            sizes = torch.tensor([2, 1], device=device).repeat_interleave(width).repeat(len(clients))
+            self._bags = sizes.cumsum(0) - sizes
+        self._taken = torch.cat([heads, tails], dim=2)
         self.live, self.negatives, self.repelled = map(stacked, ("live", "negatives", "repelled"))
         moving = np.array([np.arange(self.steps) < client.schedule.steps for client in clients])
         self.uneven = not moving.all()
@@ -188,12 +198,12 @@ class _Batches:
 
     def rows(self, step: int) -> Tensor:
         """Heads and then tails of one batch of each client, (clients, 2 * width, features)."""
-        rows = self._table[self._ends[:, step]]
-        if self._partners is not None:
-            partners = self._table[self._partners[:, step]]
-            share = self._share[:, step].unsqueeze(-1)
-            rows[:, : partners.shape[1]].lerp_(partners, 1.0 - share)
-        return rows
+        taken = self._taken[:, step].reshape(-1)
+        if not self._mixed:
+            return self._table.index_select(0, taken).view(self._shape)
+        weights = self._weights[:, step].reshape(-1)
+        rows = embedding_bag(taken, self._table, self._bags, mode="sum", per_sample_weights=weights)
+        return rows.view(self._shape)
 
 
 def _padded(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:

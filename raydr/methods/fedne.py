@@ -37,12 +37,11 @@ from numpy.typing import NDArray
 from raydr.arrays import Float32Array, Float64Array, FloatArray
 from raydr.errors import DataError, ScenarioError
 from raydr.federation import Federation, Reply, Request
-from raydr.methods.fedne_clients import Change, PositionRequest, PrototypeRequest, TrainRequest
+from raydr.methods.fedne_clients import Change, PositionRequest, PrototypeRequest, TrainRequest, kept_size
 from raydr.methods.fedne_settings import AveragedEncoder, ContrastiveEncoder, FedNE, FedProxNE
 from raydr.methods.fedne_surrogates import REACHES, DensityRequest, SurrogateRequest
 from raydr.methods.outcome import Outcome
 from raydr.principal_axes import principal_axes
-from raydr.privacy.sealing import sealed_size
 from raydr.robust import Mean
 from raydr.scaling import ScaleRows, Scaling, scale_rows
 from raydr.statistics import spread
@@ -53,7 +52,7 @@ State = dict[str, NDArray[Any]]
 _MARGIN = 1.25
 """Of the grid around the map: rows may move so far, in a round of training and to the next, before they leave it."""
 _MOST_KEPT_BYTES = 2**30
-"""Of all control variates, which requests and checkpoints hold: 2,000 clients of the default encoder on MNIST."""
+"""Of all control variates, which requests and checkpoints hold: 4,000 clients of the default encoder on MNIST."""
 _SIZINGS = 3
 """How often clients are asked for densities in a round, at most; once, unless the map has outgrown the grid."""
 
@@ -86,7 +85,7 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
                 state["weights"],
                 answer.weights,
                 state["memory"],
-                settings.server_rate(federation.participation),
+                settings.server_learning_rate,
             )
             renew_control_variates(federation, state, answer)
             federation.report(objective=answer.loss)
@@ -211,7 +210,7 @@ def no_control_variates(federation: Federation, settings: AveragedEncoder, param
     """
     if not isinstance(settings, FedNE) or not settings.has_control_variates:
         return {"control": np.zeros(0), "kept": np.zeros((0, 0), np.uint8)}
-    shape = federation.clients, sealed_size(parameters)
+    shape = federation.clients, kept_size(parameters)
     if shape[0] * shape[1] > _MOST_KEPT_BYTES:
         raise ScenarioError(
             f"the control variates of {shape[0]:,} clients, for {parameters:,} parameters each, would take"
@@ -228,8 +227,11 @@ def renew_control_variates(federation: Federation, state: State, answer: Change)
     answered = list(federation.answered)
     part = sum(federation.sizes[client] for client in answered) / federation.rows
     state["control"] = state["control"] + part * answer.control
-    state["kept"] = state["kept"].copy()
-    state["kept"][answered] = answer.kept
+    if len(answered) == federation.clients:
+        state["kept"] = answer.kept
+    else:
+        state["kept"] = state["kept"].copy()
+        state["kept"][answered] = answer.kept
 
 
 def renew_surrogates(federation: Federation, settings: AveragedEncoder, state: State, round: int) -> None:

@@ -101,7 +101,7 @@ class Change(
     def ranges(request: TrainRequest, rows: int) -> dict[str, Range]:
         """What so many steps of Adam can do at most."""
         largest = LONGEST_STEP * request.learning_rate * max(1, request.most_steps) + 1e-6
-        size = sealed_size(request.control.size) if request.control.size else 0
+        size = kept_size(request.control.size) if request.control.size else 0
         return {
             "weights": Range(request.weights.shape, largest),
             "loss": Range((), LARGEST_LOSS),
@@ -184,6 +184,8 @@ def train_together(clients: Sequence[Client], request: TrainRequest) -> list[Cha
 
 
 def _trained(clients: Sequence[Client], request: TrainRequest) -> list[Change]:
+    import torch
+
     from raydr.fedne.encoder import one_torch_thread
     from raydr.fedne.training import train
 
@@ -209,9 +211,13 @@ def _trained(clients: Sequence[Client], request: TrainRequest) -> list[Change]:
         none = np.zeros(0), np.zeros(0, np.uint8)
         return [Change(change, float(loss), *none) for change, loss in zip(changes, losses, strict=True)]
     renewed = np.clip(trained.gradients, -LARGEST_GRADIENT, LARGEST_GRADIENT)
+    halves = torch.from_numpy(renewed).half()
+    moved = halves.double().numpy() - controls
     return [
-        Change(change, float(loss), new.astype(np.float64) - old, seal(new, _key(client)))
-        for client, change, loss, new, old in zip(clients, changes, losses, renewed, controls, strict=True)
+        Change(change, float(loss), control, seal(half, _key(client)))
+        for client, change, loss, control, half in zip(
+            clients, changes, losses, moved, halves.numpy().view(np.uint8), strict=True
+        )
     ]
 
 
@@ -223,16 +229,26 @@ def training_device(request: TrainRequest) -> str:
 
 
 def _controls(clients: Sequence[Client], request: TrainRequest) -> Float32Array | None:
-    """Each client's control variate (clients, parameters), or None where there are none."""
+    """Each client's control variate (clients, parameters), or None where there are none.
+
+    It is kept in half precision: it need not be exact, but the same number at the client and in c. Torch converts it,
+    80 times as fast as numpy.
+    """
+    import torch
+
     if not request.control.size:
         return None
     kept = request.kept if request.kept.ndim == 1 else request.kept[[client.index for client in clients]]
-    return np.stack(
-        [
-            unseal(own, _key(client)) if own.any() else np.zeros_like(request.control)
-            for client, own in zip(clients, kept.reshape(len(clients), -1), strict=True)
-        ]
-    )
+    controls = np.zeros((len(clients), request.control.size), np.float32)
+    for client, own, control in zip(clients, kept.reshape(len(clients), -1), controls, strict=True):
+        if own.any():
+            control[:] = torch.from_numpy(unseal(own, _key(client)).view(np.float16)).float().numpy()
+    return controls
+
+
+def kept_size(parameters: int) -> int:
+    """Bytes of a client's control variate, sealed, for so many parameters."""
+    return sealed_size(2 * parameters)
 
 
 def _key(client: Client) -> bytes:

@@ -15,8 +15,12 @@ REACHES: Float64Array = 0.25 * np.exp2(np.arange(129) / 8)
 """Sizes of the map that clients vote on, from 0.25 to 16,384 in steps of 9%."""
 
 
-SPEAKING_ROWS = 1024
-"""Rows that stand for a client in the field, at most, drawn anew in each round: as many as a batch has ends."""
+SPEAKING_ROWS = 256
+"""Rows that stand for a client in the field, at most, drawn anew in each round.
+
+*Measured*, MNIST, 60,000 rows, 20 clients: kNN accuracy and trustworthiness with 256, 512 and 1,024 differ by less than
+with two seeds.
+"""
 
 
 @dataclass(frozen=True)
