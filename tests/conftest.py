@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
+from processes import simulation_processes
 
 
 @pytest.fixture(scope="session")
@@ -31,20 +31,9 @@ def _no_process_left(request: pytest.FixtureRequest) -> Iterator[None]:
     if "cluster" not in request.fixturenames:
         return
     deadline = time.monotonic() + 20
-    while left := [title for title in map(_title, psutil.Process().children(recursive=True)) if _ours(title)]:
+    while left := simulation_processes():
         assert time.monotonic() < deadline, f"still running: {left}"
         time.sleep(0.1)
-
-
-def _title(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except psutil.Error:
-        return ""
-
-
-def _ours(title: str) -> bool:
-    return "ClientProcess" in title or "CoordinatorProcess" in title
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,8 @@ from typing import Any
 os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
 import numpy as np
-import psutil
 import ray
+from processes import simulation_processes
 from ray.cluster_utils import Cluster
 
 from actors.backend import RayBackend
@@ -79,9 +79,9 @@ def node_lost(cluster: Any, nodes: dict[str, Any]) -> None:
 
 def hosting_clients(nodes: dict[str, Any]) -> Any:
     """A node on which clients live: Ray spreads actors, but over which nodes is its own affair."""
+    hosts = {process.ppid() for process in simulation_processes("ClientProcess")}
     for node in nodes.values():
-        raylet = psutil.Process(node.all_processes["raylet"][0].process.pid)
-        if any("ClientProcess" in " ".join(process.cmdline()) for process in raylet.children()):
+        if node.all_processes["raylet"][0].process.pid in hosts:
             return node
     raise AssertionError("no client lives on a node other than the head")
 

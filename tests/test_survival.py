@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -14,6 +12,7 @@ import numpy as np
 import psutil
 import pytest
 import yaml
+from processes import runs, simulation_processes
 from requests_for_tests import Gate
 
 from raydr.federation import FailurePolicy
@@ -53,10 +52,9 @@ def test_a_coordinator_that_is_killed_goes_on_from_its_checkpoint(cluster: None,
     def kill_after_round_7(event: Event) -> None:
         heard.append(event)
         if isinstance(event, RoundEnded) and event.round == 7 and not killed:
-            mine = psutil.Process().children(recursive=True)
-            killed.extend(process.pid for process in mine if "CoordinatorProcess" in _title(process))
-            for pid in killed:
-                os.kill(pid, signal.SIGKILL)
+            for process in simulation_processes("CoordinatorProcess"):
+                process.kill()
+                killed.append(process.pid)
             Path(gate.opened_by).touch()
 
     served = RayBackend(packing=1).serve(rows(), plan(faults=gate), listener=kill_after_round_7)
@@ -75,9 +73,8 @@ def test_a_coordinator_that_dies_too_often_is_given_up(cluster: None, tmp_path: 
 
     def kill_at_once(event: Event) -> None:
         if isinstance(event, RoundEnded):
-            for process in psutil.Process().children(recursive=True):
-                if "CoordinatorProcess" in _title(process):
-                    process.kill()
+            for process in simulation_processes("CoordinatorProcess"):
+                process.kill()
 
     once = plan(policy=FailurePolicy(retries=0), faults=gate)
     with pytest.raises(RunError, match="ended 1 times"):
@@ -100,15 +97,10 @@ def test_two_simulations_share_a_cluster(cluster: None) -> None:
 def test_actors_end_with_their_run(cluster: None) -> None:
     from actors.backend import RayBackend
 
-    RayBackend(packing=2).serve(rows(), plan(), listener=unheard)
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        left = [_title(process) for process in psutil.Process().children(recursive=True)]
-        left = [title for title in left if "ClientProcess" in title or "CoordinatorProcess" in title]
-        if not left:
-            return
-        time.sleep(0.2)
-    pytest.fail(f"still there: {left}")
+    during: list[psutil.Process] = []
+    RayBackend(packing=2).serve(rows(), plan(), listener=lambda _: during.extend(simulation_processes()))
+    assert len({process.pid for process in during}) == 3, "a coordinator and two processes of clients"
+    _wait_for(lambda: True if not simulation_processes() else None, timeout_s=20)
 
 
 def test_a_cluster_that_is_too_small_is_refused_with_the_numbers(cluster: None) -> None:
@@ -150,8 +142,9 @@ def test_a_driver_killed_without_warning_can_be_resumed_to_the_same_bits(tmp_pat
         driver.wait()
     assert processes
     # Two agents of Ray's own take a minute to see that their raylet is gone.
-    mortal = [process for process in processes if "Agent" not in _title(process)]
-    _wait_for(lambda: True if not any(map(_runs, mortal)) else None, timeout_s=30)
+    mortal = [process for process in processes if not _is_agent_of_ray(process)]
+    assert len(mortal) > 2
+    _wait_for(lambda: True if not any(map(runs, mortal)) else None, timeout_s=60)
     assert not (tmp_path / "run").exists()
     subprocess.run([sys.executable, "-m", "raydr", "run", "--resume", str(folder), "--quiet"], check=True)
     whole = {**scenario, "faults": {}, "runtime": {"federation": "inline"}}
@@ -180,17 +173,10 @@ def test_many_machines(case: str) -> None:
     assert outcome.stdout.splitlines()[-1] == "as expected"
 
 
-def _title(process: psutil.Process) -> str:
+def _is_agent_of_ray(process: psutil.Process) -> bool:
+    """Whether it is one of the two that a raylet starts beside itself, by its script or, once it has one, its title."""
     try:
-        return " ".join(process.cmdline())
-    except psutil.Error:
-        return ""
-
-
-def _runs(process: psutil.Process) -> bool:
-    """Whether a process still runs; one that ended and that nobody asked about is a zombie."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return any(word.endswith(("/agent.py", "/agent/main.py", "Agent")) for word in process.cmdline())
     except psutil.Error:
         return False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,10 +14,13 @@ from raydr.embedding.initialization import tsne_start
 from raydr.errors import DataError, ScenarioError
 from raydr.geometry import Progress
 from raydr.neighbors import NeighborGraph
+from raydr.signals import signals_deferred
 from raydr.threads import one_blas_thread
 
 _CALLBACK_ITERATIONS = 50
 """openTSNE also evaluates its objective for every callback, so not at every iteration."""
+_INTERPOLATED_ROWS = 10_000
+"""Rows from which on openTSNE chooses FFT interpolation."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +157,9 @@ class TSNE:
                 early_exaggeration_iter=self.early_iterations,
                 n_iter=self.iterations,
                 # FFT interpolation exists for maps of one and two dimensions only.
-                negative_gradient_method="auto" if initialization.shape[1] == 2 else "bh",
+                negative_gradient_method="fft"
+                if initialization.shape[1] == 2 and rows >= _INTERPOLATED_ROWS
+                else _barnes_hut,
                 n_jobs=threads,
                 callbacks=None
                 if progress is None
@@ -163,6 +169,14 @@ class TSNE:
         if progress is not None:
             progress(total, total)
         return np.array(layout, dtype=np.float64)
+
+
+def _barnes_hut(*arguments: Any, **options: Any) -> Any:
+    """Barnes-Hut's objective of openTSNE, whose tree crashes the process if a handler raises while it is made."""
+    from openTSNE.tsne import kl_divergence_bh
+
+    with signals_deferred():
+        return kl_divergence_bh(*arguments, **options)
 
 
 class _IterationReport:

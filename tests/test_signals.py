@@ -1,0 +1,92 @@
+"""Signals that come at the wrong moment are handled at the right one."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from raydr.signals import signals_deferred
+
+
+@pytest.fixture(params=[signal.SIGINT, signal.SIGTERM])
+def number(request: pytest.FixtureRequest) -> Iterator[int]:
+    """A signal whose handler raises, as raydr's command has it."""
+
+    def end(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(request.param, end)
+    yield int(request.param)
+    signal.signal(request.param, before)
+
+
+def test_a_signal_waits_for_the_end_of_the_block_and_is_handled_there(number: int) -> None:
+    reached = []
+
+    def work() -> None:
+        with signals_deferred():
+            signal.raise_signal(number)
+            reached.append("the end of the block")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert reached
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(number)
+
+
+def test_without_a_signal_nothing_changes(number: int) -> None:
+    before = signal.getsignal(number)
+    with signals_deferred():
+        pass
+    assert signal.getsignal(number) is before
+    with pytest.raises(ValueError, match="the block's own"), signals_deferred():
+        raise ValueError("the block's own")
+    assert signal.getsignal(number) is before
+
+
+def test_other_threads_leave_the_handlers_alone(number: int) -> None:
+    seen = []
+
+    def work() -> None:
+        before = signal.getsignal(number)
+        with signals_deferred():
+            seen.append(signal.getsignal(number) is before)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [True]
+
+
+def test_a_signal_while_barnes_hut_makes_its_tree_does_not_crash_the_process() -> None:
+    """The tree frees what it never allocated if an exception comes while openTSNE looks for the map's extent."""
+    script = """
+import signal
+import numpy as np
+from sklearn.neighbors import NearestNeighbors
+from raydr.embedding import TSNE
+from raydr.neighbors import NeighborGraph
+
+rows = np.random.default_rng(0).normal(size=(40, 2))
+distances, indices = NearestNeighbors(n_neighbors=39).fit(rows).kneighbors()
+smallest = np.min
+
+def interrupted(*arguments, **options):
+    if options == {"axis": 0}:
+        signal.raise_signal(signal.SIGINT)
+    return smallest(*arguments, **options)
+
+np.min = interrupted
+try:
+    TSNE().embed(NeighborGraph(indices, distances), rows, seed=0)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr[-2000:]
