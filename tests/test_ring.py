@@ -191,6 +191,13 @@ def test_what_is_not_as_declared_is_refused(declared: Range, value: Any, words: 
         declared.check("field", value)
 
 
+@pytest.mark.parametrize("kind", ["float32", "float16", "int64"])
+def test_numbers_of_any_type_are_summed_as_doubles(kind: str) -> None:
+    values = (np.random.default_rng(0).normal(size=BLOCK + 7) * 100).astype(kind)
+    bits = fraction_bits(1e3, 5)
+    assert np.array_equal(encoded(values, bits, 3), encoded(values.astype(np.float64), bits, 3))
+
+
 def test_the_least_integer_is_out_of_every_range() -> None:
     """Its absolute value is itself, in 64 bits."""
     with pytest.raises(RefusedReplyError):

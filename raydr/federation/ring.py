@@ -100,7 +100,11 @@ class RingSum:
         """Add ``weight`` times ``values``, which must be within the range that gave the bits."""
         flat = np.asarray(values).reshape(-1)
         for block, factor, scaled, summand, into in self._blocks:
-            np.multiply(flat[block], factor, out=scaled)
+            part = flat[block]
+            if part.dtype != np.float64:  # of two types numpy multiplies half as fast
+                np.copyto(scaled, part)
+                part = scaled
+            np.multiply(part, factor, out=scaled)
             np.rint(scaled, out=scaled)
             np.copyto(summand, scaled, casting="unsafe")
             if weight != 1:

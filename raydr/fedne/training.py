@@ -135,8 +135,8 @@ def train(
             size = learning_rate / (1.0 - FIRST_DECAY ** (step + 1))
             flat.addcdiv_(first * moving[:, None] if batches.uneven else first, root, value=-size)
             losses += moving * loss.double()
-    counts = np.array([max(1, client.schedule.steps) for client in clients])
-    means = (gradients.cpu().numpy() / counts[:, None]).astype(np.float32)
+    counts = np.array([max(1, client.schedule.steps) for client in clients], np.float32)
+    means = (gradients.cpu().numpy() / counts[:, None]).astype(np.float32, copy=False)
     return Trained(flat.detach().cpu().numpy(), losses.cpu().numpy() / counts, means)
 
 

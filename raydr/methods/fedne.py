@@ -83,7 +83,7 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
             state["weights"], state["memory"] = server_step(
                 settings.server_optimizer,
                 state["weights"],
-                answer.weights,
+                answer.weights.astype(np.float64),
                 state["memory"],
                 settings.server_learning_rate,
             )

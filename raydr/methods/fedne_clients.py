@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from raydr.arrays import Float32Array, Float64Array, FloatArray, Int64Array, UInt8Array
+from raydr.arrays import Float32Array, FloatArray, Int64Array, UInt8Array
 from raydr.errors import RunError
 from raydr.federation import (
     Client,
@@ -82,19 +82,20 @@ class Change(
 
     Attributes
     ----------
-    weights : (parameters,) float64
+    weights : (parameters,) float32, of all clients together float64
         Trained minus received.
     loss : float
         Mean over its batches.
-    control : (parameters,) float64
-        Change of its control variate; empty where there are none.
+    control : (parameters,) float32, of all clients together float64
+        Change of its control variate; empty where there are none. Exact below 1: numbers in half precision are
+        multiples of 2^-24.
     kept : (bytes,) uint8
         Its control variate, sealed; empty where there are none.
     """
 
-    weights: Float64Array
+    weights: FloatArray
     loss: float
-    control: Float64Array
+    control: FloatArray
     kept: UInt8Array
 
     @staticmethod
@@ -103,9 +104,9 @@ class Change(
         largest = LONGEST_STEP * request.learning_rate * max(1, request.most_steps) + 1e-6
         size = kept_size(request.control.size) if request.control.size else 0
         return {
-            "weights": Range(request.weights.shape, largest),
+            "weights": Range(request.weights.shape, largest, "float32"),
             "loss": Range((), LARGEST_LOSS),
-            "control": Range(request.control.shape, 2.0 * LARGEST_GRADIENT),
+            "control": Range(request.control.shape, 2.0 * LARGEST_GRADIENT, "float32"),
             "kept": Range((size,), 255.0, "uint8", sealed=True),
         }
 
@@ -205,14 +206,15 @@ def _trained(clients: Sequence[Client], request: TrainRequest) -> list[Change]:
             "training left the numbers: the loss is not finite. Look for values that are not finite or far out of"
             " scale in the client's rows, or lower method.learning_rate."
         )
-    changes = trained.weights.astype(np.float64) - request.weights
+    changes = trained.weights - request.weights
     losses = np.minimum(trained.losses, LARGEST_LOSS)
     if controls is None:
-        none = np.zeros(0), np.zeros(0, np.uint8)
+        none = np.zeros(0, np.float32), np.zeros(0, np.uint8)
         return [Change(change, float(loss), *none) for change, loss in zip(changes, losses, strict=True)]
     renewed = np.clip(trained.gradients, -LARGEST_GRADIENT, LARGEST_GRADIENT)
     halves = torch.from_numpy(renewed).half()
-    moved = halves.double().numpy() - controls
+    moved = halves.float().numpy()
+    moved -= controls
     return [
         Change(change, float(loss), control, seal(half, _key(client)))
         for client, change, loss, control, half in zip(
