@@ -10,7 +10,7 @@ the training rows on the map; trustworthiness, continuity, steadiness and cohesi
 in a round, which for global-ne are as many as all clients' together, but an epoch at most; with ``.epochs``, and for
 ``fedne.published``, all of its batches at P2's learning rates. Clients live in two actors.
 
-``--quick`` takes 10,000 training and 2,000 test rows, fewer rounds, and no networks as surrogates.
+``--quick`` takes 10,000 training and 2,000 test rows, 40 rounds, and of the overheads that of the field alone.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import json
 import os
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -180,21 +181,23 @@ def alone(rows: Rows, setting: Setting, rounds: int) -> dict[str, float]:
     return {"knn_accuracy": float(np.mean(accuracies))}
 
 
-def overheads(backend: RayBackend, rows: Rows, clients: int, rounds: int, networks: bool) -> dict[str, float]:
+def overheads(
+    backend: RayBackend, rows: Rows, clients: int, rounds: int, names: Sequence[str]
+) -> dict[str, float]:
     """Median seconds of a round, and how much more it is than FedAvg's with as many batches.
 
     ``field`` and ``mlp`` are fedne with these surrogates, mixing included, and no control variates; ``fedne`` is fedne
-    as it is; ``mlp`` is there where ``networks`` says so. Methods take turns, and each is compared with FedAvg's
-    rounds of the same turn, since a machine is not as fast at all times.
+    as it is. Methods take turns, and each is compared with FedAvg's rounds of the same turn, since a machine is not as
+    fast at all times.
     """
-    variants = {
-        "fedavg-ne": Setting("fedavg-ne", {}, clients),
+    settings = {
         "field": Setting("fedne", {"control_variates": False}, clients),
         "fedne": Setting("fedne", {}, clients),
+        "mlp": Setting(
+            "fedne", {"surrogate": "mlp", "surrogate_from": 0.0, "control_variates": False}, clients
+        ),
     }
-    if networks:
-        published = {"surrogate": "mlp", "surrogate_from": 0.0, "control_variates": False}
-        variants["mlp"] = Setting("fedne", published, clients)
+    variants = {"fedavg-ne": Setting("fedavg-ne", {}, clients)} | {name: settings[name] for name in names}
     seconds: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(REPEATS):
         for name, setting in variants.items():
@@ -282,7 +285,7 @@ def main() -> None:
     parser.add_argument("--json")
     options = parser.parse_args()
     rows = rows_of(options.data, *((10_000, 2_000) if options.quick else (None, None)))
-    rounds = options.rounds or (50 if options.quick else 200)
+    rounds = options.rounds or (40 if options.quick else 200)
     chosen = (
         options.only.split(",")
         if options.only
@@ -308,9 +311,9 @@ def main() -> None:
         if "speed" in chosen:
             tell(speeds(backend, rows, 4))
         for count in counts if "overhead" in chosen else ():
-            # Each client evaluates every other's network at every head of every batch.
-            networks = count <= 20 and not options.quick
-            tell(overheads(backend, rows, count, 4 if options.quick else 6, networks))
+            # Each client evaluates every other's network at every head of every batch, so mlp is for few clients.
+            variants = ["field"] if options.quick else ["field", "fedne", *(["mlp"] if count <= 20 else [])]
+            tell(overheads(backend, rows, count, 4 if options.quick else 6, variants))
     if options.json:
         content = {
             "figures": figures,
