@@ -13,25 +13,31 @@ from types import FrameType
 def signals_deferred() -> Iterator[None]:
     """Have SIGINT and SIGTERM wait inside a ``with`` block, and be handled as ever at its end.
 
-    Python handles signals in the main thread alone, so in any other thread there is nothing to do. Where one of the
-    handlers is not Python's to replace, signals do not wait.
+    Python handles signals in the main thread alone, so in any other thread there is nothing to do. A signal whose
+    handler is not Python's to replace does not wait.
     """
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    handlers = {number: signal.getsignal(number) for number in numbers}
-    if threading.current_thread() is not threading.main_thread() or None in handlers.values():
+    with _deferred(signal.SIGINT), _deferred(signal.SIGTERM):
+        yield
+
+
+@contextmanager
+def _deferred(number: signal.Signals) -> Iterator[None]:
+    handler = signal.getsignal(number)
+    if threading.current_thread() is not threading.main_thread() or handler is None:
         yield
         return
-    came: list[int] = []
+    came = False
 
     def remember(number: int, frame: FrameType | None) -> None:
-        came.append(number)
+        nonlocal came
+        came = True
 
-    for number in numbers:
-        signal.signal(number, remember)
     try:
+        signal.signal(number, remember)
         yield
     finally:
-        for number, handler in handlers.items():
+        # Unless the other signal's handler, run since, has put its own there.
+        if signal.getsignal(number) is remember:
             signal.signal(number, handler)
         if came:
-            signal.raise_signal(came[0])
+            signal.raise_signal(number)

@@ -164,6 +164,26 @@ def test_tsne_equals_opentsne_on_the_same_neighbors_and_initialization(settings:
     )
 
 
+@pytest.mark.parametrize("rows", [9_999, 10_000])
+def test_tsne_changes_to_interpolation_where_opentsne_does(rows: int) -> None:
+    import openTSNE
+    from openTSNE.affinity import PerplexityBasedNN
+    from openTSNE.nearest_neighbors import PrecomputedNeighbors
+
+    settings = TSNE(perplexity=2, early_iterations=2, iterations=0)
+    indices = (np.arange(rows)[:, None] + np.arange(1, 7)) % rows
+    graph = NeighborGraph(indices, np.tile(np.arange(1, 7, dtype=np.float32), (rows, 1)))
+    start = np.random.default_rng(0).normal(size=(rows, 2))
+    reference = openTSNE.TSNE(
+        perplexity=2, early_exaggeration_iter=2, n_iter=0, initialization=tsne_start(start, 0)
+    ).fit(
+        affinities=PerplexityBasedNN(
+            knn_index=PrecomputedNeighbors(graph.indices, graph.distances), perplexity=2
+        )
+    )
+    np.testing.assert_array_equal(settings.embed(graph, start, seed=0), np.asarray(reference))
+
+
 def test_tsne_affinities_are_those_of_opentsne_on_the_data() -> None:
     import openTSNE
 

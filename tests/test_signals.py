@@ -50,6 +50,28 @@ def test_without_a_signal_nothing_changes(number: int) -> None:
     assert signal.getsignal(number) is before
 
 
+def test_what_a_handler_sets_for_the_other_signal_stays() -> None:
+    """As raydr's command ignores both from the first on, so that nothing interrupts its cleaning up."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def end(number: int, frame: object) -> None:
+        for each in numbers:
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        for number in numbers:
+            for each in numbers:
+                signal.signal(each, end)
+            with pytest.raises(KeyboardInterrupt), signals_deferred():
+                signal.raise_signal(number)
+            assert {signal.getsignal(each) for each in numbers} == {signal.SIG_IGN}
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def test_other_threads_leave_the_handlers_alone(number: int) -> None:
     seen = []
 

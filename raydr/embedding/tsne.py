@@ -140,6 +140,8 @@ class TSNE:
         needed = self.neighbors_needed(rows)
         check_inputs(graph, initialization, needed)
         nearest = graph.nearest(needed)
+        # FFT interpolation exists for maps of one and two dimensions only.
+        interpolated = initialization.shape[1] == 2 and rows >= _INTERPOLATED_ROWS
         total = self.early_iterations + self.iterations
         if progress is not None:
             progress(0, total)
@@ -156,10 +158,7 @@ class TSNE:
                 learning_rate="auto" if self.learning_rate is None else self.learning_rate,
                 early_exaggeration_iter=self.early_iterations,
                 n_iter=self.iterations,
-                # FFT interpolation exists for maps of one and two dimensions only.
-                negative_gradient_method="fft"
-                if initialization.shape[1] == 2 and rows >= _INTERPOLATED_ROWS
-                else _barnes_hut,
+                negative_gradient_method="fft" if interpolated else _barnes_hut,
                 n_jobs=threads,
                 callbacks=None
                 if progress is None
