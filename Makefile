@@ -13,7 +13,7 @@ demo: setup
 test: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy raydr actors scenarios tune
+	$(BIN)/mypy raydr  # with actors, scenarios and tune, to which it links
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest
 

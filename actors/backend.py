@@ -11,12 +11,12 @@ import ray
 from ray.exceptions import RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from actors.cluster import connected
-from actors.coordinator import Coordinator, evaluation_task
-from actors.placement import Packing, actors_for, place, require_room
-from actors.sites import count_sites, pool
-from actors.streaming import heard
-from actors.transport import RayTransport
+from raydr.actors.cluster import connected
+from raydr.actors.coordinator import Coordinator, evaluation_task
+from raydr.actors.placement import Packing, actors_for, place, require_room
+from raydr.actors.sites import count_sites, pool
+from raydr.actors.streaming import heard
+from raydr.actors.transport import RayTransport
 from raydr.arrays import FloatArray
 from raydr.data import Census, Site, SiteFile
 from raydr.errors import RunError
@@ -31,7 +31,7 @@ class RayBackend:
     Attributes
     ----------
     packing : {"auto", "per-client"} or int
-        See :func:`actors.placement.place`.
+        See :func:`raydr.actors.placement.place`.
     timeout_s : float
         Seconds that an actor has for one call.
     peak_memory_bytes : dict of process name to int
@@ -100,11 +100,11 @@ class RayBackend:
         )
 
     def count_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> list[Census]:
-        """See :func:`actors.sites.count_sites`."""
+        """See :func:`raydr.actors.sites.count_sites`."""
         return count_sites(files)
 
     def pool(self, sites: Sequence[Site]) -> Callable[[], FloatArray]:
-        """See :func:`actors.sites.pool`."""
+        """See :func:`raydr.actors.sites.pool`."""
         return pool(sites)
 
     def evaluate(self, work: Callable[..., Any], *arguments: Any, listener: Listener) -> Any:

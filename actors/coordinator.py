@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import ray
 
-from actors.streaming import Result, streamed
-from actors.transport import RayTransport
+from raydr.actors.streaming import Result, streamed
+from raydr.actors.transport import RayTransport
 from raydr.federation.checkpoint import Checkpoint
 from raydr.journal import Event, Journal, Listener
 from raydr.memory import peak_memory_bytes

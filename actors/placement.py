@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 import ray
 
-from actors.sites import pinned
-from actors.transport import Placement
+from raydr.actors.sites import pinned
+from raydr.actors.transport import Placement
 from raydr.arrays import FloatArray
 from raydr.data import Site
 from raydr.errors import ScenarioError

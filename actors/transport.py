@@ -13,8 +13,8 @@ import ray
 from ray.actor import ActorHandle
 from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayTaskError
 
-from actors.client import ClientActor
-from actors.sites import reachable
+from raydr.actors.client import ClientActor
+from raydr.actors.sites import reachable
 from raydr.data import SiteFile
 from raydr.errors import RaydrError
 from raydr.federation import FaultPlan

@@ -39,7 +39,7 @@ def rows_of_mnist(count: int) -> FloatArray:
 
 def federated(rows: FloatArray, early: int, late: int) -> dict[str, float]:
     """Seconds and peak memory of the federated pipeline."""
-    from actors.backend import ray_backend
+    from raydr.actors.backend import ray_backend
     from raydr.journal import Journal
     from raydr.memory import peak_memory_bytes
     from raydr.methods.fed_tsne_umap import FedTSNE

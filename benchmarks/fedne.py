@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from actors.backend import RayBackend, ray_backend
+from raydr.actors.backend import RayBackend, ray_backend
 from raydr.arrays import Float32Array, FloatArray, Int64Array
 from raydr.methods.fedne_settings import FedNE
 from raydr.threads import cores

@@ -14,11 +14,11 @@ from contextlib import nullcontext
 import numpy as np
 import ray
 
-from actors.cluster import connected
-from actors.placement import place
-from actors.transport import RayTransport
 from benchmarks.increment import Setting, Timing, incremented, timed_rounds
 from benchmarks.increment_messages import Increment
+from raydr.actors.cluster import connected
+from raydr.actors.placement import place
+from raydr.actors.transport import RayTransport
 from raydr.arrays import Float64Array
 from raydr.federation import FaultPlan, Federation
 from raydr.threads import cores

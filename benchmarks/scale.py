@@ -25,12 +25,12 @@ import numpy as np
 import psutil
 import ray
 
-from actors.cluster import connected
-from actors.placement import place
-from actors.transport import RayTransport
 from benchmarks.increment import Setting, require
 from benchmarks.increment_messages import Increment
 from benchmarks.processes import memory_mb, tree
+from raydr.actors.cluster import connected
+from raydr.actors.placement import place
+from raydr.actors.transport import RayTransport
 from raydr.arrays import Float32Array
 from raydr.federation import FaultPlan, Federation
 from raydr.methods.distribution_learning import DistributionLearning, learn_landmarks

@@ -98,8 +98,8 @@ def run(
     >>> result.metrics["federated"]["npa_10"] <= 1.0  # doctest: +SKIP
     True
     """
-    from scenarios.reading import read
-    from scenarios.runner import run as run_scenario
+    from raydr.scenarios.reading import read
+    from raydr.scenarios.runner import run as run_scenario
 
     dotted = {key.replace("__", "."): value for key, value in overrides.items()}
     folder = run_scenario(
@@ -135,7 +135,7 @@ def transform(folder: str | Path, data: str | Path, *, out: str | Path) -> Path:
         ``OutputError`` for what is no run folder or cannot be written, ``DataError`` for rows that do not fit,
         ``ScenarioError`` for a run whose method places no new rows.
     """
-    from scenarios.transforming import transform as place
+    from raydr.scenarios.transforming import transform as place
 
     return place(Path(folder), Path(data), Path(out))
 
@@ -165,7 +165,7 @@ def resume(
     raydr.errors.RaydrError
         ``OutputError`` for a folder that is no interrupted run, otherwise as :func:`run`.
     """
-    from scenarios.runner import resume as resume_run
+    from raydr.scenarios.runner import resume as resume_run
 
     whole = resume_run(
         Path(folder),

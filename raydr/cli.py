@@ -73,9 +73,9 @@ def run(
     SCENARIO is a YAML file, or a name from `raydr list scenarios`.
     """
     from raydr.journal import unheard
+    from raydr.scenarios import runner
+    from raydr.scenarios.reading import parse_override, read
     from raydr.terminal import heard_on_terminal, print_result
-    from scenarios import runner
-    from scenarios.reading import parse_override, read
 
     if resume and (assignments or out is not None):
         raise click.UsageError("--resume goes on with a run as it was: leave out --set and --out")
@@ -129,7 +129,7 @@ def compare(folders: tuple[Path, ...], out: Path | None) -> None:
 )
 def transform(folder: Path, data: Path, out: Path) -> None:
     """Place the rows of DATA, a file like the run's own, on the map of RUN, a run folder, without any server."""
-    from scenarios.transforming import transform as place
+    from raydr.scenarios.transforming import transform as place
 
     click.echo(place(folder, data, out))
 
@@ -142,7 +142,7 @@ def list_(what: str) -> None:
 
     match what:
         case "scenarios":
-            from scenarios.reading import shipped
+            from raydr.scenarios.reading import shipped
 
             print_catalogue(shipped())
         case "methods":

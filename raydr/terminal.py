@@ -21,7 +21,6 @@ from raydr.report import Comparison, wording
 from raydr.report.runfolder import read_run
 
 _FIRST = ("npa_10", "ca_10", "trustworthiness", "continuity", "f_score", "distance_error")
-_PACKAGES = ("raydr", "actors", "scenarios", "tune")
 
 PATIENCE_S = 10.0
 """Without a terminal, a stage that takes longer says how far it is this often."""
@@ -107,19 +106,16 @@ def _table(*titles: str) -> Table:
 
 @contextmanager
 def _logged(say: Callable[[str], None]) -> Iterator[None]:
-    """What raydr's own packages log, from INFO on, goes to ``say``; other libraries are not heard."""
-    handler = _Saying(say)
-    loggers = [logging.getLogger(name) for name in _PACKAGES]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
+    """What raydr logs, from INFO on, goes to ``say``; other libraries are not heard."""
+    handler, logger = _Saying(say), logging.getLogger("raydr")
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
     try:
         yield
     finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.removeHandler(handler)
-            logger.setLevel(level)
+        logger.removeHandler(handler)
+        logger.setLevel(before)
 
 
 class _Saying(logging.Handler):

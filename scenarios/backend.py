@@ -14,7 +14,7 @@ from raydr.federation import ClientHost, InlineTransport, Seat, fingerprint
 from raydr.federation.checkpoint import Checkpoint
 from raydr.journal import Journal, Listener
 from raydr.methods.serving import Plan, Served, serve
-from scenarios.holdings import Rows
+from raydr.scenarios.holdings import Rows
 
 
 class Backend(Protocol):

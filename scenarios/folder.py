@@ -18,7 +18,7 @@ import numpy as np
 from raydr.arrays import FloatArray
 from raydr.errors import OutputError, RaydrError
 from raydr.journal import CheckpointTaken, RoundEnded
-from scenarios.holdings import Holdings
+from raydr.scenarios.holdings import Holdings
 
 _MARK = ".incomplete-"
 """Stands in the name of every folder that is not whole, and of no other."""

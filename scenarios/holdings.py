@@ -15,7 +15,7 @@ from raydr.data import Census, Site, SiteFile, Table, load, load_graph, set_apar
 from raydr.errors import DataError
 from raydr.methods import METHODS
 from raydr.partition import assign
-from scenarios.schema import ByColumn, ClientsSettings, Pointwise, Scenario
+from raydr.scenarios.schema import ByColumn, ClientsSettings, Pointwise, Scenario
 
 
 class SiteReader(Protocol):

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from scenarios.schema import Scenario
+from raydr.scenarios.schema import Scenario
 
 LONGEST = 60
 """Characters of a value that are quoted."""

@@ -12,10 +12,10 @@ from pydantic import ValidationError
 
 from raydr.errors import ScenarioError
 from raydr.metrics import metric_named
-from scenarios.problems import in_yaml, nearest, problems, truth_values
-from scenarios.schema import Scenario
+from raydr.scenarios.problems import in_yaml, nearest, problems, truth_values
+from raydr.scenarios.schema import Scenario
 
-_SHIPPED = resources.files("scenarios") / "shipped"
+_SHIPPED = resources.files("raydr.scenarios") / "shipped"
 
 
 def shipped() -> dict[str, str]:

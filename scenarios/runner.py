@@ -17,10 +17,10 @@ from raydr.metrics import DEFAULT_METRICS
 from raydr.privacy.ledger import Entry
 from raydr.privacy.noise import Noise
 from raydr.report import write_picture, write_report
-from scenarios.backend import Backend, InlineBackend
-from scenarios.environment import environment
-from scenarios.evaluation import Findings, Question, examine
-from scenarios.folder import (
+from raydr.scenarios.backend import Backend, InlineBackend
+from raydr.scenarios.environment import environment
+from raydr.scenarios.evaluation import Findings, Question, examine
+from raydr.scenarios.folder import (
     default_folder,
     incomplete,
     latest_checkpoint,
@@ -34,9 +34,9 @@ from scenarios.folder import (
     write_model,
     write_rounds,
 )
-from scenarios.holdings import Holdings, dealt_out, from_sites, with_public_file
-from scenarios.reading import dump, read
-from scenarios.schema import Scenario
+from raydr.scenarios.holdings import Holdings, dealt_out, from_sites, with_public_file
+from raydr.scenarios.reading import dump, read
+from raydr.scenarios.schema import Scenario
 
 
 def run(
@@ -164,7 +164,7 @@ def _backend(scenario: Scenario, address: str | None, journal: Journal) -> Itera
         return
     with ExitStack() as connection:
         with journal.stage("starting Ray"):
-            from actors.backend import ray_backend
+            from raydr.actors.backend import ray_backend
 
             runtime = scenario.runtime
             backend = connection.enter_context(ray_backend(address, runtime.actors, runtime.timeout_s))

@@ -12,9 +12,9 @@ from raydr.data import Table, load
 from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.methods import METHODS
 from raydr.scaling import Scaling, scale_rows
-from scenarios.folder import read_model, unwritable
-from scenarios.reading import read
-from scenarios.schema import ByColumn, Scenario
+from raydr.scenarios.folder import read_model, unwritable
+from raydr.scenarios.reading import read
+from raydr.scenarios.schema import ByColumn, Scenario
 
 
 def transform(folder: Path, data: Path, out: Path) -> Path:

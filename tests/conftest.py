@@ -14,7 +14,7 @@ from processes import simulation_processes
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[None]:
     """One Ray on this machine for all tests that need one."""
-    from actors.cluster import connected
+    from raydr.actors.cluster import connected
 
     # Workers must find the messages that tests define.
     paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -13,7 +13,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from scenarios.problems import ROOT, Section, kind_of
+from raydr.scenarios.problems import ROOT, Section, kind_of
 
 PAGE = Path(__file__).parent.parent / "docs" / "scenarios.md"
 MARK = "<!-- Below this line: made by tests/scenario_reference.py -->\n"

@@ -15,14 +15,14 @@ import ray
 from processes import simulation_processes
 from ray.cluster_utils import Cluster
 
-from actors.backend import RayBackend
+from raydr.actors.backend import RayBackend
 from raydr.errors import RunError
 from raydr.journal import Event, Incident, RoundEnded
 from raydr.methods.fed_tsne_umap import FedTSNE
 from raydr.methods.serving import Plan
-from scenarios.backend import InlineBackend
-from scenarios.holdings import from_sites
-from scenarios.reading import read
+from raydr.scenarios.backend import InlineBackend
+from raydr.scenarios.holdings import from_sites
+from raydr.scenarios.reading import read
 
 PLAN = Plan(
     "fed-tsne",

@@ -56,8 +56,8 @@ def transport(actors: int, parts: Sequence[Any], seed: int, faults: FaultPlan, t
     if actors == 0:
         seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
         return InlineTransport([ClientHost([seat], seed, faults) for seat in seats])
-    from actors.placement import place
-    from actors.transport import RayTransport
+    from raydr.actors.placement import place
+    from raydr.actors.transport import RayTransport
 
     return RayTransport(place(parts, actors, 2), seed, faults, timeout_s)
 

@@ -42,7 +42,7 @@ from raydr.methods.outcome import Outcome
 from raydr.metrics.new_rows import knn_accuracy
 from raydr.partition.kinds import dirichlet, one_class
 from raydr.privacy.sealing import seal, unseal
-from scenarios.folder import read_model
+from raydr.scenarios.folder import read_model
 
 KINDS = ("fedne", "fedavg-ne", "fedprox-ne", "local-ne", "global-ne")
 SMALL: dict[str, Any] = {"hidden": (16, 16), "rounds": 3, "batch": 32, "neighbors": 4}
@@ -645,9 +645,9 @@ def test_surrogates_begin_when_the_paper_says() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["fedne", "local-ne", "fedne, networks"])
 def test_ray_gives_the_bits_of_one_process(cluster: None, name: str) -> None:
-    from actors.backend import RayBackend
+    from raydr.actors.backend import RayBackend
     from raydr.methods.serving import Plan
-    from scenarios.backend import InlineBackend
+    from raydr.scenarios.backend import InlineBackend
 
     settings = VARIANTS[name]
     plan = Plan(settings.kind, settings, "none", seed=0)  # type: ignore[attr-defined]

@@ -20,7 +20,9 @@ def loaded(program: str) -> set[str]:
     return set(finished.stdout.splitlines()[-1].split("|"))
 
 
-@pytest.mark.parametrize("module", ["raydr", "raydr.cli", "raydr.api", "scenarios.reading", "raydr.methods"])
+@pytest.mark.parametrize(
+    "module", ["raydr", "raydr.cli", "raydr.api", "raydr.scenarios.reading", "raydr.methods"]
+)
 def test_importing_it_loads_nothing_heavy(module: str) -> None:
     assert not loaded(f"import {module}") & {*HEAVY, *ALSO}
 
@@ -37,7 +39,7 @@ def test_commands_that_compute_nothing_load_nothing_heavy(arguments: list[str]) 
 
 
 def test_an_inline_run_does_not_load_ray() -> None:
-    program = "import scenarios.runner, raydr.report, raydr.terminal"
+    program = "import raydr.scenarios.runner, raydr.report, raydr.terminal"
     assert not loaded(program) & {"ray", "torch", "pandas"}
 
 

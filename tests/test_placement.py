@@ -8,7 +8,7 @@ import pytest
 
 @pytest.mark.parametrize("gpus", [1, 2, 3, 8])
 def test_every_actor_finds_room_on_a_gpu(gpus: int) -> None:
-    from actors.placement import gpu_share
+    from raydr.actors.placement import gpu_share
 
     for actors in range(1, 60):
         share = gpu_share(gpus, actors)
@@ -20,7 +20,7 @@ def test_every_actor_finds_room_on_a_gpu(gpus: int) -> None:
 
 
 def test_actors_ask_for_gpus_only_where_clients_may_use_them(cluster: None) -> None:
-    from actors.placement import place
+    from raydr.actors.placement import place
 
     parts = [np.zeros((2, 3)) for _ in range(4)]
     assert all("num_gpus" not in placement.options for placement in place(parts, 2, 2))

@@ -17,7 +17,7 @@ from scenario_reference import MARK, PAGE, reference
 import raydr
 from raydr.cli import app, status
 from raydr.data import DATASETS
-from scenarios import reading
+from raydr.scenarios import reading
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"

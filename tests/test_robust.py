@@ -49,7 +49,7 @@ from raydr.robust import (
     norm_bounded_mean,
     trimmed_mean,
 )
-from scenarios.reading import dump, read
+from raydr.scenarios.reading import dump, read
 
 RULES: dict[str, RobustRule] = {
     "coordinate-median": CoordinateMedian(),
@@ -344,8 +344,8 @@ def transport(actors: int, parts: Sequence[Any], seed: int, faults: FaultPlan) -
         seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
         groups = [seats] if actors == 0 else [[seat] for seat in seats]
         return InlineTransport([ClientHost(group, seed, faults) for group in groups])
-    from actors.placement import place
-    from actors.transport import RayTransport
+    from raydr.actors.placement import place
+    from raydr.actors.transport import RayTransport
 
     return RayTransport(place(parts, actors, 2), seed, faults, 60.0)
 

@@ -17,9 +17,9 @@ from raydr.cli import status
 from raydr.errors import OutputError, ScenarioError
 from raydr.journal import Event, StageEnded, StageStarted
 from raydr.report.runfolder import read_run
-from scenarios.folder import default_folder, incomplete
-from scenarios.reading import dump, read
-from scenarios.runner import run
+from raydr.scenarios.folder import default_folder, incomplete
+from raydr.scenarios.reading import dump, read
+from raydr.scenarios.runner import run
 
 FILES = {
     "scenario.yaml",

@@ -13,8 +13,8 @@ from tiny import tiny, tiny_file, tiny_scenario
 
 from raydr.errors import RaydrError, ScenarioError
 from raydr.metrics import METRICS
-from scenarios.reading import dump, parse_override, read, shipped
-from scenarios.schema import Scenario
+from raydr.scenarios.reading import dump, parse_override, read, shipped
+from raydr.scenarios.schema import Scenario
 
 fifty = settings(max_examples=50, deadline=None)
 

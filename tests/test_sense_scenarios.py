@@ -16,7 +16,7 @@ from raydr.cli import status
 from raydr.data import load
 from raydr.errors import RaydrError, ScenarioError
 from raydr.report.runfolder import read_run
-from scenarios.reading import read, shipped
+from raydr.scenarios.reading import read, shipped
 
 TSNE = {"kind": "tsne", "perplexity": 5, "early_iterations": 2, "iterations": 2}
 EMBEDDERS: dict[str, dict[str, Any]] = {
@@ -412,7 +412,7 @@ def test_notes_say_that_nothing_is_open_where_nothing_is(tmp_path: Path) -> None
 
 def test_notes_say_that_anchors_of_ones_own_tell_of_each_other(tmp_path: Path) -> None:
     """And they do: with one dimension open, the server's points are the records."""
-    from scenarios.holdings import dealt_out
+    from raydr.scenarios.holdings import dealt_out
 
     content = scenario(method={"visibility": "partial", "anchors": 4})
     said = notes(raydr.run(content, out=tmp_path / "run"))

@@ -19,7 +19,7 @@ from raydr.federation import FailurePolicy
 from raydr.journal import Event, Incident, RoundEnded
 from raydr.methods.fed_tsne_umap import FedTSNE
 from raydr.methods.serving import Plan, Served
-from scenarios.backend import InlineBackend
+from raydr.scenarios.backend import InlineBackend
 
 ROUNDS = 12
 
@@ -43,7 +43,7 @@ def expected() -> Served:
 
 
 def test_a_coordinator_that_is_killed_goes_on_from_its_checkpoint(cluster: None, tmp_path: Path) -> None:
-    from actors.backend import RayBackend
+    from raydr.actors.backend import RayBackend
 
     gate = Gate(round=8, opened_by=str(tmp_path / "open"))
     killed: list[int] = []
@@ -66,7 +66,7 @@ def test_a_coordinator_that_is_killed_goes_on_from_its_checkpoint(cluster: None,
 
 
 def test_a_coordinator_that_dies_too_often_is_given_up(cluster: None, tmp_path: Path) -> None:
-    from actors.backend import RayBackend
+    from raydr.actors.backend import RayBackend
     from raydr.errors import RunError
 
     gate = Gate(round=8, opened_by=str(tmp_path / "never"))
@@ -84,7 +84,7 @@ def test_a_coordinator_that_dies_too_often_is_given_up(cluster: None, tmp_path: 
 def test_two_simulations_share_a_cluster(cluster: None) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    from actors.backend import RayBackend
+    from raydr.actors.backend import RayBackend
 
     with ThreadPoolExecutor(2) as pool:
         both = list(
@@ -95,7 +95,7 @@ def test_two_simulations_share_a_cluster(cluster: None) -> None:
 
 
 def test_actors_end_with_their_run(cluster: None) -> None:
-    from actors.backend import RayBackend
+    from raydr.actors.backend import RayBackend
 
     during: list[psutil.Process] = []
     RayBackend(packing=2).serve(rows(), plan(), listener=lambda _: during.extend(simulation_processes()))
@@ -104,7 +104,7 @@ def test_actors_end_with_their_run(cluster: None) -> None:
 
 
 def test_a_cluster_that_is_too_small_is_refused_with_the_numbers(cluster: None) -> None:
-    from actors.placement import require_room
+    from raydr.actors.placement import require_room
     from raydr.errors import ScenarioError
 
     with pytest.raises(ScenarioError, match=r"1000000 client actors need about \d+\.\d GiB.*runtime.actors"):

@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from scenarios.reading import read
-from scenarios.runner import run
-from scenarios.schema import Scenario
+from raydr.scenarios.reading import read
+from raydr.scenarios.runner import run
+from raydr.scenarios.schema import Scenario
 
 _TINY: dict[str, Any] = {
     "name": "tiny",
