@@ -80,7 +80,7 @@ class RayBackend:
             here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
             coordinator = Coordinator.options(num_cpus=0, scheduling_strategy=here).remote()
             try:
-                transport = RayTransport(placements, plan.seed, plan.faults, self.timeout_s)
+                transport = RayTransport(placements, plan.seed, plan.faults, self.timeout_s, plan.run)
                 stream = coordinator.serve.options(num_returns="streaming").remote(
                     transport, len(parts), plan, latest
                 )

@@ -26,6 +26,7 @@ class ClientProcess:
         fingerprints: Sequence[str],
         seed: int,
         faults: FaultPlan,
+        run: str,
         history: Sequence[Call],
     ) -> None:
         """Take clients in, after a restart with what set their state before.
@@ -43,6 +44,8 @@ class ClientProcess:
             The run's seed.
         faults : FaultPlan
             What goes wrong on purpose.
+        run : str
+            Digest of what the run is made from.
         history : sequence of Call
             Requests that set the clients' state, in order.
 
@@ -55,7 +58,7 @@ class ClientProcess:
         """
         rows = [partitions.read().rows] if isinstance(partitions, SiteFile) else partitions
         seats = [Seat(*seat) for seat in zip(indices, rows, fingerprints, strict=True)]
-        self._host = ClientHost(seats, seed, faults)
+        self._host = ClientHost(seats, seed, faults, run)
         self._host.restore(history)
 
     def ask(self, call: Call, clients: tuple[int, ...]) -> list[Answer]:

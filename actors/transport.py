@@ -19,7 +19,7 @@ from raydr.data import SiteFile
 from raydr.errors import RaydrError
 from raydr.federation import FaultPlan
 from raydr.federation.failures import Failure, Kind
-from raydr.federation.host import Answer, Call, PartialSum, SumCall, asked_at
+from raydr.federation.host import Answer, Answered, Call, PartialSum, SumCall, asked_at
 from raydr.federation.messages import payload_bytes
 from raydr.threads import one_blas_thread
 
@@ -62,12 +62,15 @@ class RayTransport:
         What goes wrong on purpose.
     timeout_s : float
         Seconds that an actor has for one call; one that takes longer is killed and counts as timed out.
+    run : str
+        Digest of what the run is made from, to which clients bind what they seal.
     """
 
     placements: Sequence[Placement]
     seed: int
     faults: FaultPlan
     timeout_s: float
+    run: str = ""
     _actors: list[ActorHandle[Any] | None] = field(default_factory=list, repr=False)
     _settled: dict[int, ray.ObjectRef[Any]] = field(default_factory=dict, repr=False)
     _starting: dict[int, ray.ObjectRef[Any]] = field(default_factory=dict, repr=False)
@@ -86,17 +89,17 @@ class RayTransport:
         answers: list[Answer] = []
         for result in self._call("ask", call):
             answers += result
-        if type(call.request).sets_state:
-            self._history.append(call)
+        self._remember(call, tuple(answer.client for answer in answers if isinstance(answer, Answered)))
         return answers
 
     def sum(self, call: SumCall) -> Iterator[PartialSum]:
         """One partial sum of each actor that holds a client asked, as they come."""
         for result in self._call("sum", call):
             if isinstance(result, PartialSum):
+                self._remember(call, result.clients)
                 yield result
             else:
-                yield PartialSum(call.number, call.round, None, {}, {}, (), 0, 0, tuple(result))
+                yield PartialSum(call.number, call.round, failures=tuple(result))
 
     def compute(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Results of the server's own work, each task a task of Ray's, a few more under way than there are cores."""
@@ -134,13 +137,14 @@ class RayTransport:
         Each result is fetched when the one before has been consumed: large ones stay in the object store till then.
         """
         asked = asked_at(call, (placement.clients for placement in self.placements))
-        envelope = replace(call, clients=())
-        argument = ray.put(envelope) if payload_bytes(call.request) > _BROADCAST_BYTES else envelope
+        alike = call.told(call.clients[0]) is call.request
+        envelope = _envelope(replace(call, clients=())) if alike else None
         sent = {}
         for index, clients in enumerate(asked):
             if clients and self._actors[index] is None and not reachable(self.placements[index].node):
                 yield self._node_gone(index, clients)
             elif clients:
+                argument = envelope if alike else _envelope(call.cut(clients))
                 sent[index] = getattr(self._actor(index), method).remote(argument, clients)
         for index in self._await_starts() & sent.keys():
             del sent[index]
@@ -162,6 +166,11 @@ class RayTransport:
                 raise _raised(error) from None
             self._end(index)
             yield [Failure(client, kind, reason) for client in asked[index]]
+
+    def _remember(self, call: Call, answered: tuple[int, ...]) -> None:
+        """Keep what set clients' state, for those alone who did as they were told."""
+        if type(call.request).sets_state and answered:
+            self._history.append(call.cut(answered))
 
     def _await_starts(self) -> set[int]:
         """Wait for actors that start; return those that cannot, since their only node is gone.
@@ -204,7 +213,16 @@ class RayTransport:
             placement.fingerprints,
             self.seed,
             self.faults,
-            self._history,
+            self.run,
+            [
+                call.cut(here)
+                for call, here in zip(
+                    self._history,
+                    (asked_at(call, [placement.clients])[0] for call in self._history),
+                    strict=True,
+                )
+                if here
+            ],
         )
         self._starting[index] = self._settled[index]
         return actor
@@ -222,6 +240,12 @@ class RayTransport:
             ray.kill(actor)
             self._actors[index] = None
             self._starting.pop(index, None)
+
+
+def _envelope(call: Call) -> Any:
+    """A call, or where it is in the object store."""
+    content = tuple(call.parts.values()) or (call.request,)
+    return ray.put(call) if sum(map(payload_bytes, content)) > _BROADCAST_BYTES else call
 
 
 def _with_one_thread(work: Callable[[Any], Any], task: Any) -> Any:

@@ -109,7 +109,9 @@ class Journal:
                 self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
             case RoundEnded(round):
                 # a round that is done again, after a restart from a checkpoint, replaces what was told of it
-                self.rounds[:] = [*(earlier for earlier in self.rounds if earlier.round < round), event]
+                while self.rounds and self.rounds[-1].round >= round:
+                    self.rounds.pop()
+                self.rounds.append(event)
             case Incident(text):
                 self.incidents.append(text)
         self.listener(event)

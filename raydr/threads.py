@@ -7,14 +7,71 @@ thread and splits work into fixed blocks instead, whose results do not depend on
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cache
-from typing import Any, cast
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """Limit BLAS to one thread inside a ``with`` block."""
-    return cast(AbstractContextManager[Any], _controller().limit(limits=1, user_api="blas"))
+class SharedLimit:
+    """A limit of the whole process, which stands until the last of the threads and blocks that asked for it is done.
+
+    Parameters
+    ----------
+    limit : callable
+        Sets it, and returns what :attr:`lift` needs.
+    lift : callable
+        Brings back what was before.
+
+    Examples
+    --------
+    >>> limit = SharedLimit(lambda: print("limited"), lambda _: print("lifted"))
+    >>> with limit, limit:
+    ...     pass
+    limited
+    lifted
+    """
+
+    def __init__(self, limit: Callable[[], T], lift: Callable[[T], object]) -> None:
+        self._limit, self._lift = limit, lift
+        self._lock = threading.Lock()
+        self._needed_by = 0
+        self._before: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._needed_by:
+                self._before = self._limit()
+            self._needed_by += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._needed_by -= 1
+            if not self._needed_by:
+                self._lift(self._before)
+
+
+@cache
+def _controller() -> Any:
+    # Looking for the loaded libraries takes milliseconds, so once; numpy's and scipy's must be there by then.
+    import numpy as np  # noqa: F401
+    import scipy.linalg  # noqa: F401
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+_ONE_BLAS_THREAD = SharedLimit(
+    lambda: _controller().limit(limits=1, user_api="blas"), lambda limiter: limiter.restore_original_limits()
+)
+
+
+def one_blas_thread() -> AbstractContextManager[None]:
+    """Limit BLAS to one thread inside a ``with`` block, whatever other threads of this process do."""
+    return _ONE_BLAS_THREAD
 
 
 def share_cores() -> None:
@@ -29,13 +86,3 @@ def share_cores() -> None:
 def cores() -> int:
     """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@cache
-def _controller() -> Any:
-    # Looking for the loaded libraries takes milliseconds, so once; numpy's and scipy's must be there by then.
-    import numpy as np  # noqa: F401
-    import scipy.linalg  # noqa: F401
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()

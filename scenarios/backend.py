@@ -65,7 +65,7 @@ class InlineBackend:
         seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(read)]
         # Hosts of one client each, where crashes are to strike one client and not all.
         groups = [[seat] for seat in seats] if plan.faults.crashes else [seats]
-        transport = InlineTransport([ClientHost(group, plan.seed, plan.faults) for group in groups])
+        transport = InlineTransport([ClientHost(group, plan.seed, plan.faults, plan.run) for group in groups])
         resume = Checkpoint.from_bytes(checkpoint) if checkpoint is not None else None
         return serve(transport, len(parts), plan, journal=Journal(listener), resume=resume)
 

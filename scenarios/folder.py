@@ -17,12 +17,12 @@ import numpy as np
 
 from raydr.arrays import FloatArray
 from raydr.errors import OutputError, RaydrError
-from raydr.journal import CheckpointTaken, RoundEnded
+from raydr.journal import RoundEnded
+from raydr.scenarios.checkpoints import Checkpoints
 from raydr.scenarios.holdings import Holdings
 
 _MARK = ".incomplete-"
 """Stands in the name of every folder that is not whole, and of no other."""
-_CHECKPOINTS = "checkpoints"
 _ENCODER = "encoder."
 """Before the names of arrays that are an encoder's."""
 
@@ -117,35 +117,20 @@ def unwritable(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _completing(folder: Path, target: Path) -> Iterator[None]:
-    try:
-        yield
-        with unwritable(target):
-            shutil.rmtree(folder / _CHECKPOINTS, ignore_errors=True)
-            folder.rename(target)
-    except BaseException as error:
-        if latest_checkpoint(folder) is not None:
-            error.add_note(f"Go on from the last checkpoint with `raydr run {folder} --resume`.")
-        raise
-    finally:
-        if folder.exists() and latest_checkpoint(folder) is None:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def write_checkpoint(folder: Path, event: CheckpointTaken) -> None:
-    """Keep a checkpoint, written under another name and renamed, and drop all but the one before it."""
-    checkpoints = folder / _CHECKPOINTS
-    checkpoints.mkdir(exist_ok=True)
-    unfinished = checkpoints / "unfinished"
-    unfinished.write_bytes(event.content)
-    unfinished.replace(checkpoints / f"{event.round:08d}.npz")
-    for old in sorted(checkpoints.glob("*.npz"))[:-2]:
-        old.unlink()
-
-
-def latest_checkpoint(folder: Path) -> bytes | None:
-    """Content of the last checkpoint; None where there is none."""
-    files = sorted((folder / _CHECKPOINTS).glob("*.npz"))
-    return files[-1].read_bytes() if files else None
+    checkpoints = Checkpoints(folder)
+    with checkpoints.locked():
+        try:
+            yield
+            with unwritable(target):
+                shutil.rmtree(checkpoints.place, ignore_errors=True)
+                folder.rename(target)
+        except BaseException as error:
+            if checkpoints.there:
+                error.add_note(f"Go on from the last checkpoint with `raydr run {folder} --resume`.")
+            raise
+        finally:
+            if folder.exists() and not checkpoints.there:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -9,8 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from raydr.federation import Adversary, Crash, FailurePolicy, FaultPlan, attackers
-from raydr.federation.checkpoint import Checkpoint
-from raydr.journal import CheckpointTaken, Event, Incident, Journal, Listener, unheard
+from raydr.journal import CheckpointTaken, Event, Incident, Journal, Listener, RoundEnded, unheard
 from raydr.memory import peak_memory_bytes
 from raydr.methods.serving import Plan, Served
 from raydr.metrics import DEFAULT_METRICS
@@ -18,23 +17,23 @@ from raydr.privacy.ledger import Entry
 from raydr.privacy.noise import Noise
 from raydr.report import write_picture, write_report
 from raydr.scenarios.backend import Backend, InlineBackend
+from raydr.scenarios.checkpoints import Checkpoints
 from raydr.scenarios.environment import environment
 from raydr.scenarios.evaluation import Findings, Question, examine
 from raydr.scenarios.folder import (
     default_folder,
     incomplete,
-    latest_checkpoint,
     taken_up,
     target_of,
     unwritable,
     write_central,
-    write_checkpoint,
     write_embedding,
     write_json,
     write_model,
     write_rounds,
 )
 from raydr.scenarios.holdings import Holdings, dealt_out, from_sites, with_public_file
+from raydr.scenarios.identity import Identity
 from raydr.scenarios.reading import dump, read
 from raydr.scenarios.schema import Scenario
 
@@ -130,16 +129,16 @@ def _run_in(
     else:
         with journal.stage("data"):
             holdings = dealt_out(scenario, data_dir)
-        scenario.method.check(holdings.rows, holdings.features)
+        _require_fit(scenario, holdings)
     with _backend(scenario, address, journal) as backend:
         if holdings is None:
             with journal.stage("data"):
                 holdings = from_sites(scenario, backend)
-            scenario.method.check(holdings.rows, holdings.features)
+            _require_fit(scenario, holdings)
         anchors = getattr(scenario.method, "anchor_path", None)
         if anchors is not None:
             holdings = with_public_file(holdings, anchors)
-        served, findings = _simulate(scenario, holdings, backend, journal, folder)
+        served, findings = _simulate(scenario, holdings, backend, journal, Checkpoints(folder))
         described = {
             **environment(),
             "started": started.isoformat(timespec="seconds"),
@@ -155,6 +154,12 @@ def _run_in(
         with journal.stage("report"):
             write_picture(folder, finishing=True)
             write_report(folder, finishing=True)
+
+
+def _require_fit(scenario: Scenario, holdings: Holdings) -> None:
+    """Raise ScenarioError or DataError where the scenario asks what these data and clients cannot give."""
+    scenario.require_clients(len(holdings.parts))
+    scenario.method.check(holdings.rows, holdings.features)
 
 
 @contextmanager
@@ -176,26 +181,33 @@ def _simulate(
     holdings: Holdings,
     backend: Backend,
     journal: Journal,
-    folder: Path,
+    checkpoints: Checkpoints,
 ) -> tuple[Served, Findings]:
     """Run the federation, then judge it; everything that comes back is in the table's order."""
     method = scenario.method
-    checkpoint = latest_checkpoint(folder)
-    if checkpoint is not None:
-        journal.rounds[:] = Checkpoint.from_bytes(checkpoint).rounds
+    identity = Identity.of(scenario, holdings)
+    with unwritable(checkpoints.folder):
+        resumption = checkpoints.begin(identity)
+    if resumption is not None:
+        for damage in resumption.damaged:
+            journal.tell(Incident(f"{damage}; going on from the one before"))
+        journal.rounds[:] = resumption.rounds
         journal.tell(Incident(f"resuming after round {len(journal.rounds)}"))
 
     def hear(event: Event) -> None:
-        if isinstance(event, CheckpointTaken):
-            with unwritable(folder):
-                write_checkpoint(folder, event)
+        with unwritable(checkpoints.folder):
+            match event:
+                case RoundEnded() if scenario.runtime.checkpoint_every:
+                    checkpoints.add(event)
+                case CheckpointTaken():
+                    checkpoints.keep(event)
         journal.tell(event)
 
     served = backend.serve(
         holdings.parts,
-        replace(plan_of(scenario, len(holdings.parts)), public=holdings.public),
+        replace(plan_of(scenario, len(holdings.parts)), public=holdings.public, run=identity.digest),
         listener=hear,
-        checkpoint=checkpoint,
+        checkpoint=resumption.content if resumption is not None else None,
     )
     served = served.reordered(holdings.in_table_order)
     names = DEFAULT_METRICS if scenario.metrics == "default" else scenario.metrics

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, Union
 from pydantic import Field, model_validator
 
 from raydr.errors import ScenarioError
+from raydr.federation import attackers
 from raydr.methods import METHODS
+from raydr.privacy.noise import Noise
 from raydr.robust import RobustRule
 from raydr.scaling import Scale
 from raydr.settings import Settings
@@ -313,13 +315,53 @@ class Scenario(Settings):
         return self
 
     @model_validator(mode="after")
-    def _enough_clients_for_the_aggregation(self) -> Scenario:
-        """Refused here, where the number of clients is known beforehand, and otherwise by the federation."""
-        rule = getattr(self.method, "aggregation", None)
+    def _rounds_to_strike_in(self) -> Scenario:
+        """Refuse what would do nothing in silence."""
+        rounds = METHODS[self.method.kind].rounds(self.method)
+        struck = [f"faults.{name}" for name in ("dropout", "stragglers", "corrupt", "crashes", "adversary")]
+        given = [key for key in struck if getattr(self.faults, key.removeprefix("faults."))]
+        if self.clients.participation < 1:
+            given.append("clients.participation")
+        if given and not rounds:
+            raise ValueError(
+                f"{' and '.join(given)} would do nothing: only rounds know such things, and method.kind"
+                f" {self.method.kind!r} asks clients nothing in rounds; leave {'them' if len(given) > 1 else 'it'} out"
+            )
+        for crash in self.faults.crashes:
+            if crash.round > rounds:
+                raise ValueError(
+                    f"faults.crashes has a crash in round {crash.round}, and the method has {rounds} rounds: choose a"
+                    " round of them"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _clients_that_are_there(self) -> Scenario:
+        """Refused here, where the number of clients is known beforehand, and otherwise by the runner."""
         count = self.clients.count or len(self.clients.sites)
-        if isinstance(rule, RobustRule) and count:
+        if count:
             try:
-                rule.require(max(1, round(self.clients.participation * count)))
+                self.require_clients(count)
             except ScenarioError as error:
                 raise ValueError(str(error).rstrip(".")) from None
         return self
+
+    def require_clients(self, count: int) -> None:
+        """Raise ScenarioError where the scenario does not fit so many clients."""
+        absent = sorted({crash.client for crash in self.faults.crashes if crash.client >= count})
+        if absent:
+            raise ScenarioError(
+                f"faults.crashes names client {absent[0]}, and there are {count} clients, counted from 0: choose at"
+                f" most {count - 1}."
+            )
+        liars = self.faults.adversary
+        if liars is not None and not attackers(self.seed, count, liars.fraction):
+            raise ScenarioError(
+                f"faults.adversary.fraction is {liars.fraction:g}, which of {count} clients is none, so nobody would"
+                f" lie: choose at least {1 / count:.2g}, or leave faults.adversary out."
+            )
+        if self.privacy.noise is not None:
+            Noise(**self.privacy.noise.model_dump()).noisy_clients(count)
+        rule = getattr(self.method, "aggregation", None)
+        if isinstance(rule, RobustRule):
+            rule.require(max(1, round(self.clients.participation * count)))

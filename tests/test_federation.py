@@ -21,7 +21,7 @@ from requests_for_tests import (
 )
 
 from raydr.arrays import UInt8Array
-from raydr.errors import DataError
+from raydr.errors import DataError, RunError
 from raydr.federation import (
     Adversary,
     ClientError,
@@ -175,7 +175,7 @@ def test_resume_gives_the_bits_of_the_run_that_was_never_interrupted(make: Make)
     expected = trajectory(whole)
     middle = Checkpoint.from_bytes(taken[0].content)
     assert middle.round == 2
-    journal = Journal()
+    journal = Journal(rounds=whole_journal.rounds[:2])
     resumed = make(resume=middle, journal=journal)
     assert trajectory(resumed)[-2:] == expected[-2:]
     assert resumed.ledger.as_list() == whole.ledger.as_list()
@@ -214,9 +214,9 @@ def test_a_lost_client_is_dropped_for_the_round_where_the_quorum_allows(make: Ma
     assert [record.answered for record in journal.rounds] == [3, 3]
     assert journal.rounds[0].incidents[0]["decision"] == "drop for this round"
     strict = make(policy=FailurePolicy(quorum=0.9))
-    next(strict.rounds(1, {}))
-    with pytest.raises(QuorumError, match="only 3 of 4 clients"):
-        strict.mean(OddRequest(1, "nan"))
+    for _ in strict.rounds(1, {}):
+        with pytest.raises(QuorumError, match="only 3 of 4 clients"):
+            strict.mean(OddRequest(1, "nan"))
 
 
 def test_weights_after_a_drop_out_are_those_of_the_clients_that_answered(make: Make) -> None:
@@ -292,14 +292,15 @@ def test_the_server_computes_with_the_same_bits_in_order(make_packed: Make) -> N
         list(federation.compute(gram, [np.eye(2), np.full((1, 1), np.nan), np.eye(3)]))
 
 
-def test_a_checkpoint_of_another_seed_is_refused() -> None:
+def test_a_checkpoint_of_another_run_is_refused() -> None:
     taken: list[bytes] = []
     journal = Journal(
         lambda event: taken.append(event.content) if isinstance(event, CheckpointTaken) else None
     )
     trajectory(inline(journal=journal, checkpoint_every=4))
-    with pytest.raises(Exception, match="seed 0"):
-        inline(seed=1, resume=Checkpoint.from_bytes(taken[0]))
+    for other in ({"seed": 1}, {"run": "of something else"}):
+        with pytest.raises(RunError, match="of another run"):
+            inline(**other, resume=Checkpoint.from_bytes(taken[0]))
 
 
 def test_ledger_meters_every_message(make: Make) -> None:
@@ -422,8 +423,7 @@ def test_a_sealed_field_has_a_row_for_each_client_and_leaves_the_others_as_they_
 ) -> None:
     federation = make_packed()
     plain = inline()
-    for number in federation.rounds(2, {}):
-        next(plain.rounds(1, {}))
+    for number, _ in zip(federation.rounds(2, {}), plain.rounds(2, {}), strict=False):
         answer = federation.mean(keep_request(), weights="rows")
         expected = plain.mean(NoisyRequest(FEATURES), weights="rows")
         assert answer.values.tobytes() == expected.values.tobytes()
@@ -515,9 +515,8 @@ def test_an_adversary_leaves_what_is_sealed_for_itself_as_it_is(make: Make, kind
     faults = FaultPlan(adversary=Adversary((1, 3), kind, 3.0))
     federation, honest = make(faults=faults), inline()
     lying = Federation(transport(0, partitions(), 0, faults, 60.0), CLIENTS, seed=0)
-    for number in federation.rounds(2, {}):
-        next(honest.rounds(1, {}))
-        next(lying.rounds(1, {}))
+    together = zip(*(one.rounds(2, {}) for one in (federation, honest, lying)), strict=False)
+    for number, *_ in together:
         answer = federation.mean(keep_request())
         assert federation.answered == PRESENT
         np.testing.assert_array_equal(answer.own, [own_bytes(client, number) for client in PRESENT])

@@ -28,6 +28,7 @@ from raydr.methods import METHODS
 from raydr.methods.fedne import first_weights, no_surrogates, standardised, training, transform
 from raydr.methods.fedne_baselines import central
 from raydr.methods.fedne_clients import (
+    Change,
     TrainRequest,
     kept_size,
     neighbors_of,
@@ -41,7 +42,7 @@ from raydr.methods.fedne_surrogates import SPEAKING_ROWS, DensityRequest, densit
 from raydr.methods.outcome import Outcome
 from raydr.metrics.new_rows import knn_accuracy
 from raydr.partition.kinds import dirichlet, one_class
-from raydr.privacy.sealing import seal, unseal
+from raydr.privacy.sealing import Binding, seal, unseal
 from raydr.scenarios.folder import read_model
 
 KINDS = ("fedne", "fedavg-ne", "fedprox-ne", "local-ne", "global-ne")
@@ -63,7 +64,11 @@ VARIANTS: dict[str, ContrastiveEncoder] = {
 }
 
 
-NO_CONTROL_VARIATES: dict[str, Any] = {"control": np.zeros(0, np.float32), "kept": np.zeros((0, 0), np.uint8)}
+NO_CONTROL_VARIATES: dict[str, Any] = {
+    "control": np.zeros(0, np.float32),
+    "kept": np.zeros((0, 0), np.uint8),
+    "kept_rounds": np.zeros(0, np.int64),
+}
 
 
 def blobs(sizes: Sequence[int] = (40, 1, 25, 60, 0, 3), features: int = 5) -> list[FloatArray]:
@@ -281,10 +286,13 @@ def test_the_servers_control_variate_is_the_mean_of_the_clients_own() -> None:
         expected = np.zeros(state["control"].shape)
         for client, sealed in enumerate(state["kept"]):
             if sealed.any():
-                own = unseal(sealed, client_stream(0, client, 0, "key").bytes(32)).view(np.float16)
+                secret = client_stream(0, client, 0, "key").bytes(32)
+                binding = Binding("", client, int(state["kept_rounds"][client]), "control variate")
+                own = unseal(sealed, secret, binding).view(np.float16)
                 expected += len(parts[client]) / 92 * own.astype(np.float64)
-                with pytest.raises(RunError, match="from another client"):
-                    unseal(sealed, client_stream(0, client + 1, 0, "key").bytes(32))
+                for other in (client_stream(0, client + 1, 0, "key").bytes(32), secret):
+                    with pytest.raises(RunError, match="another client"):
+                        unseal(sealed, other, replace(binding, client=client + 1))
         np.testing.assert_allclose(state["control"], expected, atol=1e-8)
         assert np.abs(expected).max() > 1e-3
     assert {int(sealed.any()) for sealed in taken[0].loops[-1].state["kept"]} == {0, 1}
@@ -302,15 +310,20 @@ def test_a_client_follows_the_mean_course_and_tells_how_its_own_changed() -> Non
     plain = TrainRequest(
         weights, (16, 16), 4, 512, 1, 5, 0.0, 0.0, 1e-3, 1, 129, np.zeros((0, 0), np.float32), 1.0,
         np.zeros((0, 0), np.float32), np.zeros(0, np.float32), False, mean,
-        np.zeros((1, kept_size(len(weights))), np.uint8),
+        np.zeros((1, kept_size(len(weights))), np.uint8), np.zeros(1, np.int64),
     )  # fmt: skip
+    now = Binding("", 0, 1, "control variate")
     first = train_locally(client, plain.addressed_to(0))
     gradient = first.control.astype(np.float16)
     np.testing.assert_array_equal(gradient, first.control, "what is told is what is kept, to the bit")
-    assert unseal(first.kept, key).tobytes() == gradient.tobytes()
-    kept = seal(own.view(np.uint8), key)[None]
-    second = train_locally(client, replace(plain, kept=kept).addressed_to(0))
-    assert unseal(second.kept, key).tobytes() == gradient.tobytes(), "one batch, at the weights received"
+    assert unseal(first.kept, key, now).tobytes() == gradient.tobytes()
+    handed = replace(plain, kept=seal(own.view(np.uint8), key, now)[None])
+    second = train_locally(client, replace(handed, kept_rounds=np.array([1])).addressed_to(0))
+    with pytest.raises(RunError, match=r"handed its control variate of round 0, after .* that of round 1"):
+        train_locally(client, plain.addressed_to(0))
+    with pytest.raises(RunError, match=r"in round 2 .* another client, round or run"):
+        train_locally(client, replace(handed, kept_rounds=np.array([2])).addressed_to(0))
+    assert unseal(second.kept, key, now).tobytes() == gradient.tobytes(), "one batch, at the weights received"
     np.testing.assert_allclose(second.control, gradient.astype(np.float64) - own.astype(np.float64))
     np.testing.assert_array_equal(np.sign(first.weights), -np.sign(gradient + mean))
     np.testing.assert_array_equal(np.sign(second.weights), -np.sign(gradient + mean - own))
@@ -323,12 +336,15 @@ def test_the_server_sends_the_mean_course_and_each_client_what_it_sealed() -> No
         "weights": np.zeros(402, np.float32),
         "control": random.normal(size=402),
         "kept": random.integers(256, size=(3, kept_size(402)), dtype=np.uint8),
+        "kept_rounds": np.array([4, 0, 2]),
         **no_surrogates(),
     }
     request = training(federation, settings, state, 1e-3)
     np.testing.assert_array_equal(request.control, state["control"].astype(np.float32))
     for client in range(3):
-        np.testing.assert_array_equal(request.addressed_to(client).kept, state["kept"][client])
+        own = request.addressed_to(client)
+        np.testing.assert_array_equal(own.kept, state["kept"][client][None])
+        np.testing.assert_array_equal(own.kept_rounds, state["kept_rounds"][client])
 
 
 def test_a_robust_rule_goes_without_control_variates() -> None:
@@ -458,7 +474,8 @@ def test_a_resumed_run_has_the_same_bits(name: str) -> None:
 
     whole = run(None)
     assert len(taken) == 3
-    assert run(Checkpoint.from_bytes(taken[1])) == whole
+    for content in taken[:3]:
+        assert run(Checkpoint.from_bytes(content)) == whole
 
 
 def test_a_local_encoder_that_was_forgotten_is_trained_again() -> None:
@@ -477,6 +494,10 @@ def test_a_local_encoder_that_was_forgotten_is_trained_again() -> None:
 # Clients as one
 
 
+def jointly(clients: Sequence[Client], request: TrainRequest) -> Sequence[Change]:
+    return train_together(clients, [request.addressed_to(client.index) for client in clients])
+
+
 def test_clients_trained_as_one_change_as_each_would() -> None:
     parts = blobs()
     federation = federate(parts)
@@ -493,14 +514,23 @@ def test_clients_trained_as_one_change_as_each_would() -> None:
     courses = np.random.default_rng(0).normal(0, 1e-2, (6, size)).astype(np.float16)
     kept = np.stack(
         [
-            seal(own.view(np.uint8), client_stream(0, index, 0, "key").bytes(32))
+            seal(
+                own.view(np.uint8),
+                client_stream(0, index, 0, "key").bytes(32),
+                Binding("", index, 1, "control variate"),
+            )
             for index, own in enumerate(courses)
         ]
     )
-    corrected = replace(request, control=courses.mean(axis=0, dtype=np.float32), kept=kept)
+    corrected = replace(
+        request,
+        control=courses.mean(axis=0, dtype=np.float32),
+        kept=kept,
+        kept_rounds=np.ones(6, np.int64),
+    )
     for asked in (request, networks, corrected):
         clients = [Client(index, part.astype(np.float32), 0, 1) for index, part in enumerate(parts)]
-        for client, together in zip(clients, train_together(clients, asked), strict=True):
+        for client, together in zip(clients, jointly(clients, asked), strict=True):
             alone = train_locally(client, asked.addressed_to(client.index))
             np.testing.assert_allclose(together.weights, alone.weights, atol=3e-4)
             np.testing.assert_allclose(together.control, alone.control, atol=1e-3)

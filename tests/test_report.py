@@ -25,7 +25,16 @@ from raydr.report.alignment import procrustes, turn
 from raydr.report.charts import line_chart, round_numbers
 from raydr.report.colouring import CATEGORIES, GREY, RAMP, colouring, ramp
 from raydr.report.views import BOUNDARY, frame, panels, principal_axes
-from raydr.report.wording import IN_THE_CLEAR, by_revelation, duration, promise, size, summary
+from raydr.report.wording import (
+    BLURRED,
+    IN_THE_CLEAR,
+    by_revelation,
+    duration,
+    promise,
+    size,
+    summary,
+    warning,
+)
 
 ROWS = 60
 SCRIPT = "<script>alert(1)</script>"
@@ -40,11 +49,13 @@ def message(**changes: Any) -> dict[str, Any]:
         "seen_by": "server",
         "count": 3,
         "bytes": 48_000,
-        "protection": "none",
+        "protection": None,
         "epsilon": None,
         "delta": None,
     } | changes
 
+
+NOISE = {"kind": "gaussian-noise", "on": "distances", "level": 1e-12}
 
 ROUNDS = [
     {"round": number, "objective": 1.0 / number, "seconds": 0.1, "bytes_up": 10, "bytes_down": 20,
@@ -424,7 +435,7 @@ class TestWhatLeft:
         [
             ([message()], True),
             ([message(granularity="aggregate"), message()], True),
-            ([message(protection="gaussian noise", epsilon=1.0, delta=1e-5)], False),
+            ([message(protection=NOISE, epsilon=1.0, delta=1e-5)], False),
             ([message(granularity="per-client")], False),
             ([message(granularity="aggregate")], False),
             ([message(direction="down")], False),
@@ -441,10 +452,24 @@ class TestWhatLeft:
             "No record's own values left a client unprotected." in summary(read_run(folder))
         ) is not warned
 
+    def test_noise_alone_protects_nobody(self, tmp_path: Path) -> None:
+        """A tenth of the clients, noise that changes no digit: what all of them sent is named, and how."""
+        some = [message(count=1, protection=NOISE), message(count=9)]
+        for ledger, warned in ((some, IN_THE_CLEAR), (some[:1], BLURRED)):
+            run = read_run(write_run(tmp_path / str(len(ledger)), ledger=ledger))
+            assert warning(run) == warned
+            assert warned in write_report(run.path).read_text(encoding="utf-8")
+            said = summary(run)
+            assert "unprotected." not in said
+            assert (
+                "1 message under Gaussian noise of level 1e-12 on distances, which promises nothing" in said
+            )
+        assert said.count("to every landmark") == 1
+
     def test_the_most_revealing_comes_first(self, tmp_path: Path) -> None:
         kinds = [
             message(kind="sum", granularity="aggregate", bytes=10**9),
-            message(kind="guarded", protection="noise", bytes=10**8),
+            message(kind="guarded", protection=NOISE, bytes=10**8),
             message(kind="sketch", granularity="per-client"),
             message(kind="bare", bytes=1),
         ]

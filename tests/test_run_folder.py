@@ -80,7 +80,7 @@ def test_the_ledger_says_that_distances_leave_in_the_clear_and_what_only_a_simul
     assert (distances["direction"], distances["granularity"], distances["protection"]) == (
         "up",
         "per-record",
-        "none",
+        None,
     )
     assert distances["epsilon"] is None
     assert entries["pooled evaluation"]["direction"] == "simulation-only"

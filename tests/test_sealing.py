@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -10,10 +12,11 @@ from hypothesis.extra.numpy import arrays
 
 from raydr.arrays import UInt8Array
 from raydr.errors import RunError
-from raydr.privacy.sealing import seal, sealed_size, unseal
+from raydr.privacy.sealing import Binding, seal, sealed_size, unseal
 
 NONCE = 12
 KEY = bytes(range(32))
+MINE = Binding("run", client=3, round=7, purpose="a test")
 ADVICE = "Resume from an earlier checkpoint, or start the run anew"
 
 keys = st.binary(min_size=32, max_size=32)
@@ -31,8 +34,8 @@ def nonce(sealed: UInt8Array) -> bytes:
 @given(content=contents, key=keys)
 @example(content=numbers(), key=KEY)
 def test_what_was_sealed_comes_back(content: UInt8Array, key: bytes) -> None:
-    sealed = seal(content, key)
-    opened = unseal(sealed, key)
+    sealed = seal(content, key, MINE)
+    opened = unseal(sealed, key, MINE)
     assert opened.dtype == sealed.dtype == np.uint8
     assert opened.shape == content.shape
     assert opened.tobytes() == content.tobytes()
@@ -42,7 +45,7 @@ def test_what_was_sealed_comes_back(content: UInt8Array, key: bytes) -> None:
 
 @given(content=contents, key=keys)
 def test_the_same_content_gives_the_same_bytes(content: UInt8Array, key: bytes) -> None:
-    assert seal(content, key).tobytes() == seal(content.copy(), key).tobytes()
+    assert seal(content, key, MINE).tobytes() == seal(content.copy(), key, MINE).tobytes()
 
 
 @given(one=contents, other=contents, key=keys)
@@ -51,47 +54,80 @@ def test_the_same_content_gives_the_same_bytes(content: UInt8Array, key: bytes) 
 @example(one=numbers(1.0), other=numbers(1.0), key=KEY)
 def test_a_nonce_never_serves_two_contents(one: UInt8Array, other: UInt8Array, key: bytes) -> None:
     same = one.tobytes() == other.tobytes()
-    assert (nonce(seal(one, key)) == nonce(seal(other, key))) == same
+    assert (nonce(seal(one, key, MINE)) == nonce(seal(other, key, MINE))) == same
 
 
 def test_the_nonce_tells_nothing_to_who_has_not_the_key() -> None:
     content = numbers(1, 2, 3)
-    assert nonce(seal(content, KEY)) != nonce(seal(content, KEY[::-1]))
+    assert nonce(seal(content, KEY, MINE)) != nonce(seal(content, KEY[::-1], MINE))
 
 
 @given(content=contents, keys=st.lists(keys, min_size=2, max_size=2, unique=True))
 def test_another_key_is_refused(content: UInt8Array, keys: list[bytes]) -> None:
-    with pytest.raises(RunError, match=f"from another client.*{ADVICE}"):
-        unseal(seal(content, keys[0]), keys[1])
+    with pytest.raises(RunError, match=f"is of another client, round or run.*{ADVICE}"):
+        unseal(seal(content, keys[0], MINE), keys[1], MINE)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(MINE, run="another"),
+        replace(MINE, client=4),
+        replace(MINE, round=6),
+        replace(MINE, purpose="another"),
+    ],
+    ids=["run", "client", "round", "purpose"],
+)
+def test_what_is_bound_to_something_else_is_refused(other: Binding) -> None:
+    content = numbers(1, 2, 3)
+    with pytest.raises(RunError, match=f"is of another client, round or run.*{ADVICE}"):
+        unseal(seal(content, KEY, MINE), KEY, other)
+    assert nonce(seal(content, KEY, MINE)) != nonce(seal(content, KEY, other))
+
+
+def test_no_key_serves_two_purposes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client's secret is used for nothing but deriving keys, and each key for one thing."""
+    from cryptography.hazmat.primitives.ciphers import aead
+
+    import raydr.privacy.sealing as room
+
+    used: dict[str, bytes] = {}
+    cipher, digest = aead.ChaCha20Poly1305, room.hmac.new
+    monkeypatch.setattr(aead, "ChaCha20Poly1305", lambda key: used.setdefault("cipher", key) and cipher(key))
+    monkeypatch.setattr(
+        room.hmac, "new", lambda key, *more: used.setdefault("mac", key) and digest(key, *more)
+    )
+    seal(numbers(1), KEY, MINE)
+    assert len({KEY, used["cipher"], used["mac"]}) == 3
 
 
 @pytest.mark.parametrize("count", [0, 1, 7])
 def test_one_flipped_bit_anywhere_is_refused(count: int) -> None:
     content = numbers(*np.random.default_rng(3).normal(size=count))
-    sealed = seal(content, KEY)
+    sealed = seal(content, KEY, MINE)
     for bit in range(8 * sealed.size):
         flipped = sealed.copy()
         flipped[bit // 8] ^= 1 << bit % 8
         with pytest.raises(RunError, match=f"came back changed.*{ADVICE}"):
-            unseal(flipped, KEY)
-    assert unseal(sealed, KEY).tobytes() == content.tobytes()
+            unseal(flipped, KEY, MINE)
+    assert unseal(sealed, KEY, MINE).tobytes() == content.tobytes()
 
 
 def test_bytes_that_are_missing_or_too_many_are_refused() -> None:
-    sealed = seal(numbers(1, 2, 3), KEY)
+    sealed = seal(numbers(1, 2, 3), KEY, MINE)
     for size in range(sealed.size):
         with pytest.raises(RunError, match=ADVICE):
-            unseal(sealed[:size], KEY)
+            unseal(sealed[:size], KEY, MINE)
     with pytest.raises(RunError, match=ADVICE):
-        unseal(np.append(sealed, np.uint8(0)), KEY)
+        unseal(np.append(sealed, np.uint8(0)), KEY, MINE)
 
 
 def test_sealed_bytes_do_not_show_what_is_sealed() -> None:
     content = numbers(*np.random.default_rng(4).normal(size=500))
-    sealed = seal(content, KEY).tobytes()
+    sealed = seal(content, KEY, MINE).tobytes()
     # A number's four bytes are among 2000 random ones by chance once in two million; all 500: once in 4000.
     assert [value for value in content.reshape(-1, 4) if value.tobytes() in sealed] == []
     assert KEY[:4] not in sealed
     # Of equal numbers it shows not even that they are equal.
-    blocks = np.frombuffer(seal(numbers(*np.ones(512)), KEY).tobytes()[NONCE:], np.uint64, 256)
+    blocks = np.frombuffer(seal(numbers(*np.ones(512)), KEY, MINE).tobytes()[NONCE:], np.uint64, 256)
     assert len(set(blocks.tolist())) == blocks.size

@@ -20,6 +20,7 @@ from raydr.methods.anchors import AnchorSettings, chosen_anchors, flattened
 from raydr.methods.sense import LEAST_GROUP, serve, transform
 from raydr.methods.sense_settings import SENSE
 from raydr.privacy.noise import Noise
+from raydr.privacy.protection import Protection
 
 QUICK: dict[str, Any] = {"kind": "tsne", "early_iterations": 10, "iterations": 10}
 
@@ -78,7 +79,7 @@ def test_clients_answer_once_with_what_table_6_lets_the_server_see() -> None:
         ("AnchorDistances", "up"),
     }
     up = entries["AnchorDistances", "up"]
-    assert (up.count, up.granularity, up.protection) == (len(parts), "per-record", "none")
+    assert (up.count, up.granularity, up.protection) == (len(parts), "per-record", None)
     factor_widths = [min(len(part), 6 - 4) for part in parts]
     numbers = sum(len(part) * (5 + width) + 1 for part, width in zip(parts, factor_widths, strict=True))
     assert up.bytes == 8 * numbers
@@ -223,8 +224,12 @@ class TestNoise:
         outcome = serve(federation, SENSE(regime="pointwise", anchors=8, embedder=QUICK))
         offsets = np.linalg.norm(outcome.geometry.coordinates - np.concatenate(parts), axis=1)
         assert int((offsets < 1e-5).sum()) == 20
-        entry = next(entry for entry in federation.ledger.entries.values() if entry.kind == "AnchorDistances")
-        assert entry.protection.startswith("Gaussian noise of level 0.1 on distances by 50%")
+        counts = {
+            entry.protection: entry.count
+            for entry in federation.ledger.entries.values()
+            if entry.kind == "AnchorDistances"
+        }
+        assert counts == {Protection("distances", 0.1): len(parts) // 2, None: len(parts) // 2}
 
     def test_damping_beats_taking_noisy_distances_at_their_word(
         self, monkeypatch: pytest.MonkeyPatch

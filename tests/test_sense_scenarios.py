@@ -16,6 +16,7 @@ from raydr.cli import status
 from raydr.data import load
 from raydr.errors import RaydrError, ScenarioError
 from raydr.report.runfolder import read_run
+from raydr.report.wording import IN_THE_CLEAR
 from raydr.scenarios.reading import read, shipped
 
 TSNE = {"kind": "tsne", "perplexity": 5, "early_iterations": 2, "iterations": 2}
@@ -349,12 +350,18 @@ def test_a_perplexity_past_the_rows_is_refused_before_anything_is_sent(tmp_path:
 def test_noise_is_in_the_ledger_in_the_notes_and_in_the_scores(tmp_path: Path, on: str) -> None:
     exact = scores(tmp_path / "exact")
     result = ran(tmp_path / "noisy", privacy={"noise": {"on": on, "level": 0.1, "clients": 0.67}})
-    said = f"Gaussian noise of level 0.1 on {on} by 67% of the clients; no differential privacy is claimed"
-    entry = next(entry for entry in result.ledger if entry["kind"] == "AnchorDistances")
-    assert entry["protection"] == said
-    assert said in notes(result)
+    said = f"Gaussian noise of level 0.1 on {on}"
+    counts = {
+        entry["protection"] and entry["protection"]["level"]: entry["count"]
+        for entry in result.ledger
+        if entry["kind"] == "AnchorDistances"
+    }
+    assert counts == {0.1: 2, None: 1}
+    assert f"{said} was added by 2 of 3 clients" in notes(result)
     assert result.metrics["federated"]["distance_error"] > 100 * exact["distance_error"]
-    assert said in (result.folder / "report.html").read_text()
+    page = (result.folder / "report.html").read_text()
+    assert said in page
+    assert IN_THE_CLEAR in page, "one client adds none"
 
 
 def test_notes_do_not_count_records_whose_distances_are_noisy(tmp_path: Path) -> None:

@@ -1,14 +1,17 @@
-"""Checkpoints: everything that a run needs to go on, as one versioned file without pickle.
+"""Checkpoints: everything that a run needs to go on, as one versioned file without pickle, and what they are of.
 
 Random streams are named, not advanced, so they need no saving; clients are deterministic, so their state is rebuilt by
-repeating the requests that set it. What remains is the state of the method's loops, the ledger and the journal.
+repeating the requests that set it. What remains is the state of the method's loops and the ledger. The rounds' rows are
+not among it: they are kept once, row by row, by whoever keeps the checkpoints, and a checkpoint knows them by a digest.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,16 +20,64 @@ from numpy.typing import NDArray
 from raydr.errors import RunError
 from raydr.journal import RoundEnded
 from raydr.privacy.ledger import Entry, Ledger
+from raydr.privacy.protection import Protection
 
-VERSION = 1
+VERSION = 2
+_MAGIC = b"raydr checkpoint "
+_DIGEST_BYTES = 32
+
+
+class DamagedCheckpointError(RunError):
+    """Content that is not what was written."""
+
+
+@dataclass(frozen=True)
+class History:
+    """The rounds so far, as a digest that the next one extends.
+
+    Examples
+    --------
+    >>> one, other = RoundEnded(1, 0.5, 0.1, 8, 8, 2, 2, 0), RoundEnded(2, 0.4, 0.1, 8, 8, 2, 2, 0)
+    >>> History.of([one, other]) == History.of([one]).then(other) != History.of([other, one])
+    True
+    """
+
+    digest: str = ""
+
+    def then(self, ended: RoundEnded) -> History:
+        """Return the history with one more round."""
+        row = f"{self.digest} {json.dumps(asdict(ended))}"
+        return History(hashlib.blake2b(row.encode(), digest_size=16).hexdigest())
+
+    @classmethod
+    def of(cls, rounds: Iterable[RoundEnded]) -> History:
+        """Return the history of rounds in order."""
+        history = cls()
+        for ended in rounds:
+            history = history.then(ended)
+        return history
 
 
 @dataclass(frozen=True)
 class LoopState:
-    """One loop of rounds: how many are done, and the arrays that the next one starts from."""
+    """One loop of rounds.
+
+    Attributes
+    ----------
+    done : int
+        Rounds of this loop that are done.
+    round : int
+        Number of the last of them through the whole run; before the first, of the last round before the loop.
+    state : dict of name to array
+        What the next one starts from.
+    ended : bool
+        Whether there is no next one: all are done, or the method left the loop.
+    """
 
     done: int
+    round: int
     state: dict[str, NDArray[Any]]
+    ended: bool = False
 
 
 @dataclass(frozen=True)
@@ -35,23 +86,28 @@ class Checkpoint:
 
     Attributes
     ----------
+    run : str
+        Digest of what the run is made from; a checkpoint of anything else is refused.
     seed : int
-        Of the run; a checkpoint of another seed is refused.
+        Of the run.
     loops : tuple of LoopState
         Every loop of rounds that was entered, the last of them perhaps unfinished.
-    round : int
-        Rounds done in all.
     ledger : tuple of Entry
         Every message so far.
-    rounds : tuple of RoundEnded
+    history : History
         Every round so far.
     """
 
+    run: str
     seed: int
     loops: tuple[LoopState, ...]
-    round: int
-    ledger: tuple[Entry, ...]
-    rounds: tuple[RoundEnded, ...]
+    ledger: tuple[Entry, ...] = ()
+    history: History = field(default_factory=History)
+
+    @property
+    def round(self) -> int:
+        """Rounds done in all."""
+        return self.loops[-1].round if self.loops else 0
 
     def restored_ledger(self) -> Ledger:
         """Return a ledger that goes on where this one stopped."""
@@ -61,14 +117,13 @@ class Checkpoint:
         return ledger
 
     def to_bytes(self) -> bytes:
-        """Return the file's content."""
+        """Return the file's content: a line that names the format, a digest of what follows, arrays as npz."""
         described = {
-            "version": VERSION,
+            "run": self.run,
             "seed": self.seed,
-            "round": self.round,
-            "done": [loop.done for loop in self.loops],
+            "loops": [{"done": loop.done, "round": loop.round, "ended": loop.ended} for loop in self.loops],
             "ledger": [asdict(entry) for entry in self.ledger],
-            "rounds": [asdict(record) for record in self.rounds],
+            "history": self.history.digest,
         }
         arrays = {
             f"{index}/{name}": value
@@ -78,7 +133,8 @@ class Checkpoint:
         arrays["described"] = np.frombuffer(json.dumps(described).encode(), np.uint8)
         file = io.BytesIO()
         np.savez(file, allow_pickle=False, **arrays)
-        return file.getvalue()
+        content = file.getvalue()
+        return _header() + hashlib.sha256(content).digest() + content
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Checkpoint:
@@ -86,31 +142,46 @@ class Checkpoint:
 
         Raises
         ------
+        DamagedCheckpointError
+            If it is not as it was written.
         RunError
-            If it is no checkpoint, or one of another version.
+            If it is of another version.
         """
-        try:
-            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-                described = json.loads(arrays["described"].tobytes())
-                states: list[dict[str, NDArray[Any]]] = [{} for _ in described["done"]]
-                for key in arrays.files:
-                    index, slash, name = key.partition("/")
-                    if slash:
-                        states[int(index)][name] = arrays[key]
-        except (ValueError, KeyError, OSError, EOFError) as error:
-            raise RunError(f"the checkpoint cannot be read ({error}): start the run anew.") from error
-        if described["version"] != VERSION:
-            raise RunError(
-                f"the checkpoint is of version {described['version']}, and this raydr reads version {VERSION}:"
-                " resume with the raydr that wrote it, or start the run anew."
-            )
-        return cls(
-            described["seed"],
-            tuple(LoopState(done, state) for done, state in zip(described["done"], states, strict=True)),
-            described["round"],
-            tuple(Entry(**entry) for entry in described["ledger"]),
-            tuple(
-                RoundEnded(**{**record, "incidents": tuple(record["incidents"])})
-                for record in described["rounds"]
-            ),
+        header = _header()
+        if not content.startswith(header):
+            first, newline, _ = content[: len(header) + 8].partition(b"\n")
+            if newline and first.startswith(_MAGIC) and first.removeprefix(_MAGIC).isdigit():
+                raise RunError(
+                    f"the checkpoint is of version {first.removeprefix(_MAGIC).decode()}, and this raydr reads version"
+                    f" {VERSION}: resume with the raydr that wrote it, or start the run anew."
+                )
+            raise DamagedCheckpointError("the checkpoint is damaged, or none of raydr's: start the run anew.")
+        digest, content = (
+            content[len(header) : len(header) + _DIGEST_BYTES],
+            content[len(header) + _DIGEST_BYTES :],
         )
+        if hashlib.sha256(content).digest() != digest:
+            raise DamagedCheckpointError("the checkpoint is damaged: start the run anew.")
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            described = json.loads(arrays["described"].tobytes())
+            loops = [LoopState(state={}, **loop) for loop in described["loops"]]
+            for key in arrays.files:
+                index, slash, name = key.partition("/")
+                if slash:
+                    loops[int(index)].state[name] = arrays[key]
+        return cls(
+            described["run"],
+            described["seed"],
+            tuple(loops),
+            tuple(_entry(entry) for entry in described["ledger"]),
+            History(described["history"]),
+        )
+
+
+def _header() -> bytes:
+    return _MAGIC + f"{VERSION}\n".encode()
+
+
+def _entry(described: dict[str, Any]) -> Entry:
+    protection = described["protection"]
+    return replace(Entry(**described), protection=None if protection is None else Protection(**protection))

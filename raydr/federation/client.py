@@ -35,6 +35,7 @@ class Client:
     seed: int
     round: int = 0
     memory: dict[str, Any] = field(default_factory=dict, repr=False)
+    run: str = ""
 
     def stream(self, purpose: str) -> np.random.Generator:
         """Independent random numbers for ``(seed, client, round, purpose)``, whoever asks, however often."""

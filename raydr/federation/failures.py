@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
 
 from raydr.errors import RunError
 
@@ -100,8 +101,8 @@ class FailurePolicy:
         return Decision.DROP if droppable and self.quorum < 1 else Decision.GIVE_UP
 
     def require_quorum(self, answered: int, asked: int) -> None:
-        """Raise QuorumError if too few answered."""
-        if answered < self.quorum * asked:
+        """Raise QuorumError if too few answered, by the decimal that was written: 0.56 of 25 are 14."""
+        if answered < Fraction(repr(self.quorum)) * asked:
             raise QuorumError(
                 f"only {answered} of {asked} clients answered, fewer than the quorum of {self.quorum:g}: lower"
                 " runtime.quorum, or look at why the others failed."

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 
 from raydr.arrays import FloatArray
 from raydr.errors import RunError
-from raydr.federation.checkpoint import Checkpoint, LoopState
+from raydr.federation.checkpoint import Checkpoint, History, LoopState
 from raydr.federation.enrolment import Enrol
 from raydr.federation.failures import ClientError, Decision, Failure, FailurePolicy, Kind, QuorumError
-from raydr.federation.host import Answered, Call, SumCall, Total, Weighting, answer_bytes
-from raydr.federation.messages import Granularity, Reply, Request
+from raydr.federation.host import Answered, Call, SumCall, Total, Weighting, by_protection
+from raydr.federation.messages import Granularity, Reply, Request, payload_bytes
 from raydr.federation.meter import Meter
 from raydr.federation.streams import server_stream
 from raydr.federation.transport import Transport
@@ -64,6 +64,8 @@ class Federation:
         Part of the clients, from above 0 to 1, drawn anew in each round, that a mean in rounds asks.
     checkpoint_every : int
         Rounds between checkpoints; 0 for none.
+    run : str
+        Digest of what the run is made from, which its checkpoints carry.
     resume : Checkpoint, optional
         Where to go on: loops of rounds take up their saved state and skip what was done.
 
@@ -95,16 +97,22 @@ class Federation:
         policy: FailurePolicy | None = None,
         participation: float = 1.0,
         checkpoint_every: int = 0,
+        run: str = "",
         resume: Checkpoint | None = None,
     ) -> None:
-        if resume is not None and resume.seed != seed:
-            raise RunError(f"the checkpoint is of seed {resume.seed}, and this run's seed is {seed}.")
+        if resume is not None and (resume.run, resume.seed) != (run, seed):
+            raise RunError(
+                "the checkpoint is of another run: of another scenario, seed, data or version of raydr. Start the run"
+                " anew."
+            )
         self._transport = transport
         self._meter = Meter(journal or Journal())
         self._policy = policy or FailurePolicy()
         self._participation = participation
         self._checkpoint_every = checkpoint_every
+        self._run = run
         self._resume = resume
+        self._history = resume.history if resume is not None else History()
         self._loops: list[LoopState] = []
         self._calls = 0
         self._in_rounds = False
@@ -159,51 +167,49 @@ class Federation:
             What one round hands to the next. The loop body replaces its values; checkpoints save it; a resumed run
             fills it, before the first round, with what was saved, and yields only the rounds that remain.
         """
-        index, done = len(self._loops), 0
+        index, loop = len(self._loops), LoopState(0, self.round, dict(state))
         if self._resume is not None and index < len(self._resume.loops):
-            saved = self._resume.loops[index]
+            loop = self._resume.loops[index]
             state.clear()
-            state.update(saved.state)
-            done = saved.done
+            state.update(loop.state)
+            self.round = loop.round
             if index == len(self._resume.loops) - 1:
-                self.round = self._resume.round
                 self._meter.ledger = self._resume.restored_ledger()
-                self.journal.rounds[:] = self._resume.rounds
-        self._loops.append(LoopState(done, dict(state)))
-        while done < count:
+        self._loops.append(loop)
+        while not loop.ended and loop.done < count:
             self.round += 1
             self._meter.begin_round()
             self._in_rounds = True
             started = time.perf_counter()
-            yield self.round
-            self._in_rounds = False
-            done += 1
-            self._meter.end_round(self.round, time.perf_counter() - started)
-            self._loops[index] = LoopState(done, dict(state))
-            self.journal.progress(done, count)
-            if self._checkpoint_every and (done % self._checkpoint_every == 0 or done == count):
+            left = True
+            try:
+                yield self.round
+                left = False
+            finally:
+                # Also where the method breaks out of its loop: that round is its last.
+                self._in_rounds = False
+                self._history = self._history.then(
+                    self._meter.end_round(self.round, time.perf_counter() - started)
+                )
+                loop = LoopState(loop.done + 1, self.round, dict(state), left or loop.done + 1 == count)
+                self._loops[index] = loop
+            self.journal.progress(loop.done, count)
+            if self._checkpoint_every and (loop.done % self._checkpoint_every == 0 or loop.ended):
                 self.journal.tell(CheckpointTaken(self.round, self._checkpoint().to_bytes()))
 
     def report(self, *, objective: float) -> None:
         """Note the method's objective for the present round."""
         self._meter.note(objective)
 
-    def ask(self, request: Request[R], *, protection: str = "none") -> list[R]:
+    def ask(self, request: Request[R]) -> list[R]:
         """One reply of each client, in client order.
-
-        Parameters
-        ----------
-        request : Request
-            What to ask.
-        protection : str
-            What clients did to their replies, in words for the ledger.
 
         Raises
         ------
         ClientError
             If a client does not answer, whatever is tried.
         """
-        replies = self._replies(request, tuple(range(self.clients)), "server", protection=protection)
+        replies = self._replies(request, tuple(range(self.clients)), "server")
         return [replies[client] for client in range(self.clients)]
 
     def gather(self, request: Request[R]) -> dict[int, R]:
@@ -244,9 +250,10 @@ class Federation:
     def robust_mean(self, request: Request[R], rule: RobustRule) -> R:
         """Mean that some clients that lie cannot move far; of the same clients as :meth:`mean` with equal weights.
 
-        Arrays are combined by the rule, each for itself. Numbers are combined by their median, whatever the rule: no
-        rule bounds a single number better, and a norm in the units of an array would mean nothing for it. Clients
-        weigh the same, because a weight is itself a claim: whoever claims the most rows would outweigh the others.
+        Arrays are combined by the rule, each for itself. Numbers, and arrays whose entries stand for themselves, are
+        combined by their median, whatever the rule: no rule bounds a single number better, and a norm in the units of
+        an array would mean nothing for it. Clients weigh the same, because a weight is itself a claim: whoever claims
+        the most rows would outweigh the others.
 
         Parameters
         ----------
@@ -306,7 +313,6 @@ class Federation:
         finest: Granularity | None = None,
         *,
         droppable: bool = False,
-        protection: str = "none",
     ) -> dict[int, R]:
         """Replies by client; ``finest`` is how finely they are read where that is not what their type declares."""
         call = Call(request, self._number(), self.round, 0, asked, self._in_rounds)
@@ -325,9 +331,8 @@ class Federation:
             replies.update((answer.client, answer.reply) for answer in fresh)
             if fresh:
                 kind = type(fresh[0].reply)
-                size = answer_bytes(fresh)
-                granularity = finest or kind.granularity
-                self._meter.received(kind, len(fresh), size, seen_by, granularity, protection)
+                sent = by_protection((answer.protection, payload_bytes(answer.reply)) for answer in fresh)
+                self._meter.received(kind, sent, seen_by, finest or kind.granularity)
             return failures + _missing(attempt, replies, failures)
 
         self._deliver(call, send, droppable=droppable)
@@ -340,7 +345,14 @@ class Federation:
         droppable = self._in_rounds and weighting != "sum"
         cohort = self._cohort(weighty) if droppable else weighty
         call = SumCall(
-            request, self._number(), self.round, 0, cohort, self._in_rounds, weighting, total_weight
+            request,
+            self._number(),
+            self.round,
+            0,
+            cohort,
+            self._in_rounds,
+            weighting=weighting,
+            total_weight=total_weight,
         )
         total = Total()
 
@@ -353,8 +365,7 @@ class Federation:
                     continue
                 total.add(part)
                 seen_by = "server, which adds up what each client sends"
-                count, granularity = len(part.clients), part.reply.granularity
-                self._meter.received(part.reply, count, part.bytes, seen_by, granularity)
+                self._meter.received(part.reply, part.sent, seen_by, part.reply.granularity)
             return failures + _missing(attempt, total.clients, failures)
 
         self._deliver(call, send, droppable=droppable)
@@ -395,11 +406,11 @@ class Federation:
 
     def _checkpoint(self) -> Checkpoint:
         return Checkpoint(
+            self._run,
             self.seed,
             tuple(self._loops),
-            self.round,
             tuple(self.ledger.entries.values()),
-            tuple(self.journal.rounds),
+            self._history,
         )
 
     def _number(self) -> int:
@@ -408,7 +419,7 @@ class Federation:
 
 
 def _combined(replies: Sequence[R], rule: RobustRule, request: Request[R]) -> R:
-    """Reply of which each array is the rule's of the replies', and each number the median of theirs."""
+    """Reply of which each array is the rule's of the replies', and each number or separate entry their median."""
     fields: dict[str, Any] = {}
     declared = type(replies[0]).ranges(request, 0)
     for name in vars(replies[0]):
@@ -419,7 +430,11 @@ def _combined(replies: Sequence[R], rule: RobustRule, request: Request[R]) -> R:
         if not values.size:
             fields[name] = getattr(replies[0], name)
             continue
-        fields[name] = rule.combine(values) if values.ndim > 1 else float(coordinate_median(values))
+        if values.ndim > 1 and not declared[name].separate:
+            fields[name] = rule.combine(values)
+        else:
+            median = coordinate_median(values)
+            fields[name] = median if median.ndim else float(median)
     return type(replies[0])(**fields)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import time
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +16,10 @@ from raydr.errors import RunError
 from raydr.federation.client import Client
 from raydr.federation.failures import Failure, Kind, QuorumError
 from raydr.federation.faults import Corruption, FaultPlan, Moment, SimulatedCrashError, corrupted
-from raydr.federation.messages import Range, RefusedReplyError, Reply, Request, payload_bytes
+from raydr.federation.messages import Range, RefusedReplyError, Reply, Request
 from raydr.federation.ring import RingSum, decode, fraction_bits
+from raydr.privacy.protection import Protection
 from raydr.threads import one_blas_thread
-
-_LOGGER = logging.getLogger(__name__)
 
 Weighting: TypeAlias = Literal["sum", "clients", "rows"]
 """Weight of a client's summand: 1 each, 1 for each client that has rows, or its number of rows."""
@@ -45,6 +43,10 @@ class Call:
         Who is asked, ascending.
     in_rounds : bool
         Whether the call is part of a round, where simulated faults strike.
+    parts : dict of client to Request
+        What each of ``clients`` is told, where the server has cut a request that holds a part for each client;
+        ``request`` is then one of them, so that nobody's part goes to another's host. Empty where all are told the
+        same.
     """
 
     request: Request[Any]
@@ -53,27 +55,49 @@ class Call:
     attempt: int
     clients: tuple[int, ...]
     in_rounds: bool
+    parts: dict[int, Request[Any]] = field(default_factory=dict)
+
+    def cut(self, clients: tuple[int, ...]) -> Self:
+        """Return the call as it goes to the host of these clients, all of whom it asks."""
+        parts = {client: self.told(client) for client in clients}
+        if all(part is self.request for part in parts.values()):
+            return replace(self, clients=clients)
+        return replace(self, request=parts[clients[0]], clients=clients, parts=parts)
+
+    def told(self, client: int) -> Request[Any]:
+        """Return what one client is told."""
+        return self.parts[client] if self.parts else self.request.addressed_to(client)
 
 
 @dataclass(frozen=True)
 class SumCall(Call):
     """A call whose replies are added up; ``total_weight`` fixes the ring's resolution for all parties."""
 
-    weighting: Weighting
-    total_weight: int
+    weighting: Weighting = "sum"
+    total_weight: int = 0
 
 
 @dataclass(frozen=True)
 class Answered:
-    """A reply with the call and round that it answers, as the client's envelope says."""
+    """A reply with the call and round that it answers, as the client's envelope says, and what protects it."""
 
     client: int
     number: int
     round: int
     reply: Reply
+    protection: Protection | None = None
 
 
 Answer: TypeAlias = Answered | Failure
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What so many clients of a host sent under one protection, and the payload of all of it."""
+
+    protection: Protection | None
+    clients: int
+    bytes: int
 
 
 @dataclass(frozen=True)
@@ -92,21 +116,23 @@ class PartialSum:
         What is not summed, since only the clients can read it.
     clients : tuple of int
         Whose summands are in it.
-    weight, bytes : int
-        Total weight of the summands and their payload.
+    weight : int
+        Total weight of the summands.
+    sent : tuple of Sent
+        The clients' messages, by protection.
     failures : tuple of Failure
         Clients that did not answer.
     """
 
     number: int
     round: int
-    reply: type[Reply] | None
-    totals: dict[str, Int64Array]
-    sealed: dict[str, dict[int, NDArray[Any]]]
-    clients: tuple[int, ...]
-    weight: int
-    bytes: int
-    failures: tuple[Failure, ...]
+    reply: type[Reply] | None = None
+    totals: dict[str, Int64Array] = field(default_factory=dict)
+    sealed: dict[str, dict[int, NDArray[Any]]] = field(default_factory=dict)
+    clients: tuple[int, ...] = ()
+    weight: int = 0
+    sent: tuple[Sent, ...] = ()
+    failures: tuple[Failure, ...] = ()
 
 
 @dataclass
@@ -169,6 +195,14 @@ class Seat:
     fingerprint: str
 
 
+@dataclass(frozen=True)
+class _Followed:
+    """The last call that set a client's state, and what the client replied."""
+
+    number: int
+    reply: Reply
+
+
 @dataclass
 class ClientHost:
     """Some clients of a federation and their client parts.
@@ -181,6 +215,8 @@ class ClientHost:
         The run's seed.
     faults : FaultPlan
         What goes wrong on purpose.
+    run : str
+        Digest of what the run is made from, to which clients bind what they seal.
 
     Raises
     ------
@@ -191,8 +227,10 @@ class ClientHost:
     seats: Sequence[Seat]
     seed: int
     faults: FaultPlan = field(default_factory=FaultPlan)
+    run: str = ""
     _clients: dict[int, Client] = field(default_factory=dict, repr=False)
-    _joint: dict[int, Reply] = field(default_factory=dict, repr=False)
+    _followed: dict[int, _Followed] = field(default_factory=dict, repr=False)
+    _joint: dict[int, Reply | Failure] = field(default_factory=dict, repr=False)
     _dying: bool = False
     _strikes: bool = False
 
@@ -207,12 +245,17 @@ class ClientHost:
         self.restore(())
 
     def restore(self, history: Sequence[Call]) -> None:
-        """Begin again from the partitions, and repeat what set the clients' state, in order."""
+        """Begin again from the partitions, and repeat, in order, what set the state of those whom each call names."""
         self._dying = False
-        self._clients = {seat.index: Client(seat.index, seat.rows, self.seed) for seat in self.seats}
-        for call in history:
-            for client in self._clients.values():
-                self._compute(client, call, call.request.addressed_to(client.index))
+        self._followed.clear()
+        self._clients = {
+            seat.index: Client(seat.index, seat.rows, self.seed, run=self.run) for seat in self.seats
+        }
+        with one_blas_thread():
+            for call in history:
+                for index in call.clients:
+                    if index in self._clients:
+                        self._compute(self._clients[index], call, call.told(index))
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -230,7 +273,9 @@ class ClientHost:
             for index in call.clients:
                 reply = self._reply(self._clients[index], boundary)
                 answers.append(
-                    reply if isinstance(reply, Failure) else Answered(index, call.number, call.round, reply)
+                    reply
+                    if isinstance(reply, Failure)
+                    else Answered(index, call.number, call.round, reply, call.told(index).protection)
                 )
         self._die_later(call)
         return answers
@@ -242,6 +287,7 @@ class ClientHost:
         sealed: dict[str, dict[int, NDArray[Any]]] = {}
         summed: list[int] = []
         failures: list[Failure] = []
+        protections: list[Protection | None] = []
         total_weight = 0
         with one_blas_thread():
             self._dawdle(call)
@@ -266,12 +312,12 @@ class ClientHost:
                 for name, kept in sealed.items():
                     kept[index] = getattr(reply, name)
                 summed.append(index)
+                protections.append(call.told(index).protection)
                 total_weight += weight
         self._die_later(call)
         totals = {name: ring.total for name, ring in sums.items()}
-        size = len(summed) * sum(total.nbytes for total in totals.values()) + sum(
-            array.nbytes for kept in sealed.values() for array in kept.values()
-        )
+        each = sum(total.nbytes for total in totals.values())
+        sizes = [each + sum(kept[index].nbytes for kept in sealed.values()) for index in summed]
         return PartialSum(
             call.number,
             call.round,
@@ -280,7 +326,7 @@ class ClientHost:
             sealed,
             tuple(summed),
             total_weight,
-            size,
+            by_protection(zip(protections, sizes, strict=True)),
             tuple(failures),
         )
 
@@ -294,8 +340,10 @@ class ClientHost:
             if self.faults.drops_out(self.seed, client.index, call.round):
                 return Failure(client.index, Kind.DROPPED_OUT, "simulated drop-out")
         try:
-            told = call.request.addressed_to(client.index)
+            told = call.told(client.index)
             joint = self._joint.pop(client.index, None)
+            if isinstance(joint, Failure):
+                return joint
             reply, round = joint if joint is not None else self._compute(client, call, told), call.round
             if self.faults.adversary is not None and call.in_rounds:
                 reply = self.faults.adversary.forged(reply, told, client)
@@ -310,29 +358,55 @@ class ClientHost:
         except RefusedReplyError as error:
             return Failure(client.index, Kind.REFUSED, str(error))
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            return Failure(client.index, Kind.CLIENT_RAISED, reason, traceback.format_exc())
+            return _raised(client.index, error, traceback.format_exc())
         return reply
 
     def _answer_jointly(self, call: Call) -> None:
-        """Have all clients asked answer at once, where the request has a way to."""
+        """Have all clients asked answer at once, where the request has a way to.
+
+        If that fails, each answers for itself, which shows whose fault it was. Where it was nobody's (memory, a GPU),
+        nobody has answered: answers of each for itself have other bits.
+        """
         self._joint.clear()
         part = type(call.request).joint_part
         if part is None or not call.request.jointly or len(call.clients) < 2:
             return
         clients = [self._clients[index] for index in call.clients]
+        told = [call.told(index) for index in call.clients]
         for client in clients:
             client.round = call.round
         try:
-            self._joint.update(zip(call.clients, part(clients, call.request), strict=True))
-        except Exception:
-            # Whose fault it was shows when each answers for itself.
-            _LOGGER.debug("joint answers to %s failed", type(call.request).__name__, exc_info=True)
+            self._joint.update(zip(call.clients, part(clients, told), strict=True))
+            return
+        except Exception as error:
+            together = error, traceback.format_exc()
+        faulty = False
+        for client, request in zip(clients, told, strict=True):
+            try:
+                self._joint[client.index] = self._compute(client, call, request)
+            except Exception as error:
+                self._joint[client.index] = _raised(client.index, error, traceback.format_exc())
+                faulty = True
+        if not faulty:
+            reason = "could not answer together with the others of its host, though each could alone"
+            self._joint.update((index, _raised(index, *together, where=reason)) for index in call.clients)
 
-    @staticmethod
-    def _compute(client: Client, call: Call, told: Request[Any]) -> Reply:
+    def _compute(self, client: Client, call: Call, told: Request[Any]) -> Reply:
+        """A client part's reply; a client that was asked before to change its state answers as it did then."""
         client.round = call.round
-        return type(told).client_part(client, told)
+        if not type(told).sets_state:
+            return type(told).client_part(client, told)
+        before = self._followed.get(client.index)
+        if before is not None and call.number == before.number:
+            return before.reply
+        if before is not None and call.number < before.number:
+            raise RunError(
+                f"call {call.number} would set the state of client {client.index}, which has followed call"
+                f" {before.number} since"
+            )
+        reply = type(told).client_part(client, told)
+        self._followed[client.index] = _Followed(call.number, reply)
+        return reply
 
     def _dawdle(self, call: Call) -> None:
         """Clients dawdle side by side, so a host waits for its slowest. A host that was to die does so first."""
@@ -395,6 +469,20 @@ def _declared(kind: type[Reply], request: Request[Any], rows: int) -> Mapping[st
     return ranges
 
 
+def _raised(client: int, error: Exception, trace: str, *, where: str = "") -> Failure:
+    reason = f"{type(error).__name__}: {error}"
+    return Failure(client, Kind.CLIENT_RAISED, f"{where}: {reason}" if where else reason, trace)
+
+
+def by_protection(messages: Iterable[tuple[Protection | None, int]]) -> tuple[Sent, ...]:
+    """Messages, each with its protection and payload, counted by protection."""
+    sent: dict[Protection | None, Sent] = {}
+    for protection, size in messages:
+        before = sent.get(protection, Sent(protection, 0, 0))
+        sent[protection] = Sent(protection, before.clients + 1, before.bytes + size)
+    return tuple(sent.values())
+
+
 def asked_at(call: Call, homes: Iterable[Sequence[int]]) -> list[tuple[int, ...]]:
     """Clients of each home whom a call asks."""
     asked = frozenset(call.clients)
@@ -410,8 +498,3 @@ def weight_of(rows: int, weighting: Weighting) -> int:
             return int(rows > 0)
         case "rows":
             return rows
-
-
-def answer_bytes(answers: Sequence[Answer]) -> int:
-    """Payload of the answers that are replies."""
-    return sum(payload_bytes(answer.reply) for answer in answers if isinstance(answer, Answered))

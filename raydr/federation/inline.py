@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from raydr.federation.failures import Failure, Kind
 from raydr.federation.faults import SimulatedCrashError
-from raydr.federation.host import Answer, Call, ClientHost, PartialSum, SumCall, asked_at
+from raydr.federation.host import Answer, Answered, Call, ClientHost, PartialSum, SumCall, asked_at
 from raydr.threads import one_blas_thread
 
 C = TypeVar("C", bound=Call)
@@ -40,18 +40,18 @@ class InlineTransport:
                 answers += host.ask(part)
             except SimulatedCrashError:
                 answers += self._restart(host, part)
-        if type(call.request).sets_state:
-            self.history.append(call)
+        self._remember(call, tuple(answer.client for answer in answers if isinstance(answer, Answered)))
         return answers
 
     def sum(self, call: SumCall) -> Iterator[PartialSum]:
         """Partial sums that together hold every client asked once."""
         for host, part in self._parts(call):
             try:
-                yield host.sum(part)
+                partial = host.sum(part)
             except SimulatedCrashError:
-                failures = tuple(self._restart(host, part))
-                yield PartialSum(call.number, call.round, None, {}, {}, (), 0, 0, failures)
+                partial = PartialSum(call.number, call.round, failures=tuple(self._restart(host, part)))
+            self._remember(call, partial.clients)
+            yield partial
 
     def compute(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Results of the server's own work, one task after the other."""
@@ -63,11 +63,12 @@ class InlineTransport:
     def _parts(self, call: C) -> list[tuple[ClientHost, C]]:
         """Hosts of clients whom a call asks, each with the call to its own."""
         asked = asked_at(call, (host.clients for host in self.hosts))
-        return [
-            (host, replace(call, clients=clients))
-            for host, clients in zip(self.hosts, asked, strict=True)
-            if clients
-        ]
+        return [(host, call.cut(clients)) for host, clients in zip(self.hosts, asked, strict=True) if clients]
+
+    def _remember(self, call: Call, answered: tuple[int, ...]) -> None:
+        """Keep what set clients' state, for those alone who did as they were told."""
+        if type(call.request).sets_state and answered:
+            self.history.append(call.cut(answered))
 
     def _restart(self, host: ClientHost, call: Call) -> list[Failure]:
         host.restore(self.history)

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeVar
@@ -36,6 +36,8 @@ from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray, FloatArray
 from raydr.errors import RunError
+from raydr.privacy.protection import Protection
+from raydr.settings import Settings
 
 if TYPE_CHECKING:
     from raydr.federation.client import Client
@@ -71,6 +73,9 @@ class Range:
         Largest absolute value. Infinite where nothing is known; such a field cannot be summed.
     dtype : str
         Its numpy type.
+    separate : bool
+        Whether each entry of an array stands for itself, as a single number does: the length of all of them together
+        means nothing.
     sealed : bool
         Whether only the client itself can read it. Such a field is an array, and stands beside sums and means of the
         others with a row for each client that answered, in client order.
@@ -79,6 +84,7 @@ class Range:
     shape: tuple[int, ...]
     largest: Bound = math.inf
     dtype: str = "float64"
+    separate: bool = False
     sealed: bool = False
 
     def check(self, name: str, value: Any) -> None:
@@ -171,14 +177,14 @@ class Request(Generic[R]):
     what : str
         One sentence for the ledger: what the clients are told.
     sets_state : bool
-        Whether the client part changes the client. Such requests are repeated, in order, to a client that had to
-        be restarted.
+        Whether the client part changes the client. A client that had to be restarted repeats such requests in order,
+        and no client follows one twice, however often it is asked.
     """
 
     what: ClassVar[str]
     sets_state: ClassVar[bool]
     client_part: ClassVar[Callable[[Client, Any], Reply]]
-    joint_part: ClassVar[Callable[[Sequence[Client], Any], Sequence[Reply]] | None] = None
+    joint_part: ClassVar[Callable[[Sequence[Client], Sequence[Any]], Sequence[Reply]] | None] = None
 
     def __init_subclass__(cls, *, what: str, sets_state: bool = False) -> None:
         super().__init_subclass__()
@@ -190,10 +196,16 @@ class Request(Generic[R]):
         """Whether a host that has a joint part for this type answers for all its clients at once."""
         return False
 
+    @property
+    def protection(self) -> Protection | None:
+        """What the client part does to its reply before it leaves, in the words of the ledger; None for nothing."""
+        return None
+
     def addressed_to(self, client: int) -> Self:
         """Return what this client is told; a request that holds a part for each client gives out the one alone.
 
-        Replies are then checked against what they declare for the part. In a sum, all parts must declare the same.
+        The server cuts the parts: a host receives those of the clients that are asked there and no other. Replies are
+        then checked against what they declare for the part. In a sum, all parts must declare the same.
         """
         return self
 
@@ -208,19 +220,25 @@ def answers(request: type[Q]) -> Callable[[Callable[[Client, Q], R]], Callable[[
     return register
 
 
-def answers_jointly(
-    request: type[Q],
-) -> Callable[[Callable[[Sequence[Client], Q], Sequence[R]]], Callable[[Sequence[Client], Q], Sequence[R]]]:
+JointPart: TypeAlias = "Callable[[Sequence[Client], Sequence[Q]], Sequence[R]]"
+
+
+def answers_jointly(request: type[Q]) -> Callable[[JointPart[Q, R]], JointPart[Q, R]]:
     """Make a function the joint part of a request type: one reply for each of several clients of one host.
 
     It must give what the client part gives for each, but for the rounding of sums that it takes in another order. The
-    host calls it where :attr:`Request.jointly` says so, with the request as it was sent, and turns to the client part
-    for everybody if it raises.
-    """
+    host calls it where :attr:`Request.jointly` says so, with what each of the clients is told. If it raises, so must
+    the client part of one of them: else nobody there has answered, since other bits would come without a word.
 
-    def register(
-        part: Callable[[Sequence[Client], Q], Sequence[R]],
-    ) -> Callable[[Sequence[Client], Q], Sequence[R]]:
+    Raises
+    ------
+    TypeError
+        If the request sets state: a client that follows it must be able to follow it alone.
+    """
+    if request.sets_state:
+        raise TypeError(f"{request.__name__} sets clients' state, so each client answers it by itself")
+
+    def register(part: JointPart[Q, R]) -> JointPart[Q, R]:
         request.joint_part = staticmethod(part)
         return part
 
@@ -228,14 +246,38 @@ def answers_jointly(
 
 
 def payload_bytes(message: Any) -> int:
-    """Bytes of a message's arrays and scalars (8 each), without any envelope."""
-    total = 0
-    for field in fields(message):
-        value = getattr(message, field.name)
-        if isinstance(value, np.ndarray):
-            total += value.nbytes
-        elif isinstance(value, str):
-            total += len(value.encode())
-        else:
-            total += 8
-    return total
+    """Bytes of a message's arrays, text and numbers (8 each), however deep they lie, without any envelope.
+
+    Raises
+    ------
+    TypeError
+        If it holds anything else: what cannot be counted must not travel.
+
+    Examples
+    --------
+    >>> payload_bytes((np.zeros((2, 3)), "four", 5, None, {"six": 7.0}))
+    71
+    """
+    match message:
+        case np.ndarray():
+            return message.nbytes
+        case str():
+            return len(message.encode())
+        case bytes():
+            return len(message)
+        case None:
+            return 0
+        case bool() | int() | float() | np.generic():
+            return 8
+        case tuple() | list():
+            return sum(map(payload_bytes, message))
+        case Mapping():
+            return sum(payload_bytes(key) + payload_bytes(value) for key, value in message.items())
+    if isinstance(message, Settings):
+        return sum(payload_bytes(value) for _, value in message)
+    if is_dataclass(message) and not isinstance(message, type):
+        return sum(payload_bytes(getattr(message, field.name)) for field in fields(message))
+    raise TypeError(
+        f"a message holds a {type(message).__name__}: arrays, numbers, text, settings, and tuples, mappings and"
+        " dataclasses of them alone may travel"
+    )

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from raydr.federation.failures import Decision, Failure, Incident
-from raydr.federation.host import Call
+from raydr.federation.host import Call, Sent
 from raydr.federation.messages import Granularity, Reply, Request, payload_bytes
 from raydr.journal import Incident as Told
 from raydr.journal import Journal, RoundEnded
@@ -56,22 +56,22 @@ class Meter:
         """Keep the method's objective for the present round's row."""
         self._round.objective = objective
 
-    def end_round(self, number: int, seconds: float) -> None:
-        """Tell the journal what the present round, of this number and length, came to."""
+    def end_round(self, number: int, seconds: float) -> RoundEnded:
+        """Tell the journal what the present round, of this number and length, came to, and return it."""
         traffic = self._round
-        self.journal.tell(
-            RoundEnded(
-                number,
-                traffic.objective,
-                seconds,
-                traffic.bytes_up,
-                traffic.bytes_down,
-                traffic.asked,
-                traffic.answered,
-                traffic.failed,
-                tuple(asdict(incident) for incident in traffic.incidents),
-            )
+        ended = RoundEnded(
+            number,
+            traffic.objective,
+            seconds,
+            traffic.bytes_up,
+            traffic.bytes_down,
+            traffic.asked,
+            traffic.answered,
+            traffic.failed,
+            tuple(asdict(incident) for incident in traffic.incidents),
         )
+        self.journal.tell(ended)
+        return ended
 
     def sent(self, request: Request[Any], asked: Sequence[int]) -> None:
         """Count a request that went to these clients."""
@@ -87,20 +87,24 @@ class Meter:
         self.ledger.record(Entry(kind.__name__, kind.what, "down", granularity, seen_by, len(asked), size))
 
     def received(
-        self,
-        kind: type[Reply],
-        answered: int,
-        size: int,
-        seen_by: str,
-        granularity: Granularity,
-        protection: str = "none",
+        self, kind: type[Reply], sent: Sequence[Sent], seen_by: str, granularity: Granularity
     ) -> None:
-        """Count so many replies of one kind, of so many bytes together, and who could read them how finely."""
-        self._round.answered += answered
-        self._round.bytes_up += size
-        self.ledger.record(
-            Entry(kind.__name__, kind.what, "up", granularity.value, seen_by, answered, size, protection)
-        )
+        """Count replies of one kind, and who could read them how finely."""
+        for part in sent:
+            self._round.answered += part.clients
+            self._round.bytes_up += part.bytes
+            self.ledger.record(
+                Entry(
+                    kind.__name__,
+                    kind.what,
+                    "up",
+                    granularity.value,
+                    seen_by,
+                    part.clients,
+                    part.bytes,
+                    part.protection,
+                )
+            )
 
     def decided(self, call: Call, attempt: int, decisions: Sequence[tuple[Failure, Decision]]) -> None:
         """One log line and one entry of the round for each decision; one line for a person for each sort of it."""

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from raydr.arrays import Float32Array, Float64Array, FloatArray
+from raydr.threads import SharedLimit
 
 _CARRIED_DEVIATION = 4.0  # of the first principal component within the network: the others must not drown
 _RANDOM_PART = 0.3
@@ -162,12 +163,12 @@ def place(architecture: Architecture, weights: Float32Array, rows: FloatArray) -
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
     """Have torch compute with one thread inside a ``with`` block: its bits change with their number."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with _ONE_TORCH_THREAD:
+        torch.set_num_threads(1)  # a thread that has computed before keeps a number of its own
         yield
-    finally:
-        torch.set_num_threads(threads)
+
+
+_ONE_TORCH_THREAD = SharedLimit(torch.get_num_threads, torch.set_num_threads)
 
 
 def _as_tensor(array: Float32Array) -> Tensor:

@@ -24,6 +24,9 @@ from torch import Tensor
 from raydr.arrays import Float64Array, FloatArray
 from raydr.fedne.loss import SOFTENING
 
+MOST_NODES = 1024
+"""Along an axis of a grid, whatever size of the map clients claim: 150 units to each side at steps of 0.3; 8 MB."""
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -47,8 +50,8 @@ class Grid:
 
     @classmethod
     def covering(cls, reach: float, step: float) -> Grid:
-        """Return the grid of that reach whose step is at most ``step``."""
-        return cls(reach, math.ceil(2.0 * reach / step) + 1)
+        """Return the grid of that reach whose step is at most ``step``, unless that took too many nodes."""
+        return cls(reach, min(math.ceil(2.0 * reach / step) + 1, MOST_NODES))
 
     @property
     def step(self) -> float:

@@ -27,6 +27,10 @@ def _same_embedder(settings: Any, rows: FloatArray, seed: int, journal: Journal)
     return central_map(rows, settings.embedder(), seed=seed, journal=journal)
 
 
+def _own_rounds(settings: Any) -> int:
+    return int(settings.rounds)
+
+
 @dataclass(frozen=True)
 class Method:
     """A federated method: its settings and its server part, which meets the client part through messages.
@@ -47,6 +51,8 @@ class Method:
     public_rows : callable
         How many rows of the data to set apart for the server, by settings, rows, rows to be mapped, features and
         clients (:meth:`raydr.methods.anchors.AnchorSettings.public_rows`); None for methods that never do.
+    rounds : callable
+        Number of rounds in which clients are asked, by settings; by default the settings' own.
     noise_on : set of str
         Where clients can add noise: "data", "distances".
     transform : callable
@@ -60,6 +66,7 @@ class Method:
     mapped: Callable[[Any, FloatArray], Geometry | None] = _euclidean
     central: Callable[[Any, FloatArray, int, Journal], FloatArray] = _same_embedder
     public_rows: Callable[[Any, int, int | None, int, int | None], int] | None = None
+    rounds: Callable[[Any], int] = _own_rounds
     noise_on: frozenset[str] = frozenset()
     transform: Callable[[Any, Mapping[str, FloatArray], FloatArray], FloatArray] | None = None
 
@@ -79,6 +86,7 @@ METHODS: Mapping[str, Method] = {
         mapped=sense.mapped,
         central=sense.central,
         public_rows=SENSE.public_rows,
+        rounds=lambda settings: settings.learning.rounds if settings.anchor_source == "learnt" else 0,
         noise_on=frozenset({"data", "distances"}),
         transform=sense.transform,
     ),
@@ -87,7 +95,11 @@ METHODS: Mapping[str, Method] = {
     "fedprox-ne": Method(FedProxNE, fedne.serve, central=fedne_baselines.central, transform=fedne.transform),
     "local-ne": Method(LocalNE, fedne_baselines.serve_local, central=fedne_baselines.central),
     "global-ne": Method(
-        GlobalNE, fedne_baselines.serve_global, central=fedne_baselines.central, transform=fedne.transform
+        GlobalNE,
+        fedne_baselines.serve_global,
+        central=fedne_baselines.central,
+        rounds=lambda settings: 0,
+        transform=fedne.transform,
     ),
 }
 

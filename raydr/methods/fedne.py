@@ -121,6 +121,7 @@ def training(
         together=federation.batch_clients,
         control=state["control"].astype(np.float32),
         kept=state["kept"],
+        kept_rounds=state["kept_rounds"],
     )
 
 
@@ -209,7 +210,11 @@ def no_control_variates(federation: Federation, settings: AveragedEncoder, param
         If they would take more memory than the server has for them.
     """
     if not isinstance(settings, FedNE) or not settings.has_control_variates:
-        return {"control": np.zeros(0), "kept": np.zeros((0, 0), np.uint8)}
+        return {
+            "control": np.zeros(0),
+            "kept": np.zeros((0, 0), np.uint8),
+            "kept_rounds": np.zeros(0, np.int64),
+        }
     shape = federation.clients, kept_size(parameters)
     if shape[0] * shape[1] > _MOST_KEPT_BYTES:
         raise ScenarioError(
@@ -217,7 +222,11 @@ def no_control_variates(federation: Federation, settings: AveragedEncoder, param
             f" {shape[0] * shape[1] / 2**30:.1f} GiB of the server's memory, of which they may have"
             f" {_MOST_KEPT_BYTES / 2**30:g}: set method.control_variates to false, or method.hidden to fewer units."
         )
-    return {"control": np.zeros(parameters), "kept": np.zeros(shape, np.uint8)}
+    return {
+        "control": np.zeros(parameters),
+        "kept": np.zeros(shape, np.uint8),
+        "kept_rounds": np.zeros(shape[0], np.int64),
+    }
 
 
 def renew_control_variates(federation: Federation, state: State, answer: Change) -> None:
@@ -227,6 +236,8 @@ def renew_control_variates(federation: Federation, state: State, answer: Change)
     answered = list(federation.answered)
     part = sum(federation.sizes[client] for client in answered) / federation.rows
     state["control"] = state["control"] + part * answer.control
+    state["kept_rounds"] = state["kept_rounds"].copy()
+    state["kept_rounds"][answered] = federation.round
     if len(answered) == federation.clients:
         state["kept"] = answer.kept
     else:

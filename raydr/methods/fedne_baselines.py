@@ -168,6 +168,9 @@ def serve_global(federation: Federation, settings: GlobalNE) -> Outcome:
             weights, loss = next(training)
             done += 1
         federation.report(objective=loss)
+    while done < settings.rounds:  # resumed after the last
+        weights, loss = next(training)
+        done += 1
     with federation.stage("map"):
         places = place(architecture, weights, rows)
     return Outcome(places, None, model_of(architecture.layers(weights), scaling))

@@ -20,7 +20,7 @@ from raydr.federation import (
     answers_jointly,
 )
 from raydr.federation.streams import client_stream
-from raydr.privacy.sealing import seal, sealed_size, unseal
+from raydr.privacy.sealing import Binding, seal, sealed_size, unseal
 
 if TYPE_CHECKING:
     from raydr.fedne.encoder import Architecture
@@ -139,8 +139,10 @@ class TrainRequest(
         Whether clients of one host train as one.
     control : (parameters,) float32
         Mean of all clients' control variates; empty for none.
-    kept : (clients, bytes) or (bytes,) uint8
-        Every client's own, as it sealed it, or one client's alone; zeros before its first round.
+    kept : (clients, bytes) uint8
+        Every client's own, as it sealed it; addressed to a client, its own alone.
+    kept_rounds : (clients,) int64
+        The round in which each sealed it; 0 before its first. Addressed to a client, its own alone.
     """
 
     weights: Float32Array
@@ -161,10 +163,14 @@ class TrainRequest(
     together: bool
     control: Float32Array
     kept: UInt8Array
+    kept_rounds: Int64Array
 
     def addressed_to(self, client: int) -> TrainRequest:
         """What it has sealed for itself alone."""
-        return replace(self, kept=self.kept[client]) if self.kept.size else self
+        if not self.kept.size:
+            return self
+        own = slice(client, client + 1)
+        return replace(self, kept=self.kept[own], kept_rounds=self.kept_rounds[own])
 
     @property
     def jointly(self) -> bool:
@@ -175,22 +181,24 @@ class TrainRequest(
 @answers(TrainRequest)
 def train_locally(client: Client, request: TrainRequest) -> Change:
     """Client part of a round: P2 (10) from the weights received."""
-    return _trained([client], request)[0]
+    return _trained([client], [request])[0]
 
 
 @answers_jointly(TrainRequest)
-def train_together(clients: Sequence[Client], request: TrainRequest) -> list[Change]:
+def train_together(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> list[Change]:
     """Joint part: stacked weights, one product for all."""
-    return _trained(clients, request)
+    return _trained(clients, requests)
 
 
-def _trained(clients: Sequence[Client], request: TrainRequest) -> list[Change]:
+def _trained(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> list[Change]:
+    """Train clients as one; what they are told differs in what each had sealed alone."""
     import torch
 
     from raydr.fedne.encoder import one_torch_thread
     from raydr.fedne.training import train
 
-    controls = _controls(clients, request)
+    request = requests[0]
+    controls = _controls(clients, requests)
     with one_torch_thread():
         trained = train(
             architecture_of(clients[0].rows, request.hidden),
@@ -216,7 +224,7 @@ def _trained(clients: Sequence[Client], request: TrainRequest) -> list[Change]:
     moved = halves.float().numpy()
     moved -= controls
     return [
-        Change(change, float(loss), control, seal(half, _key(client)))
+        Change(change, float(loss), control, seal(half, _secret(client), _binding(client, client.round)))
         for client, change, loss, control, half in zip(
             clients, changes, losses, moved, halves.numpy().view(np.uint8), strict=True
         )
@@ -230,21 +238,35 @@ def training_device(request: TrainRequest) -> str:
     return "cuda" if request.together and torch.cuda.is_available() else "cpu"
 
 
-def _controls(clients: Sequence[Client], request: TrainRequest) -> Float32Array | None:
+def _controls(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> Float32Array | None:
     """Each client's control variate (clients, parameters), or None where there are none.
 
     It is kept in half precision: it need not be exact, but the same number at the client and in c. Torch converts it,
     80 times as fast as numpy.
+
+    Raises
+    ------
+    RunError
+        If what a client is handed is not what it sealed in that round, or older than what it was handed before.
     """
     import torch
 
-    if not request.control.size:
+    if not requests[0].control.size:
         return None
-    kept = request.kept if request.kept.ndim == 1 else request.kept[[client.index for client in clients]]
-    controls = np.zeros((len(clients), request.control.size), np.float32)
-    for client, own, control in zip(clients, kept.reshape(len(clients), -1), controls, strict=True):
-        if own.any():
-            control[:] = torch.from_numpy(unseal(own, _key(client)).view(np.float16)).float().numpy()
+    controls = np.zeros((len(clients), requests[0].control.size), np.float32)
+    for client, request, control in zip(clients, requests, controls, strict=True):
+        sealed_in = int(request.kept_rounds[0])
+        newest = client.memory.get("control variate of round", 0)
+        if sealed_in < newest:
+            raise RunError(
+                f"client {client.index} was handed its control variate of round {sealed_in}, after it had been handed"
+                f" that of round {newest}: the server's state is out of order. Resume from a checkpoint, or start the"
+                " run anew."
+            )
+        client.memory["control variate of round"] = sealed_in
+        if sealed_in:
+            own = unseal(request.kept[0], _secret(client), _binding(client, sealed_in))
+            control[:] = torch.from_numpy(own.view(np.float16)).float().numpy()
     return controls
 
 
@@ -253,9 +275,13 @@ def kept_size(parameters: int) -> int:
     return sealed_size(2 * parameters)
 
 
-def _key(client: Client) -> bytes:
-    """Secret of one client, the same in all rounds."""
+def _secret(client: Client) -> bytes:
+    """Secret of one client, the same in all rounds. It follows from the run's seed, which the server knows too."""
     return client_stream(client.seed, client.index, 0, "key").bytes(32)
+
+
+def _binding(client: Client, round: int) -> Binding:
+    return Binding(client.run, client.index, round, "control variate")
 
 
 def local_task(client: Client, request: TrainRequest) -> Local:

@@ -47,7 +47,7 @@ class Density(
         """No more than all rows at one node, and one vote for each size."""
         return {
             "share": Range((request.nodes, request.nodes), 1.0 + 1e-9),
-            "votes": Range(REACHES.shape, 1.0),
+            "votes": Range(REACHES.shape, 1.0, separate=True),
         }
 
 

@@ -33,6 +33,7 @@ from raydr.methods.outcome import Drawn, Note, Outcome, draw_map
 from raydr.methods.sense_completion import multisite_points, notes, pointwise_points
 from raydr.methods.sense_settings import SENSE
 from raydr.neighbors import NeighborGraph
+from raydr.privacy.protection import Protection
 from raydr.prototypes import prototypes
 from raydr.statistics import spread
 
@@ -91,17 +92,22 @@ class AnchorRequest(Request[AnchorDistances], what="the anchors that a client se
         Where records live.
     within : bool
         Whether to tell the distances between the client's rows too.
-    noise_on_data : (features,) float64
-        Standard deviation of the noise that the client adds to its rows; zeros for none.
-    noise_on_distances : float
-        The same for each distance, in units of the row's mean distance.
+    noise : Protection or None
+        Noise that the client is to add.
+    deviation : float
+        Root mean square deviation of the features, the unit of noise on data.
     """
 
     anchors: Float64Array
     space: Space
     within: bool
-    noise_on_data: Float64Array
-    noise_on_distances: float
+    noise: Protection | None = None
+    deviation: float = 0.0
+
+    @property
+    def protection(self) -> Protection | None:
+        """The noise."""
+        return self.noise
 
     @cached_property
     def frame(self) -> Frame:
@@ -123,23 +129,25 @@ class AnchorRequests(Request[AnchorDistances], what="the anchors that each clien
 @answers(AnchorRequest)
 def distances_to_anchors(client: Client, request: AnchorRequest) -> AnchorDistances:
     """Client part of step 2."""
-    rows = client.rows.astype(np.float64)
-    if request.noise_on_data.any():
-        rows = rows + request.noise_on_data * client.stream("noise on data").standard_normal(rows.shape)
+    rows, noise = client.rows.astype(np.float64), request.noise
+    on_distances = noise.level if noise is not None and noise.on == "distances" else 0.0
+    if noise is not None and noise.on == "data":
+        deviation = request.deviation * noise.level
+        rows = rows + deviation * client.stream("noise on data").standard_normal(rows.shape)
     points, anchors = request.space.points(rows), request.space.points(request.anchors)
     squared = np.zeros((0, len(anchors)))
     if len(rows):
         squared = request.space.squared_distances(points, anchors)
     inside = residual_factor(request.frame, points) if request.within else np.zeros((len(rows), 0))
-    if request.noise_on_distances:
+    if on_distances:
         stream = client.stream("noise on distances")
         distances = np.sqrt(squared)
-        deviations = request.noise_on_distances * distances.mean(axis=1, keepdims=True)
+        deviations = on_distances * distances.mean(axis=1, keepdims=True)
         squared = (distances + deviations * stream.standard_normal(squared.shape)) ** 2
         if inside.size:
             spoilt = stream.standard_normal(inside.shape)
-            inside = inside + request.noise_on_distances * np.sqrt((inside**2).mean()) * spoilt
-    return AnchorDistances(squared, inside, request.noise_on_distances)
+            inside = inside + on_distances * np.sqrt((inside**2).mean()) * spoilt
+    return AnchorDistances(squared, inside, on_distances)
 
 
 @dataclass(frozen=True)
@@ -191,10 +199,7 @@ def completed(federation: Federation, settings: SENSE) -> Completed:
         )
     with federation.stage("distances"):
         requests = requests_for(federation, settings, anchors)
-        replies = federation.ask(
-            requests if len(requests.own) > 1 else requests.own[0],
-            protection=noise.protection if noise is not None else "none",
-        )
+        replies = federation.ask(requests if len(requests.own) > 1 else requests.own[0])
     with federation.stage("geometry"):
         squared, levels = [reply.squared for reply in replies], [reply.noise for reply in replies]
         factors = [reply.inside for reply in replies]
@@ -231,12 +236,11 @@ def references(space: Space, points: Float64Array, drawn: Drawn, anchors: Anchor
 def requests_for(federation: Federation, settings: SENSE, anchors: Anchors) -> AnchorRequests:
     """One request for all clients where they are told the same, else one for each."""
     levels = np.zeros(federation.clients)
-    on_data, noise = np.zeros(federation.features), federation.noise
+    deviation, noise = 0.0, federation.noise
     if noise is not None:
         levels = noise.levels(federation.clients, federation.stream("noisy clients"))
         if noise.on == "data":
-            deviation = spread(federation).deviation
-            on_data = np.full(federation.features, float(np.sqrt((deviation**2).mean())))
+            deviation = float(np.sqrt((spread(federation).deviation ** 2).mean()))
     alike = not anchors.local.size and len(set(levels.tolist())) == 1
     return AnchorRequests(
         tuple(
@@ -244,8 +248,8 @@ def requests_for(federation: Federation, settings: SENSE, anchors: Anchors) -> A
                 anchors.seen_by(client),
                 settings.space,
                 settings.regime == "multisite",
-                on_data * level,
-                float(level) if noise is not None and noise.on == "distances" else 0.0,
+                Protection(noise.on, float(level)) if noise is not None and level else None,
+                deviation,
             )
             for client, level in enumerate(levels[:1] if alike else levels)
         )

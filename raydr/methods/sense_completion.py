@@ -24,6 +24,7 @@ from raydr.methods.anchors import Anchors
 from raydr.methods.outcome import Note
 from raydr.methods.sense_settings import SENSE
 from raydr.privacy.noise import Noise
+from raydr.privacy.protection import Protection
 
 _TOLD = 1e-3
 """Share of a record's distance from the anchors' mean up to which it counts as known: a thousandth."""
@@ -295,7 +296,9 @@ def notes(
     told = int((share < _TOLD).sum())
     if noise is not None:
         paragraphs.append(
-            f"{noise.protection}. It blurs what the server can tell of a record, by an amount that nobody bounds here."
+            f"{Protection(noise.on, noise.level).words} was added by {noise.noisy_clients(len(observations.sizes))} of"
+            f" {len(observations.sizes)} clients. It blurs what the server can tell of their records, by an amount that"
+            " nobody bounds here: no differential privacy is claimed."
         )
     if len(share):
         spoilt = len(known.open_share) - len(share)

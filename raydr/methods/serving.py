@@ -45,6 +45,8 @@ class Plan:
         Noise that clients are to add.
     public : (rows, features) array, optional
         Rows that are nobody's secret, as read.
+    run : str
+        Digest of what the run is made from.
     """
 
     method: str
@@ -58,6 +60,7 @@ class Plan:
     batch_clients: bool = False
     noise: Noise | None = None
     public: FloatArray | None = None
+    run: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,7 @@ def serve(
                 policy=plan.policy,
                 participation=plan.participation,
                 checkpoint_every=plan.checkpoint_every,
+                run=plan.run,
                 resume=resume,
             )
         with federation.stage("scaling"):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from raydr.privacy.protection import Protection
+
 Direction = Literal["up", "down", "simulation-only"]
 
 
@@ -30,8 +32,8 @@ class Entry:
         Who can read the messages.
     count, bytes : int
         Messages of all clients together, and their payload.
-    protection : str
-        What was done to them before they were sent; ``none`` where nothing was.
+    protection : Protection or None
+        What the clients' hosts did to them before they were sent; None where nothing was.
     epsilon, delta : float or None
         Differential privacy claimed for them; None where none is claimed.
     """
@@ -43,7 +45,7 @@ class Entry:
     seen_by: str
     count: int
     bytes: int
-    protection: str = "none"
+    protection: Protection | None = None
     epsilon: float | None = None
     delta: float | None = None
 
@@ -52,11 +54,11 @@ class Entry:
 class Ledger:
     """Entries in the order in which their kind was first seen."""
 
-    entries: dict[tuple[str, str, str, str], Entry] = field(default_factory=dict)
+    entries: dict[tuple[str, str, str, str, Protection | None], Entry] = field(default_factory=dict)
 
     def record(self, entry: Entry) -> None:
         """Add messages; entries that differ in nothing but count and bytes become one."""
-        key = (entry.kind, entry.direction, entry.seen_by, entry.protection)
+        key = (entry.kind, entry.direction, entry.granularity, entry.seen_by, entry.protection)
         before = self.entries.get(key)
         if before is not None:
             entry = replace(entry, count=before.count + entry.count, bytes=before.bytes + entry.bytes)

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from raydr.arrays import Float64Array
+from raydr.errors import ScenarioError
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,22 @@ class Noise:
     level: float
     clients: float = 1.0
 
+    def noisy_clients(self, clients: int) -> int:
+        """How many of so many clients add noise.
+
+        Raises
+        ------
+        ScenarioError
+            If that is none: noise that nobody adds is no noise.
+        """
+        noisy = round(self.clients * clients)
+        if not noisy:
+            raise ScenarioError(
+                f"privacy.noise.clients is {self.clients:g}, which of {clients} clients is none, so no noise would be"
+                f" added: choose at least {1 / clients:.2g}, or leave privacy.noise out."
+            )
+        return noisy
+
     def levels(self, clients: int, rng: np.random.Generator) -> Float64Array:
         """Level of each client, (clients,); ``rng`` draws who adds noise.
 
@@ -36,13 +53,5 @@ class Noise:
         [0.0, 0.0, 0.5, 0.5]
         """
         levels = np.zeros(clients)
-        levels[rng.choice(clients, round(self.clients * clients), replace=False)] = self.level
+        levels[rng.choice(clients, self.noisy_clients(clients), replace=False)] = self.level
         return levels
-
-    @property
-    def protection(self) -> str:
-        """Words for the ledger."""
-        whom = "" if self.clients == 1.0 else f" by {self.clients:.0%} of the clients"
-        return (
-            f"Gaussian noise of level {self.level:g} on {self.on}{whom}; no differential privacy is claimed"
-        )

@@ -119,7 +119,8 @@ def _content(run: RunFolder) -> dict[str, Any]:
         "down": down,
         "simulated": simulated,
         "promise": wording.promise,
-        "warning": wording.IN_THE_CLEAR if any(message.exposes_records for message in up) else None,
+        "protection": wording.protection,
+        "warning": wording.warning(run),
         "objective": charts.line_chart(
             [line.round for line in run.rounds if line.objective is not None],
             [line.objective for line in run.rounds if line.objective is not None],

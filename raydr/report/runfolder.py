@@ -13,6 +13,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array
 from raydr.errors import OutputError
+from raydr.privacy.protection import Protection
 
 T = TypeVar("T")
 
@@ -24,8 +25,8 @@ NO_LABEL = "no label"
 class Message:
     """One kind of message of a run, as the ledger recorded it.
 
-    ``count`` messages of this ``kind`` carried ``bytes`` bytes in all; ``protection`` is ``"none"`` or names what
-    guarded them; ``epsilon`` and ``delta`` are None when no differential privacy is claimed.
+    ``count`` messages of this ``kind`` carried ``bytes`` bytes in all; ``protection`` is what their clients' hosts did
+    to them, None for nothing; ``epsilon`` and ``delta`` are None when no differential privacy is claimed.
     """
 
     kind: str
@@ -35,14 +36,17 @@ class Message:
     seen_by: str
     count: int
     bytes: int
-    protection: str
+    protection: Protection | None
     epsilon: float | None
     delta: float | None
 
     @property
     def exposes_records(self) -> bool:
-        """Whether each record's own values left its client with nothing to guard them."""
-        return self.direction == "up" and self.granularity == "per-record" and self.protection == "none"
+        """Whether each record's own values left its client with nothing that promises to guard them.
+
+        Noise by itself promises nothing: how much there is of it, its words say.
+        """
+        return self.direction == "up" and self.granularity == "per-record" and self.epsilon is None
 
 
 @dataclass(frozen=True)

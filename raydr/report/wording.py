@@ -36,6 +36,11 @@ MONTHS = (
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
 
+BLURRED = (
+    "Something of every single record left the clients under noise for which nobody vouches; "
+    "no run in which that happens is differentially private as a whole."
+)
+
 REVEALING = ("per-record", "per-client", "aggregate")
 """Granularities, the most revealing first."""
 
@@ -146,9 +151,22 @@ def promise(message: Message) -> str:
     return ", ".join(part.replace("-", "−").replace(" ", "\u00a0") for part in parts)
 
 
+def protection(message: Message) -> str:
+    """What was done to a message before it left: ``Gaussian noise of level 0.1 on distances``, or ``none``."""
+    return message.protection.words if message.protection is not None else "none"
+
+
+def warning(run: RunFolder) -> str | None:
+    """The one sentence that must not be missed, None where there is none."""
+    exposed = [message for message in run.ledger if message.exposes_records]
+    if not exposed:
+        return None
+    return IN_THE_CLEAR if any(message.protection is None for message in exposed) else BLURRED
+
+
 def by_revelation(message: Message) -> tuple[int, bool, int]:
     """Sort key of messages: what reveals most first, unprotected before protected, then by bytes."""
-    return REVEALING.index(message.granularity), message.protection != "none", -message.bytes
+    return REVEALING.index(message.granularity), message.protection is not None, -message.bytes
 
 
 def summary(run: RunFolder) -> str:
@@ -192,8 +210,14 @@ def _exposure(run: RunFolder) -> str:
     exposed = [message for message in run.ledger if message.exposes_records]
     if not exposed:
         return "No record's own values left a client unprotected."
-    said = "; ".join(_lower_first(message.what.rstrip(". ")) for message in exposed)
+    said = "; ".join(_lower_first(message.what.rstrip(". ")) + _blurred(message) for message in exposed)
     return f"What left the clients unprotected, record by record: {said}."
+
+
+def _blurred(message: Message) -> str:
+    if message.protection is None:
+        return ""
+    return f" ({plural(message.count, 'message')} under {protection(message)}, which promises nothing)"
 
 
 def _lower_first(text: str) -> str:

@@ -1,0 +1,129 @@
+"""What a run is made from: by which a checkpoint is known to be of this run and of no other."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import yaml
+
+from raydr.arrays import fingerprint
+from raydr.data import Site
+from raydr.errors import DataError, OutputError, ScenarioError
+from raydr.scenarios.holdings import Holdings
+from raydr.scenarios.reading import dump
+from raydr.scenarios.schema import Scenario
+
+_NAMED = 5
+"""Differences that are named; of more, their number."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a run's bits follow from.
+
+    Attributes
+    ----------
+    raydr : str
+        Version.
+    scenario : mapping of dotted key to value
+        Every setting as scenario.yaml has it, but for those of ``runtime`` that change no bit.
+    data : mapping of name to fingerprint
+        Each client's rows, the public rows, and what the table says of its rows beside them.
+    """
+
+    raydr: str
+    scenario: Mapping[str, Any]
+    data: Mapping[str, str]
+
+    @classmethod
+    def of(cls, scenario: Scenario, holdings: Holdings) -> Identity:
+        """Return what a scenario with these data is made from."""
+        settings = yaml.safe_load(dump(scenario))
+        # Clients that compute as one do so with other bits.
+        settings["runtime"] = {"batch_clients": scenario.runtime.batch_clients}
+        data = {
+            f"the rows of client {name}": part.fingerprint if isinstance(part, Site) else fingerprint(part)
+            for name, part in zip(holdings.names, holdings.parts, strict=True)
+        }
+        data["the rows' identities"] = fingerprint(np.asarray(holdings.ids))
+        data["which client holds which row"] = fingerprint(holdings.client_of_row)
+        data["the features' names"] = _digest(holdings.feature_names)
+        labels = None if holdings.labels is None else fingerprint(holdings.labels)
+        data["the labels"] = _digest([labels, holdings.label_names])
+        data["the public rows"] = "" if holdings.public is None else fingerprint(holdings.public)
+        return cls(version("raydr"), dict(_flat(settings)), data)
+
+    @property
+    def digest(self) -> str:
+        """Of all of it."""
+        return _digest([self.raydr, self.scenario, self.data])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {"raydr": self.raydr, "scenario": dict(self.scenario), "data": dict(self.data)}
+
+    def require(self, was: Identity) -> None:
+        """Refuse to go on with a run that was made from something else.
+
+        Raises
+        ------
+        OutputError, ScenarioError, DataError
+            If it was another version, scenario or data; with the names of what differs.
+        """
+        if was.raydr != self.raydr:
+            raise OutputError(
+                f"The interrupted run is of raydr {was.raydr}, and this is raydr {self.raydr}: resume it with the raydr"
+                " that began it, or start it anew."
+            )
+        changed = [
+            f"{key} was {_shown(was.scenario, key)} and is {_shown(self.scenario, key)}"
+            for key in _different(was.scenario, self.scenario)
+        ]
+        if changed:
+            raise ScenarioError(
+                f"scenario.yaml is not that of the interrupted run any more: {_listed(changed)}. A run goes on as it"
+                " began: change that back, or start a new run from the changed scenario."
+            )
+        others = _different(was.data, self.data)
+        if others:
+            raise DataError(
+                f"The data are not those of the interrupted run any more: {_listed(others)} changed. Bring the data"
+                " back, or start the run anew."
+            )
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings by dotted key; lists are values."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _different(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Keys whose values differ, or that one of the two lacks."""
+    nothing = object()
+    return [key for key in dict.fromkeys([*one, *other]) if one.get(key, nothing) != other.get(key, nothing)]
+
+
+def _shown(settings: Mapping[str, Any], key: str) -> str:
+    if key not in settings:
+        return "not there"
+    text = json.dumps(settings[key], ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _digest(content: Any) -> str:
+    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
