@@ -19,7 +19,7 @@ from raydr.data import SiteFile
 from raydr.errors import RaydrError
 from raydr.federation import FaultPlan
 from raydr.federation.failures import Failure, Kind
-from raydr.federation.host import Answer, Answered, Call, PartialSum, SumCall, asked_at
+from raydr.federation.host import Answer, Answered, Call, PartialSum, SumCall, asked_at, history_at
 from raydr.federation.messages import payload_bytes
 from raydr.threads import one_blas_thread
 
@@ -214,15 +214,7 @@ class RayTransport:
             self.seed,
             self.faults,
             self.run,
-            [
-                call.cut(here)
-                for call, here in zip(
-                    self._history,
-                    (asked_at(call, [placement.clients])[0] for call in self._history),
-                    strict=True,
-                )
-                if here
-            ],
+            history_at(self._history, placement.clients),
         )
         self._starting[index] = self._settled[index]
         return actor

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from raydr.arrays import Float64Array, UInt8Array
 from raydr.errors import DataError
-from raydr.federation import Client, FaultPlan, Granularity, Range, Reply, Request, answers
+from raydr.federation import (
+    Client,
+    FaultPlan,
+    Granularity,
+    Range,
+    Reply,
+    Request,
+    answers,
+    answers_jointly,
+)
 
 
 @dataclass(frozen=True)
@@ -76,6 +87,59 @@ class Shift(Request[Shifted], what="a shift", sets_state=True):
 def shift(client: Client, request: Shift) -> Shifted:
     client.rows = client.rows + request.by
     return Shifted()
+
+
+@dataclass(frozen=True)
+class OwnShift(Request[Shifted], what="a shift for each client", sets_state=True):
+    by: Float64Array
+
+    def addressed_to(self, client: int) -> OwnShift:
+        return OwnShift(self.by[client : client + 1])
+
+
+@answers(OwnShift)
+def own_shift(client: Client, request: OwnShift) -> Shifted:
+    if request.by.size != 1:
+        raise ValueError("this client was told what others were to be told")
+    return shift(client, Shift(float(request.by[0])))
+
+
+@dataclass(frozen=True)
+class TurnByBLAS(Request[Shifted], what="a size", sets_state=True):
+    size: int
+
+
+@answers(TurnByBLAS)
+def turn_by_blas(client: Client, request: TurnByBLAS) -> Shifted:
+    matrix = client.stream("matrix").standard_normal((request.size, request.size))
+    client.rows = client.rows + (matrix @ matrix)[: client.rows.shape[1], 0]
+    return Shifted()
+
+
+@dataclass(frozen=True)
+class TogetherRequest(Request[Noisy], what="a question that clients of one host answer as one"):
+    features: int
+    way: str = ""
+    culprit: int = -1
+
+    @property
+    def jointly(self) -> bool:
+        return True
+
+
+@answers(TogetherRequest)
+def apart(client: Client, request: TogetherRequest) -> Noisy:
+    if client.index == request.culprit:
+        raise ValueError("this client cannot")
+    return noisy(client, NoisyRequest(request.features, 0.0))
+
+
+@answers_jointly(TogetherRequest)
+def together(clients: Sequence[Client], requests: Sequence[TogetherRequest]) -> list[Noisy]:
+    if requests[0].way == "memory":
+        raise MemoryError("no room for all of them")
+    replies = [apart(client, request) for client, request in zip(clients, requests, strict=True)]
+    return [replace(reply, values=reply.values + 1.0) for reply in replies]
 
 
 @dataclass(frozen=True)
@@ -191,3 +255,39 @@ def gram(matrix: Float64Array) -> Float64Array:
     if not np.isfinite(matrix).all():
         raise DataError("a matrix is not finite")
     return np.asarray(matrix @ matrix.T)
+
+
+@dataclass(frozen=True)
+class NestRequest(Request[Word], what="a word for each client, in a question of its own"):
+    own: tuple[WordRequest, ...]
+
+    def addressed_to(self, client: int) -> WordRequest:  # type: ignore[override]
+        return replace(self.own[client], for_one=True)
+
+
+@dataclass(frozen=True)
+class LetterRequest(
+    Request[Shifted], what="a letter for each client, opened where it arrives", sets_state=True
+):
+    letters: tuple[str, ...]
+    log: str
+
+    def addressed_to(self, client: int) -> LetterRequest:
+        return LetterRequest((self.letters[client],), self.log)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return opened, (self.letters, self.log)
+
+
+def opened(letters: tuple[str, ...], log: str) -> LetterRequest:
+    """A letter that arrives in a process: who reads along leaves a trace."""
+    with Path(log).open("a") as file:
+        file.writelines(f"{os.getpid()} {letter}\n" for letter in letters)
+    return LetterRequest(letters, log)
+
+
+@answers(LetterRequest)
+def read_letter(client: Client, request: LetterRequest) -> Shifted:
+    if request.letters != (str(client.index),):
+        raise ValueError("this client was told what others were to be told")
+    return shift(client, Shift(1.0))

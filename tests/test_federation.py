@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,16 @@ import pytest
 from requests_for_tests import (
     KeepRequest,
     Kept,
+    LetterRequest,
+    NestRequest,
     Noisy,
     NoisyRequest,
     OddRequest,
+    OwnShift,
     ProductRequest,
     Shift,
+    TogetherRequest,
+    TurnByBLAS,
     WordRequest,
     gram,
 )
@@ -33,9 +39,11 @@ from raydr.federation import (
     InlineTransport,
     QuorumError,
     Seat,
+    answers_jointly,
     fingerprint,
 )
 from raydr.federation.checkpoint import Checkpoint
+from raydr.federation.host import Call
 from raydr.federation.streams import client_stream
 from raydr.journal import CheckpointTaken, Event, Journal, RoundEnded
 from raydr.robust import CoordinateMedian, NormBound, RobustRule, TrimmedMean
@@ -559,3 +567,291 @@ def test_a_robust_rule_leaves_what_is_sealed_alone(make: Make, rule: RobustRule)
         assert answer.own.dtype == np.uint8
         assert answer.own.shape == (len(federation.answered), size)
         assert answer.own.tobytes() == inline().mean(request).own.tobytes()
+
+
+# -------------------------------------------------------------------------------------------- state, set once
+
+
+def row_sums(federation: Federation) -> list[float]:
+    """Sum of the rows of each client that has any, over its number of rows and features."""
+    replies = federation.ask(NoisyRequest(FEATURES, noise=0.0))
+    return [float(reply.values.sum()) / (FEATURES * reply.rows) for reply in replies if reply.rows]
+
+
+@pytest.mark.parametrize("moment", ["before", "during", "after"])
+@pytest.mark.parametrize("own", [False, True])
+def test_a_process_that_dies_sets_no_state_twice(make: Make, moment: Any, own: bool) -> None:
+    crashes = tuple(Crash(client=1, round=number, moment=moment) for number in (1, 2, 3))
+    federation, plain = make(faults=FaultPlan(crashes=crashes)), inline()
+    before = row_sums(plain)
+    request = OwnShift(np.ones(CLIENTS)) if own else Shift(1.0)
+    for number in federation.rounds(3, {}):
+        federation.ask(request)
+        np.testing.assert_allclose(row_sums(federation), np.add(before, number), rtol=1e-9, atol=1e-9)
+
+
+def test_a_client_that_is_asked_twice_follows_once() -> None:
+    rows = np.arange(6.0).reshape(2, 3)
+    host = ClientHost([Seat(0, rows, fingerprint(rows)), Seat(1, rows, fingerprint(rows))], 0)
+
+    def shifted(client: int) -> float:
+        (answer,) = host.ask(Call(NoisyRequest(FEATURES, 0.0), 99, 0, 0, (client,), False))
+        return float((answer.reply.values - rows.sum(axis=0))[0] / 2)  # type: ignore[union-attr]
+
+    call = Call(Shift(1.0), 1, 0, 0, (0, 1), False)
+    assert host.ask(call) == host.ask(dataclasses.replace(call, attempt=1))
+    assert [shifted(0), shifted(1)] == [1.0, 1.0]
+    host.ask(Call(Shift(1.0), 2, 0, 0, (0,), False))
+    assert [shifted(0), shifted(1)] == [2.0, 1.0]
+    late = host.ask(Call(Shift(1.0), 1, 0, 0, (0,), False))[0]
+    assert "has followed call 2 since" in late.reason  # type: ignore[union-attr]
+    host.restore([call, Call(Shift(5.0), 2, 0, 0, (1,), False)])
+    assert [shifted(0), shifted(1)] == [1.0, 6.0], "of each call, the clients that it names"
+    host.ask(Call(Shift(5.0), 2, 0, 1, (1,), False))
+    assert shifted(1) == 6.0, "what was repeated is not followed again"
+
+
+class Forgetful(InlineTransport):
+    """Loses the first answers to everything."""
+
+    def ask(self, call: Any) -> Any:
+        answers = super().ask(call)
+        return answers if call.attempt else []
+
+
+def test_answers_that_were_lost_set_no_state_twice() -> None:
+    ordinary = transport(0, partitions(), 0, FaultPlan(), 60.0)
+    forgetful = Federation(Forgetful(ordinary.hosts), CLIENTS, seed=0)
+    forgetful.ask(Shift(1.0))
+    np.testing.assert_allclose(row_sums(forgetful), np.add(row_sums(inline()), 1.0))
+
+
+def test_state_is_set_again_with_one_blas_thread(make: Make) -> None:
+    """Of a matrix so large that BLAS would share it among threads, which changes bits."""
+    federation = make(faults=FaultPlan(crashes=(Crash(client=1, round=1, moment="during"),)))
+    bits_of = []
+    for each in (federation, inline()):
+        each.ask(TurnByBLAS(600))
+        for _ in each.rounds(1, {}):
+            each.ask(NoisyRequest(FEATURES, noise=0.0))
+        bits_of.append([bits(reply) for reply in each.ask(NoisyRequest(FEATURES, noise=0.0))])
+    assert bits_of[0] == bits_of[1]
+
+
+def test_replay_computes_with_one_blas_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    rows, seen = np.ones((2, FEATURES)), []
+    part = Shift.client_part
+
+    def watched(client: Any, request: Any) -> Any:
+        seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+        return part(client, request)
+
+    host = ClientHost([Seat(0, rows, fingerprint(rows))], 0)
+    monkeypatch.setattr(Shift, "client_part", staticmethod(watched))
+    with threadpool_limits(2, user_api="blas"):
+        host.restore([Call(Shift(1.0), 1, 0, 0, (0,), False)])
+    assert seen
+    assert set(seen) == {1}
+
+
+# -------------------------------------------------------------------------------------------- parts
+
+
+def test_no_process_receives_the_part_of_anothers_client(cluster: None, tmp_path: Path) -> None:
+    """Neither with the question nor, where it is started again, with what set its clients' state before."""
+    faults = FaultPlan(crashes=(Crash(client=1, round=2, moment="during"),))
+    carrier = transport(2, partitions(), 0, faults, 60.0)
+    federation = Federation(carrier, CLIENTS, seed=0)
+    log = tmp_path / "opened"
+    for _ in federation.rounds(3, {}):
+        federation.ask(LetterRequest(tuple(map(str, range(CLIENTS))), str(log)))
+    carrier.close()
+    homes = [set(map(str, placement.clients)) for placement in carrier.placements]
+    opened: dict[str, set[str]] = {}
+    for line in log.read_text().splitlines():
+        process, _, client = line.partition(" ")
+        opened.setdefault(process, set()).add(client)
+    assert len(opened) == 3, "two processes, one of which died and was started again"
+    assert all(clients in homes for clients in opened.values())
+
+
+def test_hosts_in_this_process_get_their_clients_parts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[tuple[int, ...], Any]] = []
+    methods = {"ask": ClientHost.ask, "restore": ClientHost.restore}
+
+    def noted(name: str) -> Callable[..., Any]:
+        def method(host: ClientHost, what: Any) -> Any:
+            told.append((host.clients, what))
+            return methods[name](host, what)
+
+        return method
+
+    for name in methods:
+        monkeypatch.setattr(ClientHost, name, noted(name))
+    shifts = np.arange(1.0, CLIENTS + 1.0)
+    crashes = (Crash(client=1, round=2, moment="during"),)
+    federation = Federation(transport(0, partitions(), 0, FaultPlan(crashes=crashes), 60.0), CLIENTS, seed=0)
+    for _ in federation.rounds(2, {}):
+        federation.ask(OwnShift(shifts))
+    shifted = [
+        (clients, call)
+        for clients, what in told
+        for call in ([what] if isinstance(what, Call) else what)
+        if isinstance(call.request, OwnShift)
+    ]
+    assert len(shifted) == 2 * CLIENTS + 1 + 1, (
+        "one died, was told again what it had followed, and asked again"
+    )
+    for clients, call in shifted:
+        assert set(call.parts) == set(clients)
+        assert [part.by.tolist() for part in call.parts.values()] == [[shifts[client]] for client in clients]
+
+
+def test_what_goes_down_is_counted_however_deep_it_lies(make: Make) -> None:
+    federation = make()
+    federation.ask(NestRequest(tuple(WordRequest(np.ones((client + 1, 2))) for client in range(CLIENTS))))
+    entry = next(entry for entry in federation.ledger.entries.values() if entry.kind == "NestRequest")
+    assert entry.bytes == sum(16 * (client + 1) + 8 for client in range(CLIENTS))
+    assert entry.count == CLIENTS
+
+
+def test_what_cannot_be_counted_cannot_travel() -> None:
+    with pytest.raises(TypeError, match=r"holds a set: arrays, numbers, text"):
+        inline().ask(ProductRequest({3}))  # type: ignore[arg-type]
+
+
+# -------------------------------------------------------------------------------------------- as one
+
+
+def hosted(**options: Any) -> Federation:
+    seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(partitions())]
+    return Federation(InlineTransport([ClientHost(seats, 0)]), CLIENTS, seed=0, **options)
+
+
+def test_clients_that_answer_as_one_are_asked_as_one() -> None:
+    together, alone = (made.ask(TogetherRequest(FEATURES)) for made in (hosted(), inline()))
+    for one, other in zip(together, alone, strict=True):
+        np.testing.assert_allclose(one.values, other.values + 1.0)
+
+
+def test_where_they_cannot_and_each_could_nobody_has_answered() -> None:
+    """Answers of each for itself have other bits: they do not come without a word."""
+    for asked in (lambda made: made.ask, lambda made: made.sum):
+        with pytest.raises(
+            ClientError, match=r"Client 0 .* together .*each could alone: MemoryError: no room"
+        ):
+            asked(hosted())(TogetherRequest(FEATURES, "memory"))
+    journal = Journal()
+    lenient = hosted(policy=FailurePolicy(quorum=0.1), journal=journal)
+    for _ in lenient.rounds(1, {}):
+        with pytest.raises(QuorumError):
+            lenient.mean(TogetherRequest(FEATURES, "memory"))
+    assert len(journal.rounds[0].incidents) == len(PRESENT)
+
+
+def test_where_one_of_them_is_at_fault_it_is_named() -> None:
+    with pytest.raises(ClientError, match=r"Client 3 .*ValueError: this client cannot"):
+        hosted().ask(TogetherRequest(FEATURES, culprit=3))
+    lenient = hosted(policy=FailurePolicy(quorum=0.7))
+    for _ in lenient.rounds(1, {}):
+        lenient.mean(TogetherRequest(FEATURES, culprit=3))
+        assert lenient.answered == (0, 1, 4)
+
+
+def test_a_request_that_sets_state_has_no_joint_part() -> None:
+    with pytest.raises(TypeError, match="Shift sets clients' state"):
+        answers_jointly(Shift)
+
+
+# -------------------------------------------------------------------------------------------- loops of rounds
+
+
+def two_loops(federation: Federation, leave: int = 10**9) -> list[list[bytes]]:
+    """What is learnt in two loops of rounds, before, between and after them; the first may be left early."""
+    seen: list[list[bytes]] = []
+
+    def learn(when: str = "between") -> Any:
+        answer = federation.mean(NoisyRequest(FEATURES))
+        seen.append([f"{when} {federation.round}".encode(), *bits(answer)])
+        return answer
+
+    learn()
+    for loop in range(2):
+        state = {"sum": np.zeros(FEATURES)}
+        for number in federation.rounds(4, state):
+            state["sum"] = state["sum"] * 0.5 + learn("in round").values
+            if number == leave:
+                break
+        learn()
+        seen.append([state["sum"].tobytes(), federation.stream(f"server {loop}").bytes(8)])
+    return seen
+
+
+@pytest.mark.parametrize("leave", [10**9, 2, 6])
+@pytest.mark.parametrize("participation", [1.0, 0.5])
+def test_two_loops_go_on_to_the_same_bits_wherever_they_stopped(leave: int, participation: float) -> None:
+    taken: list[bytes] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, CheckpointTaken):
+            taken.append(event.content)
+
+    journal = Journal(hear)
+    options = {"participation": participation, "checkpoint_every": 1}
+    whole = inline(journal=journal, **options)
+    expected = two_loops(whole, leave)
+    rounds = [record.round for record in journal.rounds]
+    assert rounds == list(range(1, len(rounds) + 1)), "a loop that is left has had its last round"
+    for content in list(taken):
+        checkpoint = Checkpoint.from_bytes(content)
+        resumed_journal = Journal(rounds=journal.rounds[: checkpoint.round])
+        resumed = inline(resume=checkpoint, journal=resumed_journal, **options)
+        seen = two_loops(resumed, leave)
+        # What is learnt outside rounds is learnt again; of rounds, those that were not done.
+        assert [entry for entry in expected if entry in seen] == seen
+        assert seen[-1] == expected[-1]
+        assert resumed.ledger.as_list() == whole.ledger.as_list()
+        assert [record.round for record in resumed_journal.rounds] == rounds
+
+
+def test_a_loop_that_is_left_has_ended(make: Make) -> None:
+    """Faults and drop-outs are of rounds: what comes after a loop needs every client."""
+    federation = make(faults=FaultPlan(dropout=0.99), policy=FailurePolicy(quorum=0.01))
+    for _ in federation.rounds(3, {}):
+        break
+    assert federation.mean(NoisyRequest(FEATURES, noise=0.0)).rows == 20 / 4
+    assert federation.answered == PRESENT
+
+
+# -------------------------------------------------------------------------------------------- how many are enough
+
+
+@pytest.mark.parametrize("asked", [*range(1, 30), 100, 1000])
+def test_a_quorum_is_the_decimal_that_was_written(asked: int) -> None:
+    """Against whole numbers: 14 of 25 are 0.56, though the product of floats is a little more than 14."""
+    for hundredths in range(1, 101):
+        policy = FailurePolicy(quorum=hundredths / 100)
+        enough = -(-hundredths * asked // 100)
+        policy.require_quorum(enough, asked)
+        with pytest.raises(QuorumError, match=f"only {enough - 1} of {asked}"):
+            policy.require_quorum(enough - 1, asked)
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+def test_a_call_is_repeated_as_often_as_the_policy_says(retries: int) -> None:
+    attempts = []
+
+    class Deaf(InlineTransport):
+        def ask(self, call: Any) -> Any:
+            if isinstance(call.request, NoisyRequest):
+                attempts.append(call.attempt)
+                return []
+            return super().ask(call)
+
+    ordinary = transport(0, partitions(), 0, FaultPlan(), 60.0)
+    federation = Federation(Deaf(ordinary.hosts), CLIENTS, seed=0, policy=FailurePolicy(retries=retries))
+    with pytest.raises(ClientError, match="no answer to this call"):
+        federation.ask(NoisyRequest(FEATURES))
+    assert attempts == list(range(retries + 1))

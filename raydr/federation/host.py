@@ -489,6 +489,15 @@ def asked_at(call: Call, homes: Iterable[Sequence[int]]) -> list[tuple[int, ...]
     return [tuple(client for client in home if client in asked) for home in homes]
 
 
+def history_at(history: Iterable[Call], home: Sequence[int]) -> list[Call]:
+    """Calls that set the state of clients of one home, each cut to them."""
+    return [
+        call.cut(here)
+        for call in history
+        if (here := tuple(client for client in call.clients if client in home))
+    ]
+
+
 def weight_of(rows: int, weighting: Weighting) -> int:
     """Weight of a client with so many rows."""
     match weighting:

@@ -8,7 +8,16 @@ from typing import TypeVar
 
 from raydr.federation.failures import Failure, Kind
 from raydr.federation.faults import SimulatedCrashError
-from raydr.federation.host import Answer, Answered, Call, ClientHost, PartialSum, SumCall, asked_at
+from raydr.federation.host import (
+    Answer,
+    Answered,
+    Call,
+    ClientHost,
+    PartialSum,
+    SumCall,
+    asked_at,
+    history_at,
+)
 from raydr.threads import one_blas_thread
 
 C = TypeVar("C", bound=Call)
@@ -71,5 +80,5 @@ class InlineTransport:
             self.history.append(call.cut(answered))
 
     def _restart(self, host: ClientHost, call: Call) -> list[Failure]:
-        host.restore(self.history)
+        host.restore(history_at(self.history, host.clients))
         return [Failure(client, Kind.PROCESS_DIED, "simulated crash") for client in call.clients]
