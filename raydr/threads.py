@@ -64,9 +64,25 @@ def _controller() -> Any:
     return ThreadpoolController()
 
 
-_ONE_BLAS_THREAD = SharedLimit(
-    lambda: _controller().limit(limits=1, user_api="blas"), lambda limiter: limiter.restore_original_limits()
-)
+def _limit_blas() -> Any:
+    _take_control()
+    return _controller().limit(limits=1, user_api="blas")
+
+
+def _lift_blas(limiter: Any) -> None:
+    _take_control()
+    limiter.restore_original_limits()
+    _take_control()  # and leave it to whoever comes next
+
+
+def _take_control() -> None:
+    """Have threadpoolctl obey this thread: where another one has set a limit before, it would do nothing, silently."""
+    from threadpoolctl import OpenBLASController
+
+    OpenBLASController.clear_controlling_thread(force=True)
+
+
+_ONE_BLAS_THREAD = SharedLimit(_limit_blas, _lift_blas)
 
 
 def one_blas_thread() -> AbstractContextManager[None]:

@@ -228,11 +228,22 @@ def test_dirichlet_concentration_goes_from_whole_classes_to_equal_shares() -> No
 
 
 def test_dirichlet_shares_have_the_moments_of_the_distribution() -> None:
-    """A class's share at a client is Beta(alpha, (clients - 1) alpha): mean 1/4, variance 3/16/(4 alpha + 1)."""
-    labels = np.zeros(1000, dtype=np.int64)
-    shares = np.array([dirichlet(labels, 4, 0.5, min_rows=0, seed=s).sizes / 1000 for s in range(400)])
-    np.testing.assert_allclose(shares.mean(axis=0), 0.25, atol=0.05)
-    np.testing.assert_allclose(shares.var(), 0.1875 / 3, rtol=0.1)
+    """A class's share at a client is Beta(alpha, (clients - 1) alpha): mean 1/4, variance 3/16/(4 alpha + 1).
+
+    However many classes there are.
+    """
+    for classes in (1, 5):
+        labels = np.repeat(np.arange(classes), 1000)
+        shares = np.array(
+            [
+                np.bincount(
+                    dirichlet(labels, 4, 0.5, min_rows=0, seed=seed).client_of_row[:1000], minlength=4
+                )
+                for seed in range(400)
+            ]
+        )
+        np.testing.assert_allclose(shares.mean(axis=0) / 1000, 0.25, atol=0.05)
+        np.testing.assert_allclose((shares / 1000).var(), 0.1875 / 3, rtol=0.1)
 
 
 def test_rows_within_a_class_are_shuffled() -> None:

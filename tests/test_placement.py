@@ -26,3 +26,33 @@ def test_actors_ask_for_gpus_only_where_clients_may_use_them(cluster: None) -> N
     assert all("num_gpus" not in placement.options for placement in place(parts, 2, 2))
     assert [placement.options["num_gpus"] for placement in place(parts, 2, 2, gpus=1.0)] == [0.5, 0.5]
     assert [placement.clients for placement in place(parts, 2, 2, gpus=1.0)] == [(0, 1), (2, 3)]
+
+
+@pytest.mark.parametrize(("clients", "actors"), [(1, 1), (5, 2), (7, 3), (4, 4)])
+def test_clients_live_in_order_each_with_its_own_rows(cluster: None, clients: int, actors: int) -> None:
+    import ray
+
+    from raydr.actors.placement import place
+    from raydr.federation import fingerprint
+
+    parts = [np.full((client + 1, 2), float(client)) for client in range(clients)]
+    placements = place(parts, actors, 2)
+    assert [client for placement in placements for client in placement.clients] == list(range(clients))
+    assert max(sizes := [len(placement.clients) for placement in placements]) - min(sizes) <= 1
+    for placement in placements:
+        for client, rows, known in zip(
+            placement.clients, ray.get(placement.partitions), placement.fingerprints, strict=True
+        ):
+            np.testing.assert_array_equal(rows, parts[client])
+            assert known == fingerprint(parts[client])
+
+
+def test_each_site_has_an_actor_of_its_own_in_order() -> None:
+    from raydr.actors.placement import place
+    from raydr.data import Site, SiteFile
+
+    sites = [Site(SiteFile(f"{name}.csv"), None, name) for name in ("west", "east", "north")]
+    placements = place(sites, 2, 2)
+    assert [placement.clients for placement in placements] == [(0,), (1,), (2,)]
+    assert [placement.partitions for placement in placements] == [site.file for site in sites]
+    assert [placement.fingerprints for placement in placements] == [("west",), ("east",), ("north",)]

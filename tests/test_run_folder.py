@@ -304,5 +304,22 @@ def test_more_than_the_rows_can_give_is_refused_before_anything_starts(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"faults__crashes": [{"client": 3, "round": 1}]}, "names client 3, and there are 3 clients"),
+        ({"faults__adversary": {"kind": "scaling", "fraction": 0.1}}, "of 3 clients is none"),
+        ({"method__aggregation": {"kind": "krum", "attackers": 1}}, "at least 5 clients"),
+    ],
+)
+def test_more_than_the_clients_can_give_is_refused_where_the_data_say_how_many_they_are(
+    tmp_path: Path, overrides: dict[str, Any], said: str
+) -> None:
+    scenario = tiny_scenario(clients={"partition": {"kind": "one-class"}}, **overrides)
+    with pytest.raises(ScenarioError, match=said):
+        run(scenario, out=tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
 def test_as_many_landmarks_as_rows_are_not_too_many(tmp_path: Path) -> None:
     assert tiny_run(tmp_path / "out", method__landmarks=150).exists()

@@ -166,6 +166,25 @@ def test_an_unknown_metric_is_refused_with_the_nearest() -> None:
         ({"faults__dropout": 0.1}, "set runtime.quorum below 1"),
         ({"faults__crashes": [{"client": 0, "round": 1}], "runtime__retries": 0}, "runtime.retries"),
         ({"clients__sites": [{"path": "a.csv"}]}, "leave count and partition out"),
+        ({"faults__crashes": [{"client": 3, "round": 1}]}, "names client 3, and there are 3 clients"),
+        ({"faults__crashes": [{"client": 0, "round": 3}]}, "a crash in round 3, and the method has 2 rounds"),
+        (
+            {"faults__adversary": {"kind": "scaling", "fraction": 0.1}},
+            "of 3 clients is none, so nobody would lie",
+        ),
+        (
+            {"method": {"kind": "sense"}, "privacy__noise": {"on": "data", "level": 1, "clients": 0.1}},
+            "privacy.noise.clients is 0.1, which of 3 clients is none",
+        ),
+        ({"method": {"kind": "sense"}, "faults__stragglers": 0.5}, "faults.stragglers would do nothing"),
+        (
+            {"method": {"kind": "global-ne"}, "faults__corrupt": 0.5, "runtime__quorum": 0.5},
+            "method.kind 'global-ne' asks clients nothing in rounds",
+        ),
+        (
+            {"method": {"kind": "sense"}, "clients__participation": 0.5},
+            "clients.participation would do nothing",
+        ),
     ],
 )
 def test_an_impossible_combination_is_refused(overrides: dict[str, Any], said: str) -> None:

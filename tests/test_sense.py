@@ -13,14 +13,18 @@ from scipy.spatial.distance import pdist
 from raydr.arrays import Float64Array
 from raydr.completion.spaces import EuclideanSpace
 from raydr.errors import DataError, ScenarioError
-from raydr.federation import Federation
+from raydr.federation import ClientHost, Federation, InlineTransport, Seat, fingerprint
 from raydr.geometry import Points
 from raydr.hyperbolic import Hyperboloid
+from raydr.journal import Journal
 from raydr.methods.anchors import AnchorSettings, chosen_anchors, flattened
 from raydr.methods.sense import LEAST_GROUP, serve, transform
 from raydr.methods.sense_settings import SENSE
+from raydr.methods.serving import Plan
+from raydr.methods.serving import serve as run_plan
 from raydr.privacy.noise import Noise
 from raydr.privacy.protection import Protection
+from raydr.scaling import scale_rows
 
 QUICK: dict[str, Any] = {"kind": "tsne", "early_iterations": 10, "iterations": 10}
 
@@ -214,6 +218,18 @@ class TestAnchors:
     def test_anchors_that_do_not_fit_are_refused(self, public: Float64Array, words: str) -> None:
         with pytest.raises(DataError, match=words):
             serve(federated(multisite(), public=public), SENSE(anchors=5, embedder=QUICK))
+
+
+@pytest.mark.parametrize("scale", ["standard", "minmax", "unit"])
+def test_rows_set_apart_are_scaled_as_the_clients_own(scale: Any) -> None:
+    parts, public = multisite(), 7.0 + 3.0 * rows(30, seed=50)
+    hosts = [ClientHost([Seat(index, part, fingerprint(part)) for index, part in enumerate(parts)], 0)]
+    settings = SENSE(anchors=5, embedder=QUICK)
+    plan = Plan("sense", settings, scale, seed=0, public=public)
+    served = run_plan(InlineTransport(hosts), len(parts), plan, journal=Journal())
+    expected = scale_rows(public, served.scaling)[:5]
+    assert np.abs(expected - public[:5]).max() > 0.1
+    np.testing.assert_array_equal(served.outcome.model["anchors"], expected)
 
 
 class TestNoise:

@@ -1,0 +1,92 @@
+"""Limits of the whole process stand until the last who needs them is done."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from raydr.threads import SharedLimit, one_blas_thread
+
+
+def blas_threads() -> set[int]:
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_limit_stands_whoever_is_done_first(first: int) -> None:
+    """Of two threads within it, each may leave first."""
+    within, leave = threading.Barrier(3), [threading.Event(), threading.Event()]
+    seen: dict[int, set[int]] = {}
+
+    def work(index: int) -> None:
+        with one_blas_thread():
+            within.wait(10)
+            leave[index].wait(10)
+            seen[index] = blas_threads()
+
+    with threadpool_limits(2, user_api="blas"):
+        threads = [threading.Thread(target=work, args=(index,)) for index in range(2)]
+        for thread in threads:
+            thread.start()
+        within.wait(10)
+        for index in (first, 1 - first):
+            leave[index].set()
+            threads[index].join(10)
+        assert seen == {0: {1}, 1: {1}}
+        assert blas_threads() == {2}, "what was before is back"
+
+
+def test_the_limit_holds_in_a_thread_though_another_has_set_one_before() -> None:
+    """The server part runs in a thread beside the one that Ray's worker process began with."""
+    seen: list[set[int]] = []
+
+    def work() -> None:
+        with one_blas_thread():
+            seen.append(blas_threads())
+        seen.append(blas_threads())
+
+    with threadpool_limits(2, user_api="blas"):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join(10)
+    assert seen == [{1}, {2}]
+
+
+def test_an_error_lifts_the_limit() -> None:
+    told: list[str] = []
+    limit = SharedLimit(lambda: told.append("on"), lambda _: told.append("off"))
+    with pytest.raises(ZeroDivisionError), limit:
+        with limit:
+            pass
+        _ = 1 / 0
+    assert told == ["on", "off"]
+    with limit:
+        assert told == ["on", "off", "on"]
+
+
+def test_torch_keeps_to_one_thread_too() -> None:
+    import torch
+
+    from raydr.fedne.encoder import one_torch_thread
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    inside, leave = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with one_torch_thread():
+            inside.set()
+            leave.wait(10)
+
+    other = threading.Thread(target=work)
+    try:
+        with one_torch_thread():
+            other.start()
+            inside.wait(10)
+        assert torch.get_num_threads() == 1, "the other needs it still"
+    finally:
+        leave.set()
+        other.join(10)
+        torch.set_num_threads(before)
