@@ -57,10 +57,13 @@ def test_the_limit_holds_in_a_thread_though_another_has_set_one_before() -> None
 def test_an_error_lifts_the_limit() -> None:
     told: list[str] = []
     limit = SharedLimit(lambda: told.append("on"), lambda _: told.append("off"))
-    with pytest.raises(ZeroDivisionError), limit:
-        with limit:
-            pass
-        _ = 1 / 0
+
+    def fail() -> None:
+        with limit, limit:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert told == ["on", "off"]
     with limit:
         assert told == ["on", "off", "on"]
