@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
-from importlib import import_module
-from typing import Any
+import subprocess
+import sys
+import time
 
 from ray._private.services import get_ray_address_from_environment
-from ray.exceptions import AuthenticationError
 
 from raydr.errors import OutputError
 
-_PATIENCE_S = 4.0
-"""Seconds for each of three questions: a name, a port, a cluster. Ray itself would wait for 35 and print."""
+_PATIENCE_S = 8.0
+"""Seconds for all questions together. Ray itself would wait for 35, print, and not hear a Ctrl-C."""
+_SILENCE_S = 3.0
+"""Seconds in which a port must answer."""
 
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 """How HTTP/2, and so any speaker of gRPC, begins: a preface, and settings that set nothing."""
 _SETTINGS = 4
 """The type of the frame that must be the answer."""
+
+_INTRODUCTION = """
+import sys
+from ray._raylet import GcsClient
+from ray.exceptions import AuthenticationError
+try:
+    GcsClient(address=sys.argv[1])
+except AuthenticationError:
+    sys.exit(77)
+"""
+_REFUSED = 77
 
 
 def cluster_asked_for(address: str | None) -> str | None:
@@ -45,6 +57,7 @@ def require_answer(address: str) -> str:
             f"{address!r} is an address of Ray's client, which cannot bring back a run's events as they come. Give"
             " the HOST:PORT of the cluster's head (6379 as a rule), from a machine of the cluster."
         )
+    deadline = time.monotonic() + _PATIENCE_S
     found = _found(address)
     host, _, port = found.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
@@ -54,7 +67,7 @@ def require_answer(address: str) -> str:
             f"What answers at {address!r} is no Ray cluster. Give the HOST:PORT that `ray start --head` named (6379"
             " as a rule, not the dashboard's), or leave --address out to run on this machine."
         )
-    _require_admission(address, found)
+    _require_admission(address, found, deadline - time.monotonic())
     return found
 
 
@@ -70,8 +83,8 @@ def _found(address: str) -> str:
 
 def _speaks_grpc(address: str, host: str, port: int) -> bool:
     try:
-        with socket.create_connection((host, port), timeout=_PATIENCE_S) as connection:
-            connection.settimeout(_PATIENCE_S)
+        with socket.create_connection((host, port), timeout=_SILENCE_S) as connection:
+            connection.settimeout(_SILENCE_S)
             connection.sendall(_HELLO)
             answer = b""
             while len(answer) < 4 and (more := connection.recv(64)):
@@ -83,26 +96,19 @@ def _speaks_grpc(address: str, host: str, port: int) -> bool:
     return len(answer) >= 4 and answer[3] == _SETTINGS
 
 
-def _require_admission(address: str, found: str) -> None:
-    """Ask the cluster who it is, in a thread, since Ray's library answers neither time-outs nor Ctrl-C meanwhile."""
-    library: Any = import_module("ray._raylet")  # whose types are not told
-    refusal: list[BaseException] = []
-
-    def ask() -> None:
-        try:
-            library.GcsClient(address=found)
-        except BaseException as error:
-            refusal.append(error)
-
-    asking = threading.Thread(target=ask, name="raydr-address", daemon=True)
-    asking.start()
-    asking.join(_PATIENCE_S)
-    if refusal and isinstance(refusal[0], AuthenticationError):
+def _require_admission(address: str, found: str, timeout_s: float) -> None:
+    """Have a process of its own ask the cluster who it is: it can be given up, and what it prints is not seen."""
+    command = [sys.executable, "-P", "-c", _INTRODUCTION, found]
+    try:
+        code = subprocess.run(command, check=False, capture_output=True, timeout=timeout_s).returncode
+    except subprocess.TimeoutExpired:
+        code = None
+    if code == _REFUSED:
         raise OutputError(
             f"The Ray cluster at {address!r} asks for a token that this process does not have: set"
             " RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) as they were where it was started."
-        ) from refusal[0]
-    if refusal or asking.is_alive():
+        )
+    if code != 0:
         raise _nobody(address, "no cluster makes itself known")
 
 

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import ray
-from ray._private import utils, worker
 
 from raydr.actors.address import cluster_asked_for, require_answer
 from raydr.actors.authentication import closed_to_others, environment_of_ray, forget, require_closed
 from raydr.actors.leftovers import MARK, end_processes, remove_session, session_folders
+from raydr.actors.manners import well_behaved
 from raydr.actors.search_path import LikeTheDriver
 from raydr.errors import OutputError, RunError
 from raydr.signals import signals_deferred
@@ -59,7 +59,7 @@ def connected(address: str | None = None) -> Iterator[None]:
         return
     share_cores()
     asked = cluster_asked_for(address)
-    with _quiet(), _started() if asked is None else _joined(asked):
+    with well_behaved(), _started() if asked is None else _joined(asked):
         yield
 
 
@@ -129,15 +129,3 @@ def _init(address: str, **options: Any) -> None:
             log_to_driver=False,
             **options,
         )
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep Ray's SIGTERM handler out, which raises SystemExit, and its reports of dead parts off standard output."""
-    handle, printing = utils.set_sigterm_handler, worker._worker_logs_enabled
-    utils.set_sigterm_handler = lambda handler: None
-    worker._worker_logs_enabled = False
-    try:
-        yield
-    finally:
-        utils.set_sigterm_handler, worker._worker_logs_enabled = handle, printing

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from ray.job_config import JobConfig
+
+import raydr
 
 
 class LikeTheDriver(JobConfig):  # type: ignore[misc]
@@ -21,6 +24,15 @@ class LikeTheDriver(JobConfig):  # type: ignore[misc]
 
     def _serialize(self) -> Any:
         # Ray has added its two by now. Workers put each of these before all others, so the last comes to stand first.
-        here = [*map(os.path.abspath, sys.path), *self._py_driver_sys_path]
-        self._py_driver_sys_path = list(reversed(dict.fromkeys(here)))
+        order = [*drivers(), *self._py_driver_sys_path]
+        self._py_driver_sys_path = list(reversed(dict.fromkeys(order)))
         return super()._serialize()
+
+
+def drivers() -> list[str]:
+    """Return where this process looks for modules, and at last where it found raydr.
+
+    A package that is installed for development is found by a hook, which Python asks after all folders.
+    """
+    folders = [os.path.abspath(entry) for entry in sys.path if os.path.exists(entry or os.curdir)]
+    return [*folders, str(Path(raydr.__file__).parents[1])]

@@ -178,7 +178,20 @@ def main() -> NoReturn:
         ending.install(lambda number, frame: os._exit(code))
     except KeyboardInterrupt:  # between two lines that have nothing to lose
         pass
-    sys.exit(128 + ending.number if code == _INTERRUPTED else code)
+    if code == _INTERRUPTED:
+        _leave(128 + ending.number)
+    sys.exit(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """End at once after an interruption, with what there was to clean up cleaned up.
+
+    Python's own farewell has let Ray's threads crash (status -11) after one that came while Ray started, and answers
+    status -2 where code from a string was interrupted, as every dataclass runs it.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def status(arguments: Sequence[str]) -> int:

@@ -147,7 +147,9 @@ def test_any_moment_of_the_start_will_do(tmp_path: Path, moment: int) -> None:
         command.send(number, to_group=to_group)
         code, out, err = command.end()
     assert (code, out) == (128 + number, ""), (seconds, err)
-    assert err in (INTERRUPTED, "")
+    # Ray's C++ library prints a stack of its own for a SIGTERM in the 0.3 s in which it makes its worker.
+    assert err.endswith(INTERRUPTED) or not err
+    assert "Traceback" not in err
     assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
 
 
