@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from raydr.actors.cluster import connected
@@ -17,6 +17,7 @@ from raydr.actors.placement import Packing, actors_for, place, require_room
 from raydr.actors.sites import count_sites, pool
 from raydr.actors.streaming import heard
 from raydr.actors.transport import RayTransport
+from raydr.actors.vitals import Vitals, dead_parts_named
 from raydr.arrays import FloatArray
 from raydr.data import Census, Site, SiteFile
 from raydr.errors import RunError
@@ -45,6 +46,7 @@ class RayBackend:
 
     name = "ray"
 
+    @dead_parts_named()
     def serve(
         self,
         parts: Sequence[FloatArray | Site],
@@ -88,6 +90,7 @@ class RayBackend:
                 self.peak_memory_bytes |= peaks
                 return served  # type: ignore[no-any-return]
             except RayActorError:
+                Vitals().require()
                 start = "its last checkpoint" if latest is not None else "the start"
                 listener(
                     Incident(f"the coordinator's process ended: attempt {attempt + 2} goes on from {start}")
@@ -99,17 +102,42 @@ class RayBackend:
             " for who kills it."
         )
 
+    @dead_parts_named()
     def count_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> list[Census]:
         """See :func:`raydr.actors.sites.count_sites`."""
         return count_sites(files)
 
+    @dead_parts_named()
     def pool(self, sites: Sequence[Site]) -> Callable[[], FloatArray]:
         """See :func:`raydr.actors.sites.pool`."""
         return pool(sites)
 
+    @dead_parts_named()
     def evaluate(self, work: Callable[..., Any], *arguments: Any, listener: Listener) -> Any:
-        """Call ``work(*arguments, listener=...)`` in a task of its own."""
-        result, peak = heard(evaluation_task.options(num_cpus=0).remote(work, arguments), listener)
+        """Call ``work(*arguments, listener=...)`` in a task of its own, once more if its process ends.
+
+        Raises
+        ------
+        RunError
+            If its process ended twice.
+        """
+        retried = False
+        while True:
+            try:
+                result, peak = heard(evaluation_task.options(num_cpus=0).remote(work, arguments), listener)
+                break
+            except RayTaskError:
+                raise
+            except RayError as error:
+                Vitals().require()
+                if retried:
+                    raise RunError(
+                        "The evaluation's process ended twice, with the federated map drawn already: as a rule for lack"
+                        " of memory, since it holds all rows in one place. Free memory, evaluate fewer rows"
+                        " (data.rows), or leave out what needs most: compare, or some of metrics."
+                    ) from error
+                retried = True
+                listener(Incident("the evaluation's process ended: it is started once more, on the same map"))
         self.peak_memory_bytes["evaluation"] = peak
         return result
 

@@ -1,20 +1,39 @@
-"""Start Ray on this machine or join a cluster, without noise, and leave it as it was found."""
+"""Start Ray on this machine or join a cluster, without noise, and leave everything as it was found."""
 
 from __future__ import annotations
 
 import logging
 import os
-import signal
-import threading
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import ray
 
-from raydr.errors import OutputError
+from raydr.actors.address import cluster_asked_for, require_answer
+from raydr.actors.authentication import closed_to_others, environment_of_ray, forget, require_closed
+from raydr.actors.leftovers import MARK, end_processes, remove_session, session_folders
+from raydr.actors.manners import well_behaved
+from raydr.actors.search_path import LikeTheDriver
+from raydr.errors import OutputError, RunError
+from raydr.signals import signals_deferred
 from raydr.threads import share_cores
 
 NAMESPACE = "raydr"
+
+_PATIENCE_S = 5.0
+"""Seconds that a signal waits for Ray to start, which takes 4, or to end, which takes 2 on two cores."""
+
+_SETTINGS = {
+    # No usage report, no warning about accelerators of actors that ask for none.
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    # What Ray has to tell its control service at the end, which may be gone: 5 s of waiting without this.
+    "RAY_task_events_shutdown_flush_timeout_ms": "500",
+}
+
+logger = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -24,43 +43,89 @@ def connected(address: str | None = None) -> Iterator[None]:
     Parameters
     ----------
     address : str, optional
-        A running cluster (``auto``, ``host:port``, ``ray://host:port``). Without one, a Ray that this process has
-        already joined is used and left running; otherwise one is started here and stopped at the end.
+        A running cluster (``auto``, ``host:port``), or the environment's ``RAY_ADDRESS``. Without one, a Ray that
+        this process has already joined is used and left running; otherwise one is started here, closed to others, and
+        stopped at the end.
 
     Raises
     ------
     OutputError
         If there is no cluster at ``address``.
+    RunError
+        If Ray does not start on this machine.
     """
     if ray.is_initialized():
         yield
         return
-    # Read once, when Ray starts: no usage report, no warning about accelerators of actors that ask for none.
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     share_cores()
-    on_sigterm = signal.getsignal(signal.SIGTERM)
+    asked = cluster_asked_for(address)
+    with well_behaved(), _started() if asked is None else _joined(asked):
+        yield
+
+
+@contextmanager
+def _started() -> Iterator[None]:
+    mark, before = secrets.token_hex(8), session_folders()
+    keep = False
     try:
-        _init(address)
-        if threading.current_thread() is threading.main_thread():
-            # Ray has put its own handlers there, one of which prints a stack trace; the caller's decides.
-            signal.signal(signal.SIGTERM, on_sigterm)
+        with environment_of_ray({MARK: mark, **_settings(), **closed_to_others()}):
+            try:
+                _init("local", include_dashboard=False)
+            except Exception as error:
+                keep = True
+                raise RunError(
+                    f"Ray did not start on this machine ({' '.join(str(error).split()).rstrip('.')}). Look for lack of"
+                    f" memory or disk, and into {', '.join(map(str, session_folders() - before))}/logs; or run without"
+                    " Ray: --set runtime.federation=inline."
+                ) from error
+            require_closed()
         yield
     finally:
-        ray.shutdown()  # also after an interruption half-way through the start
+        with signals_deferred(_PATIENCE_S):
+            try:
+                ray.shutdown()  # also after an interruption half-way through the start
+            finally:
+                forget()
+                end_processes(mark)
+                for folder in session_folders() - before:
+                    if not keep:
+                        remove_session(folder)
 
 
-def _init(address: str | None) -> None:
+@contextmanager
+def _joined(address: str) -> Iterator[None]:
+    found = require_answer(address)
     try:
+        # Nodes were started by somebody else, so what local workers inherit is handed to these.
+        inherited = {"env_vars": {"OMP_WAIT_POLICY": os.environ["OMP_WAIT_POLICY"]}}
+        try:
+            with environment_of_ray(_settings()):
+                _init(found, runtime_env=inherited)
+        except (ConnectionError, ValueError) as error:
+            raise OutputError(
+                f"The Ray cluster at {address!r} cannot be joined ({error}): correct --address or RAY_ADDRESS, or"
+                " leave both out to run on this machine."
+            ) from error
+        logger.info("joined the Ray cluster at %s", found)
+        yield
+    finally:
+        with signals_deferred(_PATIENCE_S):
+            ray.shutdown()
+            forget()
+
+
+def _settings() -> dict[str, str]:
+    """Settings that Ray reads once, when it starts; the user's own stand."""
+    return {name: value for name, value in _SETTINGS.items() if name not in os.environ}
+
+
+def _init(address: str, **options: Any) -> None:
+    with signals_deferred(_PATIENCE_S):
         ray.init(
-            address=address or "local",
+            address=address,
             namespace=NAMESPACE,
-            include_dashboard=None if address else False,
+            job_config=LikeTheDriver(),
             logging_level=logging.ERROR,
             log_to_driver=False,
+            **options,
         )
-    except (ConnectionError, ValueError) as error:
-        raise OutputError(
-            f"There is no Ray cluster at {address!r} ({error}): start one with `ray start --head`, correct"
-            " --address, or leave it out to run on this machine."
-        ) from error

@@ -9,12 +9,16 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 import ray
-from ray.exceptions import RayTaskError
+from ray.exceptions import GetTimeoutError, RayTaskError
 
+from raydr.actors.vitals import Vitals
 from raydr.errors import RaydrError
 from raydr.journal import Event, Listener
 
 T = TypeVar("T")
+
+_LOOK_S = 1.0
+"""Seconds of silence after which Ray's parts are looked at."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +68,28 @@ def heard(stream: Any, listener: Listener) -> Any:
     Raises
     ------
     RaydrError
-        The error that the work raised, as itself.
+        The error that the work raised, as itself; RunError if a part of Ray has ended meanwhile.
     """
+    vitals = Vitals()
     try:
-        for reference in stream:
-            item = ray.get(reference)
+        while True:
+            while not ray.wait([stream], timeout=_LOOK_S, fetch_local=False)[0]:
+                vitals.require()
+            item = _fetched(next(stream), vitals)
             if isinstance(item, Result):
                 return item.value
             listener(item)
+    except StopIteration:
+        raise RuntimeError("the stream ended without a result") from None
     except RayTaskError as error:
         if isinstance(error.cause, RaydrError):
             raise error.cause from None
         raise
-    raise RuntimeError("the stream ended without a result")
+
+
+def _fetched(reference: Any, vitals: Vitals) -> Any:
+    while True:
+        try:
+            return ray.get(reference, timeout=_LOOK_S)
+        except GetTimeoutError:
+            vitals.require()

@@ -1,7 +1,8 @@
 """The ``raydr`` command.
 
 Exit status: 0 for a whole run, 2 for a command line, scenario, data or place that cannot be used, 3 for a run that
-failed, 130 after Ctrl-C and 143 after SIGTERM. The path of what was written is the only line on standard output.
+failed, 130 after Ctrl-C, 143 after SIGTERM and 129 after SIGHUP. The path of what was written is the only line on
+standard output.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import FrameType
@@ -21,6 +22,7 @@ from typing import NoReturn
 import click
 
 from raydr.errors import RaydrError
+from raydr.signals import ENDING
 from raydr.threads import share_cores
 
 CATALOGUES = ("scenarios", "methods", "metrics", "datasets")
@@ -160,17 +162,36 @@ def list_(what: str) -> None:
 
 
 def main() -> NoReturn:
-    """Entry point of the ``raydr`` command."""
-    share_cores()
+    """Do what the command line says; :mod:`raydr.__main__` is how one comes here."""
     ending = _Ending()
-    for number in ending.signals:
-        signal.signal(number, ending)
-    # What libraries have to say is for their users, and raydr's user is not one: -W and PYTHONWARNINGS bring it back.
-    logging.getLogger().addHandler(logging.NullHandler())
-    if not sys.warnoptions:
-        warnings.simplefilter("ignore")
-    code = status(sys.argv[1:])
-    sys.exit(128 + ending.number if code == _INTERRUPTED else code)
+    code = _INTERRUPTED
+    try:
+        ending.install(ending)
+        share_cores()
+        # What libraries have to say is for their users, and raydr's user is not one: -W and PYTHONWARNINGS bring it
+        # back.
+        logging.getLogger().addHandler(logging.NullHandler())
+        if not sys.warnoptions:
+            warnings.simplefilter("ignore")
+        code = status(sys.argv[1:])
+        # All is said and done: what a signal would interrupt now is Python's own farewell.
+        ending.install(lambda number, frame: os._exit(code))
+    except KeyboardInterrupt:  # between two lines that have nothing to lose
+        pass
+    if code == _INTERRUPTED:
+        _leave(128 + ending.number)
+    sys.exit(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """End at once after an interruption, with what there was to clean up cleaned up.
+
+    Python's own farewell has let Ray's threads crash (status -11) after one that came while Ray started, and answers
+    status -2 where code from a string was interrupted, as every dataclass runs it.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def status(arguments: Sequence[str]) -> int:
@@ -191,9 +212,7 @@ def status(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         return _say(_usage(error), error.exit_code)
     except KeyboardInterrupt as error:
-        return _interrupted(_INTERRUPTED, error)
-    except SystemExit as error:  # Ray's answer to SIGTERM while it starts: its own handler stands then
-        return _interrupted(128 + signal.SIGTERM, error)
+        return _interrupted(error)
     except BrokenPipeError:
         # Whoever reads our output has seen enough. Python would complain once more while it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -204,20 +223,26 @@ def status(arguments: Sequence[str]) -> int:
 
 
 class _Ending:
-    """Begins to end the run at the first SIGINT or SIGTERM.
+    """Begins to end the run at the first signal that asks for it.
 
-    Both are a KeyboardInterrupt, the one way out that Ray hands through unchanged. Further signals would only
-    interrupt the cleaning up, which takes a second or two.
+    Each is a KeyboardInterrupt, the one way out that Ray hands through unchanged. Further signals would only
+    interrupt the cleaning up, which takes a second or two. A signal that was ignored when raydr was started, as
+    ``nohup`` has it, stays ignored.
     """
-
-    signals = (signal.SIGINT, signal.SIGTERM)
 
     def __init__(self) -> None:
         self.number: int = signal.SIGINT
+        self._heeded = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+
+    def install(self, handler: Callable[[int, FrameType | None], object]) -> None:
+        """Have ``handler`` answer these signals from now on, unless the end has begun."""
+        for number in self._heeded:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, handler)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         self.number = number
-        for each in self.signals:
+        for each in self._heeded:
             signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt
 
@@ -230,9 +255,9 @@ def _say(text: str, code: int, error: BaseException | None = None) -> int:
     return code
 
 
-def _interrupted(code: int, error: BaseException) -> int:
+def _interrupted(error: BaseException) -> int:
     kept = getattr(error, "__notes__", [])
-    return _say("interrupted." if kept else "interrupted; nothing of this run is kept.", code, error)
+    return _say("interrupted." if kept else "interrupted; nothing of this run is kept.", _INTERRUPTED, error)
 
 
 def _usage(error: click.ClickException) -> str:

@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 from processes import simulation_processes
 
+# No cluster of whoever runs the tests is joined, nor spoken to by their token.
+for _name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+    os.environ.pop(_name, None)
+
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[None]:

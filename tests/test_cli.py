@@ -18,7 +18,7 @@ from raydr.journal import CheckpointTaken, Incident, Progress, StageEnded, Stage
 from raydr.metrics import METRICS
 from raydr.terminal import heard_on_terminal
 
-RAYDR = [sys.executable, "-c", "from raydr.cli import main; main()"]
+RAYDR = [sys.executable, "-m", "raydr"]
 
 
 @pytest.fixture(autouse=True)
@@ -292,7 +292,7 @@ def test_help_lists_the_commands_in_the_order_of_use(capsys: pytest.CaptureFixtu
 
 def test_a_reader_that_has_seen_enough_gets_no_complaint() -> None:
     finished = subprocess.run(
-        f"{sys.executable} -c 'from raydr.cli import main; main()' list metrics | true",
+        f"{sys.executable} -m raydr list metrics | true",
         shell=True,
         capture_output=True,
         text=True,

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
 import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
+from processes import TOKEN, all_gone, as_from_a_terminal, processes_of, wait_until_heeded
 from tiny import tiny, tiny_file
 
 import raydr
 from raydr.cli import status
 
-RAYDR = [sys.executable, "-c", "from raydr.cli import main; main()"]
-TOKEN = "RAYDR_TEST_TOKEN"
+RAYDR = [sys.executable, "-m", "raydr"]
 LONG = 10**7
 """Rounds or iterations that no test waits for."""
 INTERRUPTED = "raydr: interrupted; nothing of this run is kept.\n"
@@ -32,45 +33,60 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def processes_of(token: str) -> list[psutil.Process]:
-    """All that a command started, and itself: they inherit its environment."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get(TOKEN) == token and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-        except psutil.Error:  # not ours, or gone by now
-            continue
-    return found
+class Command:
+    """The command in a session of its own, as a terminal starts it, until it and all that it started are gone."""
+
+    def __init__(self, *arguments: str, program: Sequence[str] = RAYDR) -> None:
+        self.token = uuid.uuid4().hex
+        self.process = subprocess.Popen(
+            as_from_a_terminal([*program, *arguments]),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, TOKEN: self.token},
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> Command:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for straggler in processes_of(self.token):
+            straggler.kill()
+        self.process.communicate()
+
+    def wait_for(self, stage: str) -> None:
+        """Wait until the command has said that a stage is over."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            if line.startswith(f"{stage}:"):
+                return
+
+    def send(self, number: signal.Signals, *, to_group: bool = False) -> None:
+        (os.killpg if to_group else os.kill)(self.process.pid, number)
+
+    def end(self, timeout_s: float = 30) -> tuple[int, str, str]:
+        """Exit status, standard output and standard error, once nothing is left of it."""
+        out, err = self.process.communicate(timeout=timeout_s)
+        assert all_gone(self.token), processes_of(self.token)
+        return self.process.returncode, out, err
 
 
 def end(scenario: Path, *, after: str, number: signal.Signals, to_group: bool) -> tuple[int, str, str]:
     """Run a scenario, send a signal once a stage has ended, and wait until everything is gone."""
-    token = uuid.uuid4().hex
-    process = subprocess.Popen(
-        [*RAYDR, "run", str(scenario), "--out", "out"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, TOKEN: token},
-        start_new_session=True,
-    )
-    assert process.stderr is not None
-    try:
-        for line in process.stderr:
-            if line.startswith(f"{after}:"):
-                break
+    with Command("run", str(scenario), "--out", "out") as command:
+        command.wait_for(after)
         time.sleep(0.5)
-        (os.killpg if to_group else os.kill)(process.pid, number)
-        out, err = process.communicate(timeout=30)
-        patience = time.monotonic() + 30
-        while (left := processes_of(token)) and time.monotonic() < patience:
-            time.sleep(0.2)
-        assert not left
-        return process.returncode, out, err
-    finally:
-        for straggler in processes_of(token):
-            straggler.kill()
+        command.send(number, to_group=to_group)
+        return command.end()
+
+
+def on_ray(folder: Path, **runtime: Any) -> Path:
+    """A scenario on Ray that does not end by itself."""
+    method = tiny()["method"] | {"rounds": LONG}
+    return tiny_file(
+        folder, method=method, runtime={"federation": "ray", "actors": 2, "checkpoint_every": 0} | runtime
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,6 +97,7 @@ def end(scenario: Path, *, after: str, number: signal.Signals, to_group: bool) -
         pytest.param(
             "neighbours", {"iterations": LONG}, signal.SIGTERM, False, id="SIGTERM in the embedding"
         ),
+        pytest.param("scaling", {"rounds": LONG}, signal.SIGHUP, True, id="a terminal closed in the rounds"),
     ],
 )
 def test_a_run_in_this_process_ends_when_told(
@@ -106,13 +123,111 @@ def test_a_run_in_this_process_ends_when_told(
 def test_a_run_on_ray_ends_when_told_and_leaves_no_process(
     tmp_path: Path, after: str, number: signal.Signals
 ) -> None:
-    runtime = {"federation": "ray", "actors": 2, "checkpoint_every": 0}
-    scenario = tiny_file(tmp_path, method=tiny()["method"] | {"rounds": LONG}, runtime=runtime)
     # As a terminal does it: Ctrl-C reaches Ray's processes too.
-    code, out, err = end(scenario, after=after, number=number, to_group=number == signal.SIGINT)
+    code, out, err = end(on_ray(tmp_path), after=after, number=number, to_group=number == signal.SIGINT)
     assert (code, out) == (128 + number, "")
     assert err.lstrip("\n") == INTERRUPTED
     assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
+
+
+@pytest.mark.parametrize(
+    "moment", [pytest.param(moment, marks=[pytest.mark.slow] if moment >= 4 else []) for moment in range(30)]
+)
+def test_any_moment_of_the_start_will_do(tmp_path: Path, moment: int) -> None:
+    """From the command's first line until rounds are under way, 4 s later here; any signal, to it or to all."""
+    draw = random.Random(moment)
+    seconds, number, to_group = (
+        draw.uniform(0, 5),
+        draw.choice((signal.SIGINT, signal.SIGTERM)),
+        draw.random() < 0.5,
+    )
+    with Command("run", str(on_ray(tmp_path)), "--out", "out", "--quiet") as command:
+        wait_until_heeded(command.process.pid)
+        time.sleep(seconds)
+        command.send(number, to_group=to_group)
+        code, out, err = command.end()
+    assert (code, out) == (128 + number, ""), (seconds, err)
+    # Ray's C++ library prints a stack of its own for a SIGTERM in the 0.3 s in which it makes its worker.
+    assert err.endswith(INTERRUPTED) or not err
+    assert "Traceback" not in err
+    assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_ray_forks_is_not_lost(tmp_path: Path, number: signal.Signals) -> None:
+    """What a handler raises in a hook of a fork is dropped, and Ray forks with hooks, six times for a start."""
+    forking = f"""
+import os, signal
+os.register_at_fork(after_in_parent=lambda: signal.raise_signal({number:d}))
+from raydr.__main__ import main
+main()
+"""
+    program = [sys.executable, "-c", forking]
+    with Command("run", str(on_ray(tmp_path)), "--out", "out", "--quiet", program=program) as command:
+        assert command.end() == (128 + number, "", INTERRUPTED)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_start_that_hangs_is_not_waited_for(tmp_path: Path, number: signal.Signals) -> None:
+    hanging = f"""
+import os, signal, threading, time
+import ray
+def hang(**options):
+    threading.Timer(0.2, os.kill, [os.getpid(), {number:d}]).start()
+    time.sleep(600)
+ray.init = hang
+from raydr.__main__ import main
+main()
+"""
+    program = [sys.executable, "-c", hanging]
+    with Command("run", str(on_ray(tmp_path)), "--out", "out", "--quiet", program=program) as command:
+        assert command.end(timeout_s=20) == (128 + number, "", INTERRUPTED)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("imported", ["raydr.cli", "click", "raydr.scenarios"])
+def test_nothing_is_printed_while_the_command_is_imported(
+    tmp_path: Path, imported: str, number: signal.Signals
+) -> None:
+    importing = f"""
+import signal, sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {imported!r}:
+            signal.raise_signal({number:d})
+sys.meta_path.insert(0, Interrupting())
+from raydr.__main__ import main
+main()
+"""
+    with Command("run", "digits-fed-tsne", program=[sys.executable, "-c", importing]) as command:
+        code, out, err = command.end()
+    assert (code, out) == (128 + number, "")
+    assert err == (INTERRUPTED if imported == "raydr.scenarios" else "")
+
+
+def test_what_was_ignored_stays_ignored(tmp_path: Path) -> None:
+    """``nohup raydr run ... &`` outlives its terminal."""
+    ignoring = """
+import signal
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+from raydr.__main__ import main
+main()
+"""
+    runtime = {"federation": "inline", "checkpoint_every": 0}
+    scenario = tiny_file(tmp_path, method=tiny()["method"] | {"rounds": LONG}, runtime=runtime)
+    program = [sys.executable, "-c", ignoring]
+    with Command("run", str(scenario), "--out", "out", program=program) as command:
+        command.wait_for("scaling")
+        command.send(signal.SIGHUP)
+        command.send(signal.SIGINT)
+        time.sleep(0.5)
+        assert command.process.poll() is None
+        command.send(signal.SIGTERM)
+        code, _, err = command.end()
+    assert code == 128 + signal.SIGTERM
+    assert err.endswith(INTERRUPTED)
 
 
 def test_an_interrupted_run_with_a_checkpoint_says_how_to_go_on_and_does(
@@ -161,6 +276,6 @@ def test_only_an_interrupted_run_as_it_was_can_be_resumed(
 
 
 def test_python_is_left_with_its_own_signal_handlers(tmp_path: Path) -> None:
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     raydr.run(tiny(), out=tmp_path / "out")
     assert {number: signal.getsignal(number) for number in before} == before

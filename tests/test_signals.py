@@ -9,11 +9,12 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from processes import as_from_a_terminal
 
 from raydr.signals import signals_deferred
 
 
-@pytest.fixture(params=[signal.SIGINT, signal.SIGTERM])
+@pytest.fixture(params=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def number(request: pytest.FixtureRequest) -> Iterator[int]:
     """A signal whose handler raises, as raydr's command has it."""
 
@@ -110,5 +111,6 @@ try:
 except KeyboardInterrupt:
     print("interrupted")
 """
-    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
+    command = as_from_a_terminal([sys.executable, "-c", script])
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr[-2000:]

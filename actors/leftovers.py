@@ -1,0 +1,61 @@
+"""What a Ray that raydr started may leave behind: processes and a folder of its session."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import psutil
+
+MARK = "RAYDR_STARTED"
+"""In the environment of every process of such a Ray, with a value of its own."""
+
+_PATIENCE_S = 5.0
+"""Seconds in which what was killed must be gone."""
+
+
+def end_processes(mark: str) -> None:
+    """Kill what runs still with this mark.
+
+    Ray ends its own when all goes well. When its start was interrupted it has forgotten what it started, and agents of
+    a raylet that was killed look for it for a minute.
+    """
+    deadline = time.monotonic() + _PATIENCE_S
+    while (left := _marked(mark)) and time.monotonic() < deadline:
+        for process in left:
+            try:
+                process.kill()
+            except psutil.Error:
+                continue
+        psutil.wait_procs(left, timeout=1.0)
+
+
+def session_folders() -> set[Path]:
+    """Folders of sessions that this process has started, by their names."""
+    from ray._common.utils import get_default_ray_temp_dir
+
+    return set(Path(get_default_ray_temp_dir()).glob(f"session_*_{os.getpid()}"))
+
+
+def remove_session(folder: Path) -> None:
+    """Remove the folder of a session that is over, and Ray's link to the latest session if it leads there."""
+    latest = folder.with_name("session_latest")
+    try:
+        if latest.readlink().name == folder.name:
+            latest.unlink()
+    except OSError:  # no link, or somebody else's by now
+        pass
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _marked(mark: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (psutil.Error, OSError):  # somebody else's, or gone by now
+            continue
+    return found

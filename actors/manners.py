@@ -1,0 +1,49 @@
+"""What Ray does to the process that starts it, kept within bounds."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import ray
+from ray._private import services, utils, worker
+
+from raydr.signals import ENDING
+
+
+@contextmanager
+def well_behaved() -> Iterator[None]:
+    """Have Ray neither answer this process's signals, nor print, nor end with what is meant for this process.
+
+    Ray's handler of SIGTERM raises SystemExit wherever it is, and its C++ library prints a stack trace. Its processes
+    die of a SIGTERM or SIGHUP to the whole group, as a closed terminal sends it, and their start then waits for them
+    for 35 s without hearing anything. What its listener prints of dead parts goes to standard output.
+    """
+    with (
+        patch.object(utils, "set_sigterm_handler", lambda handler: None),
+        patch.object(worker, "_worker_logs_enabled", False),
+        patch.object(ray._raylet, "CoreWorker", partial(_with_handlers_kept, ray._raylet.CoreWorker)),
+        patch.object(services, "ConsolePopen", _in_group_of_its_own(services.ConsolePopen)),
+    ):
+        yield
+
+
+def _with_handlers_kept(make: Any, *arguments: Any) -> Any:
+    """Make Ray's C++ worker, and install Python's handlers again, over those that it installed."""
+    made = make(*arguments)
+    if threading.current_thread() is threading.main_thread():
+        for number in ENDING:
+            if (handler := signal.getsignal(number)) is not None:
+                signal.signal(number, handler)
+    return made
+
+
+def _in_group_of_its_own(popen: Any) -> Any:
+    # Elsewhere than on Linux, what ends Ray's processes with this one goes by its group.
+    return partial(popen, process_group=0) if sys.platform == "linux" else popen

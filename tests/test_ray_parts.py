@@ -1,0 +1,375 @@
+"""Ray's own parts: closed to others while they live, named when they die, and gone at the end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from processes import processes_of
+from test_interruption import LONG, Command
+from tiny import tiny, tiny_file
+
+import raydr
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test starts in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+
+def on_ray(folder: Path, **sections: Any) -> Path:
+    runtime = {"federation": "ray", "actors": 2, "checkpoint_every": 1}
+    return tiny_file(folder, **({"runtime": runtime} | sections))
+
+
+# --- who gets in ----------------------------------------------------------------------------------------------------
+
+_BREAKING_IN = """
+import logging, sys
+import ray
+ray.init(address=sys.argv[1], logging_level=logging.ERROR, log_to_driver=False)
+
+@ray.remote
+def task():
+    return "ran"
+
+print(ray.get(task.remote()))
+"""
+
+
+def broken_in(address: str, **token: str) -> subprocess.Popen[str]:
+    """Another process that tries to run a task; Ray gives it up after 20 attempts, a second each, unless told so."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+    return subprocess.Popen(
+        [sys.executable, "-c", _BREAKING_IN, address],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**environment, "RAY_NUM_REDIS_GET_RETRIES": "2", **token},
+    )
+
+
+def test_no_other_process_gets_into_a_ray_that_raydr_started(cluster: None) -> None:
+    import ray
+
+    address = ray.get_runtime_context().gcs_address
+    others = [
+        broken_in(address),
+        broken_in(address, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="0" * 64),
+    ]
+    for other in others:
+        out, _ = other.communicate(timeout=90)
+        assert (other.returncode, out) == (1, "")
+    secret = _in_a_worker("RAY_AUTH_TOKEN")
+    with_the_token = broken_in(address, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secret)
+    assert with_the_token.communicate(timeout=90)[0] == "ran\n", (
+        "those who were refused were refused for the token"
+    )
+
+
+def test_the_token_is_new_each_time_and_the_environment_is_left_as_it_was(tmp_path: Path) -> None:
+    """Also where Ray was imported, and even used, before; and a Ray of one's own is afterwards as it was before."""
+    script = f"""
+import os, sys
+import ray
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from ray._raylet import get_authentication_mode
+from raydr.actors.cluster import connected
+
+options = dict(address="local", num_cpus=1, include_dashboard=False, logging_level="ERROR")
+ray.init(**options)
+ray.shutdown()
+environment, tokens = dict(os.environ), []
+for _ in range(2):
+    with connected():
+        assert get_authentication_mode() == 1, "a token"
+        assert not [name for name in os.environ if name.startswith("RAY_AUTH")]
+        tokens.append(ray.get(ray.remote(lambda: os.environ["RAY_AUTH_TOKEN"]).remote()))
+assert tokens[0] != tokens[1] and all(len(token) == 64 for token in tokens)
+environment["OMP_WAIT_POLICY"] = "PASSIVE"
+assert dict(os.environ) == environment
+ray.init(**options)
+assert get_authentication_mode() == 0, "none"
+ray.shutdown()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_whoever_decides_on_authentication_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from raydr.actors.authentication import closed_to_others
+
+    ours = closed_to_others()
+    assert ours["RAY_AUTH_MODE"] == "token"
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    assert closed_to_others() == {}
+
+
+# --- which cluster --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def listening(answer: bytes | None) -> Iterator[str]:
+    """A port where something else answers, or nothing does though it listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                    if answer is not None:
+                        with connection:
+                            connection.recv(1024)
+                            connection.sendall(answer)
+                    else:
+                        kept.append(connection)
+                except OSError:
+                    return
+
+        kept: list[socket.socket] = []
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        for connection in kept:
+            connection.close()
+
+
+def closed_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+HTTP = b"HTTP/1.1 400 Bad Request\r\n\r\n"
+GRPC_OF_ANOTHER_KIND = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("address", "answer", "said"),
+    [
+        pytest.param(None, None, "connection refused", id="nobody"),
+        pytest.param("", HTTP, "is no Ray cluster", id="a web server"),
+        pytest.param("", None, "no answer", id="a silent listener"),
+        pytest.param(
+            "", GRPC_OF_ANOTHER_KIND, "no cluster makes itself known", id="another speaker of HTTP/2"
+        ),
+        pytest.param("ray://127.0.0.1:10001", HTTP, "Ray's client", id="Ray's client"),
+        pytest.param("nonsense", HTTP, "is no address", id="no address"),
+    ],
+)
+def test_an_address_where_no_cluster_answers_is_refused_within_10_seconds(
+    tmp_path: Path, address: str | None, answer: bytes | None, said: str
+) -> None:
+    with listening(answer) as there:
+        asked = closed_port() if address is None else address or there
+        with Command("run", str(on_ray(tmp_path)), "--address", asked, "--quiet") as command:
+            begun = time.monotonic()
+            code, out, err = command.end(timeout_s=15)
+            assert time.monotonic() - begun < 12, "10 s and the import of the command"
+    assert (code, out) == (2, "")
+    assert said in err
+    assert len(err.splitlines()) == 1, err
+
+
+def test_ctrl_c_is_heard_while_an_address_is_tried(tmp_path: Path) -> None:
+    with listening(None) as there, Command("run", str(on_ray(tmp_path)), "--address", there) as command:
+        command.wait_for("data")
+        time.sleep(0.5)
+        begun = time.monotonic()
+        command.send(signal.SIGINT)
+        assert command.end()[0] == 130
+        assert time.monotonic() - begun < 2
+
+
+def test_the_environments_ray_address_is_asked_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from raydr.actors.address import cluster_asked_for
+
+    assert cluster_asked_for(None) is None
+    monkeypatch.setenv("RAY_ADDRESS", "here:1")
+    assert [cluster_asked_for(address) for address in (None, "auto", "there:2")] == [
+        "here:1",
+        "here:1",
+        "there:2",
+    ]
+    assert cluster_asked_for("local") is None
+    monkeypatch.setenv("RAY_ADDRESS", closed_port())
+    script = "import sys; from raydr.cli import status; sys.exit(status(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "run", str(on_ray(tmp_path)), "--quiet"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert "RAY_ADDRESS" in done.stderr
+
+
+# --- what dies ------------------------------------------------------------------------------------------------------
+
+
+def part_of_ray(command: Command, name: str) -> psutil.Process:
+    return next(process for process in processes_of(command.token) if process.name() == name)
+
+
+def wait_for_checkpoint(folder: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not any(folder.glob("out.incomplete-*/checkpoints/*.npz")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("name", ["raylet", "gcs_server"])
+def test_a_dead_part_of_ray_is_named_with_the_way_to_go_on(tmp_path: Path, name: str) -> None:
+    scenario = on_ray(tmp_path, method=tiny()["method"] | {"rounds": LONG})
+    with Command("run", str(scenario), "--out", "out", "--quiet") as command:
+        wait_for_checkpoint(tmp_path)
+        part_of_ray(command, name).kill()
+        begun = time.monotonic()
+        code, out, err = command.end()
+        assert time.monotonic() - begun < 10
+    assert (code, out) == (3, "")
+    assert re.fullmatch(
+        rf"raydr: Ray's [\w ]+ \({name}\) on this machine ended .*\. Go on from the last checkpoint with"
+        r" `raydr run \S+/out\.incomplete-\w+ --resume`\.\n",
+        err,
+    ), err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["raylet", "gcs_server"])
+def test_a_ray_that_does_not_come_up_is_one_paragraph(tmp_path: Path, name: str) -> None:
+    """Ray waits for 30 s."""
+    with Command("run", str(on_ray(tmp_path)), "--out", "out", "--quiet") as command:
+        while not (found := [each for each in processes_of(command.token) if each.name() == name]):
+            assert command.process.poll() is None
+        found[0].suspend()
+        code, out, err = command.end(timeout_s=60)
+    assert (code, out) == (3, "")
+    assert re.fullmatch(r"raydr: Ray did not start on this machine \(.*\)\. Look .*\n", err), err
+    logs = re.search(r"into (\S+/session_\S+)/logs", err)
+    assert logs is not None
+    assert (Path(logs[1]) / "logs").is_dir()
+    _remove(Path(logs[1]))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
+
+
+def die_once(marker: str, *, listener: Any) -> str:
+    """Work whose process is killed, unless it was before."""
+    if Path(marker).exists():
+        return "done"
+    Path(marker).touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "never"
+
+
+def die(*, listener: Any) -> None:
+    """Work whose process is killed whenever it is tried."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_an_evaluation_that_is_killed_is_retried_once(cluster: None, tmp_path: Path) -> None:
+    from raydr.actors.backend import RayBackend
+    from raydr.errors import RunError
+    from raydr.journal import Event, Incident
+
+    heard: list[Event] = []
+    assert RayBackend().evaluate(die_once, str(tmp_path / "died"), listener=heard.append) == "done"
+    assert [type(event) for event in heard] == [Incident]
+    with pytest.raises(RunError, match="ended twice, with the federated map drawn already"):
+        RayBackend().evaluate(die, listener=heard.append)
+    assert len(heard) == 2
+
+
+def test_a_killed_evaluation_does_not_cost_the_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server part runs once, and the run can be gone on with."""
+    from raydr.scenarios import runner
+
+    monkeypatch.setattr(runner, "examine", lambda question, *, listener: die(listener=listener))
+    served = []
+    backend_of = runner._backend
+
+    @contextmanager
+    def counting(*arguments: Any) -> Iterator[Any]:
+        with backend_of(*arguments) as backend:
+            serve = backend.serve
+            monkeypatch.setattr(backend, "serve", lambda *a, **k: served.append(serve(*a, **k)) or served[-1])
+            yield backend
+
+    monkeypatch.setattr(runner, "_backend", counting)
+    with pytest.raises(raydr.errors.RunError, match="evaluation's process ended twice") as failed:  # type: ignore[attr-defined]
+        raydr.run(on_ray(tmp_path), out=tmp_path / "out")
+    assert len(served) == 1
+    assert any("--resume" in note for note in failed.value.__notes__)
+
+
+# --- what is left ---------------------------------------------------------------------------------------------------
+
+
+def sessions_of(pid: int) -> list[Path]:
+    from ray._common.utils import get_default_ray_temp_dir
+
+    return list(Path(get_default_ray_temp_dir()).glob(f"session_*_{pid}"))
+
+
+def test_a_runs_session_folder_and_processes_go_with_it(tmp_path: Path) -> None:
+    with Command("run", str(on_ray(tmp_path)), "--out", "out") as command:
+        command.wait_for("starting Ray")
+        assert len(sessions_of(command.process.pid)) == 1
+        assert command.end()[0] == 0
+        assert not sessions_of(command.process.pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_runs_session_folder_goes_too(tmp_path: Path, number: signal.Signals) -> None:
+    scenario = on_ray(tmp_path, method=tiny()["method"] | {"rounds": LONG})
+    with Command("run", str(scenario), "--out", "out") as command:
+        command.wait_for("data")
+        while not sessions_of(command.process.pid):
+            time.sleep(0.01)
+        time.sleep(1)
+        command.send(number, to_group=True)
+        assert command.end()[0] == 128 + number
+        assert not sessions_of(command.process.pid)
+
+
+def test_the_link_to_the_latest_session_goes_with_it_and_no_other_does(tmp_path: Path) -> None:
+    from raydr.actors.leftovers import remove_session
+
+    ours, other, latest = (tmp_path / name for name in ("session_1_7", "session_2_8", "session_latest"))
+    for target, stays in ((other, True), (ours, False)):
+        ours.mkdir()
+        other.mkdir(exist_ok=True)
+        latest.unlink(missing_ok=True)
+        latest.symlink_to(target)
+        remove_session(ours)
+        assert not ours.exists()
+        assert other.exists()
+        assert latest.is_symlink() == stays
+
+
+def _remove(folder: Path) -> None:
+    from raydr.actors.leftovers import remove_session
+
+    remove_session(folder)
+
+
+def _in_a_worker(name: str) -> str:
+    import ray
+
+    value: str = ray.get(ray.remote(os.environ.__getitem__).remote(name))
+    return value
