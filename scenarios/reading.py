@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from raydr.errors import ScenarioError
 from raydr.metrics import metric_named
-from raydr.scenarios.problems import in_yaml, nearest, problems, truth_values
+from raydr.scenarios.problems import in_yaml, nearest, problems, truth_values, unwritable_text
 from raydr.scenarios.schema import Scenario
 
 _SHIPPED = resources.files("raydr.scenarios") / "shipped"
@@ -52,7 +52,7 @@ def read(scenario: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] 
         _override(content, key, value)
     try:
         checked = Scenario.model_validate(content)
-        found = truth_values(content, checked)
+        found = truth_values(content, checked) + unwritable_text(content)
     except ValidationError as error:
         found = problems(error, content)
     if found:
@@ -81,26 +81,27 @@ def parse_override(assignment: str) -> tuple[str, Any]:
 
 
 def dump(scenario: Scenario) -> str:
-    """Return the scenario as YAML that :func:`read` accepts and that repeats the run."""
-    content = scenario.model_dump(mode="json", exclude_none=True)
-    if scenario.data.path is not None:
-        content["data"]["path"] = _absolute(scenario.data.path)
-    if scenario.data.graph is not None:
-        content["data"]["graph"] = _absolute(scenario.data.graph)
-    if getattr(scenario.method, "anchor_path", None) is not None:
-        content["method"]["anchor_path"] = _absolute(content["method"]["anchor_path"])
-    for site, described in zip(scenario.clients.sites, content["clients"]["sites"], strict=True):
-        if site.node is None:  # else it is a path on that node
-            described["path"] = _absolute(site.path)
-    if not scenario.clients.sites:
-        del content["clients"]["sites"]
-    else:
-        del content["clients"]["partition"]
-    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    """Return the scenario as YAML that :func:`read` makes the same scenario of, in whatever folder.
+
+    Every key is written, null too: where null is not the default it says something, and what is the default today
+    may be none tomorrow.
+    """
+    content = scenario.resolved().model_dump(mode="json")
+    return yaml.dump(content, Dumper=_Quoting, sort_keys=False, allow_unicode=True)
 
 
-def _absolute(path: str) -> str:
-    return str(Path(path).expanduser().resolve())
+class _Quoting(yaml.SafeDumper):
+    """A safe dumper that writes text with line breaks or invisible letters between double quotes, as escapes.
+
+    Between single quotes, which PyYAML would choose, some line breaks of Unicode are read back as spaces.
+    """
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        """Double quotes where a letter does not print, the dumper's own choice elsewhere."""
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=None if data.isprintable() else '"')
+
+
+_Quoting.add_representer(str, _Quoting.represent_str)
 
 
 class _UniqueKeys(yaml.SafeLoader):
@@ -122,6 +123,10 @@ class _UniqueKeys(yaml.SafeLoader):
                 continue
             raise yaml.constructor.ConstructorError(None, None, reason, key_node.start_mark)
         return super().construct_mapping(node, deep)
+
+
+# To YAML 1.1 a lone = is a value of no type that Python has.
+_UniqueKeys.add_constructor("tag:yaml.org,2002:value", lambda loader, node: str(node.value))
 
 
 def _parse(scenario: str | Path) -> tuple[str, dict[str, Any]]:

@@ -78,7 +78,7 @@ def run(
     target = out or default_folder(scenario.name, datetime.now())
     with incomplete(target) as folder:
         with unwritable(target):
-            (folder / "scenario.yaml").write_text(dump(scenario))
+            (folder / "scenario.yaml").write_text(dump(scenario), encoding="utf-8")
         _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener)
     return target.expanduser().absolute()
 
