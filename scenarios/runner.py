@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 
+from raydr.errors import RunError
 from raydr.federation import Adversary, Crash, FailurePolicy, FaultPlan, attackers
 from raydr.federation.checkpoint import Checkpoint
 from raydr.journal import CheckpointTaken, Event, Incident, Journal, Listener, unheard
@@ -73,14 +74,14 @@ def run(
         If the scenario, its data or its place cannot be used.
     RunError
         If the run started and could not be finished. A folder is left only where it holds a checkpoint, and then its
-        name says incomplete.
+        name says incomplete; or where all is there but the picture or the page, and then it does not.
     """
     target = out or default_folder(scenario.name, datetime.now())
     with incomplete(target) as folder:
         with unwritable(target):
             (folder / "scenario.yaml").write_text(dump(scenario), encoding="utf-8")
         _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener)
-    return target.expanduser().absolute()
+    return _shown(target.expanduser().absolute(), listener)
 
 
 def resume(
@@ -116,7 +117,7 @@ def resume(
     scenario = read(folder / "scenario.yaml")
     with taken_up(folder):
         _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener)
-    return target
+    return _shown(target, listener)
 
 
 def _run_in(
@@ -152,9 +153,38 @@ def _run_in(
             _write(folder, holdings, served, findings, journal)
         described["seconds"] = {stage: round(seconds, 4) for stage, seconds in journal.seconds.items()}
         write_json(folder / "environment.json", described)
-        with journal.stage("report"):
-            write_picture(folder, finishing=True)
-            write_report(folder, finishing=True)
+
+
+def _shown(folder: Path, listener: Listener) -> Path:
+    """Draw the picture and the page of a run folder that is whole: what fails here costs no result.
+
+    Raises
+    ------
+    RunError
+        If one of them cannot be made.
+    """
+    failed: dict[str, Exception] = {}
+    try:
+        with Journal(listener).stage("report"):
+            for name, write in (("embedding.png", write_picture), ("report.html", write_report)):
+                try:
+                    write(folder)
+                except Exception as error:
+                    failed[name] = error
+    except BaseException as error:
+        error.add_note(
+            f"The run in {folder} is whole: `raydr report {folder}` makes its picture and its page."
+        )
+        raise
+    if failed:
+        reasons = "; ".join(
+            f"{name} could not be made: {' '.join(str(error).split())}" for name, error in failed.items()
+        )
+        raise RunError(
+            f"The run is whole in {folder}, but for what shows it ({reasons.rstrip('.')}). Once that is mended,"
+            f" `raydr report {folder}` makes both from the results."
+        ) from next(iter(failed.values()))
+    return folder
 
 
 @contextmanager

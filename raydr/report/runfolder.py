@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +17,12 @@ T = TypeVar("T")
 
 NO_LABEL = "no label"
 """What a row without a label is called on the maps."""
+
+
+ELSEWHERE = (
+    "make room there, or copy the run folder to where it can be written and make its report in the copy"
+)
+"""What to do about a run folder that cannot be written."""
 
 
 @dataclass(frozen=True)
@@ -152,15 +157,8 @@ class RunFolder:
         return embedder == "cosne" or (isinstance(embedder, Mapping) and embedder.get("kind") == "cosne")
 
 
-def read_run(folder: Path, *, finishing: bool = False) -> RunFolder:
-    """Read a run folder.
-
-    Parameters
-    ----------
-    folder : Path
-        A folder that ``raydr run`` wrote.
-    finishing : bool
-        True only for the run that is about to rename its own folder: the name may still say ``incomplete``.
+def read_run(folder: Path) -> RunFolder:
+    """Read a run folder, which ``raydr run`` wrote.
 
     Raises
     ------
@@ -173,7 +171,7 @@ def read_run(folder: Path, *, finishing: bool = False) -> RunFolder:
             f"{folder} is not a folder. Give the run folder that `raydr run` printed when it ended, for example "
             "runs/digits-fed-tsne-20260203-102231."
         )
-    if "incomplete" in folder.resolve().name and not finishing:
+    if "incomplete" in folder.resolve().name:
         raise OutputError(
             f"{folder} is what an interrupted run left behind: its name says incomplete, so its files cannot be "
             f"trusted. Finish the run with `raydr run {folder} --resume`, or run it again."
@@ -195,27 +193,6 @@ def read_run(folder: Path, *, finishing: bool = False) -> RunFolder:
         environment=_parse(folder, "environment.json", Environment),
         notes=_parse(folder, "notes.json", tuple[Note, ...]) if (folder / "notes.json").exists() else (),
     )
-
-
-def write_whole(path: Path, content: bytes) -> Path:
-    """Write a file under a temporary name and rename it: a reader never finds half of one.
-
-    Raises
-    ------
-    OutputError
-        The place cannot be written.
-    """
-    unfinished = path.with_name(f".{path.name}.incomplete")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_bytes(content)
-        os.replace(unfinished, path)
-    except OSError as error:
-        unfinished.unlink(missing_ok=True) if path.parent.is_dir() else None
-        raise OutputError(
-            f"{path} cannot be written: {error.strerror or error}. Free the place or give another with --out."
-        ) from error
-    return path
 
 
 def _not_whole(folder: Path, file: str, reason: str) -> OutputError:
