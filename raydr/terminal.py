@@ -49,6 +49,13 @@ def heard_on_terminal() -> Iterator[journal.Listener]:
         yield _StageBars(bars).hear
 
 
+@contextmanager
+def logged_on_terminal() -> Iterator[None]:
+    """What raydr logs stands on standard error, a line each."""
+    with _logged(print_paragraph):
+        yield
+
+
 def print_result(folder: Path) -> None:
     """What was mapped, how well, and what left the clients, on standard error."""
     run = read_run(folder)

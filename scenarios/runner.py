@@ -32,10 +32,10 @@ from raydr.scenarios.folder import (
     write_checkpoint,
     write_embedding,
     write_json,
-    write_model,
     write_rounds,
 )
 from raydr.scenarios.holdings import Holdings, dealt_out, from_sites, with_public_file
+from raydr.scenarios.model import write_model
 from raydr.scenarios.reading import dump, read
 from raydr.scenarios.schema import Scenario
 
@@ -150,7 +150,7 @@ def _run_in(
         }
     with unwritable(folder):
         with journal.stage("run folder"):
-            _write(folder, holdings, served, findings, journal)
+            _write(folder, scenario, holdings, served, findings, journal)
         described["seconds"] = {stage: round(seconds, 4) for stage, seconds in journal.seconds.items()}
         write_json(folder / "environment.json", described)
 
@@ -288,6 +288,7 @@ def plan_of(scenario: Scenario, clients: int) -> Plan:
 
 def _write(
     folder: Path,
+    scenario: Scenario,
     holdings: Holdings,
     served: Served,
     findings: Findings,
@@ -309,4 +310,6 @@ def _write(
         write_json(folder / "notes.json", [asdict(note) for note in served.outcome.notes])
     write_rounds(folder / "rounds.jsonl", journal.rounds)
     scaling = {name: value for name, value in asdict(served.scaling).items() if name != "unit"}
-    write_model(folder / "model", {**served.outcome.model, **scaling})
+    data = holdings.provenance(scenario.data.scale)
+    write_json(folder / "data.json", asdict(data))
+    write_model(folder, {**served.outcome.model, **scaling}, data)

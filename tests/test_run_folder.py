@@ -27,6 +27,7 @@ FILES = {
     "metrics.json",
     "ledger.json",
     "rounds.jsonl",
+    "data.json",
     "model",
     "report.html",
     "embedding.png",
