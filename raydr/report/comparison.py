@@ -219,7 +219,7 @@ def _in_plane(run: RunFolder) -> Float64Array:
 
 def _table_of(run: RunFolder) -> list[object]:
     """What names the source table: rows of different tables are not the same for bearing the same number."""
-    data, clients = (run.scenario.get(key) or {} for key in ("data", "clients"))
+    data, clients = (run.section(key) for key in ("data", "clients"))
     return [data.get("source"), data.get("path"), clients.get("sites") or None]
 
 
