@@ -120,7 +120,8 @@ def transform(folder: str | Path, data: str | Path, *, out: str | Path) -> Path:
     folder : str or Path
         The run folder.
     data : str or Path
-        A file with the run's features, in its order; its label and id columns may be there or not.
+        A file with the run's columns, which are found by name, in whatever order; its label, client and id columns
+        may be there or not.
     out : str or Path
         The .csv or .parquet file to write: ``row, x, y``.
 
@@ -132,7 +133,8 @@ def transform(folder: str | Path, data: str | Path, *, out: str | Path) -> Path:
     Raises
     ------
     raydr.errors.RaydrError
-        ``OutputError`` for what is no run folder or cannot be written, ``DataError`` for rows that do not fit,
+        ``OutputError`` for what is no run folder, has a damaged model or cannot be written, ``DataError`` for rows
+        that do not fit,
         ``ScenarioError`` for a run whose method places no new rows.
     """
     from raydr.scenarios.transforming import transform as place

@@ -130,10 +130,13 @@ def compare(folders: tuple[Path, ...], out: Path | None) -> None:
     help="The .csv or .parquet file to write: row, x, y.",
 )
 def transform(folder: Path, data: Path, out: Path) -> None:
-    """Place the rows of DATA, a file like the run's own, on the map of RUN, a run folder, without any server."""
+    """Place the rows of DATA on the map of RUN, a run folder, without any server: columns are found by name."""
     from raydr.scenarios.transforming import transform as place
+    from raydr.terminal import logged_on_terminal
 
-    click.echo(place(folder, data, out))
+    with logged_on_terminal():
+        written = place(folder, data, out)
+    click.echo(written)
 
 
 @app.command("list")

@@ -2,10 +2,75 @@
 
 from __future__ import annotations
 
+import os.path
+from dataclasses import dataclass
+from typing import Annotated, Any, Self, TypeAlias, get_args
+
 from pydantic import BaseModel, ConfigDict
+from pydantic.fields import FieldInfo
+
+
+@dataclass(frozen=True)
+class OfFile:
+    """Marks a key whose text is the path of a file, so that no such key is forgotten when paths are resolved.
+
+    ``elsewhere`` names the key of the same section that says, where it is given, which other machine has the file:
+    a path there means nothing here and is left as it is.
+    """
+
+    elsewhere: str | None = None
+
+
+LocalPath: TypeAlias = Annotated[str, OfFile()]
+"""Path of a file that this machine sees."""
 
 
 class Settings(BaseModel):
     """Base of every part of a scenario, a method's own settings included."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def resolved(self) -> Self:
+        """Same, with every path of a file in the form that leads there from any folder; doing it twice changes nothing.
+
+        >>> class Source(Settings):
+        ...     path: LocalPath
+        >>> Source(path="/data/../rows.csv").resolved()
+        Source(path='/rows.csv')
+        """
+        changed = {}
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            mark = path_mark(field)
+            if mark is not None and isinstance(value, str):
+                if mark.elsewhere is None or getattr(self, mark.elsewhere) is None:
+                    changed[name] = _absolute(value)
+            else:
+                changed[name] = _resolved(value)
+        return self.model_copy(
+            update={name: value for name, value in changed.items() if value != getattr(self, name)}
+        )
+
+
+def path_mark(field: FieldInfo) -> OfFile | None:
+    """What marks a key as the path of a file, None where nothing does."""
+    return next(
+        (found for found in (*field.metadata, *_metadata(field.annotation)) if isinstance(found, OfFile)),
+        None,
+    )
+
+
+def _metadata(annotation: Any) -> list[Any]:
+    """Everything that is noted on a type or on the members of a union, such as ``LocalPath | None``."""
+    here = list(getattr(annotation, "__metadata__", ()))
+    return here + [found for member in get_args(annotation) for found in _metadata(member)]
+
+
+def _resolved(value: Any) -> Any:
+    if isinstance(value, Settings):
+        return value.resolved()
+    return tuple(_resolved(item) for item in value) if isinstance(value, tuple) else value
+
+
+def _absolute(path: str) -> str:
+    return os.path.realpath(os.path.expanduser(path))

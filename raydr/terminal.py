@@ -17,6 +17,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from raydr import journal
+from raydr.plain import plain
 from raydr.report import Comparison, wording
 from raydr.report.runfolder import read_run
 
@@ -44,9 +45,16 @@ def heard_on_terminal() -> Iterator[journal.Listener]:
             _Count(),
             console=console,
         ) as bars,
-        _logged(lambda text: console.print(text, markup=False)),
+        _logged(lambda text: console.print(_line(text))),
     ):
         yield _StageBars(bars).hear
+
+
+@contextmanager
+def logged_on_terminal() -> Iterator[None]:
+    """What raydr logs stands on standard error, a line each."""
+    with _logged(print_paragraph):
+        yield
 
 
 def print_result(folder: Path) -> None:
@@ -61,12 +69,12 @@ def print_result(folder: Path) -> None:
         for name in measured:
             values = [run.measures.federated[name], *[central.get(name)] * bool(central)]
             table.add_row(
-                wording.metric_title(name),
+                _line(wording.metric_title(name)),
                 *("" if value is None else wording.measure(value) for value in values),
             )
         console.print(table)
         console.print()
-    console.print(wording.summary(run), markup=False)
+    console.print(_line(wording.summary(run)))
     console.print()
 
 
@@ -75,7 +83,7 @@ def print_comparison(comparison: Comparison) -> None:
     table = _table("", *comparison.runs)
     for row in comparison.rows:
         cells = [Text(text, "bold" if best else "") for text, best in zip(row.texts, row.best, strict=True)]
-        table.add_row(row.title, *cells)
+        table.add_row(_line(row.title), *cells)
     _console(sys.stdout).print(table)
 
 
@@ -88,7 +96,12 @@ def print_catalogue(entries: Mapping[str, str]) -> None:
 
 def print_paragraph(text: str) -> None:
     """One paragraph on standard error: broken between words on a terminal, one line elsewhere."""
-    _console(sys.stderr).print(text, markup=False)
+    _console(sys.stderr).print(_line(text))
+
+
+def _line(text: str) -> Text:
+    """Text of others as it is, on one line: nothing in it is markup, a picture's name, or a command to a terminal."""
+    return Text(plain(" ".join(part.strip() for part in text.splitlines())))
 
 
 def _console(stream: IO[str]) -> Console:
@@ -100,7 +113,7 @@ def _console(stream: IO[str]) -> Console:
 def _table(*titles: str) -> Table:
     """A table without rules: names to the left, figures to the right."""
     first, *others = titles
-    columns = [Column(Text(first)), *(Column(Text(title), justify="right") for title in others)]
+    columns = [Column(_line(first)), *(Column(_line(title), justify="right") for title in others)]
     return Table(*columns, box=None, pad_edge=False, padding=(0, 3, 0, 0))
 
 
@@ -147,7 +160,7 @@ class _StageBars:
             case journal.StageEnded(stage, _) if stage in self._tasks:
                 self._bars.update(self._tasks[stage], completed=1, total=1)
             case journal.Incident(text):
-                self._bars.console.print(text, markup=False)
+                self._bars.console.print(_line(text))
 
 
 class _Seconds(ProgressColumn):
@@ -191,7 +204,7 @@ class _PlainLines:
                 self.say(text)
 
     def say(self, text: str) -> None:
-        self._console.print(text, markup=False)
+        self._console.print(_line(text))
         self._spoke = time.monotonic()
 
     def _silent_s(self) -> float:

@@ -13,8 +13,6 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from raydr.arrays import FloatArray
 from raydr.errors import OutputError, RaydrError
 from raydr.journal import RoundEnded
@@ -23,8 +21,6 @@ from raydr.scenarios.holdings import Holdings
 
 _MARK = ".incomplete-"
 """Stands in the name of every folder that is not whole, and of no other."""
-_ENCODER = "encoder."
-"""Before the names of arrays that are an encoder's."""
 
 
 def default_folder(name: str, started: datetime) -> Path:
@@ -155,43 +151,6 @@ def write_embedding(path: Path, holdings: Holdings, embedding: FloatArray) -> No
 def write_central(path: Path, holdings: Holdings, embedding: FloatArray) -> None:
     """``row, x, y[, z]`` of the pooled-data map, in the table's order."""
     _write_parquet(path, {"row": holdings.ids} | _axes(embedding))
-
-
-def write_model(folder: Path, model: Mapping[str, FloatArray]) -> None:
-    """Arrays that placing new rows needs: an encoder's as ``encoder.safetensors``, all others as ``arrays.npz``."""
-    folder.mkdir(exist_ok=True)  # a resumed run may have come as far as this before
-    encoder = {name.removeprefix(_ENCODER): model[name] for name in model if name.startswith(_ENCODER)}
-    others = {name: model[name] for name in model if not name.startswith(_ENCODER)}
-    if encoder:
-        from safetensors.numpy import save_file
-
-        tensors = {name: np.ascontiguousarray(values) for name, values in encoder.items()}
-        save_file(tensors, folder / "encoder.safetensors")
-    with (folder / "arrays.npz").open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **others)
-
-
-def read_model(folder: Path) -> dict[str, FloatArray]:
-    """Return the arrays that :func:`write_model` wrote.
-
-    Raises
-    ------
-    OutputError
-        If they are not there or cannot be read.
-    """
-    try:
-        with np.load(folder / "arrays.npz", allow_pickle=False) as file:
-            model: dict[str, FloatArray] = dict(file)
-        if (folder / "encoder.safetensors").exists():
-            from safetensors.numpy import load_file
-
-            tensors = load_file(folder / "encoder.safetensors")
-            model |= {f"{_ENCODER}{name}": values for name, values in tensors.items()}
-    except Exception as error:  # whatever readers make of a file that is not what its name says
-        raise OutputError(
-            f"The model in {folder} cannot be read ({error}): give the folder of a whole run."
-        ) from error
-    return model
 
 
 def _names(names: Sequence[str], codes: Any) -> Any:

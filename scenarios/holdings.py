@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import FloatArray, Int64Array
-from raydr.data import Census, Site, SiteFile, Table, load, load_graph, set_apart
+from raydr.data import Census, Provenance, Site, SiteFile, Source, Table, load, load_graph, set_apart
 from raydr.errors import DataError
 from raydr.methods import METHODS
 from raydr.partition import assign
@@ -61,8 +61,12 @@ class Holdings:
         Of the columns.
     pooled : callable
         Brings all rows together, in this order, for the evaluation.
+    sources : tuple of Source
+        What was read: one table, or each client's own file.
     public : (rows, features) array or None
         Rows that are nobody's secret.
+    anchors : Source or None
+        The file that those come from, where it is one of their own.
     """
 
     names: tuple[str, ...]
@@ -73,7 +77,9 @@ class Holdings:
     label_names: tuple[str, ...]
     feature_names: tuple[str, ...]
     pooled: Callable[[], FloatArray]
+    sources: tuple[Source, ...]
     public: FloatArray | None = None
+    anchors: Source | None = None
 
     @property
     def rows(self) -> int:
@@ -84,6 +90,18 @@ class Holdings:
     def features(self) -> int:
         """Number of features of every row."""
         return len(self.feature_names)
+
+    def provenance(self, scaling: str) -> Provenance:
+        """What is mapped, under which scaling."""
+        return Provenance(
+            columns=self.feature_names,
+            named=all(source.named for source in self.sources),
+            scaling=scaling,
+            sources=self.sources,
+            mapped=self.rows,
+            set_apart=len(self.public) if self.public is not None and self.anchors is None else 0,
+            anchors=self.anchors,
+        )
 
     @property
     def in_table_order(self) -> Int64Array:
@@ -118,6 +136,7 @@ def dealt_out(scenario: Scenario, data_dir: Path | None) -> Holdings:
         table.label_names,
         table.features,
         Rows(table.rows),
+        (table.read_from,),
         public if public is not None and len(public) else None,
     )
 
@@ -146,7 +165,8 @@ def _owners(table: Table, clients: ClientsSettings) -> int:
 
 def with_public_file(holdings: Holdings, path: str) -> Holdings:
     """Same, with the rows of a file as public rows: the columns of the data, in the same units."""
-    return replace(holdings, public=load(path=path, features=holdings.feature_names, for_map=False).rows)
+    table = load(path=path, features=holdings.feature_names, for_map=False)
+    return replace(holdings, public=table.rows, anchors=table.source)
 
 
 def from_sites(scenario: Scenario, reader: SiteReader) -> Holdings:
@@ -184,8 +204,9 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> Holdings:
         names, codes = np.unique(np.concatenate([census.labels for census in censuses]), return_inverse=True)
         label_names, labels = tuple(map(str, names)), codes.astype(np.int64)
     sizes = [len(census.ids) for census in censuses]
+    clients = tuple(site.name or Path(site.path).stem for site in described)
     return Holdings(
-        tuple(site.name or Path(site.path).stem for site in described),
+        clients,
         sites,
         np.repeat(np.arange(len(sizes)), sizes),
         np.concatenate([census.ids for census in censuses]),
@@ -193,4 +214,5 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> Holdings:
         label_names,
         tuple(first.features),
         reader.pool(sites),
+        tuple(replace(census.source, client=name) for name, census in zip(clients, censuses, strict=True)),
     )

@@ -10,13 +10,11 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-import yaml
 
 from raydr.arrays import fingerprint
 from raydr.data import Site
 from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.scenarios.holdings import Holdings
-from raydr.scenarios.reading import dump
 from raydr.scenarios.schema import Scenario
 
 _NAMED = 5
@@ -32,7 +30,7 @@ class Identity:
     raydr : str
         Version.
     scenario : mapping of dotted key to value
-        Every setting as scenario.yaml has it, but for those of ``runtime`` that change no bit.
+        Every setting, paths resolved, but for those of ``runtime`` that change no bit.
     data : mapping of name to fingerprint
         Each client's rows, the public rows, and what the table says of its rows beside them.
     """
@@ -44,7 +42,7 @@ class Identity:
     @classmethod
     def of(cls, scenario: Scenario, holdings: Holdings) -> Identity:
         """Return what a scenario with these data is made from."""
-        settings = yaml.safe_load(dump(scenario))
+        settings = scenario.resolved().model_dump(mode="json")
         # Clients that compute as one do so with other bits.
         settings["runtime"] = {"batch_clients": scenario.runtime.batch_clients}
         data = {

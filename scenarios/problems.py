@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -85,6 +85,18 @@ def truth_values(content: Mapping[str, Any], checked: BaseModel, path: tuple[str
         elif isinstance(given, bool) and not isinstance(taken, bool):
             found.append(f"{'.'.join((*path, key))} is {in_yaml(given)}: it must be a number")
     return found
+
+
+def unwritable_text(content: Any, path: tuple[str, ...] = ()) -> list[str]:
+    """One clause for each text with a letter that no file or no file's name can hold: half a surrogate pair, NUL."""
+    if isinstance(content, str):
+        odd = next((letter for letter in content if letter == "\0" or "\ud800" <= letter <= "\udfff"), None)
+        return [] if odd is None else [f"{'.'.join(path)} holds {odd!a}, which is no letter"]
+    if isinstance(content, Mapping):
+        items: Iterable[tuple[Any, Any]] = content.items()
+    else:
+        items = enumerate(content) if isinstance(content, list | tuple) else ()
+    return [clause for key, value in items for clause in unwritable_text(value, (*path, str(key)))]
 
 
 def nearest(name: str, valid: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,14 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from raydr.documents import MEGABYTE, DocumentError, parse_yaml, read_limited
 from raydr.errors import ScenarioError
 from raydr.metrics import metric_named
-from raydr.scenarios.problems import in_yaml, nearest, problems, truth_values
+from raydr.scenarios.problems import in_yaml, nearest, problems, truth_values, unwritable_text
 from raydr.scenarios.schema import Scenario
 
+LARGEST = 4 * MEGABYTE
+"""Of a scenario: forty thousand sites."""
 _SHIPPED = resources.files("raydr.scenarios") / "shipped"
 
 
@@ -52,7 +55,7 @@ def read(scenario: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] 
         _override(content, key, value)
     try:
         checked = Scenario.model_validate(content)
-        found = truth_values(content, checked)
+        found = truth_values(content, checked) + unwritable_text(content)
     except ValidationError as error:
         found = problems(error, content)
     if found:
@@ -75,61 +78,41 @@ def parse_override(assignment: str) -> tuple[str, Any]:
             f"--set {assignment!r} is not of the form KEY=VALUE, such as method.landmarks=200."
         )
     try:
-        return key.strip(), yaml.load(value, _UniqueKeys)
-    except yaml.YAMLError as error:
-        raise ScenarioError(f"--set {assignment!r}: the value is not YAML ({_first_line(error)}).") from None
+        return key.strip(), parse_yaml(value)
+    except DocumentError as error:
+        raise ScenarioError(f"--set {assignment!r}: the value is not YAML ({error}).") from None
 
 
 def dump(scenario: Scenario) -> str:
-    """Return the scenario as YAML that :func:`read` accepts and that repeats the run."""
-    content = scenario.model_dump(mode="json", exclude_none=True)
-    if scenario.data.path is not None:
-        content["data"]["path"] = _absolute(scenario.data.path)
-    if scenario.data.graph is not None:
-        content["data"]["graph"] = _absolute(scenario.data.graph)
-    if getattr(scenario.method, "anchor_path", None) is not None:
-        content["method"]["anchor_path"] = _absolute(content["method"]["anchor_path"])
-    for site, described in zip(scenario.clients.sites, content["clients"]["sites"], strict=True):
-        if site.node is None:  # else it is a path on that node
-            described["path"] = _absolute(site.path)
-    if not scenario.clients.sites:
-        del content["clients"]["sites"]
-    else:
-        del content["clients"]["partition"]
-    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    """Return the scenario as YAML that :func:`read` makes the same scenario of, in whatever folder.
+
+    Every key is written, null too: where null is not the default it says something, and what is the default today
+    may be none tomorrow.
+    """
+    content = scenario.resolved().model_dump(mode="json")
+    return yaml.dump(content, Dumper=_Quoting, sort_keys=False, allow_unicode=True)
 
 
-def _absolute(path: str) -> str:
-    return str(Path(path).expanduser().resolve())
+class _Quoting(yaml.SafeDumper):
+    """A safe dumper that writes text with line breaks or invisible letters between double quotes, as escapes.
+
+    Between single quotes, which PyYAML would choose, some line breaks of Unicode are read back as spaces.
+    """
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        """Double quotes where a letter does not print, the dumper's own choice elsewhere."""
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=None if data.isprintable() else '"')
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """A safe loader that refuses a key given twice, of which YAML's reader would drop the first."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Refuse repeats, then construct."""
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            if key_node.tag == "tag:yaml.org,2002:bool":  # a key is a name: `on` is no truth value here
-                key_node.tag = "tag:yaml.org,2002:str"
-            key = self.construct_object(key_node, deep=True)
-            if not isinstance(key, Hashable):
-                reason = "a list or a section cannot be a key"
-            elif key in seen:
-                reason = f"the key {in_yaml(key)} stands there twice"
-            else:
-                seen.add(key)
-                continue
-            raise yaml.constructor.ConstructorError(None, None, reason, key_node.start_mark)
-        return super().construct_mapping(node, deep)
+_Quoting.add_representer(str, _Quoting.represent_str)
 
 
 def _parse(scenario: str | Path) -> tuple[str, dict[str, Any]]:
     text = _text(scenario)
     try:
-        content = yaml.load(text, _UniqueKeys)
-    except yaml.YAMLError as error:
-        raise ScenarioError(f"{scenario} is not valid YAML: {_first_line(error)}.") from None
+        content = parse_yaml(text)
+    except DocumentError as error:
+        raise ScenarioError(f"{scenario} is not valid YAML: {error}.") from None
     if not isinstance(content, dict):
         raise ScenarioError(
             f"{scenario} holds {_form(content)}, not a scenario: it must give keys such as name, data and method."
@@ -143,7 +126,7 @@ def _text(scenario: str | Path) -> str:
     if str(scenario) in names and not path.is_file():
         return (_SHIPPED / f"{scenario}.yaml").read_text(encoding="utf-8")
     try:
-        return path.read_text(encoding="utf-8")
+        return read_limited(path, LARGEST).decode("utf-8")
     except FileNotFoundError:
         beside = [entry.name for entry in path.parent.glob("*.yaml")] if path.parent.is_dir() else []
         raise ScenarioError(
@@ -172,12 +155,6 @@ def _override(content: dict[str, Any], key: str, value: Any) -> None:
 
 def _copy(content: Mapping[str, Any]) -> dict[str, Any]:
     return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in content.items()}
-
-
-def _first_line(error: yaml.YAMLError) -> str:
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return f"{error.problem}, line {error.problem_mark.line + 1}"
-    return str(error).splitlines()[0]
 
 
 def _form(content: Any) -> str:

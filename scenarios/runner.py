@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
+from raydr.errors import RunError
 from raydr.federation import Adversary, Crash, FailurePolicy, FaultPlan, attackers
 from raydr.journal import CheckpointTaken, Event, Incident, Journal, Listener, RoundEnded, unheard
 from raydr.memory import peak_memory_bytes
@@ -17,7 +18,7 @@ from raydr.privacy.ledger import Entry
 from raydr.privacy.noise import Noise
 from raydr.report import write_picture, write_report
 from raydr.scenarios.backend import Backend, InlineBackend
-from raydr.scenarios.checkpoints import Checkpoints
+from raydr.scenarios.checkpoints import Checkpoints, Resumption
 from raydr.scenarios.environment import environment
 from raydr.scenarios.evaluation import Findings, Question, examine
 from raydr.scenarios.folder import (
@@ -29,11 +30,11 @@ from raydr.scenarios.folder import (
     write_central,
     write_embedding,
     write_json,
-    write_model,
     write_rounds,
 )
 from raydr.scenarios.holdings import Holdings, dealt_out, from_sites, with_public_file
 from raydr.scenarios.identity import Identity
+from raydr.scenarios.model import write_model
 from raydr.scenarios.reading import dump, read
 from raydr.scenarios.schema import Scenario
 
@@ -72,14 +73,14 @@ def run(
         If the scenario, its data or its place cannot be used.
     RunError
         If the run started and could not be finished. A folder is left only where it holds a checkpoint, and then its
-        name says incomplete.
+        name says incomplete; or where all is there but the picture or the page, and then it does not.
     """
     target = out or default_folder(scenario.name, datetime.now())
     with incomplete(target) as folder:
         with unwritable(target):
-            (folder / "scenario.yaml").write_text(dump(scenario))
+            (folder / "scenario.yaml").write_text(dump(scenario), encoding="utf-8")
         _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener)
-    return target.expanduser().absolute()
+    return _shown(target.expanduser().absolute(), listener)
 
 
 def resume(
@@ -115,7 +116,7 @@ def resume(
     scenario = read(folder / "scenario.yaml")
     with taken_up(folder):
         _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener)
-    return target
+    return _shown(target, listener)
 
 
 def _run_in(
@@ -123,22 +124,18 @@ def _run_in(
 ) -> None:
     """Run a scenario in a folder that is there, from the checkpoint that may be in it."""
     started = datetime.now().astimezone()
-    journal = Journal(listener)
-    if scenario.clients.sites:
-        holdings = None
-    else:
+    journal, checkpoints, beginning = Journal(listener), Checkpoints(folder), None
+    if not scenario.clients.sites:
         with journal.stage("data"):
             holdings = dealt_out(scenario, data_dir)
-        _require_fit(scenario, holdings)
+        beginning = _begin(scenario, holdings, checkpoints)
     with _backend(scenario, address, journal) as backend:
-        if holdings is None:
+        if beginning is None:
             with journal.stage("data"):
                 holdings = from_sites(scenario, backend)
-            _require_fit(scenario, holdings)
-        anchors = getattr(scenario.method, "anchor_path", None)
-        if anchors is not None:
-            holdings = with_public_file(holdings, anchors)
-        served, findings = _simulate(scenario, holdings, backend, journal, Checkpoints(folder))
+            beginning = _begin(scenario, holdings, checkpoints)
+        holdings = beginning.holdings
+        served, findings = _simulate(scenario, beginning, backend, journal, checkpoints)
         described = {
             **environment(),
             "started": started.isoformat(timespec="seconds"),
@@ -148,18 +145,62 @@ def _run_in(
         }
     with unwritable(folder):
         with journal.stage("run folder"):
-            _write(folder, holdings, served, findings, journal)
+            _write(folder, scenario, holdings, served, findings, journal)
         described["seconds"] = {stage: round(seconds, 4) for stage, seconds in journal.seconds.items()}
         write_json(folder / "environment.json", described)
-        with journal.stage("report"):
-            write_picture(folder, finishing=True)
-            write_report(folder, finishing=True)
 
 
-def _require_fit(scenario: Scenario, holdings: Holdings) -> None:
+def _shown(folder: Path, listener: Listener) -> Path:
+    """Draw the picture and the page of a run folder that is whole: what fails here costs no result.
+
+    Raises
+    ------
+    RunError
+        If one of them cannot be made.
+    """
+    failed: dict[str, Exception] = {}
+    try:
+        with Journal(listener).stage("report"):
+            for name, write in (("embedding.png", write_picture), ("report.html", write_report)):
+                try:
+                    write(folder)
+                except Exception as error:
+                    failed[name] = error
+    except BaseException as error:
+        error.add_note(
+            f"The run in {folder} is whole: `raydr report {folder}` makes its picture and its page."
+        )
+        raise
+    if failed:
+        reasons = "; ".join(
+            f"{name} could not be made: {' '.join(str(error).split())}" for name, error in failed.items()
+        )
+        raise RunError(
+            f"The run is whole in {folder}, but for what shows it ({reasons.rstrip('.')}). Once that is mended,"
+            f" `raydr report {folder}` makes both from the results."
+        ) from next(iter(failed.values()))
+    return folder
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Data that fit the scenario, the digest of what the run is made from, and where it goes on, if it does."""
+
+    holdings: Holdings
+    run: str
+    resumption: Resumption | None
+
+
+def _begin(scenario: Scenario, holdings: Holdings, checkpoints: Checkpoints) -> Beginning:
     """Raise ScenarioError or DataError where the scenario asks what these data and clients cannot give."""
     scenario.require_clients(len(holdings.parts))
     scenario.method.check(holdings.rows, holdings.features)
+    anchors = getattr(scenario.method, "anchor_path", None)
+    if anchors is not None:
+        holdings = with_public_file(holdings, anchors)
+    identity = Identity.of(scenario, holdings)
+    with unwritable(checkpoints.folder):
+        return Beginning(holdings, identity.digest, checkpoints.begin(identity))
 
 
 @contextmanager
@@ -178,16 +219,13 @@ def _backend(scenario: Scenario, address: str | None, journal: Journal) -> Itera
 
 def _simulate(
     scenario: Scenario,
-    holdings: Holdings,
+    beginning: Beginning,
     backend: Backend,
     journal: Journal,
     checkpoints: Checkpoints,
 ) -> tuple[Served, Findings]:
     """Run the federation, then judge it; everything that comes back is in the table's order."""
-    method = scenario.method
-    identity = Identity.of(scenario, holdings)
-    with unwritable(checkpoints.folder):
-        resumption = checkpoints.begin(identity)
+    method, holdings, resumption = scenario.method, beginning.holdings, beginning.resumption
     if resumption is not None:
         for damage in resumption.damaged:
             journal.tell(Incident(f"{damage}; going on from the one before"))
@@ -205,7 +243,7 @@ def _simulate(
 
     served = backend.serve(
         holdings.parts,
-        replace(plan_of(scenario, len(holdings.parts)), public=holdings.public, run=identity.digest),
+        replace(plan_of(scenario, len(holdings.parts)), public=holdings.public, run=beginning.run),
         listener=hear,
         checkpoint=resumption.content if resumption is not None else None,
     )
@@ -270,6 +308,7 @@ def plan_of(scenario: Scenario, clients: int) -> Plan:
 
 def _write(
     folder: Path,
+    scenario: Scenario,
     holdings: Holdings,
     served: Served,
     findings: Findings,
@@ -291,4 +330,6 @@ def _write(
         write_json(folder / "notes.json", [asdict(note) for note in served.outcome.notes])
     write_rounds(folder / "rounds.jsonl", journal.rounds)
     scaling = {name: value for name, value in asdict(served.scaling).items() if name != "unit"}
-    write_model(folder / "model", {**served.outcome.model, **scaling})
+    data = holdings.provenance(scenario.data.scale)
+    write_json(folder / "data.json", asdict(data))
+    write_model(folder, {**served.outcome.model, **scaling}, data)

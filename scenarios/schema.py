@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from raydr.errors import ScenarioError
 from raydr.federation import attackers
@@ -13,7 +13,7 @@ from raydr.methods import METHODS
 from raydr.privacy.noise import Noise
 from raydr.robust import RobustRule
 from raydr.scaling import Scale
-from raydr.settings import Settings
+from raydr.settings import LocalPath, OfFile, Settings
 
 if TYPE_CHECKING:
     from raydr.methods.fed_tsne_umap import FedTSNE, FedUMAP
@@ -24,8 +24,8 @@ class DataSettings(Settings):
     """Which table, which of its columns, which of its rows."""
 
     source: str | None = Field(None, description="a built-in name: raydr list datasets")
-    path: str | None = Field(None, description="a .csv, .parquet, .npy or .npz file")
-    graph: str | None = Field(
+    path: LocalPath | None = Field(None, description="a .csv, .parquet, .npy or .npz file")
+    graph: LocalPath | None = Field(
         None, description="a .csv or .npz edge list, whose nodes are placed in hyperbolic space"
     )
     dimensions: int = Field(5, ge=2, description="of the hyperbolic space that a graph is placed in")
@@ -101,7 +101,7 @@ class Pointwise(Settings):
 class SiteSettings(Settings):
     """One client with a file of its own."""
 
-    path: str = Field(description="its file, as its node sees it")
+    path: Annotated[str, OfFile(elsewhere="node")] = Field(description="its file, as its node sees it")
     node: str | None = Field(
         None,
         description="a node's custom resource, or LABEL=VALUE; default: any node, all of which see the file",
@@ -140,6 +140,12 @@ class ClientsSettings(Settings):
                 f"a partition of kind {self.partition.kind!r} needs count, the number of clients"
             )
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_what_sites_replace(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Sites beside a partition are refused, so no partition is written beside sites."""
+        content: dict[str, Any] = written(self)
+        return {key: value for key, value in content.items() if not (self.sites and key == "partition")}
 
 
 class RuntimeSettings(Settings):

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from itertools import product
+import logging
 from pathlib import Path
 
 import numpy as np
 
 from raydr.arrays import FloatArray
-from raydr.data import Table, load
-from raydr.errors import DataError, OutputError, ScenarioError
+from raydr.data import Alike, Table, load_alike
+from raydr.data.columns import listing
+from raydr.errors import DataError, OutputError, RaydrError, ScenarioError
+from raydr.files import whole
 from raydr.methods import METHODS
 from raydr.scaling import Scaling, scale_rows
-from raydr.scenarios.folder import read_model, unwritable
+from raydr.scenarios.model import read_model
 from raydr.scenarios.reading import read
-from raydr.scenarios.schema import ByColumn, Scenario
+
+_LOGGER = logging.getLogger(__name__)
 
 
 def transform(folder: Path, data: Path, out: Path) -> Path:
@@ -25,7 +28,7 @@ def transform(folder: Path, data: Path, out: Path) -> Path:
     folder : Path
         The run folder.
     data : Path
-        A file with the run's features, in its order.
+        A file with the run's columns, found by name.
     out : Path
         A .csv or .parquet file: ``row, x, y``.
 
@@ -38,9 +41,9 @@ def transform(folder: Path, data: Path, out: Path) -> Path:
     ScenarioError
         If the run's method places no new rows.
     DataError
-        If the file cannot be used, or has another number of features.
+        If the file cannot be used, or has other columns.
     OutputError
-        If the folder is no run's, or the file cannot be written.
+        If the folder is no run's, its model is damaged, or the file cannot be written.
     """
     if out.suffix not in (".csv", ".parquet"):
         raise OutputError(
@@ -57,53 +60,52 @@ def transform(folder: Path, data: Path, out: Path) -> Path:
         raise ScenarioError(
             f"Maps of method.kind {scenario.method.kind!r} take no new rows. Maps of these do: {able}."
         )
-    model = read_model(folder / "model")
-    table = _table(scenario, data)
-    features = len(model["shift"])
-    if table.rows.shape[1] != features:
-        raise DataError(
-            f"{data} has {table.rows.shape[1]} features, and the run in {folder} was of {features}: give the same"
-            " columns, in the same order, or name them in the scenario's data.features."
-        )
-    shift, factor = (np.asarray(model[name], np.float64) for name in ("shift", "factor"))
-    scaling = Scaling(shift, factor, scenario.data.scale == "unit")
-    rows = table.rows if scenario.data.scale == "none" else scale_rows(table.rows, scaling)
-    with unwritable(out.parent):
-        _write(out, table, place(scenario.method, model, rows))
+    model = read_model(folder)
+    alike = Alike(f"the data of the run in {folder}", model.card.columns, model.card.named)
+    table, others = load_alike(data, alike, id_column=scenario.data.id, missing=scenario.data.missing)
+    unknown = [column for column in others if column not in model.card.left_out]
+    if unknown:
+        _LOGGER.warning("%s: the run had no such columns, which are left aside: %s", data, listing(unknown))
+    rows = table.rows
+    if scenario.data.scale != "none":
+        shift, factor = (np.asarray(model.arrays[name], np.float64) for name in ("shift", "factor"))
+        rows = scale_rows(rows, Scaling(shift, factor, scenario.data.scale == "unit"))
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            places = place(scenario.method, model.arrays, rows)
+    except RaydrError:
+        raise
+    # Arrays that lack, or do not fit together; torch's errors are RuntimeErrors.
+    except (KeyError, ValueError, IndexError, RuntimeError) as error:
+        raise OutputError(
+            f"The model in {folder / 'model'} is none of method.kind {scenario.method.kind!r}"
+            f" ({type(error).__name__}: {error}). Bring back the run folder as the run wrote it, or repeat the run."
+        ) from error
+    _refuse_nowhere(table, places)
+    with whole(out, "free its place, or name another with --out") as unfinished:
+        _write(unfinished, out.suffix, table, places)
     return out
 
 
-def _table(scenario: Scenario, path: Path) -> Table:
-    """The new rows; label, client and id columns of the run's data are left out where they are there."""
-    data, partition = scenario.data, scenario.clients.partition
-    client = partition.column if isinstance(partition, ByColumn) else None
-    first: DataError | None = None
-    for label, owner, identity in product(*({column, None} for column in (data.label, client, data.id))):
-        try:
-            return load(
-                path=path,
-                label=label,
-                client=owner,
-                id_column=identity,
-                features=data.features,
-                missing=data.missing,
-                for_map=False,
-            )
-        except DataError as error:
-            first = first or error
-    raise first if first is not None else DataError(f"{path} cannot be read.")
+def _refuse_nowhere(table: Table, places: FloatArray) -> None:
+    nowhere = np.flatnonzero(~np.isfinite(places).all(axis=1))
+    if nowhere.size:
+        raise DataError(
+            f"{table.name}: {nowhere.size} rows have no place on the map, the first of them {table.ids[nowhere[0]]!s}:"
+            " their values are too large to compute with. Correct them, or leave those rows out."
+        )
 
 
-def _write(out: Path, table: Table, places: FloatArray) -> None:
+def _write(path: Path, suffix: str, table: Table, places: FloatArray) -> None:
     import pyarrow as pa
 
     axes = {axis: places[:, index] for index, axis in enumerate("xyz"[: places.shape[1]])}
     columns = pa.table({"row": table.ids, **axes})
-    if out.suffix == ".csv":
+    if suffix == ".csv":
         from pyarrow import csv
 
-        csv.write_csv(columns, out)
+        csv.write_csv(columns, path)
     else:
         from pyarrow import parquet
 
-        parquet.write_table(columns, out)
+        parquet.write_table(columns, path)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tiny import tiny_file, tiny_run
 
 from raydr.cli import CATALOGUES, status
 from raydr.journal import CheckpointTaken, Incident, Progress, StageEnded, StageStarted
 from raydr.metrics import METRICS
-from raydr.terminal import heard_on_terminal
+from raydr.terminal import heard_on_terminal, print_result
 
 RAYDR = [sys.executable, "-m", "raydr"]
 
@@ -280,6 +283,33 @@ def test_compare_shows_names_with_brackets_as_they_are(
         assert "[bold]run" in capsys.readouterr().out
     finally:
         odd.rename(two_runs[0])
+
+
+HOSTILE = "\x1b[2J\x1b]0;mine\x07[bold]:skull:\u202e\x9b1m\rgone"
+SPELT = r"\x1b[2J\x1b]0;mine\x07[bold]:skull:\u202e\x9b1m gone"
+
+
+def test_a_terminal_obeys_nothing_that_stands_in_a_run_folder(
+    two_runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "[red]run"
+    shutil.copytree(two_runs[0], folder)
+    (folder / "metrics.json").write_text(
+        json.dumps({"federated": {HOSTILE: 0.5}, "not_computed": {HOSTILE: HOSTILE}})
+    )
+    assert status(["compare", str(folder)]) == 0
+    assert status(["report", str(folder)]) == 0
+    print_result(folder)
+    (folder / "metrics.json").write_text(json.dumps({"federated": {HOSTILE: HOSTILE}}))
+    for command in ("compare", "report"):
+        assert status([command, str(folder)]) == 2
+    (folder / "scenario.yaml").write_text(yaml.safe_dump({HOSTILE: 1}))
+    assert status(["run", str(folder / "scenario.yaml")]) == 2
+    shown = "".join(capsys.readouterr())
+    commands = {letter for letter in shown if letter < " " or letter in "\x7f\x9b\u202e"}
+    assert commands == {"\n"}
+    assert SPELT.split(" gone", maxsplit=1)[0] in shown
+    assert "[red]run" in shown
 
 
 def test_help_lists_the_commands_in_the_order_of_use(capsys: pytest.CaptureFixture[str]) -> None:

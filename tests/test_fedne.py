@@ -15,6 +15,7 @@ from tiny import tiny_run, tiny_scenario
 
 from raydr import api
 from raydr.arrays import FloatArray, Int64Array
+from raydr.data import load
 from raydr.errors import DataError, OutputError, RunError, ScenarioError
 from raydr.federation import Client, ClientHost, Federation, InlineTransport, Seat, fingerprint
 from raydr.federation.checkpoint import Checkpoint
@@ -43,7 +44,7 @@ from raydr.methods.outcome import Outcome
 from raydr.metrics.new_rows import knn_accuracy
 from raydr.partition.kinds import dirichlet, one_class
 from raydr.privacy.sealing import Binding, seal, unseal
-from raydr.scenarios.folder import read_model
+from raydr.scenarios.model import read_model
 
 KINDS = ("fedne", "fedavg-ne", "fedprox-ne", "local-ne", "global-ne")
 SMALL: dict[str, Any] = {"hidden": (16, 16), "rounds": 3, "batch": 32, "neighbors": 4}
@@ -600,7 +601,9 @@ def test_transform_places_rows_where_the_run_did(run_folder: Path, tmp_path: Pat
 
     rows = load_iris().data
     table = tmp_path / "new.csv"
-    np.savetxt(table, rows, delimiter=",", header="a,b,c,d", comments="", fmt="%.10g")
+    np.savetxt(
+        table, rows, delimiter=",", header=",".join(load(source="iris").features), comments="", fmt="%.10g"
+    )
     for out in (tmp_path / "placed.csv", tmp_path / "placed.parquet"):
         assert api.transform(run_folder, table, out=out) == out
     placed = np.genfromtxt(tmp_path / "placed.csv", delimiter=",", skip_header=1)
@@ -626,7 +629,7 @@ def test_the_model_is_a_torch_network_in_safetensors(run_folder: Path) -> None:
         "shift": (4,),
         "factor": (4,),
     }
-    assert set(read_model(run_folder / "model")) == {f"encoder.{name}" for name in tensors} | {
+    assert set(read_model(run_folder).arrays) == {f"encoder.{name}" for name in tensors} | {
         "shift",
         "factor",
     }
@@ -635,7 +638,7 @@ def test_the_model_is_a_torch_network_in_safetensors(run_folder: Path) -> None:
 def test_transform_says_what_it_cannot_do(run_folder: Path, tmp_path: Path) -> None:
     table = tmp_path / "new.csv"
     table.write_text("a,b,c\n1,2,3\n2,3,4\n")
-    with pytest.raises(DataError, match=r"has 3 features, and the run .* was of 4"):
+    with pytest.raises(DataError, match=r"lacks 4 of the 4 columns of the data of the run in "):
         api.transform(run_folder, table, out=tmp_path / "placed.csv")
     with pytest.raises(OutputError, match=r"not '.txt'"):
         api.transform(run_folder, table, out=tmp_path / "placed.txt")

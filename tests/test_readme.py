@@ -18,6 +18,7 @@ import raydr
 from raydr.cli import app, status
 from raydr.data import DATASETS
 from raydr.scenarios import reading
+from raydr.scenarios.transforming import transform as _transform  # noqa: F401  before a test puts another `read` in place
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"

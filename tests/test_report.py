@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import struct
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -20,10 +23,12 @@ from matplotlib.image import imread
 
 from raydr.arrays import Float64Array
 from raydr.errors import OutputError
+from raydr.plain import short
 from raydr.report import compare, read_run, write_comparison, write_picture, write_report
 from raydr.report.alignment import procrustes, turn
 from raydr.report.charts import line_chart, round_numbers
 from raydr.report.colouring import CATEGORIES, GREY, RAMP, colouring, ramp
+from raydr.report.picture import png
 from raydr.report.views import BOUNDARY, frame, panels, principal_axes
 from raydr.report.wording import (
     BLURRED,
@@ -548,12 +553,11 @@ class TestBrokenFolders:
             assert "raydr run" in str(caught.value)
         assert not (folder / "report.html").exists()
 
-    def test_refuses_what_an_interrupted_run_left_unless_that_run_asks(self, tmp_path: Path) -> None:
+    def test_refuses_what_an_interrupted_run_left(self, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "digits.incomplete")
-        with pytest.raises(OutputError, match="incomplete"):
-            write_report(folder)
-        assert write_report(folder, finishing=True).exists()
-        assert write_picture(folder, finishing=True).exists()
+        for write in (write_report, write_picture):
+            with pytest.raises(OutputError, match="incomplete"):
+                write(folder)
 
     def test_refuses_a_path_that_is_no_folder(self, tmp_path: Path) -> None:
         with pytest.raises(OutputError, match="not a folder"):
@@ -564,6 +568,39 @@ class TestBrokenFolders:
         (tmp_path / "file").write_text("")
         with pytest.raises(OutputError, match="cannot be written"):
             write_comparison([folder], tmp_path / "file" / "comparison.html")
+
+    @pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EACCES])
+    def test_a_file_system_that_takes_nothing_is_named_and_nothing_is_left(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+    ) -> None:
+        folder = write_run(tmp_path / "run")
+        files = set(folder.iterdir())
+
+        def refuse(self: Path, content: bytes) -> int:
+            raise OSError(number, os.strerror(number), str(self))
+
+        monkeypatch.setattr(Path, "write_bytes", refuse)
+        for write in (write_report, write_picture):
+            with pytest.raises(OutputError) as caught:
+                write(folder)
+            assert f"cannot be written ({os.strerror(number)}): make room there" in str(caught.value)
+        with pytest.raises(OutputError, match="name another with --out"):
+            write_comparison([folder], tmp_path / "comparison.html")
+        assert set(folder.iterdir()) == files
+
+    @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system that nobody can write")
+    def test_a_read_only_place_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(OutputError, match=r"/proc/comparison\.html cannot be written"):
+            write_comparison([write_run(tmp_path / "run")], Path("/proc/comparison.html"))
+
+    def test_a_link_under_the_name_of_a_file_is_replaced_and_not_followed(self, tmp_path: Path) -> None:
+        folder = write_run(tmp_path / "run")
+        (tmp_path / "mine").write_text("mine")
+        for name in ("report.html", ".report.html.incomplete", "embedding.png"):
+            (folder / name).symlink_to(tmp_path / "mine")
+        write_report(folder)
+        write_picture(folder)
+        assert (tmp_path / "mine").read_text() == "mine"
 
 
 class TestProcrustes:
@@ -648,6 +685,61 @@ class TestPicture:
     def test_is_the_same_to_the_bit_when_made_again(self, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "run", clients=[f"site {row}" for row in range(ROWS)])
         assert write_picture(folder).read_bytes() == write_picture(folder).read_bytes()
+
+    @pytest.mark.parametrize(
+        "labels",
+        [
+            ["$25k_to_$50k", "$x_$", "$$", r"$\frac{1}{$"],
+            ["_hidden", "__init__", "_"],
+            ["", " ", "\t"],
+            ["two\nlines", "two\r\nlines", "\x1b[2J", "\u2028"],
+            ["long " * 2000, "longer " * 2000],
+            ["🙂", "名前", "\u062b\u0645\u0646", "\u202egnol", "e\u0301"],
+            ["7" * 5000, "8" * 5000, "site " + "9" * 5000],
+            [*(str(10.0**power) for power in range(-300, 300, 20)), "1e308", "-1e308"],
+            [f"$_{number}$" for number in range(30)],
+        ],
+        ids=[
+            "dollars",
+            "underscores",
+            "blanks",
+            "controls",
+            "long",
+            "scripts",
+            "digits",
+            "magnitudes",
+            "ramp",
+        ],
+    )
+    def test_every_label_stands_under_the_maps_to_the_letter(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labels: list[str]
+    ) -> None:
+        drawn: list[Any] = []
+
+        def keep(figure: Any) -> bytes:
+            drawn.append(figure)
+            return png(figure)
+
+        monkeypatch.setattr("raydr.report.picture.png", keep)
+        each = (labels * ROWS)[:ROWS]
+        folder = write_run(tmp_path / "run", labels=each, name="costs $1_ and $2_")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert write_picture(folder).read_bytes()[:4] == b"\x89PNG"
+        assert read_page(write_report(folder)).tags
+        write_comparison([folder], tmp_path / "comparison.html")
+        (figure,) = drawn
+        way = colouring("label", each)
+        (heading,) = [text for text in figure.texts if text.get_text()]
+        shown = [heading]
+        assert heading.get_text() == "costs $1_ and $2_: Fed-tSNE"
+        if way.kind == "categories":
+            shown += figure.legends[0].get_texts()
+            assert [text.get_text() for text in shown[1:]] == [short(name, 40) for name in way.names]
+        else:
+            shown += figure.axes[-1].get_xticklabels()
+            assert [text.get_text() for text in shown[1:]] == [way.names[0], way.last_coloured]
+        assert not any(text.get_parse_math() for text in shown)
 
 
 class TestComparison:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from tiny import tiny, tiny_run, tiny_scenario
+from tiny import tiny, tiny_file, tiny_run, tiny_scenario
 
 import raydr
 from raydr.cli import status
@@ -27,6 +27,7 @@ FILES = {
     "metrics.json",
     "ledger.json",
     "rounds.jsonl",
+    "data.json",
     "model",
     "report.html",
     "embedding.png",
@@ -142,7 +143,7 @@ def test_a_folder_that_is_being_written_says_incomplete(tmp_path: Path) -> None:
     seen: list[str] = []
 
     def listen(event: Event) -> None:
-        if isinstance(event, StageStarted):
+        if isinstance(event, StageStarted) and event.stage != "report":
             seen.extend(entry.name for entry in tmp_path.iterdir())
 
     run(tiny_scenario(), out=tmp_path / "out", listener=listen)
@@ -159,7 +160,6 @@ def test_a_folder_that_is_being_written_says_incomplete(tmp_path: Path) -> None:
         ("embedding", KeyboardInterrupt),
         ("metrics", RuntimeError),
         ("run folder", KeyboardInterrupt),
-        ("report", RuntimeError),
     ],
 )
 def test_whatever_ends_a_run_leaves_no_folder(tmp_path: Path, stage: str, error: type[BaseException]) -> None:
@@ -172,7 +172,7 @@ def test_whatever_ends_a_run_leaves_no_folder(tmp_path: Path, stage: str, error:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("stage", ["landmarks", "neighbours", "run folder", "report"])
+@pytest.mark.parametrize("stage", ["landmarks", "neighbours", "run folder"])
 def test_a_run_that_is_resumed_is_the_run_that_was_not_interrupted(
     whole: Path, tmp_path: Path, stage: str
 ) -> None:
@@ -210,6 +210,71 @@ def test_an_error_of_the_file_system_elsewhere_is_not_blamed_on_the_place(tmp_pa
 
     with pytest.raises(ConnectionError):
         run(tiny_scenario(), out=tmp_path / "out", listener=listen)
+
+
+# --- whole before it is shown ---------------------------------------------------------------------------------------
+
+
+def test_the_picture_is_drawn_of_a_folder_that_is_whole(tmp_path: Path) -> None:
+    seen: list[set[str]] = []
+
+    def listen(event: Event) -> None:
+        if event == StageStarted("report"):
+            seen.append({entry.name for entry in (tmp_path / "out").iterdir()})
+
+    run(tiny_scenario(), out=tmp_path / "out", listener=listen)
+    assert seen == [FILES - {"report.html", "embedding.png"}]
+
+
+@pytest.mark.parametrize("checkpoint_every", [0, 1])
+@pytest.mark.parametrize(("failing", "other"), [("picture", "report.html"), ("report", "embedding.png")])
+def test_a_picture_that_fails_costs_the_picture(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    failing: str,
+    other: str,
+    checkpoint_every: int,
+) -> None:
+    def fail(folder: Path) -> Path:
+        raise ValueError("Expected end of text,\nfound '$'")
+
+    out = tmp_path / "out"
+    settings = ["--set", f"runtime.checkpoint_every={checkpoint_every}", "--out", str(out), "-q"]
+    with monkeypatch.context() as patch:
+        patch.setattr(f"raydr.scenarios.runner.write_{failing}", fail)
+        assert status(["run", str(tiny_file(tmp_path)), *settings]) == 3
+    said = capsys.readouterr().err
+    assert f"The run is whole in {out}" in said
+    assert "Expected end of text, found '$'" in said
+    assert f"`raydr report {out}`" in said
+    assert said.count("\n") == 1
+    assert {entry.name for entry in tmp_path.iterdir()} == {"tiny.yaml", "out"}
+    assert {entry.name for entry in out.iterdir()} == FILES - {"report.html", "embedding.png"} | {other}
+    assert status(["report", str(out)]) == 0
+    assert {entry.name for entry in out.iterdir()} == FILES
+
+
+def test_what_ends_the_drawing_leaves_the_folder_whole_and_says_so(tmp_path: Path) -> None:
+    def listen(event: Event) -> None:
+        if event == StageStarted("report"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run(tiny_scenario(), out=tmp_path / "out", listener=listen)
+    assert caught.value.__notes__ == [
+        f"The run in {tmp_path / 'out'} is whole: `raydr report {tmp_path / 'out'}` makes its picture and its page."
+    ]
+    assert len(read_run(tmp_path / "out").federated) == 150
+
+
+def test_labels_that_look_like_mathematics_are_mapped_like_any_other(tmp_path: Path) -> None:
+    classes = ["$25k_to_$50k", "$x_$", "_y"]
+    lines = [f"{row * row % 17},{row % 5},{classes[row % 3]}" for row in range(40)]
+    (tmp_path / "incomes.csv").write_text("\n".join(["a,b,income", *lines]))
+    folder = tiny_run(tmp_path / "out", data={"path": str(tmp_path / "incomes.csv"), "label": "income"})
+    assert set(read_run(folder).labels or ()) == set(classes)
+    assert (folder / "embedding.png").exists()
 
 
 # --- places ---------------------------------------------------------------------------------------------------------

@@ -247,6 +247,19 @@ def test_an_override_that_is_not_yaml_is_refused() -> None:
         parse_override("seed=[1")
 
 
+@pytest.mark.parametrize(
+    ("assignment", "key", "value"),
+    [
+        ("data.label=a=b", "data.label", "a=b"),
+        ("data.label==", "data.label", "="),
+        ("data.path=/data/by=day/rows.csv", "data.path", "/data/by=day/rows.csv"),
+        ("data.features=[a=1, b]", "data.features", ["a=1", "b"]),
+    ],
+)
+def test_a_value_of_an_override_may_hold_the_sign_itself(assignment: str, key: str, value: Any) -> None:
+    assert parse_override(assignment) == (key, value)
+
+
 def test_an_override_into_a_plain_value_is_refused() -> None:
     assert "name.x cannot be set: name is 'tiny', not a section of keys" in refusal(tiny(), name__x=1)
 

@@ -17,11 +17,13 @@ from raydr.federation import ClientHost, Federation, InlineTransport, Seat, fing
 from raydr.geometry import Points
 from raydr.hyperbolic import Hyperboloid
 from raydr.journal import Journal
-from raydr.methods.anchors import AnchorSettings, chosen_anchors, flattened
-from raydr.methods.sense import LEAST_GROUP, serve, transform
+from raydr.methods.anchors import Anchors, AnchorSettings, chosen_anchors, flattened
+from raydr.methods.outcome import Drawn
+from raydr.methods.sense import LEAST_GROUP, references, serve, transform
 from raydr.methods.sense_settings import SENSE
 from raydr.methods.serving import Plan
 from raydr.methods.serving import serve as run_plan
+from raydr.neighbors import nearest_neighbors
 from raydr.privacy.noise import Noise
 from raydr.privacy.protection import Protection
 from raydr.scaling import scale_rows
@@ -166,6 +168,16 @@ def test_new_rows_land_where_their_like_are_and_the_model_holds_no_record() -> N
         placed = transform(settings, model, new)
         nearest = np.linalg.norm(placed[:, None] - outcome.embedding, axis=2).argmin(axis=1)
         np.testing.assert_array_equal(nearest // 30, np.repeat(np.arange(4), 3))
+
+
+def test_new_rows_land_where_they_belong_on_a_map_in_other_units() -> None:
+    """A map that is the data, 7.5 times as large: distances mean the same there only by the map's scale."""
+    known, new = rows(300, features=2), rows(20, features=2, seed=9) / 2.0
+    drawn = Drawn(7.5 * known, nearest_neighbors(Points(known), 15))
+    anchors = Anchors(np.zeros((1, 2)), np.zeros((0, 0, 2)))
+    model = references(EuclideanSpace(), known, drawn, anchors)
+    assert model["map_scale"][0] == pytest.approx(7.5, rel=1e-5)
+    np.testing.assert_allclose(transform(SENSE(), model, new), 7.5 * new, atol=1e-3)
 
 
 class TestAnchors:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from raydr.data.alike import load_alike
 from raydr.data.catalogue import DATASETS, Dataset
+from raydr.data.columns import Alike
 from raydr.data.graph import load_graph
 from raydr.data.loading import load
+from raydr.data.provenance import Provenance, Source
 from raydr.data.public import set_apart
 from raydr.data.site import Census, Site, SiteFile, census
 from raydr.data.table import Table
 
 __all__ = [
     "DATASETS",
+    "Alike",
     "Census",
     "Dataset",
+    "Provenance",
     "Site",
     "SiteFile",
+    "Source",
     "Table",
     "census",
     "load",
+    "load_alike",
     "load_graph",
     "set_apart",
 ]

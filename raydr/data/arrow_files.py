@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray
 from raydr.data.columns import (
+    NOT_LISTED,
     Choice,
     Columns,
     cells,
@@ -120,6 +121,11 @@ def _columns(
         client=None if client is None else encode(*client),
         identity=None if identity is None else identify(*identity),
         locate=locate,
+        unread={
+            column: NOT_LISTED if column in default else "an index that pandas stored"
+            for column in available
+            if column not in features and column not in choice.named.values()
+        },
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,57 @@ from numpy.typing import NDArray
 from raydr.arrays import BoolArray, Int64Array
 from raydr.errors import DataError
 
+NOT_LISTED = "not in data.features"
+"""Why a column is not read that could have been."""
+
+
+@dataclass(frozen=True)
+class Alike:
+    """The features of another file, ``what``: their names in order, and whether it named them or they were counted."""
+
+    what: str
+    columns: tuple[str, ...]
+    named: bool
+
+    def pick(self, name: str, available: Sequence[str], named: bool) -> list[str]:
+        """Return which of the columns that are available the features are, in their order.
+
+        Raises
+        ------
+        DataError
+            When one is not there; or when the columns have no names, and there are names to match or another number
+            of columns.
+        """
+        if not named:
+            if len(available) == len(self.columns) and not (self.named and tuple(available) != self.columns):
+                return list(available)
+            names = f", which have names: {listing(self.columns)}" if self.named else ""
+            raise DataError(
+                f"{name} has {len(available)} columns without names, and {self.what} has {len(self.columns)}{names}."
+                " Give a file with the same columns, and where they have names, with these (in a .npz file an array"
+                " feature_names)."
+            )
+        lacking = [column for column in self.columns if column not in available]
+        if lacking:
+            spare = [column for column in available if column not in self.columns]
+            guess = nearest(lacking[0], spare)
+            raise DataError(
+                f"{name} lacks {len(lacking)} of the {len(self.columns)} columns of {self.what}: {listing(lacking)}"
+                f"{guess and guess + ' for the first'}. Its other columns are {listing(spare) or 'none'}. Columns are"
+                " matched by name, in whatever order: name them as there."
+            )
+        return list(self.columns)
+
 
 @dataclass(frozen=True)
 class Choice:
-    """The columns that the user named; None leaves one to the defaults."""
+    """The columns that the user named, or those of another file; None leaves one to the defaults."""
 
     label: str | None = None
     features: tuple[str, ...] | None = None
     client: str | None = None
     id: str | None = None
+    alike: Alike | None = None
 
     @property
     def named(self) -> dict[str, str]:
@@ -30,8 +72,12 @@ class Choice:
         pairs = {"data.label": self.label, "data.client": self.client, "data.id": self.id}
         return {knob: column for knob, column in pairs.items() if column is not None}
 
-    def pick_features(self, name: str, available: Sequence[str], default: Sequence[str]) -> list[str]:
+    def pick_features(
+        self, name: str, available: Sequence[str], default: Sequence[str], *, named: bool = True
+    ) -> list[str]:
         """Return the names of the feature columns: those listed, else ``default`` less the named columns.
+
+        ``named`` tells whether the source names its columns, or they are counted.
 
         Raises
         ------
@@ -39,6 +85,8 @@ class Choice:
             For a listed feature that does not exist, is listed twice or is the label, client or id as well,
             and when no feature is left.
         """
+        if self.alike is not None:
+            return self.alike.pick(name, available, named)
         if self.features is None:
             features = [column for column in default if column not in self.named.values()]
         else:
@@ -83,7 +131,8 @@ class Columns:
     """A source as stored: nothing dropped, sampled or converted yet.
 
     ``matrix`` is (rows, features) of a real dtype with NaN for empty cells; ``locate`` says where a row
-    stands for the reader of an error message ("line 7").
+    stands for the reader of an error message ("line 7"). ``named`` tells whether the source names its features, or
+    they are counted; ``unread`` are its other columns, each with the reason why nothing reads it.
     """
 
     name: str
@@ -93,6 +142,32 @@ class Columns:
     client: Key | None
     identity: Identity | None
     locate: Callable[[int], str]
+    named: bool = True
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        names = [*self.features, *self.left_out]
+        for key in (self.label, self.client):
+            names += key.names if key is not None else ()
+        if self.identity is not None and self.identity.values.dtype.kind == "U":
+            names += self.identity.values.tolist()
+        odd = next((name for name in names if any("\ud800" <= letter <= "\udfff" for letter in name)), None)
+        if odd is not None:
+            raise DataError(
+                f"{self.name}: the name {odd!a} holds half a letter, which no file can; correct it."
+            )
+
+    @property
+    def arrays(self) -> list[NDArray[Any]]:
+        """The numbers of the features, and of the columns that name the rows."""
+        keys = [key.codes for key in (self.label, self.client) if key is not None]
+        return [self.matrix, *keys]
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Every column that is no feature, with the reason."""
+        keys = {"the label": self.label, "the client": self.client, "the identity of rows": self.identity}
+        return {key.column: what for what, key in keys.items() if key is not None} | dict(self.unread)
 
 
 def cells(name: str, column: str, raw: NDArray[Any]) -> tuple[NDArray[Any], BoolArray]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import Int64Array
+from raydr.data.provenance import Source, sha256_of_file
 from raydr.data.table import Table
 from raydr.errors import DataError
 from raydr.hierarchy import graph_points, tree_points
@@ -66,6 +67,7 @@ def load_graph(path: str | Path, dimensions: int, *, seed: int) -> Table:
         ids=names if names is not None else np.arange(nodes),
         labels=labels,
         label_names=tuple(str(code) for code in range(int(labels.max()) + 1)) if labels is not None else (),
+        source=Source(path.name, sha256_of_file(path), "file", rows=nodes, dropped=0, named=False),
     )
 
 

@@ -14,6 +14,7 @@ from raydr.data.arrow_files import read_csv, read_parquet
 from raydr.data.catalogue import find, read_builtin
 from raydr.data.columns import Choice, Columns, listing, nearest
 from raydr.data.numpy_files import read_npy, read_npz
+from raydr.data.provenance import Source, sha256_of_arrays, sha256_of_file
 from raydr.data.sampling import sample_rows
 from raydr.data.table import Table
 from raydr.errors import DataError
@@ -88,15 +89,14 @@ def load(
     if source is not None and path is None:
         columns = read_builtin(find(source), choice, data_dir)
     elif path is not None and source is None:
-        columns = _read_file(Path(path).expanduser(), choice)
+        columns = read_file(path, choice)
     else:
         raise DataError(
             "Exactly one of data.source (a built-in name) and data.path (a file of your own) must be given; "
             f"got source={source!r}, path={None if path is None else str(path)!r}."
         )
-    kept = _complete_rows(columns, drop=missing == "drop")
-    _refuse_infinite(columns, kept)
-    _refuse_duplicate_ids(columns, kept)
+    kept = complete_rows(columns, missing)
+    origin = source_of(columns, kept, path)
     if rows is not None:
         kept = kept[_sampled(columns, kept, rows, seed)]
     if len(kept) < 2 and for_map:
@@ -104,14 +104,21 @@ def load(
             f"{columns.name} has {len(kept)} usable row{'' if len(kept) == 1 else 's'} of {len(columns.matrix)}; "
             f"a map needs at least 2."
         )
-    table = _table(columns, kept)
+    table = table_of(columns, kept, origin)
     if for_map:
         _report_constants(table, expected=source is not None)
     return table
 
 
-def _read_file(path: Path, choice: Choice) -> Columns:
-    """Read a file by its suffix, once it is known to be there and not empty."""
+def read_file(path: str | Path, choice: Choice) -> Columns:
+    """Read a file by its suffix, once it is known to be there and not empty.
+
+    Raises
+    ------
+    DataError
+        For a file that is absent or unreadable, and for columns that cannot be used as ``choice`` asks.
+    """
+    path = Path(path).expanduser()
     reader = _READERS.get(path.suffix.lower())
     try:
         size = path.stat().st_size
@@ -136,8 +143,41 @@ def _read_file(path: Path, choice: Choice) -> Columns:
         raise DataError(f"The data file {path} cannot be read: {error}.") from error
 
 
-def _complete_rows(columns: Columns, *, drop: bool) -> Int64Array:
-    """Return the indices of the rows without an empty cell in a used column; refuse any unless ``drop``."""
+def complete_rows(
+    columns: Columns,
+    missing: Literal["error", "drop"],
+    remedy: str = "Fill them in, leave those columns out with data.features, or drop those rows with data.missing:"
+    " drop.",
+) -> Int64Array:
+    """Return the indices of the rows that can be used: with every cell that is, finite, and told apart by their ids.
+
+    Raises
+    ------
+    DataError
+        For rows with an empty cell unless these are dropped, and for infinite values and repeated ids.
+    """
+    kept = _rows_without_gap(columns, None if missing == "drop" else remedy)
+    _refuse_infinite(columns, kept)
+    _refuse_duplicate_ids(columns, kept)
+    return kept
+
+
+def source_of(columns: Columns, kept: Int64Array, path: str | Path | None) -> Source:
+    """Write down what was read: from a file, or without a path a built-in data set."""
+    return Source(
+        name=columns.name,
+        sha256=sha256_of_arrays(columns.arrays) if path is None else sha256_of_file(Path(path).expanduser()),
+        hashed="numbers" if path is None else "file",
+        rows=len(columns.matrix),
+        dropped=len(columns.matrix) - len(kept),
+        named=columns.named,
+        left_out=columns.left_out,
+        dropped_by_client=_clients_of_dropped(columns, kept),
+    )
+
+
+def _rows_without_gap(columns: Columns, remedy: str | None) -> Int64Array:
+    """Return the indices of the rows without an empty cell in a used column; refuse others where there is a remedy."""
     gaps: dict[str, BoolArray] = {}
     if columns.matrix.dtype.kind == "f":
         empty = np.isnan(columns.matrix)
@@ -151,7 +191,7 @@ def _complete_rows(columns: Columns, *, drop: bool) -> Int64Array:
     if not gaps:
         return np.arange(len(columns.matrix), dtype=np.int64)
     incomplete = np.logical_or.reduce(list(gaps.values()))
-    if drop:
+    if remedy is None:
         _LOGGER.info("%s: dropped %d rows with missing values", columns.name, incomplete.sum())
         return np.flatnonzero(~incomplete)
     cells = sum(int(gap.sum()) for gap in gaps.values())
@@ -160,9 +200,17 @@ def _complete_rows(columns: Columns, *, drop: bool) -> Int64Array:
     raise DataError(
         f"{columns.name} has {cells} missing value{'' if cells == 1 else 's'} in the column"
         f"{'' if len(gaps) == 1 else 's'} {listing(list(gaps))}, in {incomplete.sum()} of {len(incomplete)} "
-        f"rows; the first is in {holed!r} on {columns.locate(first)}. Fill them in, leave those columns out "
-        f"with data.features, or drop those rows with data.missing: drop."
+        f"rows; the first is in {holed!r} on {columns.locate(first)}. {remedy}"
     )
+
+
+def _clients_of_dropped(columns: Columns, kept: Int64Array) -> dict[str, int]:
+    """How many rows each client lost, where a column names the clients; rows that name none are nobody's."""
+    if columns.client is None:
+        return {}
+    lost = np.delete(columns.client.codes, kept)
+    codes, counts = np.unique(lost[lost >= 0], return_counts=True)
+    return {columns.client.names[code]: int(count) for code, count in zip(codes, counts, strict=True)}
 
 
 def _refuse_infinite(columns: Columns, kept: Int64Array) -> None:
@@ -210,7 +258,8 @@ def _sampled(columns: Columns, kept: Int64Array, rows: int, seed: int) -> Int64A
     return sample_rows(len(kept), rows, None if columns.label is None else columns.label.codes[kept], seed)
 
 
-def _table(columns: Columns, kept: Int64Array) -> Table:
+def table_of(columns: Columns, kept: Int64Array, source: Source) -> Table:
+    """Return the rows of the columns at the indices ``kept``."""
     stored = columns.matrix.dtype
     exact_in_float32 = stored.itemsize <= (4 if stored.kind == "f" else 2)
     taken = columns.matrix if len(kept) == len(columns.matrix) else columns.matrix[kept]
@@ -223,6 +272,7 @@ def _table(columns: Columns, kept: Int64Array) -> Table:
         label_names=() if columns.label is None else columns.label.names,
         client_keys=None if columns.client is None else columns.client.codes[kept],
         client_names=() if columns.client is None else columns.client.names,
+        source=source,
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.data.columns import (
+    NOT_LISTED,
     Choice,
     Columns,
     Identity,
@@ -105,15 +106,17 @@ def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]], choice: Choice) -
             f"{name}: the features have the shape {matrix.shape}; a (rows, features) array is needed. "
             f"Reshape it, for images with X.reshape(len(X), -1)."
         )
-    names = _feature_names(arrays, matrix.shape[1])
+    names, named = _feature_names(arrays, matrix.shape[1])
     refuse_repeats(names, where=name, remedy="give every feature a name of its own in feature_names")
-    features = choice.pick_features(name, names, names)
+    features = choice.pick_features(name, names, names, named=named)
     if len(features) < len(names) or features != names:
         position = {feature: column for column, feature in enumerate(names)}
         matrix = matrix[:, [position[feature] for feature in features]]
     _refuse_text(name, matrix, features)
 
-    label = choice.label or next((default for default in _DEFAULT_LABELS if default in arrays), None)
+    label = choice.label
+    if label is None and choice.alike is None:
+        label = next((default for default in _DEFAULT_LABELS if default in arrays), None)
     return Columns(
         name=name,
         matrix=matrix,
@@ -124,15 +127,21 @@ def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]], choice: Choice) -
         else _key(name, arrays, choice.client, "data.client", len(matrix)),
         identity=None if choice.id is None else _identity(name, arrays, choice.id, len(matrix)),
         locate=lambda row: f"row {row} (the first is row 0)",
+        named=named,
+        unread={name: NOT_LISTED for name in names if name not in features}
+        | {
+            name: "an array beside X" for name in arrays if name not in {"X", label, choice.client, choice.id}
+        },
     )
 
 
-def _feature_names(arrays: Mapping[str, NDArray[Any]], count: int) -> list[str]:
+def _feature_names(arrays: Mapping[str, NDArray[Any]], count: int) -> tuple[list[str], bool]:
+    """Return the names of the features, and whether they stand in the source or were made up here."""
     if "feature_names" in arrays:
         names = arrays["feature_names"]
         if names.shape == (count,):
-            return [str(name) for name in names]
-    return [f"x{column}" for column in range(count)]
+            return [str(name) for name in names], True
+    return [f"x{column}" for column in range(count)], False
 
 
 def _refuse_text(name: str, matrix: NDArray[Any], features: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from raydr.arrays import fingerprint
 from raydr.data.loading import load
+from raydr.data.provenance import Source
 from raydr.data.table import Table
 
 
@@ -49,19 +50,22 @@ class Census:
         Names of the features.
     fingerprint : str
         Of the rows, by which a restarted client is known to hold the same.
+    source : Source
+        What was read, and what of it is not among the rows.
     """
 
     ids: NDArray[Any]
     labels: NDArray[Any] | None
     features: tuple[str, ...]
     fingerprint: str
+    source: Source
 
 
 def census(file: SiteFile) -> Census:
     """Read a file here and say everything of it but the rows."""
     table = file.read()
     labels = None if table.labels is None else np.asarray(table.label_names, np.str_)[table.labels]
-    return Census(table.ids, labels, table.features, fingerprint(table.rows))
+    return Census(table.ids, labels, table.features, fingerprint(table.rows), table.read_from)
 
 
 @dataclass(frozen=True)

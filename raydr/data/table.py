@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import FloatArray, Int64Array
+from raydr.data.provenance import Source
 from raydr.errors import DataError
 
 
@@ -35,6 +36,8 @@ class Table:
         Codes into ``client_names``: the natural owner of each row.
     client_names : tuple of str
         Every owner of the source; a sub-sample may lack rows of some.
+    source : Source or None
+        What was read, and what of it is not here; None for a table that was made in memory.
 
     Raises
     ------
@@ -57,6 +60,7 @@ class Table:
     label_names: tuple[str, ...] = ()
     client_keys: Int64Array | None = None
     client_names: tuple[str, ...] = ()
+    source: Source | None = None
 
     def __post_init__(self) -> None:
         if self.rows.ndim != 2 or self.rows.dtype not in (np.float32, np.float64):
@@ -101,6 +105,13 @@ class Table:
                 f"Table {self.name!r}: {field} must be codes from 0 to {len(names) - 1}; "
                 f"they run from {codes.min()} to {codes.max()}."
             )
+
+    @property
+    def read_from(self) -> Source:
+        """What was read, of a table that was read."""
+        if self.source is None:
+            raise DataError(f"Table {self.name!r} was made in memory: it has no source.")
+        return self.source
 
     @property
     def constant_features(self) -> tuple[str, ...]:

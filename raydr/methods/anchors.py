@@ -13,7 +13,7 @@ from raydr.completion.observations import Visibility
 from raydr.errors import DataError, ScenarioError
 from raydr.federation import Federation
 from raydr.methods.distribution_learning import DistributionLearning, learn_landmarks
-from raydr.settings import Settings
+from raydr.settings import LocalPath, Settings
 from raydr.statistics import spread
 
 
@@ -37,7 +37,9 @@ class AnchorSettings(Settings):
         description="sample: rows of the data that are set apart and mapped for nobody; random: Gaussian, as wide as"
         " the data; learnt: landmarks of federated distribution learning; file: your own",
     )
-    anchor_path: str | None = Field(None, description="the file of anchors, with the columns of the data")
+    anchor_path: LocalPath | None = Field(
+        None, description="the file of anchors, with the columns of the data"
+    )
     anchor_rank: int | None = Field(
         None, ge=1, description="flatten the anchors to so many affine dimensions; default: as they are"
     )

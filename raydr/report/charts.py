@@ -9,6 +9,8 @@ from dataclasses import dataclass
 WIDTH, HEIGHT = 460.0, 190.0  # of the drawing, in its own units
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 8.0, 10.0, 34.0  # room for the numbers on the axes
 
+LARGEST = 1e100  # value that is drawn, and the inverse of the smallest difference: past it doubles run out
+
 
 @dataclass(frozen=True)
 class Tick:
@@ -47,7 +49,7 @@ class Bar:
 
 def line_chart(xs: Sequence[float], ys: Sequence[float], name: str) -> LineChart | None:
     """Lay out ``ys`` (values,) over ``xs`` (values,); None when there are fewer than two finite values."""
-    pairs = [(x, y) for x, y in zip(xs, ys, strict=True) if math.isfinite(x) and math.isfinite(y)]
+    pairs = [(x, y) for x, y in zip(xs, ys, strict=True) if abs(x) < LARGEST and abs(y) < LARGEST]
     if len(pairs) < 2:
         return None
     x_low, x_high = min(x for x, _ in pairs), max(x for x, _ in pairs)
@@ -77,7 +79,7 @@ def round_numbers(low: float, high: float, wanted: int) -> list[float]:
     >>> round_numbers(0.03, 0.41, 4)
     [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
     """
-    span = (high - low) or abs(high) or 1.0
+    span = next(width for width in (high - low, abs(high), 1.0) if width > 1.0 / LARGEST)
     power = 10.0 ** math.floor(math.log10(span / wanted))
     step = next((m * power for m in (1.0, 2.0, 5.0) if m * power * wanted >= span), 10.0 * power)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)

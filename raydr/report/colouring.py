@@ -96,6 +96,7 @@ def colouring(by: Literal["label", "client"], values: Sequence[str]) -> Colourin
         finite = [number for number in numbers if number is not None]
         kind = "values" if len(finite) == len(labelled) else "order"
         along = np.array(finite) if kind == "values" else np.arange(len(labelled), dtype=np.float64)
+        along = along / max(1.0, float(np.abs(along).max()))  # so that no difference overflows
         shades = dict(zip(labelled, ramp((along - along.min()) / (np.ptp(along) or 1.0)), strict=True))
     return Colouring(by, kind, names, tuple(shades.get(name, GREY) for name in names), codes)
 
@@ -136,9 +137,10 @@ def _natural(name: str) -> tuple[bool, float, list[tuple[bool, int, str]]]:
     number = _number(name)
     if number is not None:
         return (False, number, [])
-    parts = re.split(r"(\d+)", name)
+    parts = [(part.isdecimal(), part.lstrip("0")) for part in re.split(r"(\d+)", name)]
+    # Of two numbers the one with more digits is larger, however many there are.
     return (
         True,
         float(name == NO_LABEL),
-        [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts],
+        [(digits, len(part) if digits else 0, part) for digits, part in parts],
     )

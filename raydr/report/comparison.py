@@ -12,12 +12,13 @@ import numpy as np
 
 from raydr.arrays import Float64Array
 from raydr.errors import OutputError
+from raydr.files import write_whole
 from raydr.report import wording
 from raydr.report.alignment import procrustes, turn
 from raydr.report.colouring import RAMP, Colouring, colouring
 from raydr.report.page import part, templates
 from raydr.report.picture import draw_map, png
-from raydr.report.runfolder import RunFolder, read_run, write_whole
+from raydr.report.runfolder import RunFolder, read_run
 from raydr.report.views import principal_axes
 
 Unit = Literal["metric", "seconds", "bytes"]
@@ -135,7 +136,7 @@ def write_comparison(folders: Sequence[Path], out: Path) -> Path:
         any_in_disk=any(run.in_disk for run in runs),
         any_in_space=any(run.dimensions == 3 for run in runs),
     )
-    return write_whole(Path(out), content.encode("utf-8"))
+    return write_whole(Path(out), content.encode("utf-8"), "free the place, or name another with --out")
 
 
 def _read(folders: Sequence[Path]) -> list[RunFolder]:
@@ -218,8 +219,8 @@ def _in_plane(run: RunFolder) -> Float64Array:
 
 def _table_of(run: RunFolder) -> list[object]:
     """What names the source table: rows of different tables are not the same for bearing the same number."""
-    data, clients = (run.scenario.get(key) or {} for key in ("data", "clients"))
-    return [data.get("source"), data.get("path"), clients.get("sites")]
+    data, clients = (run.section(key) for key in ("data", "clients"))
+    return [data.get("source"), data.get("path"), clients.get("sites") or None]
 
 
 def _row_names(run: RunFolder) -> Sequence[str | int]:

@@ -59,7 +59,8 @@ def _source(
     else:
         rows = run.rows[order]
         # JavaScript's numbers are exact up to 2^53, Bokeh's integer columns up to 2^31.
-        rows = rows.astype(np.int32) if np.abs(rows).max() < 2**31 else [str(row) for row in rows]
+        small = rows.min() >= -(2**31) and rows.max() < 2**31
+        rows = rows.astype(np.int32) if small else [str(row) for row in rows]
     columns: dict[str, Any] = {"row": rows}
     for panel, points in maps.items():
         for axis, places in zip("xyz", points[order].astype(np.float32).T, strict=False):

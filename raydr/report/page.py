@@ -8,10 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from raydr.files import write_whole
 from raydr.report import charts, wording
 from raydr.report.colouring import RAMP, colourings
 from raydr.report.maps import embedded_maps
-from raydr.report.runfolder import RunFolder, read_run, write_whole
+from raydr.report.runfolder import ELSEWHERE, RunFolder, read_run
 from raydr.report.views import pairs_of_axes
 
 if TYPE_CHECKING:
@@ -33,15 +34,13 @@ class MetricLine:
     ratio: str
 
 
-def write_report(folder: Path, *, finishing: bool = False) -> Path:
+def write_report(folder: Path) -> Path:
     """Write ``report.html`` from the files of a run folder alone.
 
     Parameters
     ----------
     folder : Path
         A run folder.
-    finishing : bool
-        True only for the run that is about to rename its own folder: the name may still say ``incomplete``.
 
     Returns
     -------
@@ -53,9 +52,9 @@ def write_report(folder: Path, *, finishing: bool = False) -> Path:
     OutputError
         The folder is not a whole run folder, or the page cannot be written.
     """
-    run = read_run(Path(folder), finishing=finishing)
+    run = read_run(Path(folder))
     page = templates().get_template("report.html").render(**_content(run))
-    return write_whole(run.path / "report.html", page.encode("utf-8"))
+    return write_whole(run.path / "report.html", page.encode("utf-8"), ELSEWHERE)
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,23 +11,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from raydr.arrays import Float64Array
+from raydr.files import write_whole
+from raydr.plain import short
 from raydr.report import wording
 from raydr.report.colouring import RAMP, Colouring, colourings, drawing_order, point_alpha, point_size
-from raydr.report.runfolder import read_run, write_whole
+from raydr.report.runfolder import ELSEWHERE, read_run
 from raydr.report.views import BOUNDARY, frame, pairs_of_axes, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.text import Text
 
 DPI = 100
 PANEL_INCHES = 7.6  # two panels and their margins: 1,600 pixels
 PROJECTION_INCHES = 5.07  # three panels: the same
 POINTS_PER_INCH = 72.0
+LONGEST_LABEL = 40  # letters of a label under the maps
+LONGEST_NAME = 60  # letters of a run's name above them
 SIZED_FOR = 600.0  # the panel width, in pixels, that point sizes are chosen for
 
 
-def write_picture(folder: Path, *, finishing: bool = False) -> Path:
+def write_picture(folder: Path) -> Path:
     """Write ``embedding.png``: the federated and the central map, coloured by label, else by client.
 
     Maps in the plane stand side by side; a map in 3-D takes a line, seen along each of its three principal axes.
@@ -35,8 +41,6 @@ def write_picture(folder: Path, *, finishing: bool = False) -> Path:
     ----------
     folder : Path
         A run folder.
-    finishing : bool
-        True only for the run that is about to rename its own folder: the name may still say ``incomplete``.
 
     Returns
     -------
@@ -50,7 +54,7 @@ def write_picture(folder: Path, *, finishing: bool = False) -> Path:
     """
     from matplotlib.figure import Figure
 
-    run = read_run(Path(folder), finishing=finishing)
+    run = read_run(Path(folder))
     maps = panels(run)
     way = colourings(run)[0]
     colours = [way.colours[code] for code in way.codes]
@@ -64,7 +68,8 @@ def write_picture(folder: Path, *, finishing: bool = False) -> Path:
         layout="constrained",
     )
     figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1)  # type: ignore[union-attr, call-arg]
-    figure.suptitle(f"{run.name}: {wording.method_name(run.scenario)}", fontsize=17, fontweight="bold")
+    heading = f"{short(run.name, LONGEST_NAME)}: {short(wording.method_name(run.scenario), LONGEST_NAME)}"
+    _to_the_letter(figure.suptitle("", fontsize=17, fontweight="bold"), heading)
     places = iter(np.atleast_1d(figure.subplots(lines, across)).flat)
     for title, points in zip(wording.map_titles(run.scenario), maps.values(), strict=False):
         for pair in pairs:
@@ -76,7 +81,7 @@ def write_picture(folder: Path, *, finishing: bool = False) -> Path:
                 place.set_xlabel(f"axis {pair[0] + 1}", fontsize=11)
                 place.set_ylabel(f"axis {pair[1] + 1}", fontsize=11)
     draw_key(figure, way)
-    return write_whole(run.path / "embedding.png", png(figure))
+    return write_whole(run.path / "embedding.png", png(figure), ELSEWHERE)
 
 
 def draw_map(
@@ -120,13 +125,13 @@ def draw_key(figure: Figure, way: Colouring) -> None:
 
     if way.kind == "categories":
         marks = [
-            Line2D(
-                [], [], linestyle="", marker="o", markersize=8, color=colour, markeredgewidth=0, label=name
-            )
-            for name, colour in zip(way.names, way.colours, strict=True)
+            # A legend leaves out what has no label, or one that begins with _: the names follow below.
+            Line2D([], [], linestyle="", marker="o", markersize=8, color=colour, markeredgewidth=0, label="?")
+            for colour in way.colours
         ]
-        longest = max(len(name) for name in way.names)
-        figure.legend(
+        names = [short(name, LONGEST_LABEL) for name in way.names]
+        longest = max(map(len, names))
+        legend = figure.legend(
             handles=marks,
             loc="outside lower center",
             ncols=max(1, min(len(marks), int(150 / (longest + 5)))),
@@ -135,19 +140,31 @@ def draw_key(figure: Figure, way: Colouring) -> None:
             handletextpad=0.1,
             columnspacing=1.2,
         )
+        for text, name in zip(legend.get_texts(), names, strict=True):
+            _to_the_letter(text, name)
         return
     shades = ScalarMappable(cmap=LinearSegmentedColormap.from_list("ramp", RAMP))
     bar = figure.colorbar(
         shades, ax=figure.axes, orientation="horizontal", shrink=0.25, aspect=30, pad=0.02, ticks=[0, 1]
     )
     bar.outline.set_visible(False)
-    bar.ax.set_xticklabels([way.names[0], way.last_coloured])
+    ends = [short(name, LONGEST_LABEL) for name in (way.names[0], way.last_coloured)]
+    for text, name in zip(bar.ax.set_xticklabels(ends, parse_math=False), ends, strict=True):
+        _to_the_letter(text, name)
     how = "by value" if way.kind == "values" else "in the order of their names"
     bar.set_label(f"{len(way.names):,} {way.by}s, {how}")
+
+
+def _to_the_letter(text: Text, content: str) -> None:
+    """Show a text of others as it is: Matplotlib would take what stands between two $ for mathematics."""
+    text.set(text=content, parse_math=False, usetex=False)
 
 
 def png(figure: Figure, *, transparent: bool = False) -> bytes:
     """Bytes of a figure as PNG."""
     content = io.BytesIO()
-    figure.savefig(content, format="png", dpi=DPI, transparent=transparent)
+    with warnings.catch_warnings():
+        # A letter that the font lacks is drawn as a box; the page, whose fonts are the reader's, shows it.
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        figure.savefig(content, format="png", dpi=DPI, transparent=transparent)
     return content.getvalue()

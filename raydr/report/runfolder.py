@@ -2,23 +2,51 @@
 
 from __future__ import annotations
 
-import os
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
+from pydantic import Field
 
 from raydr.arrays import Float64Array, Int64Array
+from raydr.documents import MEGABYTE, DocumentError, parse_yaml, read_limited, require_limited
 from raydr.errors import OutputError
 from raydr.privacy.protection import Protection
 
 T = TypeVar("T")
 
+Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
+Seconds: TypeAlias = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+
+LARGEST = {
+    ".yaml": 4 * MEGABYTE,
+    ".json": 256 * MEGABYTE,
+    ".jsonl": 1024 * MEGABYTE,
+    ".parquet": 4096 * MEGABYTE,
+}
+"""Sizes of files past which a run folder is no run's: a million rounds have 300 MB."""
+MOST_ROWS = 5_000_000
+"""Rows of a map that a page or a picture can hold; a few bytes of a parquet file can claim more than any memory."""
+LONGEST_NAME = 100_000
+"""Letters of a label or a client's name."""
+FARTHEST = 1e30
+"""Places on a map are drawn in single precision, which ends at 3e38."""
+
+OPTIONAL = ("z", "label")
+"""Columns of a map that not all have."""
+
 NO_LABEL = "no label"
 """What a row without a label is called on the maps."""
+
+
+ELSEWHERE = (
+    "make room there, or copy the run folder to where it can be written and make its report in the copy"
+)
+"""What to do about a run folder that cannot be written."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +81,14 @@ class Message:
 class Round:
     """One round: the objective if the method has one, seconds, bytes, and clients asked, answered, failed."""
 
-    round: int
+    round: Count
     objective: float | None
-    seconds: float
-    bytes_up: int
-    bytes_down: int
-    asked: int
-    answered: int
-    failed: int
+    seconds: Seconds
+    bytes_up: Count
+    bytes_down: Count
+    asked: Count
+    answered: Count
+    failed: Count
 
 
 @dataclass(frozen=True)
@@ -93,14 +121,14 @@ class Environment:
     python: str
     platform: str
     cpu: str
-    cores: int
-    memory_bytes: int
+    cores: Count
+    memory_bytes: Count
     packages: dict[str, str]
-    seconds: dict[str, float]
-    peak_memory_bytes: dict[str, int]
+    seconds: dict[str, Seconds]
+    peak_memory_bytes: dict[str, Count]
     started: str
     federation: str
-    actors: int
+    actors: Count
 
 
 @dataclass(frozen=True)
@@ -138,6 +166,11 @@ class RunFolder:
         """The scenario's name, or the folder's when the scenario has none."""
         return str(self.scenario.get("name") or self.path.name)
 
+    def section(self, key: str) -> Mapping[str, Any]:
+        """A section of the scenario, empty where there is none."""
+        section = self.scenario.get(key)
+        return section if isinstance(section, Mapping) else {}
+
     @property
     def client_count(self) -> int:
         """Number of clients that hold at least one row of the map."""
@@ -151,20 +184,12 @@ class RunFolder:
     @property
     def in_disk(self) -> bool:
         """Whether the maps lie in the Poincaré disk (in 3-D: ball), as CO-SNE's do."""
-        method = self.scenario.get("method")
-        embedder = method.get("embedder") if isinstance(method, Mapping) else None
+        embedder = self.section("method").get("embedder")
         return embedder == "cosne" or (isinstance(embedder, Mapping) and embedder.get("kind") == "cosne")
 
 
-def read_run(folder: Path, *, finishing: bool = False) -> RunFolder:
-    """Read a run folder.
-
-    Parameters
-    ----------
-    folder : Path
-        A folder that ``raydr run`` wrote.
-    finishing : bool
-        True only for the run that is about to rename its own folder: the name may still say ``incomplete``.
+def read_run(folder: Path) -> RunFolder:
+    """Read a run folder, which ``raydr run`` wrote.
 
     Raises
     ------
@@ -177,7 +202,7 @@ def read_run(folder: Path, *, finishing: bool = False) -> RunFolder:
             f"{folder} is not a folder. Give the run folder that `raydr run` printed when it ended, for example "
             "runs/digits-fed-tsne-20260203-102231."
         )
-    if "incomplete" in folder.resolve().name and not finishing:
+    if "incomplete" in folder.resolve().name:
         raise OutputError(
             f"{folder} is what an interrupted run left behind: its name says incomplete, so its files cannot be "
             f"trusted. Finish the run with `raydr run {folder} --resume`, or run it again."
@@ -194,32 +219,11 @@ def read_run(folder: Path, *, finishing: bool = False) -> RunFolder:
         federated=federated,
         central=_read_central(folder, rows, federated.shape[1]),
         measures=_parse(folder, "metrics.json", Measures),
-        ledger=_parse(folder, "ledger.json", tuple[Message, ...]),
+        ledger=_read_ledger(folder),
         rounds=_parse(folder, "rounds.jsonl", tuple[Round, ...]),
         environment=_parse(folder, "environment.json", Environment),
         notes=_parse(folder, "notes.json", tuple[Note, ...]) if (folder / "notes.json").exists() else (),
     )
-
-
-def write_whole(path: Path, content: bytes) -> Path:
-    """Write a file under a temporary name and rename it: a reader never finds half of one.
-
-    Raises
-    ------
-    OutputError
-        The place cannot be written.
-    """
-    unfinished = path.with_name(f".{path.name}.incomplete")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_bytes(content)
-        os.replace(unfinished, path)
-    except OSError as error:
-        unfinished.unlink(missing_ok=True) if path.parent.is_dir() else None
-        raise OutputError(
-            f"{path} cannot be written: {error.strerror or error}. Free the place or give another with --out."
-        ) from error
-    return path
 
 
 def _not_whole(folder: Path, file: str, reason: str) -> OutputError:
@@ -231,7 +235,7 @@ def _not_whole(folder: Path, file: str, reason: str) -> OutputError:
 
 def _bytes(folder: Path, file: str) -> bytes:
     try:
-        return (folder / file).read_bytes()
+        return read_limited(folder / file, LARGEST[Path(file).suffix])
     except FileNotFoundError:
         raise _not_whole(folder, file, "is missing") from None
     except OSError as error:
@@ -255,55 +259,94 @@ def _parse(folder: Path, file: str, kind: type[T]) -> T:
 
 
 def _parse_scenario(folder: Path, text: str) -> Mapping[str, Any]:
-    import yaml
-
     try:
-        scenario = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        reason = " ".join(str(error).split())
-        raise _not_whole(folder, "scenario.yaml", f"is not valid YAML ({reason})") from error
+        scenario = parse_yaml(text)
+    except DocumentError as error:
+        raise _not_whole(folder, "scenario.yaml", f"is not valid YAML ({error})") from error
     if not isinstance(scenario, dict):
         raise _not_whole(folder, "scenario.yaml", "holds no keys")
     return scenario
 
 
+def _read_ledger(folder: Path) -> tuple[Message, ...]:
+    ledger = _parse(folder, "ledger.json", tuple[Message, ...])
+    for message in ledger:
+        counted = (message.count, message.bytes)
+        promised = [value for value in (message.epsilon, message.delta) if value is not None]
+        if any(not 0 <= value < 2**63 for value in counted) or any(
+            not 0 <= value < math.inf for value in promised
+        ):
+            raise _not_whole(folder, "ledger.json", f"has a count that is none, in {message.kind!r}")
+    return ledger
+
+
 def _columns(folder: Path, file: str, needed: tuple[str, ...]) -> dict[str, Any]:
-    """Read the columns of a parquet file as Arrow arrays, all that are ``needed`` among them."""
+    """Read the columns of a map from a parquet file as Arrow arrays, all that are ``needed`` among them."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    _bytes(folder, file)
     try:
-        table = pq.ParquetFile(folder / file).read()
-    except (pa.ArrowException, OSError) as error:
+        with pq.ParquetFile(require_limited(folder / file, LARGEST[".parquet"])) as table:
+            rows = table.metadata.num_rows
+            present = [name for name in (*needed, *OPTIONAL) if name in table.schema_arrow.names]
+            lacking = [name for name in needed if name not in present]
+            if lacking:
+                its = ", ".join(table.schema_arrow.names[:20])
+                raise _not_whole(folder, file, f"lacks the column {lacking[0]!r} (it has: {its})")
+            if rows > MOST_ROWS:
+                raise _not_whole(folder, file, f"has {rows} rows, of at most {MOST_ROWS} that can be shown")
+            content = table.read(columns=present)
+            content.validate(full=True)
+    except FileNotFoundError:
+        raise _not_whole(folder, file, "is missing") from None
+    except OutputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise _not_whole(folder, file, f"is not a parquet file ({' '.join(str(error).split())})") from error
-    lacking = [name for name in needed if name not in table.column_names]
-    if lacking:
-        raise _not_whole(
-            folder, file, f"lacks the column {lacking[0]!r} (it has: {', '.join(table.column_names)})"
-        )
-    return {name: table.column(name) for name in table.column_names}
+    return {name: content.column(name) for name in present}
 
 
 def _coordinates(folder: Path, file: str, columns: Mapping[str, Any]) -> Float64Array:
+    import pyarrow as pa
+
     axes = [axis for axis in "xyz" if axis in columns]
-    try:
-        points = np.column_stack([np.asarray(columns[axis].to_numpy(), dtype=np.float64) for axis in axes])
-    except (TypeError, ValueError) as error:
-        raise _not_whole(folder, file, f"holds coordinates that are not numbers ({error})") from error
-    broken = int((~np.isfinite(points)).any(axis=1).sum())
+    for axis in axes:
+        kind = columns[axis].type
+        if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
+            raise _not_whole(folder, file, f"holds coordinates that are not numbers ({axis} is {kind})")
+    points = np.column_stack([np.asarray(columns[axis].to_numpy(), dtype=np.float64) for axis in axes])
+    broken = int((~(np.abs(points) <= FARTHEST)).any(axis=1).sum())
     if broken or not len(points):
         reason = f"has {broken} rows whose place is not finite" if broken else "has no rows"
         raise _not_whole(folder, file, reason)
     return points
 
 
-def _identities(column: Any) -> Int64Array | tuple[str, ...]:
+def _identities(folder: Path, file: str, column: Any) -> Int64Array | tuple[str, ...]:
     import pyarrow as pa
 
     if pa.types.is_integer(column.type):
+        if column.null_count or pa.types.is_uint64(column.type):
+            raise _not_whole(folder, file, "has rows without identity")
         return np.asarray(column.to_numpy(), dtype=np.int64)
-    return tuple(str(value) for value in column.to_pylist())
+    return tuple(name or "" for name in _names(folder, file, "row", column))
+
+
+def _names(folder: Path, file: str, name: str, column: Any) -> tuple[str | None, ...]:
+    """Values of a column of text; None where there is none."""
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    if not (
+        pa.types.is_string(column.type)
+        or pa.types.is_large_string(column.type)
+        or pa.types.is_null(column.type)
+    ):
+        raise _not_whole(folder, file, f"holds {column.type} where names belong, in the column {name!r}")
+    longest = compute.max(compute.binary_length(column.cast(pa.large_string()))).as_py()
+    if longest is not None and longest > LONGEST_NAME:
+        raise _not_whole(folder, file, f"has a name of {longest} letters in the column {name!r}")
+    return tuple(column.to_pylist())
 
 
 def _read_embedding(
@@ -313,9 +356,10 @@ def _read_embedding(
     columns = _columns(folder, file, ("row", "client", "x", "y"))
     labels = None
     if "label" in columns:
-        labels = tuple(NO_LABEL if value is None else str(value) for value in columns["label"].to_pylist())
-    clients = tuple(str(value) for value in columns["client"].to_pylist())
-    return _identities(columns["row"]), clients, labels, _coordinates(folder, file, columns)
+        found = _names(folder, file, "label", columns["label"])
+        labels = tuple(NO_LABEL if value is None else value for value in found)
+    clients = tuple(str(value) for value in _names(folder, file, "client", columns["client"]))
+    return _identities(folder, file, columns["row"]), clients, labels, _coordinates(folder, file, columns)
 
 
 def _read_central(folder: Path, rows: Int64Array | tuple[str, ...], dimensions: int) -> Float64Array | None:
@@ -323,7 +367,7 @@ def _read_central(folder: Path, rows: Int64Array | tuple[str, ...], dimensions: 
     if not (folder / file).exists():
         return None
     columns = _columns(folder, file, ("row", "x", "y"))
-    if not np.array_equal(np.asarray(_identities(columns["row"])), np.asarray(rows)):
+    if not np.array_equal(np.asarray(_identities(folder, file, columns["row"])), np.asarray(rows)):
         raise _not_whole(folder, file, "does not hold the rows of embedding.parquet in the same order")
     points = _coordinates(folder, file, columns)
     if points.shape[1] != dimensions:

@@ -77,7 +77,7 @@ class TrimmedMean(RobustRule):
     @property
     def least_clients(self) -> int:
         """So many that both ends lose a client and one remains."""
-        return math.ceil(1 / self.trim) if self.trim < 0.5 else 2 * int(self.trim) + 1
+        return math.ceil(min(1 / self.trim, 2.0**53)) if self.trim < 0.5 else 2 * int(self.trim) + 1
 
     def combine(self, contributions: Float64Array) -> Float64Array:
         """See :func:`trimmed_mean`; a part of the clients is rounded down, as scipy does."""

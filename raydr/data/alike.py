@@ -1,0 +1,46 @@
+"""Files like another: their columns are found by name, whatever their order, or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from raydr.data.columns import Alike, Choice
+from raydr.data.loading import complete_rows, read_file, source_of, table_of
+from raydr.data.table import Table
+
+
+def load_alike(
+    path: Path, alike: Alike, *, id_column: str | None, missing: Literal["error", "drop"]
+) -> tuple[Table, tuple[str, ...]]:
+    """Read the rows of a file that has the columns of another.
+
+    Parameters
+    ----------
+    path : Path
+        A file as :func:`raydr.data.load` reads it; one row is enough.
+    alike : Alike
+        The columns that it must have.
+    id_column : str or None
+        The column of row identities, if the file has it; row numbers from 0 where it has not.
+    missing : {"error", "drop"}
+        What to do about rows with an empty cell among the features or identities.
+
+    Returns
+    -------
+    table : Table
+        The features, in the order of the other file, and the identities.
+    others : tuple of str
+        Columns that are neither.
+
+    Raises
+    ------
+    DataError
+        If a column is not there, or has no name and the other's have; and for all that no table can have.
+    """
+    columns = read_file(path, Choice(alike=alike))
+    if id_column in columns.unread:
+        columns = read_file(path, Choice(alike=alike, id=id_column))
+    kept = complete_rows(columns, missing, remedy="Fill them in, or leave those rows out.")
+    table = table_of(columns, kept, source_of(columns, kept, path))
+    return table, tuple(columns.unread)

@@ -1,0 +1,122 @@
+"""Where mapped rows come from, and what became of the others: written down once, by whoever reads the source."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file or built-in data set, as it was read.
+
+    Attributes
+    ----------
+    name : str
+        The built-in name or the file's.
+    sha256 : str
+        Of what ``hashed`` says: the file's bytes, or, for built-in data, which come in different files with the same
+        content, the numbers of the columns that were read.
+    hashed : {"file", "numbers"}
+    rows : int
+        That it has.
+    dropped : int
+        Rows of these that were left out because a value is missing.
+    named : bool
+        Whether it names its columns; else they are counted.
+    left_out : dict of str to str
+        Every column that is not mapped, with the reason.
+    dropped_by_client : dict of str to int
+        Where a column names the clients: how many of the dropped rows were whose.
+    client : str or None
+        Whose file it is, where clients have files of their own.
+    """
+
+    name: str
+    sha256: str
+    hashed: Literal["file", "numbers"]
+    rows: int
+    dropped: int
+    named: bool
+    left_out: dict[str, str] = field(default_factory=dict)
+    dropped_by_client: dict[str, int] = field(default_factory=dict)
+    client: str | None = None
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What was mapped: the content of ``data.json`` in a run folder.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        That were mapped, in their order.
+    named : bool
+        Whether the sources name them; else they are counted.
+    scaling : str
+        How the columns were scaled: see :func:`raydr.scaling.fit_scaling`.
+    sources : tuple of Source
+        One table, or each client's own file.
+    mapped : int
+        Rows on the map.
+    set_apart : int
+        Rows that the server was given instead, as anchors.
+    anchors : Source or None
+        The file of anchors, where there is one.
+    """
+
+    columns: tuple[str, ...]
+    named: bool
+    scaling: str
+    sources: tuple[Source, ...]
+    mapped: int
+    set_apart: int = 0
+    anchors: Source | None = None
+
+    @property
+    def read(self) -> int:
+        """Rows of all sources."""
+        return sum(source.rows for source in self.sources)
+
+    @property
+    def dropped(self) -> int:
+        """Rows that were left out because a value is missing."""
+        return sum(source.dropped for source in self.sources)
+
+    @property
+    def not_drawn(self) -> int:
+        """Rows that a sub-sample left out."""
+        return self.read - self.dropped - self.set_apart - self.mapped
+
+    @property
+    def dropped_by_client(self) -> dict[str, int]:
+        """Clients that lost rows, and how many, as far as the sources say whose rows they were."""
+        lost = {
+            source.client: source.dropped
+            for source in self.sources
+            if source.client is not None and source.dropped
+        }
+        for source in self.sources:
+            lost |= source.dropped_by_client
+        return lost
+
+
+def sha256_of_file(path: Path) -> str:
+    """Hash of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_of_arrays(arrays: Iterable[NDArray[Any]]) -> str:
+    """Hash of the shapes, types and numbers of arrays."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.shape} {array.dtype.str} ".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

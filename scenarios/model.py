@@ -1,0 +1,170 @@
+"""A run's model: what placing new rows on its map needs, and what it was made from, checked by whoever reads it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from raydr.arrays import FloatArray
+from raydr.data.provenance import Provenance, sha256_of_file
+from raydr.errors import OutputError
+from raydr.scenarios.folder import write_json
+
+FORMAT = 1
+"""Of ``model.json``; another is refused."""
+CARD, ARRAYS, ENCODER = "model.json", "arrays.npz", "encoder.safetensors"
+_PREFIX = "encoder."
+"""Before the names of arrays that are an encoder's."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a model was made from: ``model.json``.
+
+    Attributes
+    ----------
+    scenario : str
+        SHA-256 of the run's scenario.yaml, whose method and scaling place new rows.
+    columns : tuple of str
+        Names of the features, in the order of the arrays.
+    named : bool
+        Whether the data named them; else they were counted.
+    left_out : tuple of str
+        Columns of the data that are no features: new rows may have them or not.
+    files : dict of str to str
+        SHA-256 of each file of arrays.
+    arrays : dict of str to tuple of int
+        Shape of each array.
+    raydr : str
+        The version that made it.
+    format : int
+    """
+
+    scenario: str
+    columns: tuple[str, ...]
+    named: bool
+    left_out: tuple[str, ...]
+    files: dict[str, str]
+    arrays: dict[str, tuple[int, ...]]
+    raydr: str = field(default_factory=lambda: version("raydr"))
+    format: int = FORMAT
+
+
+@dataclass(frozen=True)
+class Model:
+    """Arrays by name, and what they were made from."""
+
+    arrays: dict[str, FloatArray]
+    card: Card
+
+
+def write_model(run: Path, arrays: Mapping[str, FloatArray], data: Provenance) -> None:
+    """Write ``model/`` in a run folder that has its scenario: an encoder as safetensors, other arrays as npz."""
+    folder = run / "model"
+    folder.mkdir(exist_ok=True)  # a resumed run may have come as far as this before
+    encoder = {name.removeprefix(_PREFIX): arrays[name] for name in arrays if name.startswith(_PREFIX)}
+    others = {name: arrays[name] for name in arrays if not name.startswith(_PREFIX)}
+    with (folder / ARRAYS).open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **others)
+    if encoder:
+        from safetensors.numpy import save_file
+
+        save_file({name: np.ascontiguousarray(values) for name, values in encoder.items()}, folder / ENCODER)
+    card = Card(
+        scenario=sha256_of_file(run / "scenario.yaml"),
+        columns=data.columns,
+        named=data.named,
+        left_out=tuple(dict.fromkeys(column for source in data.sources for column in source.left_out)),
+        files={name: sha256_of_file(folder / name) for name in [ARRAYS, *[ENCODER] * bool(encoder)]},
+        arrays={name: tuple(values.shape) for name, values in arrays.items()},
+    )
+    content = asdict(card)
+    write_json(folder / CARD, {"sha256": _digest(content), **content})
+
+
+def read_model(run: Path) -> Model:
+    """Return the model that :func:`write_model` wrote, once nothing of it has changed.
+
+    Raises
+    ------
+    OutputError
+        If it is not there, is damaged, or was made from another scenario than the one that stands in the folder.
+    """
+    folder = run / "model"
+    card = _card(folder)
+    for name, digest in card.files.items():
+        if _checked(folder, name) != digest:
+            raise _broken(folder, f"{name} is not the file that the run wrote")
+    if _checked(run, "scenario.yaml") != card.scenario:
+        raise _broken(folder, f"{run / 'scenario.yaml'} is not the scenario that it was made by")
+    try:
+        arrays = _arrays(folder, card)
+    except Exception as error:  # whatever readers make of a file that is not what its name says
+        raise _broken(folder, " ".join(str(error).split())) from error
+    found = {name: values.shape for name, values in arrays.items()}
+    if found != card.arrays:
+        raise _broken(folder, f"it has the arrays {found} where {card.arrays} belong")
+    for name, values in arrays.items():
+        if values.dtype.kind not in "fiu" or not np.isfinite(values).all():
+            raise _broken(folder, f"the array {name} has values that are no finite numbers")
+    for name in ("shift", "factor"):
+        if found.get(name) != (len(card.columns),):
+            raise _broken(
+                folder, f"the array {name} is not one number for each of {len(card.columns)} columns"
+            )
+    return Model(arrays, card)
+
+
+def _card(folder: Path) -> Card:
+    from pydantic import TypeAdapter
+
+    try:
+        content = json.loads((folder / CARD).read_bytes())
+        digest = content.pop("sha256")
+        known = {key: content[key] for key in content if key in {each.name for each in fields(Card)}}
+        card = TypeAdapter(Card).validate_python(known)
+    except Exception as error:  # not there, not JSON, not with these keys: each has its own type
+        raise _broken(folder, f"{CARD}: {' '.join(str(error).split())}") from error
+    if card.format != FORMAT:
+        raise OutputError(
+            f"The model in {folder} was written by raydr {card.raydr} in format {card.format}, and raydr"
+            f" {version('raydr')} reads format {FORMAT}: take that version, or repeat the run with this one."
+        )
+    if digest != _digest(content):
+        raise _broken(folder, f"{CARD} is not the file that the run wrote")
+    return card
+
+
+def _arrays(folder: Path, card: Card) -> dict[str, FloatArray]:
+    with np.load(folder / ARRAYS, allow_pickle=False) as file:
+        arrays: dict[str, FloatArray] = dict(file)
+    if ENCODER in card.files:
+        from safetensors.numpy import load_file
+
+        arrays |= {f"{_PREFIX}{name}": values for name, values in load_file(folder / ENCODER).items()}
+    return arrays
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _checked(folder: Path, name: str) -> str:
+    try:
+        return sha256_of_file(folder / name)
+    except OSError as error:
+        raise _broken(folder, f"{name} cannot be read ({error.strerror})") from error
+
+
+def _broken(folder: Path, reason: str) -> OutputError:
+    return OutputError(
+        f"The model in {folder} cannot be used: {reason}. Bring back the run folder as the run wrote it, or repeat"
+        " the run."
+    )

@@ -1,0 +1,350 @@
+"""What is written of a scenario is read back as it was: every key of every model, null included.
+
+The cases are made from the models themselves, so that a key that is added tomorrow is tested tomorrow.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+from tiny import tiny, tiny_file, tiny_scenario
+
+import raydr
+from raydr.cli import status
+from raydr.errors import ScenarioError
+from raydr.methods.fedne_settings import FedNE
+from raydr.scenarios.problems import kind_of
+from raydr.scenarios.reading import dump, read
+from raydr.scenarios.schema import Scenario
+from raydr.settings import path_mark
+
+BASE: dict[str, Any] = {
+    "name": "base",
+    "data": {"source": "iris"},
+    "clients": {"count": 40},
+    "method": {"kind": "fed-tsne"},
+}
+
+WORDS = ["x", "on", "null", "yes", "~", "1e3", "12", "1_0", "-.5", "0x1", "=", "a=b", " padded ", "a: b", "#", "- a",
+         "2024-01-31", "Größe", "名前", "\u200f\u062b\u0645\u0646", "🙂", "a\nb", "tab\t", "\x07", "\x85\u2028", "",
+         "'\"", "!!str x", "*a", "&a", "/data/rows.csv"]  # fmt: skip
+FLOATS = [1e-5, 1e16, 0.1 + 0.2, 1 / 3, 5e-324, 1.7976931348623157e308, 1.0, 2.0, 3.0, -0.0, 0.25, 1.5]
+INTEGERS = [1, 0, 2, 3, 7, 2**31, 2**32 - 1, 2**63]
+
+COMPANIONS: dict[str, dict[str, Any]] = {
+    "data.source": {"data.path": "/a.csv"},
+    "data.path": {"data.source": None},
+    "data.graph": {"data.source": None},
+    "data.dimensions": {"data.source": None, "data.graph": "/tree.csv"},
+    "clients.count": {"clients.partition": {"kind": "pointwise"}},
+    "clients.sites": {"data": {}, "clients.count": None},
+    "faults.dropout": {"runtime.quorum": 0.5},
+    "faults.corrupt": {"runtime.quorum": 0.5},
+    "faults.adversary.kind": {"faults.adversary.fraction": 0.25},
+    "faults.adversary.strength": {"faults.adversary.fraction": 0.25},
+    "privacy.noise": {"method": {"kind": "sense"}},
+    "method.anchor_source": {"method.anchor_path": "/anchors.csv"},
+    "method.anchor_path": {"method.anchor_source": "file"},
+    "method.local_anchors": {"method.visibility": "partial"},
+    "method.curvature": {"method.geometry": "hyperbolic"},
+    "method.points": {"method.geometry": "hyperbolic"},
+    "method.embedder": {"method.geometry": "hyperbolic"},
+}
+"""What a key needs beside it, where it cannot stand alone."""
+
+REFUSED = {("method.learning.landmarks", "value"), ("privacy.secure_aggregation", "True")}
+"""What no scenario can say."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of the scenario, and how to make a scenario that gives it a value."""
+
+    path: str
+    kind: str | None
+    annotation: Any
+    default: Any
+    content: Callable[[Any], dict[str, Any]]
+
+    def __str__(self) -> str:
+        return self.path if self.kind is None else f"{self.path}[{self.kind}]"
+
+
+def keys(
+    model: type[BaseModel], path: str, kinds: str, place: Callable[[Any], dict[str, Any]]
+) -> Iterator[Key]:
+    """Every key of a model and of the models in it; ``place`` puts a section where the model stands."""
+    kind = kind_of(model)
+    here = f"{kinds}/{kind}".strip("/") if kind else kinds
+    needed = {
+        name: next(iter(candidates(field.annotation)))
+        for name, field in model.model_fields.items()
+        if field.is_required() and path
+    } | ({"kind": kind} if kind else {})
+    for name, field in model.model_fields.items():
+        below = f"{path}.{name}".strip(".")
+
+        def put(value: Any, name: str = name, needed: Any = needed) -> dict[str, Any]:
+            return place(needed | {name: value})
+
+        default = None if field.is_required() else field.get_default(call_default_factory=True)
+        inner = models(field.annotation)
+        if name != "kind" and not (
+            inner and not is_list(field.annotation) and not nullable(field.annotation)
+        ):
+            yield Key(below, here or None, field.annotation, default, put)
+        for one in inner:
+
+            def within(
+                section: Any, put: Any = put, many: bool = is_list(field.annotation)
+            ) -> dict[str, Any]:
+                content: dict[str, Any] = put([section] if many else section)
+                return content
+
+            yield from keys(one, below, here, within)
+
+
+def at_root(content: dict[str, Any]) -> dict[str, Any]:
+    """The base with the sections of ``content`` instead of, or merged into, its own."""
+    merged = dict(BASE)
+    for key, value in content.items():
+        own = merged.get(key)
+        kept = own if isinstance(own, dict) and isinstance(value, dict) and "kind" not in value else {}
+        merged[key] = kept | value if isinstance(value, dict) else value
+    return merged
+
+
+def flat(annotation: Any) -> Iterator[Any]:
+    """Members of unions, without what is noted on them."""
+    if get_origin(annotation) is Annotated:
+        yield from flat(get_args(annotation)[0])
+    elif get_origin(annotation) in (Union, types.UnionType):
+        for member in get_args(annotation):
+            yield from flat(member)
+    else:
+        yield annotation
+
+
+def nullable(annotation: Any) -> bool:
+    return type(None) in flat(annotation)
+
+
+def is_list(annotation: Any) -> bool:
+    return any(get_origin(member) is tuple for member in flat(annotation))
+
+
+def models(annotation: Any) -> list[type[BaseModel]]:
+    found: list[type[BaseModel]] = []
+    for member in flat(annotation):
+        inside = get_args(member)[:1] if get_origin(member) is tuple else [member]
+        for each in inside:
+            found += [one for one in flat(each) if isinstance(one, type) and issubclass(one, BaseModel)]
+    return found
+
+
+def candidates(annotation: Any) -> Iterator[Any]:
+    """Values of a type, awkward ones among them; which of them a key takes, the schema says."""
+    for member in flat(annotation):
+        if get_origin(member) is Literal:
+            yield from get_args(member)
+        elif get_origin(member) is tuple:
+            yield []
+            inner = list(candidates(get_args(member)[0]))
+            yield inner
+            yield from ([value] for value in inner)
+        elif member is type(None):
+            yield None
+        elif isinstance(member, type) and not issubclass(member, BaseModel):
+            plain: dict[type, list[Any]] = {str: WORDS, float: FLOATS, int: INTEGERS, bool: [False, True]}
+            yield from plain[member]
+
+
+KEYS = list(keys(Scenario, "", "", at_root))
+
+
+def put(content: dict[str, Any], path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    inner = content
+    for parent in parents:
+        inner[parent] = dict(inner.get(parent) or {})
+        inner = inner[parent]
+    inner[last] = value
+
+
+def attempts(key: Key, value: Any) -> Iterator[dict[str, Any]]:
+    """Scenarios with the value, alone and beside what it needs."""
+    yield key.content(value)
+    for path, beside in COMPANIONS.items():
+        if key.path == path or key.path.startswith(f"{path}."):
+            content = key.content(value)
+            for name, needed in beside.items():
+                if name == "data":
+                    content["data"] = needed
+                else:
+                    put(content, name, needed)
+            yield content
+
+
+def taken(key: Key, value: Any) -> Scenario | None:
+    """A scenario in which the key has the value, None where the schema takes no such scenario."""
+    for content in attempts(key, value):
+        try:
+            return read(content)
+        except ScenarioError:
+            continue
+    return None
+
+
+def written(scenario: Scenario, folder: Path) -> Scenario:
+    """What is read from the file that is written of it."""
+    file = folder / "scenario.yaml"
+    file.write_text(dump(scenario), encoding="utf-8")
+    return read(file)
+
+
+@pytest.mark.parametrize("key", KEYS, ids=str)
+def test_every_key_is_read_back_with_every_value(key: Key, tmp_path: Path) -> None:
+    found = []
+    for value in candidates(key.annotation):
+        scenario = taken(key, value)
+        if scenario is None:
+            continue
+        found.append(value)
+        resolved = scenario.resolved()
+        assert written(scenario, tmp_path) == resolved, value
+        assert resolved.resolved() == resolved
+    alone = [member for member in flat(key.annotation) if get_origin(member) is Literal]
+    for choice in [choice for member in alone for choice in get_args(member)]:
+        assert choice in found
+    if nullable(key.annotation):
+        assert None in found
+    others = [value for value in found if value is not None and value != key.default]
+    if (key.path, "value") not in REFUSED and (key.path, "True") not in REFUSED:
+        assert others or models(key.annotation), f"no value other than {key.default} was tried"
+
+
+def test_the_keys_are_all_of_them() -> None:
+    """As many as the models have, so that the cases above are not few by mistake."""
+    paths = {key.path for key in KEYS}
+    assert {"name", "method.mixing", "method.embedder.s", "method.learning.aggregation.trim"} <= paths
+    assert {"clients.sites.path", "faults.crashes.round", "privacy.noise.level", "data.features"} <= paths
+    assert len({str(key) for key in KEYS}) == len(KEYS) > 200
+
+
+def test_null_is_written_where_it_is_not_the_default(tmp_path: Path) -> None:
+    method = {"kind": "fedne", "mixing": None, "local_steps": None}
+    scenario = tiny_scenario(method=method)
+    again = written(scenario, tmp_path)
+    assert isinstance(again.method, FedNE)
+    assert (again.method.mixing, again.method.local_steps) == (None, None)
+
+
+def test_a_run_without_mixing_is_repeated_by_its_folder_to_the_bit(tmp_path: Path) -> None:
+    method = {
+        "kind": "fedne",
+        "rounds": 2,
+        "hidden": [8],
+        "local_steps": None,
+        "local_epochs": 1,
+        "mixing": None,
+    }
+    file = tiny_file(tmp_path, method=method)
+    first, again, mixed = (tmp_path / name for name in ("first", "again", "mixed"))
+    assert status(["run", str(file), "--out", str(first), "-q"]) == 0
+    assert status(["run", str(first / "scenario.yaml"), "--out", str(again), "-q"]) == 0
+    assert status(["run", str(file), "--set", "method.mixing=0.2", "--out", str(mixed), "-q"]) == 0
+    first_map, again_map, mixed_map = (
+        raydr.Result(folder).embedding.tobytes() for folder in (first, again, mixed)
+    )
+    assert first_map == again_map != mixed_map
+
+
+words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(words, min_size=1, max_size=4, unique=True),
+    st.none() | words,
+    st.floats(1e-300, 1e300),
+    st.none() | st.floats(5e-324, 1e308),
+)
+def test_names_and_numbers_of_any_kind_are_read_back(
+    features: list[str], label: str | None, gamma: float, step: float | None
+) -> None:
+    content = tiny()
+    content["data"] |= {"features": features, "label": label}
+    content["method"] |= {"gamma": gamma, "step": step}
+    scenario = read(content)
+    assert read(yaml.load(dump(scenario), yaml.CSafeLoader)) == scenario
+
+
+# --- paths ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_key_that_names_a_file_is_marked_as_such() -> None:
+    """By its meaning: whatever says that it is a file, and is no built-in name."""
+
+    def strings(model: type[BaseModel]) -> Iterator[tuple[str, bool]]:
+        for name, field in model.model_fields.items():
+            if str in flat(field.annotation):
+                yield name, path_mark(field) is not None
+            for inner in models(field.annotation):
+                yield from strings(inner)
+
+    marked = {name for name, is_path in strings(Scenario) if is_path}
+    assert marked == {"path", "graph", "anchor_path"}
+    plain = {name for name, is_path in strings(Scenario) if not is_path}
+    assert plain == {"name", "source", "label", "id", "column", "node"}
+
+
+def test_relative_paths_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sites = [{"path": "a.csv"}, {"path": "b.csv", "node": "left"}]
+    scenario = read(tiny() | {"data": {}, "clients": {"sites": sites}})
+    dumped = yaml.safe_load(dump(scenario))
+    # On another node the path is that node's.
+    assert [site["path"] for site in dumped["clients"]["sites"]] == [
+        str(tmp_path.resolve() / "a.csv"),
+        "b.csv",
+    ]
+    assert "partition" not in dumped["clients"]
+    for section in ({"path": "rows.csv"}, {"graph": "rows.csv"}):
+        (key,) = section
+        assert yaml.safe_load(dump(tiny_scenario(data=section)))["data"][key] == str(
+            tmp_path.resolve() / "rows.csv"
+        )
+
+
+def test_a_path_of_a_home_that_does_not_exist_is_a_path_like_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    paths = {"~/rows.csv": "home/rows.csv", "~nobody-of-this-name/rows.csv": "~nobody-of-this-name/rows.csv"}
+    for given_path, meant in paths.items():
+        scenario = tiny_scenario(data={"path": given_path}).resolved()
+        assert scenario.data.path == str(tmp_path.resolve() / meant)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"data.label": "\ud800"}, r"data.label holds '\ud800', which is no letter"),
+        ({"data.features": ["a", "\udcff"]}, r"data.features.1 holds '\udcff'"),
+        ({"data": {"path": "rows\0.csv"}}, r"data.path holds '\x00'"),
+    ],
+)
+def test_text_that_no_file_can_hold_is_refused(overrides: dict[str, Any], said: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        read(tiny(), overrides)
+    assert said in str(caught.value)

@@ -1,0 +1,381 @@
+"""New rows are placed by the names of their columns and by the model that the run wrote, or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tiny import tiny_run
+
+import raydr
+from raydr.arrays import FloatArray
+from raydr.cli import status
+from raydr.data.provenance import sha256_of_file
+from raydr.errors import DataError, OutputError, RaydrError
+from raydr.scenarios.model import _digest, read_model
+
+FEATURES = ("age", "glucose", "bmi", "insulin", "3")
+FEDNE: dict[str, Any] = {"kind": "fedne", "rounds": 2, "hidden": [8], "local_steps": 2}
+SENSE: dict[str, Any] = {
+    "kind": "sense",
+    "anchors": 6,
+    "embedder": {"kind": "tsne", "early_iterations": 5, "iterations": 5},
+}
+
+
+def patients() -> dict[str, list[Any]]:
+    """A table with a numeric label, an owner, and an identity that is a number too."""
+    rng = np.random.default_rng(0)
+    scales = (10.0, 30.0, 4.0, 100.0, 1.0)
+    columns: dict[str, list[Any]] = {
+        name: (rng.normal(size=60) * scale + scale).round(3).tolist()
+        for name, scale in zip(FEATURES, scales, strict=True)
+    }
+    return columns | {
+        "class": [row % 3 for row in range(60)],
+        "hospital": [("north", "east", "west")[row % 3] for row in range(60)],
+        "number": [1000 + row for row in range(60)],
+    }
+
+
+def write_csv(path: Path, columns: dict[str, list[Any]], order: Sequence[str] | None = None) -> Path:
+    names = list(order or columns)
+    rows = zip(*(columns[name] for name in names), strict=True)
+    path.write_text("\n".join([",".join(names), *(",".join(map(str, row)) for row in rows)]) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module", params=["fedne", "sense"])
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a table with label, client and identity columns, and one that it does not map."""
+    folder = tmp_path_factory.mktemp(request.param)
+    table = write_csv(folder / "patients.csv", patients() | {"ward": list(range(60))})
+    data = {
+        "path": str(table),
+        "label": "class",
+        "id": "number",
+        "features": list(FEATURES),
+        "scale": "standard",
+    }
+    partition = {"partition": {"kind": "by-column", "column": "hospital"}}
+    method = FEDNE if request.param == "fedne" else SENSE
+    return tiny_run(folder / "run", data=data, clients=partition, method=method)
+
+
+def placed(run: Path, table: Path) -> FloatArray:
+    """Places of the rows of a file, (rows, 2)."""
+    out = table.with_name("placed.parquet")
+    raydr.transform(run, table, out=out)
+    content = pq.read_table(out)
+    return np.column_stack([content["x"].to_numpy(), content["y"].to_numpy()])
+
+
+def refusal(run: Path, table: Path) -> str:
+    """The one paragraph with which new rows are refused; nothing is written then."""
+    with pytest.raises(RaydrError) as caught:
+        raydr.transform(run, table, out=table.with_name("refused.csv"))
+    assert caught.value.exit_code == 2
+    assert "\n" not in str(caught.value)
+    assert not table.with_name("refused.csv").exists()
+    return str(caught.value)
+
+
+# --- columns --------------------------------------------------------------------------------------------------------
+
+
+def test_the_order_of_the_columns_does_not_matter(run: Path, tmp_path: Path) -> None:
+    table = patients()
+    as_before = placed(run, write_csv(tmp_path / "same.csv", table))
+    shuffled = [*FEATURES[::-1], "number", "class", "hospital"]
+    np.testing.assert_array_equal(placed(run, write_csv(tmp_path / "other.csv", table, shuffled)), as_before)
+    features = write_csv(tmp_path / "bare.csv", table, FEATURES)
+    np.testing.assert_array_equal(placed(run, features), as_before)
+    pq.write_table(pa.table({name: table[name] for name in shuffled}), tmp_path / "other.parquet")
+    np.testing.assert_array_equal(placed(run, tmp_path / "other.parquet"), as_before)
+    X = np.column_stack([table[name] for name in FEATURES[::-1]])
+    np.savez(tmp_path / "other.npz", X=X, feature_names=np.array(FEATURES[::-1]), y=table["class"])
+    np.testing.assert_array_equal(placed(run, tmp_path / "other.npz"), as_before)
+
+
+def test_rows_keep_their_identities_where_the_file_has_them(run: Path, tmp_path: Path) -> None:
+    for order, first in ((["number", *FEATURES], 1000), (FEATURES, 0)):
+        raydr.transform(run, write_csv(tmp_path / "new.csv", patients(), order), out=tmp_path / "placed.csv")
+        assert (tmp_path / "placed.csv").read_text().splitlines()[1].startswith(f"{first},")
+
+
+@pytest.mark.parametrize(
+    ("renamed", "said"),
+    [
+        (
+            "Glucose",
+            "lacks 1 of the 5 columns of the data of the run in {run}: 'glucose'; the nearest is 'Glucose'",
+        ),
+        ("gluccose", "'glucose'; the nearest is 'gluccose'"),
+        ("label", "'glucose'. Columns are matched by name"),
+    ],
+)
+def test_a_column_under_another_name_is_refused(run: Path, tmp_path: Path, renamed: str, said: str) -> None:
+    table = patients()
+    table[renamed] = table.pop("glucose")
+    paragraph = refusal(run, write_csv(tmp_path / "new.csv", table))
+    assert said.format(run=run).split(". Columns")[0] in paragraph
+    assert "Its other columns are " in paragraph
+
+
+def test_a_column_too_few_is_refused_even_where_the_label_would_fill_its_place(
+    run: Path, tmp_path: Path
+) -> None:
+    names = [*FEATURES[:-1], "class"]  # as many columns of numbers as the run had features
+    assert "lacks 1 of the 5 columns" in refusal(run, write_csv(tmp_path / "new.csv", patients(), names))
+
+
+def test_columns_that_the_run_did_not_have_are_left_aside_and_said(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = write_csv(tmp_path / "known.csv", patients() | {"ward": list(range(60))})
+    new = write_csv(tmp_path / "new.csv", {"height": list(range(60))} | patients() | {"note": ["a"] * 60})
+    for table, said in (
+        (known, ""),
+        (new, f"{new}: the run had no such columns, which are left aside: 'height', 'note'\n"),
+    ):
+        assert status(["transform", str(run), str(table), "--out", str(tmp_path / "placed.csv")]) == 0
+        assert capsys.readouterr() == (f"{tmp_path / 'placed.csv'}\n", said)
+
+
+def test_columns_without_names_are_refused_where_the_run_knows_names(run: Path, tmp_path: Path) -> None:
+    X = np.column_stack([patients()[name] for name in FEATURES])
+    np.save(tmp_path / "new.npy", X)
+    np.savez(tmp_path / "new.npz", X=X)
+    for name in ("new.npy", "new.npz"):
+        said = refusal(run, tmp_path / name)
+        assert (
+            f"{name} has 5 columns without names, and the data of the run in {run} has 5, which have names: 'age'"
+            in said
+        )
+
+
+def test_columns_are_counted_where_neither_side_names_them(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(40, 4))
+    np.save(tmp_path / "rows.npy", X)
+    folder = tiny_run(tmp_path / "run", data={"path": str(tmp_path / "rows.npy")}, method=FEDNE)
+    as_before = placed(folder, tmp_path / "rows.npy")
+    np.savez(tmp_path / "new.npz", X=X, y=np.arange(40) % 2)
+    np.testing.assert_array_equal(placed(folder, tmp_path / "new.npz"), as_before)
+    # Who names columns as they are counted says which is which.
+    named = {f"x{column}": X[:, column].tolist() for column in (3, 1, 0, 2)}
+    np.testing.assert_allclose(placed(folder, write_csv(tmp_path / "new.csv", named)), as_before, rtol=1e-6)
+    for columns in (3, 5):
+        np.save(tmp_path / "other.npy", X[:, [0, 1, 2, 3, 0][:columns]])
+        assert f"has {columns} columns without names" in refusal(folder, tmp_path / "other.npy")
+    assert "lacks 4 of the 4 columns" in refusal(
+        folder, write_csv(tmp_path / "other.csv", {"a": [1.0], "b": [2.0]})
+    )
+
+
+def test_a_built_in_data_set_has_names_too(tmp_path: Path) -> None:
+    from raydr.data import load
+
+    folder = tiny_run(tmp_path / "run", method=FEDNE)
+    iris = load(source="iris")
+    columns = {name: iris.rows[:, index].tolist() for index, name in enumerate(iris.features)}
+    table = write_csv(tmp_path / "iris.csv", columns, iris.features[::-1])
+    np.testing.assert_allclose(placed(folder, table), raydr.Result(folder).embedding, atol=1e-3)
+
+
+def test_nothing_hangs_on_the_order_of_sets(run: Path, tmp_path: Path) -> None:
+    """Python orders sets of text by a seed of its own; each of three gives the same file."""
+    table = write_csv(tmp_path / "new.csv", patients())
+    outcomes = set()
+    for seed in ("0", "1", "2"):
+        out = tmp_path / f"{seed}.csv"
+        arguments = ["-m", "raydr", "transform", str(run), str(table), "--out", str(out)]
+        subprocess.run(
+            [sys.executable, *arguments],
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+        )
+        outcomes.add(out.read_bytes())
+    assert len(outcomes) == 1
+
+
+# --- rows -----------------------------------------------------------------------------------------------------------
+
+
+def test_rows_with_gaps_are_refused_or_dropped_as_in_the_run(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = patients()
+    table["bmi"][7] = ""
+    table["class"][8] = ""  # which nothing here reads
+    new = write_csv(tmp_path / "new.csv", table)
+    said = refusal(run, new)
+    assert "'bmi' on line 9. Fill them in, or leave those rows out." in said
+    dropping = tiny_run(
+        tmp_path / "dropping", data={"path": str(new), "label": "class", "missing": "drop"}, clients={"count": 2},
+        method=FEDNE, **{"data__features": list(FEATURES)},
+    )  # fmt: skip
+    assert status(["transform", str(dropping), str(new), "--out", str(tmp_path / "out.csv")]) == 0
+    assert "dropped 1 rows with missing values" in capsys.readouterr().err
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 60
+
+
+def test_rows_too_large_to_compute_with_have_no_place(tmp_path: Path) -> None:
+    folder = tiny_run(tmp_path / "run", method=FEDNE)
+    from raydr.data import load
+
+    names = load(source="iris").features
+    far = write_csv(tmp_path / "far.csv", {name: [1.0, 1e308] for name in names})
+    assert "no place on the map, the first of them 1" in refusal(folder, far)
+
+
+# --- what is written ------------------------------------------------------------------------------------------------
+
+
+def test_the_file_is_written_whole_or_not_at_all(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = write_csv(tmp_path / "new.csv", patients())
+    out = tmp_path / "placed.csv"
+    out.write_text("before")
+
+    def fill_up(content: Any, path: Path) -> None:
+        path.write_text("row,x")
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pyarrow.csv.write_csv", fill_up)
+        with pytest.raises(OutputError, match=r"placed\.csv cannot be written \(No space left on device\)"):
+            raydr.transform(run, table, out=out)
+    assert out.read_text() == "before"
+    raydr.transform(run, table, out=out)
+    assert {entry.name for entry in tmp_path.iterdir()} == {"new.csv", "placed.csv"}
+    with pytest.raises(OutputError, match="cannot be written"):
+        raydr.transform(run, table, out=out / "below.csv")
+
+
+# --- the model ------------------------------------------------------------------------------------------------------
+
+
+def test_the_model_says_what_it_was_made_from(run: Path) -> None:
+    card = read_model(run).card
+    assert card.columns == FEATURES
+    assert set(card.left_out) == {"class", "hospital", "number", "ward"}
+    assert card.raydr == version("raydr")
+    assert set(card.files) == {entry.name for entry in (run / "model").iterdir()} - {"model.json"}
+
+
+def test_every_damage_to_the_model_is_told_from_the_model(run: Path, tmp_path: Path) -> None:
+    """A bit, an end, a file: whatever is amiss, new rows get no place."""
+    table = write_csv(tmp_path / "new.csv", patients())
+    as_before = placed(run, table)
+    draw = random.Random(0)
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    for name in ("model/arrays.npz", "model/encoder.safetensors", "model/model.json", "scenario.yaml"):
+        file = copy / name
+        if not file.exists():
+            continue
+        whole = file.read_bytes()
+        damages = [b"", whole[:-1], whole + b" ", whole[: len(whole) // 2]]
+        for _ in range(60):
+            flipped = bytearray(whole)
+            flipped[draw.randrange(len(whole))] ^= 1 << draw.randrange(8)
+            damages.append(bytes(flipped))
+        for damage in damages:
+            file.write_bytes(damage)
+            if name == "model/model.json" and same_content(damage, whole):
+                np.testing.assert_array_equal(placed(copy, table), as_before)
+            else:
+                refusal(copy, table)
+        file.unlink()
+        refusal(copy, table)
+        file.write_bytes(whole)
+    assert len(placed(copy, table)) == 60
+
+
+def same_content(text: bytes, other: bytes) -> bool:
+    """Whether two texts are the same JSON: blanks between its signs mean nothing."""
+    try:
+        return bool(json.loads(text) == json.loads(other))
+    except ValueError:
+        return False
+
+
+def forged(run: Path, arrays: dict[str, Any], **card: Any) -> None:
+    """Arrays that nobody fitted, under hashes that are right."""
+    content = json.loads((run / "model" / "model.json").read_text())
+    with (run / "model" / "arrays.npz").open("wb") as file:
+        np.savez(file, **arrays)
+    (run / "model" / "encoder.safetensors").unlink(missing_ok=True)
+    del content["sha256"]
+    content |= {
+        "files": {"arrays.npz": sha256_of_file(run / "model" / "arrays.npz")},
+        "arrays": {name: list(np.shape(values)) for name, values in arrays.items()},
+    } | card
+    (run / "model" / "model.json").write_text(json.dumps({"sha256": _digest(content), **content}))
+
+
+def test_a_model_that_is_none_of_the_method_is_refused(run: Path, tmp_path: Path) -> None:
+    table = write_csv(tmp_path / "new.csv", patients())
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    arrays = read_model(run).arrays
+    for name in arrays:
+        forged(copy, {other: values for other, values in arrays.items() if other != name})
+        if name != "anchors":
+            refusal(copy, table)
+        for wrong in (arrays[name] * np.nan, arrays[name].ravel()[:-1], arrays[name].astype(str)):
+            forged(copy, arrays | {name: wrong})
+            if name != "anchors" or wrong.dtype.kind != "f" or np.isnan(wrong).any():
+                refusal(copy, table)
+    forged(copy, arrays, format=2)
+    assert "in format 2, and raydr" in refusal(copy, table)
+    forged(copy, arrays, format=1, columns=list(FEATURES[:4]))
+    assert "is not one number for each of 4 columns" in refusal(copy, table)
+    forged(copy, arrays, columns=list(FEATURES))
+    assert len(placed(copy, table)) == 60
+
+
+def test_a_model_stands_for_one_scenario(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    scenario = copy / "scenario.yaml"
+    scenario.write_text(scenario.read_text().replace("scale: standard", "scale: none"))
+    assert "is not the scenario that it was made by" in refusal(
+        copy, write_csv(tmp_path / "new.csv", patients())
+    )
+
+
+def test_a_pickle_in_place_of_the_arrays_is_never_opened(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    forged(copy, {"shift": np.array([Bomb()], dtype=object)})
+    assert "model" in refusal(copy, write_csv(tmp_path / "new.csv", patients()))
+    assert not Bomb.went_off
+
+
+class Bomb:
+    """Says when it is unpickled."""
+
+    went_off = False
+
+    def __reduce__(self) -> Any:
+        return setattr, (Bomb, "went_off", True)
+
+
+def test_errors_of_the_data_stay_errors_of_the_data(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot be opened"):
+        raydr.transform(run, tmp_path / "nowhere.csv", out=tmp_path / "placed.csv")
