@@ -73,15 +73,20 @@ class Checkpoints:
         """
         from filelock import FileLock, Timeout
 
-        self.place.mkdir(exist_ok=True)
         lock = FileLock(self.place / "lock", timeout=0)
         try:
+            self.place.mkdir(exist_ok=True)
             lock.acquire()
-        except Timeout:
+        except Timeout:  # an OSError itself
             raise OutputError(
                 f"Another process is at work on the run in {self.folder}: wait until it ends, or end it, before you"
                 " resume the run."
             ) from None
+        except OSError as error:
+            raise OutputError(
+                f"The run folder {self.folder} cannot be written ({error.strerror or error}): free its place, or copy"
+                " it to another and resume it there."
+            ) from error
         try:
             yield
         finally:

@@ -284,3 +284,11 @@ def test_the_journal_takes_a_round_in_the_time_of_one() -> None:
         journal.tell(RoundEnded(number, None, 0.1, 1, 1, 1, 1, 0))
     assert len(journal.rounds) == 600
     assert Watched.looked_at <= 2 * 701
+
+
+def test_a_place_that_cannot_be_written_is_one_paragraph(tmp_path: Path) -> None:
+    kept = interrupted(tmp_path)
+    (kept / "checkpoints" / "lock").unlink(missing_ok=True)
+    (kept / "checkpoints" / "lock").mkdir()  # nobody can write there, whoever they are
+    with pytest.raises(OutputError, match="cannot be written"):
+        raydr.resume(kept)

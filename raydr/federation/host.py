@@ -491,11 +491,7 @@ def asked_at(call: Call, homes: Iterable[Sequence[int]]) -> list[tuple[int, ...]
 
 def history_at(history: Iterable[Call], home: Sequence[int]) -> list[Call]:
     """Calls that set the state of clients of one home, each cut to them."""
-    return [
-        call.cut(here)
-        for call in history
-        if (here := tuple(client for client in call.clients if client in home))
-    ]
+    return [call.cut(here) for call in history if (here := asked_at(call, [home])[0])]
 
 
 def weight_of(rows: int, weighting: Weighting) -> int:
