@@ -18,7 +18,7 @@ from rich.text import Text
 
 from raydr import journal
 from raydr.plain import plain
-from raydr.report import Comparison, wording
+from raydr.report import Comparison, mapped, wording
 from raydr.report.runfolder import read_run
 
 _FIRST = ("npa_10", "ca_10", "trustworthiness", "continuity", "f_score", "distance_error")
@@ -75,6 +75,7 @@ def print_result(folder: Path) -> None:
         console.print(table)
         console.print()
     console.print(_line(wording.summary(run)))
+    console.print(_line(mapped.line(run.data)))
     console.print()
 
 
