@@ -1,8 +1,8 @@
 """The ``raydr`` command.
 
 Exit status: 0 for a whole run, 2 for a command line, scenario, data or place that cannot be used, 3 for a run that
-failed, 130 after Ctrl-C, 143 after SIGTERM and 129 after SIGHUP. The path of what was written is the only line on
-standard output.
+failed or a result that standard output did not take, 130 after Ctrl-C, 143 after SIGTERM and 129 after SIGHUP. The path
+of what was written is the only line on standard output.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -22,6 +22,7 @@ from typing import NoReturn
 import click
 
 from raydr.errors import RaydrError
+from raydr.results import Results, noting
 from raydr.signals import ENDING
 from raydr.threads import share_cores
 
@@ -91,7 +92,8 @@ def run(
             folder = runner.run(checked, out=out, address=address, data_dir=data_dir, listener=listener)
     if not quiet:
         print_result(folder)
-    click.echo(folder / "report.html")
+    with noting(f"The run is whole in {folder}."):
+        click.echo(folder / "report.html")
 
 
 @app.command()
@@ -115,9 +117,10 @@ def compare(folders: tuple[Path, ...], out: Path | None) -> None:
     from raydr.report import write_comparison
     from raydr.terminal import print_comparison
 
+    page = write_comparison(folders, out) if out is not None else None
     print_comparison(compare_runs(folders))
-    if out is not None:
-        click.echo(write_comparison(folders, out))
+    if page is not None:
+        click.echo(page)
 
 
 @app.command()
@@ -201,9 +204,9 @@ def status(arguments: Sequence[str]) -> int:
     """Do what the arguments say, put what went wrong in one paragraph on standard error, return the exit status."""
     try:
         # click's own main would turn some of the errors below into others, in each version differently.
-        with app.make_context("raydr", list(arguments)) as context:
+        with redirect_stdout(Results(sys.stdout)), app.make_context("raydr", list(arguments)) as context:
             app.invoke(context)
-        sys.stdout.flush()
+            sys.stdout.flush()
         return 0
     except click.exceptions.Exit as done:
         return done.exit_code

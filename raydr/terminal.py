@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn
@@ -18,8 +18,9 @@ from rich.text import Text
 
 from raydr import journal
 from raydr.plain import plain
-from raydr.report import Comparison, wording
+from raydr.report import Comparison, mapped, wording
 from raydr.report.runfolder import read_run
+from raydr.results import Remarks
 
 _FIRST = ("npa_10", "ca_10", "trustworthiness", "continuity", "f_score", "distance_error")
 
@@ -30,7 +31,7 @@ PATIENCE_S = 10.0
 @contextmanager
 def heard_on_terminal() -> Iterator[journal.Listener]:
     """A listener that shows bars on a terminal and plain lines elsewhere; what raydr logs stands between them."""
-    console = _console(sys.stderr)
+    console = _console(Remarks(sys.stderr))
     if not console.is_terminal:
         lines = _PlainLines(console)
         with _logged(lines.say):
@@ -62,7 +63,7 @@ def print_result(folder: Path) -> None:
     run = read_run(folder)
     measured = [name for name in _FIRST if name in run.measures.federated] or list(run.measures.federated)
     central = run.measures.central or {}
-    console = _console(sys.stderr)
+    console = _console(Remarks(sys.stderr))
     console.print()
     if measured:
         table = _table("", "federated", *["pooled data"] * bool(central))
@@ -75,6 +76,7 @@ def print_result(folder: Path) -> None:
         console.print(table)
         console.print()
     console.print(_line(wording.summary(run)))
+    console.print(_line(mapped.line(run.data)))
     console.print()
 
 
@@ -96,7 +98,7 @@ def print_catalogue(entries: Mapping[str, str]) -> None:
 
 def print_paragraph(text: str) -> None:
     """One paragraph on standard error: broken between words on a terminal, one line elsewhere."""
-    _console(sys.stderr).print(_line(text))
+    _console(Remarks(sys.stderr)).print(_line(text))
 
 
 def _line(text: str) -> Text:
@@ -104,10 +106,11 @@ def _line(text: str) -> Text:
     return Text(plain(" ".join(part.strip() for part in text.splitlines())))
 
 
-def _console(stream: IO[str]) -> Console:
+def _console(stream: IO[str] | Remarks) -> Console:
     """A console that leaves numbers and paths uncoloured, and lines whole where nobody looks at them."""
-    console = Console(file=stream, highlight=False)
-    return console if console.is_terminal else Console(file=stream, highlight=False, width=10_000)
+    file = cast("IO[str]", stream)
+    console = Console(file=file, highlight=False)
+    return console if console.is_terminal else Console(file=file, highlight=False, width=10_000)
 
 
 def _table(*titles: str) -> Table:

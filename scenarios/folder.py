@@ -97,6 +97,11 @@ def target_of(folder: Path) -> Path:
     return target
 
 
+def is_incomplete(folder: Path) -> bool:
+    """Whether a folder's name says that its run is not whole."""
+    return _MARK in folder.absolute().name
+
+
 @contextmanager
 def unwritable(folder: Path) -> Iterator[None]:
     """Say of an error of the file system inside a ``with`` block that the run folder could not be written."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from raydr.scenarios.schema import Scenario
+from raydr.scenarios.schema import LONGEST_NAME, NAME_PATTERN, Scenario
 
 LONGEST = 60
 """Characters of a value that are quoted."""
@@ -106,6 +107,17 @@ def nearest(name: str, valid: Sequence[str]) -> str:
     return f" (did you mean {folded[close[0]]}?)" if close else ""
 
 
+def fitting_name(name: str) -> str:
+    """`` (did you mean NAME?)`` with what a name would be without the signs that it may not have, or nothing.
+
+    >>> fitting_name("Größe / 2")
+    ' (did you mean Gro-e-2?)'
+    """
+    plain = unicodedata.normalize("NFKD", name[:LONGEST_NAME]).encode("ascii", "ignore").decode()
+    fitting = re.sub(r"[^A-Za-z0-9.]+", "-", plain).strip("-.")
+    return f" (did you mean {fitting}?)" if re.match(NAME_PATTERN, fitting) else ""
+
+
 def in_yaml(value: Any) -> str:
     """A value as a scenario would have it, cut when it is long."""
     try:
@@ -165,7 +177,8 @@ def _problem(path: tuple[str, ...], found: Sequence[Mapping[str, Any]], content:
         for details in found
         for name in re.findall("'(.*?)'", details.get("ctx", {}).get("expected", ""))
     ]
-    return f"{key} is {in_yaml(given)}{nearest(str(given), literals)}: it must be {wanted}"
+    guess = fitting_name(given) if kind == "string_pattern_mismatch" else nearest(str(given), literals)
+    return f"{key} is {in_yaml(given)}{guess}: it must be {wanted}"
 
 
 def _wanted(details: Mapping[str, Any]) -> str:
@@ -196,8 +209,13 @@ def _wanted(details: Mapping[str, Any]) -> str:
             return f"at most {context['le']}"
         case "less_than":
             return f"less than {context['lt']}"
-        case "string_pattern_mismatch":
-            return f"text like {context['pattern']}"
+        case "string_pattern_mismatch":  # the name, the only text with a pattern
+            return (
+                f"up to {LONGEST_NAME} letters (a-z, A-Z), digits and signs (. _ -), a letter or digit first, as it"
+                " names a folder"
+            )
+        case "string_too_long":
+            return f"text of at most {context['max_length']} letters"
         case "invalid_key":
             return "text, as all keys are"
     return str(details["msg"][0].lower() + details["msg"][1:])

@@ -133,12 +133,27 @@ def _text(scenario: str | Path) -> str:
             f"There is no scenario {str(scenario)!r}{nearest(path.name, [*names, *beside])}: give a YAML file,"
             f" or one of the scenarios that come with raydr, {', '.join(names)}."
         ) from None
+    except IsADirectoryError:
+        raise ScenarioError(_of_folder(path)) from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise ScenarioError(
             f"The scenario {scenario} cannot be read ({reason}): give a YAML file, or one of the scenarios that"
             f" come with raydr, {', '.join(names)}."
         ) from None
+
+
+def _of_folder(path: Path) -> str:
+    """What to run instead of a folder."""
+    from raydr.scenarios.folder import is_incomplete
+
+    if not (path / "scenario.yaml").is_file():
+        return f"{path} is a folder, and none that a run wrote: give a YAML file, or the name of a scenario."
+    if is_incomplete(path):
+        return f"{path} is the folder of an interrupted run: `raydr run {path} --resume` goes on with it."
+    return (
+        f"{path} is the folder of a run that is whole: `raydr run {path / 'scenario.yaml'}` repeats that run."
+    )
 
 
 def _override(content: dict[str, Any], key: str, value: Any) -> None:

@@ -237,11 +237,15 @@ else:
     ]
 
 
+NAME_PATTERN, LONGEST_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$", 100
+"""Of a scenario's name, which is part of the name of a folder wherever it runs."""
+
+
 class Scenario(Settings):
     """One simulation, complete: the same scenario gives the same bits."""
 
     name: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100, description="names the run and its folder"
+        pattern=NAME_PATTERN, max_length=LONGEST_NAME, description="names the run and its folder"
     )
     seed: int = Field(0, ge=0, lt=2**32, description="of every random draw: another seed, another run")
     data: DataSettings = Field(description="the table to map")

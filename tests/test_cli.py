@@ -185,6 +185,11 @@ def test_what_cannot_be_run(case: str, tmp_path: Path, capsys: pytest.CaptureFix
         (["list"], "See `raydr list --help`."),
         (["compare"], "Missing argument"),
         (["compare", "nothing"], "nothing is not a folder"),
+        (
+            ["compare", "nothing", "--out", "c.pdf"],
+            "c.pdf does not end in .html: name such a file with --out",
+        ),
+        (["compare", "nothing", "--out", "page"], "page does not end in .html"),
         (["report", "nothing"], "nothing is not a folder"),
         (["--frobnicate"], "No such option '--frobnicate'. See `raydr --help`."),
     ],
@@ -310,6 +315,73 @@ def test_a_terminal_obeys_nothing_that_stands_in_a_run_folder(
     assert commands == {"\n"}
     assert SPELT.split(" gone", maxsplit=1)[0] in shown
     assert "[red]run" in shown
+
+
+def test_a_folder_in_place_of_a_scenario_is_told_what_to_run(
+    two_runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    half = tmp_path / "tiny.incomplete-abc123"
+    shutil.copytree(two_runs[0], half)
+    assert status(["run", str(half)]) == 2
+    assert (
+        f"{half} is the folder of an interrupted run: `raydr run {half} --resume` goes on with it."
+        in paragraph(capsys)
+    )
+    assert status(["run", str(two_runs[0])]) == 2
+    assert f"`raydr run {two_runs[0] / 'scenario.yaml'}` repeats that run." in paragraph(capsys)
+    assert status(["run", str(two_runs[0]), "--resume"]) == 2
+    assert "is not an interrupted run" in paragraph(capsys)
+    assert status(["run", str(tmp_path)]) == 2
+    assert "is a folder, and none that a run wrote: give a YAML file" in paragraph(capsys)
+
+
+def redirected(arguments: list[str], where: str, **environment: str) -> tuple[int, str]:
+    """Exit status and standard error of a command whose standard output goes somewhere in a shell's way."""
+    finished = subprocess.run(
+        ["sh", "-c", f'"$@" {where}', "sh", *RAYDR, *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    return finished.returncode, finished.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+@pytest.mark.parametrize(
+    ("arguments", "where", "reason", "unbuffered"),
+    [
+        (["list", "methods"], "> /dev/full", "No space left on device", ""),
+        (["list", "methods"], ">&-", "it is closed", ""),
+        (["list", "methods"], "1< /dev/null", "Bad file descriptor", ""),
+        (["compare"], "> /dev/full", "No space left on device", ""),
+        (["compare"], ">&-", "it is closed", ""),
+        (["--version"], "> /dev/full", "No space left on device", "1"),
+        (["--version"], ">&-", "it is closed", "1"),
+    ],
+)
+def test_a_standard_output_that_takes_nothing_is_told_in_one_paragraph(
+    two_runs: tuple[Path, Path], arguments: list[str], where: str, reason: str, unbuffered: str
+) -> None:
+    runs = [str(two_runs[0])] if arguments == ["compare"] else []
+    code, err = redirected([*arguments, *runs], where, PYTHONUNBUFFERED=unbuffered)
+    assert code == 3
+    assert err.startswith(f"raydr: Standard output cannot be written ({reason}")
+    assert err.count("\n") == 1
+
+
+def test_a_run_whose_path_cannot_be_printed_is_whole_and_says_where(tmp_path: Path) -> None:
+    code, err = redirected(["run", str(tiny_file(tmp_path)), "--out", "out", "-q"], "> /dev/full")
+    assert code == 3
+    assert err.endswith(f" The run is whole in {tmp_path / 'out'}.\n")
+    assert (tmp_path / "out" / "report.html").is_file()
+
+
+def test_a_standard_error_that_takes_nothing_changes_no_exit_status(tmp_path: Path) -> None:
+    for where in ("2> /dev/full", "2>&-"):
+        assert redirected(["list", "methodes"], where)[0] == 2
+        out = where.strip("2>&/- ") or "closed"
+        assert redirected(["run", str(tiny_file(tmp_path)), "--out", out], f"{where} > /dev/null")[0] == 0
 
 
 def test_help_lists_the_commands_in_the_order_of_use(capsys: pytest.CaptureFixture[str]) -> None:

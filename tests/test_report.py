@@ -112,6 +112,16 @@ def write_run(
         "data": {"source": "digits"},
         "method": method or {"kind": "fed-tsne", "landmarks": 50},
     }
+    source = {
+        "name": "digits",
+        "sha256": "0" * 64,
+        "hashed": "numbers",
+        "rows": ROWS,
+        "dropped": 0,
+        "named": True,
+    }
+    data = {"columns": ["a", "b"], "named": True, "scaling": "none", "sources": [source], "mapped": ROWS}
+    (folder / "data.json").write_text(json.dumps(data))
     (folder / "metrics.json").write_text(json.dumps(measures))
     (folder / "ledger.json").write_text(json.dumps([message()] if ledger is None else list(ledger)))
     (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in ROUNDS))
@@ -523,6 +533,7 @@ class TestBrokenFolders:
             (_remove("ledger.json"), "ledger.json", "missing"),
             (_remove("rounds.jsonl"), "rounds.jsonl", "missing"),
             (_remove("environment.json"), "environment.json", "missing"),
+            (_remove("data.json"), "data.json", "missing"),
             (_remove("scenario.yaml"), "scenario.yaml", "missing"),
             (_write("metrics.json", '{"federated": {'), "metrics.json", "JSON"),
             (_write("ledger.json", json.dumps([{"kind": "x"}])), "ledger.json", "0.what"),

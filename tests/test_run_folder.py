@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,15 @@ def test_the_model_holds_no_training_row(whole: Path) -> None:
     from raydr.data import load
 
     assert not rows & {row.tobytes() for row in load(source="iris").rows.astype(np.float64)}
+
+
+def test_the_page_of_scenarios_lists_every_file(whole: Path) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "scenarios.md").read_text()
+    table = re.search(r"## What a run leaves\n.*?\n\|.*?\n\n", page, re.DOTALL)
+    assert table is not None
+    rows = [line.split("|")[1] for line in table[0].splitlines() if line.startswith("| `")]
+    listed = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+    assert listed == {entry.name for entry in whole.iterdir()} | {"notes.json"}
 
 
 # --- the same again -------------------------------------------------------------------------------------------------

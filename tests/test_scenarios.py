@@ -120,7 +120,18 @@ def test_a_missing_kind_is_refused_with_all() -> None:
         ),
         ("seed", 2**32, f"{2**32}: it must be less than {2**32}"),
         ("seed", None, "null: it must be a whole number"),
-        ("name", "a b", "'a b': it must be text like "),
+        (
+            "name",
+            "a/b",
+            "'a/b' (did you mean a-b?): it must be up to 100 letters (a-z, A-Z), digits and signs (. _ -)",
+        ),
+        ("name", "Größe 2", "'Größe 2' (did you mean Groe-2?): it must be up to 100 letters"),
+        ("name", "../run", "'../run' (did you mean run?): it must be"),
+        ("name", "_run", "'_run' (did you mean run?): it must be"),
+        ("name", "名前", "'名前': it must be up to 100 letters"),
+        ("name", "", "'': it must be up to 100 letters"),
+        ("name", "x" * 101, f"'{'x' * 59}...: it must be text of at most 100 letters"),
+        ("name", 3, "3: it must be text (put it in quotes)"),
         ("data", "iris", "'iris': it must be a section of keys"),
         ("data.label", 3, "3: it must be text (put it in quotes)"),
         ("data.features", "width", "'width': it must be a list, such as [a, b]"),
@@ -222,7 +233,7 @@ def test_a_file_that_is_no_scenario_is_refused(tmp_path: Path, text: str, said: 
 def test_a_binary_file_and_a_folder_are_refused(tmp_path: Path) -> None:
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     assert "it is not text in UTF-8" in refusal(tmp_path / "binary.yaml")
-    assert "Is a directory" in refusal(tmp_path)
+    assert "is a folder, and none that a run wrote" in refusal(tmp_path)
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_shipped_one_or_file(tmp_path: Path) -> None:

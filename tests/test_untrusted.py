@@ -33,6 +33,7 @@ FILES = [
     "rounds.jsonl",
     "environment.json",
     "notes.json",
+    "data.json",
     "model/arrays.npz",
     "model/encoder.safetensors",
     "model/model.json",
@@ -283,6 +284,19 @@ VALUES: dict[str, tuple[Callable[[Path], None], str]] = {
         "a name of 200000 letters",
     ),
     "fewer pooled rows": (parquet("central.parquet", row=[0] * ROWS), "the rows of embedding.parquet"),
+    "rows that nobody accounts for": (
+        changed("data.json", lambda data: data | {"mapped": 3}),
+        "does not account for",
+    ),
+    "fewer rows than none": (
+        changed("data.json", lambda data: data | {"set_apart": -1}),
+        "does not account for",
+    ),
+    "more rows than were read": (
+        changed("data.json", lambda data: data | {"set_apart": 9}),
+        "does not account for",
+    ),
+    "rows of nowhere": (changed("data.json", lambda data: data | {"sources": []}), "does not account for"),
     "more rows than can be": (constant_rows(5_001_000), "5001000 rows, of at most 5000000"),
 }
 

@@ -129,8 +129,11 @@ def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]], choice: Choice) -
         locate=lambda row: f"row {row} (the first is row 0)",
         named=named,
         unread={name: NOT_LISTED for name in names if name not in features}
+        # An array of names says how others are to be read, and is no column.
         | {
-            name: "an array beside X" for name in arrays if name not in {"X", label, choice.client, choice.id}
+            name: "an array beside X"
+            for name in arrays
+            if name not in {"X", label, choice.client, choice.id} and not name.endswith("_names")
         },
     )
 

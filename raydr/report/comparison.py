@@ -119,6 +119,11 @@ def write_comparison(folders: Sequence[Path], out: Path) -> Path:
     OutputError
         As :func:`compare`, or the page cannot be written.
     """
+    if Path(out).suffix not in (".html", ".htm"):
+        raise OutputError(
+            f"The comparison is a page, and {out} does not end in .html: name such a file with --out. A browser prints"
+            " it as PDF."
+        )
     runs = _read(folders)
     key, colours = _shared_colours(runs)
     table = _table(runs)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raydr.files import write_whole
-from raydr.report import charts, wording
+from raydr.report import charts, mapped, wording
 from raydr.report.colouring import RAMP, colourings
 from raydr.report.maps import embedded_maps
 from raydr.report.runfolder import ELSEWHERE, RunFolder, read_run
@@ -120,6 +120,10 @@ def _content(run: RunFolder) -> dict[str, Any]:
         "promise": wording.promise,
         "protection": wording.protection,
         "warning": wording.warning(run),
+        "facts": mapped.facts(run.data),
+        "sources": mapped.sources(run.data),
+        "hashed": mapped.HASHED,
+        "dropped": mapped.line(run.data) if run.data.dropped else None,
         "objective": charts.line_chart(
             [line.round for line in run.rounds if line.objective is not None],
             [line.objective for line in run.rounds if line.objective is not None],

@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from raydr.arrays import Float64Array, Int64Array
+from raydr.data.provenance import Provenance
 from raydr.documents import MEGABYTE, DocumentError, parse_yaml, read_limited, require_limited
 from raydr.errors import OutputError
 from raydr.privacy.protection import Protection
@@ -143,6 +144,8 @@ class RunFolder:
         Name of each row's client, and its label; ``labels`` is None when the data have none.
     federated, central : Float64Array, (rows, 2) or (rows, 3)
         The maps; ``central`` is None when the run was not compared with the pooled data.
+    data : Provenance
+        What was read, and what of it was mapped.
     notes : tuple of Note
         What the method says of the run; none where it says nothing.
     """
@@ -159,6 +162,7 @@ class RunFolder:
     ledger: tuple[Message, ...]
     rounds: tuple[Round, ...]
     environment: Environment
+    data: Provenance
     notes: tuple[Note, ...] = ()
 
     @property
@@ -222,6 +226,7 @@ def read_run(folder: Path) -> RunFolder:
         ledger=_read_ledger(folder),
         rounds=_parse(folder, "rounds.jsonl", tuple[Round, ...]),
         environment=_parse(folder, "environment.json", Environment),
+        data=_read_data(folder, len(federated)),
         notes=_parse(folder, "notes.json", tuple[Note, ...]) if (folder / "notes.json").exists() else (),
     )
 
@@ -280,6 +285,14 @@ def _read_ledger(folder: Path) -> tuple[Message, ...]:
     return ledger
 
 
+def _read_data(folder: Path, rows: int) -> Provenance:
+    data = _parse(folder, "data.json", Provenance)
+    counted = [count for source in data.sources for count in (source.rows, source.dropped)]
+    if data.mapped != rows or min([data.set_apart, data.not_drawn, *counted]) < 0 or not data.sources:
+        raise _not_whole(folder, "data.json", f"does not account for the {rows} rows of embedding.parquet")
+    return data
+
+
 def _columns(folder: Path, file: str, needed: tuple[str, ...]) -> dict[str, Any]:
     """Read the columns of a map from a parquet file as Arrow arrays, all that are ``needed`` among them."""
     import pyarrow as pa
@@ -314,7 +327,8 @@ def _coordinates(folder: Path, file: str, columns: Mapping[str, Any]) -> Float64
         kind = columns[axis].type
         if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
             raise _not_whole(folder, file, f"holds coordinates that are not numbers ({axis} is {kind})")
-    points = np.column_stack([np.asarray(columns[axis].to_numpy(), dtype=np.float64) for axis in axes])
+    with np.errstate(invalid="ignore"):  # what is no number is refused below
+        points = np.column_stack([columns[axis].to_numpy().astype(np.float64) for axis in axes])
     broken = int((~(np.abs(points) <= FARTHEST)).any(axis=1).sum())
     if broken or not len(points):
         reason = f"has {broken} rows whose place is not finite" if broken else "has no rows"

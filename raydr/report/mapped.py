@@ -1,0 +1,88 @@
+"""What was mapped, in words: which rows and columns of what, and what became of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from raydr.data import Provenance, Source
+from raydr.report import wording
+
+MOST_COLUMNS = 50  # named on the page; data.json has them all
+MOST_NAMES = 12  # of clients and columns in a sentence
+
+SCALINGS = {
+    "none": "none: the columns as they are",
+    "standard": "standard: each column to mean 0 and standard deviation 1",
+    "minmax": "minmax: each column from 0 to 1",
+    "unit": "unit: each row to length 1",
+}
+
+HASHED = {"file": "the file's bytes", "numbers": "the numbers that were read"}
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A line of the page: what it is about, and what there is to say."""
+
+    name: str
+    text: str
+
+
+def facts(data: Provenance) -> list[Fact]:
+    """Lines on rows, columns and scaling; those that say nothing are left out."""
+    said = [Fact("Rows read", f"{data.read:,} from {_origin(data)}")]
+    if data.dropped:
+        said.append(Fact("Dropped: a value is missing", f"{data.dropped:,}{_by_client(data)}"))
+    if data.set_apart:
+        said.append(Fact("Set apart as anchors", f"{data.set_apart:,}"))
+    if data.not_drawn:
+        said.append(Fact("Not drawn: data.rows asks for fewer", f"{data.not_drawn:,}"))
+    said.append(Fact("Rows mapped", f"{data.mapped:,}"))
+    if data.anchors is not None:
+        anchors = data.anchors
+        said.append(
+            Fact("Anchors", f"{wording.plural(anchors.rows - anchors.dropped, 'row')} of {anchors.name}")
+        )
+    names = _listed(data.columns, MOST_COLUMNS) if data.named else "which have no names"
+    said.append(Fact("Columns mapped", f"{len(data.columns):,}: {names}"))
+    left_out = {
+        f"{column} ({why})": None for source in data.sources for column, why in source.left_out.items()
+    }
+    if left_out:
+        said.append(Fact("Columns left out", _listed(list(left_out), MOST_COLUMNS)))
+    said.append(Fact("Scaling", SCALINGS.get(data.scaling, data.scaling)))
+    return said
+
+
+def line(data: Provenance) -> str:
+    """The same in a sentence."""
+    rows = wording.plural(data.mapped, "row")
+    part = rows if data.mapped == data.read else f"{data.mapped:,} of {wording.plural(data.read, 'row')}"
+    dropped = (
+        f"; {data.dropped:,} dropped, where a value is missing{_by_client(data)}" if data.dropped else ""
+    )
+    return (
+        f"{part} of {_origin(data)}, {wording.plural(len(data.columns), 'column')},"
+        f" {'no' if data.scaling == 'none' else data.scaling} scaling{dropped}."
+    )
+
+
+def sources(data: Provenance) -> list[Source]:
+    """Everything that was read, anchors too."""
+    return [*data.sources, *([data.anchors] if data.anchors is not None else [])]
+
+
+def _origin(data: Provenance) -> str:
+    only, *others = data.sources
+    return f"{len(data.sources):,} files of the clients' own" if others else only.name
+
+
+def _by_client(data: Provenance) -> str:
+    lost = [f"{name} {count:,}" for name, count in data.dropped_by_client.items()]
+    return f" ({_listed(lost, MOST_NAMES)})" if lost else ""
+
+
+def _listed(names: Sequence[str], most: int) -> str:
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
