@@ -371,5 +371,5 @@ def _remove(folder: Path) -> None:
 def _in_a_worker(name: str) -> str:
     import ray
 
-    value: str = ray.get(ray.remote(os.environ.__getitem__).remote(name))
+    value: str = ray.get(ray.remote(lambda: os.environ[name]).remote())
     return value
