@@ -53,7 +53,9 @@ def app() -> None:
     help="Override a key, such as method.landmarks=200. Repeatable.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="The run folder. Default: runs/NAME-TIMESTAMP.")
-@click.option("--address", help="A Ray cluster, such as auto or HOST:PORT. Default: this machine.")
+@click.option(
+    "--address", help="A Ray cluster, such as auto or HOST:PORT. Default: $RAY_ADDRESS, or this machine."
+)
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path),

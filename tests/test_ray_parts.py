@@ -226,6 +226,18 @@ def part_of_ray(command: Command, name: str) -> psutil.Process:
     return next(process for process in processes_of(command.token) if process.name() == name)
 
 
+def group(leader: int) -> list[psutil.Process]:
+    """All processes of a group; Ray's agents can be told by nothing else once they have changed their title."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if os.getpgid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (OSError, psutil.Error):
+            continue
+    return found
+
+
 def wait_for_checkpoint(folder: Path) -> None:
     deadline = time.monotonic() + 60
     while not any(folder.glob("out.incomplete-*/checkpoints/*.npz")):
@@ -238,10 +250,13 @@ def test_a_dead_part_of_ray_is_named_with_the_way_to_go_on(tmp_path: Path, name:
     scenario = on_ray(tmp_path, method=tiny()["method"] | {"rounds": LONG})
     with Command("run", str(scenario), "--out", "out", "--quiet") as command:
         wait_for_checkpoint(tmp_path)
+        raylet = part_of_ray(command, "raylet").pid
+        assert len(group(raylet)) > 3, "the raylet, its two agents and workers"
         part_of_ray(command, name).kill()
         begun = time.monotonic()
         code, out, err = command.end()
         assert time.monotonic() - begun < 10
+        assert not group(raylet)
     assert (code, out) == (3, "")
     assert re.fullmatch(
         rf"raydr: Ray's [\w ]+ \({name}\) on this machine ended .*\. Go on from the last checkpoint with"
