@@ -234,17 +234,16 @@ class _Ending:
 
     def __init__(self) -> None:
         self.number: int = signal.SIGINT
-        self._heeded = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
 
     def install(self, handler: Callable[[int, FrameType | None], object]) -> None:
-        """Have ``handler`` answer these signals from now on, unless the end has begun."""
-        for number in self._heeded:
+        """Have ``handler`` answer signals from now on, but for those that are ignored."""
+        for number in ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, handler)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         self.number = number
-        for each in self._heeded:
+        for each in ENDING:
             signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt
 

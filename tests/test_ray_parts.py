@@ -101,6 +101,7 @@ for _ in range(2):
 assert tokens[0] != tokens[1] and all(len(token) == 64 for token in tokens)
 environment["OMP_WAIT_POLICY"] = "PASSIVE"
 assert dict(os.environ) == environment
+assert get_authentication_mode() == 0, "none"
 ray.init(**options)
 assert get_authentication_mode() == 0, "none"
 ray.shutdown()
@@ -281,6 +282,40 @@ def test_a_ray_that_does_not_come_up_is_one_paragraph(tmp_path: Path, name: str)
     assert (Path(logs[1]) / "logs").is_dir()
     _remove(Path(logs[1]))
     assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
+
+
+@pytest.mark.parametrize("interrupted", [False, True], ids=["failed", "interrupted"])
+def test_a_start_that_comes_to_nothing_leaves_no_process(interrupted: bool) -> None:
+    """By then Ray runs, but its library has forgotten what it started; and the calling program may go on for long."""
+    script = f"""
+import sys
+import psutil
+from ray._private import services
+from raydr.actors.cluster import connected
+from raydr.actors.leftovers import remove_session, session_folders
+from raydr.errors import RunError
+
+def fail(*arguments):
+    assert {{"raylet", "gcs_server"}} <= {{process.name() for process in psutil.Process().children()}}
+    raise {"KeyboardInterrupt" if interrupted else "Exception('no node came up.')"}
+
+services.get_node = fail
+try:
+    with connected():
+        sys.exit("connected")
+except (RunError, KeyboardInterrupt) as error:
+    print(error)
+left = session_folders()
+for folder in left:
+    remove_session(folder)
+print(len(left), psutil.Process().children(recursive=True))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60
+    )
+    said, left = done.stdout.splitlines()
+    assert left == ("0 []" if interrupted else "1 []"), "logs of a start that failed are kept"
+    assert said.startswith("" if interrupted else "Ray did not start on this machine (no node came up).")
 
 
 def die_once(marker: str, *, listener: Any) -> str:
