@@ -13,7 +13,7 @@ import ray
 
 from raydr.actors.address import cluster_asked_for, require_answer
 from raydr.actors.authentication import closed_to_others, environment_of_ray, forget, require_closed
-from raydr.actors.leftovers import MARK, end_processes, remove_session, session_folders
+from raydr.actors.leftovers import MARK, end_processes, groups_of_ray, remove_session, session_folders
 from raydr.actors.manners import well_behaved
 from raydr.actors.search_path import LikeTheDriver
 from raydr.errors import OutputError, RunError
@@ -82,11 +82,12 @@ def _started() -> Iterator[None]:
         yield
     finally:
         with signals_deferred(_PATIENCE_S):
+            groups = groups_of_ray()
             try:
                 ray.shutdown()  # also after an interruption half-way through the start
             finally:
                 forget()
-                end_processes(mark)
+                end_processes(mark, groups)
                 for folder in session_folders() - before:
                     if not keep:
                         remove_session(folder)

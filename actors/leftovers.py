@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import psutil
+from ray._private import worker
 
 MARK = "RAYDR_STARTED"
 """In the environment of every process of such a Ray, with a value of its own."""
@@ -16,14 +18,21 @@ _PATIENCE_S = 5.0
 """Seconds in which what was killed must be gone."""
 
 
-def end_processes(mark: str) -> None:
-    """Kill what runs still with this mark.
+def groups_of_ray() -> set[int]:
+    """Process groups of the Ray that this process has started: each of its parts leads its own."""
+    node = worker._global_node
+    parts = [part.process.pid for parts in node.all_processes.values() for part in parts] if node else []
+    return set(parts) - {os.getpgrp()}
+
+
+def end_processes(mark: str, groups: Collection[int]) -> None:
+    """Kill what runs still with this mark, or in these groups.
 
     Ray ends its own when all goes well. When its start was interrupted it has forgotten what it started, and agents of
-    a raylet that was killed look for it for a minute.
+    a raylet that was killed look for it for a minute; having changed their title, they have lost the mark.
     """
     deadline = time.monotonic() + _PATIENCE_S
-    while (left := _marked(mark)) and time.monotonic() < deadline:
+    while (left := _left(mark, groups)) and time.monotonic() < deadline:
         for process in left:
             try:
                 process.kill()
@@ -50,11 +59,12 @@ def remove_session(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _marked(mark: str) -> list[psutil.Process]:
+def _left(mark: str, groups: Collection[int]) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
+            ours = os.getpgid(process.pid) in groups or process.environ().get(MARK) == mark
+            if ours and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
         except (psutil.Error, OSError):  # somebody else's, or gone by now
             continue

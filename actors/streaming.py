@@ -11,14 +11,11 @@ from typing import Any, Generic, TypeVar
 import ray
 from ray.exceptions import GetTimeoutError, RayTaskError
 
-from raydr.actors.vitals import Vitals
+from raydr.actors.vitals import LOOK_S, Vitals
 from raydr.errors import RaydrError
 from raydr.journal import Event, Listener
 
 T = TypeVar("T")
-
-_LOOK_S = 1.0
-"""Seconds of silence after which Ray's parts are looked at."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +70,9 @@ def heard(stream: Any, listener: Listener) -> Any:
     vitals = Vitals()
     try:
         while True:
-            while not ray.wait([stream], timeout=_LOOK_S, fetch_local=False)[0]:
-                vitals.require()
+            vitals.look()
+            if not ray.wait([stream], timeout=LOOK_S, fetch_local=False)[0]:
+                continue
             item = _fetched(next(stream), vitals)
             if isinstance(item, Result):
                 return item.value
@@ -90,6 +88,6 @@ def heard(stream: Any, listener: Listener) -> Any:
 def _fetched(reference: Any, vitals: Vitals) -> Any:
     while True:
         try:
-            return ray.get(reference, timeout=_LOOK_S)
+            return ray.get(reference, timeout=LOOK_S)
         except GetTimeoutError:
-            vitals.require()
+            vitals.look()

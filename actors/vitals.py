@@ -22,13 +22,25 @@ _GCS_PATIENCE_S = 40.0
 """How long a cluster's control service may be away: one with a store behind it comes back, and at 60 s Ray gives up."""
 _RAYLET_PATIENCE_S = 2.0
 """How long the raylet may refuse: it never comes back."""
+LOOK_S = 1.0
+"""How often the parts are looked at, which takes 2 us for one's own and 40 us for others'."""
 
 
 @dataclass
 class Vitals:
     """Looks at Ray's parts from time to time, for the length of one wait."""
 
+    _looked: float = 0.0
     _missing_since: dict[str, float] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Raise RunError if a part of Ray has ended, by a look that is taken when the last one is some time ago.
+
+        Others' messages go on for a while without either part, so that waiting for silence would not do.
+        """
+        if time.monotonic() - self._looked >= LOOK_S:
+            self.require()
+            self._looked = time.monotonic()
 
     def require(self) -> None:
         """Raise RunError if a part of Ray has ended."""

@@ -73,7 +73,8 @@ def run(
     out : str or Path, optional
         The run folder; ``runs/NAME-TIMESTAMP`` without it. Must not exist, or be empty.
     address : str, optional
-        A Ray cluster; one is started on this machine without it, unless this process has joined one.
+        A Ray cluster; the environment's ``RAY_ADDRESS`` without it. Without either, a Ray is started on this machine,
+        closed to others, unless this process has joined one.
     data_dir : str or Path, optional
         Folder of built-in data sets as ``NAME.npz``; the environment's ``RAYDR_DATA`` without it.
     listener : callable

@@ -54,7 +54,9 @@ def app() -> None:
     help="Override a key, such as method.landmarks=200. Repeatable.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="The run folder. Default: runs/NAME-TIMESTAMP.")
-@click.option("--address", help="A Ray cluster, such as auto or HOST:PORT. Default: this machine.")
+@click.option(
+    "--address", help="A Ray cluster, such as auto or HOST:PORT. Default: $RAY_ADDRESS, or this machine."
+)
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path),
@@ -238,17 +240,16 @@ class _Ending:
 
     def __init__(self) -> None:
         self.number: int = signal.SIGINT
-        self._heeded = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
 
     def install(self, handler: Callable[[int, FrameType | None], object]) -> None:
-        """Have ``handler`` answer these signals from now on, unless the end has begun."""
-        for number in self._heeded:
+        """Have ``handler`` answer signals from now on, but for those that are ignored."""
+        for number in ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, handler)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         self.number = number
-        for each in self._heeded:
+        for each in ENDING:
             signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt
 

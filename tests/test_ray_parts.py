@@ -101,6 +101,7 @@ for _ in range(2):
 assert tokens[0] != tokens[1] and all(len(token) == 64 for token in tokens)
 environment["OMP_WAIT_POLICY"] = "PASSIVE"
 assert dict(os.environ) == environment
+assert get_authentication_mode() == 0, "none"
 ray.init(**options)
 assert get_authentication_mode() == 0, "none"
 ray.shutdown()
@@ -226,6 +227,18 @@ def part_of_ray(command: Command, name: str) -> psutil.Process:
     return next(process for process in processes_of(command.token) if process.name() == name)
 
 
+def group(leader: int) -> list[psutil.Process]:
+    """All processes of a group; Ray's agents can be told by nothing else once they have changed their title."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if os.getpgid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (OSError, psutil.Error):
+            continue
+    return found
+
+
 def wait_for_checkpoint(folder: Path) -> None:
     deadline = time.monotonic() + 60
     while not any(folder.glob("out.incomplete-*/checkpoints/*.npz")):
@@ -238,10 +251,13 @@ def test_a_dead_part_of_ray_is_named_with_the_way_to_go_on(tmp_path: Path, name:
     scenario = on_ray(tmp_path, method=tiny()["method"] | {"rounds": LONG})
     with Command("run", str(scenario), "--out", "out", "--quiet") as command:
         wait_for_checkpoint(tmp_path)
+        raylet = part_of_ray(command, "raylet").pid
+        assert len(group(raylet)) > 3, "the raylet, its two agents and workers"
         part_of_ray(command, name).kill()
         begun = time.monotonic()
         code, out, err = command.end()
         assert time.monotonic() - begun < 10
+        assert not group(raylet)
     assert (code, out) == (3, "")
     assert re.fullmatch(
         rf"raydr: Ray's [\w ]+ \({name}\) on this machine ended .*\. Go on from the last checkpoint with"
@@ -266,6 +282,40 @@ def test_a_ray_that_does_not_come_up_is_one_paragraph(tmp_path: Path, name: str)
     assert (Path(logs[1]) / "logs").is_dir()
     _remove(Path(logs[1]))
     assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
+
+
+@pytest.mark.parametrize("interrupted", [False, True], ids=["failed", "interrupted"])
+def test_a_start_that_comes_to_nothing_leaves_no_process(interrupted: bool) -> None:
+    """By then Ray runs, but its library has forgotten what it started; and the calling program may go on for long."""
+    script = f"""
+import sys
+import psutil
+from ray._private import services
+from raydr.actors.cluster import connected
+from raydr.actors.leftovers import remove_session, session_folders
+from raydr.errors import RunError
+
+def fail(*arguments):
+    assert {{"raylet", "gcs_server"}} <= {{process.name() for process in psutil.Process().children()}}
+    raise {"KeyboardInterrupt" if interrupted else "Exception('no node came up.')"}
+
+services.get_node = fail
+try:
+    with connected():
+        sys.exit("connected")
+except (RunError, KeyboardInterrupt) as error:
+    print(error)
+left = session_folders()
+for folder in left:
+    remove_session(folder)
+print(len(left), psutil.Process().children(recursive=True))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60
+    )
+    said, left = done.stdout.splitlines()
+    assert left == ("0 []" if interrupted else "1 []"), "logs of a start that failed are kept"
+    assert said.startswith("" if interrupted else "Ray did not start on this machine (no node came up).")
 
 
 def die_once(marker: str, *, listener: Any) -> str:
@@ -371,5 +421,5 @@ def _remove(folder: Path) -> None:
 def _in_a_worker(name: str) -> str:
     import ray
 
-    value: str = ray.get(ray.remote(os.environ.__getitem__).remote(name))
+    value: str = ray.get(ray.remote(lambda: os.environ[name]).remote())
     return value
