@@ -82,7 +82,7 @@ def _started() -> Iterator[None]:
         yield
     finally:
         with signals_deferred(_PATIENCE_S):
-            groups = groups_of_ray()
+            groups = groups_of_ray(mark)
             try:
                 ray.shutdown()  # also after an interruption half-way through the start
             finally:

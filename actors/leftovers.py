@@ -18,21 +18,21 @@ _PATIENCE_S = 5.0
 """Seconds in which what was killed must be gone."""
 
 
-def groups_of_ray() -> set[int]:
-    """Process groups of the Ray that this process has started: each of its parts leads its own."""
+def groups_of_ray(mark: str) -> set[int]:
+    """Process groups of the Ray that was started with this mark: each part leads one, and workers follow theirs."""
     node = worker._global_node
-    parts = [part.process.pid for parts in node.all_processes.values() for part in parts] if node else []
-    return set(parts) - {os.getpgrp()}
+    parts = {part.process.pid for parts in node.all_processes.values() for part in parts} if node else set()
+    return (parts | {os.getpgid(process.pid) for process in _running(mark, ())}) - {os.getpgrp()}
 
 
 def end_processes(mark: str, groups: Collection[int]) -> None:
     """Kill what runs still with this mark, or in these groups.
 
-    Ray ends its own when all goes well. When its start was interrupted it has forgotten what it started, and agents of
-    a raylet that was killed look for it for a minute; having changed their title, they have lost the mark.
+    Ray ends its own when all goes well. When its start was interrupted it has forgotten what it started. Its agents,
+    which have lost the mark with their title, look for a raylet that was killed for a minute.
     """
     deadline = time.monotonic() + _PATIENCE_S
-    while (left := _left(mark, groups)) and time.monotonic() < deadline:
+    while (left := _running(mark, groups)) and time.monotonic() < deadline:
         for process in left:
             try:
                 process.kill()
@@ -59,7 +59,7 @@ def remove_session(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _left(mark: str, groups: Collection[int]) -> list[psutil.Process]:
+def _running(mark: str, groups: Collection[int]) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:

@@ -168,6 +168,25 @@ main()
     assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
 
 
+def test_a_sigterm_while_ray_makes_its_worker_prints_no_stack(tmp_path: Path) -> None:
+    making = f"""
+import ray, signal, threading
+make = ray._raylet.CoreWorker
+def interrupted(*arguments):
+    main = threading.main_thread().ident
+    threading.Timer(0.05, signal.pthread_kill, [main, {signal.SIGTERM:d}]).start()
+    made = make(*arguments)
+    signal.pthread_kill(main, {signal.SIGTERM:d})
+    return made
+ray._raylet.CoreWorker = interrupted
+from raydr.__main__ import main
+main()
+"""
+    program = [sys.executable, "-c", making]
+    with Command("run", str(on_ray(tmp_path)), "--out", "out", "--quiet", program=program) as command:
+        assert command.end() == (128 + signal.SIGTERM, "", INTERRUPTED)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_start_that_hangs_is_not_waited_for(tmp_path: Path, number: signal.Signals) -> None:
     hanging = f"""
