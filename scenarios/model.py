@@ -40,8 +40,6 @@ class Card:
         Columns of the data that are no features: new rows may have them or not.
     files : dict of str to str
         SHA-256 of each file of arrays.
-    arrays : dict of str to tuple of int
-        Shape of each array.
     raydr : str
         The version that made it.
     format : int
@@ -52,7 +50,6 @@ class Card:
     named: bool
     left_out: tuple[str, ...]
     files: dict[str, str]
-    arrays: dict[str, tuple[int, ...]]
     raydr: str = field(default_factory=lambda: version("raydr"))
     format: int = FORMAT
 
@@ -83,7 +80,6 @@ def write_model(run: Path, arrays: Mapping[str, FloatArray], data: Provenance) -
         named=data.named,
         left_out=tuple(dict.fromkeys(column for source in data.sources for column in source.left_out)),
         files={name: sha256_of_file(folder / name) for name in [ARRAYS, *[ENCODER] * bool(encoder)]},
-        arrays={name: tuple(values.shape) for name, values in arrays.items()},
     )
     content = asdict(card)
     write_json(folder / CARD, {"sha256": _digest(content), **content})
@@ -108,14 +104,11 @@ def read_model(run: Path) -> Model:
         arrays = _arrays(folder, card)
     except Exception as error:  # whatever readers make of a file that is not what its name says
         raise _broken(folder, " ".join(str(error).split())) from error
-    found = {name: values.shape for name, values in arrays.items()}
-    if found != card.arrays:
-        raise _broken(folder, f"it has the arrays {found} where {card.arrays} belong")
     for name, values in arrays.items():
         if values.dtype.kind not in "fiu" or not np.isfinite(values).all():
             raise _broken(folder, f"the array {name} has values that are no finite numbers")
     for name in ("shift", "factor"):
-        if found.get(name) != (len(card.columns),):
+        if name not in arrays or arrays[name].shape != (len(card.columns),):
             raise _broken(
                 folder, f"the array {name} is not one number for each of {len(card.columns)} columns"
             )

@@ -249,6 +249,18 @@ class TestPage:
         write_comparison([run], tmp_path / "comparison.html")
         assert SCRIPT not in (tmp_path / "comparison.html").read_text(encoding="utf-8")
 
+    def test_hover_texts_show_names_as_text(self, tmp_path: Path) -> None:
+        """Bokeh escapes the value of a column, unless its format says that it is safe."""
+        page = read_page(
+            write_report(write_run(tmp_path / "run", labels=["<img src=x onerror=alert(1)>"] * ROWS))
+        )
+        (hover, *_) = [model for model in _models(_drawn(page)["docs"]) if model["name"] == "HoverTool"]
+        assert hover["attributes"]["tooltips"] == [
+            ["row", "@row"],
+            ["client", "@client"],
+            ["label", "@label"],
+        ]
+
 
 def _models(value: Any) -> list[dict[str, Any]]:
     """Every Bokeh model that is defined somewhere in a document."""

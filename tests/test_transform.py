@@ -323,7 +323,6 @@ def forged(run: Path, arrays: dict[str, Any], **card: Any) -> None:
     del content["sha256"]
     content |= {
         "files": {"arrays.npz": sha256_of_file(run / "model" / "arrays.npz")},
-        "arrays": {name: list(np.shape(values)) for name, values in arrays.items()},
     } | card
     (run / "model" / "model.json").write_text(json.dumps({"sha256": _digest(content), **content}))
 

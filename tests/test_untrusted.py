@@ -271,6 +271,10 @@ VALUES: dict[str, tuple[Callable[[Path], None], str]] = {
     "clients that are lists": (parquet("embedding.parquet", client=[["a"]] * ROWS), "where names belong"),
     "labels that are numbers": (parquet("embedding.parquet", label=list(range(ROWS))), "where names belong"),
     "labels that are bytes": (parquet("embedding.parquet", label=[b"\xff"] * ROWS), "where names belong"),
+    "labels that are no UTF-8": (
+        parquet("embedding.parquet", label=pa.array([b"\xff"] * ROWS, pa.binary()).view(pa.string())),
+        "is not a parquet file",
+    ),
     "rows that are dates": (
         parquet("embedding.parquet", row=pa.array([0] * ROWS, pa.date32())),
         "where names",
