@@ -9,7 +9,8 @@ from typing import Any
 
 from ray.job_config import JobConfig
 
-from raydr import errors
+_HOME = Path(__file__).parents[2]
+"""The folder that holds raydr, of which this is ``raydr.actors.search_path``."""
 
 
 class LikeTheDriver(JobConfig):  # type: ignore[misc]
@@ -35,4 +36,4 @@ def drivers() -> list[str]:
     A package that is installed for development is found by a hook, which Python asks after all folders.
     """
     folders = [os.path.abspath(entry) for entry in sys.path if os.path.exists(entry or os.curdir)]
-    return [*folders, str(Path(errors.__file__).parents[1])]
+    return [*folders, str(_HOME)]

@@ -13,7 +13,7 @@ from raydr.fedne.edges import local_neighbors, schedule, steps_of
 from raydr.fedne.encoder import Architecture, initial_weights, place
 from raydr.fedne.loss import SOFTENING, attraction, repulsion, squared_distance
 from raydr.fedne.server import ADAPTIVITY, cosine_rate, initial_memory, server_step, stepped_rate
-from raydr.fedne.training import FLOOR, Local, Objective, _Batches, _loss, train
+from raydr.fedne.training import FLOOR, Local, Objective, Trained, _Batches, _loss, train
 from raydr.fedne.warm_start import warm_start
 from raydr.methods.fedne_clients import LONGEST_STEP
 from raydr.prototypes import prototype_count, prototypes
@@ -370,6 +370,32 @@ def test_prototypes_stay_within_clusters() -> None:
     means = prototypes(rows, 8)
     apart = np.linalg.norm(means[:, None] - centres, axis=2).min(axis=1)
     assert apart.max() < 4
+
+
+def test_a_warm_start_slows_down_in_three_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    from raydr.fedne import warm_start as room
+
+    parts: list[tuple[float, int]] = []
+
+    def noted(
+        architecture: Architecture,
+        weights: np.ndarray,
+        clients: list[Local],
+        *more: Objective,
+        learning_rate: float,
+    ) -> Trained:
+        parts.append((learning_rate, clients[0].schedule.steps))
+        return train(architecture, weights, clients, *more, learning_rate=learning_rate)
+
+    monkeypatch.setattr(room, "train", noted)
+    architecture = Architecture(4, (8,))
+    rng = np.random.default_rng(0)
+    warm_start(
+        architecture, initial_weights(architecture, rng), rng.normal(size=(40, 4)).astype(np.float32),
+        neighbors=4, batch=32, negatives=5, mixing=None, learning_rate=0.01, decay=0.5, steps=100, random=rng,
+    )  # fmt: skip
+    np.testing.assert_allclose([rate for rate, _ in parts], [0.01, 0.005, 0.0025])
+    assert [steps for _, steps in parts] == [40, 30, 30]
 
 
 def test_a_warm_start_separates_clusters_and_needs_two_prototypes() -> None:

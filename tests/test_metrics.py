@@ -10,6 +10,7 @@ from sklearn import manifold, metrics
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits, load_wine
 from sklearn.decomposition import PCA
+from sklearn.model_selection import train_test_split
 from sklearn.neighbors import NearestNeighbors
 
 from raydr.errors import DataError, ScenarioError
@@ -173,6 +174,26 @@ def test_silhouette_of_a_sample_is_near_the_whole(monkeypatch):
     sampled = evaluate(["sc"], evidence).values["sc"]
     assert sampled != whole
     assert sampled == pytest.approx(whole, abs=0.03)
+
+
+def test_the_silhouettes_sample_is_drawn_from_all_rows(monkeypatch):
+    """Not the first ones, which in a sorted table are of one class."""
+    evidence = made_evidence(rows=400)
+    clusters = KMeans(4, n_init=10, random_state=evidence.seed).fit_predict(evidence.embedding)
+    monkeypatch.setattr(cluster_metrics, "SILHOUETTE_ROWS", 100)
+    drawn = np.sort(np.random.default_rng(evidence.seed).choice(400, 100, replace=False))
+    expected = metrics.silhouette_score(evidence.embedding[drawn], clusters[drawn])
+    assert evaluate(["sc"], evidence).values["sc"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("rows", "measured"), [(71, False), (72, True)])
+def test_fifty_neighbours_need_fifty_training_rows(rows, measured):
+    """70% of 72 rows are 50 of them."""
+    evidence = made_evidence(rows=rows)
+    train, _ = train_test_split(np.arange(rows), test_size=0.3, random_state=0)
+    assert (len(train) >= 50) == measured
+    found = evaluate(["ca_50"], evidence)
+    assert ("ca_50" in found.not_computed) is not measured
 
 
 def test_distance_error_and_f_score_equal_brute_force():

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -223,8 +223,18 @@ def test_the_environments_ray_address_is_asked_too(
 # --- what dies ------------------------------------------------------------------------------------------------------
 
 
-def part_of_ray(command: Command, name: str) -> psutil.Process:
-    return next(process for process in processes_of(command.token) if process.name() == name)
+def part_of_ray(command: Command, name: str) -> psutil.Process | None:
+    for process in processes_of(command.token):
+        with suppress(psutil.Error):  # gone by now
+            if process.name() == name:
+                return process
+    return None
+
+
+def part_that_runs(command: Command, name: str) -> psutil.Process:
+    found = part_of_ray(command, name)
+    assert found is not None
+    return found
 
 
 def group(leader: int) -> list[psutil.Process]:
@@ -251,9 +261,9 @@ def test_a_dead_part_of_ray_is_named_with_the_way_to_go_on(tmp_path: Path, name:
     scenario = on_ray(tmp_path, method=tiny()["method"] | {"rounds": LONG})
     with Command("run", str(scenario), "--out", "out", "--quiet") as command:
         wait_for_checkpoint(tmp_path)
-        raylet = part_of_ray(command, "raylet").pid
+        raylet = part_that_runs(command, "raylet").pid
         assert len(group(raylet)) > 3, "the raylet, its two agents and workers"
-        part_of_ray(command, name).kill()
+        part_that_runs(command, name).kill()
         begun = time.monotonic()
         code, out, err = command.end()
         assert time.monotonic() - begun < 10
@@ -271,9 +281,9 @@ def test_a_dead_part_of_ray_is_named_with_the_way_to_go_on(tmp_path: Path, name:
 def test_a_ray_that_does_not_come_up_is_one_paragraph(tmp_path: Path, name: str) -> None:
     """Ray waits for 30 s."""
     with Command("run", str(on_ray(tmp_path)), "--out", "out", "--quiet") as command:
-        while not (found := [each for each in processes_of(command.token) if each.name() == name]):
+        while (found := part_of_ray(command, name)) is None:
             assert command.process.poll() is None
-        found[0].suspend()
+        found.suspend()
         code, out, err = command.end(timeout_s=60)
     assert (code, out) == (3, "")
     assert re.fullmatch(r"raydr: Ray did not start on this machine \(.*\)\. Look .*\n", err), err

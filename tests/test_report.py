@@ -848,6 +848,23 @@ class TestWords:
         np.testing.assert_allclose(np.diff(marks, 2), 0.0, atol=1e-9 * max(abs(low), abs(high), 1e-9))
         assert 1 <= len(marks) <= 6
 
+    @pytest.mark.parametrize("wanted", [4, 5])
+    def test_axis_numbers_have_the_smallest_round_step_that_needs_no_more(self, wanted: int) -> None:
+        """By brute force over 1, 2 and 5 times the powers of ten."""
+        for high in np.random.default_rng(0).uniform(0.05, 50.0, 100):
+            steps = [m * 10.0**power for power in range(-4, 4) for m in (1, 2, 5)]
+            expected = min(step for step in steps if step * wanted >= high)
+            marks = round_numbers(0.0, float(high), wanted)
+            np.testing.assert_allclose(np.diff(marks), expected)
+
+    def test_values_that_no_axis_can_hold_are_left_out(self) -> None:
+        chart = line_chart([1, 2, 3, 1e150], [1.0, 1e150, 2.0, 3.0], "objective")
+        assert chart is not None
+        assert [text for *_, text in chart.points] == [
+            "objective 1 in round 1",
+            "objective 2 in round 3",
+        ]
+
     def test_a_chart_needs_two_finite_values(self) -> None:
         assert line_chart([1, 2], [1.0, float("nan")], "objective") is None
         chart = line_chart([1, 2, 3], [1.0, 3.0, 2.0], "objective")
