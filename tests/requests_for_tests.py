@@ -105,6 +105,21 @@ def own_shift(client: Client, request: OwnShift) -> Shifted:
 
 
 @dataclass(frozen=True)
+class DeadlyShift(Request[Shifted], what="a shift that the first client to follow dies of", sets_state=True):
+    by: float
+    dead: str
+
+
+@answers(DeadlyShift)
+def deadly_shift(client: Client, request: DeadlyShift) -> Shifted:
+    shifted = shift(client, Shift(request.by))
+    if client.index == 1 and not Path(request.dead).exists():
+        Path(request.dead).touch()
+        os._exit(1)  # as a kernel out of memory ends it: changed, and without an answer
+    return shifted
+
+
+@dataclass(frozen=True)
 class TurnByBLAS(Request[Shifted], what="a size", sets_state=True):
     size: int
 

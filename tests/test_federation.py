@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from requests_for_tests import (
+    DeadlyShift,
     KeepRequest,
     Kept,
     LetterRequest,
@@ -341,6 +342,17 @@ class TestRayOnly:
         with pytest.raises(ClientError, match="process died"):
             federation.sum(OddRequest(3, "exits"))
         assert federation.sum(OddRequest(-1, "none")).value[0] == CLIENTS  # type: ignore[index]
+        carrier.close()
+
+    def test_a_process_that_is_killed_while_state_is_set_sets_it_once(self, tmp_path: Path) -> None:
+        """Outside rounds too, as in the scaling of rows."""
+        federation, carrier = self.federation()
+        before = row_sums(federation)
+        federation.ask(DeadlyShift(1.0, str(tmp_path / "dead")))
+        assert (tmp_path / "dead").exists()
+        np.testing.assert_allclose(row_sums(federation), np.add(before, 1.0), rtol=1e-9, atol=1e-9)
+        federation.ask(Shift(1.0))
+        np.testing.assert_allclose(row_sums(federation), np.add(before, 2.0), rtol=1e-9, atol=1e-9)
         carrier.close()
 
     def test_a_client_that_hangs_is_killed_after_the_time_out(self) -> None:
