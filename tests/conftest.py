@@ -39,7 +39,7 @@ def _no_process_left(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if "cluster" not in request.fixturenames:
         return
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while left := simulation_processes():
         assert time.monotonic() < deadline, f"still running: {left}"
         time.sleep(0.1)

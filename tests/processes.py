@@ -42,7 +42,7 @@ def processes_of(token: str) -> list[psutil.Process]:
     return found
 
 
-def all_gone(token: str, timeout_s: float = 30) -> bool:
+def all_gone(token: str, timeout_s: float = 120) -> bool:
     """Whether nothing is left of a command and of what it started, or will be in time."""
     patience = time.monotonic() + timeout_s
     while (left := processes_of(token)) and time.monotonic() < patience:

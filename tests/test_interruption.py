@@ -21,6 +21,8 @@ from tiny import tiny, tiny_file
 import raydr
 from raydr.cli import status
 
+# As in test_survival: beside busy loops everything takes several times as long.
+pytestmark = pytest.mark.timeout(900)
 RAYDR = [sys.executable, "-m", "raydr"]
 LONG = 10**7
 """Rounds or iterations that no test waits for."""
@@ -65,7 +67,7 @@ class Command:
     def send(self, number: signal.Signals, *, to_group: bool = False) -> None:
         (os.killpg if to_group else os.kill)(self.process.pid, number)
 
-    def end(self, timeout_s: float = 30) -> tuple[int, str, str]:
+    def end(self, timeout_s: float = 120) -> tuple[int, str, str]:
         """Exit status, standard output and standard error, once nothing is left of it."""
         out, err = self.process.communicate(timeout=timeout_s)
         assert all_gone(self.token), processes_of(self.token)

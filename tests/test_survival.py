@@ -21,6 +21,8 @@ from raydr.methods.fed_tsne_umap import FedTSNE
 from raydr.methods.serving import Plan, Served
 from raydr.scenarios.backend import InlineBackend
 
+# Beside four busy loops a start of Ray takes six times as long: what is waited for here must come, not come soon.
+pytestmark = pytest.mark.timeout(900)
 ROUNDS = 12
 
 
@@ -100,7 +102,7 @@ def test_actors_end_with_their_run(cluster: None) -> None:
     during: list[psutil.Process] = []
     RayBackend(packing=2).serve(rows(), plan(), listener=lambda _: during.extend(simulation_processes()))
     assert len({process.pid for process in during}) == 3, "a coordinator and two processes of clients"
-    _wait_for(lambda: True if not simulation_processes() else None, timeout_s=20)
+    _wait_for(lambda: True if not simulation_processes() else None, timeout_s=120)
 
 
 def test_a_cluster_that_is_too_small_is_refused_with_the_numbers(cluster: None) -> None:
@@ -144,7 +146,7 @@ def test_a_driver_killed_without_warning_can_be_resumed_to_the_same_bits(tmp_pat
     # Two agents of Ray's own take a minute to see that their raylet is gone.
     mortal = [process for process in processes if not _is_agent_of_ray(process)]
     assert len(mortal) > 2
-    _wait_for(lambda: True if not any(map(runs, mortal)) else None, timeout_s=60)
+    _wait_for(lambda: True if not any(map(runs, mortal)) else None, timeout_s=240)
     assert not (tmp_path / "run").exists()
     subprocess.run([sys.executable, "-m", "raydr", "run", "--resume", str(folder), "--quiet"], check=True)
     whole = {**scenario, "faults": {}, "runtime": {"federation": "inline"}}
@@ -167,7 +169,7 @@ def test_many_machines(case: str) -> None:
     """Several raylets on this machine, in a process of its own, since one process joins one cluster."""
     script = Path(__file__).parent / "several_nodes.py"
     outcome = subprocess.run(
-        [sys.executable, str(script), case], check=False, capture_output=True, text=True, timeout=240
+        [sys.executable, str(script), case], check=False, capture_output=True, text=True, timeout=800
     )
     assert outcome.returncode == 0, outcome.stderr[-3000:]
     assert outcome.stdout.splitlines()[-1] == "as expected"
@@ -181,7 +183,7 @@ def _is_agent_of_ray(process: psutil.Process) -> bool:
         return False
 
 
-def _wait_for(look: Any, timeout_s: float = 90) -> Any:
+def _wait_for(look: Any, timeout_s: float = 300) -> Any:
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         found = look()
