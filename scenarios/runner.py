@@ -37,6 +37,7 @@ from raydr.scenarios.identity import Identity
 from raydr.scenarios.model import write_model
 from raydr.scenarios.reading import dump, read
 from raydr.scenarios.schema import Scenario
+from raydr.signals import signals_deferred
 
 
 def run(
@@ -210,7 +211,9 @@ def _backend(scenario: Scenario, address: str | None, journal: Journal) -> Itera
         return
     with ExitStack() as connection:
         with journal.stage("starting Ray"):
-            from raydr.actors.backend import ray_backend
+            # What a handler raises in one of the import system's own callbacks is dropped.
+            with signals_deferred():
+                from raydr.actors.backend import ray_backend
 
             runtime = scenario.runtime
             backend = connection.enter_context(ray_backend(address, runtime.actors, runtime.timeout_s))
