@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
@@ -175,6 +176,7 @@ def main() -> NoReturn:
     code = _INTERRUPTED
     try:
         ending.install(ending)
+        sys.unraisablehook = ending.insist
         share_cores()
         # What libraries have to say is for their users, and raydr's user is not one: -W and PYTHONWARNINGS bring it
         # back.
@@ -240,6 +242,9 @@ class _Ending:
 
     def __init__(self) -> None:
         self.number: int = signal.SIGINT
+        self._heeded = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+        self._raised: KeyboardInterrupt | None = None
+        self._others = sys.unraisablehook
 
     def install(self, handler: Callable[[int, FrameType | None], object]) -> None:
         """Have ``handler`` answer signals from now on, but for those that are ignored."""
@@ -251,7 +256,24 @@ class _Ending:
         self.number = number
         for each in ENDING:
             signal.signal(each, signal.SIG_IGN)
-        raise KeyboardInterrupt
+        self._raised = KeyboardInterrupt()
+        raise self._raised
+
+    def insist(self, dropped: sys.UnraisableHookArgs) -> None:
+        """Ask again where Python drops what was raised: in a finaliser, a weak reference's callback, a fork's hook.
+
+        Else nothing would end, and every further signal be ignored.
+        """
+        if self._raised is None or dropped.exc_value is not self._raised:
+            self._others(dropped)
+            return
+        self._raised = None
+        for number in self._heeded:
+            signal.signal(number, self)
+        # From another thread, so that it comes when the callback is over.
+        again = threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, self.number))
+        again.daemon = True
+        again.start()
 
 
 def _say(text: str, code: int, error: BaseException | None = None) -> int:

@@ -156,6 +156,30 @@ def test_any_moment_of_the_start_will_do(tmp_path: Path, moment: int) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_whose_exception_python_drops_is_not_lost(tmp_path: Path, number: signal.Signals) -> None:
+    """What a handler raises in a finaliser or in a weak reference's callback, as imports have them, is dropped."""
+    dropping = f"""
+from raydr.__main__ import main
+from raydr.scenarios import runner
+import signal
+class Late:
+    def __del__(self):
+        signal.raise_signal({number:d})
+deal = runner.dealt_out
+def dealt_out(*arguments):
+    Late()
+    return deal(*arguments)
+runner.dealt_out = dealt_out
+main()
+"""
+    method = tiny()["method"] | {"rounds": LONG}
+    scenario = tiny_file(tmp_path, method=method, runtime={"federation": "inline", "checkpoint_every": 0})
+    program = [sys.executable, "-c", dropping]
+    with Command("run", str(scenario), "--out", "out", "--quiet", program=program) as command:
+        assert command.end(timeout_s=30) == (128 + number, "", INTERRUPTED)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_ray_forks_is_not_lost(tmp_path: Path, number: signal.Signals) -> None:
     """What a handler raises in a hook of a fork is dropped, and Ray forks with hooks, six times for a start."""
     forking = f"""
