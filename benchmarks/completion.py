@@ -33,9 +33,9 @@ from pathlib import Path
 import numpy as np
 
 from raydr.arrays import Float64Array
-from raydr.completion.smacof import random_start, smacof
-from raydr.completion.trilateration import trilaterate
-from raydr.geometry import squared_distances
+from raydr.geometry.points import squared_distances
+from raydr.geometry.trilateration import trilaterate
+from raydr.methods.sense.smacof import random_start, smacof
 from raydr.threads import one_blas_thread
 
 CLIENTS = 10

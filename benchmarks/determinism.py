@@ -22,8 +22,8 @@ from raydr.data import load
 from raydr.embedding import TSNE, UMAP, principal_components
 from raydr.embedding.initialization import tsne_start, umap_start
 from raydr.errors import RaydrError
-from raydr.geometry import Points
-from raydr.neighbors import NeighborGraph, nearest_neighbors
+from raydr.geometry.neighbors import NeighborGraph, nearest_neighbors
+from raydr.geometry.points import Points
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def federated(rows: FloatArray, early: int, late: int) -> dict[str, float]:
     from raydr.actors.backend import ray_backend
     from raydr.journal import Journal
     from raydr.memory import peak_memory_bytes
-    from raydr.methods.fed_tsne_umap import FedTSNE
+    from raydr.methods.landmarks.maps import FedTSNE
     from raydr.methods.serving import Plan
 
     rounds = ROUNDS * late // LATE

@@ -29,7 +29,7 @@ import numpy as np
 
 from raydr.actors.backend import RayBackend, ray_backend
 from raydr.arrays import Float32Array, FloatArray, Int64Array
-from raydr.methods.fedne_settings import FedNE
+from raydr.methods.fedne.settings import FedNE
 from raydr.threads import cores
 
 ACTORS = 2
@@ -159,9 +159,9 @@ def judged(backend: RayBackend, rows: Rows, setting: Setting, rounds: int, seed:
 def alone(rows: Rows, setting: Setting, rounds: int) -> dict[str, float]:
     """Figures of LocalNE, means over clients of at least 7 rows: each places the test rows by its own encoder."""
     from raydr.federation.streams import client_stream
-    from raydr.fedne.encoder import Architecture, place
-    from raydr.methods.fedne_baselines import epochs_on
-    from raydr.methods.fedne_settings import LocalNE
+    from raydr.methods.fedne.baselines import epochs_on
+    from raydr.methods.fedne.encoder import Architecture, place
+    from raydr.methods.fedne.settings import LocalNE
     from raydr.metrics.new_rows import knn_accuracy
 
     settings, accuracies = LocalNE(rounds=rounds, **FEW), []
@@ -215,7 +215,7 @@ def plain_edges_per_second(rows: FloatArray, epochs: int) -> float:
     import torch
     from torch import nn
 
-    from raydr.fedne.edges import local_neighbors
+    from raydr.methods.fedne.edges import local_neighbors
 
     torch.set_num_threads(cores())
     nearest = torch.from_numpy(local_neighbors(rows, NEIGHBORS, threads=cores()))

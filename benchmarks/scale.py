@@ -33,7 +33,7 @@ from raydr.actors.placement import place
 from raydr.actors.transport import RayTransport
 from raydr.arrays import Float32Array
 from raydr.federation import FaultPlan, Federation
-from raydr.methods.distribution_learning import DistributionLearning, learn_landmarks
+from raydr.methods.landmarks.learning import DistributionLearning, learn_landmarks
 from raydr.threads import cores
 
 _LONG = Setting(200, 200_000)

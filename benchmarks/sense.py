@@ -46,7 +46,7 @@ def completed_geometry(
 ) -> tuple[Any, float]:
     """Geometry of the rows, in client order, and seconds that it took from the first message on."""
     from raydr.federation import ClientHost, Federation, InlineTransport, Seat, fingerprint
-    from raydr.methods.sense import completed
+    from raydr.methods.sense.server import completed
 
     parts = [rows[client_of_row == client] for client in range(int(client_of_row.max()) + 1)]
     seats = [Seat(index, part, fingerprint(part)) for index, part in enumerate(parts)]
@@ -88,9 +88,9 @@ def main() -> None:
         options.regimes, options.embedders = ["multisite-full", "multisite-partial"], ["tsne", "cne-0.5"]
 
     from raydr.data import load, set_apart
-    from raydr.geometry import Points
-    from raydr.methods.sense import draw
-    from raydr.methods.sense_settings import SENSE
+    from raydr.geometry.points import Points
+    from raydr.methods.sense.server import draw
+    from raydr.methods.sense.settings import SENSE
     from raydr.metrics import Evidence, evaluate, row_graph
     from raydr.partition import assign
 

@@ -27,7 +27,7 @@ for _number in ENDING:
 
 def main() -> NoReturn:
     """Entry point of the ``raydr`` command."""
-    from raydr.cli import main as command
+    from raydr.front.cli import main as command
 
     command()
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from raydr.arrays import FloatArray, Int64Array
-from raydr.geometry import Geometry
+from raydr.geometry.points import Geometry
 from raydr.journal import Event, Journal, Listener, Progress
 from raydr.methods import METHODS
 from raydr.metrics import METRICS, Evidence, Scores, evaluate, row_graph
-from raydr.scaling import Scaling, scale_rows
 from raydr.settings import Settings
+from raydr.statistics.scaling import Scaling, scale_rows
 from raydr.threads import cores, one_blas_thread
 
 

@@ -12,12 +12,12 @@ from raydr.federation import attackers
 from raydr.methods import METHODS
 from raydr.privacy.noise import Noise
 from raydr.robust import RobustRule
-from raydr.scaling import Scale
 from raydr.settings import LocalPath, OfFile, Settings
+from raydr.statistics.scaling import Scale
 
 if TYPE_CHECKING:
-    from raydr.methods.fed_tsne_umap import FedTSNE, FedUMAP
-    from raydr.methods.fedne_settings import FedAvgNE, FedNE, FedProxNE, GlobalNE, LocalNE
+    from raydr.methods.fedne.settings import FedAvgNE, FedNE, FedProxNE, GlobalNE, LocalNE
+    from raydr.methods.landmarks.maps import FedTSNE, FedUMAP
 
 
 class DataSettings(Settings):
@@ -232,6 +232,7 @@ class PrivacySettings(Settings):
 if TYPE_CHECKING:
     MethodSettings: TypeAlias = FedTSNE | FedUMAP | FedNE | FedAvgNE | FedProxNE | LocalNE | GlobalNE
 else:
+    METHODS.close()
     MethodSettings = Annotated[
         Union[tuple(method.settings for method in METHODS.values())], Field(discriminator="kind")  # noqa: UP007
     ]

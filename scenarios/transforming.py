@@ -13,9 +13,9 @@ from raydr.data.columns import listing
 from raydr.errors import DataError, OutputError, RaydrError, ScenarioError
 from raydr.files import whole
 from raydr.methods import METHODS
-from raydr.scaling import Scaling, scale_rows
 from raydr.scenarios.model import read_model
 from raydr.scenarios.reading import read
+from raydr.statistics.scaling import Scaling, scale_rows
 
 _LOGGER = logging.getLogger(__name__)
 

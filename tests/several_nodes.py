@@ -18,7 +18,7 @@ from ray.cluster_utils import Cluster
 from raydr.actors.backend import RayBackend
 from raydr.errors import RunError
 from raydr.journal import Event, Incident, RoundEnded
-from raydr.methods.fed_tsne_umap import FedTSNE
+from raydr.methods.landmarks.maps import FedTSNE
 from raydr.methods.serving import Plan
 from raydr.scenarios.backend import InlineBackend
 from raydr.scenarios.holdings import from_sites

@@ -13,7 +13,7 @@ from raydr.arrays import FloatArray
 from raydr.errors import ScenarioError
 from raydr.federation import Federation
 from raydr.methods import METHODS
-from raydr.methods.fedne_surrogates import REACHES, DensityRequest
+from raydr.methods.fedne.surrogates import REACHES, DensityRequest
 
 CLIENTS = 7
 AGGREGATIONS: tuple[dict[str, Any], ...] = (
@@ -95,7 +95,7 @@ def test_whoever_denies_any_size_makes_no_grid_that_fills_the_memory(
     sent: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of seven who votes for no size, under the plain mean: the grid grows coarse and not large."""
-    from raydr.methods import fedne_surrogates
+    from raydr.methods.fedne import surrogates
 
     part = DensityRequest.client_part
     seen: list[int] = []
@@ -104,7 +104,7 @@ def test_whoever_denies_any_size_makes_no_grid_that_fills_the_memory(
         seen.append(request.nodes)
         reply = part(client, request)
         if client.index == 3:
-            reply = fedne_surrogates.Density(reply.share, np.full(REACHES.shape, sent))
+            reply = surrogates.Density(reply.share, np.full(REACHES.shape, sent))
         return reply
 
     monkeypatch.setattr(DensityRequest, "client_part", staticmethod(deny))

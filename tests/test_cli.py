@@ -16,10 +16,10 @@ import pytest
 import yaml
 from tiny import tiny_file, tiny_run
 
-from raydr.cli import CATALOGUES, status
+from raydr.front.cli import CATALOGUES, status
+from raydr.front.terminal import heard_on_terminal, print_result
 from raydr.journal import CheckpointTaken, Incident, Progress, StageEnded, StageStarted
 from raydr.metrics import METRICS
-from raydr.terminal import heard_on_terminal, print_result
 
 RAYDR = [sys.executable, "-m", "raydr"]
 
@@ -448,7 +448,7 @@ def test_long_stages_say_how_far_they_are_where_there_are_no_bars(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = iter([0.0, 1.0, 11.0, 11.0, 12.0, 30.0, 31.0, 32.0])
-    monkeypatch.setattr("raydr.terminal.time.monotonic", lambda: next(now))
+    monkeypatch.setattr("raydr.front.terminal.time.monotonic", lambda: next(now))
     with heard_on_terminal() as hear:
         hear(StageStarted("landmarks"))
         hear(Progress("landmarks", 1, 50))

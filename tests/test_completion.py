@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.completion.nystrom import NystromGeometry, nystrom
-from raydr.completion.trilateration import trilaterate, trilateration
 from raydr.errors import DataError
-from raydr.geometry import Points
-from raydr.geometry import squared_distances as any_squared_distances
+from raydr.geometry.points import Points
+from raydr.geometry.points import squared_distances as any_squared_distances
+from raydr.geometry.trilateration import trilaterate, trilateration
+from raydr.methods.landmarks.nystrom import NystromGeometry, nystrom
 from raydr.metrics import Evidence, evaluate
 
 

@@ -7,11 +7,11 @@ import pytest
 from scipy.spatial.distance import cdist, pdist
 from scipy.stats import special_ortho_group
 
-from raydr.completion import alignment
-from raydr.completion.alignment import LEAST_CORRELATION, align
-from raydr.completion.frames import AffineFrame, residual_factor
-from raydr.completion.prior import Prior
 from raydr.errors import DataError
+from raydr.methods.sense import alignment
+from raydr.methods.sense.alignment import LEAST_CORRELATION, align
+from raydr.methods.sense.frames import AffineFrame, residual_factor
+from raydr.methods.sense.prior import Prior
 
 
 def drawn(rows: int, features: int, seed: int = 0) -> np.ndarray:

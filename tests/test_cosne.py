@@ -12,8 +12,8 @@ from raydr.embedding import COSNE
 from raydr.embedding.cosne import BALL_RADIUS, joint_probabilities
 from raydr.embedding.hyperbolic_cauchy import STRIPS, depth, divergence, repel_all, repel_some
 from raydr.errors import DataError, ScenarioError
+from raydr.geometry.neighbors import NeighborGraph
 from raydr.methods.embedders import COSNESettings
-from raydr.neighbors import NeighborGraph
 from tests.test_cne import central_differences
 from tests.test_embedding import digest
 

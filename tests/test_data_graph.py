@@ -12,7 +12,7 @@ from scipy.stats import spearmanr
 
 from raydr.data import load_graph
 from raydr.errors import DataError
-from raydr.hyperbolic import exponential_map, squared_distances
+from raydr.geometry.hyperbolic import exponential_map, squared_distances
 
 TREE = np.array([[(node - 1) // 2, node] for node in range(1, 31)])
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raydr.api import run
+from raydr.front.api import run
 
 TSNE: dict[str, Any] = {
     "kind": "fed-tsne",

@@ -19,7 +19,7 @@ from raydr.arrays import FloatArray
 from raydr.embedding import TSNE, UMAP, Embedder, principal_components
 from raydr.embedding.initialization import tsne_start, umap_start
 from raydr.errors import DataError, ScenarioError
-from raydr.neighbors import NeighborGraph
+from raydr.geometry.neighbors import NeighborGraph
 
 BRIEF: list[Embedder] = [TSNE(early_iterations=50, iterations=50), UMAP(epochs=40)]
 NAMES = ["tsne", "umap"]

@@ -13,22 +13,19 @@ import torch
 from inline_federations import federate
 from tiny import tiny_run, tiny_scenario
 
-from raydr import api
 from raydr.arrays import FloatArray, Int64Array
 from raydr.data import load
 from raydr.errors import DataError, OutputError, RunError, ScenarioError
 from raydr.federation import Client, ClientHost, Federation, InlineTransport, Seat, fingerprint
 from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.failures import ClientError, FailurePolicy
-from raydr.federation.faults import FaultPlan
+from raydr.federation.simulated.faults import FaultPlan
 from raydr.federation.streams import client_stream
-from raydr.fedne.field import Grid, deposit, repulsion_field
-from raydr.fedne.loss import repulsion, squared_distance
+from raydr.front import api
 from raydr.journal import CheckpointTaken, Event, Journal
 from raydr.methods import METHODS
-from raydr.methods.fedne import first_weights, no_surrogates, standardised, training, transform
-from raydr.methods.fedne_baselines import central
-from raydr.methods.fedne_clients import (
+from raydr.methods.fedne.baselines import central
+from raydr.methods.fedne.clients import (
     Change,
     TrainRequest,
     kept_size,
@@ -38,8 +35,11 @@ from raydr.methods.fedne_clients import (
     train_together,
     training_device,
 )
-from raydr.methods.fedne_settings import ContrastiveEncoder, FedAvgNE, FedNE, FedProxNE, GlobalNE, LocalNE
-from raydr.methods.fedne_surrogates import SPEAKING_ROWS, DensityRequest, density
+from raydr.methods.fedne.field import Grid, deposit, repulsion_field
+from raydr.methods.fedne.loss import repulsion, squared_distance
+from raydr.methods.fedne.server import first_weights, no_surrogates, standardised, training, transform
+from raydr.methods.fedne.settings import ContrastiveEncoder, FedAvgNE, FedNE, FedProxNE, GlobalNE, LocalNE
+from raydr.methods.fedne.surrogates import SPEAKING_ROWS, DensityRequest, density
 from raydr.methods.outcome import Outcome
 from raydr.metrics.new_rows import knn_accuracy
 from raydr.partition.kinds import dirichlet, one_class
@@ -131,7 +131,7 @@ def test_a_round_is_the_average_of_local_trainings_by_rows() -> None:
     for index, part in enumerate(parts):
         client = Client(index, (part - scaling.shift) * scaling.factor, 0, round=1)
         expected += len(part) / 129 * train_locally(client, request).weights
-    from raydr.fedne.encoder import Architecture
+    from raydr.methods.fedne.encoder import Architecture
 
     averaged = Architecture(5, settings.hidden).flat(
         {name.removeprefix("encoder."): values for name, values in model.items()}
@@ -357,7 +357,7 @@ def test_a_robust_rule_goes_without_control_variates() -> None:
 
 
 def test_control_variates_that_find_no_room_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("raydr.methods.fedne._MOST_KEPT_BYTES", 4_900)
+    monkeypatch.setattr("raydr.methods.fedne.server._MOST_KEPT_BYTES", 4_900)
     with pytest.raises(ScenarioError, match="the control variates of 6 clients, for 402 parameters"):
         outcome(FedNE(**SMALL), blobs())
     outcome(FedNE(**SMALL, control_variates=False), blobs())
@@ -480,7 +480,7 @@ def test_a_resumed_run_has_the_same_bits(name: str) -> None:
 
 
 def test_a_local_encoder_that_was_forgotten_is_trained_again() -> None:
-    from raydr.methods.fedne_baselines import AloneRequest, train_alone
+    from raydr.methods.fedne.baselines import AloneRequest, train_alone
 
     rows = blobs()[0].astype(np.float32)
     settings = LocalNE(**SMALL)

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from raydr.fedne.edges import local_neighbors, schedule, steps_of
-from raydr.fedne.encoder import Architecture, initial_weights, place
-from raydr.fedne.loss import SOFTENING, attraction, repulsion, squared_distance
-from raydr.fedne.server import ADAPTIVITY, cosine_rate, initial_memory, server_step, stepped_rate
-from raydr.fedne.training import FLOOR, Local, Objective, Trained, _Batches, _loss, train
-from raydr.fedne.warm_start import warm_start
-from raydr.methods.fedne_clients import LONGEST_STEP
-from raydr.prototypes import prototype_count, prototypes
+from raydr.geometry.prototypes import prototype_count, prototypes
+from raydr.methods.fedne.clients import LONGEST_STEP
+from raydr.methods.fedne.edges import local_neighbors, schedule, steps_of
+from raydr.methods.fedne.encoder import Architecture, initial_weights, place
+from raydr.methods.fedne.loss import SOFTENING, attraction, repulsion, squared_distance
+from raydr.methods.fedne.optimizer import ADAPTIVITY, cosine_rate, initial_memory, server_step, stepped_rate
+from raydr.methods.fedne.training import FLOOR, Local, Objective, Trained, _Batches, _loss, train
+from raydr.methods.fedne.warm_start import warm_start
 
 ONE = np.ones(1, np.float32)
 
@@ -373,7 +373,7 @@ def test_prototypes_stay_within_clusters() -> None:
 
 
 def test_a_warm_start_slows_down_in_three_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    from raydr.fedne import warm_start as room
+    from raydr.methods.fedne import warm_start as room
 
     parts: list[tuple[float, int]] = []
 

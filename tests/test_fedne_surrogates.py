@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from raydr.arrays import Float64Array
-from raydr.fedne.field import Grid, as_field, deposit, interpolated, repulsion_field
-from raydr.fedne.loss import SOFTENING, repulsion, squared_distance
-from raydr.fedne.surrogates import (
+from raydr.methods.fedne.field import Grid, as_field, deposit, interpolated, repulsion_field
+from raydr.methods.fedne.loss import SOFTENING, repulsion, squared_distance
+from raydr.methods.fedne.networks import (
     HIDDEN,
     PARAMETERS,
     fit_surrogate,

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.geometry import Points
+from raydr.geometry.neighbors import NeighborGraph
+from raydr.geometry.points import Points
 from raydr.journal import Journal
 from raydr.methods.outcome import draw_map
-from raydr.neighbors import NeighborGraph
 
 
 @dataclass

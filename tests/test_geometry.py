@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from raydr.errors import DataError
-from raydr.geometry import Points, common_shift, map_threaded, row_blocks, squared_distances
+from raydr.geometry.points import Points, common_shift, map_threaded, row_blocks, squared_distances
 
 
 def brute_squared_distances(a, b):

@@ -10,9 +10,9 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import shortest_path
 
 from raydr.arrays import Float64Array, Int64Array
+from raydr.data.hierarchy import _gradient, _spread, graph_points, tree_points
 from raydr.errors import DataError
-from raydr.hierarchy import _gradient, _spread, graph_points, tree_points
-from raydr.hyperbolic import FARTHEST_RADIUS, exponential_map, moved, seen_from, squared_distances
+from raydr.geometry.hyperbolic import FARTHEST_RADIUS, exponential_map, moved, seen_from, squared_distances
 
 
 def balanced(branches: int, depth: int) -> Int64Array:

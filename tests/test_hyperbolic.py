@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from raydr.arrays import Float64Array
 from raydr.errors import DataError
-from raydr.hyperbolic import (
+from raydr.geometry.hyperbolic import (
     FARTHEST_RADIUS,
     Hyperboloid,
     contained,
@@ -25,7 +25,7 @@ from raydr.hyperbolic import (
     squared_distances,
     to_ball,
 )
-from raydr.neighbors import nearest_neighbors
+from raydr.geometry.neighbors import nearest_neighbors
 
 getcontext().prec = 60
 

@@ -21,7 +21,7 @@ def loaded(program: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "module", ["raydr", "raydr.cli", "raydr.api", "raydr.scenarios.reading", "raydr.methods"]
+    "module", ["raydr", "raydr.front.cli", "raydr.front.api", "raydr.scenarios.reading", "raydr.methods"]
 )
 def test_importing_it_loads_nothing_heavy(module: str) -> None:
     assert not loaded(f"import {module}") & {*HEAVY, *ALSO}
@@ -35,18 +35,21 @@ def test_importing_raydr_does_not_even_load_numpy() -> None:
     "arguments", [["--help"], ["run", "--help"], ["list", "scenarios"], ["list", "methods"]]
 )
 def test_commands_that_compute_nothing_load_nothing_heavy(arguments: list[str]) -> None:
-    assert not loaded(f"from raydr.cli import status; assert status({arguments!r}) == 0") & {*HEAVY, "bokeh"}
+    assert not loaded(f"from raydr.front.cli import status; assert status({arguments!r}) == 0") & {
+        *HEAVY,
+        "bokeh",
+    }
 
 
 def test_an_inline_run_does_not_load_ray() -> None:
-    program = "import raydr.scenarios.runner, raydr.report, raydr.terminal"
+    program = "import raydr.scenarios.runner, raydr.report, raydr.front.terminal"
     assert not loaded(program) & {"ray", "torch", "pandas"}
 
 
 def test_the_package_offers_what_it_says() -> None:
     import raydr
 
-    assert raydr.run.__module__ == "raydr.api"
-    assert raydr.Result.__module__ == "raydr.api"
+    assert raydr.run.__module__ == "raydr.front.api"
+    assert raydr.Result.__module__ == "raydr.front.api"
     with pytest.raises(AttributeError, match="no attribute 'rnu'"):
         _ = raydr.rnu

@@ -19,7 +19,7 @@ from processes import TOKEN, all_gone, as_from_a_terminal, processes_of, wait_un
 from tiny import tiny, tiny_file
 
 import raydr
-from raydr.cli import status
+from raydr.front.cli import status
 
 # As in test_survival: beside busy loops everything takes several times as long.
 pytestmark = pytest.mark.timeout(900)
@@ -231,7 +231,7 @@ main()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("imported", ["raydr.cli", "click", "raydr.scenarios"])
+@pytest.mark.parametrize("imported", ["raydr.front.cli", "click", "raydr.scenarios"])
 def test_nothing_is_printed_while_the_command_is_imported(
     tmp_path: Path, imported: str, number: signal.Signals
 ) -> None:
@@ -289,7 +289,7 @@ def test_an_interrupted_run_with_a_checkpoint_says_how_to_go_on_and_does(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("raydr.methods.fed_tsne_umap.recovered_geometry", interrupt)
+        patch.setattr("raydr.methods.landmarks.maps.recovered_geometry", interrupt)
         assert status(["run", str(scenario), "--out", "out", "-q"]) == 130
     (kept,) = tmp_path.glob("out*")
     assert kept.name.startswith("out.incomplete-")

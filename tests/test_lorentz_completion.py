@@ -11,12 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raydr.arrays import Float64Array
-from raydr.completion.lorentz import LorentzFrame, lorentz_frame
-from raydr.completion.lorentz_descent import descend, random_start, refine
-from raydr.completion.lorentz_geometry import ALIGNMENT, ExpectedHyperboloid
+from raydr.data.hierarchy import graph_points, tree_points
 from raydr.errors import DataError
-from raydr.hierarchy import graph_points, tree_points
-from raydr.hyperbolic import (
+from raydr.geometry.hyperbolic import (
     Hyperboloid,
     contained,
     exponential_map,
@@ -26,8 +23,11 @@ from raydr.hyperbolic import (
     seen_from,
     squared_distances,
 )
+from raydr.geometry.neighbors import nearest_neighbors
+from raydr.methods.sense.lorentz import LorentzFrame, lorentz_frame
+from raydr.methods.sense.lorentz_descent import descend, random_start, refine
+from raydr.methods.sense.lorentz_geometry import ALIGNMENT, ExpectedHyperboloid
 from raydr.metrics.neighborhood import shared_neighbors
-from raydr.neighbors import nearest_neighbors
 
 
 def f_score(true: Float64Array, found: Float64Array) -> float:

@@ -12,21 +12,22 @@ from inline_federations import cut, federate
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError, ScenarioError
+from raydr.geometry.points import Points
 from raydr.journal import Journal
-from raydr.landmarks import row_term
 from raydr.methods import METHODS
-from raydr.methods.central import central_map
-from raydr.methods.distribution_learning import (
+from raydr.methods.landmarks.kernel import row_term
+from raydr.methods.landmarks.learning import (
     DistributionLearning,
     default_landmarks,
     initial_landmarks,
     learn_landmarks,
 )
-from raydr.methods.fed_tsne_umap import DistanceRequest, FedTSNE, FedUMAP, recovered_geometry
+from raydr.methods.landmarks.maps import DistanceRequest, FedTSNE, FedUMAP, recovered_geometry
+from raydr.methods.outcome import draw_map
 from raydr.metrics import Evidence, evaluate
 from raydr.partition import Partition
 from raydr.partition.kinds import dirichlet, iid, one_class
-from raydr.statistics import spread
+from raydr.statistics.moments import spread
 
 PARTITIONS: dict[str, Callable[[Int64Array], Partition]] = {
     "iid": lambda labels: iid(len(labels), 10, seed=0),
@@ -281,7 +282,7 @@ def central_faithfulness(digits: tuple[Float64Array, Int64Array]) -> Callable[[F
 
     def of(settings: FedTSNE | FedUMAP) -> float:
         if settings.kind not in known:
-            embedding = central_map(digits[0], settings.embedder(), seed=0, journal=Journal())
+            embedding = METHODS[settings.kind].central(settings, digits[0], 0, Journal())
             known[settings.kind] = npa_10(digits[0], embedding)
         return known[settings.kind]
 
@@ -314,7 +315,10 @@ def test_the_federated_map_is_as_faithful_as_the_central_one(
 def test_the_seed_reaches_the_embedder(digits: tuple[Float64Array, Int64Array]) -> None:
     """On the same geometry, so that nothing but the embedder's own randomness can differ."""
     embedder = FedTSNE(early_iterations=5, iterations=5).embedder()
-    maps = [central_map(digits[0][:100], embedder, seed=seed, journal=Journal()) for seed in (0, 1, 1)]
+    some = digits[0][:100]
+    maps = [
+        draw_map(Points(some), some, embedder, seed=seed, journal=Journal()).embedding for seed in (0, 1, 1)
+    ]
     assert maps[0].tobytes() != maps[1].tobytes() == maps[2].tobytes()
 
 
@@ -350,6 +354,6 @@ def test_mnist_maps_are_as_faithful_as_the_central_ones(
 ) -> None:
     with np.load(data_dir / "mnist.npz", allow_pickle=False) as file:
         rows, labels = file["X"][:2000].astype(np.float32), file["y"][:2000].astype(np.int64)
-    central = npa_10(rows, central_map(rows, settings.embedder(), seed=0, journal=Journal()))
+    central = npa_10(rows, METHODS[settings.kind].central(settings, rows, 0, Journal()))
     embedding, _ = federated_map(rows, PARTITIONS[partition](labels), settings, seed=0)
     assert npa_10(rows, embedding) >= 0.985 * central

@@ -14,10 +14,10 @@ from sklearn.model_selection import train_test_split
 from sklearn.neighbors import NearestNeighbors
 
 from raydr.errors import DataError, ScenarioError
-from raydr.geometry import Points
+from raydr.geometry.neighbors import nearest_neighbors
+from raydr.geometry.points import Points
 from raydr.metrics import DEFAULT_METRICS, METRICS, Evidence, evaluate, metric_named, recovery, row_graph
 from raydr.metrics import clusters as cluster_metrics
-from raydr.neighbors import nearest_neighbors
 
 NAMES = [
     "ca_1",
@@ -373,7 +373,7 @@ def test_progress_counts_metrics():
 
 def test_a_map_in_the_disk_is_judged_by_its_hyperbolic_distances() -> None:
     """Neighbours that the disk's geometry names are kept wholly; by positions they are not."""
-    from raydr.hyperbolic import Hyperboloid, from_ball
+    from raydr.geometry.hyperbolic import Hyperboloid, from_ball
 
     rng = np.random.default_rng(0)
     angles, radii = rng.uniform(0, 2 * np.pi, 300), np.tanh(rng.uniform(0, 3, 300) / 2)

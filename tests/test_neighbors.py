@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from raydr import neighbors
 from raydr.errors import DataError
-from raydr.geometry import Points
-from raydr.neighbors import nearest_neighbors
+from raydr.geometry import neighbors
+from raydr.geometry.neighbors import nearest_neighbors
+from raydr.geometry.points import Points
 
 
 @dataclass(frozen=True, eq=False)

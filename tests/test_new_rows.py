@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from raydr.arrays import Float64Array
-from raydr.completion import new_rows as module
-from raydr.completion.new_rows import map_scale, place
 from raydr.data import load
 from raydr.embedding import TSNE, principal_components
 from raydr.errors import DataError, ScenarioError
-from raydr.geometry import Points, squared_distances
-from raydr.neighbors import NeighborGraph, nearest_neighbors
+from raydr.geometry.neighbors import NeighborGraph, nearest_neighbors
+from raydr.geometry.points import Points, squared_distances
+from raydr.methods.sense import new_rows as module
+from raydr.methods.sense.new_rows import map_scale, place
 
 
 def between(a: Float64Array, b: Float64Array) -> Float64Array:

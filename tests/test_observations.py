@@ -7,8 +7,8 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from raydr.completion.observations import Observations
 from raydr.errors import ScenarioError
+from raydr.methods.sense.observations import Observations
 
 CASES = [
     Observations("pointwise", "full", 3, 0, (1, 1, 1, 1)),

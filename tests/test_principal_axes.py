@@ -7,8 +7,8 @@ import pytest
 from inline_federations import cut, federate
 
 from raydr.arrays import FloatArray
-from raydr.fedne.encoder import Architecture, initial_weights, place, principal_weights
-from raydr.principal_axes import CovarianceRequest, PrincipalAxes, principal_axes
+from raydr.methods.fedne.encoder import Architecture, initial_weights, place, principal_weights
+from raydr.statistics.principal_axes import CovarianceRequest, PrincipalAxes, principal_axes
 
 
 def centred(rows: int = 500, features: int = 12, seed: int = 0) -> FloatArray:

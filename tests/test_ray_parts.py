@@ -209,7 +209,7 @@ def test_the_environments_ray_address_is_asked_too(
     ]
     assert cluster_asked_for("local") is None
     monkeypatch.setenv("RAY_ADDRESS", closed_port())
-    script = "import sys; from raydr.cli import status; sys.exit(status(sys.argv[1:]))"
+    script = "import sys; from raydr.front.cli import status; sys.exit(status(sys.argv[1:]))"
     done = subprocess.run(
         [sys.executable, "-c", script, "run", str(on_ray(tmp_path)), "--quiet"],
         check=False,

@@ -15,8 +15,8 @@ import yaml
 from scenario_reference import MARK, PAGE, reference
 
 import raydr
-from raydr.cli import app, status
 from raydr.data import DATASETS
+from raydr.front.cli import app, status
 from raydr.scenarios import reading
 from raydr.scenarios.transforming import transform as _transform  # noqa: F401  before a test puts another `read` in place
 

@@ -32,8 +32,8 @@ from raydr.federation import (
     fingerprint,
 )
 from raydr.journal import Journal
-from raydr.landmarks import cross_term, landmark_term, row_term
-from raydr.methods.distribution_learning import DistributionLearning, LearntLandmarks, learn_landmarks
+from raydr.methods.landmarks.kernel import cross_term, landmark_term, row_term
+from raydr.methods.landmarks.learning import DistributionLearning, LearntLandmarks, learn_landmarks
 from raydr.partition import assign
 from raydr.robust import (
     Aggregation,

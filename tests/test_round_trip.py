@@ -19,9 +19,9 @@ from pydantic import BaseModel
 from tiny import tiny, tiny_file, tiny_scenario
 
 import raydr
-from raydr.cli import status
 from raydr.errors import ScenarioError
-from raydr.methods.fedne_settings import FedNE
+from raydr.front.cli import status
+from raydr.methods.fedne.settings import FedNE
 from raydr.scenarios.problems import kind_of
 from raydr.scenarios.reading import dump, read
 from raydr.scenarios.schema import Scenario

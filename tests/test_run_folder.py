@@ -14,8 +14,8 @@ import pytest
 from tiny import tiny, tiny_file, tiny_run, tiny_scenario
 
 import raydr
-from raydr.cli import status
 from raydr.errors import OutputError, ScenarioError
+from raydr.front.cli import status
 from raydr.journal import Event, StageEnded, StageStarted
 from raydr.report.runfolder import read_run
 from raydr.scenarios.folder import default_folder, incomplete

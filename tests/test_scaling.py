@@ -12,7 +12,7 @@ from inline_federations import cut, federate
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError
 from raydr.federation import ClientHost, Federation, InlineTransport, Seat, fingerprint
-from raydr.scaling import Scale, fit_scaling, scale_rows
+from raydr.statistics.scaling import Scale, fit_scaling, scale_rows
 
 SCALES: tuple[Scale, ...] = ("standard", "minmax", "unit")
 Partitioner = Callable[[FloatArray, Int64Array], list[FloatArray]]

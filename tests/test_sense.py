@@ -11,22 +11,22 @@ from pydantic import ValidationError
 from scipy.spatial.distance import pdist
 
 from raydr.arrays import Float64Array
-from raydr.completion.spaces import EuclideanSpace
 from raydr.errors import DataError, ScenarioError
 from raydr.federation import ClientHost, Federation, InlineTransport, Seat, fingerprint
-from raydr.geometry import Points
-from raydr.hyperbolic import Hyperboloid
+from raydr.geometry.hyperbolic import Hyperboloid
+from raydr.geometry.neighbors import nearest_neighbors
+from raydr.geometry.points import Points
 from raydr.journal import Journal
-from raydr.methods.anchors import Anchors, AnchorSettings, chosen_anchors, flattened
 from raydr.methods.outcome import Drawn
-from raydr.methods.sense import LEAST_GROUP, references, serve, transform
-from raydr.methods.sense_settings import SENSE
+from raydr.methods.sense.anchors import Anchors, AnchorSettings, chosen_anchors, flattened
+from raydr.methods.sense.server import LEAST_GROUP, references, serve, transform
+from raydr.methods.sense.settings import SENSE
+from raydr.methods.sense.spaces import EuclideanSpace
 from raydr.methods.serving import Plan
 from raydr.methods.serving import serve as run_plan
-from raydr.neighbors import nearest_neighbors
 from raydr.privacy.noise import Noise
 from raydr.privacy.protection import Protection
-from raydr.scaling import scale_rows
+from raydr.statistics.scaling import scale_rows
 
 QUICK: dict[str, Any] = {"kind": "tsne", "early_iterations": 10, "iterations": 10}
 

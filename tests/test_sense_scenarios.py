@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import raydr
-from raydr.cli import status
 from raydr.data import load
 from raydr.errors import RaydrError, ScenarioError
+from raydr.front.cli import status
 from raydr.report.runfolder import read_run
 from raydr.report.wording import IN_THE_CLEAR
 from raydr.scenarios.reading import read, shipped
@@ -428,7 +428,7 @@ def test_notes_say_that_anchors_of_ones_own_tell_of_each_other(tmp_path: Path) -
 
     from inline_federations import federate
 
-    from raydr.methods.sense import completed
+    from raydr.methods.sense.server import completed
 
     checked = read(content)
     holdings = dealt_out(checked, None)

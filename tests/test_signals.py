@@ -94,7 +94,7 @@ import signal
 import numpy as np
 from sklearn.neighbors import NearestNeighbors
 from raydr.embedding import TSNE
-from raydr.neighbors import NeighborGraph
+from raydr.geometry.neighbors import NeighborGraph
 
 rows = np.random.default_rng(0).normal(size=(40, 2))
 distances, indices = NearestNeighbors(n_neighbors=39).fit(rows).kneighbors()

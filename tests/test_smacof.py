@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raydr.arrays import BoolArray, Float64Array
-from raydr.completion import smacof as module
-from raydr.completion.smacof import random_start, smacof
 from raydr.errors import DataError, ScenarioError
+from raydr.methods.sense import smacof as module
+from raydr.methods.sense.smacof import random_start, smacof
 
 
 def between(a: Float64Array, b: Float64Array) -> Float64Array:

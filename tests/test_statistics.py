@@ -14,7 +14,7 @@ from inline_federations import cut, federate
 from raydr.arrays import Float64Array, FloatArray
 from raydr.errors import DataError
 from raydr.federation import Federation
-from raydr.statistics import column_extremes, column_magnitudes, median_squared_distance, spread
+from raydr.statistics.moments import column_extremes, column_magnitudes, median_squared_distance, spread
 
 Precision: TypeAlias = type[np.float32] | type[np.float64]
 LEAST_DOUBLE = 5e-324

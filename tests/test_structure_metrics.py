@@ -12,7 +12,7 @@ from sklearn.manifold import trustworthiness
 from zadu.measures import steadiness_cohesiveness
 
 from raydr.errors import DataError
-from raydr.geometry import Points
+from raydr.geometry.points import Points
 from raydr.metrics import METRICS, Evidence, evaluate, recovery, row_graph, structure
 from raydr.metrics.structure import stratified_sample
 

@@ -17,7 +17,7 @@ from requests_for_tests import Gate
 
 from raydr.federation import FailurePolicy
 from raydr.journal import Event, Incident, RoundEnded
-from raydr.methods.fed_tsne_umap import FedTSNE
+from raydr.methods.landmarks.maps import FedTSNE
 from raydr.methods.serving import Plan, Served
 from raydr.scenarios.backend import InlineBackend
 

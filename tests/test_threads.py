@@ -72,7 +72,7 @@ def test_an_error_lifts_the_limit() -> None:
 def test_torch_keeps_to_one_thread_too() -> None:
     import torch
 
-    from raydr.fedne.encoder import one_torch_thread
+    from raydr.methods.fedne.encoder import one_torch_thread
 
     before = torch.get_num_threads()
     torch.set_num_threads(2)

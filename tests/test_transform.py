@@ -21,9 +21,9 @@ from tiny import tiny_run
 
 import raydr
 from raydr.arrays import FloatArray
-from raydr.cli import status
 from raydr.data.provenance import sha256_of_file
 from raydr.errors import DataError, OutputError, RaydrError
+from raydr.front.cli import status
 from raydr.scenarios.model import _digest, read_model
 
 FEATURES = ("age", "glucose", "bmi", "insulin", "3")

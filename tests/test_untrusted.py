@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 from tiny import tiny_run
 
-from raydr.cli import status
 from raydr.data import load
 from raydr.documents import MEGABYTE, DocumentError, parse_yaml, read_limited
 from raydr.errors import OutputError, ScenarioError
+from raydr.front.cli import status
 from raydr.report import read_run, runfolder
 from raydr.report.charts import line_chart
 from raydr.scenarios.reading import read

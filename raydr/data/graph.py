@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import Int64Array
+from raydr.data.hierarchy import graph_points, tree_points
 from raydr.data.provenance import Source, sha256_of_file
 from raydr.data.table import Table
 from raydr.errors import DataError
-from raydr.hierarchy import graph_points, tree_points
-from raydr.hyperbolic import logarithm_map
+from raydr.geometry.hyperbolic import logarithm_map
 
 JITTER = 0.1
 """Step of every node of a tree: a symmetric tree has equal distances, between which nothing but rounding chooses."""
@@ -23,7 +23,7 @@ def load_graph(path: str | Path, dimensions: int, *, seed: int) -> Table:
     """Read an edge list and place its nodes in hyperbolic space of curvature -1.
 
     A tree is placed by Sarkar's construction, any other graph by a Poincare embedding
-    (:mod:`raydr.hierarchy`). Rows are tangent vectors at the origin, which the exponential map takes to the nodes:
+    (:mod:`raydr.data.hierarchy`). Rows are tangent vectors at the origin, which the exponential map takes to the nodes:
     ``method: {geometry: hyperbolic, points: features}``.
 
     Parameters

@@ -60,7 +60,7 @@ class Provenance:
     named : bool
         Whether the sources name them; else they are counted.
     scaling : str
-        How the columns were scaled: see :func:`raydr.scaling.fit_scaling`.
+        How the columns were scaled: see :func:`raydr.statistics.scaling.fit_scaling`.
     sources : tuple of Source
         One table, or each client's own file.
     mapped : int

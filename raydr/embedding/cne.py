@@ -11,8 +11,8 @@ from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding.embedder import check_inputs
 from raydr.embedding.initialization import scaled_start
 from raydr.errors import DataError, ScenarioError
-from raydr.geometry import Progress
-from raydr.neighbors import NeighborGraph
+from raydr.geometry.neighbors import NeighborGraph
+from raydr.geometry.points import Progress
 
 _LARGEST_SLOPE = 4.0
 """Entries of a batch's gradient are clipped to this magnitude, as in the published method."""

@@ -16,8 +16,8 @@ from raydr.embedding.embedder import check_inputs
 from raydr.embedding.initialization import scaled_start
 from raydr.embedding.tsne import TSNE
 from raydr.errors import DataError, ScenarioError
-from raydr.geometry import Progress
-from raydr.neighbors import NeighborGraph
+from raydr.geometry.neighbors import NeighborGraph
+from raydr.geometry.points import Progress
 from raydr.threads import one_blas_thread
 
 BALL_RADIUS = 1.0 - 1e-5

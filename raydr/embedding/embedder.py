@@ -8,8 +8,8 @@ import numpy as np
 
 from raydr.arrays import FloatArray
 from raydr.errors import DataError
-from raydr.geometry import Progress
-from raydr.neighbors import NeighborGraph
+from raydr.geometry.neighbors import NeighborGraph
+from raydr.geometry.points import Progress
 
 
 class Embedder(Protocol):

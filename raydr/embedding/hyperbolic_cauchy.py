@@ -33,7 +33,7 @@ import numba
 import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array, IntArray
-from raydr.geometry import row_blocks
+from raydr.geometry.points import row_blocks
 
 STRIPS = 16
 """Parts of the sum over all pairs, whatever the threads, so that threads change no bit."""

@@ -13,8 +13,8 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding.embedder import check_inputs
 from raydr.errors import DataError, ScenarioError
-from raydr.geometry import Progress
-from raydr.neighbors import NeighborGraph
+from raydr.geometry.neighbors import NeighborGraph
+from raydr.geometry.points import Progress
 
 _SILENT = -3
 """Below every level of phate's logger, which would write its remarks to standard output."""

@@ -12,8 +12,8 @@ from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding.embedder import check_inputs
 from raydr.embedding.initialization import tsne_start
 from raydr.errors import DataError, ScenarioError
-from raydr.geometry import Progress
-from raydr.neighbors import NeighborGraph
+from raydr.geometry.neighbors import NeighborGraph
+from raydr.geometry.points import Progress
 from raydr.signals import signals_deferred
 from raydr.threads import one_blas_thread
 

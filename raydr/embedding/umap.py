@@ -13,8 +13,8 @@ from raydr.arrays import Float32Array, FloatArray
 from raydr.embedding.embedder import check_inputs
 from raydr.embedding.initialization import umap_start
 from raydr.errors import DataError, ScenarioError
-from raydr.geometry import Progress
-from raydr.neighbors import NeighborGraph
+from raydr.geometry.neighbors import NeighborGraph
+from raydr.geometry.points import Progress
 from raydr.threads import one_blas_thread
 
 

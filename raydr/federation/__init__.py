@@ -1,10 +1,8 @@
 """What a method sees of its clients: requests, replies, exact sums, named randomness."""
 
 from raydr.arrays import fingerprint
-from raydr.federation.adversary import Adversary, attackers
 from raydr.federation.client import Client
 from raydr.federation.failures import ClientError, FailurePolicy, QuorumError
-from raydr.federation.faults import Crash, FaultPlan
 from raydr.federation.federation import Federation
 from raydr.federation.host import ClientHost, Seat
 from raydr.federation.inline import InlineTransport
@@ -19,6 +17,8 @@ from raydr.federation.messages import (
     answers_jointly,
 )
 from raydr.federation.ring import RangeError
+from raydr.federation.simulated.adversary import Adversary, attackers
+from raydr.federation.simulated.faults import Crash, FaultPlan
 from raydr.federation.transport import Transport
 
 __all__ = [

@@ -15,9 +15,9 @@ from raydr.arrays import FloatArray, Int64Array, fingerprint
 from raydr.errors import RunError
 from raydr.federation.client import Client
 from raydr.federation.failures import Failure, Kind, QuorumError
-from raydr.federation.faults import Corruption, FaultPlan, Moment, SimulatedCrashError, corrupted
 from raydr.federation.messages import Range, RefusedReplyError, Reply, Request
 from raydr.federation.ring import RingSum, decode, fraction_bits
+from raydr.federation.simulated.faults import Corruption, FaultPlan, Moment, SimulatedCrashError, corrupted
 from raydr.privacy.protection import Protection
 from raydr.threads import one_blas_thread
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from raydr.federation.failures import Failure, Kind
-from raydr.federation.faults import SimulatedCrashError
 from raydr.federation.host import (
     Answer,
     Answered,
@@ -18,6 +17,7 @@ from raydr.federation.host import (
     asked_at,
     history_at,
 )
+from raydr.federation.simulated.faults import SimulatedCrashError
 from raydr.threads import one_blas_thread
 
 C = TypeVar("C", bound=Call)

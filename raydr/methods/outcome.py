@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from raydr.arrays import FloatArray
 from raydr.embedding import Embedder, principal_components
-from raydr.geometry import Geometry
+from raydr.geometry.neighbors import NeighborGraph, nearest_neighbors
+from raydr.geometry.points import Geometry
 from raydr.journal import Journal
-from raydr.neighbors import NeighborGraph, nearest_neighbors
 from raydr.threads import cores
 
 

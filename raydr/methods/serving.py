@@ -12,8 +12,8 @@ from raydr.methods import METHODS
 from raydr.methods.outcome import Outcome
 from raydr.privacy.ledger import Ledger
 from raydr.privacy.noise import Noise
-from raydr.scaling import Scale, Scaling, fit_scaling, scale_rows
 from raydr.settings import Settings
+from raydr.statistics.scaling import Scale, Scaling, fit_scaling, scale_rows
 from raydr.threads import one_blas_thread
 
 
@@ -28,7 +28,7 @@ class Plan:
     settings : Settings
         That method's settings.
     scale : {"none", "standard", "minmax", "unit"}
-        See :func:`raydr.scaling.fit_scaling`.
+        See :func:`raydr.statistics.scaling.fit_scaling`.
     seed : int
         The run's seed.
     policy : FailurePolicy

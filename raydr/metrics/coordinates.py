@@ -14,7 +14,7 @@ from math import fsum, sqrt
 import numpy as np
 
 from raydr.arrays import Float64Array
-from raydr.geometry import Points, map_threaded, row_blocks
+from raydr.geometry.points import Points, map_threaded, row_blocks
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.threads import one_blas_thread
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array, IntArray
 from raydr.errors import DataError
-from raydr.geometry import Geometry, Points
-from raydr.neighbors import NeighborGraph, nearest_neighbors
+from raydr.geometry.neighbors import NeighborGraph, nearest_neighbors
+from raydr.geometry.points import Geometry, Points
 
 Shared = TypeVar("Shared")
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
-from raydr.geometry import Geometry, map_threaded, row_blocks
+from raydr.geometry.points import Geometry, map_threaded, row_blocks
 from raydr.metrics.evidence import Examination, UnmeasurableError
 
 BLOCK_VALUES = 2**23

@@ -8,10 +8,10 @@ from math import fsum, sqrt
 import numpy as np
 
 from raydr.arrays import Float64Array
-from raydr.geometry import Geometry, map_threaded, row_blocks
+from raydr.geometry.neighbors import nearest_neighbors
+from raydr.geometry.points import Geometry, map_threaded, row_blocks
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.neighborhood import shared_neighbors
-from raydr.neighbors import nearest_neighbors
 
 COMPARED_ROWS = 20_000
 """Past this many rows, distances are compared from a sample of rows to all rows."""

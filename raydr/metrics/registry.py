@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from raydr.errors import ScenarioError
-from raydr.geometry import Progress
+from raydr.geometry.points import Progress
 from raydr.metrics.clusters import adjusted_rand_index, normalized_mutual_information, silhouette
 from raydr.metrics.coordinates import cosine, frobenius
 from raydr.metrics.evidence import Evidence, Examination, UnmeasurableError

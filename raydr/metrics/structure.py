@@ -12,8 +12,8 @@ from math import isqrt
 import numpy as np
 
 from raydr.arrays import Int64Array
+from raydr.geometry.neighbors import nearest_neighbors
 from raydr.metrics.evidence import Examination, UnmeasurableError
-from raydr.neighbors import nearest_neighbors
 
 SAMPLED_ROWS = 2_000
 """Rows that the measure looks at: shared neighbours are compared among all of them. On one core it takes 1 second for

@@ -1,1 +1,0 @@
-"""From client-to-landmark distances to a geometry of all rows."""

@@ -1,0 +1,1 @@
+"""Simulated reality: what goes wrong on purpose, and who lies."""

@@ -1,0 +1,1 @@
+"""The front door: command line, Python API, terminal."""

@@ -1,0 +1,296 @@
+"""The ``raydr`` command.
+
+Exit status: 0 for a whole run, 2 for a command line, scenario, data or place that cannot be used, 3 for a run that
+failed or a result that standard output did not take, 130 after Ctrl-C, 143 after SIGTERM and 129 after SIGHUP. The path
+of what was written is the only line on standard output.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, redirect_stdout
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from raydr.errors import RaydrError
+from raydr.front.results import Results, noting
+from raydr.signals import ENDING
+from raydr.threads import share_cores
+
+CATALOGUES = ("scenarios", "methods", "metrics", "datasets")
+"""What ``raydr list`` can list."""
+_INTERRUPTED = 128 + signal.SIGINT
+
+
+class _InOrder(click.Group):
+    """A group whose help lists commands in the order in which they are defined."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(cls=_InOrder, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="raydr", message="raydr %(version)s")
+def app() -> None:
+    """Federated dimensionality reduction, simulated on Ray: one map of everybody's data, and its price in privacy."""
+
+
+@app.command()
+@click.argument("scenario")
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a key, such as method.landmarks=200. Repeatable.",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="The run folder. Default: runs/NAME-TIMESTAMP.")
+@click.option(
+    "--address", help="A Ray cluster, such as auto or HOST:PORT. Default: $RAY_ADDRESS, or this machine."
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    help="Folder of built-in data sets as NAME.npz. Default: $RAYDR_DATA.",
+)
+@click.option("--resume", is_flag=True, help="SCENARIO is the folder of an interrupted run: go on with it.")
+@click.option("--quiet", "-q", is_flag=True, help="Print nothing but the report's path.")
+def run(
+    scenario: str,
+    assignments: tuple[str, ...],
+    out: Path | None,
+    address: str | None,
+    data_dir: Path | None,
+    resume: bool,
+    quiet: bool,
+) -> None:
+    """Run SCENARIO and write its run folder, report included.
+
+    SCENARIO is a YAML file, or a name from `raydr list scenarios`.
+    """
+    from raydr.front.terminal import heard_on_terminal, print_result
+    from raydr.journal import unheard
+    from raydr.scenarios import runner
+    from raydr.scenarios.reading import parse_override, read
+
+    if resume and (assignments or out is not None):
+        raise click.UsageError("--resume goes on with a run as it was: leave out --set and --out")
+    checked = (
+        None if resume else read(scenario, dict(parse_override(assignment) for assignment in assignments))
+    )
+    with nullcontext(unheard) if quiet else heard_on_terminal() as listener:
+        if checked is None:
+            folder = runner.resume(Path(scenario), address=address, data_dir=data_dir, listener=listener)
+        else:
+            folder = runner.run(checked, out=out, address=address, data_dir=data_dir, listener=listener)
+    if not quiet:
+        print_result(folder)
+    with noting(f"The run is whole in {folder}."):
+        click.echo(folder / "report.html")
+
+
+@app.command()
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+def report(folder: Path) -> None:
+    """Make the report and picture of RUN, a run folder, again from its files."""
+    from raydr.report import write_picture, write_report
+
+    write_picture(folder)
+    click.echo(write_report(folder))
+
+
+@app.command()
+@click.argument("folders", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Also write a page with the maps side by side here."
+)
+def compare(folders: tuple[Path, ...], out: Path | None) -> None:
+    """Compare run folders: metrics, seconds, bytes, memory."""
+    from raydr.front.terminal import print_comparison
+    from raydr.report import compare as compare_runs
+    from raydr.report import write_comparison
+
+    page = write_comparison(folders, out) if out is not None else None
+    print_comparison(compare_runs(folders))
+    if page is not None:
+        click.echo(page)
+
+
+@app.command()
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("data", type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The .csv or .parquet file to write: row, x, y.",
+)
+def transform(folder: Path, data: Path, out: Path) -> None:
+    """Place the rows of DATA on the map of RUN, a run folder, without any server: columns are found by name."""
+    from raydr.front.terminal import logged_on_terminal
+    from raydr.scenarios.transforming import transform as place
+
+    with logged_on_terminal():
+        written = place(folder, data, out)
+    click.echo(written)
+
+
+@app.command("list")
+@click.argument("what", metavar="|".join(CATALOGUES), type=click.Choice(CATALOGUES))
+def list_(what: str) -> None:
+    """List what there is, one line each."""
+    from raydr.front.terminal import print_catalogue
+
+    match what:
+        case "scenarios":
+            from raydr.scenarios.reading import shipped
+
+            print_catalogue(shipped())
+        case "methods":
+            from raydr.methods import METHODS
+
+            print_catalogue({name: method.summary for name, method in METHODS.items()})
+        case "metrics":
+            from raydr.metrics import METRICS
+
+            print_catalogue({name: metric.description for name, metric in METRICS.items()})
+        case "datasets":
+            from raydr.data import DATASETS
+
+            print_catalogue({name: dataset.description for name, dataset in DATASETS.items()})
+
+
+def main() -> NoReturn:
+    """Do what the command line says; :mod:`raydr.__main__` is how one comes here."""
+    ending = _Ending()
+    code = _INTERRUPTED
+    try:
+        ending.install(ending)
+        sys.unraisablehook = ending.insist
+        share_cores()
+        # What libraries have to say is for their users, and raydr's user is not one: -W and PYTHONWARNINGS bring it
+        # back.
+        logging.getLogger().addHandler(logging.NullHandler())
+        if not sys.warnoptions:
+            warnings.simplefilter("ignore")
+        code = status(sys.argv[1:])
+        # All is said and done: what a signal would interrupt now is Python's own farewell.
+        ending.install(lambda number, frame: os._exit(code))
+    except KeyboardInterrupt:  # between two lines that have nothing to lose
+        pass
+    if code == _INTERRUPTED:
+        _leave(128 + ending.number)
+    sys.exit(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """End at once after an interruption, with what there was to clean up cleaned up.
+
+    Python's own farewell has let Ray's threads crash (status -11) after one that came while Ray started, and answers
+    status -2 where code from a string was interrupted, as every dataclass runs it.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def status(arguments: Sequence[str]) -> int:
+    """Do what the arguments say, put what went wrong in one paragraph on standard error, return the exit status."""
+    try:
+        # click's own main would turn some of the errors below into others, in each version differently.
+        with redirect_stdout(Results(sys.stdout)), app.make_context("raydr", list(arguments)) as context:
+            app.invoke(context)
+            sys.stdout.flush()
+        return 0
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except RaydrError as error:
+        return _say(str(error), error.exit_code, error)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return error.exit_code
+    except click.ClickException as error:
+        return _say(_usage(error), error.exit_code)
+    except KeyboardInterrupt as error:
+        return _interrupted(error)
+    except BrokenPipeError:
+        # Whoever reads our output has seen enough. Python would complain once more while it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except Exception as error:
+        traceback.print_exc()
+        return _say("this is an error of raydr's own; please report it with the lines above.", 3, error)
+
+
+class _Ending:
+    """Begins to end the run at the first signal that asks for it.
+
+    Each is a KeyboardInterrupt, the one way out that Ray hands through unchanged. Further signals would only
+    interrupt the cleaning up, which takes a second or two. A signal that was ignored when raydr was started, as
+    ``nohup`` has it, stays ignored.
+    """
+
+    def __init__(self) -> None:
+        self.number: int = signal.SIGINT
+        self._heeded = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+        self._raised: KeyboardInterrupt | None = None
+        self._others = sys.unraisablehook
+
+    def install(self, handler: Callable[[int, FrameType | None], object]) -> None:
+        """Have ``handler`` answer signals from now on, but for those that are ignored."""
+        for number in ENDING:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, handler)
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.number = number
+        for each in ENDING:
+            signal.signal(each, signal.SIG_IGN)
+        self._raised = KeyboardInterrupt()
+        raise self._raised
+
+    def insist(self, dropped: sys.UnraisableHookArgs) -> None:
+        """Ask again where Python drops what was raised: in a finaliser, a weak reference's callback, a fork's hook.
+
+        Else nothing would end, and every further signal be ignored.
+        """
+        if self._raised is None or dropped.exc_value is not self._raised:
+            self._others(dropped)
+            return
+        self._raised = None
+        for number in self._heeded:
+            signal.signal(number, self)
+        # From another thread, so that it comes when the callback is over.
+        again = threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, self.number))
+        again.daemon = True
+        again.start()
+
+
+def _say(text: str, code: int, error: BaseException | None = None) -> int:
+    """Print a paragraph, with what was noted on the error, such as how to go on."""
+    from raydr.front.terminal import print_paragraph
+
+    print_paragraph(" ".join([f"raydr: {text}", *getattr(error, "__notes__", [])]))
+    return code
+
+
+def _interrupted(error: BaseException) -> int:
+    kept = getattr(error, "__notes__", [])
+    return _say("interrupted." if kept else "interrupted; nothing of this run is kept.", _INTERRUPTED, error)
+
+
+def _usage(error: click.ClickException) -> str:
+    """A mistake in the command line in one line, with the command to ask for help."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    message = " ".join(error.format_message().split()).rstrip(".")
+    return f"{message}. See `{context.command_path if context else 'raydr'} --help`."

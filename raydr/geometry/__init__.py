@@ -1,0 +1,1 @@
+"""Distances between rows, Euclidean and hyperbolic, and what several methods do with them."""

@@ -1,0 +1,144 @@
+"""The two ends between which FedNE stands (P2 5.1): each client by itself, and everybody's rows in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from raydr.arrays import Float32Array
+from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.federation.streams import client_stream, server_stream
+from raydr.methods.fedne.clients import LARGEST_LOSS, Positions
+from raydr.methods.fedne.model import model_of, standardised, transform
+from raydr.methods.fedne.pooled import central, epochs_on
+from raydr.methods.fedne.settings import GlobalNE, LocalNE
+from raydr.methods.method import method
+from raydr.methods.outcome import Outcome
+
+
+@dataclass(frozen=True)
+class Loss(Reply, granularity=Granularity.AGGREGATE, what="the mean loss of a client's own training"):
+    """``loss`` of one round."""
+
+    loss: float
+
+    @staticmethod
+    def ranges(request: AloneRequest, rows: int) -> dict[str, Range]:
+        """Clipped at the client."""
+        return {"loss": Range((), LARGEST_LOSS)}
+
+
+@dataclass(frozen=True)
+class AloneRequest(Request[Loss], what="word that a round has begun"):
+    """Asked in each round; ``round`` counts from 1."""
+
+    settings: LocalNE
+    round: int
+
+
+@answers(AloneRequest)
+def train_alone(client: Client, request: AloneRequest) -> Loss:
+    """Client part of LocalNE. A client that was restarted or left out rounds catches up with them."""
+    return Loss(min(_until(client, request.settings, request.round)[1], LARGEST_LOSS))
+
+
+@dataclass(frozen=True)
+class AlonePositionRequest(Request[Positions], what="word that the rounds are over"):
+    """Asked once, at the end."""
+
+    settings: LocalNE
+
+
+@answers(AlonePositionRequest)
+def post_own_positions(client: Client, request: AlonePositionRequest) -> Positions:
+    """Positions by the client's own encoder."""
+    from raydr.methods.fedne.encoder import Architecture, place
+
+    settings = request.settings
+    architecture = Architecture(client.rows.shape[1], settings.hidden)
+    return Positions(place(architecture, _until(client, settings, settings.rounds)[0], client.rows))
+
+
+def _until(client: Client, settings: LocalNE, round: int) -> tuple[Float32Array, float]:
+    """Weights and loss after a round, going on from what the client remembers."""
+    if "alone" not in client.memory:
+
+        def random(round: int, purpose: str) -> np.random.Generator:
+            return client_stream(client.seed, client.index, round, purpose)
+
+        client.memory["alone"] = [0, None, epochs_on(client.rows, settings, random)]
+    remembered = client.memory["alone"]
+    while remembered[0] < round:
+        remembered[:2] = remembered[0] + 1, next(remembered[2])
+    done: tuple[Float32Array, float] = remembered[1]
+    return done
+
+
+@method(LocalNE, "local NE", central=central)
+def serve_local(federation: Federation, settings: LocalNE) -> Outcome:
+    """Server part of LocalNE: it counts rounds. Each client's rows lie on a map of their own."""
+    with federation.stage("input scale"):
+        standardised(federation)
+    for round in federation.rounds(settings.rounds, {}):
+        federation.report(objective=federation.mean(AloneRequest(settings, round), weights="rows").loss)
+    with federation.stage("map"):
+        replies = federation.ask(AlonePositionRequest(settings))
+    return Outcome(np.concatenate([reply.places for reply in replies]), None)
+
+
+@dataclass(frozen=True)
+class Rows(
+    Reply, granularity=Granularity.PER_RECORD, what="every record itself, which no federation would allow"
+):
+    """``rows`` (rows, features) float32."""
+
+    rows: Float32Array
+
+    @staticmethod
+    def ranges(request: RowsRequest, rows: int) -> dict[str, Range]:
+        """All of them."""
+        return {"rows": Range((rows, request.features), dtype="float32")}
+
+
+@dataclass(frozen=True)
+class RowsRequest(Request[Rows], what="a request for everything"):
+    """Asked once."""
+
+    features: int
+
+
+@answers(RowsRequest)
+def hand_over(client: Client, request: RowsRequest) -> Rows:
+    """Client part of GlobalNE."""
+    return Rows(np.asarray(client.rows, np.float32))
+
+
+@method(GlobalNE, "global NE", central=central, rounds=lambda settings: 0, transform=transform)
+def serve_global(federation: Federation, settings: GlobalNE) -> Outcome:
+    """Server part of GlobalNE: it trains on everybody's rows."""
+    from raydr.methods.fedne.encoder import Architecture, place
+
+    with federation.stage("input scale"):
+        scaling, _ = standardised(federation)
+    with federation.stage("pooling"):
+        rows = np.concatenate([reply.rows for reply in federation.ask(RowsRequest(federation.features))])
+
+    architecture = Architecture(federation.features, settings.hidden)
+    weights, loss = np.zeros(0, np.float32), 0.0
+    training = epochs_on(
+        rows, settings, lambda round, purpose: server_stream(federation.seed, round, purpose)
+    )
+    # A resumed run trains again from the start: nothing here is worth a checkpoint's megabytes.
+    done = 0
+    for round in federation.rounds(settings.rounds, {}):
+        while done < round:
+            weights, loss = next(training)
+            done += 1
+        federation.report(objective=loss)
+    while done < settings.rounds:  # resumed after the last
+        weights, loss = next(training)
+        done += 1
+    with federation.stage("map"):
+        places = place(architecture, weights, rows)
+    return Outcome(places, None, model_of(architecture.layers(weights), scaling))

@@ -1,0 +1,375 @@
+"""FedNE's messages, and what clients do when they come. The encoder's weights travel as one flat vector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from raydr.arrays import Float32Array, FloatArray, Int64Array, UInt8Array
+from raydr.errors import RunError
+from raydr.federation import (
+    Client,
+    Granularity,
+    Range,
+    Reply,
+    Request,
+    answers,
+    answers_jointly,
+)
+from raydr.federation.streams import client_stream
+from raydr.privacy.sealing import Binding, seal, sealed_size, unseal
+
+if TYPE_CHECKING:
+    from raydr.methods.fedne.encoder import Architecture
+    from raydr.methods.fedne.training import Local, Objective
+
+LARGEST_LOSS = 1e4
+LARGEST_GRADIENT = 1e3
+"""Entries of a mean gradient beyond it are clipped at the client; they are some 1e-2 large."""
+LONGEST_STEP = 7.3
+"""Adam moves a parameter by at most so many learning rates in a step.
+
+|m| / sqrt(v) is at most sqrt(sum a^2 / b), by Cauchy and Schwarz, for the weights a of the first moment and b of the
+second: 7.27 with decays 0.9 and 0.999, and bias correction makes it less.
+"""
+
+
+@dataclass(frozen=True)
+class Prototypes(
+    Reply,
+    granularity=Granularity.PER_CLIENT,
+    what="means of groups of a client's records, so many in each at least",
+):
+    """``means`` (prototypes, features) float32; their number follows from the number of rows."""
+
+    means: Float32Array
+
+    @staticmethod
+    def ranges(request: PrototypeRequest, rows: int) -> dict[str, Range]:
+        """As many as groups."""
+        from raydr.geometry.prototypes import prototype_count
+
+        return {"means": Range((prototype_count(rows, request.least), request.features), dtype="float32")}
+
+
+@dataclass(frozen=True)
+class PrototypeRequest(Request[Prototypes], what="how many records a group is to hold"):
+    """Asked once, before the first round."""
+
+    least: int
+    features: int
+
+
+@answers(PrototypeRequest)
+def show_prototypes(client: Client, request: PrototypeRequest) -> Prototypes:
+    """Client part of the warm start."""
+    from raydr.geometry.prototypes import prototypes
+
+    return Prototypes(prototypes(client.rows, request.least))
+
+
+@dataclass(frozen=True)
+class Change(
+    Reply,
+    granularity=Granularity.AGGREGATE,
+    what="by how much a client's training changed each weight of the encoder, its mean loss, by how much its mean"
+    " gradient differs from that of its last round, and that gradient sealed for itself",
+):
+    """What training changed at one client.
+
+    Attributes
+    ----------
+    weights : (parameters,) float32, of all clients together float64
+        Trained minus received.
+    loss : float
+        Mean over its batches.
+    control : (parameters,) float32, of all clients together float64
+        Change of its control variate; empty where there are none. Exact below 1: numbers in half precision are
+        multiples of 2^-24.
+    kept : (bytes,) uint8
+        Its control variate, sealed; empty where there are none.
+    """
+
+    weights: FloatArray
+    loss: float
+    control: FloatArray
+    kept: UInt8Array
+
+    @staticmethod
+    def ranges(request: TrainRequest, rows: int) -> dict[str, Range]:
+        """What so many steps of Adam can do at most."""
+        largest = LONGEST_STEP * request.learning_rate * max(1, request.most_steps) + 1e-6
+        size = kept_size(request.control.size) if request.control.size else 0
+        return {
+            "weights": Range(request.weights.shape, largest, "float32"),
+            "loss": Range((), LARGEST_LOSS),
+            "control": Range(request.control.shape, 2.0 * LARGEST_GRADIENT, "float32"),
+            "kept": Range((size,), 255.0, "uint8", sealed=True),
+        }
+
+
+@dataclass(frozen=True)
+class TrainRequest(
+    Request[Change], what="the present encoder and the others' summed repulsion or surrogates"
+):
+    """One round of local training.
+
+    Attributes
+    ----------
+    weights : (parameters,) float32
+        The present encoder.
+    hidden, neighbors, batch, local_epochs, negatives, mixing, proximity, learning_rate
+        As in the settings; ``mixing`` 0 for none.
+    most_steps : int
+        Batches of a client, at most; they bound how far its weights can go.
+    rows : int
+        Of all clients.
+    field : (nodes, nodes) float32
+        Mean repulsion by everybody's rows at the nodes from -reach to reach; no nodes for no field.
+    reach : float
+        Of the field.
+    surrogates : (clients, parameters) float32
+        Surrogate networks; none for no such surrogate.
+    shares : (clients,) float32
+        Part of all rows that each network speaks for.
+    together : bool
+        Whether clients of one host train as one.
+    control : (parameters,) float32
+        Mean of all clients' control variates; empty for none.
+    kept : (clients, bytes) uint8
+        Every client's own, as it sealed it; addressed to a client, its own alone.
+    kept_rounds : (clients,) int64
+        The round in which each sealed it; 0 before its first. Addressed to a client, its own alone.
+    """
+
+    weights: Float32Array
+    hidden: tuple[int, ...]
+    neighbors: int
+    batch: int
+    local_epochs: int
+    negatives: int
+    mixing: float
+    proximity: float
+    learning_rate: float
+    most_steps: int
+    rows: int
+    field: Float32Array
+    reach: float
+    surrogates: Float32Array
+    shares: Float32Array
+    together: bool
+    control: Float32Array
+    kept: UInt8Array
+    kept_rounds: Int64Array
+
+    def addressed_to(self, client: int) -> TrainRequest:
+        """What it has sealed for itself alone."""
+        if not self.kept.size:
+            return self
+        own = slice(client, client + 1)
+        return replace(self, kept=self.kept[own], kept_rounds=self.kept_rounds[own])
+
+    @property
+    def jointly(self) -> bool:
+        """Where the scenario says so."""
+        return self.together
+
+
+@answers(TrainRequest)
+def train_locally(client: Client, request: TrainRequest) -> Change:
+    """Client part of a round: P2 (10) from the weights received."""
+    return _trained([client], [request])[0]
+
+
+@answers_jointly(TrainRequest)
+def train_together(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> list[Change]:
+    """Joint part: stacked weights, one product for all."""
+    return _trained(clients, requests)
+
+
+def _trained(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> list[Change]:
+    """Train clients as one; what they are told differs in what each had sealed alone."""
+    import torch
+
+    from raydr.methods.fedne.encoder import one_torch_thread
+    from raydr.methods.fedne.training import train
+
+    request = requests[0]
+    controls = _controls(clients, requests)
+    with one_torch_thread():
+        trained = train(
+            architecture_of(clients[0].rows, request.hidden),
+            request.weights,
+            [local_task(client, request) for client in clients],
+            objective_of(clients, request),
+            learning_rate=request.learning_rate,
+            corrections=None if controls is None else request.control - controls,
+            device=training_device(request),
+        )
+    if not np.isfinite(trained.losses).all() or not np.isfinite(trained.weights).all():
+        raise RunError(
+            "training left the numbers: the loss is not finite. Look for values that are not finite or far out of"
+            " scale in the client's rows, or lower method.learning_rate."
+        )
+    changes = trained.weights - request.weights
+    losses = np.minimum(trained.losses, LARGEST_LOSS)
+    if controls is None:
+        none = np.zeros(0, np.float32), np.zeros(0, np.uint8)
+        return [Change(change, float(loss), *none) for change, loss in zip(changes, losses, strict=True)]
+    renewed = np.clip(trained.gradients, -LARGEST_GRADIENT, LARGEST_GRADIENT)
+    halves = torch.from_numpy(renewed).half()
+    moved = halves.float().numpy()
+    moved -= controls
+    return [
+        Change(change, float(loss), control, seal(half, _secret(client), _binding(client, client.round)))
+        for client, change, loss, control, half in zip(
+            clients, changes, losses, moved, halves.numpy().view(np.uint8), strict=True
+        )
+    ]
+
+
+def training_device(request: TrainRequest) -> str:
+    """A GPU for clients that train as one, where this process may use one."""
+    import torch
+
+    return "cuda" if request.together and torch.cuda.is_available() else "cpu"
+
+
+def _controls(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> Float32Array | None:
+    """Each client's control variate (clients, parameters), or None where there are none.
+
+    It is kept in half precision: it need not be exact, but the same number at the client and in c. Torch converts it,
+    80 times as fast as numpy.
+
+    Raises
+    ------
+    RunError
+        If what a client is handed is not what it sealed in that round, or older than what it was handed before.
+    """
+    import torch
+
+    if not requests[0].control.size:
+        return None
+    controls = np.zeros((len(clients), requests[0].control.size), np.float32)
+    for client, request, control in zip(clients, requests, controls, strict=True):
+        sealed_in = int(request.kept_rounds[0])
+        newest = client.memory.get("control variate of round", 0)
+        if sealed_in < newest:
+            raise RunError(
+                f"client {client.index} was handed its control variate of round {sealed_in}, after it had been handed"
+                f" that of round {newest}: the server's state is out of order. Resume from a checkpoint, or start the"
+                " run anew."
+            )
+        client.memory["control variate of round"] = sealed_in
+        if sealed_in:
+            own = unseal(request.kept[0], _secret(client), _binding(client, sealed_in))
+            control[:] = torch.from_numpy(own.view(np.float16)).float().numpy()
+    return controls
+
+
+def kept_size(parameters: int) -> int:
+    """Bytes of a client's control variate, sealed, for so many parameters."""
+    return sealed_size(2 * parameters)
+
+
+def _secret(client: Client) -> bytes:
+    """Secret of one client, the same in all rounds. It follows from the run's seed, which the server knows too."""
+    return client_stream(client.seed, client.index, 0, "key").bytes(32)
+
+
+def _binding(client: Client, round: int) -> Binding:
+    return Binding(client.run, client.index, round, "control variate")
+
+
+def local_task(client: Client, request: TrainRequest) -> Local:
+    """A client's rows and this round's batches."""
+    from raydr.methods.fedne.edges import schedule
+    from raydr.methods.fedne.training import Local
+
+    batches = schedule(
+        neighbors_of(client, request.neighbors),
+        batch=request.batch,
+        epochs=request.local_epochs,
+        negatives=0 if request.field.size else request.negatives,
+        mixing=request.mixing or None,
+        steps=request.most_steps,
+        random=client.stream("batches"),
+    )
+    return Local(client.rows, batches)
+
+
+def objective_of(clients: Sequence[Client], request: TrainRequest) -> Objective:
+    """What is minimised: repulsion by the field, by networks and own rows (10), or by own rows alone.
+
+    The field counts twice. Among pooled rows (P2 (1)) a pair repels whichever of the two is drawn as the other's
+    negative, and moves at both ends each time; a field moves the head alone, so it holds half of that.
+    """
+    from raydr.methods.fedne.field import Grid, as_field, interpolated
+    from raydr.methods.fedne.networks import together
+    from raydr.methods.fedne.training import Objective
+
+    negatives, proximity = float(request.negatives), request.proximity
+    device = training_device(request)
+    if request.field.size:
+        grid, field = Grid(request.reach, len(request.field)), as_field(request.field).to(device)
+        return Objective(2.0 * negatives, None, lambda at: interpolated(grid, field, at), proximity)
+    alone = np.ones(len(clients), np.float32)
+    if not request.surrogates.size:
+        return Objective(negatives, alone, None, proximity)
+    others = np.tile(request.shares, (len(clients), 1))
+    others[np.arange(len(clients)), [client.index for client in clients]] = 0.0
+    own = np.array([len(client.rows) / request.rows for client in clients], np.float32)
+    return Objective(negatives, own, together(request.surrogates, others, device), proximity)
+
+
+@dataclass(frozen=True)
+class Positions(Reply, granularity=Granularity.PER_RECORD, what="where every record lies on the map"):
+    """``places`` (rows, 2) float32."""
+
+    places: Float32Array
+
+    @staticmethod
+    def ranges(request: PositionRequest, rows: int) -> dict[str, Range]:
+        """Two coordinates of each row."""
+        return {"places": Range((rows, 2), dtype="float32")}
+
+
+@dataclass(frozen=True)
+class PositionRequest(Request[Positions], what="the final encoder"):
+    """Asked once, at the end, for the map."""
+
+    weights: Float32Array
+    hidden: tuple[int, ...]
+
+
+@answers(PositionRequest)
+def post_positions(client: Client, request: PositionRequest) -> Positions:
+    """Client part of the map."""
+    return Positions(positions_of(client, request.weights, request.hidden))
+
+
+def positions_of(client: Client, weights: Float32Array, hidden: tuple[int, ...]) -> Float32Array:
+    """Positions (rows, 2) of a client's rows by an encoder."""
+    from raydr.methods.fedne.encoder import place
+
+    return place(architecture_of(client.rows, hidden), weights, client.rows)
+
+
+def neighbors_of(client: Client, k: int) -> Int64Array:
+    """Neighbours (rows, at most k) among a client's own rows, searched once."""
+    from raydr.methods.fedne.edges import local_neighbors
+
+    kept: Int64Array | None = client.memory.get("neighbors")
+    if kept is None:
+        kept = client.memory["neighbors"] = local_neighbors(client.rows, k)
+    return kept
+
+
+def architecture_of(rows: FloatArray, hidden: tuple[int, ...]) -> Architecture:
+    """Encoder from such rows to the plane."""
+    from raydr.methods.fedne.encoder import Architecture
+
+    return Architecture(rows.shape[1], hidden)

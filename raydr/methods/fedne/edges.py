@@ -1,0 +1,123 @@
+"""What a client trains on: the edges of its neighbour graph, dealt into batches, with mixing partners and negatives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from raydr.arrays import BoolArray, Float32Array, FloatArray, Int64Array
+from raydr.geometry.neighbors import nearest_neighbors
+from raydr.geometry.points import Points
+from raydr.methods.fedne.mixing import mixing_weights
+
+
+def local_neighbors(rows: FloatArray, k: int, *, threads: int = 1) -> Int64Array:
+    """Neighbours (rows, at most k) of each row among these; fewer where it has fewer others, down to none."""
+    count = rows.shape[0]
+    if count < 2:
+        return np.zeros((count, 0), np.int64)
+    return nearest_neighbors(Points(rows), min(k, count - 1), threads=threads).indices
+
+
+def steps_of(rows: int, k: int, batch: int) -> int:
+    """Batches that the edges of so many rows make in one epoch; 0 for a row alone."""
+    return -(-rows * max(0, min(k, rows - 1)) // batch)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The batches of some epochs, padded to one width.
+
+    The head of an edge is ``share * rows[heads] + (1 - share) * rows[partners]``, its tail ``rows[tails]``.
+
+    Attributes
+    ----------
+    heads, partners, tails : (steps, width) int64
+        Rows.
+    share : (steps, width) float32
+        The mixing weight lambda of P2 (9); 1 without mixing.
+    live : (steps, width) float32
+        1 for edges, 0 for padding.
+    negatives : (steps, width, negatives) int64
+        Other edges of the batch, whose tails repel the head; never its own edge, never padding.
+    repelled : (steps,) float32
+        0 where a batch is a single edge, which has no negatives; else 1.
+    """
+
+    heads: Int64Array
+    partners: Int64Array
+    tails: Int64Array
+    share: Float32Array
+    live: Float32Array
+    negatives: Int64Array
+    repelled: Float32Array
+
+    @property
+    def steps(self) -> int:
+        """Number of batches."""
+        return int(self.heads.shape[0])
+
+
+def schedule(
+    neighbors: Int64Array,
+    *,
+    batch: int,
+    epochs: int,
+    negatives: int,
+    mixing: float | None,
+    steps: int | None = None,
+    random: np.random.Generator,
+) -> Schedule:
+    """Deal the edges from each row to its neighbours into batches, shuffled anew in each epoch.
+
+    Parameters
+    ----------
+    neighbors : (rows, k) int64
+        Of :func:`local_neighbors`; without any there are no batches.
+    batch : int
+        Edges of a batch, at most; an epoch's batches differ by one edge at most.
+    epochs : int
+        Passes over the edges.
+    negatives : int
+        Negatives of each edge, b of P2 (1); 0 where nothing near is to repel.
+    mixing : float or None
+        alpha of Beta(alpha, alpha); None for no mixing.
+    steps : int or None
+        Batches at most, the first of the epochs'; None for all.
+    random : Generator
+        The client's randomness.
+    """
+    rows, k = neighbors.shape
+    lines = steps_of(rows, k, batch)
+    most = epochs * lines if steps is None else min(steps, epochs * lines)
+    dealt = [_dealt(rows * k, lines, random) for _ in range(0, most, max(lines, 1))]
+    at = np.concatenate(dealt or [np.zeros((0, 0), np.int64)])[:most]
+    live = at >= 0
+    edge = np.maximum(at, 0)
+    heads = edge // max(k, 1)
+    tails = neighbors.reshape(-1)[edge]
+    partners, share = heads, np.ones(heads.shape, np.float32)
+    if mixing is not None and k:
+        partners = neighbors[heads, random.integers(k, size=heads.shape)]
+        share = mixing_weights(mixing, heads.shape, random)
+    counts = live.sum(axis=1)
+    drawn = _others(live, counts, negatives, random)
+    return Schedule(
+        heads, partners, tails, share, live.astype(np.float32), drawn, (counts > 1).astype(np.float32)
+    )
+
+
+def _dealt(count: int, lines: int, random: np.random.Generator) -> Int64Array:
+    """Shuffled indices below ``count`` in so many lines, as even as can be; -1 is padding, at the end of a line."""
+    dealt = np.full((-(-count // lines), lines), -1)
+    dealt.reshape(-1)[:count] = random.permutation(count)
+    return np.ascontiguousarray(dealt.T)
+
+
+def _others(live: BoolArray, counts: Int64Array, negatives: int, random: np.random.Generator) -> Int64Array:
+    """For each place in a line, places of ``negatives`` others that are not padding, (lines, width, negatives)."""
+    others = np.maximum(counts - 1, 1)[:, None, None]
+    skipped = 1 + random.integers(0, others, size=(*live.shape, negatives))
+    own = np.arange(live.shape[1])[:, None]
+    return np.asarray((own + skipped) % np.maximum(counts, 1)[:, None, None])

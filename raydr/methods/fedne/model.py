@@ -1,0 +1,59 @@
+"""What an encoder is fed, what a run keeps of it, and where it places new rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from raydr.arrays import Float32Array, Float64Array, FloatArray
+from raydr.errors import DataError
+from raydr.federation import Federation
+from raydr.methods.fedne.settings import ContrastiveEncoder
+from raydr.statistics.moments import spread
+from raydr.statistics.scaling import ScaleRows, Scaling, scale_rows
+
+
+def standardised(federation: Federation) -> tuple[Scaling, Float64Array]:
+    """Have clients shift their rows to mean 0 and divide them by one number: variance 1 of a feature on average.
+
+    One number for all features, so neighbours stay neighbours; an encoder learns at the same rate from any unit.
+
+    Returns
+    -------
+    scaling : Scaling
+        What clients did.
+    reach : (features,) float64
+        Bound on what is then the size of every value of each feature.
+
+    Raises
+    ------
+    DataError
+        If all rows of all clients are equal.
+    """
+    moments = spread(federation)
+    scale = float(np.sqrt((moments.deviation**2).mean()))
+    if scale == 0.0:
+        raise DataError(
+            "All rows of all clients are equal, so there is no geometry to map: check data.features and data.scale."
+        )
+    scaling = Scaling(moments.mean, np.full(federation.features, 1.0 / scale), False)
+    federation.ask(ScaleRows(scaling.shift, scaling.factor, scaling.unit))
+    return scaling, moments.reach / scale
+
+
+def model_of(layers: dict[str, Float32Array], scaling: Scaling) -> dict[str, FloatArray]:
+    """What places new rows: the encoder's layers, and the shift and factor that come before them."""
+    tensors: dict[str, FloatArray] = {f"encoder.{name}": values for name, values in layers.items()}
+    return tensors | {"encoder.shift": scaling.shift, "encoder.factor": scaling.factor}
+
+
+def transform(settings: ContrastiveEncoder, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
+    """Positions (rows, 2) of new rows (rows, features), scaled as the run's, by the run's encoder and no server."""
+    from raydr.methods.fedne.encoder import Architecture, place
+
+    architecture = Architecture(rows.shape[1], settings.hidden)
+    weights = architecture.flat({name.removeprefix("encoder."): values for name, values in model.items()})
+    shift, factor = (np.asarray(model[f"encoder.{name}"], np.float64) for name in ("shift", "factor"))
+    scaled = scale_rows(rows, Scaling(shift, factor, False))
+    return place(architecture, weights, scaled)

@@ -1,0 +1,98 @@
+"""The surrogate as published (P2 4.1): a network of one hidden layer from a position to a client's mean repulsion.
+
+The networks of all clients are evaluated as one: their hidden units stand side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from raydr.arrays import Float32Array, FloatArray
+from raydr.methods.fedne.loss import repulsion, squared_distance
+
+HIDDEN = 64
+"""Hidden units; the paper does not state them."""
+PARAMETERS = 4 * HIDDEN + 1
+_BATCH = 512
+
+
+def initial_surrogate(random: np.random.Generator) -> Float32Array:
+    """Parameters (PARAMETERS,) of an untrained surrogate, as torch's linear layers start."""
+    inward = random.uniform(-1.0, 1.0, 3 * HIDDEN) / np.sqrt(2.0)
+    outward = random.uniform(-1.0, 1.0, HIDDEN + 1) / np.sqrt(HIDDEN)
+    return np.concatenate([inward, outward]).astype(np.float32)
+
+
+def query_grid(positions: FloatArray, step: float, margin: float) -> Float32Array:
+    """Grid points (points, 2) float32 over the rectangle of the positions, widened by ``margin`` on all sides."""
+    low, high = positions.min(axis=0) - margin, positions.max(axis=0) + margin
+    axes = [np.arange(start, stop + step, step) for start, stop in zip(low, high, strict=True)]
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2).astype(np.float32)
+
+
+def targets(
+    queries: Float32Array, positions: Float32Array, negatives: int, random: np.random.Generator
+) -> Float32Array:
+    """Mean repulsion (queries,) float32 from ``negatives`` random positions (rows, 2), drawn anew for each query."""
+    drawn = positions[random.integers(len(positions), size=(len(queries), negatives))]
+    apart = squared_distance(torch.from_numpy(queries).unsqueeze(1), torch.from_numpy(drawn))
+    return np.asarray(repulsion(apart).mean(dim=1).numpy())
+
+
+def fit_surrogate(
+    start: Float32Array,
+    queries: Float32Array,
+    values: Float32Array,
+    *,
+    epochs: int,
+    learning_rate: float,
+    random: np.random.Generator,
+) -> Float32Array:
+    """Parameters that minimise the mean squared error (P2 (8)) by Adam, from ``start`` on."""
+    parameters = torch.from_numpy(start.copy())[None].requires_grad_()
+    optimizer = torch.optim.Adam([parameters], lr=learning_rate)
+    points, wanted = torch.from_numpy(queries), torch.from_numpy(values)
+    for _ in range(epochs):
+        order = torch.from_numpy(random.permutation(len(queries)))
+        for batch in torch.split(order, _BATCH):
+            optimizer.zero_grad()
+            error = _values(parameters, points[batch])[:, 0] - wanted[batch]
+            (error**2).mean().backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+    return np.asarray(parameters.detach().numpy()[0])
+
+
+def together(
+    parameters: Float32Array, weights: Float32Array, device: str = "cpu"
+) -> Callable[[Tensor], Tensor]:
+    """Weighted sum of surrogates, evaluated in one product.
+
+    Parameters
+    ----------
+    parameters : (surrogates, PARAMETERS) float32
+        Of everybody's surrogate.
+    weights : (clients, surrogates) float32
+        What each counts for each client; 0 for its own.
+    device : str
+        Where torch computes.
+
+    Returns
+    -------
+    callable
+        From positions (clients, points, 2) to (clients, points).
+    """
+    networks, counted = (torch.from_numpy(array.copy()).to(device) for array in (parameters, weights))
+    return lambda positions: torch.matmul(_values(networks, positions), counted.unsqueeze(-1)).squeeze(-1)
+
+
+def _values(parameters: Tensor, positions: Tensor) -> Tensor:
+    """Values (..., points, surrogates) of all surrogates (surrogates, PARAMETERS) at positions (..., points, 2)."""
+    inward, offset, outward, last = torch.split(parameters, [2 * HIDDEN, HIDDEN, HIDDEN, 1], dim=-1)
+    wide = inward.reshape(-1, HIDDEN, 2).reshape(-1, 2)  # (surrogates * HIDDEN, 2)
+    hidden = torch.relu(torch.matmul(positions, wide.T) + offset.reshape(-1))
+    each = (hidden * outward.reshape(-1)).reshape(*hidden.shape[:-1], -1, HIDDEN)
+    return each.sum(dim=-1) + last[:, 0]

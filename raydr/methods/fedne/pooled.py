@@ -1,0 +1,68 @@
+"""Training where all rows are in one place: one client's own, or everybody's, which no federation would allow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from raydr.arrays import Float32Array, Float64Array, FloatArray
+from raydr.federation.streams import server_stream
+from raydr.journal import Journal
+from raydr.methods.fedne.settings import ContrastiveEncoder, GlobalNE
+from raydr.statistics.scaling import Scaling, scale_rows
+
+Randomness = Callable[[int, str], np.random.Generator]
+"""Random numbers for a round and a purpose."""
+
+
+def epochs_on(
+    rows: FloatArray, settings: ContrastiveEncoder, random: Randomness, *, threads: int = 1
+) -> Iterator[tuple[Float32Array, float]]:
+    """Weights and mean loss after each round of training on these rows (rows, features) alone."""
+    from raydr.methods.fedne.edges import local_neighbors, schedule
+    from raydr.methods.fedne.encoder import Architecture, initial_weights, one_torch_thread
+    from raydr.methods.fedne.training import Local, Objective, train
+
+    architecture = Architecture(rows.shape[1], settings.hidden)
+    nearest = local_neighbors(rows, settings.neighbors, threads=threads)
+    objective = Objective(float(settings.negatives), np.ones(1, np.float32))
+    weights = initial_weights(architecture, random(0, "encoder"))
+    for round in range(1, settings.rounds + 1):
+        batches = schedule(
+            nearest,
+            batch=settings.batch,
+            epochs=settings.local_epochs,
+            negatives=settings.negatives,
+            mixing=None,
+            steps=settings.local_steps,
+            random=random(round, "batches"),
+        )
+        with one_torch_thread():
+            trained = train(
+                architecture, weights, [Local(rows, batches)], objective, learning_rate=settings.rate(round)
+            )
+        weights = trained.weights[0]
+        yield weights, float(trained.losses[0])
+
+
+def central(settings: ContrastiveEncoder, rows: FloatArray, seed: int, journal: Journal) -> Float64Array:
+    """Map (rows, 2) of pooled rows (rows, features) by GlobalNE, with the same encoder, batches and learning rates.
+
+    It sees all edges of all rows once in each of as many rounds, but no more than `GlobalNE` takes.
+    """
+    from raydr.methods.fedne.encoder import Architecture, place
+
+    mean = rows.mean(axis=0, dtype=np.float64)
+    scale = float(np.sqrt(rows.var(axis=0, dtype=np.float64).mean())) or 1.0
+    scaled = scale_rows(rows, Scaling(mean, np.full(rows.shape[1], 1.0 / scale), False))
+    rounds = min(settings.rounds, GlobalNE().rounds)
+    settings = settings.model_copy(update={"rounds": rounds, "local_epochs": 1, "local_steps": None})
+    weights = np.zeros(0, np.float32)
+    with journal.stage("embedding"):
+        journal.progress(0, settings.rounds)
+        training = epochs_on(scaled, settings, lambda round, purpose: server_stream(seed, round, purpose))
+        for done, (trained, _) in enumerate(training, 1):
+            weights = trained
+            journal.progress(done, settings.rounds)
+    return place(Architecture(rows.shape[1], settings.hidden), weights, scaled).astype(np.float64)

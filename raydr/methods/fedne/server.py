@@ -1,0 +1,276 @@
+"""FedNE (P2, figure 1), FedAvg+NE and FedProx+NE: one encoder for everybody, trained where the rows are.
+
+1. The server starts the encoder: near the map of the first principal components, which it learns by sums, or at random;
+   and trains it on prototypes, means of groups of records, where it is to have any.
+2. In each round clients tell how their present part of the map repels points: as their share of a table that is summed,
+   or as a small network each.
+3. Each client trains the encoder on some batches of its own neighbour graph, and uploads the change.
+4. The server averages the changes by rows (4).
+5. In the end each client places its rows and posts their positions on the map.
+
+Two things stand between that and the pooled rows' encoder, and neither is the neighbours that clients cannot see:
+trained on the union of the clients' graphs in one place, an encoder is as good as on the graph of all rows.
+
+*Repulsion.* Where P2 (10) adds the others' surrogates to the repulsion among a client's own rows, the field speaks for
+everybody, own rows included: a batch of a client that holds one class is no sample of the map, and its rows drive each
+other apart. It counts twice, since a pair repels at both ends (`fedne_clients`).
+
+*Drift.* Each client's batches pull the encoder towards its own classes, and the mean of where clients end up is not
+where their mean loss is least. Control variates (SCAFFOLD, Karimireddy et al. 2020) mend that: client i adds c - c_i to
+every gradient, its mean gradient of the last round being c_i, and c the mean of all. The server sees c alone; c_i
+travels sealed (`raydr.privacy.sealing`), since clients remember nothing between rounds.
+
+*Measured*, MNIST, 60,000 rows, Dirichlet 0.1, 20 clients, from one encoder trained on 4,325 prototypes (7-nearest-
+neighbour accuracy 0.848, trustworthiness 0.870). 36 rounds of whole epochs with the field counted once: 0.845, 0.833.
+48 rounds of 10 batches with the field counted twice: 0.869, 0.879; with control variates as well 0.896, 0.893; and 40
+with the server's steps doubled 0.913, 0.896. All edges in one place, 6 epochs: 0.916, 0.911.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raydr.arrays import Float32Array, Float64Array
+from raydr.errors import ScenarioError
+from raydr.federation import Federation, Reply, Request
+from raydr.methods.fedne.clients import Change, PositionRequest, PrototypeRequest, TrainRequest, kept_size
+from raydr.methods.fedne.model import model_of, standardised, transform
+from raydr.methods.fedne.pooled import central
+from raydr.methods.fedne.settings import AveragedEncoder, ContrastiveEncoder, FedAvgNE, FedNE, FedProxNE
+from raydr.methods.fedne.surrogates import REACHES, DensityRequest, SurrogateRequest
+from raydr.methods.method import method
+from raydr.methods.outcome import Outcome
+from raydr.robust import Mean
+from raydr.statistics.principal_axes import principal_axes
+
+R = TypeVar("R", bound=Reply)
+State = dict[str, NDArray[Any]]
+
+_MARGIN = 1.25
+"""Of the grid around the map: rows may move so far, in a round of training and to the next, before they leave it."""
+_MOST_KEPT_BYTES = 2**30
+"""Of all control variates, which requests and checkpoints hold: 4,000 clients of the default encoder on MNIST."""
+_SIZINGS = 3
+"""How often clients are asked for densities in a round, at most; once, unless the map has outgrown the grid."""
+
+
+@method(FedProxNE, "FedProx-NE", central=central, transform=transform)
+@method(FedAvgNE, "FedAvg-NE", central=central, transform=transform)
+@method(FedNE, "FedNE", central=central, transform=transform)
+def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
+    """Server part of FedNE, FedAvg+NE and FedProx+NE."""
+    from raydr.methods.fedne.encoder import Architecture
+    from raydr.methods.fedne.optimizer import initial_memory, server_step
+
+    architecture = Architecture(federation.features, settings.hidden)
+    controls = no_control_variates(federation, settings, architecture.parameters)
+    with federation.stage("input scale"):
+        scaling, reach = standardised(federation)
+    with federation.stage("first encoder"):
+        weights = first_weights(federation, settings, reach)
+    state: State = {
+        "weights": weights,
+        "memory": initial_memory(len(weights)),
+        **no_surrogates(),
+        **controls,
+    }
+    with federation.stage("rounds"):
+        for round in federation.rounds(settings.rounds, state):
+            renew_surrogates(federation, settings, state, round)
+            answer = average(
+                federation, training(federation, settings, state, settings.rate(round)), settings
+            )
+            state["weights"], state["memory"] = server_step(
+                settings.server_optimizer,
+                state["weights"],
+                answer.weights.astype(np.float64),
+                state["memory"],
+                settings.server_learning_rate,
+            )
+            renew_control_variates(federation, state, answer)
+            federation.report(objective=answer.loss)
+    with federation.stage("map"):
+        request = PositionRequest(state["weights"], settings.hidden)
+        places = np.concatenate([reply.places for reply in federation.ask(request)])
+    return Outcome(places, None, model_of(architecture.layers(state["weights"]), scaling))
+
+
+def training(
+    federation: Federation, settings: AveragedEncoder, state: State, learning_rate: float
+) -> TrainRequest:
+    """Step 3 as clients are told it."""
+    from raydr.methods.fedne.edges import steps_of
+
+    steps = settings.local_epochs * steps_of(max(federation.sizes), settings.neighbors, settings.batch)
+    return TrainRequest(
+        weights=state["weights"],
+        hidden=settings.hidden,
+        neighbors=settings.neighbors,
+        batch=settings.batch,
+        local_epochs=settings.local_epochs,
+        negatives=settings.negatives,
+        mixing=(settings.mixing or 0.0) if isinstance(settings, FedNE) else 0.0,
+        proximity=settings.proximity if isinstance(settings, FedProxNE) else 0.0,
+        learning_rate=learning_rate,
+        most_steps=min(steps, settings.local_steps or steps),
+        rows=federation.rows,
+        field=state["field"],
+        reach=float(state["grid"]),
+        surrogates=state["surrogates"],
+        shares=state["shares"],
+        together=federation.batch_clients,
+        control=state["control"].astype(np.float32),
+        kept=state["kept"],
+        kept_rounds=state["kept_rounds"],
+    )
+
+
+def average(federation: Federation, request: Request[R], settings: AveragedEncoder) -> R:
+    """Average by rows (4), of which the server sees the sum alone, or by a robust rule."""
+    if isinstance(settings.aggregation, Mean):
+        return federation.mean(request, weights="rows")
+    return federation.robust_mean(request, settings.aggregation)
+
+
+def first_weights(federation: Federation, settings: ContrastiveEncoder, reach: Float64Array) -> Float32Array:
+    """Weights (parameters,) at random, or near principal components, or trained on prototypes, as the settings say."""
+    from raydr.methods.fedne.encoder import Architecture, initial_weights, principal_weights
+    from raydr.methods.fedne.warm_start import warm_start
+
+    architecture = Architecture(federation.features, settings.hidden)
+    random = federation.stream("encoder")
+    if isinstance(settings, FedNE) and settings.start == "principal":
+        axes = principal_axes(federation, reach, max(2, min(settings.hidden, default=2) // 2))
+        weights = principal_weights(architecture, axes.directions, axes.deviations, random)
+    else:
+        weights = initial_weights(architecture, random)
+    if not isinstance(settings, FedNE) or settings.prototypes is None:
+        return weights
+    replies = federation.ask(PrototypeRequest(settings.prototypes, federation.features))
+    return warm_start(
+        architecture,
+        weights,
+        np.concatenate([reply.means for reply in replies]),
+        neighbors=settings.neighbors,
+        batch=settings.batch,
+        negatives=settings.negatives,
+        mixing=settings.mixing,
+        learning_rate=settings.learning_rate,
+        decay=settings.decay,
+        steps=settings.warm_steps,
+        random=federation.stream("warm start"),
+    )
+
+
+def no_surrogates() -> State:
+    """What is known of surrogates before there are any."""
+    return {
+        "field": np.zeros((0, 0), np.float32),
+        "reach": np.array(1.0),
+        "grid": np.array(1.0),
+        "surrogates": np.zeros((0, 0), np.float32),
+        "shares": np.zeros(0, np.float32),
+    }
+
+
+def no_control_variates(federation: Federation, settings: AveragedEncoder, parameters: int) -> State:
+    """What is known of control variates before there are any: zeros, or nothing where there are to be none.
+
+    Raises
+    ------
+    ScenarioError
+        If they would take more memory than the server has for them.
+    """
+    if not isinstance(settings, FedNE) or not settings.has_control_variates:
+        return {
+            "control": np.zeros(0),
+            "kept": np.zeros((0, 0), np.uint8),
+            "kept_rounds": np.zeros(0, np.int64),
+        }
+    shape = federation.clients, kept_size(parameters)
+    if shape[0] * shape[1] > _MOST_KEPT_BYTES:
+        raise ScenarioError(
+            f"the control variates of {shape[0]:,} clients, for {parameters:,} parameters each, would take"
+            f" {shape[0] * shape[1] / 2**30:.1f} GiB of the server's memory, of which they may have"
+            f" {_MOST_KEPT_BYTES / 2**30:g}: set method.control_variates to false, or method.hidden to fewer units."
+        )
+    return {
+        "control": np.zeros(parameters),
+        "kept": np.zeros(shape, np.uint8),
+        "kept_rounds": np.zeros(shape[0], np.int64),
+    }
+
+
+def renew_control_variates(federation: Federation, state: State, answer: Change) -> None:
+    """Keep the control variates' mean that of all clients' last ones, and what each sealed for itself."""
+    if not state["control"].size:
+        return
+    answered = list(federation.answered)
+    part = sum(federation.sizes[client] for client in answered) / federation.rows
+    state["control"] = state["control"] + part * answer.control
+    state["kept_rounds"] = state["kept_rounds"].copy()
+    state["kept_rounds"][answered] = federation.round
+    if len(answered) == federation.clients:
+        state["kept"] = answer.kept
+    else:
+        state["kept"] = state["kept"].copy()
+        state["kept"][answered] = answer.kept
+
+
+def renew_surrogates(federation: Federation, settings: AveragedEncoder, state: State, round: int) -> None:
+    """Step 2, where it is time for it."""
+    if not isinstance(settings, FedNE) or settings.surrogate == "none":
+        return
+    passed = round - settings.first_surrogate_round
+    if passed < 0 or passed % settings.surrogate_every:
+        return
+    if settings.surrogate == "mlp":
+        renew_networks(federation, settings, state)
+    else:
+        renew_field(federation, settings, state)
+
+
+def renew_field(federation: Federation, settings: FedNE, state: State) -> None:
+    """Sum the clients' densities on a grid that holds them all, convolve the sum with the repulsion of one point."""
+    from raydr.methods.fedne.field import Grid, repulsion_field
+
+    for _ in range(_SIZINGS):
+        grid = Grid.covering(_MARGIN * float(state["reach"]), settings.grid_step)
+        request = DensityRequest(state["weights"], settings.hidden, grid.reach, grid.nodes)
+        answer = average(federation, request, settings)
+        unanimous = np.flatnonzero(answer.votes >= 1.0)
+        reach = float(REACHES[unanimous[0] if len(unanimous) else -1])
+        fits = reach <= grid.reach
+        state["reach"] = np.array(reach)
+        if fits:
+            break
+    state["grid"] = np.array(grid.reach)
+    state["field"] = repulsion_field(grid, answer.share).astype(np.float32)
+
+
+def renew_networks(federation: Federation, settings: FedNE, state: State) -> None:
+    """Have each client fine-tune its network; of clients that do not take part, the last one counts on."""
+    from raydr.methods.fedne.networks import initial_surrogate
+
+    if not state["surrogates"].size:
+        random = federation.stream("surrogates")
+        state["surrogates"] = np.stack([initial_surrogate(random) for _ in range(federation.clients)])
+        state["shares"] = np.zeros(federation.clients, np.float32)
+    networks, shares = state["surrogates"].copy(), state["shares"].copy()
+    replies = federation.gather(
+        SurrogateRequest(
+            state["weights"],
+            settings.hidden,
+            networks,
+            settings.surrogate_points,
+            settings.grid_step,
+            settings.negatives,
+        )
+    )
+    for client, reply in replies.items():
+        networks[client] = reply.parameters
+        shares[client] = federation.sizes[client] / federation.rows
+    state["surrogates"], state["shares"] = networks, shares

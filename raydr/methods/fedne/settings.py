@@ -1,0 +1,157 @@
+"""Settings of FedNE (P2) and of what it is compared with."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from raydr.robust import Aggregation, Mean
+from raydr.settings import Settings
+
+_SCHEDULE = (
+    "how the learning rate falls: by `decay` after 30% and again after 60% of the rounds (P2), or along"
+    " a half cosine to 0"
+)
+
+
+class ContrastiveEncoder(Settings):
+    """What every method here has: an encoder and its training."""
+
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        (128, 128, 128), description="widths of the encoder's hidden layers"
+    )
+    neighbors: int = Field(
+        7, ge=1, description="k: neighbours that attract each row; fewer in smaller clients"
+    )
+    rounds: int = Field(60, ge=1, description="rounds")
+    local_epochs: int = Field(1, ge=1, description="passes over a client's edges in a round")
+    local_steps: int | None = Field(
+        None, ge=1, description="batches of a client in a round, at most; default: all of its local epochs"
+    )
+    batch: int = Field(512, ge=2, description="edges of a batch")
+    negatives: int = Field(5, ge=1, description="b: negatives of each edge, the weight of repulsion")
+    learning_rate: float = Field(1e-3, gt=0, le=1, description="of Adam in the first rounds")
+    schedule: Literal["steps", "cosine"] = Field("steps", description=_SCHEDULE)
+    decay: float = Field(0.1, gt=0, le=1, description="factor on the learning rate at each of the steps")
+
+    def rate(self, round: int) -> float:
+        """Learning rate in a round from 1 on."""
+        from raydr.methods.fedne.optimizer import cosine_rate, stepped_rate
+
+        if self.schedule == "cosine":
+            return cosine_rate(round, self.rounds, self.learning_rate)
+        return stepped_rate(round, self.rounds, self.learning_rate, self.decay)
+
+    def check(self, rows: int, features: int) -> None:
+        """Any two rows have a map: nothing to refuse."""
+
+
+class LocalNE(ContrastiveEncoder):
+    """An encoder for each client alone: no messages, and no common map (P2's LocalNE)."""
+
+    kind: Literal["local-ne"] = "local-ne"
+
+
+class GlobalNE(ContrastiveEncoder):
+    """One encoder on everybody's pooled rows, which clients would have to hand over (P2's GlobalNE)."""
+
+    kind: Literal["global-ne"] = "global-ne"
+
+
+class AveragedEncoder(ContrastiveEncoder):
+    """What methods share that average encoders."""
+
+    aggregation: Aggregation = Field(
+        Mean(), description="how the server combines what clients upload; robust rules see each upload"
+    )
+    server_optimizer: Literal["fedavg", "fedavgm", "fedadam"] = Field(
+        "fedavg", description="what the server makes of the clients' mean change"
+    )
+    server_learning_rate: float = Field(1.0, gt=0, description="factor on the server's step")
+
+
+class FedAvgNE(AveragedEncoder):
+    """Averaged encoders of contrastive neighbour embedding (P2's FedAvg+NE)."""
+
+    kind: Literal["fedavg-ne"] = "fedavg-ne"
+
+
+class FedProxNE(AveragedEncoder):
+    """Averaged encoders, held near each other while they train (P2's FedProx+NE)."""
+
+    kind: Literal["fedprox-ne"] = "fedprox-ne"
+    proximity: float = Field(0.01, gt=0, description="mu of FedProx")
+
+
+class FedNE(AveragedEncoder):
+    """Averaged encoders: surrogates for rows out of sight, mixed rows (P2's FedNE), and control variates."""
+
+    kind: Literal["fedne"] = "fedne"
+    rounds: int = Field(200, ge=1, description="rounds")
+    learning_rate: float = Field(3e-3, gt=0, le=1, description="of Adam in the first rounds")
+    local_epochs: int = Field(
+        4,
+        ge=1,
+        description="passes over a client's edges in a round, at most: small clients take several for their batches",
+    )
+    local_steps: int | None = Field(
+        10, ge=1, description="batches of a client in a round, at most; null: all of its local epochs"
+    )
+    schedule: Literal["steps", "cosine"] = Field("cosine", description=_SCHEDULE)
+    control_variates: bool | None = Field(
+        None,
+        description="whether clients correct their course by the mean gradient of all (SCAFFOLD); default: true, but"
+        " false under a robust `aggregation`, which cannot do with them",
+    )
+    surrogate: Literal["field", "mlp", "none"] = Field(
+        "field",
+        description="repulsion by other clients: summed tables, one network for each client (P2), or none",
+    )
+    surrogate_from: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="part of the rounds that go by without surrogates; default: 0 for the field, 0.3 for mlp (P2)",
+    )
+    surrogate_every: int = Field(1, ge=1, description="rounds between updates of the surrogates")
+    surrogate_points: Literal["grid", "local"] = Field(
+        "grid", description="where mlp surrogates are trained: on a grid, or at the client's own points"
+    )
+    grid_step: float = Field(0.3, gt=0, description="distance of the grid's nodes, in units of the map")
+    mixing: float | None = Field(0.2, gt=0, description="alpha of Beta(alpha, alpha), or null for no mixing")
+    start: Literal["principal", "random"] = Field(
+        "principal",
+        description="first encoder: near the map of the first principal components, learnt by sums, or random (P2)",
+    )
+    prototypes: int | None = Field(
+        None,
+        ge=2,
+        description="rows of which each prototype is the mean, at least: the server first trains the encoder on the"
+        " prototypes that clients show it; default: clients show none",
+    )
+    warm_steps: int = Field(4000, ge=1, description="batches that the server trains on prototypes")
+
+    @property
+    def first_surrogate_round(self) -> int:
+        """From which round on surrogates are there."""
+        part = self.surrogate_from
+        if part is None:
+            part = 0.3 if self.surrogate == "mlp" else 0.0
+        return 1 + int(part * self.rounds)
+
+    @property
+    def has_control_variates(self) -> bool:
+        """Whether clients correct their course."""
+        if self.control_variates is None:
+            return isinstance(self.aggregation, Mean)
+        return self.control_variates
+
+    @model_validator(mode="after")
+    def _mean_with_control_variates(self) -> Self:
+        if self.control_variates and not isinstance(self.aggregation, Mean):
+            raise ValueError(
+                "control_variates need the exact mean of what clients send; a robust aggregation has none. Leave"
+                " control_variates out, or take aggregation: mean."
+            )
+        return self

@@ -1,0 +1,125 @@
+"""FedNE's surrogates: what clients tell of the repulsion that their rows exert, and what the server makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from raydr.arrays import Float32Array, Float64Array
+from raydr.federation import Client, Granularity, Range, Reply, Request, answers
+from raydr.methods.fedne.clients import architecture_of, positions_of
+
+REACHES: Float64Array = 0.25 * np.exp2(np.arange(129) / 8)
+"""Sizes of the map that clients vote on, from 0.25 to 16,384 in steps of 9%."""
+
+
+SPEAKING_ROWS = 256
+"""Rows that stand for a client in the field, at most, drawn anew in each round.
+
+*Measured*, MNIST, 60,000 rows, 20 clients: kNN accuracy and trustworthiness with 256, 512 and 1,024 differ by less than
+with two seeds.
+"""
+
+
+@dataclass(frozen=True)
+class Density(
+    Reply,
+    granularity=Granularity.AGGREGATE,
+    what="what part of a client's rows lies at which place of the map's grid, and how large its part of the map is",
+):
+    """What a client tells of its part of the map.
+
+    Attributes
+    ----------
+    share : (nodes, nodes) float64
+        Sums to 1: of its rows, or of `SPEAKING_ROWS` of them drawn for the round.
+    votes : (sizes,) float64
+        For each of :data:`REACHES`, 0 or 1: whether all these rows lie within it.
+    """
+
+    share: Float64Array
+    votes: Float64Array
+
+    @staticmethod
+    def ranges(request: DensityRequest, rows: int) -> dict[str, Range]:
+        """No more than all rows at one node, and one vote for each size."""
+        return {
+            "share": Range((request.nodes, request.nodes), 1.0 + 1e-9),
+            "votes": Range(REACHES.shape, 1.0, separate=True),
+        }
+
+
+@dataclass(frozen=True)
+class DensityRequest(Request[Density], what="the present encoder and a grid over the map"):
+    """Asked for the field surrogate: the grid has ``nodes`` nodes from -reach to reach along both axes."""
+
+    weights: Float32Array
+    hidden: tuple[int, ...]
+    reach: float
+    nodes: int
+
+
+@answers(DensityRequest)
+def density(client: Client, request: DensityRequest) -> Density:
+    """Client part of the field surrogate."""
+    from raydr.methods.fedne.encoder import place
+    from raydr.methods.fedne.field import Grid, deposit
+
+    rows = client.rows
+    if len(rows) > SPEAKING_ROWS:
+        rows = rows[client.stream("density").choice(len(rows), SPEAKING_ROWS, replace=False)]
+    positions = place(architecture_of(rows, request.hidden), request.weights, rows)
+    share = deposit(Grid(request.reach, request.nodes), positions) / max(1, len(positions))
+    farthest = np.abs(positions).max(initial=0.0)
+    return Density(share, (farthest <= REACHES).astype(np.float64))
+
+
+@dataclass(frozen=True)
+class Surrogate(
+    Reply,
+    granularity=Granularity.PER_CLIENT,
+    what="a small network that tells how a client's part of the map repels points",
+):
+    """``parameters`` of one client's surrogate network, float32."""
+
+    parameters: Float32Array
+
+    @staticmethod
+    def ranges(request: SurrogateRequest, rows: int) -> dict[str, Range]:
+        """Any finite numbers: nothing bounds what a network learns."""
+        return {"parameters": Range(request.surrogates.shape[-1:], dtype="float32")}
+
+
+@dataclass(frozen=True)
+class SurrogateRequest(
+    Request[Surrogate], what="the present encoder, and a client's own surrogate of the round before"
+):
+    """Ask for the surrogate of P2 (8); ``surrogates`` (clients, parameters) float32, or a client's own alone."""
+
+    weights: Float32Array
+    hidden: tuple[int, ...]
+    surrogates: Float32Array
+    points: Literal["grid", "local"]
+    step: float
+    negatives: int
+
+    def addressed_to(self, client: int) -> SurrogateRequest:
+        """Its own surrogate alone."""
+        return replace(self, surrogates=self.surrogates[client])
+
+
+@answers(SurrogateRequest)
+def learn_surrogate(client: Client, request: SurrogateRequest) -> Surrogate:
+    """Client part of the mlp surrogate: fine-tuned on the repulsion by the client's rows where they are now."""
+    from raydr.methods.fedne.encoder import one_torch_thread
+    from raydr.methods.fedne.networks import fit_surrogate, query_grid, targets
+
+    positions, random = positions_of(client, request.weights, request.hidden), client.stream("surrogate")
+    queries = query_grid(positions, request.step, margin=3.0) if request.points == "grid" else positions
+    with one_torch_thread():
+        values = targets(queries, positions, request.negatives, random)
+        return Surrogate(
+            fit_surrogate(request.surrogates, queries, values, epochs=10, learning_rate=1e-3, random=random)
+        )

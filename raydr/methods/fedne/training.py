@@ -1,0 +1,217 @@
+"""Local training (P2 (10)): Adam on batches of edges, for one client or for several as one computation.
+
+Clients lie along the first axis of every tensor. One client is an axis of length 1, so training alone and training
+stacked are the same lines; stacked, a client whose batches are done stands still while others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from raydr.arrays import Float32Array, Float64Array, FloatArray, Int64Array
+from raydr.methods.fedne.edges import Schedule
+from raydr.methods.fedne.encoder import Architecture, encode
+from raydr.methods.fedne.loss import attraction, repulsion, squared_distance
+
+FIRST_DECAY, SECOND_DECAY = 0.9, 0.999
+FLOOR = 1e-5
+"""Added to the root of Adam's second moment, where torch adds 1e-8.
+
+No loss changes where the whole map moves, so there the gradient is rounding alone, about 1e-8, and with torch's floor
+Adam would blow that up to full steps: the map would wander, and bits of the last place become the first.
+"""
+
+Surrogate = Callable[[Tensor], Tensor]
+"""Mean repulsion that rows out of sight exert at positions (clients, points, 2), as (clients, points)."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What the loss is made of.
+
+    Attributes
+    ----------
+    negatives : float
+        Weight b of repulsion against attraction.
+    own_share : (clients,) float32 or None
+        Weight of the repulsion among a batch's own rows: 1 without a surrogate, |D_m| / |D| beside surrogates of the
+        others (10); None where a surrogate speaks for everybody and the batch's rows do not repel each other.
+    surrogate : Surrogate or None
+        Repulsion by rows out of sight.
+    proximity : float
+        mu of FedProx: weight of half the squared distance from the weights received.
+    """
+
+    negatives: float
+    own_share: Float32Array | None
+    surrogate: Surrogate | None = None
+    proximity: float = 0.0
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What training came to.
+
+    Attributes
+    ----------
+    weights : (clients, parameters) float32
+        Where each client's training ended.
+    losses : (clients,) float64
+        Mean loss over each client's batches, each at the weights that met it; 0 without batches.
+    gradients : (clients, parameters) float32
+        Mean gradient of the loss over the same; 0 without batches.
+    """
+
+    weights: Float32Array
+    losses: Float64Array
+    gradients: Float32Array
+
+
+@dataclass(frozen=True)
+class Local:
+    """One client's part in training: rows (rows, features) float32, and the batches of their edges."""
+
+    rows: FloatArray
+    schedule: Schedule
+
+
+def train(
+    architecture: Architecture,
+    weights: Float32Array,
+    clients: Sequence[Local],
+    objective: Objective,
+    *,
+    learning_rate: float,
+    corrections: Float32Array | None = None,
+    device: str = "cpu",
+) -> Trained:
+    """Train each client's copy of the encoder.
+
+    Parameters
+    ----------
+    architecture : Architecture
+        Of the encoder.
+    weights : (parameters,) or (clients, parameters) float32
+        Where everybody, or each, starts.
+    clients : sequence of Local
+        Who trains; at least one. A client without batches keeps its weights.
+    objective : Objective
+        What is minimised.
+    learning_rate : float
+        Of Adam, whose moments start at zero.
+    corrections : (clients, parameters) float32 or None
+        Added to every gradient of each client before the step.
+    device : str
+        Where torch computes.
+    """
+    batches = _Batches(clients, device)
+    start = torch.from_numpy(np.array(weights, np.float32)).to(device).expand(len(clients), -1)
+    flat = start.clone().requires_grad_()
+    first, second = torch.zeros_like(flat), torch.zeros_like(flat)
+    gradients = torch.zeros_like(flat)
+    losses = torch.zeros(len(clients), dtype=torch.float64, device=device)
+    added = None if corrections is None else torch.from_numpy(corrections).to(device)
+    for step in range(batches.steps):
+        loss = _loss(architecture, flat, batches, step, objective)
+        if objective.proximity:
+            loss = loss + 0.5 * objective.proximity * ((flat - start) ** 2).sum(dim=-1)
+        (gradient,) = torch.autograd.grad(loss.sum(), flat)
+        with torch.no_grad():
+            moving = batches.moving[:, step]
+            gradients += gradient * moving[:, None] if batches.uneven else gradient
+            if added is not None:
+                gradient += added
+            first.lerp_(gradient, 1.0 - FIRST_DECAY)
+            second.mul_(SECOND_DECAY).addcmul_(gradient, gradient, value=1.0 - SECOND_DECAY)
+            root = (second / (1.0 - SECOND_DECAY ** (step + 1))).sqrt_().add_(FLOOR)
+            size = learning_rate / (1.0 - FIRST_DECAY ** (step + 1))
+            flat.addcdiv_(first * moving[:, None] if batches.uneven else first, root, value=-size)
+            losses += moving * loss.double()
+    counts = np.array([max(1, client.schedule.steps) for client in clients], np.float32)
+    means = (gradients.cpu().numpy() / counts[:, None]).astype(np.float32, copy=False)
+    return Trained(flat.detach().cpu().numpy(), losses.cpu().numpy() / counts, means)
+
+
+def _loss(
+    architecture: Architecture, weights: Tensor, batches: _Batches, step: int, objective: Objective
+) -> Tensor:
+    """Loss of one batch of each client, (clients,)."""
+    rows = batches.rows(step)
+    live = batches.live[:, step]
+    edges = live.sum(dim=1).clamp(min=1.0)
+    at_head, at_tail = torch.split(encode(architecture, weights, rows), live.shape[1], dim=1)
+    loss = (live * attraction(squared_distance(at_head, at_tail))).sum(dim=1) / edges
+    if objective.own_share is not None:
+        negatives = batches.negatives[:, step]
+        places = negatives.flatten(1).unsqueeze(-1).expand(-1, -1, at_tail.shape[-1])
+        drawn = at_tail.gather(1, places).reshape(*negatives.shape, -1)
+        apart = squared_distance(at_head.unsqueeze(2), drawn)
+        near = (live * repulsion(apart).mean(dim=2)).sum(dim=1) / edges * batches.repelled[:, step]
+        share = torch.from_numpy(objective.own_share).to(near.device)
+        loss = loss + objective.negatives * share * near
+    if objective.surrogate is not None:
+        far = (live * objective.surrogate(at_head)).sum(dim=1) / edges
+        loss = loss + objective.negatives * far
+    return loss
+
+
+class _Batches:
+    """All batches of all clients as tensors with the clients first; the rows of all lie one under the other."""
+
+    def __init__(self, clients: Sequence[Local], device: str) -> None:
+        self.steps = max(client.schedule.steps for client in clients)
+        rows = [np.asarray(client.rows, np.float32) for client in clients]
+        table = np.concatenate(rows) if len(rows) > 1 else np.ascontiguousarray(rows[0])
+        first = np.cumsum([0, *(len(part) for part in rows)])[:-1]
+
+        def stacked(name: str, first: Int64Array | None = None) -> Tensor:
+            parts = [getattr(client.schedule, name) for client in clients]
+            if first is not None:
+                parts = [part + start for part, start in zip(parts, first, strict=True)]
+            return torch.from_numpy(_padded(parts)).to(device)
+
+        self._table = torch.from_numpy(table if table.flags.writeable else table.copy()).to(device)
+        heads, tails, share = stacked("heads", first), stacked("tails", first), stacked("share")
+        width = heads.shape[2]
+        self._shape = len(clients), 2 * width, table.shape[1]
+        self._mixed = bool((share != 1.0).any())
+        if self._mixed:
+            # A head is a bag of two rows and a tail one of a single row: one pass reads them and adds them up.
+            heads = torch.stack([heads, stacked("partners", first)], dim=3).flatten(2)
+            mixed = torch.stack([share, 1.0 - share], dim=3).flatten(2)
+            self._weights = torch.cat([mixed, torch.ones_like(share)], dim=2)
+            sizes = torch.tensor([2, 1], device=device).repeat_interleave(width).repeat(len(clients))
+            self._bags = sizes.cumsum(0) - sizes
+        self._taken = torch.cat([heads, tails], dim=2)
+        self.live, self.negatives, self.repelled = map(stacked, ("live", "negatives", "repelled"))
+        moving = np.array([np.arange(self.steps) < client.schedule.steps for client in clients])
+        self.uneven = not moving.all()
+        self.moving = torch.from_numpy(moving.astype(np.float32)).to(device)
+
+    def rows(self, step: int) -> Tensor:
+        """Heads and then tails of one batch of each client, (clients, 2 * width, features)."""
+        taken = self._taken[:, step].reshape(-1)
+        if not self._mixed:
+            return self._table.index_select(0, taken).view(self._shape)
+        weights = self._weights[:, step].reshape(-1)
+        rows = embedding_bag(taken, self._table, self._bags, mode="sum", per_sample_weights=weights)
+        return rows.view(self._shape)
+
+
+def _padded(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Parts of differing sizes as one array (parts, ...), with zeros where a part is smaller."""
+    if len(parts) == 1:
+        return parts[0][None]
+    shape = tuple(max(sizes) for sizes in zip(*(part.shape for part in parts), strict=True))
+    together = np.zeros((len(parts), *shape), parts[0].dtype)
+    for index, part in enumerate(parts):
+        together[index][tuple(map(slice, part.shape))] = part
+    return together

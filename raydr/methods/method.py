@@ -1,0 +1,110 @@
+"""What a federated method is, and the registry of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from raydr.arrays import FloatArray
+from raydr.federation import Federation
+from raydr.geometry.points import Geometry, Points
+from raydr.journal import Journal
+from raydr.methods.outcome import Outcome, draw_map
+from raydr.registry import Registry, kind_of, summary
+from raydr.settings import Settings
+
+Serve = TypeVar("Serve", bound=Callable[[Federation, Any], Outcome])
+
+
+def _euclidean(settings: Any, rows: FloatArray) -> Geometry | None:
+    return None
+
+
+def _by_its_embedder(settings: Any, rows: FloatArray, seed: int, journal: Journal) -> FloatArray:
+    return draw_map(Points(rows), rows, settings.embedder(), seed=seed, journal=journal).embedding
+
+
+def _own_rounds(settings: Any) -> int:
+    return int(settings.rounds)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A federated method: its settings and its server part, which meets the client part through messages.
+
+    Attributes
+    ----------
+    settings : type of Settings
+        What a scenario may say of it.
+    serve : callable
+        Its server part.
+    title : str
+        How its paper writes it.
+    truth : callable
+        True distances between the pooled, scaled rows, by settings and rows; by default None, the rows' own
+        Euclidean ones.
+    mapped : callable
+        Distances on a map, by settings and map; by default None, those of its positions.
+    central : callable
+        The pooled-data map, by settings, rows, seed and journal: what every federated map is measured against, and no
+        federation would allow. By default by the settings, which are then an embedder.
+    public_rows : callable
+        How many rows of the data to set apart for the server, by settings, rows, rows to be mapped, features and
+        clients (:meth:`raydr.methods.sense.anchors.AnchorSettings.public_rows`); None for methods that never do.
+    rounds : callable
+        Number of rounds in which clients are asked, by settings; by default the settings' own.
+    noise_on : set of str
+        Where clients can add noise: "data", "distances".
+    transform : callable
+        Positions of new rows on the map, by settings, the run's model and rows scaled as the run's; None for methods
+        whose map takes no new rows.
+    """
+
+    settings: type[Settings]
+    serve: Callable[[Federation, Any], Outcome]
+    title: str
+    truth: Callable[[Any, FloatArray], Geometry | None] = _euclidean
+    mapped: Callable[[Any, FloatArray], Geometry | None] = _euclidean
+    central: Callable[[Any, FloatArray, int, Journal], FloatArray] = _by_its_embedder
+    public_rows: Callable[[Any, int, int | None, int, int | None], int] | None = None
+    rounds: Callable[[Any], int] = _own_rounds
+    noise_on: frozenset[str] = frozenset()
+    transform: Callable[[Any, Mapping[str, FloatArray], FloatArray], FloatArray] | None = None
+
+    @property
+    def summary(self) -> str:
+        """One line on what it is."""
+        return summary(self.settings)
+
+
+METHODS: Registry[Method] = Registry("raydr.methods")
+"""Every method by its ``method.kind``."""
+
+
+def method(settings: type[Settings], title: str, **more: Any) -> Callable[[Serve], Serve]:
+    """Register a function as the server part of a method.
+
+    Parameters
+    ----------
+    settings : type of Settings
+        What a scenario may say of it; the default of its ``kind`` is the method's name, the first line of its
+        docstring what lists say of it. It has ``check(rows, features)``, which refuses what does not fit.
+    title, **more
+        See :class:`Method`.
+
+    Examples
+    --------
+    >>> from typing import Literal
+    >>> class Nothing(Settings):
+    ...     '''Says nothing and maps nothing.'''
+    ...     kind: Literal["nothing"] = "nothing"
+    >>> @method(Nothing, "Nothing")  # doctest: +SKIP
+    ... def serve(federation, settings): ...
+    """
+
+    def register(serve: Serve) -> Serve:
+        METHODS.add(kind_of(settings), Method(settings, serve, title, **more))
+        return serve
+
+    return register

@@ -1,0 +1,221 @@
+"""Anchors of SENSE: how many, where they come from, and what each client sees of them (P3, A.8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from raydr.arrays import Float64Array, FloatArray
+from raydr.errors import DataError, ScenarioError
+from raydr.federation import Federation
+from raydr.methods.landmarks.learning import DistributionLearning, learn_landmarks
+from raydr.methods.sense.observations import Visibility
+from raydr.settings import LocalPath, Settings
+from raydr.statistics.moments import spread
+
+
+class AnchorSettings(Settings):
+    """How many anchors, from where, and who sees them."""
+
+    visibility: Visibility = Field(
+        "full",
+        description="full: all clients see the same anchors; partial: each also sees some that no other does",
+    )
+    anchors: int | None = Field(
+        None,
+        ge=2,
+        description="anchors that each client sees; default: features - 1, at most half the rows of the data",
+    )
+    local_anchors: int | None = Field(
+        None, ge=1, description="how many of them no other client sees, if partial; default: half"
+    )
+    anchor_source: Literal["sample", "random", "learnt", "file"] = Field(
+        "sample",
+        description="sample: rows of the data that are set apart and mapped for nobody; random: Gaussian, as wide as"
+        " the data; learnt: landmarks of federated distribution learning; file: your own",
+    )
+    anchor_path: LocalPath | None = Field(
+        None, description="the file of anchors, with the columns of the data"
+    )
+    anchor_rank: int | None = Field(
+        None, ge=1, description="flatten the anchors to so many affine dimensions; default: as they are"
+    )
+    learning: DistributionLearning = Field(
+        DistributionLearning(), description="how anchors are learnt; its landmarks are the anchors"
+    )
+
+    @model_validator(mode="after")
+    def _source_fits(self) -> AnchorSettings:
+        if (self.anchor_path is not None) != (self.anchor_source == "file"):
+            raise ValueError("anchor_source: file and anchor_path belong together: give both or neither")
+        if self.visibility == "full" and self.local_anchors is not None:
+            raise ValueError(
+                "local_anchors are seen by one client alone, which visibility: full excludes: set visibility: partial,"
+                " or leave local_anchors out"
+            )
+        if self.learning.landmarks is not None:
+            raise ValueError("learning.landmarks is given by anchors: leave it out")
+        return self
+
+    def per_client(self, features: int, rows: int) -> tuple[int, int]:
+        """Global and local anchors that a client sees.
+
+        Parameters
+        ----------
+        features : int
+            Of the data; the default is one anchor less, the most that P3's theorem 3.1 allows.
+        rows : int
+            Of the data, anchors included; the default is at most half of them.
+
+        Raises
+        ------
+        ScenarioError
+            If no anchor would be left for all.
+        """
+        seen = self.anchors or max(2, min(features - 1, rows // 2))
+        if self.visibility == "full":
+            return seen, 0
+        local = self.local_anchors or seen // 2
+        if local >= seen:
+            raise ScenarioError(
+                f"method.local_anchors is {local} of method.anchors {seen}, which leaves none that all clients see:"
+                f" choose at most {seen - 1}."
+            )
+        return seen - local, local
+
+    def public_rows(self, rows: int, mapped: int | None, features: int, clients: int | None) -> int:
+        """Rows of the data to set apart as anchors; 0 where they come from elsewhere.
+
+        Parameters
+        ----------
+        rows : int
+            Of the data.
+        mapped : int or None
+            How many of them are to be mapped; None for all that are left.
+        features : int
+            Of the data.
+        clients : int or None
+            Number of clients; None for one client for each mapped row.
+
+        Raises
+        ------
+        DataError
+            If the data do not have so many rows.
+        """
+        if self.anchor_source != "sample":
+            return 0
+        common, local = self.per_client(features, rows)
+        if clients is None:
+            clients = mapped if mapped is not None else (rows - common) // (1 + local)
+        wanted = common + local * clients
+        left = rows - (mapped if mapped is not None else 2)
+        if wanted > left:
+            each = f" and {local} for each of {clients} clients" if local else ""
+            raise DataError(
+                f"method.anchor_source: sample sets {wanted} rows apart ({common} for all{each}), but of {rows} rows"
+                f" only {max(left, 0)} are not to be mapped: lower method.anchors, method.local_anchors or data.rows,"
+                " or choose method.anchor_source: random."
+            )
+        return wanted
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """Rows of features that are no secret.
+
+    Attributes
+    ----------
+    common : (global anchors, features) float64
+        Seen by every client.
+    local : (clients, local anchors, features) float64
+        Seen by one client each.
+    """
+
+    common: Float64Array
+    local: Float64Array
+
+    @property
+    def seen_by_each(self) -> int:
+        """Number of anchors that a client sees."""
+        return len(self.common) + int(self.local.shape[1])
+
+    def seen_by(self, client: int) -> Float64Array:
+        """Anchors that a client sees, (anchors, features), global ones first."""
+        return np.concatenate([self.common, self.local[client]]) if self.local.size else self.common
+
+    @property
+    def all(self) -> Float64Array:
+        """All anchors, (anchors, features)."""
+        return np.concatenate([self.common, self.local.reshape(-1, self.common.shape[1])])
+
+
+def chosen_anchors(federation: Federation, settings: AnchorSettings) -> Anchors:
+    """Bring the anchors about, in the scale of the clients' rows.
+
+    Raises
+    ------
+    DataError
+        If there are too few, they have other features than the data, or ``anchor_rank`` is more than they span.
+    """
+    features, clients = federation.features, federation.clients
+    public = federation.public
+    if settings.anchor_source in ("sample", "file") and public is None:
+        raise DataError(
+            f"method.anchor_source: {settings.anchor_source} needs rows that are set apart, and there are none; with"
+            " sites that hold files of their own, choose random, learnt or file."
+        )
+    known = federation.rows + (len(public) if public is not None else 0)
+    common, local = settings.per_client(features, known)
+    if settings.anchor_source == "file" and settings.anchors is None and public is not None:
+        common, local = (len(public), 0) if settings.visibility == "full" else (common, local)
+    wanted = common + local * clients
+    match settings.anchor_source:
+        case "sample" | "file":
+            rows = _public(public, features, wanted)
+        case "random":
+            moments = spread(federation)
+            noise = federation.stream("anchors").standard_normal((wanted, features))
+            rows = moments.mean + moments.deviation * noise
+        case "learnt":
+            rows = learn_landmarks(
+                federation, settings.learning.model_copy(update={"landmarks": wanted})
+            ).points
+    if settings.anchor_rank is not None:
+        rows = flattened(rows, settings.anchor_rank)
+    return Anchors(rows[:common], rows[common:].reshape(clients if local else 0, local, features))
+
+
+def flattened(rows: Float64Array, rank: int) -> Float64Array:
+    """Anchors moved onto the ``rank`` affine dimensions along which they spread most (P3, Table 4).
+
+    Raises
+    ------
+    ScenarioError
+        If they do not span as many.
+    """
+    centre = rows.mean(axis=0)
+    left, singular, basis = np.linalg.svd(rows - centre, full_matrices=False)
+    spanned = int((singular > singular[0] * 1e-9).sum())
+    if rank > spanned:
+        raise ScenarioError(
+            f"method.anchor_rank is {rank}, but the {len(rows)} anchors span {spanned} affine dimensions: choose at"
+            f" most {spanned}, or more anchors."
+        )
+    return np.asarray(centre + (left[:, :rank] * singular[:rank]) @ basis[:rank])
+
+
+def _public(public: FloatArray | None, features: int, wanted: int) -> Float64Array:
+    rows = np.zeros((0, features)) if public is None else public.astype(np.float64)
+    if rows.shape[1] != features:
+        raise DataError(
+            f"The anchors have {rows.shape[1]} features and the data {features}: method.anchor_path must hold the"
+            " columns of data.features, in their order, and no other."
+        )
+    if len(rows) < wanted:
+        raise DataError(
+            f"{wanted} anchors are needed and there are {len(rows)}: lower method.anchors or method.local_anchors."
+        )
+    return rows[:wanted]

@@ -1,0 +1,335 @@
+"""What the server of SENSE makes of the clients' distances: points, one block of clients at a time.
+
+Each block is work of its own (:meth:`raydr.federation.Federation.compute`): no step needs all pairs of records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from raydr.arrays import Float64Array
+from raydr.federation import Federation
+from raydr.methods.outcome import Note
+from raydr.methods.sense.alignment import LEAST_CORRELATION, align
+from raydr.methods.sense.anchors import Anchors
+from raydr.methods.sense.frames import Frame
+from raydr.methods.sense.lorentz_descent import random_start as random_points
+from raydr.methods.sense.lorentz_descent import refine
+from raydr.methods.sense.observations import Observations
+from raydr.methods.sense.prior import Prior
+from raydr.methods.sense.settings import SENSE
+from raydr.methods.sense.smacof import random_start, smacof
+from raydr.methods.sense.spaces import EuclideanSpace, HyperbolicSpace, Space
+from raydr.privacy.noise import Noise
+from raydr.privacy.protection import Protection
+
+_TOLD = 1e-3
+"""Share of a record's distance from the anchors' mean up to which it counts as known: a thousandth."""
+_ROWS_OF_A_TASK = 256
+"""Pointwise records that one task places: less would be all overhead."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """How far the anchors alone determine each record.
+
+    Attributes
+    ----------
+    rank, codimension : int
+        Dimensions that the anchors of the first client span, and dimensions beside those.
+    open_share : (records,) float64
+        Distance of each record from the anchors' span over its distance from their mean: 0 where the server knows
+        the record feature by feature. NaN where noise on its distances makes the two incomparable.
+    aligned : (clients,) float64
+        Correlation of each client's residuals with those of others; empty where there are none.
+    heights : (records,) float64 or None
+        Lengths of residuals that lie in a common direction only because theirs is not known.
+    """
+
+    rank: int
+    codimension: int
+    open_share: Float64Array
+    aligned: Float64Array
+    heights: Float64Array | None = None
+
+
+@dataclass(frozen=True)
+class Block:
+    """What the server knows of a client, or of pointwise clients that see the same anchors.
+
+    Attributes
+    ----------
+    space : Space
+        Where records live.
+    anchors : (anchors, features) float64
+        That they see, as rows of a table.
+    squared : (rows, anchors) float64
+        Squared distances to them.
+    noise : float
+        Deviation of the noise in their distances, in units of a record's mean distance; 0 for none.
+    """
+
+    space: Space
+    anchors: Float64Array
+    squared: Float64Array
+    noise: float
+
+
+@dataclass(frozen=True)
+class Located:
+    """Rows of a block in the frame of its anchors: what is inside, and how far the rest reaches."""
+
+    frame: Frame
+    coordinates: Float64Array
+    heights: Float64Array
+
+    @property
+    def open_share(self) -> Float64Array:
+        """See :class:`Known`."""
+        lengths = np.sqrt((self.coordinates**2).sum(axis=1) + self.heights**2)
+        return np.asarray(self.heights / np.where(lengths > 0, lengths, 1.0))
+
+
+def located(block: Block) -> Located:
+    """The server's work on one block."""
+    noise = block.noise * float(np.sqrt(block.squared).mean()) if block.noise else 0.0
+    frame = block.space.frame(block.space.points(block.anchors), noise)
+    return Located(frame, *frame.located(block.squared))
+
+
+def multisite_points(
+    federation: Federation,
+    settings: SENSE,
+    anchors: Anchors,
+    squared: Sequence[Float64Array],
+    factors: Sequence[Float64Array],
+    levels: Sequence[float],
+) -> tuple[Float64Array, Known]:
+    """Points (rows, dimensions) of all records, client by client, from blocks F and G.
+
+    Of each client there are squared distances (rows, anchors) to the anchors that it sees, the residual factor
+    (rows, width) of :func:`raydr.methods.sense.frames.residual_factor`, and the level of its noise.
+    """
+    blocks = [
+        Block(settings.space, anchors.seen_by(client), block, level)
+        for client, (block, level) in enumerate(zip(squared, levels, strict=True))
+    ]
+    places = list(federation.compute(located, blocks))
+    aligned = align(
+        [place.frame for place in places],
+        [place.coordinates for place in places],
+        factors,
+        federation.stream("alignment"),
+    )
+    points = aligned.points
+    if settings.solver == "smacof":
+        placed = np.split(points, np.cumsum(federation.sizes)[:-1])
+        points = np.concatenate(refined(federation, settings, blocks, placed, placed))
+    first = places[0].frame
+    share = np.concatenate([_open_share(place, block) for place, block in zip(places, blocks, strict=True)])
+    return points, Known(first.rank, first.codimension, share, aligned.correlations)
+
+
+def pointwise_points(
+    federation: Federation,
+    settings: SENSE,
+    anchors: Anchors,
+    squared: Sequence[Float64Array],
+    levels: Sequence[float],
+) -> tuple[Float64Array, Known]:
+    """Points (rows, dimensions) of all records from block F alone.
+
+    Where all records see the same anchors, what their distances leave over is laid along one common direction: the
+    least that records can differ in it. Measured, F-score of German credit with d - 1 anchors: 0.994, without it 0.932.
+    Where each sees anchors of its own, no direction is common; all anchors together then say what is likely there.
+    """
+    space = settings.space
+    if anchors.local.size:
+        members = [np.array([client]) for client in range(federation.clients)]
+    else:
+        alike = [np.flatnonzero(np.equal(levels, level)) for level in sorted(set(levels))]
+        members = [
+            group[start : start + _ROWS_OF_A_TASK]
+            for group in alike
+            for start in range(0, len(group), _ROWS_OF_A_TASK)
+        ]
+    blocks = [
+        Block(
+            space,
+            anchors.seen_by(int(group[0])),
+            np.concatenate([squared[client] for client in group]),
+            levels[group[0]],
+        )
+        for group in members
+    ]
+    places = list(federation.compute(located, blocks))
+    if not anchors.local.size:
+        points = [
+            place.frame.points(
+                place.coordinates, _beside(place, block)[:, None][:, : place.frame.codimension]
+            )
+            for place, block in zip(places, blocks, strict=True)
+        ]
+    elif isinstance(space, EuclideanSpace):
+        prior = Prior.of(anchors.all)
+        points = [prior.expected(place.frame, place.coordinates) for place in places]
+    else:
+        points = [
+            place.frame.points(place.coordinates, np.zeros((len(place.coordinates), 0))) for place in places
+        ]
+    if settings.solver == "smacof":
+        points = refined(federation, settings, blocks, points, [None] * len(blocks))
+    back = np.argsort(np.concatenate(members), kind="stable")
+    share = np.concatenate([_open_share(place, block) for place, block in zip(places, blocks, strict=True)])[
+        back
+    ]
+    first = places[0].frame
+    common = not anchors.local.size and first.codimension > 0 and settings.solver == "closed-form"
+    heights = np.concatenate([_beside(place, block) for place, block in zip(places, blocks, strict=True)])
+    return np.concatenate(points)[back], Known(
+        first.rank, first.codimension, share, np.zeros(0), heights[back] if common else None
+    )
+
+
+def _open_share(place: Located, block: Block) -> Float64Array:
+    """See :class:`Known`."""
+    return np.full_like(place.heights, np.nan) if block.noise else place.open_share
+
+
+def _beside(place: Located, block: Block) -> Float64Array:
+    """Lengths of residuals (rows,); noise tells nothing of them."""
+    return np.zeros_like(place.heights) if block.noise else place.heights
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One client's problem for an iterative solver.
+
+    Attributes
+    ----------
+    anchors, squared
+        Points that the client sees, and squared distances (rows, anchors) to them.
+    own : (rows, dimensions) float64 or None
+        Points at the observed distances from each other, wherever they may lie; None for pointwise records.
+    start : (rows, dimensions) float64
+        First points.
+    """
+
+    space: Space
+    anchors: Float64Array
+    squared: Float64Array
+    own: Float64Array | None
+    start: Float64Array
+    tolerance: float
+    iterations: int
+
+
+def iterated(block: Iteration) -> Float64Array:
+    """Points (rows, dimensions) of one block, by the solver of its space."""
+    if isinstance(block.space, HyperbolicSpace):
+        within = None
+        if block.own is not None:
+            within = np.sqrt(block.space.squared_distances(block.own, block.own))
+        return refine(
+            block.start,
+            block.anchors,
+            block.squared,
+            within=within,
+            curvature=block.space.curvature,
+            steps=block.iterations,
+            tolerance=block.tolerance,
+        ).points
+    return smacof(
+        block.anchors,
+        block.squared,
+        block.start,
+        inside=block.own,
+        tolerance=block.tolerance,
+        max_iterations=block.iterations,
+    ).coordinates
+
+
+def refined(
+    federation: Federation,
+    settings: SENSE,
+    known: Sequence[Block],
+    placed: Sequence[Float64Array],
+    own: Sequence[Float64Array | None],
+) -> list[Float64Array]:
+    """Points of each block by iteration, from random points, as published, or from where the closed form put them."""
+    blocks = []
+    for number, (block, points, within) in enumerate(zip(known, placed, own, strict=True)):
+        space, squared = block.space, block.squared
+        seen = space.points(block.anchors)
+        rng = federation.stream(f"start of block {number}")
+        if settings.start == "closed-form":
+            start = points
+        elif isinstance(space, HyperbolicSpace):
+            start = random_points(len(squared), seen, rng)
+        else:
+            start = random_start(seen, squared, rng)
+        blocks.append(Iteration(space, seen, squared, within, start, settings.tolerance, settings.iterations))
+    return list(federation.compute(iterated, blocks))
+
+
+def notes(
+    settings: SENSE, observations: Observations, known: Known, noise: Noise | None = None
+) -> tuple[Note, ...]:
+    """What the anchors protect and what they do not, from what the server saw in this run."""
+    seen, open_ones = observations.seen_by_each, known.codimension
+    paragraphs = [
+        f"Each client showed the server the distance of every record to {seen} anchors in a space of"
+        f" {known.rank + open_ones} dimensions. The anchors span {known.rank} of them, and in those the server can tell"
+        " each record's coordinates by solving linear equations."
+        + (
+            f" Beside the span, {open_ones} dimension{'s' if open_ones > 1 else ''} stay{'s' if open_ones == 1 else ''}"
+            " open (P3, theorems 3.1 and 3.2): another record, which differs there, could have the same distances. That"
+            " does not mean that a record is hidden."
+            if open_ones
+            else f" They leave no dimension open{', so distances hide nothing' if noise is None else ''}."
+        )
+    ]
+    share = known.open_share[~np.isnan(known.open_share)]
+    told = int((share < _TOLD).sum())
+    if noise is not None:
+        paragraphs.append(
+            f"{Protection(noise.on, noise.level).words} was added by {noise.noisy_clients(len(observations.sizes))} of"
+            f" {len(observations.sizes)} clients. It blurs what the server can tell of their records, by an amount that"
+            " nobody bounds here: no differential privacy is claimed."
+        )
+    if len(share):
+        spoilt = len(known.open_share) - len(share)
+        paragraphs.append(
+            f"Here {told:,} of {len(share):,} records ({told / len(share):.0%})"
+            + (" of clients without noise" if spoilt else "")
+            + f" lie within {_TOLD:.1%} of the span. The server knows which, and can write them down, feature by"
+            + " feature"
+            + (" and with their noise" if noise is not None and noise.on == "data" else "")
+            + f". For the median record, {np.median(share):.2%} of its distance from the anchors' mean is left open."
+        )
+    if settings.regime == "multisite" and open_ones:
+        between = observations.count - seen * observations.records
+        turned = int((known.aligned > LEAST_CORRELATION).sum())
+        paragraphs.append(
+            f"The {between:,} distances between records of the same client add the shape of that open part, up to a"
+            f" rotation. By the likeness of records, the server turned {turned} of {len(known.aligned)} clients' open"
+            " parts to fit the others'."
+        )
+        if turned > 1 and settings.visibility == "partial":
+            paragraphs[-1] += (
+                " Their anchors differ, so what one client's leave open another's tell: turned parts point the way"
+                " they do in the data, and the server's points come nearer to the records themselves than the open part"
+                " says."
+            )
+        elif turned > 1:
+            paragraphs[-1] += " That leaves one rotation unknown for those together, not one for each."
+    if settings.regime == "pointwise" and open_ones and settings.visibility == "full":
+        paragraphs.append(
+            "A record's distances tell how far it reaches into the open part, and not in which direction: all fit them"
+            " equally, without any error. So from these messages alone no method can tell the open part of the"
+            " distance between two records; it is guessed, and a more faithful map takes more anchors."
+        )
+    return (Note("What the anchors tell, and what they leave open", "\n\n".join(paragraphs)),)

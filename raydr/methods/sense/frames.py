@@ -1,0 +1,172 @@
+"""The subspace that a client's anchors span, and what lies beside it.
+
+Distances to anchors tell a record's coordinates inside that subspace, and how far outside of it the record lies; in
+which direction, they do not tell. A frame takes points apart into these two parts and puts them together again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from raydr.arrays import Float64Array
+from raydr.errors import DataError
+from raydr.geometry.trilateration import Trilateration, trilateration
+
+
+class Frame(Protocol):
+    """A subspace with a basis, and a basis of what is orthogonal to it."""
+
+    @property
+    def rank(self) -> int:
+        """Dimensions of the subspace that distances fix."""
+        ...
+
+    @property
+    def codimension(self) -> int:
+        """Dimensions beside it."""
+        ...
+
+    def located(self, squared_distances: Float64Array) -> tuple[Float64Array, Float64Array]:
+        """Coordinates (rows, rank) inside and lengths (rows,) outside, from squared distances (rows, anchors)."""
+        ...
+
+    def inside(self, points: Float64Array) -> Float64Array:
+        """Coordinates inside, (rows, rank), of known points (rows, dimensions)."""
+        ...
+
+    def beside(self, points: Float64Array) -> Float64Array:
+        """Components outside, (rows, codimension), of known points (rows, dimensions)."""
+        ...
+
+    def points(self, coordinates: Float64Array, components: Float64Array) -> Float64Array:
+        """Points (rows, dimensions) with these coordinates inside and components outside."""
+        ...
+
+
+@dataclass(frozen=True)
+class AffineFrame:
+    """The affine hull of some anchors in Euclidean space.
+
+    Parameters
+    ----------
+    anchors : (anchors, features) float64
+        At least two that differ. Directions in which they do not spread by more than rounding count as outside
+        (:func:`raydr.geometry.trilateration.trilateration`): affinely dependent anchors span less, and nothing else.
+    noise : float
+        Standard deviation of noise that was added to squared distances on purpose.
+
+    Raises
+    ------
+    DataError
+        If there are fewer than two anchors, they are not finite, or all the same point.
+    """
+
+    anchors: Float64Array
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.anchors.ndim != 2 or self.anchors.shape[0] < 2:
+            raise DataError(
+                f"Anchors have shape {self.anchors.shape}; distances place nothing without at least 2 anchors, one"
+                " in each row: raise method.anchors."
+            )
+        if not np.isfinite(self.anchors).all():
+            row = int(np.flatnonzero(~np.isfinite(self.anchors).all(axis=1))[0])
+            raise DataError(
+                f"Anchor {row} is not finite: {self.anchors[row].tolist()[:8]}; correct the anchors."
+            )
+        if not np.ptp(self.anchors, axis=0).any():
+            raise DataError(
+                f"All {len(self.anchors)} anchors are the same point, so distances to them place nothing: choose"
+                " others by method.anchor_source, or mend the file of method.anchor_path."
+            )
+
+    @cached_property
+    def solver(self) -> Trilateration:
+        """What turns distances into coordinates."""
+        centred = self.anchors - self.anchors.mean(axis=0)
+        # Of the anchors alone, so that client and server agree on the rank without a word.
+        farthest = 4.0 * float((centred**2).sum(axis=1).max())
+        return trilateration(self.anchors, farthest, self.noise)
+
+    @cached_property
+    def complement(self) -> Float64Array:
+        """Orthonormal directions beside the hull, (codimension, features)."""
+        basis = self.solver.basis
+        return np.asarray(np.linalg.svd(basis, full_matrices=True)[2][basis.shape[0] :])
+
+    @property
+    def rank(self) -> int:
+        """Dimensions of the hull."""
+        return self.solver.rank
+
+    @property
+    def codimension(self) -> int:
+        """Dimensions beside it."""
+        return int(self.anchors.shape[1]) - self.rank
+
+    def located(self, squared_distances: Float64Array) -> tuple[Float64Array, Float64Array]:
+        """Coordinates (rows, rank) in the hull and distances (rows,) from it, from squared distances to anchors.
+
+        Raises
+        ------
+        DataError
+            If a squared distance is negative or not finite.
+        """
+        wrong = ~((squared_distances >= 0.0) & (squared_distances < np.inf))
+        if wrong.any():
+            row, anchor = (int(at[0]) for at in np.nonzero(wrong))
+            raise DataError(
+                f"The squared distance of row {row} to anchor {anchor} is {squared_distances[row, anchor]}: squared"
+                " distances are finite and not negative; look at how that client computes them."
+            )
+        coordinates = self.solver.coordinates(squared_distances)
+        return coordinates, np.sqrt(self.solver.squared_residuals(squared_distances, coordinates))
+
+    def inside(self, points: Float64Array) -> Float64Array:
+        """Coordinates in the hull, (rows, rank), of points (rows, features)."""
+        return np.asarray((points - self.solver.centre) @ self.solver.basis.T)
+
+    def beside(self, points: Float64Array) -> Float64Array:
+        """Components beside the hull, (rows, codimension), of points (rows, features)."""
+        return np.asarray((points - self.solver.centre) @ self.complement.T)
+
+    def points(self, coordinates: Float64Array, components: Float64Array) -> Float64Array:
+        """Points (rows, features) from both; components may be fewer than there are dimensions beside the hull."""
+        placed = self.solver.centre + coordinates @ self.solver.basis
+        if components.shape[1]:
+            placed += components @ self.complement[: components.shape[1]]
+        return np.asarray(placed)
+
+
+def residual_factor(frame: Frame, rows: Float64Array) -> Float64Array:
+    """What the distances between a client's own rows add to their distances to the anchors: the client's side.
+
+    With the anchors, the distances between the rows (block G of P3 (8)) tell the inner products of the components
+    beside the frame, and nothing else that is new. A factor R of that Gram matrix, R R^T, says the same in
+    rows x width numbers instead of rows x rows. Its directions are the client's own principal ones: where they point
+    in the space of the features, the factor does not tell.
+
+    Parameters
+    ----------
+    frame : Frame
+        Of the anchors that the client sees.
+    rows : (rows, dimensions) float64
+        The client's points.
+
+    Returns
+    -------
+    factor : (rows, min(rows, codimension)) float64
+        By falling singular value; the largest entry of each column is positive.
+    """
+    components = frame.beside(rows)
+    left, singular, _ = np.linalg.svd(components, full_matrices=False)
+    factor = left * singular
+    if factor.size:
+        largest = factor[np.abs(factor).argmax(axis=0), np.arange(factor.shape[1])]
+        factor *= np.where(largest < 0, -1.0, 1.0)
+    return np.asarray(factor)

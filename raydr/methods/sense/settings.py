@@ -1,0 +1,104 @@
+"""What a scenario may say of SENSE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from raydr.methods.embedders import (
+    CNESettings,
+    COSNESettings,
+    PHATESettings,
+    TSNESettings,
+    UMAPSettings,
+)
+from raydr.methods.sense.anchors import AnchorSettings
+from raydr.methods.sense.observations import Regime
+from raydr.methods.sense.spaces import EuclideanSpace, HyperbolicSpace, Space
+
+
+class ByTSNE(TSNESettings):
+    """t-SNE."""
+
+    kind: Literal["tsne"] = Field("tsne", description="t-SNE")
+
+
+class ByUMAP(UMAPSettings):
+    """UMAP."""
+
+    kind: Literal["umap"] = Field("umap", description="UMAP")
+
+
+class ByPHATE(PHATESettings):
+    """PHATE."""
+
+    kind: Literal["phate"] = Field("phate", description="PHATE; needs raydr[phate]")
+
+
+class ByCNE(CNESettings):
+    """Contrastive neighbour embedding."""
+
+    kind: Literal["cne"] = Field("cne", description="contrastive neighbour embedding, from t-SNE to UMAP")
+
+
+class ByCOSNE(COSNESettings):
+    """CO-SNE, in the Poincare ball."""
+
+    kind: Literal["cosne"] = Field("cosne", description="CO-SNE, a map in the Poincare disk")
+
+
+def _named(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"kind": value}
+    return {"kind": "tsne", **value} if isinstance(value, Mapping) else value
+
+
+class SENSE(AnchorSettings):
+    """SENSE: geometry from the distances to anchors, in one exchange (P3)."""
+
+    kind: Literal["sense"] = "sense"
+    regime: Regime = Field(
+        "multisite",
+        description="multisite: clients tell distances between their own records too; pointwise: one record each",
+    )
+    geometry: Literal["euclidean", "hyperbolic"] = Field("euclidean", description="where the records live")
+    curvature: float = Field(1.0, gt=0, description="kappa of a hyperbolic space of curvature -kappa")
+    points: Literal["features", "ball"] = Field(
+        "features",
+        description="rows of a hyperbolic space: features under the exponential map, or points of the Poincare ball",
+    )
+    solver: Literal["closed-form", "smacof"] = Field(
+        "closed-form", description="exact where distances allow it, or the paper's iteration (11)"
+    )
+    start: Literal["random", "closed-form"] = Field("random", description="where the iteration starts")
+    tolerance: float = Field(
+        1e-6, ge=0, description="relative fall of the stress at which the iteration stops"
+    )
+    iterations: int = Field(300, ge=0, description="iterations at most")
+    dimensions: Literal[2, 3] = Field(2, description="of the map")
+    embedder: Annotated[
+        ByTSNE | ByUMAP | ByPHATE | ByCNE | ByCOSNE, Field(discriminator="kind"), BeforeValidator(_named)
+    ] = Field(ByTSNE(), description="draws the map: a kind alone, or with its settings")
+
+    @model_validator(mode="after")
+    def _geometry_fits(self) -> SENSE:
+        if self.geometry == "euclidean" and self.embedder.kind == "cosne":
+            raise ValueError("embedder cosne draws hyperbolic records: set geometry: hyperbolic")
+        # By value, not by what was given: the scenario.yaml of a run folder gives every key.
+        if self.geometry == "euclidean" and (self.curvature, self.points) != (1.0, "features"):
+            raise ValueError("curvature and points are of geometry: hyperbolic: set it, or leave them out")
+        return self
+
+    def check(self, rows: int, features: int) -> None:
+        """Raise ScenarioError or DataError if the settings do not fit so many rows; before any work is done."""
+        self.per_client(features, rows)
+        self.embedder.embedder().neighbors_needed(rows)
+
+    @property
+    def space(self) -> Space:
+        """Where records live."""
+        if self.geometry == "hyperbolic":
+            return HyperbolicSpace(self.curvature, self.points)
+        return EuclideanSpace()

@@ -1,0 +1,283 @@
+"""SMACOF against fixed anchors: P3 (9)-(11) and algorithm 2, for the rows of one client.
+
+Anchors do not move and clients do not see each other's rows, so V_NN of (11) is block diagonal by client: each client
+is a problem of its own. A client's n rows see r anchors and each other, which makes its block (r + n) I - 1 1^T, whose
+inverse Sherman and Morrison give: V_NN^-1 b = (b + 1 (1^T b) / r) / (r + n). Where rows do not see each other it is
+b / r.
+
+The update is computed as a step from where the rows are. With w_ij = delta_ij / d_ij - 1 over observed pairs, (11) is
+
+    X <- X + V_NN^-1 g,    g_i = sum_j w_ij (x_i - x_j)    (j: anchors, and rows of the same client)
+
+which equals V_NN^-1 (B_NN X + B_AN^T X_A - V_AN^T X_A), but is zero, not a difference of large numbers, at the truth.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from raydr.arrays import Float64Array, FloatArray
+from raydr.errors import DataError, ScenarioError
+from raydr.geometry.points import Progress, row_blocks
+from raydr.threads import one_blas_thread
+
+_BLOCK_ROWS = 512  # tiles of 512 x 512 float64 (2 MB) stay in cache between the three products that read them
+
+
+@dataclass(frozen=True)
+class SmacofPlacement:
+    """Where SMACOF put the rows of one client, and how it got there.
+
+    Attributes
+    ----------
+    coordinates : (rows, features) float64
+        In the anchors' frame.
+    stress : (iterations + 1,) float64
+        Of the start and after each iteration: the sum of (delta - d)^2 over observed pairs, each pair once (P3 (17)),
+        in squared units of the data. It never increases.
+    converged : bool
+        Whether the stress stopped falling before ``max_iterations``.
+    """
+
+    coordinates: Float64Array
+    stress: Float64Array
+    converged: bool
+
+    @property
+    def iterations(self) -> int:
+        """Updates that led to ``coordinates``."""
+        return self.stress.size - 1
+
+
+@dataclass(frozen=True)
+class _Observed:
+    """What the server knows of one client, moved to the anchors' mean."""
+
+    anchors: Float64Array  # (anchors, features)
+    distances: Float64Array  # (rows, anchors)
+    inside: Float64Array | None  # (rows, dimensions)
+
+
+def smacof(
+    anchors: FloatArray,
+    squared_distances: FloatArray,
+    start: FloatArray,
+    *,
+    inside: FloatArray | None = None,
+    tolerance: float = 1e-6,
+    max_iterations: int = 300,
+    progress: Progress | None = None,
+) -> SmacofPlacement:
+    """Place the rows of one client by iterating P3 (11).
+
+    Memory is O(rows * (features + anchors)): distances between rows are made and used in tiles.
+
+    Parameters
+    ----------
+    anchors : (anchors, features)
+        Those that this client sees, at least two. Affinely dependent ones are allowed; rows are then free to turn about
+        the anchors' hull, and where they end up depends on the start.
+    squared_distances : (rows, anchors)
+        As the client sent them. Rows may be none.
+    start : (rows, features)
+        First coordinates: the closed form's, or `random_start`.
+    inside : (rows, dimensions), optional
+        The client's rows in any frame of their own: distances between them are the observed distances within the
+        client. None: rows do not see each other (pointwise); then any clients that see the same anchors may be given
+        together, and share only the decision when to stop.
+    tolerance : float
+        Stop when an iteration lowers the stress by no more than this part of it. With 0, only rounding stops it.
+    max_iterations : int
+        Stop there in any case.
+    progress : callable, optional
+        Called as ``progress(done, total)`` in iterations; the last call has done = total, converged early or not.
+
+    Raises
+    ------
+    DataError
+        If there are fewer than two anchors, shapes do not fit together, a value is not finite, or a squared distance
+        is negative.
+    ScenarioError
+        If ``tolerance`` or ``max_iterations`` is out of its range.
+
+    Examples
+    --------
+    >>> anchors = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
+    >>> placed = smacof(anchors, np.array([[2.0, 2.0, 2.0]]), np.array([[0.3, 0.9]]), tolerance=1e-12)
+    >>> placed.coordinates.round(3), placed.converged
+    (array([[1., 1.]]), True)
+    """
+    _check_settings(tolerance, max_iterations)
+    anchors, squared = _checked(anchors, squared_distances)
+    rows, features = squared.shape[0], anchors.shape[1]
+    centre = anchors.mean(axis=0)
+    current = _table(start, (rows, features), "the start") - centre
+    own = None
+    if inside is not None:
+        own = _table(inside, (rows, None), "the configuration of the client's own rows")
+        own = own - own.sum(axis=0) / max(rows, 1)
+    observed = _Observed(anchors - centre, np.sqrt(squared), own)
+
+    with one_blas_thread():
+        stress, pull = _stress_and_pull(observed, current)
+        history, converged = [stress], False
+        for done in range(max_iterations):
+            if progress is not None:
+                progress(done, max_iterations)
+            moved = current + _solve(observed, pull)
+            stress, pull = _stress_and_pull(observed, moved)
+            # At the bottom rounding can lift the stress; the place before is then kept.
+            if stress <= history[-1]:
+                current = moved
+                history.append(stress)
+                converged = history[-2] - stress <= tolerance * history[-2]
+            else:
+                converged = True
+            if converged:
+                break
+    if progress is not None:
+        progress(max_iterations, max_iterations)
+    return SmacofPlacement(current + centre, np.array(history), converged)
+
+
+def random_start(
+    anchors: FloatArray, squared_distances: FloatArray, random: np.random.Generator
+) -> Float64Array:
+    """Start of algorithm 2: each row in a random direction, at its own distance from the anchors' mean.
+
+    That distance is known: ``|x - c|^2`` is the mean of ``|x - a_j|^2`` less that of ``|a_j - c|^2``.
+
+    Parameters
+    ----------
+    anchors : (anchors, features)
+        At least two.
+    squared_distances : (rows, anchors)
+        Of the client's rows from them.
+    random : Generator
+        Draws ``rows * features`` normal numbers.
+
+    Returns
+    -------
+    Float64Array
+        (rows, features).
+
+    Raises
+    ------
+    DataError
+        As `smacof`.
+    """
+    anchors, squared = _checked(anchors, squared_distances)
+    centre = anchors.mean(axis=0)
+    heights = squared.mean(axis=1) - ((anchors - centre) ** 2).sum(axis=1).mean()
+    directions = random.normal(size=(squared.shape[0], anchors.shape[1]))
+    directions *= (np.sqrt(np.maximum(heights, 0.0)) / np.linalg.norm(directions, axis=1))[:, None]
+    return np.asarray(centre + directions)
+
+
+def _solve(observed: _Observed, right: Float64Array) -> Float64Array:
+    """``V_NN^-1 right``, by Sherman and Morrison."""
+    rows, anchors = observed.distances.shape
+    if observed.inside is None:
+        return np.asarray(right / anchors)
+    return np.asarray((right + right.sum(axis=0) / anchors) / (anchors + rows))
+
+
+def _stress_and_pull(observed: _Observed, current: Float64Array) -> tuple[float, Float64Array]:
+    """Stress (17) of ``current`` and g of the module's text, (rows, features), in one pass over observed pairs."""
+    blocks = [slice(*block) for block in row_blocks(current.shape[0], _BLOCK_ROWS)]
+    pull = np.empty_like(current)
+    stresses = []
+    for own in blocks:
+        tile = _distances(current[own], observed.anchors)
+        stress, weights = _compare(observed.distances[own], tile)
+        stresses.append(stress)
+        pull[own] = weights.sum(axis=1)[:, None] * current[own] - weights @ observed.anchors
+    if observed.inside is not None:
+        for at, own in enumerate(blocks):
+            for others in blocks[at:]:
+                wanted = _distances(observed.inside[own], observed.inside[others])
+                tile = _distances(current[own], current[others])
+                if own is others:
+                    np.fill_diagonal(wanted, 0.0)
+                    np.fill_diagonal(tile, 0.0)
+                stress, weights = _compare(wanted, tile)
+                stresses.append(stress / 2 if own is others else stress)
+                pull[own] += weights.sum(axis=1)[:, None] * current[own] - weights @ current[others]
+                if own is not others:
+                    pull[others] += weights.sum(axis=0)[:, None] * current[others] - weights.T @ current[own]
+    return math.fsum(stresses), pull
+
+
+def _compare(wanted: Float64Array, tile: Float64Array) -> tuple[float, Float64Array]:
+    """Stress of a tile of distances, and its w = wanted / tile - 1.
+
+    Where two points coincide, (22) has b = 0; their difference is zero as well, so w = 0 says the same.
+    """
+    residual = wanted - tile
+    stress = float(np.einsum("ij,ij->", residual, residual))
+    tile[tile == 0.0] = np.inf
+    residual /= tile
+    return stress, residual
+
+
+def _distances(a: Float64Array, b: Float64Array) -> Float64Array:
+    """Distances between two sets of points by one product, exactly 0 where rounding cannot tell them apart.
+
+    A squared distance errs by some eps times the squared norms; a ratio to such a rest would be noise without bound.
+    """
+    norms_a, norms_b = np.einsum("ij,ij->i", a, a), np.einsum("ij,ij->i", b, b)
+    tile = a @ b.T
+    tile *= -2.0
+    tile += norms_a[:, None]
+    tile += norms_b
+    tile[tile <= 8.0 * np.finfo(np.float64).eps * (norms_a[:, None] + norms_b)] = 0.0
+    return np.asarray(np.sqrt(tile, out=tile))
+
+
+def _check_settings(tolerance: float, max_iterations: int) -> None:
+    if not (math.isfinite(tolerance) and tolerance >= 0):
+        raise ScenarioError(
+            f"SMACOF's tolerance is {tolerance!r}; it is the relative fall of stress at which to stop, 0 or more."
+        )
+    if max_iterations < 0:
+        raise ScenarioError(f"SMACOF's max_iterations is {max_iterations!r}; it must be 0 or more.")
+
+
+def _checked(anchors: FloatArray, squared_distances: FloatArray) -> tuple[Float64Array, Float64Array]:
+    count = len(anchors)
+    if count < 2:
+        raise DataError(
+            f"A client sees {count} anchors, but its rows are placed against at least 2; raise method.anchors, or let"
+            " this client see more of them."
+        )
+    anchors = _table(anchors, (count, None), "the anchors")
+    squared = _table(squared_distances, (None, count), "the squared distances to the anchors")
+    if squared.size and squared.min() < 0:
+        row, anchor = (int(at[0]) for at in np.nonzero(squared < 0))
+        raise DataError(
+            f"The squared distance of row {row} to anchor {anchor} is {squared[row, anchor]:.6g}; a squared distance is"
+            " 0 or more, so clip what noise has made of it, or lower privacy.noise.level."
+        )
+    return anchors, squared
+
+
+def _table(values: FloatArray, shape: tuple[int | None, int | None], name: str) -> Float64Array:
+    table = np.ascontiguousarray(values, dtype=np.float64)
+    if table.ndim != 2 or any(
+        wanted not in (None, found) for wanted, found in zip(shape, table.shape, strict=True)
+    ):
+        wanted = ", ".join("any" if size is None else str(size) for size in shape)
+        raise DataError(
+            f"Rows are placed from tables that fit together, but {name} have shape {table.shape} where ({wanted}) is"
+            " needed; give one row for each row or anchor, in the same order."
+        )
+    if not np.isfinite(table).all():
+        row, column = (int(at[0]) for at in np.nonzero(~np.isfinite(table)))
+        raise DataError(
+            f"Rows are placed from finite numbers, but {name} hold {table[row, column]} in row {row}, column {column};"
+            " remove or fill such values first."
+        )
+    return table

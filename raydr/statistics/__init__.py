@@ -1,0 +1,1 @@
+"""What clients' sums tell of the pooled rows: moments, scaling, principal axes."""

@@ -1,0 +1,126 @@
+"""Scaling of features, fitted federatedly: every client applies what the sums of all clients say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from raydr.arrays import Float64Array, FloatArray
+from raydr.errors import DataError
+from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.statistics.moments import column_extremes, spread
+
+Scale: TypeAlias = Literal["none", "standard", "minmax", "unit"]
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """An affine map of each feature, then optionally of each row to unit length.
+
+    Attributes
+    ----------
+    shift, factor : (features,) float64
+        ``x`` becomes ``(x - shift) * factor``.
+    unit : bool
+        Divide every row by its Euclidean length (a row of zeros stays).
+    """
+
+    shift: Float64Array
+    factor: Float64Array
+    unit: bool
+
+
+@dataclass(frozen=True)
+class Done(Reply, granularity=Granularity.AGGREGATE, what="word that a client has done as it was told"):
+    """An answer without content."""
+
+    @staticmethod
+    def ranges(request: ScaleRows, rows: int) -> dict[str, Range]:
+        """No field."""
+        return {}
+
+
+@dataclass(frozen=True)
+class ScaleRows(Request[Done], what="shift and factor of each feature", sets_state=True):
+    """Told to every client once; its rows are scaled from then on."""
+
+    shift: Float64Array
+    factor: Float64Array
+    unit: bool
+
+
+@answers(ScaleRows)
+def scale_client(client: Client, request: ScaleRows) -> Done:
+    """Client part: replace the partition by its scaled form."""
+    client.rows = scale_rows(client.rows, Scaling(request.shift, request.factor, request.unit))
+    return Done()
+
+
+def scale_rows(rows: FloatArray, scaling: Scaling) -> FloatArray:
+    """Scaled copy of ``rows``, in their own precision."""
+    # Row by row in double precision; whole tables of doubles would double the memory of float32 data.
+    scaled = np.empty_like(rows)
+    for start in range(0, rows.shape[0], 4096):
+        block = (rows[start : start + 4096] - scaling.shift) * scaling.factor
+        if scaling.unit:
+            lengths = np.sqrt((block**2).sum(axis=1, keepdims=True))
+            block /= np.where(lengths > 0, lengths, 1.0)
+        scaled[start : start + 4096] = block
+    return scaled
+
+
+def fit_scaling(federation: Federation, scale: Scale) -> Scaling:
+    """Learn the scaling by sums and have every client apply it.
+
+    Parameters
+    ----------
+    federation : Federation
+        All clients, with their rows as read.
+    scale : {"none", "standard", "minmax", "unit"}
+        Nothing; mean 0 and standard deviation 1 of each feature; each feature from 0 to 1; each row of length 1.
+        Constant features become 0 under ``standard`` and ``minmax``.
+
+    Raises
+    ------
+    DataError
+        If every feature is constant, or one spans more than double precision can.
+    """
+    shift, factor = np.zeros(federation.features), np.ones(federation.features)
+    match scale:
+        case "standard":
+            moments = spread(federation)
+            shift, factor = moments.mean, _inverse(moments.deviation)
+        case "minmax":
+            minimum, maximum = column_extremes(federation)
+            shift, factor = minimum, _inverse(_width(minimum, maximum))
+        case "none" | "unit":
+            pass
+    scaling = Scaling(shift, factor, scale == "unit")
+    if scale != "none":
+        if not np.any(factor):
+            raise DataError(
+                "Every feature is constant over all clients, so there is no geometry to map:"
+                " check data.features and the label column."
+            )
+        federation.ask(ScaleRows(scaling.shift, scaling.factor, scaling.unit))
+    return scaling
+
+
+def _width(minimum: Float64Array, maximum: Float64Array) -> Float64Array:
+    with np.errstate(over="ignore"):
+        width = maximum - minimum
+    widest = int(np.argmax(width))
+    if not np.isfinite(width[widest]):
+        raise DataError(
+            f"Feature number {widest}, counted from 0, runs from {minimum[widest]:g} to {maximum[widest]:g}, which is"
+            " wider than double precision can express: give it in another unit, or leave it out of data.features."
+        )
+    return np.asarray(width)
+
+
+def _inverse(width: Float64Array) -> Float64Array:
+    """``1 / width``; 0 where the width is 0, or so small that its inverse is not a double."""
+    wide = width >= np.finfo(np.float64).tiny
+    return np.where(wide, 1.0 / np.where(wide, width, 1.0), 0.0)
