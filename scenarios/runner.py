@@ -12,6 +12,7 @@ from raydr.errors import RunError
 from raydr.federation import Adversary, Crash, FailurePolicy, FaultPlan, attackers
 from raydr.journal import CheckpointTaken, Event, Incident, Journal, Listener, RoundEnded, unheard
 from raydr.memory import peak_memory_bytes
+from raydr.methods import METHODS
 from raydr.methods.serving import Plan, Served
 from raydr.metrics import DEFAULT_METRICS
 from raydr.privacy.ledger import Entry
@@ -196,9 +197,9 @@ def _begin(scenario: Scenario, holdings: Holdings, checkpoints: Checkpoints) -> 
     """Raise ScenarioError or DataError where the scenario asks what these data and clients cannot give."""
     scenario.require_clients(len(holdings.parts))
     scenario.method.check(holdings.rows, holdings.features)
-    anchors = getattr(scenario.method, "anchor_path", None)
-    if anchors is not None:
-        holdings = with_public_file(holdings, anchors)
+    public = METHODS[scenario.method.kind].public_file(scenario.method)
+    if public is not None:
+        holdings = with_public_file(holdings, public)
     identity = Identity.of(scenario, holdings)
     with unwritable(checkpoints.folder):
         return Beginning(holdings, identity.digest, checkpoints.begin(identity))

@@ -306,12 +306,10 @@ class Scenario(Settings):
         return self
 
     @model_validator(mode="after")
-    def _anchors_that_can_be_had(self) -> Scenario:
-        if self.clients.sites and getattr(self.method, "anchor_source", None) == "sample":
-            raise ValueError(
-                "method.anchor_source: sample sets rows of a table apart, and sites keep theirs: choose random, learnt"
-                " or file"
-            )
+    def _table_where_needed(self) -> Scenario:
+        reason = METHODS[self.method.kind].needs_table(self.method) if self.clients.sites else None
+        if reason is not None:
+            raise ValueError(reason)
         return self
 
     @model_validator(mode="after")

@@ -29,6 +29,10 @@ def _own_rounds(settings: Any) -> int:
     return int(settings.rounds)
 
 
+def _none(settings: Any) -> str | None:
+    return None
+
+
 @dataclass(frozen=True)
 class Method:
     """A federated method: its settings and its server part, which meets the client part through messages.
@@ -52,6 +56,11 @@ class Method:
     public_rows : callable
         How many rows of the data to set apart for the server, by settings, rows, rows to be mapped, features and
         clients (:meth:`raydr.methods.sense.anchors.AnchorSettings.public_rows`); None for methods that never do.
+    needs_table : callable
+        Why these settings need one table to set rows apart from, as a clause for people; None where clients may as
+        well read files of their own.
+    public_file : callable
+        Path of a file of rows that are nobody's secret, by settings; by default None.
     rounds : callable
         Number of rounds in which clients are asked, by settings; by default the settings' own.
     noise_on : set of str
@@ -68,6 +77,8 @@ class Method:
     mapped: Callable[[Any, FloatArray], Geometry | None] = _euclidean
     central: Callable[[Any, FloatArray, int, Journal], FloatArray] = _by_its_embedder
     public_rows: Callable[[Any, int, int | None, int, int | None], int] | None = None
+    needs_table: Callable[[Any], str | None] = _none
+    public_file: Callable[[Any], str | None] = _none
     rounds: Callable[[Any], int] = _own_rounds
     noise_on: frozenset[str] = frozenset()
     transform: Callable[[Any, Mapping[str, FloatArray], FloatArray], FloatArray] | None = None

@@ -121,6 +121,15 @@ class AnchorSettings(Settings):
             )
         return wanted
 
+    def needs_table(self) -> str | None:
+        """Why sites that keep their files will not do, None where they will."""
+        if self.anchor_source != "sample":
+            return None
+        return (
+            "method.anchor_source: sample sets rows of a table apart, and sites keep theirs: choose random, learnt or"
+            " file"
+        )
+
 
 @dataclass(frozen=True)
 class Anchors:
