@@ -29,6 +29,10 @@ T = TypeVar("T")
 S = TypeVar("S", bound=type[Settings])
 
 
+_LOADING = RLock()
+"""One for all registries: what is imported for one may look into another."""
+
+
 class ExtensionError(RaydrError):
     """Another package's addition to raydr that cannot be used."""
 
@@ -40,14 +44,15 @@ class Registry(Mapping[str, T], Generic[T]):
 
     Parameters
     ----------
+    things : str
+        What they are, in the plural, which also names the group of other packages' entry points: ``raydr.THINGS``.
     room : str
-        The package whose modules define the things; also the group of other packages' entry points.
+        The package whose modules define them.
     """
 
-    def __init__(self, room: str) -> None:
-        self.room = room
+    def __init__(self, things: str, room: str) -> None:
+        self.things, self.room = things, room
         self._things: dict[str, T] = {}
-        self._loading = RLock()
         self._loaded = self._closed = False
 
     def add(self, name: str, thing: T) -> None:
@@ -60,8 +65,8 @@ class Registry(Mapping[str, T], Generic[T]):
         """
         if self._closed:
             raise ExtensionError(
-                f"{name!r} comes too late for {self.room}: the schema of scenarios is made already. Import the module"
-                f" that defines it before, or name it as an entry point of the group {self.room!r}."
+                f"{name!r} comes too late among the {self.things}: the schema of scenarios is made already. Import the"
+                f" module that defines it before, or name it as an entry point of the group 'raydr.{self.things}'."
             )
         other = self._things.get(name)
         if other is not None and other != thing:
@@ -71,7 +76,7 @@ class Registry(Mapping[str, T], Generic[T]):
         self._things[name] = thing
 
     def _load(self) -> None:
-        with self._loading:
+        with _LOADING:
             if self._loaded:
                 return
             self._loaded = (
@@ -80,9 +85,7 @@ class Registry(Mapping[str, T], Generic[T]):
             package = import_module(self.room)
             for module in sorted(found.name for found in pkgutil.iter_modules(package.__path__)):
                 import_module(f"{self.room}.{module}")
-            for point in _entry_points():
-                if point.group == self.room:
-                    _import(point)
+            _import_extensions()
 
     def __getitem__(self, name: str) -> T:
         self._load()
@@ -139,24 +142,37 @@ def summary(thing: Callable[..., Any] | type) -> str:
     return (thing.__doc__ or "").strip().partition("\n")[0]
 
 
+def extensions() -> dict[str, str]:
+    """Version of each installed package that adds to raydr, by its name."""
+    return {package.name: package.version for package, _ in _entry_points()}
+
+
 @cache
-def _entry_points() -> tuple[metadata.EntryPoint, ...]:
+def _entry_points() -> tuple[tuple[metadata.Distribution, metadata.EntryPoint], ...]:
     """Everything that installed packages add to raydr; found once, since it means reading every package's metadata."""
-    found: dict[str, tuple[metadata.EntryPoint, ...]] = {}
+    packages: dict[str, metadata.Distribution] = {}
     for package in metadata.distributions():
-        # Of two by one name the first on the path counts, as for an import.
-        found.setdefault(package.name, tuple(package.entry_points))
-    return tuple(point for points in found.values() for point in points if point.group.startswith("raydr."))
+        packages.setdefault(
+            package.name, package
+        )  # of two by one name the first on the path, as for an import
+    return tuple(
+        (package, point)
+        for package in packages.values()
+        for point in package.entry_points
+        if point.group.startswith("raydr.")
+    )
 
 
-def _import(point: metadata.EntryPoint) -> None:
-    try:
-        point.load()
-    except RaydrError:
-        raise
-    except Exception as error:
-        package = f"the package {point.dist.name}" if point.dist is not None else "an installed package"
-        raise ExtensionError(
-            f"What {package} adds to {point.group} by {point.value!r} cannot be imported ({type(error).__name__}:"
-            f" {error}): mend it, or uninstall the package."
-        ) from error
+@cache
+def _import_extensions() -> None:
+    """Import all of them, whatever they add: one module may define a method and the metric that goes with it."""
+    for package, point in _entry_points():
+        try:
+            point.load()
+        except RaydrError:
+            raise
+        except Exception as error:
+            raise ExtensionError(
+                f"What the package {package.name} {package.version} adds to raydr by {point.value!r} cannot be imported"
+                f" ({type(error).__name__}: {error}): mend it, or uninstall the package."
+            ) from error

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from raydr.registry import extensions
 from raydr.threads import cores
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "openTSNE", "umap-learn", "numba", "ray", "pyarrow", "bokeh")
@@ -24,7 +25,7 @@ def environment() -> dict[str, Any]:
         "cpu": _processor(),
         "cores": cores(),
         "memory_bytes": psutil.virtual_memory().total,
-        "packages": {name: version(name) for name in _PACKAGES},
+        "packages": {name: version(name) for name in _PACKAGES} | extensions(),
     }
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from raydr.arrays import fingerprint
 from raydr.data import Site
 from raydr.errors import DataError, OutputError, ScenarioError
+from raydr.registry import extensions
 from raydr.scenarios.holdings import Holdings
 from raydr.scenarios.schema import Scenario
 
@@ -28,7 +29,7 @@ class Identity:
     Attributes
     ----------
     raydr : str
-        Version.
+        Version, and those of packages that add to it.
     scenario : mapping of dotted key to value
         Every setting, paths resolved, but for those of ``runtime`` that change no bit.
     data : mapping of name to fingerprint
@@ -55,7 +56,7 @@ class Identity:
         labels = None if holdings.labels is None else fingerprint(holdings.labels)
         data["the labels"] = _digest([labels, holdings.label_names])
         data["the public rows"] = "" if holdings.public is None else fingerprint(holdings.public)
-        return cls(version("raydr"), dict(_flat(settings)), data)
+        return cls(_version(), dict(_flat(settings)), data)
 
     @property
     def digest(self) -> str:
@@ -94,6 +95,11 @@ class Identity:
                 f"The data are not those of the interrupted run any more: {_listed(others)} changed. Bring the data"
                 " back, or start the run anew."
             )
+
+
+def _version() -> str:
+    added = " and ".join(f"{name} {number}" for name, number in sorted(extensions().items()))
+    return version("raydr") + (f" with {added}" if added else "")
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

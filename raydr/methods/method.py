@@ -89,7 +89,7 @@ class Method:
         return summary(self.settings)
 
 
-METHODS: Registry[Method] = Registry("raydr.methods")
+METHODS: Registry[Method] = Registry("methods", "raydr.methods")
 """Every method by its ``method.kind``."""
 
 
