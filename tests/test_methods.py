@@ -26,7 +26,9 @@ from raydr.methods.landmarks.maps import DistanceRequest, FedTSNE, FedUMAP, reco
 from raydr.methods.outcome import draw_map
 from raydr.metrics import Evidence, evaluate
 from raydr.partition import Partition
-from raydr.partition.kinds import dirichlet, iid, one_class
+from raydr.partition.dirichlet import dirichlet
+from raydr.partition.iid import iid
+from raydr.partition.one_class import one_class
 from raydr.statistics.moments import spread
 
 PARTITIONS: dict[str, Callable[[Int64Array], Partition]] = {
