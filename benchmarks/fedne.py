@@ -112,7 +112,7 @@ def rows_of(name: str, train: int | None, test: int | None) -> Rows:
 
 def shares(rows: Rows, clients: int) -> list[Int64Array]:
     """Training rows of each client, by Dirichlet(0.1)."""
-    from raydr.partition.kinds import dirichlet
+    from raydr.partition.dirichlet import dirichlet
 
     partition = dirichlet(rows.train_labels, clients, 0.1, min_rows=1, seed=0)
     return [partition.rows_of(client) for client in range(clients)]

@@ -92,7 +92,7 @@ def main() -> None:
     from raydr.methods.sense.server import draw
     from raydr.methods.sense.settings import SENSE
     from raydr.metrics import Evidence, evaluate, row_graph
-    from raydr.partition import assign
+    from raydr.partition import Dirichlet, Pointwise
 
     figures: dict[str, float] = {}
     pooled: dict[str, dict[str, float]] = {}
@@ -103,8 +103,8 @@ def main() -> None:
         clients = count if regime.startswith("pointwise") else CLIENTS
         wanted = settings.public_rows(len(table.rows), count, table.rows.shape[1], clients)
         table, public = set_apart(table, count, wanted, seed=0)
-        kind = "pointwise" if regime.startswith("pointwise") else "dirichlet"
-        partition = assign(table, kind, clients=clients, seed=0)  # type: ignore[arg-type]
+        dealing = Pointwise() if regime.startswith("pointwise") else Dirichlet()
+        partition = dealing.deal(table, clients, seed=0)
         order = np.argsort(partition.client_of_row, kind="stable")
         rows, labels = table.rows[order], table.labels[order]  # type: ignore[index]
         known, seconds = completed_geometry(rows, partition.client_of_row[order], public, settings)

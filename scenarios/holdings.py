@@ -14,8 +14,7 @@ from raydr.arrays import FloatArray, Int64Array
 from raydr.data import Census, Provenance, Site, SiteFile, Source, Table, load, load_graph, set_apart
 from raydr.errors import DataError
 from raydr.methods import METHODS
-from raydr.partition import assign
-from raydr.scenarios.schema import ByColumn, ClientsSettings, Pointwise, Scenario
+from raydr.scenarios.schema import Scenario
 
 
 class SiteReader(Protocol):
@@ -113,20 +112,18 @@ def dealt_out(scenario: Scenario, data_dir: Path | None) -> Holdings:
     """Read the scenario's table and deal its rows to clients."""
     data, clients = scenario.data, scenario.clients
     method = METHODS[scenario.method.kind]
-    by_column = clients.partition if isinstance(clients.partition, ByColumn) else None
     if data.graph is not None:
         table = load_graph(data.graph, data.dimensions, seed=scenario.seed)
         if method.public_rows is None and data.rows is not None:
             table, _ = set_apart(table, data.rows, 0, scenario.seed)
     else:
-        table = _loaded(scenario, data_dir, by_column)
+        table = _loaded(scenario, data_dir)
     public = None
     if method.public_rows is not None:
-        count = None if isinstance(clients.partition, Pointwise) else clients.count or _owners(table, clients)
+        count = clients.partition.clients_in(table, clients.count)
         wanted = method.public_rows(scenario.method, len(table.rows), data.rows, table.rows.shape[1], count)
         table, public = set_apart(table, data.rows, wanted, scenario.seed)
-    options = clients.partition.model_dump(exclude={"kind", "column"})
-    partition = assign(table, clients.partition.kind, clients=clients.count, seed=scenario.seed, **options)
+    partition = clients.partition.deal(table, clients.count, scenario.seed)
     return Holdings(
         partition.names,
         tuple(table.rows[partition.rows_of(client)] for client in range(partition.count)),
@@ -141,14 +138,14 @@ def dealt_out(scenario: Scenario, data_dir: Path | None) -> Holdings:
     )
 
 
-def _loaded(scenario: Scenario, data_dir: Path | None, by_column: ByColumn | None) -> Table:
+def _loaded(scenario: Scenario, data_dir: Path | None) -> Table:
     data = scenario.data
     return load(
         source=data.source,
         path=data.path,
         label=data.label,
         features=data.features,
-        client=by_column.column if by_column else None,
+        client=scenario.clients.partition.client_column,
         id_column=data.id,
         # Rows to set apart are drawn from all.
         rows=data.rows if METHODS[scenario.method.kind].public_rows is None else None,
@@ -156,11 +153,6 @@ def _loaded(scenario: Scenario, data_dir: Path | None, by_column: ByColumn | Non
         seed=scenario.seed,
         data_dir=data_dir,
     )
-
-
-def _owners(table: Table, clients: ClientsSettings) -> int:
-    """Number of clients where the data say it."""
-    return len(table.client_names if isinstance(clients.partition, ByColumn) else table.label_names)
 
 
 def with_public_file(holdings: Holdings, path: str) -> Holdings:

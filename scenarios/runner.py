@@ -252,7 +252,7 @@ def _simulate(
         checkpoint=resumption.content if resumption is not None else None,
     )
     served = served.reordered(holdings.in_table_order)
-    names = DEFAULT_METRICS if scenario.metrics == "default" else scenario.metrics
+    names = tuple(DEFAULT_METRICS) if scenario.metrics == "default" else scenario.metrics
     compared = "central" in scenario.compare
     question = Question(
         holdings.pooled,

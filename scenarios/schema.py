@@ -10,6 +10,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from raydr.errors import ScenarioError
 from raydr.federation import attackers
 from raydr.methods import METHODS
+from raydr.partition import IID, PARTITIONS, Dealing
 from raydr.privacy.noise import Noise
 from raydr.robust import RobustRule
 from raydr.settings import LocalPath, OfFile, Settings
@@ -55,49 +56,6 @@ class DataSettings(Settings):
         return self
 
 
-class IID(Settings):
-    """Rows dealt at random, as evenly as can be."""
-
-    kind: Literal["iid"] = Field("iid", description="rows dealt at random, as evenly as can be")
-
-
-class Dirichlet(Settings):
-    """Each class dealt in Dirichlet(alpha) proportions."""
-
-    kind: Literal["dirichlet"] = Field("dirichlet", description="each class dealt in Dirichlet proportions")
-    alpha: float = Field(
-        0.5, gt=0, description="concentration: the smaller, the more a class keeps to one client"
-    )
-    min_rows: int = Field(1, ge=0, description="fewest rows of a client; 0 allows empty clients")
-
-
-class Shards(Settings):
-    """Each client holds rows of so many classes."""
-
-    kind: Literal["shards"] = Field("shards", description="each client holds rows of so many classes")
-    classes: int = Field(2, ge=1, description="classes of each client")
-
-
-class OneClass(Settings):
-    """Each client holds rows of one class."""
-
-    kind: Literal["one-class"] = Field("one-class", description="each client holds rows of one class")
-
-
-class ByColumn(Settings):
-    """The values of a column are the clients."""
-
-    kind: Literal["by-column"] = Field("by-column", description="the values of a column are the clients")
-    column: str = Field(description="the column that names each row's client")
-    min_rows: int = Field(1, ge=0, description="fewest rows of a client; 0 allows empty clients")
-
-
-class Pointwise(Settings):
-    """Each row is a client."""
-
-    kind: Literal["pointwise"] = Field("pointwise", description="each row is a client")
-
-
 class SiteSettings(Settings):
     """One client with a file of its own."""
 
@@ -109,16 +67,19 @@ class SiteSettings(Settings):
     name: str | None = Field(None, description="of the client; default: the file's name without its ending")
 
 
+if TYPE_CHECKING:
+    PartitionSettings: TypeAlias = Dealing
+else:
+    PartitionSettings = PARTITIONS.choice
+
+
 class ClientsSettings(Settings):
     """How many clients, and which rows each holds."""
 
     count: int | None = Field(
         None, ge=1, description="number of clients; where the partition fixes it, optional"
     )
-    partition: Annotated[
-        IID | Dirichlet | Shards | OneClass | ByColumn | Pointwise,
-        Field(discriminator="kind", description="which client holds which rows"),
-    ] = IID()
+    partition: PartitionSettings = Field(IID(), description="which client holds which rows")
     sites: tuple[SiteSettings, ...] = Field(
         (), description="instead of count and partition: clients that read files of their own"
     )
@@ -135,7 +96,7 @@ class ClientsSettings(Settings):
             if len(set(names)) < len(names):
                 raise ValueError("two sites have the same name: give each a name of its own")
             return self
-        if self.count is None and self.partition.kind in ("iid", "dirichlet", "shards"):
+        if self.count is None and self.partition.needs_count:
             raise ValueError(
                 f"a partition of kind {self.partition.kind!r} needs count, the number of clients"
             )

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import _thread
 import hashlib
+import pickle
 import subprocess
 import sys
 import threading
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 from sklearn.datasets import load_digits
 from sklearn.neighbors import NearestNeighbors
 
 from raydr.arrays import FloatArray
-from raydr.embedding import TSNE, UMAP, Embedder, principal_components
+from raydr.embedding import EMBEDDERS, TSNE, UMAP, Embedder, principal_components
 from raydr.embedding.initialization import tsne_start, umap_start
 from raydr.errors import DataError, ScenarioError
 from raydr.geometry.neighbors import NeighborGraph
@@ -134,7 +137,17 @@ def test_more_neighbors_than_needed_change_nothing_and_inputs_are_left_alone(emb
 
 @pytest.mark.parametrize(
     "settings",
-    [TSNE(early_iterations=80, iterations=80), TSNE(12, 6.0, 1.5, 50.0, early_iterations=80, iterations=80)],
+    [
+        TSNE(early_iterations=80, iterations=80),
+        TSNE(
+            perplexity=12,
+            early_exaggeration=6.0,
+            exaggeration=1.5,
+            learning_rate=50.0,
+            early_iterations=80,
+            iterations=80,
+        ),
+    ],
     ids=["defaults", "all-set"],
 )
 def test_tsne_equals_opentsne_on_the_same_neighbors_and_initialization(settings: TSNE) -> None:
@@ -199,7 +212,11 @@ def test_tsne_affinities_are_those_of_opentsne_on_the_data() -> None:
     )
 
 
-@pytest.mark.parametrize("settings", [UMAP(), UMAP(8, 0.3, 1.5, 60, 3)], ids=["defaults", "all-set"])
+@pytest.mark.parametrize(
+    "settings",
+    [UMAP(), UMAP(neighbors=8, min_dist=0.3, spread=1.5, epochs=60, negative_samples=3)],
+    ids=["defaults", "all-set"],
+)
 def test_umap_equals_umap_learn_on_the_same_neighbors_and_initialization(settings: UMAP) -> None:
     import umap
 
@@ -288,31 +305,33 @@ def test_too_few_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("embedder", "settings", "message"),
     [
-        ({"perplexity": 0.5}, "perplexity is 0.5"),
-        ({"exaggeration": float("nan")}, "exaggeration is nan"),
-        ({"learning_rate": 0.0}, "learning_rate is 0.0"),
-        ({"iterations": -1}, "iterations is -1"),
+        (TSNE, {"perplexity": 0.5}, "perplexity\n"),
+        (TSNE, {"exaggeration": float("nan")}, "exaggeration\n"),
+        (TSNE, {"learning_rate": 0.0}, "learning_rate\n"),
+        (TSNE, {"iterations": -1}, "iterations\n"),
+        (UMAP, {"neighbors": 1}, "neighbors\n"),
+        (UMAP, {"min_dist": 2.0}, "UMAP's min_dist is 2.0; it must lie between 0 and spread, which is 1"),
+        (UMAP, {"spread": 0.0}, "spread\n"),
+        (UMAP, {"epochs": 0}, "epochs\n"),
     ],
 )
-def test_tsne_settings_out_of_range(settings: dict[str, float], message: str) -> None:
-    with pytest.raises(ScenarioError, match=message):
-        TSNE(**settings)  # type: ignore[arg-type]
+def test_settings_out_of_range_are_refused(
+    embedder: type[TSNE | UMAP], settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValidationError, match=message):
+        embedder(**settings)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"neighbors": 1}, "neighbors is 1"),
-        ({"min_dist": 2.0}, "min_dist is 2.0"),
-        ({"spread": 0.0}, "spread is 0.0"),
-        ({"epochs": 0}, "epochs is 0"),
-    ],
-)
-def test_umap_settings_out_of_range(settings: dict[str, float], message: str) -> None:
-    with pytest.raises(ScenarioError, match=message):
-        UMAP(**settings)  # type: ignore[arg-type]
+@pytest.mark.parametrize("kind", EMBEDDERS)
+def test_an_embedder_is_a_value(kind: str) -> None:
+    """Equal by value, hashed and pickled as such, and never changed."""
+    embedder = EMBEDDERS[kind]()
+    assert pickle.loads(pickle.dumps(embedder)) == embedder == type(embedder)(**embedder.model_dump())
+    assert {embedder: kind}[EMBEDDERS[kind]()] == kind
+    with pytest.raises(ValidationError, match="frozen"):
+        embedder.kind = "other"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("embedder", BRIEF, ids=NAMES)

@@ -42,7 +42,8 @@ from raydr.methods.fedne.settings import ContrastiveEncoder, FedAvgNE, FedNE, Fe
 from raydr.methods.fedne.surrogates import SPEAKING_ROWS, DensityRequest, density
 from raydr.methods.outcome import Outcome
 from raydr.metrics.new_rows import knn_accuracy
-from raydr.partition.kinds import dirichlet, one_class
+from raydr.partition.dirichlet import dirichlet
+from raydr.partition.one_class import one_class
 from raydr.privacy.sealing import Binding, seal, unseal
 from raydr.scenarios.model import read_model
 

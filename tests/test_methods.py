@@ -26,7 +26,9 @@ from raydr.methods.landmarks.maps import DistanceRequest, FedTSNE, FedUMAP, reco
 from raydr.methods.outcome import draw_map
 from raydr.metrics import Evidence, evaluate
 from raydr.partition import Partition
-from raydr.partition.kinds import dirichlet, iid, one_class
+from raydr.partition.dirichlet import dirichlet
+from raydr.partition.iid import iid
+from raydr.partition.one_class import one_class
 from raydr.statistics.moments import spread
 
 PARTITIONS: dict[str, Callable[[Int64Array], Partition]] = {
@@ -314,7 +316,7 @@ def test_the_federated_map_is_as_faithful_as_the_central_one(
 
 def test_the_seed_reaches_the_embedder(digits: tuple[Float64Array, Int64Array]) -> None:
     """On the same geometry, so that nothing but the embedder's own randomness can differ."""
-    embedder = FedTSNE(early_iterations=5, iterations=5).embedder()
+    embedder = FedTSNE(early_iterations=5, iterations=5)
     some = digits[0][:100]
     maps = [
         draw_map(Points(some), some, embedder, seed=seed, journal=Journal()).embedding for seed in (0, 1, 1)

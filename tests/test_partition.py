@@ -13,17 +13,13 @@ from raydr.arrays import Int64Array
 from raydr.data import Table
 from raydr.data.sampling import stream
 from raydr.errors import DataError, RaydrError, ScenarioError
-from raydr.partition import (
-    Kind,
-    Partition,
-    assign,
-    by_column,
-    dirichlet,
-    iid,
-    one_class,
-    pointwise,
-    shards,
-)
+from raydr.partition import PARTITIONS, Partition
+from raydr.partition.by_column import by_column
+from raydr.partition.dirichlet import dirichlet
+from raydr.partition.iid import iid
+from raydr.partition.one_class import one_class
+from raydr.partition.pointwise import pointwise
+from raydr.partition.shards import shards
 
 seeds = st.integers(0, 2**40)
 label_arrays = st.builds(
@@ -34,6 +30,13 @@ label_arrays = st.builds(
 """Class codes in any order; some classes have no rows, some one."""
 
 many = settings(max_examples=150, deadline=None)
+
+
+def deal(table: Table, kind: str, *, clients: int | None = None, seed: int = 0, **said: Any) -> Partition:
+    """Deal as a scenario does that says so much of its partition."""
+    if kind == "by-column":
+        said = {"column": "ward"} | said
+    return PARTITIONS[kind](**said).deal(table, clients, seed)
 
 
 def check_accounts(partition: Partition, rows: int) -> None:
@@ -177,7 +180,7 @@ DRAWN: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("options", DRAWN, ids=lambda options: str(options["kind"]))
 def test_the_seed_decides(table: Table, options: dict[str, Any]) -> None:
-    owners = [assign(table, seed=seed, **options).client_of_row for seed in (1, 1, 2)]
+    owners = [deal(table, seed=seed, **options).client_of_row for seed in (1, 1, 2)]
     np.testing.assert_array_equal(owners[0], owners[1])
     assert not np.array_equal(owners[0], owners[2])
 
@@ -190,7 +193,7 @@ def test_one_client_holds_everything_where_the_kind_permits(table: Table, option
         options = options | {"clients": 1, "classes": 3}
     else:
         options = options | {"clients": 1}
-    check_accounts(assign(table, **options), 60)
+    check_accounts(deal(table, **options), 60)
 
 
 def test_streams_differ_by_purpose_and_seed_alone() -> None:
@@ -204,23 +207,15 @@ def test_streams_differ_by_purpose_and_seed_alone() -> None:
 
 
 def test_kinds_that_the_data_fix_need_no_count(table: Table) -> None:
-    assert assign(table, "by-column").names == ("n", "e", "s", "w")
-    assert assign(table, "one-class").names == ("x", "y", "z")
-    assert assign(table, "one-class", clients=6).names == ("x/0", "x/1", "y/0", "y/1", "z/0", "z/1")
-    assert assign(table, "pointwise").count == 60
-
-
-def test_defaults_are_those_stated(table: Table) -> None:
-    for kind, stated in (("dirichlet", {"alpha": 0.5, "min_rows": 1}), ("shards", {"classes": 2})):
-        options: dict[str, Any] = {"kind": kind, "clients": 5}
-        np.testing.assert_array_equal(
-            assign(table, **options).client_of_row, assign(table, **options, **stated).client_of_row
-        )
+    assert deal(table, "by-column").names == ("n", "e", "s", "w")
+    assert deal(table, "one-class").names == ("x", "y", "z")
+    assert deal(table, "one-class", clients=6).names == ("x/0", "x/1", "y/0", "y/1", "z/0", "z/1")
+    assert deal(table, "pointwise").count == 60
 
 
 def test_dirichlet_concentration_goes_from_whole_classes_to_equal_shares() -> None:
     labels = np.repeat(np.arange(4), 250)
-    even = dirichlet(labels, 5, 1e6, seed=0)
+    even = dirichlet(labels, 5, 1e6, min_rows=1, seed=0)
     skewed = dirichlet(labels, 5, 1e-3, min_rows=0, seed=0)
     for code in range(4):
         assert np.abs(np.bincount(even.client_of_row[labels == code], minlength=5) - 50).max() <= 1
@@ -250,7 +245,7 @@ def test_rows_within_a_class_are_shuffled() -> None:
     """A client's rows of a class are not a run of neighbours in the file."""
     labels = np.zeros(400, dtype=np.int64)
     for partition in (
-        dirichlet(labels, 2, 1e3, seed=0),
+        dirichlet(labels, 2, 1e3, min_rows=1, seed=0),
         shards(labels, 2, 1, seed=0),
         one_class(labels, ["x"], clients=2, seed=0),
         iid(400, 2, seed=0),
@@ -265,18 +260,12 @@ def test_rows_within_a_class_are_shuffled() -> None:
         ("iid", {"clients": 61}, DataError, "at most 60"),
         ("iid", {"clients": 0}, ScenarioError, "at least 1 client"),
         ("iid", {}, ScenarioError, "clients.count"),
-        ("idd", {"clients": 2}, ScenarioError, "nearest is 'iid'"),
-        ("iid", {"clients": 2, "alpha": 1.0}, ScenarioError, "belongs to dirichlet"),
-        ("shards", {"clients": 2, "min_rows": 1}, ScenarioError, "dirichlet and by-column"),
         ("dirichlet", {"clients": 61}, DataError, "at most 60"),
         ("dirichlet", {"clients": 5, "min_rows": 13}, DataError, "lower clients.count to at most 4"),
-        ("dirichlet", {"clients": 5, "min_rows": -1}, ScenarioError, "min_rows is -1"),
         ("dirichlet", {"clients": 20, "alpha": 0.001}, DataError, "In 1000 draws"),
-        ("dirichlet", {"clients": 5, "alpha": 0.0}, ScenarioError, "between 0.001 and 1e6"),
-        ("dirichlet", {"clients": 5, "alpha": float("nan")}, ScenarioError, "nan"),
+        ("dirichlet", {"clients": 5, "alpha": 1e-4}, ScenarioError, "between 0.001 and 1e6"),
         ("shards", {"clients": 61}, DataError, "at most 60"),
         ("shards", {"clients": 5, "classes": 4}, DataError, "have only 3"),
-        ("shards", {"clients": 5, "classes": 0}, ScenarioError, "at least 1 class"),
         ("shards", {"clients": 1, "classes": 2}, DataError, "clients.count to at least 2"),
         ("shards", {"clients": 60, "classes": 2}, DataError, "cut into only 60"),
         ("one-class", {"clients": 4}, DataError, "Set it to 3 or 6"),
@@ -288,10 +277,10 @@ def test_rows_within_a_class_are_shuffled() -> None:
     ],
 )
 def test_impossible_partitions_are_refused_with_the_numbers(
-    table: Table, kind: Kind, options: dict[str, Any], error: type[RaydrError], said: str
+    table: Table, kind: str, options: dict[str, Any], error: type[RaydrError], said: str
 ) -> None:
     with pytest.raises(error) as caught:
-        assign(table, kind, **options)
+        deal(table, kind, **options)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -304,23 +293,23 @@ def test_class_with_fewer_rows_than_its_clients() -> None:
 def test_a_client_left_without_rows_is_refused_unless_allowed(table: Table) -> None:
     fewer = table.take(np.flatnonzero(table.client_keys != 2))
     with pytest.raises(DataError, match=r"1 of 4 clients have fewer than 1 row: 's'.*min_rows"):
-        assign(fewer, "by-column")
-    partition = assign(fewer, "by-column", min_rows=0)
+        deal(fewer, "by-column")
+    partition = deal(fewer, "by-column", min_rows=0)
     assert partition.sizes.tolist() == [15, 15, 0, 15]
     assert partition.rows_of(2).shape == (0,)
     check_accounts(partition, 45)
 
 
 def test_classes_without_rows_get_no_client(table: Table) -> None:
-    assert assign(table.take(np.flatnonzero(table.labels != 1)), "one-class").names == ("x", "z")
+    assert deal(table.take(np.flatnonzero(table.labels != 1)), "one-class").names == ("x", "z")
 
 
 @pytest.mark.parametrize("kind", ["dirichlet", "shards", "one-class", "by-column"])
-def test_tables_without_the_column_that_a_kind_needs(kind: Kind) -> None:
+def test_tables_without_the_column_that_a_kind_needs(kind: str) -> None:
     bare = Table(name="bare", rows=np.eye(4), features=tuple("abcd"), ids=np.arange(4))
     count = {"clients": 2} if kind in ("dirichlet", "shards") else {}
     with pytest.raises(DataError, match=r"data\.label|clients\.partition\.column"):
-        assign(bare, kind, **count)
+        deal(bare, kind, **count)
 
 
 @pytest.mark.parametrize(

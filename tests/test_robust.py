@@ -34,7 +34,7 @@ from raydr.federation import (
 from raydr.journal import Journal
 from raydr.methods.landmarks.kernel import cross_term, landmark_term, row_term
 from raydr.methods.landmarks.learning import DistributionLearning, LearntLandmarks, learn_landmarks
-from raydr.partition import assign
+from raydr.partition.iid import iid
 from raydr.robust import (
     Aggregation,
     CoordinateMedian,
@@ -500,7 +500,7 @@ def test_landmarks_of_digits_survive_two_attackers_of_ten() -> None:
     """
     table = load(source="digits")
     rows = table.rows.astype(np.float64)
-    partition = assign(table, "iid", clients=10, seed=0)
+    partition = iid(len(rows), 10, seed=0)
     parts = [rows[partition.rows_of(client)] for client in range(10)]
     mean: Any = TypeAdapter(Aggregation).validate_python({"kind": "mean"})
     clean = digits_landmarks(mean, None, rows, parts)[0]

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.embedding.embedder import check_inputs
+from raydr.embedding.embedder import check_inputs, embedder
 from raydr.embedding.initialization import scaled_start
 from raydr.errors import DataError, ScenarioError
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress
+from raydr.settings import Settings
 
 _LARGEST_SLOPE = 4.0
 """Entries of a batch's gradient are clipped to this magnitude, as in the published method."""
 _DRAWN_EDGES = 2**16
 """Edges whose negative samples are drawn at once, so that memory does not grow with the edges."""
-_LARGEST_S = 10.0
+_LARGEST_S = 10
 """Past this the normalisation constant leaves the range of double precision for large data."""
 
 
-@dataclass(frozen=True)
-class CNE:
-    r"""Settings of Neg-t-SNE (Damrich, Böhm, Hamprecht & Kobak, ICLR 2023), the ``CNE(s)`` of SENSE (P3, A.2).
+@embedder
+class CNE(Settings):
+    r"""Contrastive neighbour embedding (Neg-t-SNE), between t-SNE and UMAP.
 
-    It minimises, by mini-batches over the edges (i, j) of the symmetric neighbour graph and ``negative_samples`` = m
-    random other rows l for each,
+    The ``CNE(s)`` of SENSE (P3, A.2), of Damrich, Böhm, Hamprecht & Kobak, ICLR 2023. It minimises, by
+    mini-batches over the edges (i, j) of the symmetric neighbour graph and ``negative_samples`` = m random other rows l
+    for each,
 
     .. math::
 
@@ -37,7 +40,7 @@ class CNE:
     whose minimum has similarities that sum to :math:`\bar Z`. t-SNE's sum is about 100 n, UMAP's is n^2 / 5, and
     :math:`\log \bar Z` goes linearly from one at s = 0 to the other at s = 1. A larger :math:`\bar Z` means more
     attraction: denser clusters, clearer global structure. For fewer than 500 rows the two ends change sides.
-    :mod:`raydr.embedding.contrastive` has objective and gradient term by term.
+    :mod:`raydr.embedding.kernels.contrastive` has objective and gradient term by term.
 
     Parameters
     ----------
@@ -56,11 +59,6 @@ class CNE:
     early_exaggeration : bool
         Spend the first third of the epochs at s = 1 (or ``s`` where that is more): global structure first.
 
-    Raises
-    ------
-    ScenarioError
-        If a setting is out of its range.
-
     Examples
     --------
     >>> round(CNE(s=1.0).normalisation(10_000)) == 10_000**2 / 5
@@ -69,28 +67,21 @@ class CNE:
     15
     """
 
-    s: float = 0.5
-    neighbors: int | None = None
-    negative_samples: int = 5
-    epochs: int = 200
-    learning_rate: float = 1.0
-    batch: int | None = None
-    early_exaggeration: bool = True
-
-    def __post_init__(self) -> None:
-        if not abs(self.s) <= _LARGEST_S:
-            raise ScenarioError(
-                f"CNE's s is {self.s!r}; it must be a number from {-_LARGEST_S:g} to {_LARGEST_S:g}, "
-                "0 for a map like t-SNE's, 1 for one like UMAP's."
-            )
-        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise ScenarioError(
-                f"CNE's learning_rate is {self.learning_rate!r}; it must be a positive number."
-            )
-        for name in ("neighbors", "negative_samples", "epochs", "batch"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ScenarioError(f"CNE's {name} is {value!r}; it must be 1 or more.")
+    kind: Literal["cne"] = "cne"
+    s: float = Field(
+        0.5,
+        ge=-_LARGEST_S,
+        le=_LARGEST_S,
+        description="0: like t-SNE, 1: like UMAP; between and beyond: log scale",
+    )
+    neighbors: int | None = Field(
+        None, ge=1, description="neighbours, the row not included; default: 15, or rows - 1"
+    )
+    negative_samples: int = Field(5, ge=1, description="repulsions for each attraction")
+    epochs: int = Field(200, ge=1, description="passes over the edges of the neighbour graph")
+    learning_rate: float = Field(1.0, gt=0, description="at the start; falls linearly to 0")
+    batch: int | None = Field(None, ge=1, description="edges of a batch; default: 1024, or rows / 64")
+    early_exaggeration: bool = Field(True, description="spend the first third of the epochs at s = 1 or more")
 
     def neighbors_needed(self, rows: int) -> int:
         """``neighbors``, or min(15, rows - 1); see :meth:`raydr.embedding.Embedder.neighbors_needed`."""
@@ -125,7 +116,7 @@ class CNE:
         of that start, the order of the edges and the negative samples. ``threads`` is not used: batches follow from
         each other. ``progress`` is in epochs.
         """
-        from raydr.embedding.contrastive import descend, draw_negatives, symmetric_edges
+        from raydr.embedding.kernels.contrastive import descend, draw_negatives, symmetric_edges
 
         rows = graph.rows
         needed = self.neighbors_needed(rows)

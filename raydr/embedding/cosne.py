@@ -6,18 +6,19 @@ import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.embedding.embedder import check_inputs
+from raydr.embedding.embedder import check_inputs, embedder
 from raydr.embedding.initialization import scaled_start
 from raydr.embedding.tsne import TSNE
 from raydr.errors import DataError, ScenarioError
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress
+from raydr.settings import Settings
 from raydr.threads import one_blas_thread
 
 BALL_RADIUS = 1.0 - 1e-5
@@ -33,11 +34,11 @@ _LONGEST_STEP = 5.0
 Gradient = Callable[[Float64Array, float], Float64Array]
 
 
-@dataclass(frozen=True)
-class COSNE:
-    r"""Settings of CO-SNE (Guo, Guo & Yu, CVPR 2022; P3 (16)).
+@embedder
+class COSNE(Settings):
+    r"""CO-SNE: t-SNE in the Poincaré disk or ball.
 
-    The map minimises, over points of the unit ball,
+    The map (Guo, Guo & Yu, CVPR 2022; P3 (16)) minimises, over points of the unit ball,
 
     .. math::
 
@@ -47,7 +48,7 @@ class COSNE:
     hyperbolic distances that the neighbour graph holds, :math:`\sigma_i` set by the perplexity, p their symmetric
     mean, and :math:`q_{ij} \propto \gamma^2 / (d(y_i, y_j)^2 + \gamma^2)` in the hyperbolic distances of the map. The
     second term keeps each row's depth; it needs the norms |x_i| of the rows in their own ball.
-    :mod:`raydr.embedding.hyperbolic_cauchy` has the gradient.
+    :mod:`raydr.embedding.kernels.hyperbolic_cauchy` has the gradient.
 
     Parameters
     ----------
@@ -72,42 +73,28 @@ class COSNE:
         Random rows that repel each row at each iteration, at least 1. None: all other rows up to 5,000 rows, whose
         cost grows with rows^2; 256 past that.
 
-    Raises
-    ------
-    ScenarioError
-        If a setting is out of its range.
-
     Examples
     --------
     >>> COSNE().neighbors_needed(10_000)
     90
     """
 
-    perplexity: float | None = None
-    gamma: float = 0.1
-    divergence_weight: float = 1.0
-    depth_weight: float | None = None
-    early_exaggeration: float = 12.0
-    learning_rate: float | None = None
-    early_iterations: int = 250
-    iterations: int = 500
-    negative_samples: int | None = None
-
-    def __post_init__(self) -> None:
-        for name, smallest in (("perplexity", 1), ("early_exaggeration", 1), ("depth_weight", 0)):
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value >= smallest):
-                raise ScenarioError(
-                    f"CO-SNE's {name} is {value!r}; it must be a finite number of at least {smallest}."
-                )
-        for name in ("gamma", "divergence_weight", "learning_rate"):
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value > 0):
-                raise ScenarioError(f"CO-SNE's {name} is {value!r}; it must be a positive number.")
-        for name, smallest in (("early_iterations", 0), ("iterations", 0), ("negative_samples", 1)):
-            value = getattr(self, name)
-            if value is not None and value < smallest:
-                raise ScenarioError(f"CO-SNE's {name} is {value!r}; it must be {smallest} or more.")
+    kind: Literal["cosne"] = "cosne"
+    perplexity: float | None = Field(
+        None, ge=1, description="default: 30, or (rows - 1) / 3 where that is less"
+    )
+    gamma: float = Field(0.1, gt=0, description="scale of the map's Cauchy kernel, a hyperbolic distance")
+    divergence_weight: float = Field(1.0, gt=0, description="lambda_1, of the neighbours")
+    depth_weight: float | None = Field(
+        None, ge=0, description="lambda_2, of the norms; default: 10 * lambda_1 / rows"
+    )
+    early_exaggeration: float = Field(12.0, ge=1, description="factor on attraction in the first iterations")
+    learning_rate: float | None = Field(None, gt=0, description="default: t-SNE's, in units of gamma")
+    early_iterations: int = Field(250, ge=0, description="iterations with early exaggeration")
+    iterations: int = Field(500, ge=0, description="iterations after those")
+    negative_samples: int | None = Field(
+        None, ge=1, description="repulsions of a row, drawn; default: all rows up to 5,000, 256 past that"
+    )
 
     def effective_perplexity(self, rows: int) -> float:
         """Perplexity used for this many rows; see :meth:`raydr.embedding.TSNE.effective_perplexity`."""
@@ -122,7 +109,7 @@ class COSNE:
                 f"each row, but {rows} rows have {rows - 1} others; the largest perplexity that works for {rows} rows "
                 f"is {math.floor(100 * largest) / 100:g}. Lower it, or leave it out."
             )
-        return TSNE(self.perplexity).effective_perplexity(rows)
+        return TSNE(perplexity=self.perplexity).effective_perplexity(rows)
 
     def neighbors_needed(self, rows: int) -> int:
         """3 * perplexity; see :meth:`raydr.embedding.Embedder.neighbors_needed`."""
@@ -229,8 +216,8 @@ class COSNE:
         callable
             From a layout and to a gradient of shape (components, rows).
         """
-        from raydr.embedding.contrastive import draw_negatives
-        from raydr.embedding.hyperbolic_cauchy import STRIPS, attract, repel_all, repel_some
+        from raydr.embedding.kernels.contrastive import draw_negatives
+        from raydr.embedding.kernels.hyperbolic_cauchy import STRIPS, attract, repel_all, repel_some
 
         rows = affinities.shape[0]
         weight = self.effective_depth_weight(rows)

@@ -1,4 +1,4 @@
-"""What every embedder offers, and what every embedder refuses."""
+"""What every embedder offers, what every embedder refuses, and the registry of all of them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ from raydr.arrays import FloatArray
 from raydr.errors import DataError
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress
+from raydr.registry import Kinds
+
+EMBEDDERS = Kinds("raydr.embedding")
+"""Every embedder by its ``kind``."""
+embedder = EMBEDDERS
+"""Register frozen settings as an embedder: the decorator of a class that keeps the promises of :class:`Embedder`."""
 
 
 class Embedder(Protocol):
-    """Settings of one embedding algorithm, with the two questions a method asks of it."""
+    """An embedding algorithm with its settings: the two questions a method asks of it."""
 
     def neighbors_needed(self, rows: int) -> int:
         """Neighbours per row, without the row itself, that :meth:`embed` wants for this many rows.

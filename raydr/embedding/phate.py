@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.embedding.embedder import check_inputs
+from raydr.embedding.embedder import check_inputs, embedder
 from raydr.errors import DataError, ScenarioError
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress
+from raydr.settings import Settings
 
 _SILENT = -3
 """Below every level of phate's logger, which would write its remarks to standard output."""
@@ -27,12 +28,13 @@ _SPECTRAL_COMPONENTS = 100
 """phate's default number of singular vectors in which landmarks are clustered."""
 
 
-@dataclass(frozen=True)
-class PHATE:
-    """Settings of PHATE (Moon et al., Nature Biotechnology 2019); the defaults are the ``phate`` package's.
+@embedder
+class PHATE(Settings):
+    """PHATE as the phate package computes it; needs the extra raydr[phate].
 
-    PHATE lays out, by metric multidimensional scaling, the distances between log-probabilities of a diffusion over the
-    neighbour graph. It needs the extra ``raydr[phate]``, which is licensed under the GPL, version 2.
+    PHATE (Moon et al., Nature Biotechnology 2019; the defaults are the package's) lays out, by metric
+    multidimensional scaling, the distances between log-probabilities of a diffusion over the neighbour graph. The
+    package is licensed under the GPL, version 2.
 
     Parameters
     ----------
@@ -52,40 +54,23 @@ class PHATE:
         Of the scaling. "smacof" is slower and a little more faithful: 5,000 rows of MNIST take 27 s against 16 s, for a
         trustworthiness of 0.866 against 0.857.
 
-    Raises
-    ------
-    ScenarioError
-        If a setting is out of its range, or the ``phate`` package is not installed.
-
     Examples
     --------
     >>> PHATE().neighbors_needed(10_000)
     50
     """
 
-    knn: int | None = None
-    decay: float = 40.0
-    t: int | None = None
-    gamma: float = 1.0
-    landmarks: int = 2000
-    solver: Literal["sgd", "smacof"] = "sgd"
-
-    def __post_init__(self) -> None:
-        if find_spec("phate") is None:
-            raise ScenarioError(
-                "The embedder PHATE needs the package `phate`, which is not installed and is licensed under the GPL, "
-                "version 2, so it is an extra: `pip install 'raydr[phate]'`, or choose another embedder."
-            )
-        if not (math.isfinite(self.decay) and self.decay > 0):
-            raise ScenarioError(f"PHATE's decay is {self.decay!r}; it must be a positive number.")
-        if not -1 <= self.gamma <= 1:
-            raise ScenarioError(f"PHATE's gamma is {self.gamma!r}; it must be a number from -1 to 1.")
-        for name, smallest in (("knn", 1), ("t", 1), ("landmarks", 4)):
-            value = getattr(self, name)
-            if value is not None and value < smallest:
-                raise ScenarioError(f"PHATE's {name} is {value!r}; it must be {smallest} or more.")
-        if self.solver not in ("sgd", "smacof"):
-            raise ScenarioError(f"PHATE's solver is {self.solver!r}; it must be 'sgd' or 'smacof'.")
+    kind: Literal["phate"] = "phate"
+    knn: int | None = Field(
+        None, ge=1, description="neighbour that sets the bandwidth; default: 5, or rows - 1"
+    )
+    decay: float = Field(40.0, gt=0, description="exponent of the kernel's tails")
+    t: int | None = Field(None, ge=1, description="diffusion steps; default: the knee of the entropy")
+    gamma: float = Field(1.0, ge=-1, le=1, description="1: log potential, 0: square root, -1: none")
+    landmarks: int = Field(2000, ge=4, description="past this number of rows, as many clusters are laid out")
+    solver: Literal["sgd", "smacof"] = Field(
+        "sgd", description="of the scaling; smacof is slower and more exact"
+    )
 
     def effective_knn(self, rows: int) -> int:
         """``knn``, or min(5, rows - 1) where it is None; `ScenarioError` if there are not so many other rows."""
@@ -101,7 +86,15 @@ class PHATE:
         return self.knn or min(5, rows - 1)
 
     def neighbors_needed(self, rows: int) -> int:
-        """10 * knn, or rows - 1 where that is less; see :meth:`raydr.embedding.Embedder.neighbors_needed`."""
+        """10 * knn, or rows - 1 where that is less; see :meth:`raydr.embedding.Embedder.neighbors_needed`.
+
+        Raises `ScenarioError` also where the ``phate`` package is not installed.
+        """
+        if find_spec("phate") is None:
+            raise ScenarioError(
+                "The embedder PHATE needs the package `phate`, which is not installed and is licensed under the GPL, "
+                "version 2, so it is an extra: `pip install 'raydr[phate]'`, or choose another embedder."
+            )
         return min(_REACH * self.effective_knn(rows), rows - 1)
 
     def embed(

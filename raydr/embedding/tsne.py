@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.embedding.embedder import check_inputs
+from raydr.embedding.embedder import check_inputs, embedder
 from raydr.embedding.initialization import tsne_start
 from raydr.errors import DataError, ScenarioError
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress
+from raydr.settings import Settings
 from raydr.signals import signals_deferred
 from raydr.threads import one_blas_thread
 
@@ -23,12 +24,12 @@ _INTERPOLATED_ROWS = 10_000
 """Rows from which on openTSNE chooses FFT interpolation."""
 
 
-@dataclass(frozen=True)
-class TSNE:
-    """Settings of t-SNE; the defaults are openTSNE's.
+@embedder
+class TSNE(Settings):
+    """t-SNE as openTSNE computes it.
 
-    Attention goes to k = 3 * perplexity neighbours of each row. The repulsion is Barnes-Hut's below 10,000
-    rows and for maps of 3 dimensions, FFT interpolation otherwise, as openTSNE chooses.
+    The defaults are openTSNE's. Attention goes to k = 3 * perplexity neighbours of each row. The repulsion is
+    Barnes-Hut's below 10,000 rows and for maps of 3 dimensions, FFT interpolation otherwise, as openTSNE chooses.
 
     Parameters
     ----------
@@ -43,11 +44,6 @@ class TSNE:
     early_iterations, iterations : int
         Lengths of the two phases.
 
-    Raises
-    ------
-    ScenarioError
-        If a setting is out of its range.
-
     Examples
     --------
     >>> TSNE().neighbors_needed(10_000)
@@ -56,28 +52,15 @@ class TSNE:
     9
     """
 
-    perplexity: float | None = None
-    early_exaggeration: float = 12.0
-    exaggeration: float = 1.0
-    learning_rate: float | None = None
-    early_iterations: int = 250
-    iterations: int = 500
-
-    def __post_init__(self) -> None:
-        for name in ("perplexity", "early_exaggeration", "exaggeration"):
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value >= 1):
-                raise ScenarioError(f"t-SNE's {name} is {value!r}; it must be a finite number of at least 1.")
-        if self.learning_rate is not None and not (
-            math.isfinite(self.learning_rate) and self.learning_rate > 0
-        ):
-            raise ScenarioError(
-                f"t-SNE's learning_rate is {self.learning_rate!r}; it must be a positive number, "
-                "or left out for rows / exaggeration."
-            )
-        for name in ("early_iterations", "iterations"):
-            if getattr(self, name) < 0:
-                raise ScenarioError(f"t-SNE's {name} is {getattr(self, name)!r}; it must be 0 or more.")
+    kind: Literal["tsne"] = "tsne"
+    perplexity: float | None = Field(
+        None, ge=1, description="default: 30, or (rows - 1) / 3 where that is less"
+    )
+    early_exaggeration: float = Field(12.0, ge=1, description="factor on attraction in the first iterations")
+    exaggeration: float = Field(1.0, ge=1, description="factor on attraction afterwards")
+    learning_rate: float | None = Field(None, gt=0, description="default: rows / exaggeration")
+    early_iterations: int = Field(250, ge=0, description="iterations with early exaggeration")
+    iterations: int = Field(500, ge=0, description="iterations after those")
 
     def effective_perplexity(self, rows: int) -> float:
         """Perplexity used for this many rows.

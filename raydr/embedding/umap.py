@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
+from pydantic import Field, model_validator
 
 from raydr.arrays import Float32Array, FloatArray
-from raydr.embedding.embedder import check_inputs
+from raydr.embedding.embedder import check_inputs, embedder
 from raydr.embedding.initialization import umap_start
 from raydr.errors import DataError, ScenarioError
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress
+from raydr.settings import Settings
 from raydr.threads import one_blas_thread
 
 
-@dataclass(frozen=True)
-class UMAP:
-    """Settings of UMAP; the defaults are umap-learn's.
+@embedder
+class UMAP(Settings):
+    """UMAP as umap-learn computes it.
+
+    The defaults are umap-learn's.
 
     Parameters
     ----------
@@ -36,34 +39,28 @@ class UMAP:
     negative_samples : int
         Repulsions drawn for each attraction, at least 1.
 
-    Raises
-    ------
-    ScenarioError
-        If a setting is out of its range.
-
     Examples
     --------
     >>> UMAP().neighbors_needed(10_000)
     14
     """
 
-    neighbors: int | None = None
-    min_dist: float = 0.1
-    spread: float = 1.0
-    epochs: int | None = None
-    negative_samples: int = 5
+    kind: Literal["umap"] = "umap"
+    neighbors: int | None = Field(
+        None, ge=2, description="n_neighbors, the row included; default: 15, or rows - 1"
+    )
+    min_dist: float = Field(0.1, ge=0, description="least distance in the map that neighbours are drawn to")
+    spread: float = Field(1.0, gt=0, description="scale of the map")
+    epochs: int | None = Field(None, ge=1, description="default: 500 up to 10,000 rows, else 200")
+    negative_samples: int = Field(5, ge=1, description="repulsions for each attraction")
 
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.spread) and self.spread > 0):
-            raise ScenarioError(f"UMAP's spread is {self.spread!r}; it must be a positive number.")
-        if not 0 <= self.min_dist <= self.spread:
-            raise ScenarioError(
-                f"UMAP's min_dist is {self.min_dist!r}; it must lie between 0 and spread, which is {self.spread:g}."
+    @model_validator(mode="after")
+    def _no_farther_than_the_scale(self) -> UMAP:
+        if self.min_dist > self.spread:
+            raise ValueError(
+                f"UMAP's min_dist is {self.min_dist!r}; it must lie between 0 and spread, which is {self.spread:g}"
             )
-        for name, smallest in (("neighbors", 2), ("epochs", 1), ("negative_samples", 1)):
-            value = getattr(self, name)
-            if value is not None and value < smallest:
-                raise ScenarioError(f"UMAP's {name} is {value!r}; it must be {smallest} or more.")
+        return self
 
     def effective_neighbors(self, rows: int) -> int:
         """Neighbourhood size used for this many rows, counting the row itself.

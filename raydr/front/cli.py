@@ -14,11 +14,14 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
+from functools import partial
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -27,8 +30,33 @@ from raydr.front.results import Results, noting
 from raydr.signals import ENDING
 from raydr.threads import share_cores
 
-CATALOGUES = ("scenarios", "methods", "metrics", "datasets")
-"""What ``raydr list`` can list."""
+
+def _shipped() -> Mapping[str, str]:
+    from raydr.scenarios.reading import shipped
+
+    return shipped()
+
+
+def _first_line(definition: type) -> str:
+    from raydr.registry import summary
+
+    return summary(definition)
+
+
+def _table(room: str, name: str, line: Callable[[Any], str]) -> Mapping[str, str]:
+    """A room's table of things by name, each in a line; imported only when it is asked for."""
+    return {key: line(thing) for key, thing in getattr(import_module(room), name).items()}
+
+
+CATALOGUES: Mapping[str, Callable[[], Mapping[str, str]]] = {
+    "scenarios": _shipped,
+    "methods": partial(_table, "raydr.methods", "METHODS", attrgetter("summary")),
+    "embedders": partial(_table, "raydr.embedding", "EMBEDDERS", _first_line),
+    "partitions": partial(_table, "raydr.partition", "PARTITIONS", _first_line),
+    "metrics": partial(_table, "raydr.metrics", "METRICS", attrgetter("description")),
+    "datasets": partial(_table, "raydr.data", "DATASETS", attrgetter("description")),
+}
+"""What ``raydr list`` can list: names, each with a line on what it is."""
 _INTERRUPTED = 128 + signal.SIGINT
 
 
@@ -146,28 +174,12 @@ def transform(folder: Path, data: Path, out: Path) -> None:
 
 
 @app.command("list")
-@click.argument("what", metavar="|".join(CATALOGUES), type=click.Choice(CATALOGUES))
+@click.argument("what", metavar="|".join(CATALOGUES), type=click.Choice(list(CATALOGUES)))
 def list_(what: str) -> None:
     """List what there is, one line each."""
     from raydr.front.terminal import print_catalogue
 
-    match what:
-        case "scenarios":
-            from raydr.scenarios.reading import shipped
-
-            print_catalogue(shipped())
-        case "methods":
-            from raydr.methods import METHODS
-
-            print_catalogue({name: method.summary for name, method in METHODS.items()})
-        case "metrics":
-            from raydr.metrics import METRICS
-
-            print_catalogue({name: metric.description for name, metric in METRICS.items()})
-        case "datasets":
-            from raydr.data import DATASETS
-
-            print_catalogue({name: dataset.description for name, dataset in DATASETS.items()})
+    print_catalogue(CATALOGUES[what]())
 
 
 def main() -> NoReturn:

@@ -21,8 +21,8 @@ def _euclidean(settings: Any, rows: FloatArray) -> Geometry | None:
     return None
 
 
-def _by_its_embedder(settings: Any, rows: FloatArray, seed: int, journal: Journal) -> FloatArray:
-    return draw_map(Points(rows), rows, settings.embedder(), seed=seed, journal=journal).embedding
+def _by_itself(settings: Any, rows: FloatArray, seed: int, journal: Journal) -> FloatArray:
+    return draw_map(Points(rows), rows, settings, seed=seed, journal=journal).embedding
 
 
 def _own_rounds(settings: Any) -> int:
@@ -75,7 +75,7 @@ class Method:
     title: str
     truth: Callable[[Any, FloatArray], Geometry | None] = _euclidean
     mapped: Callable[[Any, FloatArray], Geometry | None] = _euclidean
-    central: Callable[[Any, FloatArray, int, Journal], FloatArray] = _by_its_embedder
+    central: Callable[[Any, FloatArray, int, Journal], FloatArray] = _by_itself
     public_rows: Callable[[Any, int, int | None, int, int | None], int] | None = None
     needs_table: Callable[[Any], str | None] = _none
     public_file: Callable[[Any], str | None] = _none

@@ -1,9 +1,22 @@
-"""How faithful a map is: neighbourhoods, clusters, groups, ranks, and the recovered geometry; all streamed."""
+"""How faithful a map is: neighbourhoods, clusters, groups, ranks, and the recovered geometry; all streamed.
+
+One file for each kind of question; :func:`metric` enters an answer into the registry.
+"""
 
 from __future__ import annotations
 
 from raydr.metrics.evidence import Evidence, row_graph
-from raydr.metrics.registry import DEFAULT_METRICS, METRICS, Metric, Scores, evaluate, metric_named
+from raydr.metrics.metric import DEFAULT_METRICS, METRICS, Metric, Scores, evaluate, metric, metric_named
+
+# isort: off
+# In the order in which they are listed.
+from raydr.metrics import neighborhood as neighborhood
+from raydr.metrics import clusters as clusters
+from raydr.metrics import ranks as ranks
+from raydr.metrics import structure as structure
+from raydr.metrics import recovery as recovery
+from raydr.metrics import coordinates as coordinates
+# isort: on
 
 __all__ = [
     "DEFAULT_METRICS",
@@ -12,6 +25,7 @@ __all__ = [
     "Metric",
     "Scores",
     "evaluate",
+    "metric",
     "metric_named",
     "row_graph",
 ]

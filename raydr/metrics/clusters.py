@@ -5,12 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from raydr.metrics.evidence import Examination, UnmeasurableError
+from raydr.metrics.metric import metric
 from raydr.threads import one_blas_thread
 
 SILHOUETTE_ROWS = 10_000
 """Rows of the silhouette's sub-sample: it compares every row with every other one."""
 
 
+@metric(
+    "nmi",
+    "Normalised mutual information",
+    "agreement of the classes with k-means clusters of the map, by information",
+    needs={"labels"},
+)
 def normalized_mutual_information(examination: Examination) -> float:
     """Mutual information of classes and clusters over the mean of their entropies; 0 to 1."""
     from sklearn.metrics import normalized_mutual_info_score
@@ -18,13 +25,12 @@ def normalized_mutual_information(examination: Examination) -> float:
     return float(normalized_mutual_info_score(examination.labels, examination.clusters))
 
 
-def adjusted_rand_index(examination: Examination) -> float:
-    """Share of pairs of rows on which classes and clusters agree, corrected for chance; -0.5 to 1."""
-    from sklearn.metrics import adjusted_rand_score
-
-    return float(adjusted_rand_score(examination.labels, examination.clusters))
-
-
+@metric(
+    "sc",
+    "Silhouette coefficient",
+    "cohesion against separation of k-means clusters of the map, as many as classes",
+    needs={"labels"},
+)
 def silhouette(examination: Examination) -> float:
     """Mean of (b - a) / max(a, b), a and b the mean distances to the own and the nearest other cluster; -1 to 1.
 
@@ -46,3 +52,16 @@ def silhouette(examination: Examination) -> float:
         )
     with one_blas_thread(), config_context(working_memory=64):  # MiB of distances at a time
         return float(silhouette_score(embedding, clusters))
+
+
+@metric(
+    "ari",
+    "Adjusted Rand index",
+    "agreement of the classes with k-means clusters of the map, by pairs of rows",
+    needs={"labels"},
+)
+def adjusted_rand_index(examination: Examination) -> float:
+    """Share of pairs of rows on which classes and clusters agree, corrected for chance; -0.5 to 1."""
+    from sklearn.metrics import adjusted_rand_score
+
+    return float(adjusted_rand_score(examination.labels, examination.clusters))

@@ -16,6 +16,7 @@ import numpy as np
 from raydr.arrays import Float64Array
 from raydr.geometry.points import Points, map_threaded, row_blocks
 from raydr.metrics.evidence import Examination, UnmeasurableError
+from raydr.metrics.metric import metric
 from raydr.threads import one_blas_thread
 
 BLOCK_ROWS = 4096
@@ -30,6 +31,12 @@ class _Agreement:
     total: float
 
 
+@metric(
+    "cosine",
+    "Cosine of coordinates",
+    "mean cosine between recovered and true coordinates, seen from their means, after the best rotation",
+    needs={"rows", "recovered"},
+)
 def cosine(examination: Examination) -> float:
     r"""Mean cosine of the angle between recovered and true rows, from their means, after alignment; -1 to 1.
 
@@ -40,6 +47,13 @@ def cosine(examination: Examination) -> float:
     return examination.once(_aligned).cosines / examination.count
 
 
+@metric(
+    "frobenius",
+    "Relative coordinate error",
+    "error of the recovered coordinates over the true ones, in Frobenius norm, after the best rotation and shift",
+    needs={"rows", "recovered"},
+    higher_is_better=False,
+)
 def frobenius(examination: Examination) -> float:
     r"""Relative error of the recovered coordinates, :math:`\|\hat X R - X\|_F / \|X\|_F`, after alignment; 0 and up.
 

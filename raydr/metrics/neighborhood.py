@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from raydr.arrays import IntArray
 from raydr.metrics.evidence import Examination, UnmeasurableError
+from raydr.metrics.metric import metric
+
+NEIGHBORS = (1, 10, 50)
+"""Numbers of neighbours for which each is a metric, as in P1."""
 
 
 def shared_neighbors(a: IntArray, b: IntArray) -> int:
@@ -44,3 +50,19 @@ def classification_accuracy(examination: Examination, k: int) -> float:
     classifier = KNeighborsClassifier(n_neighbors=k)
     classifier.fit(examination.embedding[train], labels[train])
     return float(np.mean(classifier.predict(examination.embedding[test]) == labels[test]))
+
+
+for _k in NEIGHBORS:
+    metric(
+        f"ca_{_k}",
+        f"Classification accuracy, k = {_k}",
+        f"{_k}-nearest-neighbour classification in the map, 70:30 split",
+        needs={"labels"},
+    )(partial(classification_accuracy, k=_k))
+for _k in NEIGHBORS:
+    metric(
+        f"npa_{_k}",
+        f"Neighbour preservation, k = {_k}",
+        f"share of the {_k} nearest neighbours in the data that are among the {_k} nearest in the map",
+        needs={"rows"},
+    )(partial(neighbor_preservation, k=_k))

@@ -16,6 +16,7 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.geometry.points import Geometry, map_threaded, row_blocks
 from raydr.metrics.evidence import Examination, UnmeasurableError
+from raydr.metrics.metric import metric
 
 BLOCK_VALUES = 2**23
 """Distances of a block: 64 MB in float64 for each thread."""
@@ -23,6 +24,12 @@ Blocks: TypeAlias = Callable[[int, int], Iterable[FloatArray]]
 """Distances (or what ranks alike) of rows start to stop to all rows, (rows,) each, its own infinite; to be spent."""
 
 
+@metric(
+    "trustworthiness",
+    "Trustworthiness",
+    "neighbours in the map are neighbours in the data (5 neighbours, by rank)",
+    needs={"rows"},
+)
 def trustworthiness(examination: Examination) -> float:
     r"""Trustworthiness: whether neighbours in the map are neighbours in the data.
 
@@ -41,6 +48,12 @@ def trustworthiness(examination: Examination) -> float:
     return _one_minus_penalty(distances, neighbors, examination.threads)
 
 
+@metric(
+    "continuity",
+    "Continuity",
+    "neighbours in the data are neighbours in the map (5 neighbours, by rank)",
+    needs={"rows"},
+)
 def continuity(examination: Examination) -> float:
     """Continuity: whether neighbours in the data are neighbours in the map; `trustworthiness`, roles exchanged."""
     _require_rows(examination)

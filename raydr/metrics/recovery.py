@@ -11,6 +11,7 @@ from raydr.arrays import Float64Array
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Geometry, map_threaded, row_blocks
 from raydr.metrics.evidence import Examination, UnmeasurableError
+from raydr.metrics.metric import metric
 from raydr.metrics.neighborhood import shared_neighbors
 
 COMPARED_ROWS = 20_000
@@ -39,6 +40,13 @@ class _Compared:
     moments: Float64Array
 
 
+@metric(
+    "distance_error",
+    "Relative distance error",
+    "error of the recovered distances over the true ones, in Frobenius norm",
+    needs={"rows", "recovered"},
+    higher_is_better=False,
+)
 def distance_error(examination: Examination) -> float:
     r"""Relative error of the recovered distances, :math:`\|\hat D - D\|_F / \|D\|_F`; 0 and up.
 
@@ -52,6 +60,35 @@ def distance_error(examination: Examination) -> float:
     return sqrt(fsum(block.errors for block in blocks) / total)
 
 
+@metric(
+    "f_score",
+    "Neighbour F-score",
+    f"F-score of the {F_SCORE_NEIGHBORS} nearest neighbours in the recovered geometry",
+    needs={"rows", "recovered"},
+)
+def f_score(examination: Examination) -> float:
+    """F-score 2tp / (2tp + fp + fn) of the recovered 10 nearest neighbours against the true ones; 0 to 1.
+
+    Both tables hold 10 neighbours of each row, so fp = fn, and the score is the share of neighbours recovered.
+    """
+    recovered = _recovered(examination)
+    true = examination.neighbors_in_data(F_SCORE_NEIGHBORS).indices
+    graph = examination.evidence.recovered_neighbors
+    if graph is None or graph.k < F_SCORE_NEIGHBORS:
+        graph = nearest_neighbors(recovered, F_SCORE_NEIGHBORS, threads=examination.threads)
+    found = graph.nearest(F_SCORE_NEIGHBORS).indices
+    true_positive = shared_neighbors(true, found)
+    false_positive = found.size - true_positive
+    false_negative = true.size - true_positive
+    return 2 * true_positive / (2 * true_positive + false_positive + false_negative)
+
+
+@metric(
+    "pearson",
+    "Correlation of distances",
+    "Pearson's correlation of the recovered distances with the true ones, over all pairs of rows",
+    needs={"rows", "recovered"},
+)
 def pearson(examination: Examination) -> float:
     r"""Pearson's correlation of recovered and true distances over the pairs of rows i < j (P3, A.11); -1 to 1.
 
@@ -107,23 +144,6 @@ def _compared_distances(examination: Examination) -> list[_Compared]:
         return _Compared(pairs, errors, totals, means, moments)
 
     return list(map_threaded(compare, blocks, examination.threads))
-
-
-def f_score(examination: Examination) -> float:
-    """F-score 2tp / (2tp + fp + fn) of the recovered 10 nearest neighbours against the true ones; 0 to 1.
-
-    Both tables hold 10 neighbours of each row, so fp = fn, and the score is the share of neighbours recovered.
-    """
-    recovered = _recovered(examination)
-    true = examination.neighbors_in_data(F_SCORE_NEIGHBORS).indices
-    graph = examination.evidence.recovered_neighbors
-    if graph is None or graph.k < F_SCORE_NEIGHBORS:
-        graph = nearest_neighbors(recovered, F_SCORE_NEIGHBORS, threads=examination.threads)
-    found = graph.nearest(F_SCORE_NEIGHBORS).indices
-    true_positive = shared_neighbors(true, found)
-    false_positive = found.size - true_positive
-    false_negative = true.size - true_positive
-    return 2 * true_positive / (2 * true_positive + false_positive + false_negative)
 
 
 def _recovered(examination: Examination) -> Geometry:

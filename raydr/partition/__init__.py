@@ -1,19 +1,28 @@
-"""Partitions: which client holds which row, each row exactly one client's."""
+"""Partitions: which client holds which row, each row exactly one client's; one file for each way to deal them."""
 
 from __future__ import annotations
 
-from raydr.partition.assignment import Kind, assign
-from raydr.partition.kinds import by_column, dirichlet, iid, one_class, pointwise, shards
+# isort: off
+# In the order in which they are listed: the default first.
+from raydr.partition.dealing import PARTITIONS, Dealing, partition
+from raydr.partition.iid import IID
+from raydr.partition.dirichlet import Dirichlet
+from raydr.partition.shards import Shards
+from raydr.partition.one_class import OneClass
+from raydr.partition.by_column import ByColumn
+from raydr.partition.pointwise import Pointwise
 from raydr.partition.ownership import Partition
+# isort: on
 
 __all__ = [
-    "Kind",
+    "IID",
+    "PARTITIONS",
+    "ByColumn",
+    "Dealing",
+    "Dirichlet",
+    "OneClass",
     "Partition",
-    "assign",
-    "by_column",
-    "dirichlet",
-    "iid",
-    "one_class",
-    "pointwise",
-    "shards",
+    "Pointwise",
+    "Shards",
+    "partition",
 ]

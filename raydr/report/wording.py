@@ -12,20 +12,6 @@ from raydr.report.runfolder import Message, RunFolder
 if TYPE_CHECKING:
     from raydr.metrics import Metric
 
-METHOD_NAMES = {
-    "fed-tsne": "Fed-tSNE",
-    "fed-umap": "Fed-UMAP",
-    "fed-spectral": "Fed-SpeClust",
-    "fedne": "FedNE",
-    "fedavg-ne": "FedAvg-NE",
-    "fedprox-ne": "FedProx-NE",
-    "local-ne": "local NE",
-    "global-ne": "global NE",
-    "sense": "SENSE",
-    "central": "the pooled-data embedder",
-}
-"""How the papers write the methods; a kind that is not here is written as it is."""
-
 IN_THE_CLEAR = (
     "Something of every single record left the clients in the clear; "
     "no run in which that happens is differentially private as a whole."
@@ -92,12 +78,14 @@ def percent(ratio: float) -> str:
 
 
 def method_name(scenario: Mapping[str, object]) -> str:
-    """Name of the scenario's method, as the papers write it."""
+    """Name of the scenario's method, as its paper writes it; the kind itself where nobody knows it."""
+    from raydr.methods import METHODS
+
     method = scenario.get("method")
     kind = (
         str(method.get("kind", "an unnamed method")) if isinstance(method, Mapping) else "an unnamed method"
     )
-    return METHOD_NAMES.get(kind, kind)
+    return METHODS[kind].title if kind in METHODS else kind
 
 
 def map_titles(scenario: Mapping[str, object]) -> tuple[str, str]:

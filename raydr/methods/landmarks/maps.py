@@ -19,11 +19,10 @@ import numpy as np
 from pydantic import Field
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.embedding import Embedder
+from raydr.embedding import TSNE, UMAP
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.geometry.points import Geometry, Points, squared_distances
 from raydr.geometry.trilateration import trilaterate
-from raydr.methods.embedders import TSNESettings, UMAPSettings
 from raydr.methods.landmarks.learning import DistributionLearning, learn_landmarks
 from raydr.methods.landmarks.nystrom import nystrom
 from raydr.methods.method import method
@@ -31,7 +30,7 @@ from raydr.methods.outcome import Outcome, draw_map
 
 
 class LandmarkMap(DistributionLearning, ABC):
-    """Settings that Fed-tSNE and Fed-UMAP share."""
+    """Settings that Fed-tSNE and Fed-UMAP share, which are also the embedder that draws the map."""
 
     estimator: Literal["trilateration", "nystrom", "nystrom-squared"] = Field(
         "trilateration",
@@ -43,25 +42,25 @@ class LandmarkMap(DistributionLearning, ABC):
     )
 
     @abstractmethod
-    def embedder(self) -> Embedder:
-        """Return the embedder that draws the map."""
+    def neighbors_needed(self, rows: int) -> int:
+        """See :meth:`raydr.embedding.Embedder.neighbors_needed`."""
 
     def check(self, rows: int, features: int) -> None:
         """Raise ScenarioError or DataError if the settings do not fit so many rows; before any work is done."""
         self.landmark_count(rows, features)
-        self.embedder().neighbors_needed(rows)
+        self.neighbors_needed(rows)
 
 
-class FedTSNE(TSNESettings, LandmarkMap):
+class FedTSNE(TSNE, LandmarkMap):
     """Federated t-SNE over learnt landmarks (P1)."""
 
-    kind: Literal["fed-tsne"] = "fed-tsne"
+    kind: Literal["fed-tsne"] = "fed-tsne"  # type: ignore[assignment]
 
 
-class FedUMAP(UMAPSettings, LandmarkMap):
+class FedUMAP(UMAP, LandmarkMap):
     """Federated UMAP over learnt landmarks (P1)."""
 
-    kind: Literal["fed-umap"] = "fed-umap"
+    kind: Literal["fed-umap"] = "fed-umap"  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
@@ -109,9 +108,7 @@ def serve(federation: Federation, settings: FedTSNE | FedUMAP) -> Outcome:
     with federation.stage("geometry"):
         geometry, coordinates = recovered_geometry(messages, learnt.points, settings)
         messages.clear()
-    drawn = draw_map(
-        geometry, coordinates, settings.embedder(), seed=federation.seed, journal=federation.journal
-    )
+    drawn = draw_map(geometry, coordinates, settings, seed=federation.seed, journal=federation.journal)
     return Outcome(drawn.embedding, geometry, {"landmarks": learnt.points, "gamma": np.array([learnt.gamma])})
 
 

@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.embedding import COSNE, Embedder
+from raydr.embedding import COSNE
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.geometry.hyperbolic import Hyperboloid, from_ball
 from raydr.geometry.neighbors import NeighborGraph
@@ -279,7 +279,7 @@ class ByDepth:
 
 def draw(geometry: Geometry, chart: FloatArray, settings: SENSE, seed: int, journal: Journal) -> Drawn:
     """Map of a geometry by the embedder that the settings name; ``chart`` (rows, features) starts it."""
-    embedder: Embedder = settings.embedder.embedder()
+    embedder = settings.embedder
     if isinstance(embedder, COSNE) and isinstance(geometry, Hyperboloid | ExpectedHyperboloid):
         embedder = ByDepth(embedder, np.linalg.norm(geometry.ball, axis=1), settings.curvature)
     return draw_map(geometry, chart, embedder, dimensions=settings.dimensions, seed=seed, journal=journal)
@@ -294,7 +294,7 @@ def truth(settings: SENSE, rows: FloatArray) -> Geometry | None:
 
 def mapped(settings: SENSE, embedding: FloatArray) -> Geometry | None:
     """Distances on a map in the Poincare disk or ball; None for maps that are read by their positions."""
-    if settings.embedder.kind != "cosne":
+    if not isinstance(settings.embedder, COSNE):
         return None
     return Hyperboloid(from_ball(embedding))
 

@@ -3,56 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from raydr.methods.embedders import (
-    CNESettings,
-    COSNESettings,
-    PHATESettings,
-    TSNESettings,
-    UMAPSettings,
-)
+from raydr.embedding import COSNE, EMBEDDERS, TSNE, Embedder
 from raydr.methods.sense.anchors import AnchorSettings
 from raydr.methods.sense.observations import Regime
 from raydr.methods.sense.spaces import EuclideanSpace, HyperbolicSpace, Space
-
-
-class ByTSNE(TSNESettings):
-    """t-SNE."""
-
-    kind: Literal["tsne"] = Field("tsne", description="t-SNE")
-
-
-class ByUMAP(UMAPSettings):
-    """UMAP."""
-
-    kind: Literal["umap"] = Field("umap", description="UMAP")
-
-
-class ByPHATE(PHATESettings):
-    """PHATE."""
-
-    kind: Literal["phate"] = Field("phate", description="PHATE; needs raydr[phate]")
-
-
-class ByCNE(CNESettings):
-    """Contrastive neighbour embedding."""
-
-    kind: Literal["cne"] = Field("cne", description="contrastive neighbour embedding, from t-SNE to UMAP")
-
-
-class ByCOSNE(COSNESettings):
-    """CO-SNE, in the Poincare ball."""
-
-    kind: Literal["cosne"] = Field("cosne", description="CO-SNE, a map in the Poincare disk")
 
 
 def _named(value: Any) -> Any:
     if isinstance(value, str):
         return {"kind": value}
     return {"kind": "tsne", **value} if isinstance(value, Mapping) else value
+
+
+if TYPE_CHECKING:
+    AnyEmbedder: TypeAlias = Embedder
+else:
+    AnyEmbedder = Annotated[EMBEDDERS.choice, BeforeValidator(_named)]
 
 
 class SENSE(AnchorSettings):
@@ -78,13 +48,11 @@ class SENSE(AnchorSettings):
     )
     iterations: int = Field(300, ge=0, description="iterations at most")
     dimensions: Literal[2, 3] = Field(2, description="of the map")
-    embedder: Annotated[
-        ByTSNE | ByUMAP | ByPHATE | ByCNE | ByCOSNE, Field(discriminator="kind"), BeforeValidator(_named)
-    ] = Field(ByTSNE(), description="draws the map: a kind alone, or with its settings")
+    embedder: AnyEmbedder = Field(TSNE(), description="draws the map: a kind alone, or with its settings")
 
     @model_validator(mode="after")
     def _geometry_fits(self) -> SENSE:
-        if self.geometry == "euclidean" and self.embedder.kind == "cosne":
+        if self.geometry == "euclidean" and isinstance(self.embedder, COSNE):
             raise ValueError("embedder cosne draws hyperbolic records: set geometry: hyperbolic")
         # By value, not by what was given: the scenario.yaml of a run folder gives every key.
         if self.geometry == "euclidean" and (self.curvature, self.points) != (1.0, "features"):
@@ -94,7 +62,7 @@ class SENSE(AnchorSettings):
     def check(self, rows: int, features: int) -> None:
         """Raise ScenarioError or DataError if the settings do not fit so many rows; before any work is done."""
         self.per_client(features, rows)
-        self.embedder.embedder().neighbors_needed(rows)
+        self.embedder.neighbors_needed(rows)
 
     @property
     def space(self) -> Space:

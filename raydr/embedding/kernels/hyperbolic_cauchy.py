@@ -20,7 +20,7 @@ the derivative by :math:`d_{ij}` is :math:`4 d_{ij} (p_{ij} - q_{ij}) w_{ij}` fo
     \Big[ y_i - y_j + \frac{|y_i - y_j|^2}{a_i} y_i \Big] - 4 \lambda_2 (|x_i|^2 - |y_i|^2) y_i.
 
 It is smooth where points meet, since :math:`d / \sinh d \to 1`. Layouts here are (components, rows): sums over other
-rows then run along memory. This module imports numba, so it is imported where it is used.
+rows then run along memory.
 """
 
 from __future__ import annotations

@@ -12,8 +12,6 @@ edge with probability :math:`\phi / (\phi + \nu)`, and the layout minimises the 
 With :math:`c = 1 + |y_i - y_j|^2` the two terms are :math:`\log(1 + \nu c)` and :math:`\log(1 + 1 / (\nu c))`; their
 gradients by :math:`y_i` are :math:`2 \nu / (1 + \nu c) \cdot (y_i - y_j)` and
 :math:`-2 / (c (1 + \nu c)) \cdot (y_i - y_l)`, and the opposite by the other end.
-
-This module imports numba, so it is imported where it is used.
 """
 
 from __future__ import annotations
