@@ -178,9 +178,7 @@ def _table(runs: Sequence[RunFolder]) -> Comparison:
 
 
 def _metric_rows(runs: Sequence[RunFolder], which: Literal["federated", "central"]) -> list[ComparisonRow]:
-    measured = [
-        run.measures.federated if which == "federated" else run.measures.central or {} for run in runs
-    ]
+    measured = [run.measures.federated if which == "federated" else run.measures.central for run in runs]
     return [
         ComparisonRow(
             name=f"{which}.{name}",
