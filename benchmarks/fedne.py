@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from raydr.actors.backend import RayBackend, ray_backend
-from raydr.arrays import Float32Array, FloatArray, Int64Array
+from raydr.arrays import Float32Array, FloatArray, Int64Array, IntArray
 from raydr.methods.fedne.settings import FedNE
 from raydr.threads import cores
 
@@ -134,11 +134,17 @@ def served(
     return outcome, journal.rounds, own
 
 
+def knn_accuracy(mapped: FloatArray, labels: IntArray, placed: FloatArray, new_labels: IntArray) -> float:
+    """Share of new rows whose class is the majority of their 7 nearest rows on the map (P2 5.1)."""
+    from sklearn.neighbors import KNeighborsClassifier
+
+    return float(KNeighborsClassifier(7).fit(mapped, labels).score(placed, new_labels))
+
+
 def judged(backend: RayBackend, rows: Rows, setting: Setting, rounds: int, seed: int) -> dict[str, float]:
     """Figures of one method."""
     from raydr.methods import fedne
     from raydr.metrics import Evidence, evaluate
-    from raydr.metrics.new_rows import knn_accuracy
 
     if setting.kind == "local-ne":
         return alone(rows, setting, rounds)
@@ -162,7 +168,6 @@ def alone(rows: Rows, setting: Setting, rounds: int) -> dict[str, float]:
     from raydr.methods.fedne.baselines import epochs_on
     from raydr.methods.fedne.encoder import Architecture, place
     from raydr.methods.fedne.settings import LocalNE
-    from raydr.metrics.new_rows import knn_accuracy
 
     settings, accuracies = LocalNE(rounds=rounds, **FEW), []
     scale = np.float32(np.sqrt(rows.train.var(axis=0).mean()))

@@ -6,11 +6,18 @@ progress bar, plain lines, or another process).
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import Field
+
+Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
+Seconds: TypeAlias = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+"""What a file may say; whoever reads one checks it."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +52,20 @@ class RoundEnded:
     say what failed and what was decided (:class:`raydr.federation.failures.Incident`, as plain dictionaries).
     """
 
-    round: int
+    round: Count
     objective: float | None
-    seconds: float
-    bytes_up: int
-    bytes_down: int
-    asked: int
-    answered: int
-    failed: int
+    seconds: Seconds
+    bytes_up: Count
+    bytes_down: Count
+    asked: Count
+    answered: Count
+    failed: Count
     incidents: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def line(self) -> str:
+        """That row."""
+        return json.dumps(asdict(self)) + "\n"
 
 
 @dataclass(frozen=True)

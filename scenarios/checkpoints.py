@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from raydr.errors import OutputError, RunError
 from raydr.federation.checkpoint import Checkpoint, History
 from raydr.journal import CheckpointTaken, RoundEnded
+from raydr.records import ROUNDS, SCENARIO
 from raydr.scenarios.identity import Identity
 
 _FOLDER = "checkpoints"
@@ -126,7 +127,7 @@ class Checkpoints:
             return resumption
         raise RunError(
             f"None of the checkpoints in {self.place} can be used: {'; '.join(damaged)}. Start the run anew with"
-            f" `raydr run {self.folder / 'scenario.yaml'}`."
+            f" `raydr run {self.folder / SCENARIO}`."
         )
 
     def keep(self, event: CheckpointTaken) -> None:
@@ -140,7 +141,7 @@ class Checkpoints:
     def add(self, ended: RoundEnded) -> None:
         """Keep a round's row."""
         with self._rounds.open("a") as file:
-            file.write(json.dumps(asdict(ended)) + "\n")
+            file.write(ended.line)
 
     @property
     def _identity(self) -> Path:
@@ -148,7 +149,7 @@ class Checkpoints:
 
     @property
     def _rounds(self) -> Path:
-        return self.place / "rounds.jsonl"
+        return self.place / ROUNDS
 
     def _files(self) -> list[Path]:
         return sorted(self.place.glob("*.npz"))
@@ -192,5 +193,5 @@ class Checkpoints:
 
     def _write_rounds(self, rounds: tuple[RoundEnded, ...]) -> None:
         unfinished = self.place / "unfinished"
-        unfinished.write_text("".join(json.dumps(asdict(ended)) + "\n" for ended in rounds))
+        unfinished.write_text("".join(ended.line for ended in rounds))
         unfinished.replace(self._rounds)

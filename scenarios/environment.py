@@ -4,29 +4,38 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Mapping
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
+from raydr.records import Environment
 from raydr.registry import extensions
 from raydr.threads import cores
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "openTSNE", "umap-learn", "numba", "ray", "pyarrow", "bokeh")
 
 
-def environment() -> dict[str, Any]:
-    """Versions and hardware, as ``environment.json`` holds them."""
+def environment(
+    *, started: datetime, federation: str, actors: int, peak_memory_bytes: Mapping[str, int]
+) -> Environment:
+    """Versions and hardware here, and what is known of a run before its seconds are."""
     import psutil
 
-    return {
-        "raydr": version("raydr"),
-        "python": sys.version.split()[0],
-        "platform": platform.platform(),
-        "cpu": _processor(),
-        "cores": cores(),
-        "memory_bytes": psutil.virtual_memory().total,
-        "packages": {name: version(name) for name in _PACKAGES} | extensions(),
-    }
+    return Environment(
+        raydr=version("raydr"),
+        python=sys.version.split()[0],
+        platform=platform.platform(),
+        cpu=_processor(),
+        cores=cores(),
+        memory_bytes=psutil.virtual_memory().total,
+        packages={name: version(name) for name in _PACKAGES} | extensions(),
+        started=started.isoformat(timespec="seconds"),
+        federation=federation,
+        actors=actors,
+        peak_memory_bytes=peak_memory_bytes,
+        seconds={},
+    )
 
 
 def _processor() -> str:

@@ -7,7 +7,6 @@ import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import datetime
 from itertools import chain, count
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from raydr.arrays import FloatArray
 from raydr.errors import OutputError, RaydrError
 from raydr.journal import RoundEnded
+from raydr.records import SCENARIO
 from raydr.scenarios.checkpoints import Checkpoints
 from raydr.scenarios.holdings import Holdings
 
@@ -86,7 +86,7 @@ def target_of(folder: Path) -> Path:
         If it is not an incomplete run folder, or its whole counterpart exists by now.
     """
     name, mark, _ = folder.name.rpartition(_MARK)
-    if not mark or not (folder / "scenario.yaml").is_file():
+    if not mark or not (folder / SCENARIO).is_file():
         raise OutputError(
             f"{folder} is not an interrupted run: give a folder whose name holds {_MARK!r} and that holds the run's"
             " scenario.yaml, as the interrupted run named it."
@@ -141,7 +141,7 @@ def write_json(path: Path, content: Any) -> None:
 
 def write_rounds(path: Path, rounds: Sequence[RoundEnded]) -> None:
     """One JSON object per round and line."""
-    path.write_text("".join(json.dumps(asdict(record)) + "\n" for record in rounds))
+    path.write_text("".join(ended.line for ended in rounds))
 
 
 def write_embedding(path: Path, holdings: Holdings, embedding: FloatArray) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from raydr.arrays import FloatArray
 from raydr.data.provenance import Provenance, sha256_of_file
 from raydr.errors import OutputError
+from raydr.records import MODEL, SCENARIO
 from raydr.scenarios.folder import write_json
 
 FORMAT = 1
@@ -64,7 +65,7 @@ class Model:
 
 def write_model(run: Path, arrays: Mapping[str, FloatArray], data: Provenance) -> None:
     """Write ``model/`` in a run folder that has its scenario: an encoder as safetensors, other arrays as npz."""
-    folder = run / "model"
+    folder = run / MODEL
     folder.mkdir(exist_ok=True)  # a resumed run may have come as far as this before
     encoder = {name.removeprefix(_PREFIX): arrays[name] for name in arrays if name.startswith(_PREFIX)}
     others = {name: arrays[name] for name in arrays if not name.startswith(_PREFIX)}
@@ -75,7 +76,7 @@ def write_model(run: Path, arrays: Mapping[str, FloatArray], data: Provenance) -
 
         save_file({name: np.ascontiguousarray(values) for name, values in encoder.items()}, folder / ENCODER)
     card = Card(
-        scenario=sha256_of_file(run / "scenario.yaml"),
+        scenario=sha256_of_file(run / SCENARIO),
         columns=data.columns,
         named=data.named,
         left_out=tuple(dict.fromkeys(column for source in data.sources for column in source.left_out)),
@@ -93,13 +94,13 @@ def read_model(run: Path) -> Model:
     OutputError
         If it is not there, is damaged, or was made from another scenario than the one that stands in the folder.
     """
-    folder = run / "model"
+    folder = run / MODEL
     card = _card(folder)
     for name, digest in card.files.items():
         if _checked(folder, name) != digest:
             raise _broken(folder, f"{name} is not the file that the run wrote")
-    if _checked(run, "scenario.yaml") != card.scenario:
-        raise _broken(folder, f"{run / 'scenario.yaml'} is not the scenario that it was made by")
+    if _checked(run, SCENARIO) != card.scenario:
+        raise _broken(folder, f"{run / SCENARIO} is not the scenario that it was made by")
     try:
         arrays = _arrays(folder, card)
     except Exception as error:  # whatever readers make of a file that is not what its name says

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from raydr.documents import MEGABYTE, DocumentError, parse_yaml, read_limited
 from raydr.errors import ScenarioError
 from raydr.metrics import metric_named
+from raydr.records import SCENARIO
 from raydr.scenarios.problems import in_yaml, nearest, problems, truth_values, unwritable_text
 from raydr.scenarios.schema import Scenario
 
@@ -147,13 +148,11 @@ def _of_folder(path: Path) -> str:
     """What to run instead of a folder."""
     from raydr.scenarios.folder import is_incomplete
 
-    if not (path / "scenario.yaml").is_file():
+    if not (path / SCENARIO).is_file():
         return f"{path} is a folder, and none that a run wrote: give a YAML file, or the name of a scenario."
     if is_incomplete(path):
         return f"{path} is the folder of an interrupted run: `raydr run {path} --resume` goes on with it."
-    return (
-        f"{path} is the folder of a run that is whole: `raydr run {path / 'scenario.yaml'}` repeats that run."
-    )
+    return f"{path} is the folder of a run that is whole: `raydr run {path / SCENARIO}` repeats that run."
 
 
 def _override(content: dict[str, Any], key: str, value: Any) -> None:

@@ -15,8 +15,22 @@ from raydr.memory import peak_memory_bytes
 from raydr.methods import METHODS
 from raydr.methods.serving import Plan, Served
 from raydr.metrics import DEFAULT_METRICS
-from raydr.privacy.ledger import Entry
+from raydr.privacy.ledger import Entry, Granularity
 from raydr.privacy.noise import Noise
+from raydr.records import (
+    CENTRAL,
+    DATA,
+    EMBEDDING,
+    ENVIRONMENT,
+    LEDGER,
+    METRICS,
+    NOTES,
+    PICTURE,
+    REPORT,
+    ROUNDS,
+    SCENARIO,
+    Measures,
+)
 from raydr.report import write_picture, write_report
 from raydr.scenarios.backend import Backend, InlineBackend
 from raydr.scenarios.checkpoints import Checkpoints, Resumption
@@ -80,7 +94,7 @@ def run(
     target = out or default_folder(scenario.name, datetime.now())
     with incomplete(target) as folder:
         with unwritable(target):
-            (folder / "scenario.yaml").write_text(dump(scenario), encoding="utf-8")
+            (folder / SCENARIO).write_text(dump(scenario), encoding="utf-8")
         _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener)
     return _shown(target.expanduser().absolute(), listener)
 
@@ -115,7 +129,7 @@ def resume(
     """
     folder = folder.expanduser().absolute()
     target = target_of(folder)
-    scenario = read(folder / "scenario.yaml")
+    scenario = read(folder / SCENARIO)
     with taken_up(folder):
         _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener)
     return _shown(target, listener)
@@ -138,18 +152,17 @@ def _run_in(
             beginning = _begin(scenario, holdings, checkpoints)
         holdings = beginning.holdings
         served, findings = _simulate(scenario, beginning, backend, journal, checkpoints)
-        described = {
-            **environment(),
-            "started": started.isoformat(timespec="seconds"),
-            "federation": backend.name,
-            "actors": backend.actors,
-            "peak_memory_bytes": {"driver": peak_memory_bytes()} | backend.peak_memory_bytes,
-        }
+        described = environment(
+            started=started,
+            federation=backend.name,
+            actors=backend.actors,
+            peak_memory_bytes={"driver": peak_memory_bytes()} | backend.peak_memory_bytes,
+        )
     with unwritable(folder):
         with journal.stage("run folder"):
             _write(folder, scenario, holdings, served, findings, journal)
-        described["seconds"] = {stage: round(seconds, 4) for stage, seconds in journal.seconds.items()}
-        write_json(folder / "environment.json", described)
+        seconds = {stage: round(seconds, 4) for stage, seconds in journal.seconds.items()}
+        write_json(folder / ENVIRONMENT, asdict(replace(described, seconds=seconds)))
 
 
 def _shown(folder: Path, listener: Listener) -> Path:
@@ -163,7 +176,7 @@ def _shown(folder: Path, listener: Listener) -> Path:
     failed: dict[str, Exception] = {}
     try:
         with Journal(listener).stage("report"):
-            for name, write in (("embedding.png", write_picture), ("report.html", write_report)):
+            for name, write in ((PICTURE, write_picture), (REPORT, write_report)):
                 try:
                     write(folder)
                 except Exception as error:
@@ -274,7 +287,7 @@ def _simulate(
             if compared
             else "all rows in one place, to score the federated map",
             direction="simulation-only",
-            granularity="per-record",
+            granularity=Granularity.PER_RECORD,
             seen_by="the evaluation, which no federation has",
             count=1,
             bytes=findings.pooled_bytes,
@@ -318,22 +331,20 @@ def _write(
     findings: Findings,
     journal: Journal,
 ) -> None:
-    write_embedding(folder / "embedding.parquet", holdings, served.outcome.embedding)
+    write_embedding(folder / EMBEDDING, holdings, served.outcome.embedding)
     if findings.central_embedding is not None:
-        write_central(folder / "central.parquet", holdings, findings.central_embedding)
-    write_json(
-        folder / "metrics.json",
-        {
-            "federated": findings.federated.values,
-            "central": findings.central.values if findings.central else {},
-            "not_computed": findings.federated.not_computed,
-        },
+        write_central(folder / CENTRAL, holdings, findings.central_embedding)
+    measures = Measures(
+        federated=findings.federated.values,
+        central=findings.central.values if findings.central else {},
+        not_computed=findings.federated.not_computed,
     )
-    write_json(folder / "ledger.json", served.ledger.as_list())
+    write_json(folder / METRICS, asdict(measures))
+    write_json(folder / LEDGER, served.ledger.as_list())
     if served.outcome.notes:
-        write_json(folder / "notes.json", [asdict(note) for note in served.outcome.notes])
-    write_rounds(folder / "rounds.jsonl", journal.rounds)
+        write_json(folder / NOTES, [asdict(note) for note in served.outcome.notes])
+    write_rounds(folder / ROUNDS, journal.rounds)
     scaling = {name: value for name, value in asdict(served.scaling).items() if name != "unit"}
     data = holdings.provenance(scenario.data.scale)
-    write_json(folder / "data.json", asdict(data))
+    write_json(folder / DATA, asdict(data))
     write_model(folder, {**served.outcome.model, **scaling}, data)

@@ -13,6 +13,7 @@ from raydr.data.columns import listing
 from raydr.errors import DataError, OutputError, RaydrError, ScenarioError
 from raydr.files import whole
 from raydr.methods import METHODS
+from raydr.records import MODEL, SCENARIO
 from raydr.scenarios.model import read_model
 from raydr.scenarios.reading import read
 from raydr.statistics.scaling import Scaling, scale_rows
@@ -49,11 +50,11 @@ def transform(folder: Path, data: Path, out: Path) -> Path:
         raise OutputError(
             f"The map of new rows is written as .csv or .parquet, not {out.suffix!r}: name such a file."
         )
-    if not (folder / "scenario.yaml").is_file():
+    if not (folder / SCENARIO).is_file():
         raise OutputError(
             f"{folder} is not a run folder: it has no scenario.yaml. Give the folder that a run wrote."
         )
-    scenario = read(folder / "scenario.yaml")
+    scenario = read(folder / SCENARIO)
     place = METHODS[scenario.method.kind].transform
     if place is None:
         able = ", ".join(name for name, method in METHODS.items() if method.transform is not None)
@@ -78,7 +79,7 @@ def transform(folder: Path, data: Path, out: Path) -> Path:
     # Arrays that lack, or do not fit together; torch's errors are RuntimeErrors.
     except (KeyError, ValueError, IndexError, RuntimeError) as error:
         raise OutputError(
-            f"The model in {folder / 'model'} is none of method.kind {scenario.method.kind!r}"
+            f"The model in {folder / MODEL} is none of method.kind {scenario.method.kind!r}"
             f" ({type(error).__name__}: {error}). Bring back the run folder as the run wrote it, or repeat the run."
         ) from error
     _refuse_nowhere(table, places)

@@ -6,24 +6,16 @@ in the end each posts its records' coordinates along them. `test_extensions.py` 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.data import Table
-from raydr.embedding import embedder
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
-from raydr.federation.simulated import Attack, attack
-from raydr.geometry.neighbors import NeighborGraph
 from raydr.journal import Journal
 from raydr.methods import Outcome, method
-from raydr.metrics import metric
-from raydr.metrics.evidence import Examination
-from raydr.partition import Partition, partition
-from raydr.privacy import Mechanism, mechanism
 from raydr.settings import Settings
 
 

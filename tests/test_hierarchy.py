@@ -70,12 +70,12 @@ def test_distortion_falls_as_one_over_the_edge_length_and_obeys_its_bound() -> N
     assert losses[2] < 0.55 * losses[1]
 
 
-def test_edges_have_the_length_asked_for_and_the_root_is_the_origin() -> None:
+def test_edges_have_the_length_asked_for_and_the_middle_is_the_origin() -> None:
     edges = balanced(3, 3)[:, ::-1]
-    points = tree_points(edges, 3, edge_length=2.5, root=4)
+    points = tree_points(edges, 3, edge_length=2.5)
     _, lengths = seen_from(points[edges[:, 0]], points[edges[:, 1]])
     np.testing.assert_allclose(lengths, 2.5, rtol=1e-9)
-    np.testing.assert_array_equal(points[4], np.eye(1, 4)[0])
+    np.testing.assert_array_equal(points[0], np.eye(1, 4)[0])
 
 
 def test_a_path_is_a_geodesic() -> None:
@@ -135,7 +135,6 @@ def test_a_real_tree(data_dir: Path) -> None:
         ([[0, 1], [1, 2]], {"edge_length": 30.0}, r"1 edges deep .* at most 20"),
         ([[0, 1], [1, 2]], {"edge_length": 0.0}, r"at most 20"),
         ([[0, 1], [0, 2], [0, 3]], {"dimensions": 1}, r"A node with 3 edges .* ask for 2 or more"),
-        ([[0, 1]], {"root": 5}, r"nodes 0 to 1"),
     ],
 )
 def test_what_is_no_tree_is_refused(edges, options, words) -> None:
@@ -191,7 +190,7 @@ def test_the_gradient_is_that_of_the_loss() -> None:
             assert gradient[node, axis] == pytest.approx(difference, abs=1e-8)
 
 
-@pytest.mark.parametrize("setting", ["epochs", "negatives", "batch"])
+@pytest.mark.parametrize("setting", ["epochs", "dimensions"])
 def test_settings_are_positive(setting: str) -> None:
     with pytest.raises(DataError, match=f"{setting} of at least 1, not 0"):
-        graph_points(np.array([[0, 1]]), 2, seed=0, **{setting: 0})
+        graph_points(np.array([[0, 1]]), seed=0, **{"dimensions": 2, setting: 0})

@@ -18,7 +18,6 @@ from raydr.geometry.hyperbolic import (
     exponential_map,
     from_ball,
     logarithm_map,
-    lorentz_product,
     moved,
     on_hyperboloid,
     seen_from,
@@ -36,6 +35,11 @@ def random_points(rows: int, dimensions: int, radius: float, seed: int) -> Float
     directions = random.normal(size=(rows, dimensions))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     return exponential_map(directions * random.uniform(0, radius, (rows, 1)))
+
+
+def lorentz_product(a: Float64Array, b: Float64Array) -> Float64Array:
+    """Equation (12) along the last axis."""
+    return np.asarray(a[..., 0] * b[..., 0] - (a[..., 1:] * b[..., 1:]).sum(axis=-1))
 
 
 def boost(point: Float64Array) -> Float64Array:

@@ -23,9 +23,9 @@ from matplotlib.image import imread
 
 from raydr.arrays import Float64Array
 from raydr.errors import OutputError
+from raydr.geometry.procrustes import procrustes, turn
 from raydr.plain import short
 from raydr.report import compare, read_run, write_comparison, write_picture, write_report
-from raydr.report.alignment import procrustes, turn
 from raydr.report.charts import line_chart, round_numbers
 from raydr.report.colouring import CATEGORIES, GREY, RAMP, colouring, ramp
 from raydr.report.picture import png

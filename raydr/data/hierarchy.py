@@ -19,6 +19,14 @@ from raydr.geometry.hyperbolic import FARTHEST_RADIUS, contained, moved, on_hype
 TRAINING_RADIUS = 12.2
 """Farthest that training moves a node, |u| = 1 - 1e-5 in the ball, as Nickel & Kiela."""
 LONGEST_STEP = 1.0
+LEARNING_RATE = 0.1
+"""Step of training for a gradient of 1."""
+NEGATIVES = 10
+"""Nodes that each edge is told from."""
+BURN_IN = 20
+"""Epochs, from the first, that take a tenth of the learning rate: nodes find their side before they move out."""
+BATCH = 32
+"""Edges whose gradients are added before a step."""
 DISTORTION = 0.1
 
 
@@ -27,11 +35,12 @@ def tree_points(
     dimensions: int = 2,
     *,
     edge_length: float | None = None,
-    root: int | None = None,
     jitter: float = 0.0,
     seed: int | np.random.Generator = 0,
 ) -> Float64Array:
     """Sarkar's construction: every edge of a tree a geodesic of one length, a node's edges spread evenly around it.
+
+    The middle of the longest path, from which the tree is least deep, is at the origin.
 
     No path is longer than its hops times the edge length. Each node on it shortens it by up to about
     ``2 log(1 / sin(angle / 2))``, ``angle`` the smallest between two edges there (2 pi / degree in the plane), so the
@@ -47,8 +56,6 @@ def tree_points(
     edge_length
         Distance between neighbours. None takes what keeps errors below a tenth, or less where the deepest leaf would
         pass `FARTHEST_RADIUS`.
-    root
-        The node at the origin. None takes the middle of the longest path, from which the tree is least deep.
     jitter
         Standard deviation, in each direction, of a random step that every node takes in the end. A symmetric tree has
         many distances that are exactly equal, between which only rounding picks the nearest; this breaks the ties.
@@ -79,11 +86,7 @@ def tree_points(
     """
     edges, nodes = _checked_edges(edges)
     neighbors = _neighbors(edges, nodes)
-    root = _middle(neighbors) if root is None else root
-    if not 0 <= root < nodes:
-        raise DataError(
-            f"The root is node {root}, but the tree has nodes 0 to {nodes - 1}; name one of these."
-        )
+    root = _middle(neighbors)
     order, parents = _breadth_first(neighbors, root)
     if len(order) < nodes or len(edges) != nodes - 1:
         raise DataError(
@@ -130,15 +133,11 @@ def graph_points(
     *,
     seed: int | np.random.Generator,
     epochs: int = 200,
-    learning_rate: float = 0.1,
-    negatives: int = 10,
-    burn_in: int = 20,
-    batch: int = 32,
 ) -> Float64Array:
     r"""Poincaré embedding of a graph: neighbours near, others far (Nickel & Kiela 2017).
 
     Minimises, over the edges (u, v) in both directions, :math:`-\log\, e^{-d(u, v)} / \sum_{w} e^{-d(u, w)}`, where w
-    runs over v and ``negatives`` nodes drawn among those that are no neighbours of u. Riemannian stochastic gradient
+    runs over v and `NEGATIVES` nodes drawn among those that are no neighbours of u. Riemannian stochastic gradient
     descent, with exact exponential maps on the hyperboloid in place of the paper's retraction.
 
     Parameters
@@ -151,14 +150,6 @@ def graph_points(
         Of the start, the order of the edges and the negatives.
     epochs
         Passes over all edges.
-    learning_rate
-        Step for a gradient of 1.
-    negatives
-        Nodes that each edge is told from.
-    burn_in
-        Epochs, from the first, that take a tenth of the learning rate: nodes find their side before they move out.
-    batch
-        Edges whose gradients are added before a step.
 
     Returns
     -------
@@ -171,12 +162,7 @@ def graph_points(
         If the edges are no (edges, 2) table of node numbers, or a setting is not positive.
     """
     edges, nodes = _checked_edges(edges)
-    for name, value in (
-        ("dimensions", dimensions),
-        ("epochs", epochs),
-        ("negatives", negatives),
-        ("batch", batch),
-    ):
+    for name, value in (("dimensions", dimensions), ("epochs", epochs)):
         if value < 1:
             raise DataError(f"A Poincaré embedding needs {name} of at least 1, not {value}.")
     random = np.random.default_rng(seed)
@@ -184,11 +170,11 @@ def graph_points(
     known = np.unique(np.concatenate([both @ [nodes, 1], np.arange(nodes) * (nodes + 1)]))
     points = on_hyperboloid(random.uniform(-1e-3, 1e-3, (nodes, dimensions)))
     for epoch in range(epochs):
-        rate = learning_rate * (0.1 if epoch < burn_in else 1.0)
+        rate = LEARNING_RATE * (0.1 if epoch < BURN_IN else 1.0)
         shuffled = random.permutation(both)
-        for pairs in np.array_split(shuffled, -(-len(shuffled) // batch)):
+        for pairs in np.array_split(shuffled, -(-len(shuffled) // BATCH)):
             own = pairs[:, :1]
-            drawn = random.integers(0, nodes, (len(pairs), negatives))
+            drawn = random.integers(0, nodes, (len(pairs), NEGATIVES))
             codes = own * nodes + drawn
             found = known[np.minimum(np.searchsorted(known, codes), len(known) - 1)] == codes
             others = np.concatenate([pairs[:, 1:], drawn], axis=1)

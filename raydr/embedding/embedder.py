@@ -12,7 +12,7 @@ from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress
 from raydr.registry import Kinds
 
-EMBEDDERS = Kinds("raydr.embedding")
+EMBEDDERS = Kinds("embedders", "raydr.embedding")
 """Every embedder by its ``kind``."""
 embedder = EMBEDDERS
 """Register frozen settings as an embedder: the decorator of a class that keeps the promises of :class:`Embedder`."""

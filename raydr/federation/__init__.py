@@ -8,7 +8,6 @@ from raydr.federation.host import ClientHost, Seat
 from raydr.federation.inline import InlineTransport
 from raydr.federation.messages import (
     Bound,
-    Granularity,
     Range,
     RefusedReplyError,
     Reply,
@@ -20,6 +19,7 @@ from raydr.federation.ring import RangeError
 from raydr.federation.simulated.adversary import Adversary, attackers
 from raydr.federation.simulated.faults import Crash, FaultPlan
 from raydr.federation.transport import Transport
+from raydr.privacy.ledger import Granularity
 
 __all__ = [
     "Adversary",

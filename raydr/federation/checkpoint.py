@@ -11,7 +11,7 @@ import hashlib
 import io
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from raydr.errors import RunError
 from raydr.journal import RoundEnded
-from raydr.privacy.ledger import Entry, Ledger
-from raydr.privacy.protection import Protection
+from raydr.privacy.ledger import Entry, Ledger, read_entries
 
 VERSION = 2
 _MAGIC = b"raydr checkpoint "
@@ -173,15 +172,10 @@ class Checkpoint:
             described["run"],
             described["seed"],
             tuple(loops),
-            tuple(_entry(entry) for entry in described["ledger"]),
+            read_entries(described["ledger"]),
             History(described["history"]),
         )
 
 
 def _header() -> bytes:
     return _MAGIC + f"{VERSION}\n".encode()
-
-
-def _entry(described: dict[str, Any]) -> Entry:
-    protection = described["protection"]
-    return replace(Entry(**described), protection=None if protection is None else Protection(**protection))

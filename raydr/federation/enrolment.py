@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from raydr.federation.client import Client
-from raydr.federation.messages import Granularity, Range, Reply, Request, answers
+from raydr.federation.messages import Range, Reply, Request, answers
+from raydr.privacy.ledger import Granularity
 
 
 @dataclass(frozen=True)

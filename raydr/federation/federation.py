@@ -28,12 +28,12 @@ from raydr.federation.checkpoint import Checkpoint, History, LoopState
 from raydr.federation.enrolment import Enrol
 from raydr.federation.failures import ClientError, Decision, Failure, FailurePolicy, Kind, QuorumError
 from raydr.federation.host import Answered, Call, SumCall, Total, Weighting, by_protection
-from raydr.federation.messages import Granularity, Reply, Request, payload_bytes
+from raydr.federation.messages import Reply, Request, payload_bytes
 from raydr.federation.meter import Meter
 from raydr.federation.streams import server_stream
 from raydr.federation.transport import Transport
 from raydr.journal import CheckpointTaken, Journal
-from raydr.privacy.ledger import Ledger
+from raydr.privacy.ledger import Granularity, Ledger
 from raydr.privacy.noise import Noise
 from raydr.robust import RobustRule, coordinate_median
 from raydr.threads import one_blas_thread

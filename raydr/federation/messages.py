@@ -27,7 +27,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeVar
 
@@ -36,6 +35,7 @@ from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray, FloatArray
 from raydr.errors import RunError
+from raydr.privacy.ledger import Granularity
 from raydr.privacy.protection import Protection
 from raydr.settings import Settings
 
@@ -47,14 +47,6 @@ BLOCK = 32_768
 
 Bound: TypeAlias = "float | FloatArray"
 """Largest absolute value that one client may send in a field: one number, or one for each entry."""
-
-
-class Granularity(StrEnum):
-    """How finely a reply speaks of the data behind it."""
-
-    PER_RECORD = "per-record"
-    PER_CLIENT = "per-client"
-    AGGREGATE = "aggregate"
 
 
 class RefusedReplyError(RunError):

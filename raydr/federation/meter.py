@@ -11,10 +11,10 @@ from typing import Any
 
 from raydr.federation.failures import Decision, Failure, Incident
 from raydr.federation.host import Call, Sent
-from raydr.federation.messages import Granularity, Reply, Request, payload_bytes
+from raydr.federation.messages import Reply, Request, payload_bytes
 from raydr.journal import Incident as Told
 from raydr.journal import Journal, RoundEnded
-from raydr.privacy.ledger import Entry, Ledger
+from raydr.privacy.ledger import Entry, Granularity, Ledger
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class Meter:
             seen_by = "each client its own part"
         self._round.asked += len(asked)
         self._round.bytes_down += size
-        granularity = Granularity.AGGREGATE.value
+        granularity = Granularity.AGGREGATE
         self.ledger.record(Entry(kind.__name__, kind.what, "down", granularity, seen_by, len(asked), size))
 
     def received(
@@ -98,7 +98,7 @@ class Meter:
                     kind.__name__,
                     kind.what,
                     "up",
-                    granularity.value,
+                    granularity,
                     seen_by,
                     part.clients,
                     part.bytes,

@@ -112,13 +112,6 @@ class RingSum:
             np.add(into, summand, out=into)
 
 
-def encode(values: ArrayLike, bits: IntArray) -> Int64Array:
-    """One summand in the ring: ``values * 2**bits``, rounded to the nearest integers, halves to even."""
-    ring = RingSum(np.shape(values), bits)
-    ring.add(values, 1)
-    return ring.total
-
-
 def decode(total: Int64Array, bits: IntArray) -> Float64Array:
     """Value of a ring sum, rounded once to double precision."""
     value = total.astype(np.float64)

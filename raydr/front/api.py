@@ -12,6 +12,7 @@ import numpy as np
 
 from raydr.arrays import FloatArray
 from raydr.journal import Listener, unheard
+from raydr.records import EMBEDDING, LEDGER, METRICS, REPORT
 
 
 @dataclass(frozen=True)
@@ -29,18 +30,18 @@ class Result:
     @property
     def report(self) -> Path:
         """The report's page."""
-        return self.folder / "report.html"
+        return self.folder / REPORT
 
     @property
     def metrics(self) -> dict[str, dict[str, float]]:
         """``{"federated": {name: value}, "central": {name: value}}``."""
-        content = self._json("metrics.json")
+        content = self._json(METRICS)
         return {side: content[side] for side in ("federated", "central")}
 
     @property
     def ledger(self) -> list[dict[str, Any]]:
         """Every kind of message: see :class:`raydr.privacy.ledger.Entry`."""
-        content: list[dict[str, Any]] = self._json("ledger.json")
+        content: list[dict[str, Any]] = self._json(LEDGER)
         return content
 
     @property
@@ -48,7 +49,7 @@ class Result:
         """The federated map, (rows, 2), in the order of the table."""
         import pyarrow.parquet as pq
 
-        table = pq.read_table(self.folder / "embedding.parquet")
+        table = pq.read_table(self.folder / EMBEDDING)
         return np.column_stack([table[axis].to_numpy() for axis in "xyz" if axis in table.column_names])
 
     def _json(self, name: str) -> Any:

@@ -27,6 +27,7 @@ import click
 
 from raydr.errors import RaydrError
 from raydr.front.results import Results, noting
+from raydr.records import REPORT
 from raydr.signals import ENDING
 from raydr.threads import share_cores
 
@@ -124,7 +125,7 @@ def run(
     if not quiet:
         print_result(folder)
     with noting(f"The run is whole in {folder}."):
-        click.echo(folder / "report.html")
+        click.echo(folder / REPORT)
 
 
 @app.command()

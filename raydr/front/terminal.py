@@ -62,7 +62,7 @@ def print_result(folder: Path) -> None:
     """What was mapped, how well, and what left the clients, on standard error."""
     run = read_run(folder)
     measured = [name for name in _FIRST if name in run.measures.federated] or list(run.measures.federated)
-    central = run.measures.central or {}
+    central = run.measures.central
     console = _console(Remarks(sys.stderr))
     console.print()
     if measured:

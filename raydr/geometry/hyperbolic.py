@@ -200,11 +200,6 @@ def squared_arcs(a: Float64Array, b: Float64Array) -> Float64Array:
     return block
 
 
-def lorentz_product(a: Float64Array, b: Float64Array) -> Float64Array:
-    """Equation (12), ``a_0 b_0 - (a_1 b_1 + ... + a_d b_d)``, along the last axis; at least 1 between points."""
-    return np.asarray(a[..., 0] * b[..., 0] - (a[..., 1:] * b[..., 1:]).sum(axis=-1))
-
-
 def on_hyperboloid(space: Float64Array) -> Float64Array:
     """Space coordinates, (..., d), with the time coordinate that (13) gives them put first."""
     time = np.sqrt(1.0 + (space * space).sum(axis=-1, keepdims=True))

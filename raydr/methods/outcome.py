@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -15,10 +16,15 @@ from raydr.threads import cores
 
 @dataclass(frozen=True)
 class Note:
-    """What a data owner should know of this run, for the report: a title and paragraphs of plain text."""
+    """What a data owner should know of this run, for the report: a title, and paragraphs parted by empty lines."""
 
     title: str
     text: str
+
+    @property
+    def paragraphs(self) -> tuple[str, ...]:
+        """The paragraphs of the text."""
+        return tuple(part.strip() for part in re.split(r"\n\s*\n", self.text) if part.strip())
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,8 @@
 r"""How near recovered coordinates are to the true rows, up to an isometry (P3, A.11).
 
 Distances tell coordinates up to a rotation or reflection and a shift only. So both tables are centred, and the
-recovered one is turned onto the true one first: with :math:`\hat X` the centred recovered coordinates (rows, rank), X
-the centred rows (rows, features) and :math:`\hat X^T X = U S V^T`, the orthogonal :math:`R = U V^T` brings
-:math:`\hat X R` nearest to X (Schonemann 1966). The narrower table counts as filled up with zeros.
+recovered one is turned onto the true one first (:mod:`raydr.geometry.procrustes`): :math:`\hat X` are the centred
+recovered coordinates (rows, rank), X the centred rows (rows, features), and R brings :math:`\hat X R` nearest to X.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array
 from raydr.geometry.points import Points, map_threaded, row_blocks
+from raydr.geometry.procrustes import factors
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric
 from raydr.threads import one_blas_thread
@@ -87,7 +87,7 @@ def _aligned(examination: Examination) -> _Agreement:
     for part in map_threaded(cross, blocks, examination.threads):  # in the order of the blocks: the same bits
         crossed += part
     with one_blas_thread():
-        left, _, right = np.linalg.svd(crossed, full_matrices=False)
+        left, _, right = factors(crossed)
 
     def agree(block: tuple[int, int]) -> _Agreement:
         rows = slice(*block)

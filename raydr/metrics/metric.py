@@ -28,7 +28,7 @@ class Metric:
     measure: Callable[[Examination], float]
 
 
-METRICS: Registry[Metric] = Registry("raydr.metrics")
+METRICS: Registry[Metric] = Registry("metrics", "raydr.metrics")
 """Every metric by its name."""
 DEFAULT_METRICS: KeysView[str] = METRICS.keys()
 """Names of the metrics that ``metrics: default`` computes: all that there are when they are asked for."""

@@ -14,7 +14,7 @@ from raydr.partition.ownership import Partition
 from raydr.registry import Kinds
 from raydr.settings import Settings
 
-PARTITIONS = Kinds("raydr.partition")
+PARTITIONS = Kinds("partitions", "raydr.partition")
 """Every way to deal rows to clients by its ``clients.partition.kind``."""
 partition = PARTITIONS
 """Register a :class:`Dealing`: the decorator of its class."""

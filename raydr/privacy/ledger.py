@@ -7,11 +7,20 @@ happened; what that costs is for accountants and attacks to say.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
 from typing import Any, Literal
 
 from raydr.privacy.protection import Protection
 
 Direction = Literal["up", "down", "simulation-only"]
+
+
+class Granularity(StrEnum):
+    """How finely a message speaks of the data behind it."""
+
+    PER_RECORD = "per-record"
+    PER_CLIENT = "per-client"
+    AGGREGATE = "aggregate"
 
 
 @dataclass(frozen=True)
@@ -26,8 +35,8 @@ class Entry:
         Its content in one sentence.
     direction : {"up", "down", "simulation-only"}
         From a client, to a client, or something that exists only because this is a simulation.
-    granularity : str
-        ``per-record``, ``per-client`` or ``aggregate``.
+    granularity : Granularity
+        How finely they speak of the data.
     seen_by : str
         Who can read the messages.
     count, bytes : int
@@ -41,13 +50,21 @@ class Entry:
     kind: str
     what: str
     direction: Direction
-    granularity: str
+    granularity: Granularity
     seen_by: str
     count: int
     bytes: int
     protection: Protection | None = None
     epsilon: float | None = None
     delta: float | None = None
+
+    @property
+    def exposes_records(self) -> bool:
+        """Whether each record's own values left its client with nothing that promises to guard them.
+
+        Noise by itself promises nothing: how much there is of it, its words say.
+        """
+        return self.direction == "up" and self.granularity == Granularity.PER_RECORD and self.epsilon is None
 
 
 @dataclass
@@ -71,3 +88,10 @@ class Ledger:
     def as_list(self) -> list[dict[str, Any]]:
         """Entries as the plain dictionaries of ``ledger.json``."""
         return [asdict(entry) for entry in self.entries.values()]
+
+
+def read_entries(described: list[dict[str, Any]]) -> tuple[Entry, ...]:
+    """Entries that :meth:`Ledger.as_list` wrote."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(tuple[Entry, ...]).validate_python(described)

@@ -13,8 +13,8 @@ import numpy as np
 from raydr.arrays import Float64Array
 from raydr.errors import OutputError
 from raydr.files import write_whole
+from raydr.geometry.procrustes import procrustes, turn
 from raydr.report import wording
-from raydr.report.alignment import procrustes, turn
 from raydr.report.colouring import RAMP, Colouring, colouring
 from raydr.report.page import part, templates
 from raydr.report.picture import draw_map, png
@@ -178,9 +178,7 @@ def _table(runs: Sequence[RunFolder]) -> Comparison:
 
 
 def _metric_rows(runs: Sequence[RunFolder], which: Literal["federated", "central"]) -> list[ComparisonRow]:
-    measured = [
-        run.measures.federated if which == "federated" else run.measures.central or {} for run in runs
-    ]
+    measured = [run.measures.federated if which == "federated" else run.measures.central for run in runs]
     return [
         ComparisonRow(
             name=f"{which}.{name}",

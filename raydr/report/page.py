@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raydr.files import write_whole
+from raydr.records import REPORT
 from raydr.report import charts, mapped, wording
 from raydr.report.colouring import RAMP, colourings
 from raydr.report.maps import embedded_maps
@@ -54,7 +55,7 @@ def write_report(folder: Path) -> Path:
     """
     run = read_run(Path(folder))
     page = templates().get_template("report.html").render(**_content(run))
-    return write_whole(run.path / "report.html", page.encode("utf-8"), ELSEWHERE)
+    return write_whole(run.path / REPORT, page.encode("utf-8"), ELSEWHERE)
 
 
 @cache
@@ -140,7 +141,7 @@ def _content(run: RunFolder) -> dict[str, Any]:
 
 
 def _metric_lines(run: RunFolder) -> list[MetricLine]:
-    central = run.measures.central or {}
+    central = run.measures.central
     return [
         _metric_line(name, run.measures.federated.get(name), central.get(name))
         for name in dict.fromkeys([*run.measures.federated, *central])

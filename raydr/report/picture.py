@@ -13,6 +13,7 @@ import numpy as np
 from raydr.arrays import Float64Array
 from raydr.files import write_whole
 from raydr.plain import short
+from raydr.records import PICTURE
 from raydr.report import wording
 from raydr.report.colouring import RAMP, Colouring, colourings, drawing_order, point_alpha, point_size
 from raydr.report.runfolder import ELSEWHERE, read_run
@@ -81,7 +82,7 @@ def write_picture(folder: Path) -> Path:
                 place.set_xlabel(f"axis {pair[0] + 1}", fontsize=11)
                 place.set_ylabel(f"axis {pair[1] + 1}", fontsize=11)
     draw_key(figure, way)
-    return write_whole(run.path / "embedding.png", png(figure), ELSEWHERE)
+    return write_whole(run.path / PICTURE, png(figure), ELSEWHERE)
 
 
 def draw_map(

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-from pydantic import Field
 
 from raydr.arrays import Float64Array, Int64Array
 from raydr.data.provenance import Provenance
 from raydr.documents import MEGABYTE, DocumentError, parse_yaml, read_limited, require_limited
 from raydr.errors import OutputError
-from raydr.privacy.protection import Protection
+from raydr.journal import RoundEnded
+from raydr.methods.outcome import Note
+from raydr.privacy.ledger import Entry
+from raydr.records import (
+    CENTRAL,
+    DATA,
+    EMBEDDING,
+    ENVIRONMENT,
+    LEDGER,
+    METRICS,
+    NOTES,
+    ROUNDS,
+    SCENARIO,
+    Environment,
+    Measures,
+)
 
 T = TypeVar("T")
-
-Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
-Seconds: TypeAlias = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 
 LARGEST = {
     ".yaml": 4 * MEGABYTE,
@@ -51,88 +61,6 @@ ELSEWHERE = (
 
 
 @dataclass(frozen=True)
-class Message:
-    """One kind of message of a run, as the ledger recorded it.
-
-    ``count`` messages of this ``kind`` carried ``bytes`` bytes in all; ``protection`` is what their clients' hosts did
-    to them, None for nothing; ``epsilon`` and ``delta`` are None when no differential privacy is claimed.
-    """
-
-    kind: str
-    what: str
-    direction: Literal["up", "down", "simulation-only"]
-    granularity: Literal["per-record", "per-client", "aggregate"]
-    seen_by: str
-    count: int
-    bytes: int
-    protection: Protection | None
-    epsilon: float | None
-    delta: float | None
-
-    @property
-    def exposes_records(self) -> bool:
-        """Whether each record's own values left its client with nothing that promises to guard them.
-
-        Noise by itself promises nothing: how much there is of it, its words say.
-        """
-        return self.direction == "up" and self.granularity == "per-record" and self.epsilon is None
-
-
-@dataclass(frozen=True)
-class Round:
-    """One round: the objective if the method has one, seconds, bytes, and clients asked, answered, failed."""
-
-    round: Count
-    objective: float | None
-    seconds: Seconds
-    bytes_up: Count
-    bytes_down: Count
-    asked: Count
-    answered: Count
-    failed: Count
-
-
-@dataclass(frozen=True)
-class Measures:
-    """Metric values by name for the federated and the pooled-data map, and why any were not computed."""
-
-    federated: dict[str, float | None]
-    not_computed: dict[str, str]
-    central: dict[str, float | None] | None = None
-
-
-@dataclass(frozen=True)
-class Note:
-    """Something that the method has to say about a run: a title, and paragraphs parted by empty lines."""
-
-    title: str
-    text: str
-
-    @property
-    def paragraphs(self) -> tuple[str, ...]:
-        """The paragraphs of the text."""
-        return tuple(part.strip() for part in re.split(r"\n\s*\n", self.text) if part.strip())
-
-
-@dataclass(frozen=True)
-class Environment:
-    """Where a run ran and what it cost: versions, machine, seconds by stage, peak memory by process."""
-
-    raydr: str
-    python: str
-    platform: str
-    cpu: str
-    cores: Count
-    memory_bytes: Count
-    packages: dict[str, str]
-    seconds: dict[str, Seconds]
-    peak_memory_bytes: dict[str, Count]
-    started: str
-    federation: str
-    actors: Count
-
-
-@dataclass(frozen=True)
 class RunFolder:
     """Everything that the report says, in the order of ``embedding.parquet``.
 
@@ -159,8 +87,8 @@ class RunFolder:
     federated: Float64Array
     central: Float64Array | None
     measures: Measures
-    ledger: tuple[Message, ...]
-    rounds: tuple[Round, ...]
+    ledger: tuple[Entry, ...]
+    rounds: tuple[RoundEnded, ...]
     environment: Environment
     data: Provenance
     notes: tuple[Note, ...] = ()
@@ -211,7 +139,7 @@ def read_run(folder: Path) -> RunFolder:
             f"{folder} is what an interrupted run left behind: its name says incomplete, so its files cannot be "
             f"trusted. Finish the run with `raydr run {folder} --resume`, or run it again."
         )
-    scenario_text = _bytes(folder, "scenario.yaml").decode("utf-8", errors="replace")
+    scenario_text = _bytes(folder, SCENARIO).decode("utf-8", errors="replace")
     rows, clients, labels, federated = _read_embedding(folder)
     return RunFolder(
         path=folder,
@@ -222,19 +150,19 @@ def read_run(folder: Path) -> RunFolder:
         labels=labels,
         federated=federated,
         central=_read_central(folder, rows, federated.shape[1]),
-        measures=_parse(folder, "metrics.json", Measures),
+        measures=_parse(folder, METRICS, Measures),
         ledger=_read_ledger(folder),
-        rounds=_parse(folder, "rounds.jsonl", tuple[Round, ...]),
-        environment=_parse(folder, "environment.json", Environment),
+        rounds=_parse(folder, ROUNDS, tuple[RoundEnded, ...]),
+        environment=_parse(folder, ENVIRONMENT, Environment),
         data=_read_data(folder, len(federated)),
-        notes=_parse(folder, "notes.json", tuple[Note, ...]) if (folder / "notes.json").exists() else (),
+        notes=_parse(folder, NOTES, tuple[Note, ...]) if (folder / NOTES).exists() else (),
     )
 
 
 def _not_whole(folder: Path, file: str, reason: str) -> OutputError:
     return OutputError(
         f"{folder} is not a whole run folder: {file} {reason}. Bring the file back, or repeat the run with "
-        f"`raydr run {folder / 'scenario.yaml'} --out ANOTHER-FOLDER`."
+        f"`raydr run {folder / SCENARIO} --out ANOTHER-FOLDER`."
     )
 
 
@@ -267,29 +195,29 @@ def _parse_scenario(folder: Path, text: str) -> Mapping[str, Any]:
     try:
         scenario = parse_yaml(text)
     except DocumentError as error:
-        raise _not_whole(folder, "scenario.yaml", f"is not valid YAML ({error})") from error
+        raise _not_whole(folder, SCENARIO, f"is not valid YAML ({error})") from error
     if not isinstance(scenario, dict):
-        raise _not_whole(folder, "scenario.yaml", "holds no keys")
+        raise _not_whole(folder, SCENARIO, "holds no keys")
     return scenario
 
 
-def _read_ledger(folder: Path) -> tuple[Message, ...]:
-    ledger = _parse(folder, "ledger.json", tuple[Message, ...])
+def _read_ledger(folder: Path) -> tuple[Entry, ...]:
+    ledger = _parse(folder, LEDGER, tuple[Entry, ...])
     for message in ledger:
         counted = (message.count, message.bytes)
         promised = [value for value in (message.epsilon, message.delta) if value is not None]
         if any(not 0 <= value < 2**63 for value in counted) or any(
             not 0 <= value < math.inf for value in promised
         ):
-            raise _not_whole(folder, "ledger.json", f"has a count that is none, in {message.kind!r}")
+            raise _not_whole(folder, LEDGER, f"has a count that is none, in {message.kind!r}")
     return ledger
 
 
 def _read_data(folder: Path, rows: int) -> Provenance:
-    data = _parse(folder, "data.json", Provenance)
+    data = _parse(folder, DATA, Provenance)
     counted = [count for source in data.sources for count in (source.rows, source.dropped)]
     if data.mapped != rows or min([data.set_apart, data.not_drawn, *counted]) < 0 or not data.sources:
-        raise _not_whole(folder, "data.json", f"does not account for the {rows} rows of embedding.parquet")
+        raise _not_whole(folder, DATA, f"does not account for the {rows} rows of {EMBEDDING}")
     return data
 
 
@@ -366,7 +294,7 @@ def _names(folder: Path, file: str, name: str, column: Any) -> tuple[str | None,
 def _read_embedding(
     folder: Path,
 ) -> tuple[Int64Array | tuple[str, ...], tuple[str, ...], tuple[str, ...] | None, Float64Array]:
-    file = "embedding.parquet"
+    file = EMBEDDING
     columns = _columns(folder, file, ("row", "client", "x", "y"))
     labels = None
     if "label" in columns:
@@ -377,14 +305,14 @@ def _read_embedding(
 
 
 def _read_central(folder: Path, rows: Int64Array | tuple[str, ...], dimensions: int) -> Float64Array | None:
-    file = "central.parquet"
+    file = CENTRAL
     if not (folder / file).exists():
         return None
     columns = _columns(folder, file, ("row", "x", "y"))
     if not np.array_equal(np.asarray(_identities(folder, file, columns["row"])), np.asarray(rows)):
-        raise _not_whole(folder, file, "does not hold the rows of embedding.parquet in the same order")
+        raise _not_whole(folder, file, f"does not hold the rows of {EMBEDDING} in the same order")
     points = _coordinates(folder, file, columns)
     if points.shape[1] != dimensions:
-        reason = f"is a map in {points.shape[1]} dimensions, embedding.parquet in {dimensions}"
+        reason = f"is a map in {points.shape[1]} dimensions, {EMBEDDING} in {dimensions}"
         raise _not_whole(folder, file, reason)
     return points

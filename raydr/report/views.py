@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from raydr.arrays import Float64Array
-from raydr.report.alignment import procrustes, turn
+from raydr.geometry.procrustes import procrustes, turn
 from raydr.report.runfolder import RunFolder
 
 MARGIN = 0.03  # of the map's extent, so that no point touches the frame

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from raydr.report.runfolder import Message, RunFolder
+from raydr.privacy.ledger import Entry
+from raydr.report.runfolder import RunFolder
 
 if TYPE_CHECKING:
     from raydr.metrics import Metric
@@ -131,7 +132,7 @@ def higher_is_better(name: str) -> bool | None:
     return known.higher_is_better if known is not None else None
 
 
-def promise(message: Message) -> str:
+def promise(message: Entry) -> str:
     """Write the differential privacy that is claimed for a message: ``ε = 2, δ = 1e−05``, or that none is."""
     if message.epsilon is None:
         return "none claimed"
@@ -139,7 +140,7 @@ def promise(message: Message) -> str:
     return ", ".join(part.replace("-", "−").replace(" ", "\u00a0") for part in parts)
 
 
-def protection(message: Message) -> str:
+def protection(message: Entry) -> str:
     """What was done to a message before it left: ``Gaussian noise of level 0.1 on distances``, or ``none``."""
     return message.protection.words if message.protection is not None else "none"
 
@@ -152,7 +153,7 @@ def warning(run: RunFolder) -> str | None:
     return IN_THE_CLEAR if any(message.protection is None for message in exposed) else BLURRED
 
 
-def by_revelation(message: Message) -> tuple[int, bool, int]:
+def by_revelation(message: Entry) -> tuple[int, bool, int]:
     """Sort key of messages: what reveals most first, unprotected before protected, then by bytes."""
     return REVEALING.index(message.granularity), message.protection is not None, -message.bytes
 
@@ -171,7 +172,7 @@ def summary(run: RunFolder) -> str:
 
 def _faithfulness(run: RunFolder) -> str:
     federated = {name: value for name, value in run.measures.federated.items() if value is not None}
-    central = run.measures.central or {}
+    central = run.measures.central
     telling = [
         "npa_10",
         *(name for name in federated if name.startswith("npa_")),
@@ -202,7 +203,7 @@ def _exposure(run: RunFolder) -> str:
     return f"What left the clients unprotected, record by record: {said}."
 
 
-def _blurred(message: Message) -> str:
+def _blurred(message: Entry) -> str:
     if message.protection is None:
         return ""
     return f" ({plural(message.count, 'message')} under {protection(message)}, which promises nothing)"

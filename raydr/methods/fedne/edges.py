@@ -9,15 +9,14 @@ import numpy as np
 from raydr.arrays import BoolArray, Float32Array, FloatArray, Int64Array
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points
-from raydr.methods.fedne.mixing import mixing_weights
 
 
-def local_neighbors(rows: FloatArray, k: int, *, threads: int = 1) -> Int64Array:
+def local_neighbors(rows: FloatArray, k: int) -> Int64Array:
     """Neighbours (rows, at most k) of each row among these; fewer where it has fewer others, down to none."""
     count = rows.shape[0]
     if count < 2:
         return np.zeros((count, 0), np.int64)
-    return nearest_neighbors(Points(rows), min(k, count - 1), threads=threads).indices
+    return nearest_neighbors(Points(rows), min(k, count - 1), threads=1).indices
 
 
 def steps_of(rows: int, k: int, batch: int) -> int:
@@ -100,7 +99,8 @@ def schedule(
     partners, share = heads, np.ones(heads.shape, np.float32)
     if mixing is not None and k:
         partners = neighbors[heads, random.integers(k, size=heads.shape)]
-        share = mixing_weights(mixing, heads.shape, random)
+        # Data mixing, lambda of P2 (9): unseen neighbours may lie between a row and one of its own.
+        share = random.beta(mixing, mixing, heads.shape).astype(np.float32)
     counts = live.sum(axis=1)
     drawn = _others(live, counts, negatives, random)
     return Schedule(

@@ -17,7 +17,7 @@ Randomness = Callable[[int, str], np.random.Generator]
 
 
 def epochs_on(
-    rows: FloatArray, settings: ContrastiveEncoder, random: Randomness, *, threads: int = 1
+    rows: FloatArray, settings: ContrastiveEncoder, random: Randomness
 ) -> Iterator[tuple[Float32Array, float]]:
     """Weights and mean loss after each round of training on these rows (rows, features) alone."""
     from raydr.methods.fedne.edges import local_neighbors, schedule
@@ -25,7 +25,7 @@ def epochs_on(
     from raydr.methods.fedne.training import Local, Objective, train
 
     architecture = Architecture(rows.shape[1], settings.hidden)
-    nearest = local_neighbors(rows, settings.neighbors, threads=threads)
+    nearest = local_neighbors(rows, settings.neighbors)
     objective = Objective(float(settings.negatives), np.ones(1, np.float32))
     weights = initial_weights(architecture, random(0, "encoder"))
     for round in range(1, settings.rounds + 1):

@@ -23,6 +23,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array
 from raydr.geometry.points import squared_distances
+from raydr.geometry.procrustes import rotation
 from raydr.methods.sense.frames import Frame
 
 SWEEPS = 3
@@ -96,10 +97,12 @@ def align(
             predicted, weights = _prediction(
                 frames[client], coordinates[client][rows], factors[client][rows], points[theirs]
             )
-            rotation, correlation = _rotation(factors[client][rows], predicted, weights)
+            onto_others, correlation = _rotation(factors[client][rows], predicted, weights)
             correlations[client] = correlation
             if correlation > LEAST_CORRELATION:
-                points[spans[client]] = frames[client].points(coordinates[client], factors[client] @ rotation)
+                points[spans[client]] = frames[client].points(
+                    coordinates[client], factors[client] @ onto_others
+                )
     return Aligned(points, correlations)
 
 
@@ -138,16 +141,7 @@ def _rotation(
     even, odd = slice(0, None, 2), slice(1, None, 2)
     products, norms = 0.0, 0.0
     for fitted, held_out in ((even, odd), (odd, even)):
-        turned = factor[held_out] @ _procrustes(weighted[fitted].T @ predicted[fitted])
+        turned = factor[held_out] @ rotation(weighted[fitted].T @ predicted[fitted])
         products += float((turned * predicted[held_out]).sum())
         norms += float(np.sqrt((turned**2).sum() * (predicted[held_out] ** 2).sum()))
-    return _procrustes(weighted.T @ predicted), products / norms if norms else 0.0
-
-
-def _procrustes(cross_product: Float64Array) -> Float64Array:
-    """The matrix with orthonormal rows (or columns, where there are fewer) nearest to a cross product."""
-    from scipy.linalg import svd
-
-    # LAPACK's divide and conquer does not always converge on matrices of low rank; its QR iteration does.
-    left, _, right = svd(cross_product, full_matrices=False, lapack_driver="gesvd")
-    return np.asarray(left @ right)
+    return rotation(weighted.T @ predicted), products / norms if norms else 0.0

@@ -8,10 +8,10 @@ complement, which is space-like, so no different from Euclidean space. With the 
     |n|^2 = T (2 + T) - |p|^2                                        being on the hyperboloid gives |n|.
 
 From d + 1 anchors in general position there is no n, and rows are exact. Fewer leave the direction of n open; what
-a client's own rows have in common there (`LorentzFrame.residual_factor`) settles it within the client.
+a client's own rows have in common there (`raydr.methods.sense.frames.residual_factor`) settles it within the client.
 
 Solved as they stand these equations lose digits: with anchors at radius 0.01 and 20, the anchors' Gram matrix gives an
-f_score of 0.36 (*measured*) and least squares errors of 1e-4 between neighbours; here it is 1e-11. Three things keep
+f_score of 0.36 and least squares errors of 1e-4 between neighbours; here it is 1e-11. Three things keep
 them: the frame at the anchors' centre, T and cosh - 1 in place of cosh, and each equation divided by t_j, to which its
 rounding is proportional. Gauss-Newton on the distances themselves then polishes the rows whose stress is above
 rounding: with noise, all of them.
@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -40,9 +39,10 @@ from raydr.geometry.hyperbolic import (
 from raydr.methods.sense.lorentz_descent import checked_distances, descend
 from raydr.threads import one_blas_thread
 
-Residual: TypeAlias = Literal["shared", "dropped"]
 EPS = float(np.finfo(np.float64).eps)
 REFINEMENT_STEPS = 30
+FIRST_DAMPING = 1e-9
+"""Little: rows start where the linear equations put them, which is near the end."""
 CENTRING_STEPS = 20
 CERTAIN_HEIGHT = 1e-2
 """A row whose |n| passes a tenth of its time coordinate is off the anchors' span, whatever the rounding."""
@@ -50,7 +50,7 @@ CERTAIN_HEIGHT = 1e-2
 
 @dataclass(frozen=True, eq=False)
 class LorentzFrame:
-    """The anchors as seen from their centre, and the solver against them; made by `lorentz_frame`.
+    """The `Frame` of anchors on the hyperboloid, as seen from their centre; made by `lorentz_frame`.
 
     Products of a block go through BLAS: the same block gives the same bits, the same row in another block agrees to
     rounding only.
@@ -85,79 +85,18 @@ class LorentzFrame:
         return int(self.anchors.shape[1]) - 1
 
     @property
-    def complement(self) -> int:
+    def codimension(self) -> int:
         """Dimensions that distances to the anchors leave open, d - rank."""
         return int(self.basis.shape[0]) - self.rank
 
-    def solve(
-        self,
-        squared_distances: Float64Array,
-        inside: Float64Array | None = None,
-        residual: Residual = "shared",
-    ) -> Float64Array:
-        """Points on the unit hyperboloid, (rows, d + 1), that have these squared distances to the anchors.
-
-        Parameters
-        ----------
-        squared_distances : (rows, anchors)
-            Of one client, or of any block of rows.
-        inside : (rows, q), optional
-            `residual_factor` of these rows, q at most ``complement``; then distances between them are exact too.
-        residual : {"shared", "dropped"}
-            Where n goes without ``inside``. Shared: all rows the same way, so stress is zero and the difference of two
-            rows' |n| still tells them apart. Dropped: to the nearest point of the anchors' span. *Measured* on disease
-            (11 features, standardised, kappa = 1, 10 anchors): f_score 0.62 shared, 0.56 each row its own random way,
-            0.14 dropped, 0.20 for the best of 10 stress descents of 100 steps from random starts; on a fifth of the
-            rows 0.70 shared, 0.66 random, 0.69 for the best of 10 descents of 2,500 steps. Distances that do without a
-            direction, `ExpectedHyperboloid`, reach 0.65, on a fifth of the rows 0.73.
+    def located(self, squared_distances: Float64Array) -> tuple[Float64Array, Float64Array]:
+        """p, (rows, rank), and |n|, (rows,), of rows with these squared distances (rows, anchors) to the anchors.
 
         Raises
         ------
         DataError
-            If distances are negative, not finite, too large or too few, or ``inside`` has another shape.
+            If distances are negative, not finite, too large or too few.
         """
-        span, heights = self.span_and_heights(squared_distances)
-        if inside is not None:
-            aside = self._checked_inside(inside, span.shape[0])
-        elif residual == "shared":
-            aside = heights[:, None][:, : self.complement]
-        else:
-            span, aside = span / np.sqrt(1.0 + heights**2)[:, None], np.empty((len(span), 0))
-        return self.placed(span, aside)
-
-    def placed(self, span: Float64Array, aside: Float64Array) -> Float64Array:
-        """Points on the unit hyperboloid with these parts, p (rows, rank) and n (rows, at most ``complement``)."""
-        with one_blas_thread():
-            space = (
-                span @ self.basis[: self.rank] + aside @ self.basis[self.rank : self.rank + aside.shape[1]]
-            )
-            # Back through the boost that put the centre at the origin.
-            time = np.sqrt(1.0 + (space * space).sum(axis=1))
-            along = time + space @ self.centre[1:] / (1.0 + self.centre[0])
-            points = on_hyperboloid(space + along[:, None] * self.centre[1:])
-        return contained(points, FARTHEST_RADIUS)
-
-    def residual_factor(self, points: Float64Array) -> Float64Array:
-        """What a client tells of its own rows' components n: a factor of their Gram matrix, (rows, q).
-
-        ``factor @ factor.T`` is ``n @ n.T``, which is what distances between the client's rows say beyond those to the
-        anchors, and no more: the factor is left times singular vectors, so the directions of n are gone. Each
-        column's sum is positive. q is the smaller of the rows and ``complement``.
-
-        Parameters
-        ----------
-        points : (rows, d + 1)
-            The client's rows on the unit hyperboloid.
-        """
-        points = self._checked_rows(points)
-        with one_blas_thread():
-            aside = seen_from(self.centre, points)[0] @ self.basis[self.rank :].T
-            left, singular, _ = np.linalg.svd(aside, full_matrices=False)
-        factor = left * singular
-        return np.asarray(factor * np.where(factor.sum(axis=0) < 0, -1.0, 1.0))
-
-    def span_and_heights(self, squared_distances: Float64Array) -> tuple[Float64Array, Float64Array]:
-        """p, (rows, rank), and |n|, (rows,), of rows with these squared distances to the anchors."""
         given = np.atleast_1d(np.asarray(squared_distances, dtype=np.float64))
         known = checked_distances(given, (given.shape[0], self.anchors.shape[0]), self.curvature)
         distances = sqrt(self.curvature) * known
@@ -170,7 +109,7 @@ class LorentzFrame:
             heights = np.zeros(len(span))
             aside = (
                 squared > CERTAIN_HEIGHT * (1.0 + T) ** 2
-                if self.complement
+                if self.codimension
                 else np.zeros(len(span), np.bool_)
             )
 
@@ -178,10 +117,15 @@ class LorentzFrame:
             start = on_hyperboloid(span[near])
             floor = self._rounding(start, distances[near])
             found = descend(
-                start, self.anchors, distances[near], steps=REFINEMENT_STEPS, floor=floor, damping=1e-9
+                start,
+                self.anchors,
+                distances[near],
+                steps=REFINEMENT_STEPS,
+                floor=floor,
+                damping=FIRST_DAMPING,
             )
             # Off the span only where no point of it explains the distances: small |n| is the root of a rounding error.
-            explained = (found.stress <= floor) | (squared[near] <= 0) | (self.complement == 0)
+            explained = (found.stress <= floor) | (squared[near] <= 0) | (self.codimension == 0)
             span[near[explained]] = found.points[explained, 1:]
             aside[near[~explained]] = True
 
@@ -189,9 +133,37 @@ class LorentzFrame:
             start = on_hyperboloid(np.column_stack([span[off], np.sqrt(squared[off])]))
             floor = self._rounding(start, distances[off])
             flat = np.column_stack([self.anchors, np.zeros(len(times))])
-            found = descend(start, flat, distances[off], steps=REFINEMENT_STEPS, floor=floor, damping=1e-9)
+            found = descend(
+                start, flat, distances[off], steps=REFINEMENT_STEPS, floor=floor, damping=FIRST_DAMPING
+            )
             span[off], heights[off] = found.points[:, 1:-1], np.abs(found.points[:, -1])
         return span, heights
+
+    def inside(self, points: Float64Array) -> Float64Array:
+        """Coordinates inside, (rows, rank), of known points (rows, d + 1)."""
+        return self._seen(points)[:, : self.rank]
+
+    def beside(self, points: Float64Array) -> Float64Array:
+        """Components outside, (rows, codimension), of known points (rows, d + 1)."""
+        return self._seen(points)[:, self.rank :]
+
+    def points(self, coordinates: Float64Array, components: Float64Array) -> Float64Array:
+        """Points on the unit hyperboloid with these parts, p (rows, rank) and n (rows, at most ``codimension``)."""
+        with one_blas_thread():
+            space = (
+                coordinates @ self.basis[: self.rank]
+                + components @ self.basis[self.rank : self.rank + components.shape[1]]
+            )
+            # Back through the boost that put the centre at the origin.
+            time = np.sqrt(1.0 + (space * space).sum(axis=1))
+            along = time + space @ self.centre[1:] / (1.0 + self.centre[0])
+            points = on_hyperboloid(space + along[:, None] * self.centre[1:])
+        return contained(points, FARTHEST_RADIUS)
+
+    def _seen(self, points: Float64Array) -> Float64Array:
+        if not len(points):
+            return np.zeros((0, self.basis.shape[0]))
+        return np.asarray(seen_from(self.centre, points)[0] @ self.basis.T)
 
     def _rounding(self, points: Float64Array, distances: Float64Array) -> Float64Array:
         """Stress, (rows,), that rounding leaves: distances were computed from coordinates in the ball, of 1e-16."""
@@ -200,25 +172,6 @@ class LorentzFrame:
         stretch = 2.0 * self.centre[0]
         errors = 8.0 * EPS * (distances + 2.0 * stretch / (np.sqrt(depths) * np.cosh(0.5 * distances)))
         return np.asarray(((errors + self.noise) ** 2).sum(axis=1))
-
-    def _checked_rows(self, points: Float64Array) -> Float64Array:
-        points = checked_points(points, "the client's rows")
-        if points.shape[1] != self.centre.size:
-            raise DataError(
-                f"The anchors have dimension {self.centre.size - 1}, but the client's rows {points.shape[1] - 1}; give "
-                "both the same features."
-            )
-        return points
-
-    def _checked_inside(self, inside: Float64Array, rows: int) -> Float64Array:
-        inside = np.asarray(inside, dtype=np.float64)
-        if inside.ndim != 2 or inside.shape[0] != rows or inside.shape[1] > self.complement:
-            raise DataError(
-                f"The residual factor of {rows} rows has shape ({rows}, at most {self.complement}), not {inside.shape}."
-            )
-        if not np.isfinite(inside).all():
-            raise DataError("The residual factor holds numbers that are not finite.")
-        return inside
 
 
 def lorentz_frame(anchors: Float64Array, curvature: float = 1.0, noise: float = 0.0) -> LorentzFrame:
@@ -250,7 +203,9 @@ def lorentz_frame(anchors: Float64Array, curvature: float = 1.0, noise: float = 
     >>> from raydr.geometry.hyperbolic import exponential_map, squared_distances
     >>> anchors = exponential_map(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]]))
     >>> row = exponential_map(np.array([[-1.0, 3.0]]))
-    >>> bool(np.allclose(lorentz_frame(anchors).solve(squared_distances(row, anchors)), row))
+    >>> frame = lorentz_frame(anchors)
+    >>> coordinates, heights = frame.located(squared_distances(row, anchors))
+    >>> bool(np.allclose(frame.points(coordinates, heights[:, None][:, : frame.codimension]), row))
     True
     """
     anchors = checked_points(anchors, "the anchors")

@@ -32,7 +32,7 @@ NEAR_ROWS = 1_000
 
 @dataclass(frozen=True, eq=False)
 class ExpectedHyperboloid:
-    """Points of `LorentzFrame.solve` as a `Geometry`, with the expected distance where residuals are not aligned.
+    """Points of `LorentzFrame.points` as a `Geometry`, with the expected distance where residuals are not aligned.
 
     cosh of the distance between two points becomes larger by ``(1 - alignment) h h'``. Without heights it equals
     `raydr.geometry.hyperbolic.Hyperboloid`.
@@ -40,9 +40,9 @@ class ExpectedHyperboloid:
     Parameters
     ----------
     points
-        (rows, d + 1), of `LorentzFrame.solve`: with a shared residual, or with each client's residual factor.
+        (rows, d + 1), of `LorentzFrame.points`, all residuals in one direction.
     heights
-        (rows,), the residuals' lengths, of `LorentzFrame.span_and_heights`.
+        (rows,), the residuals' lengths, of `LorentzFrame.located`.
     curvature
         kappa of -kappa.
     alignment
@@ -69,7 +69,7 @@ class ExpectedHyperboloid:
             raise DataError(f"{self.rows} points have as many heights, but here are {heights.shape}.")
         if not np.isfinite(heights).all() or np.any(heights < 0):
             raise DataError(
-                "Heights are lengths of residuals, finite and not negative; give those of span_and_heights."
+                "Heights are lengths of residuals, finite and not negative; give those of LorentzFrame.located."
             )
         if self.alignment is None:
             alike = _nearly_the_same(self.points, heights)

@@ -1,18 +1,10 @@
-"""Which distances a server observes (P3, Table 6), and through which client: never as a table of pairs.
-
-Points are numbered as in P3 (8): anchors first, the global ones and then the local ones of client 0, of client 1, and
-so on; after them the records, client by client.
-"""
+"""How many distances a server observes (P3, Table 6), and what no client can be asked for."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, TypeAlias
 
-import numpy as np
-
-from raydr.arrays import BoolArray, Int64Array
 from raydr.errors import ScenarioError
 
 Regime: TypeAlias = Literal["multisite", "pointwise"]
@@ -45,12 +37,8 @@ class Observations:
     Examples
     --------
     >>> seen = Observations("multisite", "partial", global_anchors=2, local_anchors=1, sizes=(2, 1))
-    >>> seen.anchors_of(1)
-    array([0, 1, 3])
-    >>> seen.observed(np.array([4, 4, 4]), np.array([2, 3, 5]))
-    array([ True, False,  True])
-    >>> seen.count
-    10
+    >>> seen.seen_by_each, seen.count
+    (3, 10)
     """
 
     regime: Regime
@@ -83,11 +71,6 @@ class Observations:
         return self.global_anchors + self.local_anchors
 
     @property
-    def anchors(self) -> int:
-        """Anchors of all clients together, K of P3 (8)."""
-        return self.global_anchors + self.local_anchors * len(self.sizes)
-
-    @property
     def records(self) -> int:
         """Records of all clients together, N of P3."""
         return sum(self.sizes)
@@ -99,44 +82,3 @@ class Observations:
             sum(size * (size - 1) // 2 for size in self.sizes) if self.regime == "multisite" else 0
         )
         return self.seen_by_each * self.records + between_records
-
-    @cached_property
-    def _owners(self) -> Int64Array:
-        """Client of each point; -1 for a global anchor."""
-        clients = np.arange(len(self.sizes))
-        return np.concatenate(
-            [
-                np.full(self.global_anchors, -1),
-                np.repeat(clients, self.local_anchors),
-                np.repeat(clients, self.sizes),
-            ]
-        ).astype(np.int64)
-
-    def anchors_of(self, client: int) -> Int64Array:
-        """Numbers of the anchors that a client sees, global ones first."""
-        own = self.global_anchors + client * self.local_anchors + np.arange(self.local_anchors)
-        return np.concatenate([np.arange(self.global_anchors), own]).astype(np.int64)
-
-    def records_of(self, client: int) -> Int64Array:
-        """Numbers of a client's records."""
-        start = self.anchors + sum(self.sizes[:client])
-        return np.arange(start, start + self.sizes[client], dtype=np.int64)
-
-    def observer(self, first: Int64Array, second: Int64Array) -> Int64Array:
-        """Client that tells the distance of each pair, or -1 where nobody does.
-
-        Parameters
-        ----------
-        first, second : (pairs,) int64
-            Numbers of points. The distance of a point to itself is nobody's to tell.
-        """
-        low, high = np.minimum(first, second), np.maximum(first, second)
-        owner = self._owners
-        record, reaches_record = low >= self.anchors, high >= self.anchors
-        anchor_seen = ~record & reaches_record & ((owner[low] == -1) | (owner[low] == owner[high]))
-        together = record & (low != high) & (owner[low] == owner[high]) & (self.regime == "multisite")
-        return np.where(anchor_seen | together, owner[high], -1)
-
-    def observed(self, first: Int64Array, second: Int64Array) -> BoolArray:
-        """Whether each pair is in Omega."""
-        return np.asarray(self.observer(first, second) >= 0)

@@ -21,7 +21,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.errors import DataError, ScenarioError
-from raydr.geometry.points import Progress, row_blocks
+from raydr.geometry.points import row_blocks
 from raydr.threads import one_blas_thread
 
 _BLOCK_ROWS = 512  # tiles of 512 x 512 float64 (2 MB) stay in cache between the three products that read them
@@ -69,7 +69,6 @@ def smacof(
     inside: FloatArray | None = None,
     tolerance: float = 1e-6,
     max_iterations: int = 300,
-    progress: Progress | None = None,
 ) -> SmacofPlacement:
     """Place the rows of one client by iterating P3 (11).
 
@@ -92,8 +91,6 @@ def smacof(
         Stop when an iteration lowers the stress by no more than this part of it. With 0, only rounding stops it.
     max_iterations : int
         Stop there in any case.
-    progress : callable, optional
-        Called as ``progress(done, total)`` in iterations; the last call has done = total, converged early or not.
 
     Raises
     ------
@@ -124,9 +121,7 @@ def smacof(
     with one_blas_thread():
         stress, pull = _stress_and_pull(observed, current)
         history, converged = [stress], False
-        for done in range(max_iterations):
-            if progress is not None:
-                progress(done, max_iterations)
+        for _ in range(max_iterations):
             moved = current + _solve(observed, pull)
             stress, pull = _stress_and_pull(observed, moved)
             # At the bottom rounding can lift the stress; the place before is then kept.
@@ -138,8 +133,6 @@ def smacof(
                 converged = True
             if converged:
                 break
-    if progress is not None:
-        progress(max_iterations, max_iterations)
     return SmacofPlacement(current + centre, np.array(history), converged)
 
 

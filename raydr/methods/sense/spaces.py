@@ -13,7 +13,6 @@ from raydr.geometry.hyperbolic import (
     exponential_map,
     from_ball,
     logarithm_map,
-    seen_from,
     to_ball,
 )
 from raydr.geometry.hyperbolic import squared_distances as hyperbolic_squared_distances
@@ -117,9 +116,9 @@ class HyperbolicSpace:
         """Squared geodesic distances."""
         return hyperbolic_squared_distances(points, anchors, self.curvature)
 
-    def frame(self, anchors: Float64Array, noise: float = 0.0) -> HyperbolicFrame:
+    def frame(self, anchors: Float64Array, noise: float = 0.0) -> LorentzFrame:
         """Smallest hyperbolic subspace through the anchors."""
-        return HyperbolicFrame(lorentz_frame(anchors, self.curvature, noise))
+        return lorentz_frame(anchors, self.curvature, noise)
 
     def geometry(
         self, points: Float64Array, heights: Float64Array | None = None
@@ -136,43 +135,3 @@ class HyperbolicSpace:
     def rows(self, chart: Float64Array) -> Float64Array:
         """Tangent vectors as features, or as the points of the ball that they lead to."""
         return to_ball(exponential_map(chart, self.curvature)) if self.rows_are == "ball" else chart
-
-
-@dataclass(frozen=True)
-class HyperbolicFrame:
-    """A `LorentzFrame` as a `Frame`: coordinates and components are space coordinates seen from the anchors' centre."""
-
-    solver: LorentzFrame
-
-    @property
-    def rank(self) -> int:
-        """Dimension of the subspace."""
-        return self.solver.rank
-
-    @property
-    def codimension(self) -> int:
-        """Dimensions beside it."""
-        return self.solver.complement
-
-    def located(self, squared_distances: Float64Array) -> tuple[Float64Array, Float64Array]:
-        """Coordinates (rows, rank) inside, and how far outside each row lies (rows,), from squared distances."""
-        if not len(squared_distances):
-            return np.zeros((0, self.rank)), np.zeros(0)
-        return self.solver.span_and_heights(squared_distances)
-
-    def inside(self, points: Float64Array) -> Float64Array:
-        """Coordinates inside, (rows, rank), of known points."""
-        return self._seen(points)[:, : self.rank]
-
-    def beside(self, points: Float64Array) -> Float64Array:
-        """Components outside, (rows, codimension), of known points."""
-        return self._seen(points)[:, self.rank :]
-
-    def points(self, coordinates: Float64Array, components: Float64Array) -> Float64Array:
-        """Points on the hyperboloid with these parts."""
-        return self.solver.placed(coordinates, components)
-
-    def _seen(self, points: Float64Array) -> Float64Array:
-        if not len(points):
-            return np.zeros((0, self.solver.basis.shape[0]))
-        return np.asarray(seen_from(self.solver.centre, points)[0] @ self.solver.basis.T)

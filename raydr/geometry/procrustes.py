@@ -1,4 +1,9 @@
-"""Turning one map onto another, so that the eye compares shapes and not orientations."""
+r"""Orthogonal Procrustes: what turns one table of points onto another, row by row.
+
+With the cross product :math:`X^T Y = U S V^T` of centred tables X and Y, the orthogonal :math:`R = U V^T` brings
+:math:`X R` nearest to Y (Schonemann 1966). The narrower table counts as filled up with zeros: where X has fewer columns
+than Y, R has orthonormal rows, and where it has more, orthonormal columns.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +33,26 @@ class Similarity:
         return moved
 
 
+def rotation(cross_product: Float64Array) -> Float64Array:
+    """R of a cross product (columns of X, columns of Y), which may be of low rank."""
+    from scipy.linalg import svd
+
+    # LAPACK's divide and conquer does not always converge on matrices of low rank; its QR iteration does.
+    left, _, right = svd(cross_product, full_matrices=False, lapack_driver="gesvd")
+    return np.asarray(left @ right)
+
+
+def factors(cross_product: Float64Array) -> tuple[Float64Array, Float64Array, Float64Array]:
+    """U, S and V^T of a cross product, by divide and conquer: their bits are not those of `rotation`."""
+    left, singular, right = np.linalg.svd(cross_product, full_matrices=False)
+    return left, singular, right
+
+
 def procrustes(moving: Float64Array, fixed: Float64Array) -> Similarity:
     r"""Find the similarity that brings one map nearest to another, row by row.
 
     Minimises :math:`\sum_i \| s (x_i - \bar x) R - (y_i - \bar y) \|^2` over the scale :math:`s > 0` and the
-    orthogonal :math:`R`: with :math:`(X - \bar x)^T (Y - \bar y) = U S V^T`, :math:`R = U V^T` and
-    :math:`s = \mathrm{tr} S / \| X - \bar x \|^2` (Schonemann 1966; Gower 1975).
+    orthogonal :math:`R`, that of the module's text and :math:`s = \mathrm{tr} S / \| X - \bar x \|^2` (Gower 1975).
 
     Parameters
     ----------
@@ -54,7 +73,7 @@ def procrustes(moving: Float64Array, fixed: Float64Array) -> Similarity:
     """
     origin, target = moving.mean(axis=0), fixed.mean(axis=0)
     centred = moving - origin
-    left, singular, right = np.linalg.svd(centred.T @ (fixed - target))
+    left, singular, right = factors(centred.T @ (fixed - target))
     spread = float((centred**2).sum())
     if spread == 0.0 or singular.sum() == 0.0:
         return Similarity(1.0, np.eye(moving.shape[1]), origin, target)
@@ -72,6 +91,6 @@ def turn(moving: Float64Array, fixed: Float64Array) -> Similarity:
     >>> bool(np.allclose(turn(points[:, ::-1], points)(points[:, ::-1]), points))
     True
     """
-    left, _, right = np.linalg.svd(moving.T @ fixed)
+    left, _, right = factors(moving.T @ fixed)
     nowhere = np.zeros(moving.shape[1])
     return Similarity(1.0, left @ right, nowhere, nowhere)

@@ -1,0 +1,52 @@
+"""What a run folder holds: the names of its files and the records in them, for whoever writes one or reads one.
+
+Those of ``ledger.json``, ``rounds.jsonl``, ``notes.json`` and ``data.json`` are the run's own:
+:class:`raydr.privacy.ledger.Entry`, :class:`raydr.journal.RoundEnded`, :class:`raydr.methods.outcome.Note` and
+:class:`raydr.data.provenance.Provenance`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from raydr.journal import Count, Seconds
+
+SCENARIO = "scenario.yaml"
+EMBEDDING, CENTRAL = "embedding.parquet", "central.parquet"
+METRICS, LEDGER, ROUNDS, NOTES = "metrics.json", "ledger.json", "rounds.jsonl", "notes.json"
+DATA, ENVIRONMENT = "data.json", "environment.json"
+MODEL = "model"
+"""A folder."""
+REPORT, PICTURE = "report.html", "embedding.png"
+"""Made from the other files, and again by ``raydr report``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measures:
+    """Metric values by name for the federated and the pooled-data map, and why any were not computed.
+
+    ``central`` is empty where the run was not compared with the pooled data.
+    """
+
+    federated: Mapping[str, float | None]
+    central: Mapping[str, float | None] = field(default_factory=dict)
+    not_computed: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where a run ran and what it cost: versions, machine, peak memory by process, seconds by stage."""
+
+    raydr: str
+    python: str
+    platform: str
+    cpu: str
+    cores: Count
+    memory_bytes: Count
+    packages: Mapping[str, str]
+    started: str
+    federation: str
+    actors: Count
+    peak_memory_bytes: Mapping[str, Count]
+    seconds: Mapping[str, Seconds]
