@@ -1,6 +1,7 @@
 """What a method sees of its clients: requests, replies, exact sums, named randomness."""
 
 from raydr.arrays import fingerprint
+from raydr.federation.averaging import average
 from raydr.federation.client import Client
 from raydr.federation.failures import ClientError, FailurePolicy, QuorumError
 from raydr.federation.federation import Federation
@@ -44,5 +45,6 @@ __all__ = [
     "answers",
     "answers_jointly",
     "attackers",
+    "average",
     "fingerprint",
 ]
