@@ -36,7 +36,14 @@ from numpy.typing import NDArray
 from raydr.arrays import Float32Array, Float64Array
 from raydr.errors import ScenarioError
 from raydr.federation import Federation, average
-from raydr.methods.fedne.clients import Change, PositionRequest, PrototypeRequest, TrainRequest, kept_size
+from raydr.methods.fedne.clients import (
+    Change,
+    PositionRequest,
+    PrototypeRequest,
+    Training,
+    TrainRequest,
+    kept_size,
+)
 from raydr.methods.fedne.model import model_of, standardised, transform
 from raydr.methods.fedne.pooled import central
 from raydr.methods.fedne.settings import AveragedEncoder, ContrastiveEncoder, FedAvgNE, FedNE, FedProxNE
@@ -75,10 +82,11 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
         **no_surrogates(),
         **controls,
     }
+    training = training_of(federation, settings)
     with federation.stage("rounds"):
         for round in federation.rounds(settings.rounds, state):
             renew_surrogates(federation, settings, state, round)
-            request = training(federation, settings, state, settings.rate(round))
+            request = train_request(training, state, settings.rate(round))
             answer = average(federation, request, settings.aggregation, weights="rows")
             state["weights"], state["memory"] = server_step(
                 settings.server_optimizer,
@@ -95,15 +103,12 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
     return Outcome(places, None, model_of(architecture.layers(state["weights"]), scaling))
 
 
-def training(
-    federation: Federation, settings: AveragedEncoder, state: State, learning_rate: float
-) -> TrainRequest:
-    """Step 3 as clients are told it."""
+def training_of(federation: Federation, settings: AveragedEncoder) -> Training:
+    """Step 3 as the settings want it, in all rounds alike."""
     from raydr.methods.fedne.edges import steps_of
 
     steps = settings.local_epochs * steps_of(max(federation.sizes), settings.neighbors, settings.batch)
-    return TrainRequest(
-        weights=state["weights"],
+    return Training(
         hidden=settings.hidden,
         neighbors=settings.neighbors,
         batch=settings.batch,
@@ -111,14 +116,22 @@ def training(
         negatives=settings.negatives,
         mixing=(settings.mixing or 0.0) if isinstance(settings, FedNE) else 0.0,
         proximity=settings.proximity if isinstance(settings, FedProxNE) else 0.0,
-        learning_rate=learning_rate,
         most_steps=min(steps, settings.local_steps or steps),
         rows=federation.rows,
+        together=federation.batch_clients,
+    )
+
+
+def train_request(training: Training, state: State, learning_rate: float) -> TrainRequest:
+    """Step 3 as clients are told it in a round."""
+    return TrainRequest(
+        training=training,
+        weights=state["weights"],
+        learning_rate=learning_rate,
         field=state["field"],
         reach=float(state["grid"]),
         surrogates=state["surrogates"],
         shares=state["shares"],
-        together=federation.batch_clients,
         control=state["control"].astype(np.float32),
         kept=state["kept"],
         kept_rounds=state["kept_rounds"],
