@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from raydr.errors import RunError
-from raydr.federation import Adversary, Crash, FailurePolicy, FaultPlan, attackers
+from raydr.federation import Adversary, Crash, FailurePolicy, FaultPlan
 from raydr.journal import CheckpointTaken, Event, Incident, Journal, Listener, RoundEnded, unheard
 from raydr.memory import peak_memory_bytes
 from raydr.methods.serving import Plan, Served
@@ -298,9 +298,7 @@ def plan_of(scenario: Scenario, clients: int) -> Plan:
             faults.delay_s,
             faults.corrupt,
             tuple(Crash(crash.client, crash.round, crash.moment) for crash in faults.crashes),
-            Adversary(attackers(scenario.seed, clients, liars.fraction), liars.kind, liars.strength)
-            if liars is not None
-            else None,
+            Adversary.drawn(liars, scenario.seed, clients) if liars is not None else None,
         ),
         participation=scenario.clients.participation,
         checkpoint_every=runtime.checkpoint_every,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from raydr.errors import ScenarioError
-from raydr.federation import attackers
+from raydr.federation.simulated import ATTACKS, Attack, attackers
 from raydr.methods import METHODS
 from raydr.privacy.noise import Noise
 from raydr.robust import RobustRule
@@ -177,16 +177,10 @@ class CrashSettings(Settings):
     moment: Literal["before", "during", "after"] = Field("during", description="relative to its answer")
 
 
-class AdversarySettings(Settings):
-    """Clients that lie in every round."""
-
-    kind: Literal["sign-flip", "scaling", "collusion"] = Field(
-        description="what they send instead of the truth"
-    )
-    fraction: float = Field(gt=0, lt=1, description="part of the clients that lie, drawn by the seed")
-    strength: float = Field(
-        1.0, gt=0, description="how strongly; what leaves the declared range is clipped to it"
-    )
+if TYPE_CHECKING:
+    AnyAttack: TypeAlias = Attack
+else:
+    AnyAttack = ATTACKS.choice
 
 
 class FaultSettings(Settings):
@@ -203,7 +197,7 @@ class FaultSettings(Settings):
         0.0, ge=0, lt=1, description="probability that a client's reply is corrupted in a round"
     )
     crashes: tuple[CrashSettings, ...] = Field((), description="processes that die: client, round, moment")
-    adversary: AdversarySettings | None = Field(None, description="clients that lie")
+    adversary: AnyAttack | None = Field(None, description="clients that lie")
 
 
 class NoiseSettings(Settings):

@@ -45,6 +45,7 @@ from raydr.federation import (
 )
 from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.host import Call
+from raydr.federation.simulated import ATTACKS
 from raydr.federation.streams import client_stream
 from raydr.journal import CheckpointTaken, Event, Journal, RoundEnded
 from raydr.robust import CoordinateMedian, NormBound, RobustRule, TrimmedMean
@@ -532,7 +533,9 @@ def test_the_ledger_counts_sealed_bytes(make: Make) -> None:
 
 @pytest.mark.parametrize("kind", ["sign-flip", "scaling", "collusion"])
 def test_an_adversary_leaves_what_is_sealed_for_itself_as_it_is(make: Make, kind: Any) -> None:
-    faults = FaultPlan(adversary=Adversary((1, 3), kind, 3.0))
+    faults = FaultPlan(
+        adversary=Adversary((1, 3), ATTACKS[kind].model_validate({"fraction": 0.4, "strength": 3.0}))
+    )
     federation, honest = make(faults=faults), inline()
     lying = Federation(transport(0, partitions(), 0, faults, 60.0), CLIENTS, seed=0)
     together = zip(*(one.rounds(2, {}) for one in (federation, honest, lying)), strict=False)
