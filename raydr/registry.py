@@ -114,8 +114,12 @@ class Kinds(Registry[type[Settings]]):
     def choice(self) -> Any:
         """Type of one of them, chosen by its ``kind``; for annotations of settings."""
         self.close()
-        members = tuple(self.values())
-        return Annotated[Union[members], Discriminator("kind")] if len(members) > 1 else members[0]  # noqa: UP007
+        return one_of(tuple(self.values()))
+
+
+def one_of(settings: tuple[type[Settings], ...]) -> Any:
+    """Type of settings of one of these classes, chosen by its ``kind`` where there are several."""
+    return Annotated[Union[settings], Discriminator("kind")] if len(settings) > 1 else settings[0]  # noqa: UP007
 
 
 def kind_of(settings: type[Settings]) -> str:

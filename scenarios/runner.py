@@ -15,7 +15,6 @@ from raydr.memory import peak_memory_bytes
 from raydr.methods.serving import Plan, Served
 from raydr.metrics import DEFAULT_METRICS
 from raydr.privacy.ledger import Entry
-from raydr.privacy.noise import Noise
 from raydr.report import write_picture, write_report
 from raydr.scenarios.backend import Backend, InlineBackend
 from raydr.scenarios.checkpoints import Checkpoints, Resumption
@@ -303,7 +302,7 @@ def plan_of(scenario: Scenario, clients: int) -> Plan:
         participation=scenario.clients.participation,
         checkpoint_every=runtime.checkpoint_every,
         batch_clients=runtime.batch_clients,
-        noise=Noise(**scenario.privacy.noise.model_dump()) if scenario.privacy.noise is not None else None,
+        coverage=scenario.privacy.coverage,
     )
 
 

@@ -24,8 +24,8 @@ from raydr.methods.sense.settings import SENSE
 from raydr.methods.sense.spaces import EuclideanSpace
 from raydr.methods.serving import Plan
 from raydr.methods.serving import serve as run_plan
-from raydr.privacy.noise import Noise
-from raydr.privacy.protection import Protection
+from raydr.privacy.gaussian import GaussianNoise
+from raydr.privacy.mechanism import Coverage
 from raydr.statistics.scaling import scale_rows
 
 QUICK: dict[str, Any] = {"kind": "tsne", "early_iterations": 10, "iterations": 10}
@@ -248,7 +248,7 @@ class TestNoise:
     def test_noisy_clients_say_so_and_the_others_stay_exact(self) -> None:
         parts = pointwise()
         federation = federated(parts)
-        federation.noise = Noise("distances", 0.1, clients=0.5)
+        federation.coverage = Coverage(GaussianNoise(on="distances", level=0.1), 0.5)
         outcome = serve(federation, SENSE(regime="pointwise", anchors=8, embedder=QUICK))
         offsets = np.linalg.norm(outcome.geometry.coordinates - np.concatenate(parts), axis=1)
         assert int((offsets < 1e-5).sum()) == 20
@@ -257,7 +257,7 @@ class TestNoise:
             for entry in federation.ledger.entries.values()
             if entry.kind == "AnchorDistances"
         }
-        assert counts == {Protection("distances", 0.1): len(parts) // 2, None: len(parts) // 2}
+        assert counts == {GaussianNoise(on="distances", level=0.1): len(parts) // 2, None: len(parts) // 2}
 
     def test_damping_beats_taking_noisy_distances_at_their_word(
         self, monkeypatch: pytest.MonkeyPatch
@@ -266,7 +266,7 @@ class TestNoise:
 
         def noisy() -> Federation:
             federation = federated(parts)
-            federation.noise = Noise("distances", 0.1)
+            federation.coverage = Coverage(GaussianNoise(on="distances", level=0.1))
             return federation
 
         settings = SENSE(regime="pointwise", anchors=8, embedder=QUICK)
@@ -278,7 +278,7 @@ class TestNoise:
     def test_noise_on_data_moves_records_by_its_deviation(self) -> None:
         parts = pointwise(400)
         federation = federated(parts)
-        federation.noise = Noise("data", 0.5)
+        federation.coverage = Coverage(GaussianNoise(on="data", level=0.5))
         outcome = serve(federation, SENSE(regime="pointwise", anchors=8, embedder=QUICK))
         moved = outcome.geometry.coordinates - np.concatenate(parts)
         deviation = np.sqrt((np.concatenate(parts).std(axis=0) ** 2).mean())

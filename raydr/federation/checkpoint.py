@@ -11,7 +11,7 @@ import hashlib
 import io
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from raydr.errors import RunError
 from raydr.journal import RoundEnded
 from raydr.privacy.ledger import Entry, Ledger
-from raydr.privacy.protection import Protection
 
 VERSION = 2
 _MAGIC = b"raydr checkpoint "
@@ -122,7 +121,7 @@ class Checkpoint:
             "run": self.run,
             "seed": self.seed,
             "loops": [{"done": loop.done, "round": loop.round, "ended": loop.ended} for loop in self.loops],
-            "ledger": [asdict(entry) for entry in self.ledger],
+            "ledger": [entry.as_dict() for entry in self.ledger],
             "history": self.history.digest,
         }
         arrays = {
@@ -173,15 +172,10 @@ class Checkpoint:
             described["run"],
             described["seed"],
             tuple(loops),
-            tuple(_entry(entry) for entry in described["ledger"]),
+            tuple(Entry.of(entry) for entry in described["ledger"]),
             History(described["history"]),
         )
 
 
 def _header() -> bytes:
     return _MAGIC + f"{VERSION}\n".encode()
-
-
-def _entry(described: dict[str, Any]) -> Entry:
-    protection = described["protection"]
-    return replace(Entry(**described), protection=None if protection is None else Protection(**protection))

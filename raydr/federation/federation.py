@@ -34,7 +34,7 @@ from raydr.federation.streams import server_stream
 from raydr.federation.transport import Transport
 from raydr.journal import CheckpointTaken, Journal
 from raydr.privacy.ledger import Ledger
-from raydr.privacy.noise import Noise
+from raydr.privacy.mechanism import Coverage
 from raydr.robust import RobustRule, coordinate_median
 from raydr.threads import one_blas_thread
 
@@ -79,8 +79,8 @@ class Federation:
         Rounds begun so far.
     public : (rows, features) array or None
         Rows that are nobody's secret, in the scale of the clients' own; set by whoever runs the federation.
-    noise : Noise or None
-        Noise that clients are to add, where a method offers it.
+    coverage : Coverage or None
+        Mechanism that clients' hosts are to apply, where a method offers it, and who does.
     answered : tuple of int
         Clients whose replies are in the last sum, mean or robust mean, ascending; none after one that failed.
     batch_clients : bool
@@ -120,7 +120,7 @@ class Federation:
         self.seed = seed
         self.round = 0
         self.public: FloatArray | None = None
-        self.noise: Noise | None = None
+        self.coverage: Coverage | None = None
         self.batch_clients = False
         self.answered: tuple[int, ...] = ()
         transport.reset()

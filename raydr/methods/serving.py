@@ -11,7 +11,7 @@ from raydr.journal import Journal
 from raydr.methods import METHODS
 from raydr.methods.outcome import Outcome
 from raydr.privacy.ledger import Ledger
-from raydr.privacy.noise import Noise
+from raydr.privacy.mechanism import Coverage
 from raydr.settings import Settings
 from raydr.statistics.scaling import Scale, Scaling, fit_scaling, scale_rows
 from raydr.threads import one_blas_thread
@@ -41,8 +41,8 @@ class Plan:
         Rounds between checkpoints; 0 for none.
     batch_clients : bool
         Whether clients of one host may compute as one.
-    noise : Noise, optional
-        Noise that clients are to add.
+    coverage : Coverage, optional
+        Mechanism that clients' hosts are to apply, and who does.
     public : (rows, features) array, optional
         Rows that are nobody's secret, as read.
     run : str
@@ -58,7 +58,7 @@ class Plan:
     participation: float = 1.0
     checkpoint_every: int = 0
     batch_clients: bool = False
-    noise: Noise | None = None
+    coverage: Coverage | None = None
     public: FloatArray | None = None
     run: str = ""
 
@@ -111,7 +111,7 @@ def serve(
             )
         with federation.stage("scaling"):
             scaling = fit_scaling(federation, plan.scale)
-        federation.noise = plan.noise
+        federation.coverage = plan.coverage
         federation.batch_clients = plan.batch_clients
         if plan.public is not None:
             federation.public = scale_rows(plan.public, scaling)

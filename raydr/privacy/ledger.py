@@ -6,10 +6,11 @@ happened; what that costs is for accountants and attacks to say.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from raydr.privacy.protection import Protection
+from raydr.privacy.mechanism import Mechanism, mechanism_of
 
 Direction = Literal["up", "down", "simulation-only"]
 
@@ -32,7 +33,7 @@ class Entry:
         Who can read the messages.
     count, bytes : int
         Messages of all clients together, and their payload.
-    protection : Protection or None
+    protection : Mechanism or None
         What the clients' hosts did to them before they were sent; None where nothing was.
     epsilon, delta : float or None
         Differential privacy claimed for them; None where none is claimed.
@@ -45,16 +46,29 @@ class Entry:
     seen_by: str
     count: int
     bytes: int
-    protection: Protection | None = None
+    protection: Mechanism | None = None
     epsilon: float | None = None
     delta: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as the plain values of ``ledger.json``; :meth:`of` is the way back."""
+        return {
+            name: value.model_dump(mode="json") if isinstance(value, Mechanism) else value
+            for name, value in vars(self).items()
+        }
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Entry:
+        """Return the entry that :meth:`as_dict` gave."""
+        protection = plain["protection"]
+        return cls(**{**plain, "protection": None if protection is None else mechanism_of(protection)})
 
 
 @dataclass
 class Ledger:
     """Entries in the order in which their kind was first seen."""
 
-    entries: dict[tuple[str, str, str, str, Protection | None], Entry] = field(default_factory=dict)
+    entries: dict[tuple[str, str, str, str, Mechanism | None], Entry] = field(default_factory=dict)
 
     def record(self, entry: Entry) -> None:
         """Add messages; entries that differ in nothing but count and bytes become one."""
@@ -70,4 +84,4 @@ class Ledger:
 
     def as_list(self) -> list[dict[str, Any]]:
         """Entries as the plain dictionaries of ``ledger.json``."""
-        return [asdict(entry) for entry in self.entries.values()]
+        return [entry.as_dict() for entry in self.entries.values()]

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, PlainValidator
 
 from raydr.arrays import Float64Array, Int64Array
 from raydr.data.provenance import Provenance
 from raydr.documents import MEGABYTE, DocumentError, parse_yaml, read_limited, require_limited
 from raydr.errors import OutputError
-from raydr.privacy.protection import Protection
+from raydr.privacy.mechanism import Mechanism, mechanism_of
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ class Message:
     seen_by: str
     count: int
     bytes: int
-    protection: Protection | None
+    protection: Annotated[Mechanism, PlainValidator(mechanism_of)] | None
     epsilon: float | None
     delta: float | None
 
