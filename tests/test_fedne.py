@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from inline_federations import federate
+from inline_federations import federate, federation_over
 from tiny import tiny_run, tiny_scenario
 
 from raydr.arrays import FloatArray, Int64Array
@@ -283,7 +283,7 @@ def test_the_servers_control_variate_is_the_mean_of_the_clients_own() -> None:
             taken.append(Checkpoint.from_bytes(event.content))
 
     seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
-    federation = Federation(
+    federation = federation_over(
         InlineTransport([ClientHost(seats, 0)]),
         len(seats),
         seed=0,
@@ -437,7 +437,7 @@ def lossy(
 ) -> tuple[Outcome, Federation]:
     seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
     transport = InlineTransport([ClientHost(seats, 0, FaultPlan(dropout=dropout))])
-    federation = Federation(
+    federation = federation_over(
         transport, len(seats), seed=0, policy=FailurePolicy(quorum=0.2), participation=participation
     )
     return METHODS[settings.kind].serve(federation, settings), federation  # type: ignore[attr-defined]
@@ -472,7 +472,7 @@ def test_a_resumed_run_has_the_same_bits(name: str) -> None:
 
     def run(resume: Checkpoint | None) -> bytes:
         seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
-        federation = Federation(
+        federation = federation_over(
             InlineTransport([ClientHost(seats, 0)]),
             len(seats),
             seed=0,
@@ -571,8 +571,7 @@ def test_batched_clients_draw_the_map_of_single_ones_within_rounding(tmp_path: P
 def test_one_bad_client_does_not_spoil_the_others_of_its_host() -> None:
     """Where the joint part fails, each answers for itself, and the one at fault is named."""
     parts = blobs([20, 20, 20])
-    federation = federate(parts)
-    federation.batch_clients = True
+    federation = federate(parts, batch_clients=True)
     transport = federation._transport
     assert isinstance(transport, InlineTransport)
     settings = FedAvgNE(**SMALL)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from inline_federations import federation_over
 from pydantic import TypeAdapter, ValidationError
 from requests_for_tests import Noisy, NoisyRequest, OddRequest, ProductRequest
 from scipy.stats import trim_mean
@@ -362,7 +363,7 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
     def build(*, seed: int = 0, faults: FaultPlan | None = None, **options: Any) -> Federation:
         carrier = transport(actors, partitions(), seed, faults or FaultPlan())
         made.append(carrier)
-        return Federation(carrier, len(SIZES), seed=seed, **options)
+        return federation_over(carrier, len(SIZES), seed=seed, **options)
 
     yield build
     for carrier in made:
@@ -377,7 +378,7 @@ def told(kind: str, strength: float = 1.0) -> Attack:
 
 def inline(**options: Any) -> Federation:
     faults, seed = options.pop("faults", FaultPlan()), options.pop("seed", 0)
-    return Federation(transport(0, partitions(), seed, faults), len(SIZES), seed=seed, **options)
+    return federation_over(transport(0, partitions(), seed, faults), len(SIZES), seed=seed, **options)
 
 
 def trajectory(federation: Federation) -> list[bytes]:
@@ -492,7 +493,7 @@ def digits_landmarks(
     rule: Any, adversary: Adversary | None, rows: Float64Array, parts: list[Float64Array]
 ) -> tuple[float, LearntLandmarks]:
     """Objective (9) of the landmarks against all rows, and the landmarks."""
-    federation = Federation(transport(0, parts, 0, FaultPlan(adversary=adversary)), len(parts), seed=0)
+    federation = federation_over(transport(0, parts, 0, FaultPlan(adversary=adversary)), len(parts), seed=0)
     learnt = learn_landmarks(federation, DistributionLearning(landmarks=50, rounds=30, aggregation=rule))
     points, gamma = learnt.points, learnt.gamma
     between, within = cross_term(rows, points, gamma)[0], landmark_term(points, gamma)[0]

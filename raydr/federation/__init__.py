@@ -3,6 +3,7 @@
 from raydr.arrays import fingerprint
 from raydr.federation.averaging import average
 from raydr.federation.client import Client
+from raydr.federation.context import Context
 from raydr.federation.failures import ClientError, FailurePolicy, QuorumError
 from raydr.federation.federation import Federation
 from raydr.federation.host import ClientHost, Seat
@@ -28,6 +29,7 @@ __all__ = [
     "Client",
     "ClientError",
     "ClientHost",
+    "Context",
     "Crash",
     "FailurePolicy",
     "FaultPlan",

@@ -118,7 +118,7 @@ def training_of(federation: Federation, settings: AveragedEncoder) -> Training:
         proximity=settings.proximity if isinstance(settings, FedProxNE) else 0.0,
         most_steps=min(steps, settings.local_steps or steps),
         rows=federation.rows,
-        together=federation.batch_clients,
+        together=federation.context.batch_clients,
     )
 
 

@@ -198,7 +198,7 @@ def completed(federation: Federation, settings: SENSE) -> Completed:
             points, known = pointwise_points(federation, settings, anchors, squared, levels)
         else:
             points, known = multisite_points(federation, settings, anchors, squared, factors, levels)
-    told = notes(settings, observations, known, federation.coverage)
+    told = notes(settings, observations, known, federation.context.coverage)
     return Completed(anchors, points, space.geometry(points, known.heights), told)
 
 
@@ -226,7 +226,7 @@ def references(space: Space, points: Float64Array, drawn: Drawn, anchors: Anchor
 def requests_for(federation: Federation, settings: SENSE, anchors: Anchors) -> AnchorRequests:
     """One request for all clients where they are told the same, else one for each."""
     mechanisms: tuple[Mechanism | None, ...] = (None,) * federation.clients
-    deviation, coverage = 0.0, federation.coverage
+    deviation, coverage = 0.0, federation.context.coverage
     if coverage is not None:
         mechanisms = coverage.of_each(federation.clients, federation.stream("noisy clients"))
         if coverage.mechanism.on == "data":
