@@ -20,7 +20,7 @@ from raydr.actors.cluster import connected
 from raydr.actors.placement import place
 from raydr.actors.transport import RayTransport
 from raydr.arrays import Float64Array
-from raydr.federation import FaultPlan, Federation
+from raydr.federation import Context, FaultPlan, Federation
 from raydr.threads import cores
 
 
@@ -29,7 +29,7 @@ def raydr(setting: Setting, rounds: int) -> Timing:
     began = time.perf_counter()
     placements = place([np.zeros((1, 1))] * setting.clients, "auto", cores())
     transport = RayTransport(placements, seed=0, faults=FaultPlan(), timeout_s=600.0)
-    federation = Federation(transport, setting.clients, seed=0)
+    federation = Federation(transport, setting.clients, Context(seed=0))
     startup = time.perf_counter() - began
     numbers = federation.rounds(rounds, {})
 

@@ -32,7 +32,7 @@ from raydr.actors.cluster import connected
 from raydr.actors.placement import place
 from raydr.actors.transport import RayTransport
 from raydr.arrays import Float32Array
-from raydr.federation import FaultPlan, Federation
+from raydr.federation import Context, FaultPlan, Federation
 from raydr.methods.landmarks.learning import DistributionLearning, learn_landmarks
 from raydr.threads import cores
 
@@ -51,7 +51,7 @@ def federation_of(partitions: list[Float32Array]) -> Iterator[Federation]:
     """Federation on Ray's actors, as many as ``runtime.actors: auto`` takes."""
     transport = RayTransport(place(partitions, "auto", cores()), seed=0, faults=FaultPlan(), timeout_s=600.0)
     try:
-        yield Federation(transport, len(partitions), seed=0)
+        yield Federation(transport, len(partitions), Context(seed=0))
     finally:
         transport.close()
 

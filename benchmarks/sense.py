@@ -45,13 +45,14 @@ def completed_geometry(
     rows: FloatArray, client_of_row: Int64Array, public: FloatArray, settings: Any
 ) -> tuple[Any, float]:
     """Geometry of the rows, in client order, and seconds that it took from the first message on."""
-    from raydr.federation import ClientHost, Federation, InlineTransport, Seat, fingerprint
+    from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
     from raydr.methods.sense.server import completed
 
     parts = [rows[client_of_row == client] for client in range(int(client_of_row.max()) + 1)]
     seats = [Seat(index, part, fingerprint(part)) for index, part in enumerate(parts)]
-    federation = Federation(InlineTransport([ClientHost(seats, 0)]), len(seats), seed=0)
-    federation.public = public
+    federation = Federation(
+        InlineTransport([ClientHost(seats, 0)]), len(seats), Context(seed=0, public=public)
+    )
     started = time.perf_counter()
     with one_blas_thread():
         known = completed(federation, settings)

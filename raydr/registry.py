@@ -71,7 +71,7 @@ class Registry(Mapping[str, T], Generic[T]):
         other = self._things.get(name)
         if other is not None and other != thing:
             raise ExtensionError(
-                f"{self.room} has two things by the name of {name!r}: {other!r} and {thing!r}."
+                f"There are two {self.things} by the name of {name!r}: {other!r} and {thing!r}. Rename one."
             )
         self._things[name] = thing
 
@@ -79,9 +79,8 @@ class Registry(Mapping[str, T], Generic[T]):
         with _LOADING:
             if self._loaded:
                 return
-            self._loaded = (
-                True  # whoever looks in while a module of the room is imported sees what there is so far
-            )
+            # Whoever looks in while a module of the room is imported sees what there is so far.
+            self._loaded = True
             package = import_module(self.room)
             for module in sorted(found.name for found in pkgutil.iter_modules(package.__path__)):
                 import_module(f"{self.room}.{module}")
@@ -117,8 +116,12 @@ class Kinds(Registry[type[Settings]]):
     def choice(self) -> Any:
         """Type of one of them, chosen by its ``kind``; for annotations of settings."""
         self.close()
-        members = tuple(self.values())
-        return Annotated[Union[members], Discriminator("kind")] if len(members) > 1 else members[0]  # noqa: UP007
+        return one_of(tuple(self.values()))
+
+
+def one_of(settings: tuple[type[Settings], ...]) -> Any:
+    """Type of settings of one of these classes, chosen by its ``kind`` where there are several."""
+    return Annotated[Union[settings], Discriminator("kind")] if len(settings) > 1 else settings[0]  # noqa: UP007
 
 
 def kind_of(settings: type[Settings]) -> str:

@@ -9,14 +9,13 @@ from datetime import datetime
 from pathlib import Path
 
 from raydr.errors import RunError
-from raydr.federation import Adversary, Crash, FailurePolicy, FaultPlan, attackers
+from raydr.federation import Adversary, Crash, FailurePolicy, FaultPlan
 from raydr.journal import CheckpointTaken, Event, Incident, Journal, Listener, RoundEnded, unheard
 from raydr.memory import peak_memory_bytes
 from raydr.methods import METHODS
 from raydr.methods.serving import Plan, Served
 from raydr.metrics import DEFAULT_METRICS
 from raydr.privacy.ledger import Entry, Granularity
-from raydr.privacy.noise import Noise
 from raydr.records import (
     CENTRAL,
     DATA,
@@ -312,14 +311,12 @@ def plan_of(scenario: Scenario, clients: int) -> Plan:
             faults.delay_s,
             faults.corrupt,
             tuple(Crash(crash.client, crash.round, crash.moment) for crash in faults.crashes),
-            Adversary(attackers(scenario.seed, clients, liars.fraction), liars.kind, liars.strength)
-            if liars is not None
-            else None,
+            Adversary.drawn(liars, scenario.seed, clients) if liars is not None else None,
         ),
         participation=scenario.clients.participation,
         checkpoint_every=runtime.checkpoint_every,
         batch_clients=runtime.batch_clients,
-        noise=Noise(**scenario.privacy.noise.model_dump()) if scenario.privacy.noise is not None else None,
+        coverage=scenario.privacy.coverage,
     )
 
 

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    create_model,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from raydr.errors import ScenarioError
-from raydr.federation import attackers
+from raydr.federation.simulated import ATTACKS, Attack, attackers
 from raydr.methods import METHODS
 from raydr.partition import IID, PARTITIONS, Dealing
-from raydr.privacy.noise import Noise
+from raydr.privacy.gaussian import GaussianNoise
+from raydr.privacy.mechanism import MECHANISMS, Coverage, Mechanism, mechanism_of
+from raydr.registry import kind_of, one_of
 from raydr.robust import RobustRule
 from raydr.settings import LocalPath, OfFile, Settings
 from raydr.statistics.scaling import Scale
@@ -138,16 +148,10 @@ class CrashSettings(Settings):
     moment: Literal["before", "during", "after"] = Field("during", description="relative to its answer")
 
 
-class AdversarySettings(Settings):
-    """Clients that lie in every round."""
-
-    kind: Literal["sign-flip", "scaling", "collusion"] = Field(
-        description="what they send instead of the truth"
-    )
-    fraction: float = Field(gt=0, lt=1, description="part of the clients that lie, drawn by the seed")
-    strength: float = Field(
-        1.0, gt=0, description="how strongly; what leaves the declared range is clipped to it"
-    )
+if TYPE_CHECKING:
+    AnyAttack: TypeAlias = Attack
+else:
+    AnyAttack = ATTACKS.choice
 
 
 class FaultSettings(Settings):
@@ -164,18 +168,34 @@ class FaultSettings(Settings):
         0.0, ge=0, lt=1, description="probability that a client's reply is corrupted in a round"
     )
     crashes: tuple[CrashSettings, ...] = Field((), description="processes that die: client, round, moment")
-    adversary: AdversarySettings | None = Field(None, description="clients that lie")
+    adversary: AnyAttack | None = Field(None, description="clients that lie")
 
 
-class NoiseSettings(Settings):
-    """Gaussian noise that clients add; nothing is claimed about differential privacy."""
-
-    on: Literal["data", "distances"] = Field(description="every feature, or every distance that is sent")
-    level: float = Field(
-        gt=0,
-        description="its deviation: on data in units of the features' own, on distances of a record's mean distance",
+def _with_clients(mechanism: type[Settings]) -> type[Settings]:
+    """Section of a scenario for a mechanism: its own keys, and who applies it, which no client is told."""
+    return create_model(
+        f"{mechanism.__name__}Settings",
+        __base__=mechanism,
+        __doc__=mechanism.__doc__,
+        __module__=__name__,
+        clients=(
+            float,
+            Field(1.0, gt=0, le=1, description="part of the clients that add it, drawn by the seed"),
+        ),
     )
-    clients: float = Field(1.0, gt=0, le=1, description="part of the clients that add it, drawn by the seed")
+
+
+if TYPE_CHECKING:
+
+    class NoiseSettings(Mechanism):
+        """A mechanism, and who applies it."""
+
+        clients: float
+else:
+    MECHANISMS.close()
+    _SECTIONS = tuple(_with_clients(mechanism) for mechanism in MECHANISMS.values())
+    globals().update({section.__name__: section for section in _SECTIONS})  # found there when it is unpickled
+    NoiseSettings = one_of(_SECTIONS)
 
 
 class PrivacySettings(Settings):
@@ -185,9 +205,22 @@ class PrivacySettings(Settings):
         None, description="noise that clients add, where the method offers it"
     )
 
+    @field_validator("noise", mode="before")
+    @classmethod
+    def _of_the_usual_kind(cls, noise: Any) -> Any:
+        """The kind need not be written where it is the default."""
+        return {"kind": kind_of(GaussianNoise), **noise} if isinstance(noise, Mapping) else noise
+
     secure_aggregation: bool = Field(
         False, description="hide each client's summand from the server; no release of raydr does so yet"
     )
+
+    @property
+    def coverage(self) -> Coverage | None:
+        """The mechanism as clients are told it, and who applies it."""
+        if self.noise is None:
+            return None
+        return Coverage(mechanism_of(self.noise.model_dump(exclude={"clients"})), self.noise.clients)
 
 
 if TYPE_CHECKING:
@@ -330,8 +363,8 @@ class Scenario(Settings):
                 f"faults.adversary.fraction is {liars.fraction:g}, which of {count} clients is none, so nobody would"
                 f" lie: choose at least {1 / count:.2g}, or leave faults.adversary out."
             )
-        if self.privacy.noise is not None:
-            Noise(**self.privacy.noise.model_dump()).noisy_clients(count)
+        if self.privacy.coverage is not None:
+            self.privacy.coverage.count(count)
         rule = getattr(self.method, "aggregation", None)
         if isinstance(rule, RobustRule):
             rule.require(max(1, round(self.clients.participation * count)))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from raydr.arrays import FloatArray
-from raydr.federation import ClientHost, Federation, InlineTransport, Seat, fingerprint
+from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
+from raydr.federation.checkpoint import Checkpoint
+from raydr.federation.transport import Transport
 from raydr.journal import Journal
 
 
@@ -17,13 +20,26 @@ def federate(
     seed: int = 0,
     packing: Sequence[int] | None = None,
     journal: Journal | None = None,
+    **context: Any,
 ) -> Federation:
     """One client for each partition; ``packing`` gives the number of clients in each host (default: one host)."""
     seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(partitions)]
     ends = np.cumsum(packing if packing is not None else [len(seats)])
     assert ends[-1] == len(seats)
     hosts = [ClientHost(list(group), seed) for group in np.split(np.array(seats, object), ends[:-1])]
-    return Federation(InlineTransport(hosts), len(seats), seed=seed, journal=journal)
+    return Federation(InlineTransport(hosts), len(seats), Context(seed=seed, **context), journal=journal)
+
+
+def federation_over(
+    transport: Transport,
+    clients: int,
+    *,
+    journal: Journal | None = None,
+    resume: Checkpoint | None = None,
+    **context: Any,
+) -> Federation:
+    """Return the federation that a transport reaches, in the context of these keywords."""
+    return Federation(transport, clients, Context(**context), journal=journal, resume=resume)
 
 
 def cut(rows: FloatArray, clients: int, seed: int) -> list[FloatArray]:

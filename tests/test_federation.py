@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from inline_federations import federation_over
 from requests_for_tests import (
     DeadlyShift,
     KeepRequest,
@@ -45,6 +46,7 @@ from raydr.federation import (
 )
 from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.host import Call
+from raydr.federation.simulated import ATTACKS
 from raydr.federation.streams import client_stream
 from raydr.journal import CheckpointTaken, Event, Journal, RoundEnded
 from raydr.robust import CoordinateMedian, NormBound, RobustRule, TrimmedMean
@@ -94,7 +96,7 @@ def federations(request: pytest.FixtureRequest) -> Iterator[Make]:
     ) -> Federation:
         carrier = transport(actors, partitions(), seed, faults or FaultPlan(), timeout_s)
         made.append(carrier)
-        return Federation(carrier, CLIENTS, seed=seed, **options)
+        return federation_over(carrier, CLIENTS, seed=seed, **options)
 
     yield build
     for carrier in made:
@@ -104,7 +106,7 @@ def federations(request: pytest.FixtureRequest) -> Iterator[Make]:
 
 def inline(**options: Any) -> Federation:
     seed = options.pop("seed", 0)
-    return Federation(transport(0, partitions(), seed, FaultPlan(), 60.0), CLIENTS, seed=seed, **options)
+    return federation_over(transport(0, partitions(), seed, FaultPlan(), 60.0), CLIENTS, seed=seed, **options)
 
 
 def bits(reply: Any) -> list[bytes]:
@@ -335,7 +337,7 @@ class TestRayOnly:
     def federation(self, **options: Any) -> tuple[Federation, Any]:
         timeout_s = options.pop("timeout_s", 60.0)
         carrier = transport(2, partitions(), 0, FaultPlan(), timeout_s)
-        return Federation(carrier, CLIENTS, seed=0, **options), carrier
+        return federation_over(carrier, CLIENTS, seed=0, **options), carrier
 
     def test_a_process_that_always_dies_is_given_up_with_its_client_named(self) -> None:
         federation, carrier = self.federation()
@@ -369,7 +371,7 @@ class TestRayOnly:
             dataclasses.replace(placement, fingerprints=("0" * 32, *placement.fingerprints[1:]))
         ]
         with pytest.raises(Exception, match="client 0 was restarted with other rows"):
-            Federation(carrier, CLIENTS, seed=0)
+            federation_over(carrier, CLIENTS, seed=0)
         carrier.close()
 
 
@@ -395,7 +397,7 @@ class Disorderly(InlineTransport):
 
 def test_late_and_repeated_replies_in_any_order_are_counted_once() -> None:
     ordinary = transport(0, partitions(), 0, FaultPlan(), 60.0)
-    federation = Federation(Disorderly(ordinary.hosts), CLIENTS, seed=0)
+    federation = federation_over(Disorderly(ordinary.hosts), CLIENTS, seed=0)
     assert trajectory(federation) == trajectory(inline())
     entry = next(entry for entry in federation.ledger.entries.values() if entry.kind == Noisy.__name__)
     assert entry.count == 4 * 4 + CLIENTS
@@ -403,7 +405,7 @@ def test_late_and_repeated_replies_in_any_order_are_counted_once() -> None:
 
 def test_late_replies_to_a_question_are_not_taken_for_replies_to_the_next() -> None:
     ordinary = transport(0, partitions(), 0, FaultPlan(), 60.0)
-    disorderly = Federation(Disorderly(ordinary.hosts), CLIENTS, seed=0)
+    disorderly = federation_over(Disorderly(ordinary.hosts), CLIENTS, seed=0)
     orderly = inline()
     for size in (3, 4, 5):
         asked = [federation.ask(ProductRequest(size)) for federation in (disorderly, orderly)]
@@ -514,7 +516,7 @@ def test_a_process_that_dies_in_every_round_changes_no_sealed_bit(make: Make, mo
 
 def test_sealed_fields_that_come_late_or_twice_are_taken_once() -> None:
     ordinary = transport(0, partitions(), 0, FaultPlan(), 60.0)
-    assert keeping(Federation(Disorderly(ordinary.hosts), CLIENTS, seed=0)) == keeping(inline())
+    assert keeping(federation_over(Disorderly(ordinary.hosts), CLIENTS, seed=0)) == keeping(inline())
 
 
 def test_the_ledger_counts_sealed_bytes(make: Make) -> None:
@@ -532,9 +534,11 @@ def test_the_ledger_counts_sealed_bytes(make: Make) -> None:
 
 @pytest.mark.parametrize("kind", ["sign-flip", "scaling", "collusion"])
 def test_an_adversary_leaves_what_is_sealed_for_itself_as_it_is(make: Make, kind: Any) -> None:
-    faults = FaultPlan(adversary=Adversary((1, 3), kind, 3.0))
+    faults = FaultPlan(
+        adversary=Adversary((1, 3), ATTACKS[kind].model_validate({"fraction": 0.4, "strength": 3.0}))
+    )
     federation, honest = make(faults=faults), inline()
-    lying = Federation(transport(0, partitions(), 0, faults, 60.0), CLIENTS, seed=0)
+    lying = federation_over(transport(0, partitions(), 0, faults, 60.0), CLIENTS, seed=0)
     together = zip(*(one.rounds(2, {}) for one in (federation, honest, lying)), strict=False)
     for number, *_ in together:
         answer = federation.mean(keep_request())
@@ -633,7 +637,7 @@ class Forgetful(InlineTransport):
 
 def test_answers_that_were_lost_set_no_state_twice() -> None:
     ordinary = transport(0, partitions(), 0, FaultPlan(), 60.0)
-    forgetful = Federation(Forgetful(ordinary.hosts), CLIENTS, seed=0)
+    forgetful = federation_over(Forgetful(ordinary.hosts), CLIENTS, seed=0)
     forgetful.ask(Shift(1.0))
     np.testing.assert_allclose(row_sums(forgetful), np.add(row_sums(inline()), 1.0))
 
@@ -675,7 +679,7 @@ def test_no_process_receives_the_part_of_anothers_client(cluster: None, tmp_path
     """Neither with the question nor, where it is started again, with what set its clients' state before."""
     faults = FaultPlan(crashes=(Crash(client=1, round=2, moment="during"),))
     carrier = transport(2, partitions(), 0, faults, 60.0)
-    federation = Federation(carrier, CLIENTS, seed=0)
+    federation = federation_over(carrier, CLIENTS, seed=0)
     log = tmp_path / "opened"
     for _ in federation.rounds(3, {}):
         federation.ask(LetterRequest(tuple(map(str, range(CLIENTS))), str(log)))
@@ -704,7 +708,9 @@ def test_hosts_in_this_process_get_their_clients_parts_alone(monkeypatch: pytest
         monkeypatch.setattr(ClientHost, name, noted(name))
     shifts = np.arange(1.0, CLIENTS + 1.0)
     crashes = (Crash(client=1, round=2, moment="during"),)
-    federation = Federation(transport(0, partitions(), 0, FaultPlan(crashes=crashes), 60.0), CLIENTS, seed=0)
+    federation = federation_over(
+        transport(0, partitions(), 0, FaultPlan(crashes=crashes), 60.0), CLIENTS, seed=0
+    )
     for _ in federation.rounds(2, {}):
         federation.ask(OwnShift(shifts))
     shifted = [
@@ -739,7 +745,7 @@ def test_what_cannot_be_counted_cannot_travel() -> None:
 
 def hosted(**options: Any) -> Federation:
     seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(partitions())]
-    return Federation(InlineTransport([ClientHost(seats, 0)]), CLIENTS, seed=0, **options)
+    return federation_over(InlineTransport([ClientHost(seats, 0)]), CLIENTS, seed=0, **options)
 
 
 def test_clients_that_answer_as_one_are_asked_as_one() -> None:
@@ -863,7 +869,7 @@ def test_a_call_is_repeated_as_often_as_the_policy_says(retries: int) -> None:
             return super().ask(call)
 
     ordinary = transport(0, partitions(), 0, FaultPlan(), 60.0)
-    federation = Federation(Deaf(ordinary.hosts), CLIENTS, seed=0, policy=FailurePolicy(retries=retries))
+    federation = federation_over(Deaf(ordinary.hosts), CLIENTS, seed=0, policy=FailurePolicy(retries=retries))
     with pytest.raises(ClientError, match="no answer to this call"):
         federation.ask(NoisyRequest(FEATURES))
     assert attempts == list(range(retries + 1))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from inline_federations import federate
+from inline_federations import federate, federation_over
 from sklearn.neighbors import KNeighborsClassifier
 from tiny import tiny_run, tiny_scenario
 
@@ -28,17 +28,24 @@ from raydr.methods import METHODS
 from raydr.methods.fedne.baselines import central
 from raydr.methods.fedne.clients import (
     Change,
+    Training,
     TrainRequest,
     kept_size,
     neighbors_of,
     objective_of,
     train_locally,
     train_together,
-    training_device,
 )
 from raydr.methods.fedne.field import Grid, deposit, repulsion_field
 from raydr.methods.fedne.loss import repulsion, squared_distance
-from raydr.methods.fedne.server import first_weights, no_surrogates, standardised, training, transform
+from raydr.methods.fedne.server import (
+    first_weights,
+    no_surrogates,
+    standardised,
+    train_request,
+    training_of,
+    transform,
+)
 from raydr.methods.fedne.settings import ContrastiveEncoder, FedAvgNE, FedNE, FedProxNE, GlobalNE, LocalNE
 from raydr.methods.fedne.surrogates import SPEAKING_ROWS, DensityRequest, density
 from raydr.methods.outcome import Outcome
@@ -66,6 +73,18 @@ VARIANTS: dict[str, ContrastiveEncoder] = {
 }
 
 
+TRAINING = Training(
+    hidden=(16, 16),
+    neighbors=4,
+    batch=32,
+    local_epochs=1,
+    negatives=5,
+    mixing=0.0,
+    proximity=0.0,
+    most_steps=9,
+    rows=129,
+    together=False,
+)
 NO_CONTROL_VARIATES: dict[str, Any] = {
     "control": np.zeros(0, np.float32),
     "kept": np.zeros((0, 0), np.uint8),
@@ -110,22 +129,13 @@ def test_a_round_is_the_average_of_local_trainings_by_rows() -> None:
     scaling, reach = standardised(federation)
     weights = first_weights(federation, settings, reach)
     request = TrainRequest(
+        training=replace(TRAINING, hidden=settings.hidden, most_steps=100),
         weights=weights,
-        hidden=settings.hidden,
-        neighbors=4,
-        batch=32,
-        local_epochs=1,
-        negatives=5,
-        mixing=0.0,
-        proximity=0.0,
         learning_rate=1e-3,
-        most_steps=100,
-        rows=129,
         field=np.zeros((0, 0), np.float32),
         reach=1.0,
         surrogates=np.zeros((0, 0), np.float32),
         shares=np.zeros(0, np.float32),
-        together=False,
         **NO_CONTROL_VARIATES,
     )
     expected = weights.astype(np.float64)
@@ -151,8 +161,8 @@ def test_the_field_repels_as_strongly_as_pairs_of_pooled_rows_do() -> None:
     grid = Grid.covering(10.0, 0.1)
     field = repulsion_field(grid, deposit(grid, places.numpy()) / 1500).astype(np.float32)
     request = TrainRequest(
-        np.zeros(9, np.float32), (), 4, 32, 1, 5, 0.2, 0.0, 1e-3, 9, 129, field, grid.reach,
-        np.zeros((0, 0), np.float32), np.zeros(0, np.float32), False, **NO_CONTROL_VARIATES,
+        replace(TRAINING, hidden=(), mixing=0.2), np.zeros(9, np.float32), 1e-3, field, grid.reach,
+        np.zeros((0, 0), np.float32), np.zeros(0, np.float32), **NO_CONTROL_VARIATES,
     )  # fmt: skip
     objective = objective_of([Client(0, np.zeros((5, 2)), 0)], request)
     assert objective.own_share is None
@@ -217,8 +227,8 @@ def test_a_client_whose_rows_are_not_numbers_is_named() -> None:
     client.memory["neighbors"] = np.tile(np.arange(1, 5), (60, 1))
     federation = federate(parts)
     request = TrainRequest(
-        first_weights(federation, FedAvgNE(**SMALL), np.ones(5)), (16, 16), 4, 32, 1, 5, 0.0, 0.0, 1e-3, 9, 129,
-        np.zeros((0, 0), np.float32), 1.0, np.zeros((0, 0), np.float32), np.zeros(0, np.float32), False,
+        TRAINING, first_weights(federation, FedAvgNE(**SMALL), np.ones(5)), 1e-3,
+        np.zeros((0, 0), np.float32), 1.0, np.zeros((0, 0), np.float32), np.zeros(0, np.float32),
         **NO_CONTROL_VARIATES,
     )  # fmt: skip
     with pytest.raises(RunError, match="the loss is not finite"):
@@ -267,7 +277,7 @@ def test_the_servers_control_variate_is_the_mean_of_the_clients_own() -> None:
             taken.append(Checkpoint.from_bytes(event.content))
 
     seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
-    federation = Federation(
+    federation = federation_over(
         InlineTransport([ClientHost(seats, 0)]),
         len(seats),
         seed=0,
@@ -303,8 +313,8 @@ def test_a_client_follows_the_mean_course_and_tells_how_its_own_changed() -> Non
     own = random.normal(0, 5, len(weights)).astype(np.float16)
     key = client_stream(0, 0, 0, "key").bytes(32)
     plain = TrainRequest(
-        weights, (16, 16), 4, 512, 1, 5, 0.0, 0.0, 1e-3, 1, 129, np.zeros((0, 0), np.float32), 1.0,
-        np.zeros((0, 0), np.float32), np.zeros(0, np.float32), False, mean,
+        replace(TRAINING, batch=512, most_steps=1), weights, 1e-3, np.zeros((0, 0), np.float32), 1.0,
+        np.zeros((0, 0), np.float32), np.zeros(0, np.float32), mean,
         np.zeros((1, kept_size(len(weights))), np.uint8), np.zeros(1, np.int64),
     )  # fmt: skip
     now = Binding("", 0, 1, "control variate")
@@ -334,7 +344,7 @@ def test_the_server_sends_the_mean_course_and_each_client_what_it_sealed() -> No
         "kept_rounds": np.array([4, 0, 2]),
         **no_surrogates(),
     }
-    request = training(federation, settings, state, 1e-3)
+    request = train_request(training_of(federation, settings), state, 1e-3)
     np.testing.assert_array_equal(request.control, state["control"].astype(np.float32))
     for client in range(3):
         own = request.addressed_to(client)
@@ -421,7 +431,7 @@ def lossy(
 ) -> tuple[Outcome, Federation]:
     seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
     transport = InlineTransport([ClientHost(seats, 0, FaultPlan(dropout=dropout))])
-    federation = Federation(
+    federation = federation_over(
         transport, len(seats), seed=0, policy=FailurePolicy(quorum=0.2), participation=participation
     )
     return METHODS[settings.kind].serve(federation, settings), federation  # type: ignore[attr-defined]
@@ -456,7 +466,7 @@ def test_a_resumed_run_has_the_same_bits(name: str) -> None:
 
     def run(resume: Checkpoint | None) -> bytes:
         seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
-        federation = Federation(
+        federation = federation_over(
             InlineTransport([ClientHost(seats, 0)]),
             len(seats),
             seed=0,
@@ -498,8 +508,9 @@ def test_clients_trained_as_one_change_as_each_would() -> None:
     federation = federate(parts)
     field = np.random.default_rng(0).random((9, 9)).astype(np.float32)
     request = TrainRequest(
-        first_weights(federation, FedAvgNE(**SMALL), np.ones(5)), (16, 16), 4, 32, 2, 5, 0.2, 0.0, 1e-3, 9, 129,
-        field, 5.0, np.zeros((0, 0), np.float32), np.zeros(0, np.float32), True, **NO_CONTROL_VARIATES,
+        replace(TRAINING, local_epochs=2, mixing=0.2, together=True),
+        first_weights(federation, FedAvgNE(**SMALL), np.ones(5)), 1e-3,
+        field, 5.0, np.zeros((0, 0), np.float32), np.zeros(0, np.float32), **NO_CONTROL_VARIATES,
     )  # fmt: skip
     surrogates = np.random.default_rng(0).random((6, 257)).astype(np.float32)
     networks = replace(
@@ -534,14 +545,10 @@ def test_clients_trained_as_one_change_as_each_would() -> None:
 
 def test_clients_use_a_gpu_only_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Alone they keep to the bits of the CPU."""
-    request = TrainRequest(
-        np.zeros(9, np.float32), (), 4, 32, 1, 5, 0.2, 0.0, 1e-3, 9, 129, np.zeros((0, 0), np.float32), 1.0,
-        np.zeros((0, 0), np.float32), np.zeros(0, np.float32), False, **NO_CONTROL_VARIATES,
-    )  # fmt: skip
     for there in (False, True):
         monkeypatch.setattr("torch.cuda.is_available", lambda there=there: there)
-        assert training_device(request) == "cpu"
-        assert training_device(replace(request, together=True)) == ("cuda" if there else "cpu")
+        assert TRAINING.device == "cpu"
+        assert replace(TRAINING, together=True).device == ("cuda" if there else "cpu")
 
 
 def test_batched_clients_draw_the_map_of_single_ones_within_rounding(tmp_path: Path) -> None:
@@ -558,8 +565,7 @@ def test_batched_clients_draw_the_map_of_single_ones_within_rounding(tmp_path: P
 def test_one_bad_client_does_not_spoil_the_others_of_its_host() -> None:
     """Where the joint part fails, each answers for itself, and the one at fault is named."""
     parts = blobs([20, 20, 20])
-    federation = federate(parts)
-    federation.batch_clients = True
+    federation = federate(parts, batch_clients=True)
     transport = federation._transport
     assert isinstance(transport, InlineTransport)
     settings = FedAvgNE(**SMALL)

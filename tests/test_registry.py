@@ -105,16 +105,16 @@ def test_two_things_by_one_name_and_latecomers_are_refused() -> None:
     class Nameless(Settings):
         kind: str
 
-    room = Kinds("raydr.robust")  # any room whose modules add nothing to this registry
+    room = Kinds("rules", "raydr.robust")  # any room whose modules add nothing to this registry
     assert room(One) is One
     assert room(One) is One  # as when a module is imported twice
-    with pytest.raises(ExtensionError, match="two things by the name of 'one'"):
+    with pytest.raises(ExtensionError, match="two rules by the name of 'one'"):
         room(Other)
     with pytest.raises(TypeError, match="Nameless has no name"):
         room(Nameless)
     assert room.choice is One
     with pytest.raises(
-        ExtensionError, match=r"'late' comes too late.*entry point of the group 'raydr\.robust'"
+        ExtensionError, match=r"'late' comes too late.*entry point of the group 'raydr\.rules'"
     ):
         room(Late)
 

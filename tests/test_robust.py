@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from inline_federations import federation_over
 from pydantic import TypeAdapter, ValidationError
 from requests_for_tests import Noisy, NoisyRequest, OddRequest, ProductRequest
 from scipy.stats import trim_mean
@@ -31,6 +32,7 @@ from raydr.federation import (
     attackers,
     fingerprint,
 )
+from raydr.federation.simulated import ATTACKS, Attack
 from raydr.journal import Journal
 from raydr.methods.landmarks.kernel import cross_term, landmark_term, row_term
 from raydr.methods.landmarks.learning import DistributionLearning, LearntLandmarks, learn_landmarks
@@ -145,7 +147,7 @@ def lies(kind: str, honest: Float64Array, count: int, strength: float) -> Float6
             return np.repeat((mean + min(strength, 1.5) * spread)[None], count, axis=0)
 
 
-ATTACKS = ("sign-flip", "scaling", "collusion", "a little is enough")
+HARMS = ("sign-flip", "scaling", "collusion", "a little is enough")
 
 
 @st.composite
@@ -155,7 +157,7 @@ def attacked(draw: st.DrawFn) -> tuple[Float64Array, Float64Array, int]:
     count = draw(st.integers(1, (clients - 1) // 2))
     honest = draw(arrays(np.float64, (clients - count, 4), elements=st.floats(-100, 100, width=32)))
     strength = 10.0 ** draw(st.integers(-2, 200))
-    liars = lies(draw(st.sampled_from(ATTACKS)), honest, count, strength)
+    liars = lies(draw(st.sampled_from(HARMS)), honest, count, strength)
     return honest, np.concatenate([honest, liars]), count
 
 
@@ -361,7 +363,7 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
     def build(*, seed: int = 0, faults: FaultPlan | None = None, **options: Any) -> Federation:
         carrier = transport(actors, partitions(), seed, faults or FaultPlan())
         made.append(carrier)
-        return Federation(carrier, len(SIZES), seed=seed, **options)
+        return federation_over(carrier, len(SIZES), seed=seed, **options)
 
     yield build
     for carrier in made:
@@ -369,9 +371,14 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
             carrier.close()
 
 
+def told(kind: str, strength: float = 1.0) -> Attack:
+    """Return a lie of that kind; who tells it is for the test to say."""
+    return ATTACKS[kind].model_validate({"fraction": 0.2, "strength": strength})
+
+
 def inline(**options: Any) -> Federation:
     faults, seed = options.pop("faults", FaultPlan()), options.pop("seed", 0)
-    return Federation(transport(0, partitions(), seed, faults), len(SIZES), seed=seed, **options)
+    return federation_over(transport(0, partitions(), seed, faults), len(SIZES), seed=seed, **options)
 
 
 def trajectory(federation: Federation) -> list[bytes]:
@@ -385,7 +392,7 @@ def trajectory(federation: Federation) -> list[bytes]:
 
 
 def test_the_same_bits_whatever_carries_the_calls(make: Make) -> None:
-    faults = FaultPlan(adversary=Adversary((1, 6), "collusion", 1e-5), crashes=(Crash(6, 1),))
+    faults = FaultPlan(adversary=Adversary((1, 6), told("collusion", 1e-5)), crashes=(Crash(6, 1),))
     expected = trajectory(inline(faults=FaultPlan(adversary=faults.adversary)))
     assert trajectory(make(faults=faults)) == expected
     assert trajectory(inline()) != expected
@@ -437,7 +444,7 @@ def test_a_cohort_too_small_for_the_rule_is_refused() -> None:
 
 @pytest.mark.parametrize("kind", ["sign-flip", "scaling", "collusion"])
 def test_lies_pass_the_boundary_and_change_nobody_else(kind: Any) -> None:
-    adversary = Adversary((1, 6), kind, 1e9)
+    adversary = Adversary((1, 6), told(kind, 1e9))
     truth: list[list[Noisy]] = []
     sent: list[list[Noisy]] = []
     for seen, faults in ((truth, FaultPlan()), (sent, FaultPlan(adversary=adversary))):
@@ -465,7 +472,7 @@ def test_lies_pass_the_boundary_and_change_nobody_else(kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["sign-flip", "scaling", "collusion"])
 def test_where_the_range_is_infinite_lies_are_finite(kind: Any) -> None:
-    federation = inline(faults=FaultPlan(adversary=Adversary((1,), kind, 3.0)))
+    federation = inline(faults=FaultPlan(adversary=Adversary((1,), told(kind, 3.0))))
     for _ in federation.rounds(1, {}):
         lie = federation.ask(ProductRequest(4))[1].values
     assert lie.shape == (4, 4)
@@ -486,7 +493,7 @@ def digits_landmarks(
     rule: Any, adversary: Adversary | None, rows: Float64Array, parts: list[Float64Array]
 ) -> tuple[float, LearntLandmarks]:
     """Objective (9) of the landmarks against all rows, and the landmarks."""
-    federation = Federation(transport(0, parts, 0, FaultPlan(adversary=adversary)), len(parts), seed=0)
+    federation = federation_over(transport(0, parts, 0, FaultPlan(adversary=adversary)), len(parts), seed=0)
     learnt = learn_landmarks(federation, DistributionLearning(landmarks=50, rounds=30, aggregation=rule))
     points, gamma = learnt.points, learnt.gamma
     between, within = cross_term(rows, points, gamma)[0], landmark_term(points, gamma)[0]
@@ -505,9 +512,9 @@ def test_landmarks_of_digits_survive_two_attackers_of_ten() -> None:
     mean: Any = TypeAdapter(Aggregation).validate_python({"kind": "mean"})
     clean = digits_landmarks(mean, None, rows, parts)[0]
     attacks = [
-        Adversary((1, 6), "sign-flip"),
-        Adversary((1, 6), "scaling", 100.0),
-        Adversary((1, 6), "collusion", 0.1),
+        Adversary((1, 6), told("sign-flip")),
+        Adversary((1, 6), told("scaling", 100.0)),
+        Adversary((1, 6), told("collusion", 0.1)),
     ]
     rules = [CoordinateMedian(), TrimmedMean(trim=2), Krum(attackers=2), MultiKrum(attackers=2)]
     for adversary in attacks:

@@ -11,7 +11,7 @@ from inline_federations import cut, federate
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError
-from raydr.federation import ClientHost, Federation, InlineTransport, Seat, fingerprint
+from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
 from raydr.statistics.scaling import Scale, fit_scaling, scale_rows
 
 SCALES: tuple[Scale, ...] = ("standard", "minmax", "unit")
@@ -46,7 +46,7 @@ def data(request: pytest.FixtureRequest) -> tuple[Float64Array, Int64Array]:
 def scaled_at_clients(parts: list[FloatArray], scale: Scale) -> tuple[FloatArray, FloatArray]:
     """Rows as every client holds them afterwards, and as the scaling that the server learnt makes them."""
     host = ClientHost([Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)], 0)
-    federation = Federation(InlineTransport([host]), len(parts), seed=0)
+    federation = Federation(InlineTransport([host]), len(parts), Context(seed=0))
     scaling = fit_scaling(federation, scale)
     held = np.concatenate([client.rows for client in host._clients.values()])
     return held, scale_rows(np.concatenate(parts), scaling)

@@ -24,8 +24,8 @@ from raydr.methods.sense.settings import SENSE
 from raydr.methods.sense.spaces import EuclideanSpace
 from raydr.methods.serving import Plan
 from raydr.methods.serving import serve as run_plan
-from raydr.privacy.noise import Noise
-from raydr.privacy.protection import Protection
+from raydr.privacy.gaussian import GaussianNoise
+from raydr.privacy.mechanism import Coverage
 from raydr.statistics.scaling import scale_rows
 
 QUICK: dict[str, Any] = {"kind": "tsne", "early_iterations": 10, "iterations": 10}
@@ -39,10 +39,9 @@ def rows(count: int, features: int = 6, seed: int = 0) -> Float64Array:
     return np.asarray(latent @ mixing + 0.05 * rng.normal(size=(count, features)))
 
 
-def federated(parts: list[Float64Array], *, public: Float64Array | None = None, seed: int = 0) -> Federation:
-    federation = federate(parts, seed=seed)
-    federation.public = rows(400, parts[0].shape[1], seed=50) if public is None else public
-    return federation
+def federated(parts: list[Float64Array], *, public: Float64Array | None = None, **context: Any) -> Federation:
+    shown = rows(400, parts[0].shape[1], seed=50) if public is None else public
+    return federate(parts, public=shown, **context)
 
 
 def multisite(seed: int = 1) -> list[Float64Array]:
@@ -247,8 +246,7 @@ def test_rows_set_apart_are_scaled_as_the_clients_own(scale: Any) -> None:
 class TestNoise:
     def test_noisy_clients_say_so_and_the_others_stay_exact(self) -> None:
         parts = pointwise()
-        federation = federated(parts)
-        federation.noise = Noise("distances", 0.1, clients=0.5)
+        federation = federated(parts, coverage=Coverage(GaussianNoise(on="distances", level=0.1), 0.5))
         outcome = serve(federation, SENSE(regime="pointwise", anchors=8, embedder=QUICK))
         offsets = np.linalg.norm(outcome.geometry.coordinates - np.concatenate(parts), axis=1)
         assert int((offsets < 1e-5).sum()) == 20
@@ -257,7 +255,7 @@ class TestNoise:
             for entry in federation.ledger.entries.values()
             if entry.kind == "AnchorDistances"
         }
-        assert counts == {Protection("distances", 0.1): len(parts) // 2, None: len(parts) // 2}
+        assert counts == {GaussianNoise(on="distances", level=0.1): len(parts) // 2, None: len(parts) // 2}
 
     def test_damping_beats_taking_noisy_distances_at_their_word(
         self, monkeypatch: pytest.MonkeyPatch
@@ -265,9 +263,7 @@ class TestNoise:
         parts = pointwise()
 
         def noisy() -> Federation:
-            federation = federated(parts)
-            federation.noise = Noise("distances", 0.1)
-            return federation
+            return federated(parts, coverage=Coverage(GaussianNoise(on="distances", level=0.1)))
 
         settings = SENSE(regime="pointwise", anchors=8, embedder=QUICK)
         damped = error(serve(noisy(), settings), parts)
@@ -277,8 +273,7 @@ class TestNoise:
 
     def test_noise_on_data_moves_records_by_its_deviation(self) -> None:
         parts = pointwise(400)
-        federation = federated(parts)
-        federation.noise = Noise("data", 0.5)
+        federation = federated(parts, coverage=Coverage(GaussianNoise(on="data", level=0.5)))
         outcome = serve(federation, SENSE(regime="pointwise", anchors=8, embedder=QUICK))
         moved = outcome.geometry.coordinates - np.concatenate(parts)
         deviation = np.sqrt((np.concatenate(parts).std(axis=0) ** 2).mean())
@@ -317,8 +312,7 @@ def test_equal_bits_whatever_the_packing() -> None:
     settings = SENSE(anchors=4, visibility="partial", embedder=QUICK)
     bits = []
     for packing in (None, [1, 1, 1, 1, 1], [2, 3]):
-        federation = federate(parts, packing=packing)
-        federation.public = rows(400, seed=50)
+        federation = federate(parts, packing=packing, public=rows(400, seed=50))
         outcome = serve(federation, settings)
         assert isinstance(outcome.geometry, Points)
         bits.append(outcome.embedding.tobytes() + outcome.geometry.coordinates.tobytes())

@@ -432,8 +432,7 @@ def test_notes_say_that_anchors_of_ones_own_tell_of_each_other(tmp_path: Path) -
 
     checked = read(content)
     holdings = dealt_out(checked, None)
-    federation = federate(holdings.parts, seed=checked.seed)
-    federation.public = holdings.public
+    federation = federate(holdings.parts, seed=checked.seed, public=holdings.public)
     known = completed(federation, checked.method)
     off = np.linalg.norm(known.points - np.concatenate(holdings.parts), axis=1)
     assert np.median(off) < 1e-9

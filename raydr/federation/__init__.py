@@ -1,7 +1,9 @@
 """What a method sees of its clients: requests, replies, exact sums, named randomness."""
 
 from raydr.arrays import fingerprint
+from raydr.federation.averaging import average
 from raydr.federation.client import Client
+from raydr.federation.context import Context
 from raydr.federation.failures import ClientError, FailurePolicy, QuorumError
 from raydr.federation.federation import Federation
 from raydr.federation.host import ClientHost, Seat
@@ -27,6 +29,7 @@ __all__ = [
     "Client",
     "ClientError",
     "ClientHost",
+    "Context",
     "Crash",
     "FailurePolicy",
     "FaultPlan",
@@ -44,5 +47,6 @@ __all__ = [
     "answers",
     "answers_jointly",
     "attackers",
+    "average",
     "fingerprint",
 ]

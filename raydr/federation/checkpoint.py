@@ -121,7 +121,7 @@ class Checkpoint:
             "run": self.run,
             "seed": self.seed,
             "loops": [{"done": loop.done, "round": loop.round, "ended": loop.ended} for loop in self.loops],
-            "ledger": [asdict(entry) for entry in self.ledger],
+            "ledger": [entry.as_dict() for entry in self.ledger],
             "history": self.history.digest,
         }
         arrays = {

@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 from raydr.arrays import FloatArray
 from raydr.errors import RunError
 from raydr.federation.checkpoint import Checkpoint, History, LoopState
+from raydr.federation.context import Context
 from raydr.federation.enrolment import Enrol
-from raydr.federation.failures import ClientError, Decision, Failure, FailurePolicy, Kind, QuorumError
+from raydr.federation.failures import ClientError, Decision, Failure, Kind, QuorumError
 from raydr.federation.host import Answered, Call, SumCall, Total, Weighting, by_protection
 from raydr.federation.messages import Reply, Request, payload_bytes
 from raydr.federation.meter import Meter
@@ -34,7 +35,6 @@ from raydr.federation.streams import server_stream
 from raydr.federation.transport import Transport
 from raydr.journal import CheckpointTaken, Journal
 from raydr.privacy.ledger import Granularity, Ledger
-from raydr.privacy.noise import Noise
 from raydr.robust import RobustRule, coordinate_median
 from raydr.threads import one_blas_thread
 
@@ -54,18 +54,10 @@ class Federation:
         Carries the calls.
     clients : int
         Number of clients, those without rows included.
-    seed : int
-        The run's seed.
+    context : Context
+        What no round changes: seed, policy, participation, mechanism, public rows.
     journal : Journal, optional
         Told of stages, rounds, incidents and checkpoints.
-    policy : FailurePolicy, optional
-        Decides what follows when a client does not answer.
-    participation : float
-        Part of the clients, from above 0 to 1, drawn anew in each round, that a mean in rounds asks.
-    checkpoint_every : int
-        Rounds between checkpoints; 0 for none.
-    run : str
-        Digest of what the run is made from, which its checkpoints carry.
     resume : Checkpoint, optional
         Where to go on: loops of rounds take up their saved state and skip what was done.
 
@@ -77,51 +69,35 @@ class Federation:
         Features of every row.
     round : int
         Rounds begun so far.
-    public : (rows, features) array or None
-        Rows that are nobody's secret, in the scale of the clients' own; set by whoever runs the federation.
-    noise : Noise or None
-        Noise that clients are to add, where a method offers it.
     answered : tuple of int
         Clients whose replies are in the last sum, mean or robust mean, ascending; none after one that failed.
-    batch_clients : bool
-        Whether clients of one host may compute as one, where a method offers it.
     """
 
     def __init__(
         self,
         transport: Transport,
         clients: int,
+        context: Context,
         *,
-        seed: int,
         journal: Journal | None = None,
-        policy: FailurePolicy | None = None,
-        participation: float = 1.0,
-        checkpoint_every: int = 0,
-        run: str = "",
         resume: Checkpoint | None = None,
     ) -> None:
-        if resume is not None and (resume.run, resume.seed) != (run, seed):
+        if resume is not None and (resume.run, resume.seed) != (context.run, context.seed):
             raise RunError(
                 "the checkpoint is of another run: of another scenario, seed, data or version of raydr. Start the run"
                 " anew."
             )
         self._transport = transport
         self._meter = Meter(journal or Journal())
-        self._policy = policy or FailurePolicy()
-        self._participation = participation
-        self._checkpoint_every = checkpoint_every
-        self._run = run
+        self._public = context.public
         self._resume = resume
         self._history = resume.history if resume is not None else History()
         self._loops: list[LoopState] = []
         self._calls = 0
         self._in_rounds = False
+        self.context = context
         self.clients = clients
-        self.seed = seed
         self.round = 0
-        self.public: FloatArray | None = None
-        self.noise: Noise | None = None
-        self.batch_clients = False
         self.answered: tuple[int, ...] = ()
         transport.reset()
         enrolments = self.ask(Enrol())
@@ -132,6 +108,21 @@ class Federation:
         if not sum(self.sizes):
             raise ClientError("no client holds a row")
         self.features = widths[0]
+
+    @property
+    def seed(self) -> int:
+        """The run's seed."""
+        return self.context.seed
+
+    @property
+    def public(self) -> FloatArray | None:
+        """Rows (rows, features) that are nobody's secret, in the scale of the clients' own."""
+        return self._public
+
+    def rescale_public(self, rescaled: Callable[[FloatArray], FloatArray]) -> None:
+        """Do to the public rows what the clients have been asked to do to their own."""
+        if self._public is not None:
+            self._public = rescaled(self._public)
 
     @property
     def rows(self) -> int:
@@ -194,7 +185,9 @@ class Federation:
                 loop = LoopState(loop.done + 1, self.round, dict(state), left or loop.done + 1 == count)
                 self._loops[index] = loop
             self.journal.progress(loop.done, count)
-            if self._checkpoint_every and (loop.done % self._checkpoint_every == 0 or loop.ended):
+            if self.context.checkpoint_every and (
+                loop.done % self.context.checkpoint_every == 0 or loop.ended
+            ):
                 self.journal.tell(CheckpointTaken(self.round, self._checkpoint().to_bytes()))
 
     def report(self, *, objective: float) -> None:
@@ -223,7 +216,7 @@ class Federation:
         weighty = self._weighty("clients")
         cohort = self._cohort(weighty) if self._in_rounds else weighty
         replies = self._replies(request, cohort, "server", droppable=self._in_rounds)
-        self._policy.require_quorum(len(replies), len(cohort))
+        self.context.policy.require_quorum(len(replies), len(cohort))
         return {client: replies[client] for client in sorted(replies)}
 
     def sum(self, request: Request[R]) -> R:
@@ -274,7 +267,7 @@ class Federation:
         replies = self._replies(
             request, cohort, "server, one client at a time", Granularity.PER_CLIENT, droppable=self._in_rounds
         )
-        self._policy.require_quorum(len(replies), len(cohort))
+        self.context.policy.require_quorum(len(replies), len(cohort))
         if len(replies) < rule.least_clients:
             raise QuorumError(
                 f"only {len(replies)} of {len(cohort)} clients answered, and method.aggregation {rule.kind} needs"
@@ -369,7 +362,7 @@ class Federation:
             return failures + _missing(attempt, total.clients, failures)
 
         self._deliver(call, send, droppable=droppable)
-        self._policy.require_quorum(len(total.clients), len(cohort))
+        self.context.policy.require_quorum(len(total.clients), len(cohort))
         self.answered = tuple(sorted(total.clients))
         return cast(R, total.decoded(call, total.weight if mean else 1))
 
@@ -379,9 +372,9 @@ class Federation:
 
     def _cohort(self, clients: tuple[int, ...]) -> tuple[int, ...]:
         """Clients that take part in this round."""
-        if self._participation == 1.0:
+        if self.context.participation == 1.0:
             return clients
-        count = max(1, round(self._participation * len(clients)))
+        count = max(1, round(self.context.participation * len(clients)))
         drawn = self.stream("participation").choice(len(clients), count, replace=False)
         return tuple(clients[index] for index in np.sort(drawn))
 
@@ -393,7 +386,8 @@ class Federation:
             self._meter.sent(call.request, pending)
             failures = send(replace(call, clients=pending, attempt=attempt))
             decided = [
-                (failure, self._policy.decide(failure, attempt, droppable=droppable)) for failure in failures
+                (failure, self.context.policy.decide(failure, attempt, droppable=droppable))
+                for failure in failures
             ]
             self._meter.decided(call, attempt, decided)
             lost = [failure for failure, decision in decided if decision is Decision.GIVE_UP]
@@ -406,7 +400,7 @@ class Federation:
 
     def _checkpoint(self) -> Checkpoint:
         return Checkpoint(
-            self._run,
+            self.context.run,
             self.seed,
             tuple(self._loops),
             tuple(self.ledger.entries.values()),

@@ -18,7 +18,7 @@ from raydr.federation.failures import Failure, Kind, QuorumError
 from raydr.federation.messages import Range, RefusedReplyError, Reply, Request
 from raydr.federation.ring import RingSum, decode, fraction_bits
 from raydr.federation.simulated.faults import Corruption, FaultPlan, Moment, SimulatedCrashError, corrupted
-from raydr.privacy.protection import Protection
+from raydr.privacy.mechanism import Mechanism, Quantity
 from raydr.threads import one_blas_thread
 
 Weighting: TypeAlias = Literal["sum", "clients", "rows"]
@@ -85,7 +85,7 @@ class Answered:
     number: int
     round: int
     reply: Reply
-    protection: Protection | None = None
+    protection: Mechanism | None = None
 
 
 Answer: TypeAlias = Answered | Failure
@@ -95,7 +95,7 @@ Answer: TypeAlias = Answered | Failure
 class Sent:
     """What so many clients of a host sent under one protection, and the payload of all of it."""
 
-    protection: Protection | None
+    protection: Mechanism | None
     clients: int
     bytes: int
 
@@ -275,7 +275,7 @@ class ClientHost:
                 answers.append(
                     reply
                     if isinstance(reply, Failure)
-                    else Answered(index, call.number, call.round, reply, call.told(index).protection)
+                    else Answered(index, call.number, call.round, reply, call.told(index).mechanism)
                 )
         self._die_later(call)
         return answers
@@ -287,7 +287,7 @@ class ClientHost:
         sealed: dict[str, dict[int, NDArray[Any]]] = {}
         summed: list[int] = []
         failures: list[Failure] = []
-        protections: list[Protection | None] = []
+        protections: list[Mechanism | None] = []
         total_weight = 0
         with one_blas_thread():
             self._dawdle(call)
@@ -312,7 +312,7 @@ class ClientHost:
                 for name, kept in sealed.items():
                     kept[index] = getattr(reply, name)
                 summed.append(index)
-                protections.append(call.told(index).protection)
+                protections.append(call.told(index).mechanism)
                 total_weight += weight
         self._die_later(call)
         totals = {name: ring.total for name, ring in sums.items()}
@@ -376,7 +376,9 @@ class ClientHost:
         for client in clients:
             client.round = call.round
         try:
-            self._joint.update(zip(call.clients, part(clients, told), strict=True))
+            replies = part([_shown(*each) for each in zip(clients, told, strict=True)], told)
+            for client, request, reply in zip(clients, told, replies, strict=True):
+                self._joint[client.index] = _covered(reply, client, request)
             return
         except Exception as error:
             together = error, traceback.format_exc()
@@ -395,7 +397,9 @@ class ClientHost:
         """A client part's reply; a client that was asked before to change its state answers as it did then."""
         client.round = call.round
         if not type(told).sets_state:
-            return type(told).client_part(client, told)
+            return _covered(type(told).client_part(_shown(client, told), told), client, told)
+        if told.mechanism is not None:
+            raise TypeError(f"{type(told).__name__} sets clients' state, so no mechanism can stand before it")
         before = self._followed.get(client.index)
         if before is not None and call.number == before.number:
             return before.reply
@@ -469,14 +473,35 @@ def _declared(kind: type[Reply], request: Request[Any], rows: int) -> Mapping[st
     return ranges
 
 
+def _shown(client: Client, told: Request[Any]) -> Client:
+    """The client as its client part may see it: under a mechanism on data with other rows, and a memory of its own."""
+    mechanism = told.mechanism
+    if mechanism is None or mechanism.on != "data":
+        return client
+    rows = Quantity(client.rows.astype(np.float64), told.deviation)
+    return replace(client, rows=mechanism.cover(rows, _stream(client, mechanism)), memory={})
+
+
+def _covered(reply: Reply, client: Client, told: Request[Any]) -> Reply:
+    """The reply as it may leave: under a mechanism on anything but data, changed by it."""
+    mechanism = told.mechanism
+    if mechanism is None or mechanism.on == "data":
+        return reply
+    return mechanism.apply(reply, _stream(client, mechanism))
+
+
+def _stream(client: Client, mechanism: Mechanism) -> np.random.Generator:
+    return client.stream(f"noise on {mechanism.on}")
+
+
 def _raised(client: int, error: Exception, trace: str, *, where: str = "") -> Failure:
     reason = f"{type(error).__name__}: {error}"
     return Failure(client, Kind.CLIENT_RAISED, f"{where}: {reason}" if where else reason, trace)
 
 
-def by_protection(messages: Iterable[tuple[Protection | None, int]]) -> tuple[Sent, ...]:
+def by_protection(messages: Iterable[tuple[Mechanism | None, int]]) -> tuple[Sent, ...]:
     """Messages, each with its protection and payload, counted by protection."""
-    sent: dict[Protection | None, Sent] = {}
+    sent: dict[Mechanism | None, Sent] = {}
     for protection, size in messages:
         before = sent.get(protection, Sent(protection, 0, 0))
         sent[protection] = Sent(protection, before.clients + 1, before.bytes + size)

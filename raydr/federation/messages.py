@@ -33,10 +33,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeV
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.arrays import BoolArray, FloatArray
+from raydr.arrays import BoolArray, Float64Array, FloatArray
 from raydr.errors import RunError
 from raydr.privacy.ledger import Granularity
-from raydr.privacy.protection import Protection
+from raydr.privacy.mechanism import Mechanism, Quantity
 from raydr.settings import Settings
 
 if TYPE_CHECKING:
@@ -156,6 +156,20 @@ class Reply(ABC):
             Of every field.
         """
 
+    def quantities(self, on: str) -> Mapping[str, Quantity]:
+        """What the reply holds of ``on``, such as "distances", each with its unit: what a mechanism may change.
+
+        Raises
+        ------
+        TypeError
+            If it holds nothing of that sort: nothing would protect it, whatever the ledger said.
+        """
+        raise TypeError(f"{type(self).__name__} has no {on} that a mechanism could change")
+
+    def covered(self, values: Mapping[str, Float64Array], mechanism: Mechanism) -> Self:
+        """Return the same with other values of its quantities, which the mechanism has changed."""
+        raise TypeError(f"{type(self).__name__} has nothing that a mechanism could change")
+
 
 R = TypeVar("R", bound=Reply)
 Q = TypeVar("Q", bound="Request[Any]")
@@ -171,12 +185,22 @@ class Request(Generic[R]):
     sets_state : bool
         Whether the client part changes the client. A client that had to be restarted repeats such requests in order,
         and no client follows one twice, however often it is asked.
+
+    Attributes
+    ----------
+    mechanism : Mechanism or None
+        What a client's host is to apply: a field of requests that offer it, None for all others.
+    deviation : float
+        Root mean square deviation of the features, in units of which a mechanism on data changes them. NaN for
+        requests that do not say: what a client part makes of such rows is refused.
     """
 
     what: ClassVar[str]
     sets_state: ClassVar[bool]
     client_part: ClassVar[Callable[[Client, Any], Reply]]
     joint_part: ClassVar[Callable[[Sequence[Client], Sequence[Any]], Sequence[Reply]] | None] = None
+    mechanism: Mechanism | None = None
+    deviation: float = math.nan
 
     def __init_subclass__(cls, *, what: str, sets_state: bool = False) -> None:
         super().__init_subclass__()
@@ -187,11 +211,6 @@ class Request(Generic[R]):
     def jointly(self) -> bool:
         """Whether a host that has a joint part for this type answers for all its clients at once."""
         return False
-
-    @property
-    def protection(self) -> Protection | None:
-        """What the client part does to its reply before it leaves, in the words of the ledger; None for nothing."""
-        return None
 
     def addressed_to(self, client: int) -> Self:
         """Return what this client is told; a request that holds a part for each client gives out the one alone.

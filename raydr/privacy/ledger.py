@@ -6,11 +6,13 @@ happened; what that costs is for accountants and attacks to say.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from raydr.privacy.protection import Protection
+from pydantic import PlainValidator
+
+from raydr.privacy.mechanism import Mechanism, mechanism_of
 
 Direction = Literal["up", "down", "simulation-only"]
 
@@ -41,7 +43,7 @@ class Entry:
         Who can read the messages.
     count, bytes : int
         Messages of all clients together, and their payload.
-    protection : Protection or None
+    protection : Mechanism or None
         What the clients' hosts did to them before they were sent; None where nothing was.
     epsilon, delta : float or None
         Differential privacy claimed for them; None where none is claimed.
@@ -54,7 +56,7 @@ class Entry:
     seen_by: str
     count: int
     bytes: int
-    protection: Protection | None = None
+    protection: Annotated[Mechanism, PlainValidator(mechanism_of)] | None = None
     epsilon: float | None = None
     delta: float | None = None
 
@@ -66,12 +68,19 @@ class Entry:
         """
         return self.direction == "up" and self.granularity == Granularity.PER_RECORD and self.epsilon is None
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as the plain values of ``ledger.json``; :func:`read_entries` is the way back."""
+        return {
+            name: value.model_dump(mode="json") if isinstance(value, Mechanism) else value
+            for name, value in vars(self).items()
+        }
+
 
 @dataclass
 class Ledger:
     """Entries in the order in which their kind was first seen."""
 
-    entries: dict[tuple[str, str, str, str, Protection | None], Entry] = field(default_factory=dict)
+    entries: dict[tuple[str, str, str, str, Mechanism | None], Entry] = field(default_factory=dict)
 
     def record(self, entry: Entry) -> None:
         """Add messages; entries that differ in nothing but count and bytes become one."""
@@ -87,7 +96,7 @@ class Ledger:
 
     def as_list(self) -> list[dict[str, Any]]:
         """Entries as the plain dictionaries of ``ledger.json``."""
-        return [asdict(entry) for entry in self.entries.values()]
+        return [entry.as_dict() for entry in self.entries.values()]
 
 
 def read_entries(described: list[dict[str, Any]]) -> tuple[Entry, ...]:

@@ -72,7 +72,7 @@ def scale_rows(rows: FloatArray, scaling: Scaling) -> FloatArray:
 
 
 def fit_scaling(federation: Federation, scale: Scale) -> Scaling:
-    """Learn the scaling by sums and have every client apply it.
+    """Learn the scaling by sums, have every client apply it, and apply it to the public rows.
 
     Parameters
     ----------
@@ -105,6 +105,7 @@ def fit_scaling(federation: Federation, scale: Scale) -> Scaling:
                 " check data.features and the label column."
             )
         federation.ask(ScaleRows(scaling.shift, scaling.factor, scaling.unit))
+        federation.rescale_public(lambda rows: scale_rows(rows, scaling))
     return scaling
 
 

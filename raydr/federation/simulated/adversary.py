@@ -1,16 +1,54 @@
-"""Simulated adversaries: clients that lie in every round, as cleverly as the boundary lets them."""
+"""Simulated adversaries: clients that lie in every round, as cleverly as the boundary lets them.
+
+An attack is added by one file: settings with a lie, registered by :func:`attack`.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Self
 
 import numpy as np
+from pydantic import Field
 
 from raydr.arrays import Float64Array
 from raydr.federation.client import Client
 from raydr.federation.messages import Range, Reply, Request
 from raydr.federation.streams import client_stream, server_stream
+from raydr.registry import Kinds
+from raydr.settings import Settings
+
+
+class Attack(Settings, ABC):
+    """How many clients lie, and what they send instead of the truth."""
+
+    kind: str
+    fraction: float = Field(gt=0, lt=1, description="part of the clients that lie, drawn by the seed")
+    strength: float = Field(
+        1.0, gt=0, description="how strongly; what leaves the declared range is clipped to it"
+    )
+
+    @abstractmethod
+    def lie(self, truth: Float64Array, declared: Range, agreed: np.random.Generator) -> Float64Array:
+        """Return what an attacker sends instead of one field of a reply, before it is clipped to the range.
+
+        Parameters
+        ----------
+        truth : float64, of the declared shape
+            What an honest client would send.
+        declared : Range
+            What the field must be.
+        agreed : Generator
+            The same numbers for all attackers, in every round: what they agreed on beforehand.
+        """
+
+
+ATTACKS = Kinds("attacks", "raydr.federation.simulated")
+"""Every attack by its ``faults.adversary.kind``."""
+
+attack = ATTACKS
+"""Decorator that registers an attack."""
 
 
 @dataclass(frozen=True)
@@ -18,23 +56,23 @@ class Adversary:
     """Some clients, and what they send instead of the truth.
 
     What they send is as declared: finite, of the right shape, and within the range, to whose ends it is clipped. An
-    attacker that is asked again lies again.
+    attacker that is asked again lies again. What is sealed for themselves stays as it is.
 
     Attributes
     ----------
     clients : tuple of int
         The attackers.
-    kind : {"sign-flip", "scaling", "collusion"}
-        Send the truth times ``-strength``; the truth times ``strength``; or, all attackers alike and in every round,
-        one direction, random but for the seed, whose entries reach ``strength`` times the declared range (times 1
-        where the range is infinite). What is sealed for themselves stays as it is.
-    strength : float
-        Above 0.
+    attack : Attack
+        Their lie; how many there are is decided.
     """
 
     clients: tuple[int, ...]
-    kind: Literal["sign-flip", "scaling", "collusion"]
-    strength: float = 1.0
+    attack: Attack
+
+    @classmethod
+    def drawn(cls, attack: Attack, seed: int, clients: int) -> Self:
+        """Return an attack's adversary among so many clients."""
+        return cls(attackers(seed, clients, attack.fraction), attack)
 
     def forged(self, reply: Reply, request: Request[Any], client: Client) -> Reply:
         """Return what a client sends: the reply itself unless the client is an attacker."""
@@ -50,20 +88,11 @@ class Adversary:
 
     def _forged(self, name: str, value: Any, declared: Range, seed: int) -> Any:
         largest = np.asarray(declared.largest, np.float64)
-        match self.kind:
-            case "sign-flip":
-                lie = -self.strength * np.asarray(value, np.float64)
-            case "scaling":
-                lie = self.strength * np.asarray(value, np.float64)
-            case "collusion":
-                reach = np.where(np.isfinite(largest), largest, 1.0)
-                lie = self.strength * reach * self._direction(name, declared.shape, seed)
+        # The ringleader's stream, which each attacker can open, whatever process it is in.
+        agreed = client_stream(seed, min(self.clients), 0, f"{self.attack.kind} on {name}")
+        lie = self.attack.lie(np.asarray(value, np.float64), declared, agreed)
         clipped = np.clip(lie, -largest, largest)
         return clipped.astype(declared.dtype) if isinstance(value, np.ndarray) else float(clipped)
-
-    def _direction(self, name: str, shape: tuple[int, ...], seed: int) -> Float64Array:
-        """What the attackers agreed on: their ringleader's stream, which each can open, whatever process it is in."""
-        return client_stream(seed, min(self.clients), 0, f"collusion on {name}").uniform(-1.0, 1.0, shape)
 
 
 def attackers(seed: int, clients: int, fraction: float) -> tuple[int, ...]:

@@ -101,7 +101,7 @@ class Change(
     @staticmethod
     def ranges(request: TrainRequest, rows: int) -> dict[str, Range]:
         """What so many steps of Adam can do at most."""
-        largest = LONGEST_STEP * request.learning_rate * max(1, request.most_steps) + 1e-6
+        largest = LONGEST_STEP * request.learning_rate * max(1, request.training.most_steps) + 1e-6
         size = kept_size(request.control.size) if request.control.size else 0
         return {
             "weights": Range(request.weights.shape, largest, "float32"),
@@ -112,6 +112,41 @@ class Change(
 
 
 @dataclass(frozen=True)
+class Training:
+    """What every round of local training has in common.
+
+    Attributes
+    ----------
+    hidden, neighbors, batch, local_epochs, negatives, mixing, proximity
+        As in the settings; ``mixing`` and ``proximity`` 0 for none.
+    most_steps : int
+        Batches of a client, at most; they bound how far its weights can go.
+    rows : int
+        Of all clients.
+    together : bool
+        Whether clients of one host train as one.
+    """
+
+    hidden: tuple[int, ...]
+    neighbors: int
+    batch: int
+    local_epochs: int
+    negatives: int
+    mixing: float
+    proximity: float
+    most_steps: int
+    rows: int
+    together: bool
+
+    @property
+    def device(self) -> str:
+        """A GPU for clients that train as one, where this process may use one; alone they keep to the CPU's bits."""
+        import torch
+
+        return "cuda" if self.together and torch.cuda.is_available() else "cpu"
+
+
+@dataclass(frozen=True)
 class TrainRequest(
     Request[Change], what="the present encoder and the others' summed repulsion or surrogates"
 ):
@@ -119,14 +154,12 @@ class TrainRequest(
 
     Attributes
     ----------
+    training : Training
+        What does not change over rounds.
     weights : (parameters,) float32
         The present encoder.
-    hidden, neighbors, batch, local_epochs, negatives, mixing, proximity, learning_rate
-        As in the settings; ``mixing`` 0 for none.
-    most_steps : int
-        Batches of a client, at most; they bound how far its weights can go.
-    rows : int
-        Of all clients.
+    learning_rate : float
+        Of this round.
     field : (nodes, nodes) float32
         Mean repulsion by everybody's rows at the nodes from -reach to reach; no nodes for no field.
     reach : float
@@ -135,8 +168,6 @@ class TrainRequest(
         Surrogate networks; none for no such surrogate.
     shares : (clients,) float32
         Part of all rows that each network speaks for.
-    together : bool
-        Whether clients of one host train as one.
     control : (parameters,) float32
         Mean of all clients' control variates; empty for none.
     kept : (clients, bytes) uint8
@@ -145,22 +176,13 @@ class TrainRequest(
         The round in which each sealed it; 0 before its first. Addressed to a client, its own alone.
     """
 
+    training: Training
     weights: Float32Array
-    hidden: tuple[int, ...]
-    neighbors: int
-    batch: int
-    local_epochs: int
-    negatives: int
-    mixing: float
-    proximity: float
     learning_rate: float
-    most_steps: int
-    rows: int
     field: Float32Array
     reach: float
     surrogates: Float32Array
     shares: Float32Array
-    together: bool
     control: Float32Array
     kept: UInt8Array
     kept_rounds: Int64Array
@@ -175,7 +197,7 @@ class TrainRequest(
     @property
     def jointly(self) -> bool:
         """Where the scenario says so."""
-        return self.together
+        return self.training.together
 
 
 @answers(TrainRequest)
@@ -201,13 +223,13 @@ def _trained(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> lis
     controls = _controls(clients, requests)
     with one_torch_thread():
         trained = train(
-            architecture_of(clients[0].rows, request.hidden),
+            architecture_of(clients[0].rows, request.training.hidden),
             request.weights,
             [local_task(client, request) for client in clients],
             objective_of(clients, request),
             learning_rate=request.learning_rate,
             corrections=None if controls is None else request.control - controls,
-            device=training_device(request),
+            device=request.training.device,
         )
     if not np.isfinite(trained.losses).all() or not np.isfinite(trained.weights).all():
         raise RunError(
@@ -229,13 +251,6 @@ def _trained(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> lis
             clients, changes, losses, moved, halves.numpy().view(np.uint8), strict=True
         )
     ]
-
-
-def training_device(request: TrainRequest) -> str:
-    """A GPU for clients that train as one, where this process may use one."""
-    import torch
-
-    return "cuda" if request.together and torch.cuda.is_available() else "cpu"
 
 
 def _controls(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> Float32Array | None:
@@ -289,13 +304,14 @@ def local_task(client: Client, request: TrainRequest) -> Local:
     from raydr.methods.fedne.edges import schedule
     from raydr.methods.fedne.training import Local
 
+    training = request.training
     batches = schedule(
-        neighbors_of(client, request.neighbors),
-        batch=request.batch,
-        epochs=request.local_epochs,
-        negatives=0 if request.field.size else request.negatives,
-        mixing=request.mixing or None,
-        steps=request.most_steps,
+        neighbors_of(client, training.neighbors),
+        batch=training.batch,
+        epochs=training.local_epochs,
+        negatives=0 if request.field.size else training.negatives,
+        mixing=training.mixing or None,
+        steps=training.most_steps,
         random=client.stream("batches"),
     )
     return Local(client.rows, batches)
@@ -311,8 +327,8 @@ def objective_of(clients: Sequence[Client], request: TrainRequest) -> Objective:
     from raydr.methods.fedne.networks import together
     from raydr.methods.fedne.training import Objective
 
-    negatives, proximity = float(request.negatives), request.proximity
-    device = training_device(request)
+    training, device = request.training, request.training.device
+    negatives, proximity = float(training.negatives), training.proximity
     if request.field.size:
         grid, field = Grid(request.reach, len(request.field)), as_field(request.field).to(device)
         return Objective(2.0 * negatives, None, lambda at: interpolated(grid, field, at), proximity)
@@ -321,7 +337,7 @@ def objective_of(clients: Sequence[Client], request: TrainRequest) -> Objective:
         return Objective(negatives, alone, None, proximity)
     others = np.tile(request.shares, (len(clients), 1))
     others[np.arange(len(clients)), [client.index for client in clients]] = 0.0
-    own = np.array([len(client.rows) / request.rows for client in clients], np.float32)
+    own = np.array([len(client.rows) / training.rows for client in clients], np.float32)
     return Objective(negatives, own, together(request.surrogates, others, device), proximity)
 
 

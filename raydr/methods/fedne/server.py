@@ -28,25 +28,30 @@ with the server's steps doubled 0.913, 0.896. All edges in one place, 6 epochs: 
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import Float32Array, Float64Array
 from raydr.errors import ScenarioError
-from raydr.federation import Federation, Reply, Request
-from raydr.methods.fedne.clients import Change, PositionRequest, PrototypeRequest, TrainRequest, kept_size
+from raydr.federation import Federation, average
+from raydr.methods.fedne.clients import (
+    Change,
+    PositionRequest,
+    PrototypeRequest,
+    Training,
+    TrainRequest,
+    kept_size,
+)
 from raydr.methods.fedne.model import model_of, standardised, transform
 from raydr.methods.fedne.pooled import central
 from raydr.methods.fedne.settings import AveragedEncoder, ContrastiveEncoder, FedAvgNE, FedNE, FedProxNE
 from raydr.methods.fedne.surrogates import REACHES, DensityRequest, SurrogateRequest
 from raydr.methods.method import method
 from raydr.methods.outcome import Outcome
-from raydr.robust import Mean
 from raydr.statistics.principal_axes import principal_axes
 
-R = TypeVar("R", bound=Reply)
 State = dict[str, NDArray[Any]]
 
 _MARGIN = 1.25
@@ -77,12 +82,12 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
         **no_surrogates(),
         **controls,
     }
+    training = training_of(federation, settings)
     with federation.stage("rounds"):
         for round in federation.rounds(settings.rounds, state):
             renew_surrogates(federation, settings, state, round)
-            answer = average(
-                federation, training(federation, settings, state, settings.rate(round)), settings
-            )
+            request = train_request(training, state, settings.rate(round))
+            answer = average(federation, request, settings.aggregation, weights="rows")
             state["weights"], state["memory"] = server_step(
                 settings.server_optimizer,
                 state["weights"],
@@ -93,20 +98,17 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
             renew_control_variates(federation, state, answer)
             federation.report(objective=answer.loss)
     with federation.stage("map"):
-        request = PositionRequest(state["weights"], settings.hidden)
-        places = np.concatenate([reply.places for reply in federation.ask(request)])
+        final = PositionRequest(state["weights"], settings.hidden)
+        places = np.concatenate([reply.places for reply in federation.ask(final)])
     return Outcome(places, None, model_of(architecture.layers(state["weights"]), scaling))
 
 
-def training(
-    federation: Federation, settings: AveragedEncoder, state: State, learning_rate: float
-) -> TrainRequest:
-    """Step 3 as clients are told it."""
+def training_of(federation: Federation, settings: AveragedEncoder) -> Training:
+    """Step 3 as the settings want it, in all rounds alike."""
     from raydr.methods.fedne.edges import steps_of
 
     steps = settings.local_epochs * steps_of(max(federation.sizes), settings.neighbors, settings.batch)
-    return TrainRequest(
-        weights=state["weights"],
+    return Training(
         hidden=settings.hidden,
         neighbors=settings.neighbors,
         batch=settings.batch,
@@ -114,25 +116,26 @@ def training(
         negatives=settings.negatives,
         mixing=(settings.mixing or 0.0) if isinstance(settings, FedNE) else 0.0,
         proximity=settings.proximity if isinstance(settings, FedProxNE) else 0.0,
-        learning_rate=learning_rate,
         most_steps=min(steps, settings.local_steps or steps),
         rows=federation.rows,
+        together=federation.context.batch_clients,
+    )
+
+
+def train_request(training: Training, state: State, learning_rate: float) -> TrainRequest:
+    """Step 3 as clients are told it in a round."""
+    return TrainRequest(
+        training=training,
+        weights=state["weights"],
+        learning_rate=learning_rate,
         field=state["field"],
         reach=float(state["grid"]),
         surrogates=state["surrogates"],
         shares=state["shares"],
-        together=federation.batch_clients,
         control=state["control"].astype(np.float32),
         kept=state["kept"],
         kept_rounds=state["kept_rounds"],
     )
-
-
-def average(federation: Federation, request: Request[R], settings: AveragedEncoder) -> R:
-    """Average by rows (4), of which the server sees the sum alone, or by a robust rule."""
-    if isinstance(settings.aggregation, Mean):
-        return federation.mean(request, weights="rows")
-    return federation.robust_mean(request, settings.aggregation)
 
 
 def first_weights(federation: Federation, settings: ContrastiveEncoder, reach: Float64Array) -> Float32Array:
@@ -240,7 +243,7 @@ def renew_field(federation: Federation, settings: FedNE, state: State) -> None:
     for _ in range(_SIZINGS):
         grid = Grid.covering(_MARGIN * float(state["reach"]), settings.grid_step)
         request = DensityRequest(state["weights"], settings.hidden, grid.reach, grid.nodes)
-        answer = average(federation, request, settings)
+        answer = average(federation, request, settings.aggregation, weights="rows")
         unanimous = np.flatnonzero(answer.votes >= 1.0)
         reach = float(REACHES[unanimous[0] if len(unanimous) else -1])
         fits = reach <= grid.reach

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from raydr.arrays import Float64Array
 from raydr.errors import DataError, ScenarioError
-from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers, average
 from raydr.methods.landmarks.kernel import cross_term, default_step, gradient_bound, landmark_term, row_term
 from raydr.robust import Aggregation, Mean
 from raydr.settings import Settings
 from raydr.statistics.moments import Spread, median_squared_distance, spread
 from raydr.threads import one_blas_thread
-
-R = TypeVar("R", bound=Reply)
 
 _OBJECTIVE_SAMPLE = 500  # rows of each client in K_xx, which only the reported objective needs
 
@@ -194,23 +192,17 @@ def learn_landmarks(federation: Federation, settings: DistributionLearning) -> L
     gamma = settings.gamma or 1.0 / median_squared_distance(federation, moments)
     step = settings.step or default_step(count, gamma)
     state = {"landmarks": initial_landmarks(federation, moments, count, settings.initial_spread)}
-    constant = average(federation, SelfSimilarityRequest(gamma), settings).similarity
+    aggregation, weights = settings.aggregation, settings.weights
+    constant = average(federation, SelfSimilarityRequest(gamma), aggregation, weights=weights).similarity
     for _ in federation.rounds(settings.rounds, state):
         landmarks = state["landmarks"]
         request = StepRequest(landmarks, gamma, step, settings.local_steps, settings.share)
-        answer = average(federation, request, settings)
+        answer = average(federation, request, aggregation, weights=weights)
         with one_blas_thread():
             objective, gradient = landmark_term(landmarks, gamma)
         state["landmarks"] = landmarks - step * (answer.direction + gradient)
         federation.report(objective=constant + answer.objective + objective)
     return LearntLandmarks(state["landmarks"], gamma)
-
-
-def average(federation: Federation, request: Request[R], settings: DistributionLearning) -> R:
-    """Average of all clients' replies by omega_p, of which the server sees the sum alone, or by a robust rule."""
-    if isinstance(settings.aggregation, Mean):
-        return federation.mean(request, weights=settings.weights)
-    return federation.robust_mean(request, settings.aggregation)
 
 
 def initial_landmarks(

@@ -23,8 +23,7 @@ from raydr.methods.sense.prior import Prior
 from raydr.methods.sense.settings import SENSE
 from raydr.methods.sense.smacof import random_start, smacof
 from raydr.methods.sense.spaces import EuclideanSpace, HyperbolicSpace, Space
-from raydr.privacy.noise import Noise
-from raydr.privacy.protection import Protection
+from raydr.privacy.mechanism import Coverage
 
 _TOLD = 1e-3
 """Share of a record's distance from the anchors' mean up to which it counts as known: a thousandth."""
@@ -276,7 +275,7 @@ def refined(
 
 
 def notes(
-    settings: SENSE, observations: Observations, known: Known, noise: Noise | None = None
+    settings: SENSE, observations: Observations, known: Known, coverage: Coverage | None = None
 ) -> tuple[Note, ...]:
     """What the anchors protect and what they do not, from what the server saw in this run."""
     seen, open_ones = observations.seen_by_each, known.codimension
@@ -289,14 +288,14 @@ def notes(
             " open (P3, theorems 3.1 and 3.2): another record, which differs there, could have the same distances. That"
             " does not mean that a record is hidden."
             if open_ones
-            else f" They leave no dimension open{', so distances hide nothing' if noise is None else ''}."
+            else f" They leave no dimension open{', so distances hide nothing' if coverage is None else ''}."
         )
     ]
     share = known.open_share[~np.isnan(known.open_share)]
     told = int((share < _TOLD).sum())
-    if noise is not None:
+    if coverage is not None:
         paragraphs.append(
-            f"{Protection(noise.on, noise.level).words} was added by {noise.noisy_clients(len(observations.sizes))} of"
+            f"{coverage.mechanism.words} was added by {coverage.count(len(observations.sizes))} of"
             f" {len(observations.sizes)} clients. It blurs what the server can tell of their records, by an amount that"
             " nobody bounds here: no differential privacy is claimed."
         )
@@ -307,7 +306,7 @@ def notes(
             + (" of clients without noise" if spoilt else "")
             + f" lie within {_TOLD:.1%} of the span. The server knows which, and can write them down, feature by"
             + " feature"
-            + (" and with their noise" if noise is not None and noise.on == "data" else "")
+            + (" and with their noise" if coverage is not None and coverage.mechanism.on == "data" else "")
             + f". For the median record, {np.median(share):.2%} of its distance from the anchors' mean is left open."
         )
     if settings.regime == "multisite" and open_ones:

@@ -35,7 +35,7 @@ from raydr.methods.sense.new_rows import map_scale, place
 from raydr.methods.sense.observations import Observations
 from raydr.methods.sense.settings import SENSE
 from raydr.methods.sense.spaces import Space
-from raydr.privacy.protection import Protection
+from raydr.privacy.mechanism import Mechanism, Quantity
 from raydr.statistics.moments import spread
 
 NEIGHBORS = 3
@@ -63,12 +63,13 @@ class AnchorDistances(
         With ``squared``, the same as all distances between the client's rows, G of P3 (8): a factor of the Gram
         matrix of what the anchors do not span. No columns in the pointwise regimes.
     noise : float
-        Level of the noise in both, as the client declares it.
+        Deviation of what a mechanism changed in both, in units of a record's mean distance, as the client declares
+        it; 0 where none did.
     """
 
     squared: Float64Array
     inside: Float64Array
-    noise: float
+    noise: float = 0.0
 
     @staticmethod
     def ranges(request: AnchorRequest, rows: int) -> dict[str, Range]:
@@ -79,6 +80,22 @@ class AnchorDistances(
             "inside": Range((rows, width)),
             "noise": Range(()),
         }
+
+    def quantities(self, on: str) -> dict[str, Quantity]:
+        """Distances in units of a record's mean one; what is inside in units of its root mean square."""
+        if on != "distances":
+            raise TypeError(f"distances to anchors hold no {on} that a mechanism could change")
+        distances = np.sqrt(self.squared)
+        found = {"distances": Quantity(distances, distances.mean(axis=1, keepdims=True))}
+        if self.inside.size:
+            found["inside"] = Quantity(self.inside, np.sqrt((self.inside**2).mean()))
+        return found
+
+    def covered(self, values: Mapping[str, Float64Array], mechanism: Mechanism) -> AnchorDistances:
+        """Other distances, and by how much they may be off."""
+        return AnchorDistances(
+            values["distances"] ** 2, values.get("inside", self.inside), mechanism.deviation
+        )
 
 
 @dataclass(frozen=True)
@@ -93,8 +110,8 @@ class AnchorRequest(Request[AnchorDistances], what="the anchors that a client se
         Where records live.
     within : bool
         Whether to tell the distances between the client's rows too.
-    noise : Protection or None
-        Noise that the client is to add.
+    mechanism : Mechanism or None
+        What the client's host is to apply to its data or distances.
     deviation : float
         Root mean square deviation of the features, the unit of noise on data.
     """
@@ -102,13 +119,8 @@ class AnchorRequest(Request[AnchorDistances], what="the anchors that a client se
     anchors: Float64Array
     space: Space
     within: bool
-    noise: Protection | None = None
+    mechanism: Mechanism | None = None
     deviation: float = 0.0
-
-    @property
-    def protection(self) -> Protection | None:
-        """The noise."""
-        return self.noise
 
     @cached_property
     def frame(self) -> Frame:
@@ -130,25 +142,13 @@ class AnchorRequests(Request[AnchorDistances], what="the anchors that each clien
 @answers(AnchorRequest)
 def distances_to_anchors(client: Client, request: AnchorRequest) -> AnchorDistances:
     """Client part of step 2."""
-    rows, noise = client.rows.astype(np.float64), request.noise
-    on_distances = noise.level if noise is not None and noise.on == "distances" else 0.0
-    if noise is not None and noise.on == "data":
-        deviation = request.deviation * noise.level
-        rows = rows + deviation * client.stream("noise on data").standard_normal(rows.shape)
+    rows = client.rows.astype(np.float64)
     points, anchors = request.space.points(rows), request.space.points(request.anchors)
     squared = np.zeros((0, len(anchors)))
     if len(rows):
         squared = request.space.squared_distances(points, anchors)
     inside = residual_factor(request.frame, points) if request.within else np.zeros((len(rows), 0))
-    if on_distances:
-        stream = client.stream("noise on distances")
-        distances = np.sqrt(squared)
-        deviations = on_distances * distances.mean(axis=1, keepdims=True)
-        squared = (distances + deviations * stream.standard_normal(squared.shape)) ** 2
-        if inside.size:
-            spoilt = stream.standard_normal(inside.shape)
-            inside = inside + on_distances * np.sqrt((inside**2).mean()) * spoilt
-    return AnchorDistances(squared, inside, on_distances)
+    return AnchorDistances(squared, inside)
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class Completed:
 
 def completed(federation: Federation, settings: SENSE) -> Completed:
     """Steps 1 to 3: anchors, distances, geometry."""
-    space, noise = settings.space, federation.noise
+    space = settings.space
     with federation.stage("anchors"):
         anchors = chosen_anchors(federation, settings)
         # Refuses what could place nothing before anybody is asked.
@@ -198,7 +198,7 @@ def completed(federation: Federation, settings: SENSE) -> Completed:
             points, known = pointwise_points(federation, settings, anchors, squared, levels)
         else:
             points, known = multisite_points(federation, settings, anchors, squared, factors, levels)
-    told = notes(settings, observations, known, noise)
+    told = notes(settings, observations, known, federation.context.coverage)
     return Completed(anchors, points, space.geometry(points, known.heights), told)
 
 
@@ -225,23 +225,23 @@ def references(space: Space, points: Float64Array, drawn: Drawn, anchors: Anchor
 
 def requests_for(federation: Federation, settings: SENSE, anchors: Anchors) -> AnchorRequests:
     """One request for all clients where they are told the same, else one for each."""
-    levels = np.zeros(federation.clients)
-    deviation, noise = 0.0, federation.noise
-    if noise is not None:
-        levels = noise.levels(federation.clients, federation.stream("noisy clients"))
-        if noise.on == "data":
+    mechanisms: tuple[Mechanism | None, ...] = (None,) * federation.clients
+    deviation, coverage = 0.0, federation.context.coverage
+    if coverage is not None:
+        mechanisms = coverage.of_each(federation.clients, federation.stream("noisy clients"))
+        if coverage.mechanism.on == "data":
             deviation = float(np.sqrt((spread(federation).deviation ** 2).mean()))
-    alike = not anchors.local.size and len(set(levels.tolist())) == 1
+    alike = not anchors.local.size and len(set(mechanisms)) == 1
     return AnchorRequests(
         tuple(
             AnchorRequest(
                 anchors.seen_by(client),
                 settings.space,
                 settings.regime == "multisite",
-                Protection(noise.on, float(level)) if noise is not None and level else None,
+                mechanism,
                 deviation,
             )
-            for client, level in enumerate(levels[:1] if alike else levels)
+            for client, mechanism in enumerate(mechanisms[:1] if alike else mechanisms)
         )
     )
 

@@ -1,0 +1,43 @@
+"""What a federation is from its first call to its last, whatever it is asked to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from raydr.arrays import FloatArray
+from raydr.federation.failures import FailurePolicy
+from raydr.privacy.mechanism import Coverage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What a federation is made with, and what no round changes.
+
+    Attributes
+    ----------
+    seed : int
+        The run's seed.
+    run : str
+        Digest of what the run is made from, which checkpoints carry and to which clients bind what they seal.
+    policy : FailurePolicy
+        Decides what follows when a client does not answer.
+    participation : float
+        Part of the clients, from above 0 to 1, drawn anew in each round, that a mean in rounds asks.
+    checkpoint_every : int
+        Rounds between checkpoints; 0 for none.
+    batch_clients : bool
+        Whether clients of one host may compute as one, where a method offers it.
+    coverage : Coverage or None
+        Mechanism that clients' hosts are to apply, where a method offers it, and which of them do.
+    public : (rows, features) array or None
+        Rows that are nobody's secret, as read.
+    """
+
+    seed: int
+    run: str = ""
+    policy: FailurePolicy = field(default_factory=FailurePolicy)
+    participation: float = 1.0
+    checkpoint_every: int = 0
+    batch_clients: bool = False
+    coverage: Coverage | None = None
+    public: FloatArray | None = None

@@ -1,0 +1,49 @@
+"""The attacks that come with raydr."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from raydr.arrays import Float64Array
+from raydr.federation.messages import Range
+from raydr.federation.simulated.adversary import Attack, attack
+
+
+@attack
+class SignFlip(Attack):
+    """The truth times minus the strength."""
+
+    kind: Literal["sign-flip"] = "sign-flip"
+
+    def lie(self, truth: Float64Array, declared: Range, agreed: np.random.Generator) -> Float64Array:
+        """The opposite of the truth."""
+        return -self.strength * truth
+
+
+@attack
+class Exaggeration(Attack):
+    """The truth times the strength."""
+
+    kind: Literal["scaling"] = "scaling"
+
+    def lie(self, truth: Float64Array, declared: Range, agreed: np.random.Generator) -> Float64Array:
+        """More, or less, of the truth."""
+        return self.strength * truth
+
+
+@attack
+class Collusion(Attack):
+    """One random direction, the same for all attackers and in every round, as long as strength times the range.
+
+    Where the range is infinite, its entries reach the strength itself.
+    """
+
+    kind: Literal["collusion"] = "collusion"
+
+    def lie(self, truth: Float64Array, declared: Range, agreed: np.random.Generator) -> Float64Array:
+        """What the attackers agreed on."""
+        largest = np.asarray(declared.largest, np.float64)
+        reach = np.where(np.isfinite(largest), largest, 1.0)
+        return np.asarray(self.strength * reach * agreed.uniform(-1.0, 1.0, declared.shape))

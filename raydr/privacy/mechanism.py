@@ -1,0 +1,156 @@
+"""Privacy mechanisms: what a client's host does to data or replies before they cross the boundary.
+
+A mechanism is one frozen value at every place where it is spoken of: a section of the scenario, what the server tells
+a client, what the client's host applies, and what the ledger says protected a message. It is added by one file:
+settings registered by :func:`mechanism`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+
+from raydr.arrays import Float64Array
+from raydr.errors import ScenarioError
+from raydr.registry import Kinds
+from raydr.settings import Settings
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Values of which a mechanism may change each.
+
+    Attributes
+    ----------
+    values : float64 array
+        As they are.
+    unit : float or array that broadcasts with ``values``
+        In which a mechanism measures what it does to them.
+    """
+
+    values: Float64Array
+    unit: float | Float64Array
+
+
+class Coverable(Protocol):
+    """A reply that says what of it a mechanism may change."""
+
+    def quantities(self, on: str) -> Mapping[str, Quantity]:
+        """By name, what it holds of ``on``, as :attr:`Mechanism.on` has it."""
+
+    def covered(self: Covered, values: Mapping[str, Float64Array], mechanism: Mechanism) -> Covered:
+        """Return the same with other values of these quantities."""
+
+
+Covered = TypeVar("Covered", bound=Coverable)
+
+
+class Mechanism(Settings, ABC):
+    """What a client's host does to what the client part is shown, or to what it answers.
+
+    Attributes
+    ----------
+    kind : str
+        Name of the mechanism.
+    on : str
+        What it changes: "data" for every feature of every record before the client part sees it, or something that
+        replies have quantities of (:meth:`raydr.federation.Reply.quantities`).
+    """
+
+    if TYPE_CHECKING:  # declared by each mechanism, in the order in which it is written
+        kind: str
+        on: str
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """A phrase for people, such as ``Gaussian noise of level 0.1 on distances``."""
+
+    @property
+    @abstractmethod
+    def deviation(self) -> float:
+        """Root mean square of what it changes a value by, in units of the quantity: what a server reckons with."""
+
+    @abstractmethod
+    def cover(self, quantity: Quantity, stream: np.random.Generator) -> Float64Array:
+        """Return the values of a quantity as they may be seen; ``stream`` is the client's own for this mechanism."""
+
+    def apply(self, reply: Covered, stream: np.random.Generator) -> Covered:
+        """Return a reply with each of its quantities covered, in their order."""
+        values = {name: self.cover(quantity, stream) for name, quantity in reply.quantities(self.on).items()}
+        return reply.covered(values, self)
+
+
+MECHANISMS = Kinds("mechanisms", "raydr.privacy")
+"""Every mechanism by its ``kind``."""
+
+mechanism = MECHANISMS
+"""Decorator that registers a mechanism."""
+
+
+def mechanism_of(content: Mapping[str, Any]) -> Mechanism:
+    """Return the mechanism of which these are the plain values, as a ledger has them.
+
+    Raises
+    ------
+    ValueError
+        If there is none of that kind, or it has other values.
+    """
+    kind = content.get("kind") if isinstance(content, Mapping) else None
+    known = MECHANISMS.get(kind) if isinstance(kind, str) else None
+    if known is None:
+        raise ValueError(
+            f"a protection is of kind {kind!r}, and this raydr knows only {', '.join(MECHANISMS)}: read it with a raydr"
+            " that knows it"
+        )
+    found = known.model_validate(content)
+    if not isinstance(found, Mechanism):
+        raise TypeError(f"{known.__name__} is registered as a mechanism, and is none")
+    return found
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """A mechanism, and which clients apply it.
+
+    Attributes
+    ----------
+    mechanism : Mechanism
+        What they apply.
+    clients : float
+        Part of the clients that do, drawn by the seed; the others do nothing.
+    """
+
+    mechanism: Mechanism
+    clients: float = 1.0
+
+    def count(self, clients: int) -> int:
+        """How many of so many clients apply it.
+
+        Raises
+        ------
+        ScenarioError
+            If that is none: noise that nobody adds is no noise.
+        """
+        covered = round(self.clients * clients)
+        if not covered:
+            raise ScenarioError(
+                f"privacy.noise.clients is {self.clients:g}, which of {clients} clients is none, so no noise would be"
+                f" added: choose at least {1 / clients:.2g}, or leave privacy.noise out."
+            )
+        return covered
+
+    def of_each(self, clients: int, rng: np.random.Generator) -> tuple[Mechanism | None, ...]:
+        """Mechanism of each client; ``rng`` draws who applies it.
+
+        >>> from raydr.privacy.gaussian import GaussianNoise
+        >>> noise = GaussianNoise(on="data", level=0.5)
+        >>> [found and found.level for found in Coverage(noise, 0.5).of_each(4, np.random.default_rng(0))]
+        [None, None, 0.5, 0.5]
+        """
+        drawn = set(rng.choice(clients, self.count(clients), replace=False).tolist())
+        return tuple(self.mechanism if client in drawn else None for client in range(clients))
