@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
     Field,
@@ -17,7 +17,7 @@ from pydantic import (
 
 from raydr.errors import ScenarioError
 from raydr.federation.simulated import ATTACKS, Attack, attackers
-from raydr.methods import METHODS
+from raydr.methods import METHODS, MethodSettings
 from raydr.partition import IID, PARTITIONS, Dealing
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.mechanism import MECHANISMS, Coverage, Mechanism, mechanism_of
@@ -25,10 +25,6 @@ from raydr.registry import kind_of, one_of
 from raydr.robust import RobustRule
 from raydr.settings import LocalPath, OfFile, Settings
 from raydr.statistics.scaling import Scale
-
-if TYPE_CHECKING:
-    from raydr.methods.fedne.settings import FedAvgNE, FedNE, FedProxNE, GlobalNE, LocalNE
-    from raydr.methods.landmarks.maps import FedTSNE, FedUMAP
 
 
 class DataSettings(Settings):
@@ -224,12 +220,10 @@ class PrivacySettings(Settings):
 
 
 if TYPE_CHECKING:
-    MethodSettings: TypeAlias = FedTSNE | FedUMAP | FedNE | FedAvgNE | FedProxNE | LocalNE | GlobalNE
+    AnyMethod: TypeAlias = MethodSettings
 else:
     METHODS.close()
-    MethodSettings = Annotated[
-        Union[tuple(method.settings for method in METHODS.values())], Field(discriminator="kind")  # noqa: UP007
-    ]
+    AnyMethod = one_of(tuple(method.settings for method in METHODS.values()))
 
 
 NAME_PATTERN, LONGEST_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$", 100
@@ -245,7 +239,7 @@ class Scenario(Settings):
     seed: int = Field(0, ge=0, lt=2**32, description="of every random draw: another seed, another run")
     data: DataSettings = Field(description="the table to map")
     clients: ClientsSettings = Field(description="who holds its rows")
-    method: MethodSettings = Field(description="how it is mapped: raydr list methods")
+    method: AnyMethod = Field(description="how it is mapped: raydr list methods")
     runtime: RuntimeSettings = Field(
         RuntimeSettings(),
         description="where and how it runs; as long as no client is lost, changes no bit of the map",

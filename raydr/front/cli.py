@@ -38,22 +38,20 @@ def _shipped() -> Mapping[str, str]:
     return shipped()
 
 
-def _first_line(definition: type) -> str:
+def _table(room: str, name: str, line: Callable[[Any], str] | None = None) -> Mapping[str, str]:
+    """A room's table of things by name, each in a line, by default its docstring's first; imported when asked for."""
     from raydr.registry import summary
 
-    return summary(definition)
-
-
-def _table(room: str, name: str, line: Callable[[Any], str]) -> Mapping[str, str]:
-    """A room's table of things by name, each in a line; imported only when it is asked for."""
-    return {key: line(thing) for key, thing in getattr(import_module(room), name).items()}
+    return {key: (line or summary)(thing) for key, thing in getattr(import_module(room), name).items()}
 
 
 CATALOGUES: Mapping[str, Callable[[], Mapping[str, str]]] = {
     "scenarios": _shipped,
     "methods": partial(_table, "raydr.methods", "METHODS", attrgetter("summary")),
-    "embedders": partial(_table, "raydr.embedding", "EMBEDDERS", _first_line),
-    "partitions": partial(_table, "raydr.partition", "PARTITIONS", _first_line),
+    "embedders": partial(_table, "raydr.embedding", "EMBEDDERS"),
+    "partitions": partial(_table, "raydr.partition", "PARTITIONS"),
+    "attacks": partial(_table, "raydr.federation.simulated", "ATTACKS"),
+    "mechanisms": partial(_table, "raydr.privacy", "MECHANISMS"),
     "metrics": partial(_table, "raydr.metrics", "METRICS", attrgetter("description")),
     "datasets": partial(_table, "raydr.data", "DATASETS", attrgetter("description")),
 }

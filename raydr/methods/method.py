@@ -14,6 +14,16 @@ from raydr.methods.outcome import Outcome, draw_map
 from raydr.registry import Registry, kind_of, summary
 from raydr.settings import Settings
 
+
+class MethodSettings(Settings):
+    """What a scenario may say of a method; ``kind`` is the method's name."""
+
+    kind: str
+
+    def check(self, rows: int, features: int) -> None:
+        """Raise ScenarioError or DataError if the settings do not fit so many rows; before any work is done."""
+
+
 Serve = TypeVar("Serve", bound=Callable[[Federation, Any], Outcome])
 
 
@@ -39,7 +49,7 @@ class Method:
 
     Attributes
     ----------
-    settings : type of Settings
+    settings : type of MethodSettings
         What a scenario may say of it.
     serve : callable
         Its server part.
@@ -70,7 +80,7 @@ class Method:
         whose map takes no new rows.
     """
 
-    settings: type[Settings]
+    settings: type[MethodSettings]
     serve: Callable[[Federation, Any], Outcome]
     title: str
     truth: Callable[[Any, FloatArray], Geometry | None] = _euclidean
@@ -93,21 +103,21 @@ METHODS: Registry[Method] = Registry("methods", "raydr.methods")
 """Every method by its ``method.kind``."""
 
 
-def method(settings: type[Settings], title: str, **more: Any) -> Callable[[Serve], Serve]:
+def method(settings: type[MethodSettings], title: str, **more: Any) -> Callable[[Serve], Serve]:
     """Register a function as the server part of a method.
 
     Parameters
     ----------
-    settings : type of Settings
+    settings : type of MethodSettings
         What a scenario may say of it; the default of its ``kind`` is the method's name, the first line of its
-        docstring what lists say of it. It has ``check(rows, features)``, which refuses what does not fit.
+        docstring what lists say of it.
     title, **more
         See :class:`Method`.
 
     Examples
     --------
     >>> from typing import Literal
-    >>> class Nothing(Settings):
+    >>> class Nothing(MethodSettings):
     ...     '''Says nothing and maps nothing.'''
     ...     kind: Literal["nothing"] = "nothing"
     >>> @method(Nothing, "Nothing")  # doctest: +SKIP

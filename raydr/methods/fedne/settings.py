@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from raydr.methods.method import MethodSettings
 from raydr.robust import Aggregation, Mean
-from raydr.settings import Settings
 
 _SCHEDULE = (
     "how the learning rate falls: by `decay` after 30% and again after 60% of the rounds (P2), or along"
@@ -15,7 +15,7 @@ _SCHEDULE = (
 )
 
 
-class ContrastiveEncoder(Settings):
+class ContrastiveEncoder(MethodSettings):
     """What every method here has: an encoder and its training."""
 
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(
@@ -42,9 +42,6 @@ class ContrastiveEncoder(Settings):
         if self.schedule == "cosine":
             return cosine_rate(round, self.rounds, self.learning_rate)
         return stepped_rate(round, self.rounds, self.learning_rate, self.decay)
-
-    def check(self, rows: int, features: int) -> None:
-        """Any two rows have a map: nothing to refuse."""
 
 
 class LocalNE(ContrastiveEncoder):

@@ -25,11 +25,11 @@ from raydr.geometry.points import Geometry, Points, squared_distances
 from raydr.geometry.trilateration import trilaterate
 from raydr.methods.landmarks.learning import DistributionLearning, learn_landmarks
 from raydr.methods.landmarks.nystrom import nystrom
-from raydr.methods.method import method
+from raydr.methods.method import MethodSettings, method
 from raydr.methods.outcome import Outcome, draw_map
 
 
-class LandmarkMap(DistributionLearning, ABC):
+class LandmarkMap(DistributionLearning, MethodSettings, ABC):
     """Settings that Fed-tSNE and Fed-UMAP share, which are also the embedder that draws the map."""
 
     estimator: Literal["trilateration", "nystrom", "nystrom-squared"] = Field(
@@ -46,7 +46,7 @@ class LandmarkMap(DistributionLearning, ABC):
         """See :meth:`raydr.embedding.Embedder.neighbors_needed`."""
 
     def check(self, rows: int, features: int) -> None:
-        """Raise ScenarioError or DataError if the settings do not fit so many rows; before any work is done."""
+        """Landmarks and neighbours must be there for so many rows."""
         self.landmark_count(rows, features)
         self.neighbors_needed(rows)
 

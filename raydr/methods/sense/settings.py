@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, model_validator
 
 from raydr.embedding import COSNE, EMBEDDERS, TSNE, Embedder
+from raydr.methods.method import MethodSettings
 from raydr.methods.sense.anchors import AnchorSettings
 from raydr.methods.sense.observations import Regime
 from raydr.methods.sense.spaces import EuclideanSpace, HyperbolicSpace, Space
@@ -25,7 +26,7 @@ else:
     AnyEmbedder = Annotated[EMBEDDERS.choice, BeforeValidator(_named)]
 
 
-class SENSE(AnchorSettings):
+class SENSE(AnchorSettings, MethodSettings):
     """SENSE: geometry from the distances to anchors, in one exchange (P3)."""
 
     kind: Literal["sense"] = "sense"
@@ -60,7 +61,7 @@ class SENSE(AnchorSettings):
         return self
 
     def check(self, rows: int, features: int) -> None:
-        """Raise ScenarioError or DataError if the settings do not fit so many rows; before any work is done."""
+        """Anchors and neighbours must be there for so many rows."""
         self.per_client(features, rows)
         self.embedder.neighbors_needed(rows)
 
