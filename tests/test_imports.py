@@ -32,7 +32,16 @@ def test_importing_raydr_does_not_even_load_numpy() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["run", "--help"], ["list", "scenarios"], ["list", "methods"]]
+    "arguments",
+    [
+        ["--help"],
+        ["run", "--help"],
+        ["list", "scenarios"],
+        ["list", "methods"],
+        ["list", "embedders"],
+        ["list", "partitions"],
+        ["list", "metrics"],
+    ],
 )
 def test_commands_that_compute_nothing_load_nothing_heavy(arguments: list[str]) -> None:
     assert not loaded(f"from raydr.front.cli import status; assert status({arguments!r}) == 0") & {
