@@ -6,27 +6,34 @@ in the end each posts its records' coordinates along them. `test_extensions.py` 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from raydr.arrays import Float64Array, FloatArray
+from raydr.data import Table
+from raydr.embedding import embedder
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.federation.simulated import Attack, attack
+from raydr.geometry.neighbors import NeighborGraph
+from raydr.geometry.points import Progress
 from raydr.journal import Journal
-from raydr.methods import Outcome, method
+from raydr.methods import MethodSettings, Outcome, method
+from raydr.metrics import metric
+from raydr.metrics.evidence import Examination
+from raydr.partition import Dealing, Partition, partition
+from raydr.privacy import Mechanism, Quantity, mechanism
 from raydr.settings import Settings
 
 
-class FedPCA(Settings):
+class FedPCA(MethodSettings):
     """Federated principal components by power iteration."""
 
     kind: Literal["fed-pca"] = "fed-pca"
     rounds: int = Field(30, ge=1, description="products with the second moments")
-
-    def check(self, rows: int, features: int) -> None:
-        """Any table has two axes."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +73,32 @@ class Coordinates(Reply, granularity=Granularity.PER_RECORD, what="every record'
         """Two numbers for each row."""
         return {"places": Range((rows, 2))}
 
+    def quantities(self, on: str) -> dict[str, Quantity]:
+        """What a mechanism on coordinates may change."""
+        return {"places": Quantity(self.places, 1.0)}
+
+    def covered(self, values: Mapping[str, Float64Array], mechanism: Mechanism) -> Coordinates:
+        """The same with what the mechanism made of the places."""
+        return Coordinates(values["places"])
+
 
 @dataclass(frozen=True)
 class CoordinatesRequest(Request[Coordinates], what="the axes"):
-    """``axes`` (features, 2) float64, and what clients are to do to their coordinates."""
+    """``axes`` (features, 2) float64, and what the client's host is to do to the coordinates."""
 
     axes: Float64Array
+    mechanism: Mechanism | None = None
+
+
+@dataclass(frozen=True)
+class CoordinatesRequests(Request[Coordinates], what="the axes"):
+    """A request for each client."""
+
+    own: tuple[CoordinatesRequest, ...]
+
+    def addressed_to(self, client: int) -> CoordinatesRequest:  # type: ignore[override]
+        """What one client is told."""
+        return self.own[client]
 
 
 @answers(CoordinatesRequest)
@@ -94,5 +121,88 @@ def serve(federation: Federation, settings: FedPCA) -> Outcome:
     for _ in federation.rounds(settings.rounds, state):
         answer = federation.mean(ProductRequest(state["axes"]), weights="rows")
         state["axes"] = np.linalg.qr(answer.product)[0]
-    replies = federation.ask(CoordinatesRequest(state["axes"]))
+    mechanisms: tuple[Mechanism | None, ...] = (None,) * federation.clients
+    coverage = federation.context.coverage
+    if coverage is not None:
+        mechanisms = coverage.of_each(federation.clients, federation.stream("who covers"))
+    asked = tuple(CoordinatesRequest(state["axes"], mechanism) for mechanism in mechanisms)
+    replies = federation.ask(CoordinatesRequests(asked))
     return Outcome(np.concatenate([reply.places for reply in replies]), None)
+
+
+@mechanism
+class Rounding(Mechanism):
+    """Values rounded to multiples of a step."""
+
+    on: Literal["coordinates"] = Field("coordinates", description="what is rounded")
+    step: float = Field(gt=0, description="distance between two values that can be told apart")
+    kind: Literal["rounding"] = "rounding"
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        return f"rounding of {self.on} to multiples of {self.step:g}"
+
+    @property
+    def deviation(self) -> float:
+        """Of what is uniform between -step / 2 and step / 2."""
+        return float(self.step / np.sqrt(12.0))
+
+    def cover(self, quantity: Quantity, stream: np.random.Generator) -> Float64Array:
+        """The nearest multiples."""
+        return np.asarray(self.step * quantity.unit * np.rint(quantity.values / (self.step * quantity.unit)))
+
+
+@attack
+class Silence(Attack):
+    """Nothing but zeros."""
+
+    kind: Literal["silence"] = "silence"
+
+    def lie(self, truth: Float64Array, declared: Range, agreed: np.random.Generator) -> Float64Array:
+        """Zeros."""
+        return np.zeros(declared.shape)
+
+
+@partition
+class Blocks(Dealing):
+    """Rows dealt in blocks, in their order."""
+
+    kind: Literal["blocks"] = "blocks"
+    needs_count: ClassVar[bool] = True
+
+    def deal(self, table: Table, clients: int | None, seed: int) -> Partition:
+        """As evenly as can be; nothing is drawn."""
+        count = self.counted(clients)
+        owners = np.arange(len(table.rows), dtype=np.int64) * count // len(table.rows)
+        return Partition(owners, tuple(f"block-{index}" for index in range(count)))
+
+
+@embedder
+class Still(Settings):
+    """The first layout, as it is but for its size."""
+
+    kind: Literal["still"] = "still"
+    factor: float = Field(1.0, gt=0, description="on every coordinate")
+
+    def neighbors_needed(self, rows: int) -> int:
+        """One, since there has to be a graph."""
+        return 1
+
+    def embed(
+        self,
+        graph: NeighborGraph,
+        initialization: FloatArray,
+        *,
+        seed: int,
+        threads: int = 1,
+        progress: Progress | None = None,
+    ) -> FloatArray:
+        """The first layout times the factor."""
+        return np.asarray(self.factor * initialization)
+
+
+@metric("reach", "Reach", "the largest coordinate of the map", needs=set())
+def reach(examination: Examination) -> float:
+    """Largest absolute coordinate."""
+    return float(np.abs(examination.embedding).max())

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -117,95 +112,3 @@ def test_two_things_by_one_name_and_latecomers_are_refused() -> None:
         ExtensionError, match=r"'late' comes too late.*entry point of the group 'raydr\.rules'"
     ):
         room(Late)
-
-
-EXTENSION = '''
-"""A package of somebody else's: one definition of each sort."""
-
-from typing import Literal
-
-import numpy as np
-
-from raydr.embedding import embedder
-from raydr.metrics import metric
-from raydr.partition import Dealing, Partition, partition
-from raydr.settings import Settings
-
-
-@embedder
-class Still(Settings):
-    """The first layout, as it is."""
-
-    kind: Literal["still"] = "still"
-    factor: float = 1.0
-
-    def neighbors_needed(self, rows):
-        return 1
-
-    def embed(self, graph, initialization, *, seed, threads=1, progress=None):
-        return self.factor * initialization
-
-
-@partition
-class Halves(Dealing):
-    """The first half of the rows, and the second."""
-
-    kind: Literal["halves"] = "halves"
-    needs_count = False
-
-    def deal(self, table, clients, seed):
-        rows = len(table.rows)
-        return Partition(np.repeat([0, 1], [rows // 2, rows - rows // 2]), ("first", "second"))
-
-    def clients_in(self, table, count):
-        return 2
-
-
-@metric("reach", "Reach", "largest coordinate of the map", needs={"rows"})
-def reach(examination):
-    return float(np.abs(examination.embedding).max())
-'''
-
-RUN = """
-import json, sys
-from pathlib import Path
-from raydr.front.cli import CATALOGUES
-from raydr.scenarios.reading import read
-from raydr.scenarios.runner import run
-
-made = []
-for factor in (1.0, 3.0):
-    content = {
-        "name": "extended",
-        "data": {"source": "iris"},
-        "clients": {"partition": {"kind": "halves"}},
-        "method": {"kind": "sense", "anchors": 4, "embedder": {"kind": "still", "factor": factor}},
-        "runtime": {"federation": "inline", "checkpoint_every": 0},
-        "metrics": ["reach"],
-    }
-    folder = run(read(content), out=Path(sys.argv[1]) / str(factor))
-    made.append(json.loads((folder / "metrics.json").read_text())["federated"]["reach"])
-listed = {what: list(CATALOGUES[what]())[-1] for what in ("embedders", "partitions", "metrics")}
-print(json.dumps({"reach": made, "listed": listed}))
-"""
-
-
-def test_one_file_of_another_package_adds_an_embedder_a_partition_and_a_metric(tmp_path: Path) -> None:
-    package = tmp_path / "installed"
-    about = package / "elsewhere-1.0.dist-info"
-    about.mkdir(parents=True)
-    (package / "elsewhere.py").write_text(EXTENSION)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: elsewhere\nVersion: 1.0\n")
-    rooms = ("raydr.embedding", "raydr.partition", "raydr.metrics")
-    (about / "entry_points.txt").write_text("".join(f"[{room}]\nmine = elsewhere\n" for room in rooms))
-    finished = subprocess.run(
-        [sys.executable, "-c", RUN, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"PYTHONPATH": str(package)},
-    )
-    assert finished.returncode == 0, finished.stderr
-    made = json.loads(finished.stdout.splitlines()[-1])
-    assert made["listed"] == {"embedders": "still", "partitions": "halves", "metrics": "reach"}
-    assert made["reach"][1] == pytest.approx(3.0 * made["reach"][0])

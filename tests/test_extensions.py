@@ -1,0 +1,225 @@
+"""What one file of another package adds: one thing of each sort, through the command, from its list to the report."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+GROUPS = ("methods", "embedders", "partitions", "attacks", "mechanisms", "metrics")
+ADDED = {
+    "methods": ("fed-pca", "Federated principal components by power iteration."),
+    "embedders": ("still", "The first layout, as it is but for its size."),
+    "partitions": ("blocks", "Rows dealt in blocks, in their order."),
+    "attacks": ("silence", "Nothing but zeros."),
+    "mechanisms": ("rounding", "Values rounded to multiples of a step."),
+    "metrics": ("reach", "the largest coordinate of the map"),
+}
+PLAIN: dict[str, Any] = {
+    "name": "extended",
+    "data": {"source": "iris", "scale": "minmax"},
+    "clients": {"count": 3, "partition": {"kind": "blocks"}},
+    "method": {"kind": "fed-pca"},
+    "runtime": {"federation": "inline"},
+    "compare": ["central"],
+    "metrics": ["reach"],
+}
+STEP = 0.125
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def installed(folder: Path, module: str, source: str, groups: tuple[str, ...] = GROUPS) -> Path:
+    """A package as an installer leaves it: one module, and the entry points that name it."""
+    about = folder / f"{module}-1.0.dist-info"
+    about.mkdir(parents=True)
+    (folder / f"{module}.py").write_text(source)
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    points = "".join(f"[raydr.{group}]\nmine = {module}\n" for group in groups)
+    (about / "entry_points.txt").write_text(points)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the example is installed."""
+    source = (Path(__file__).parent / "example_extension.py").read_text()
+    return installed(tmp_path_factory.mktemp("installed"), "raydr_example", source)
+
+
+def command(packages: Path | None, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run raydr, with the packages of a folder beside its own."""
+    path = os.pathsep.join(filter(None, [str(packages or ""), os.environ.get("PYTHONPATH", "")]))
+    return subprocess.run(
+        [sys.executable, "-m", "raydr", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": path},
+    )
+
+
+def run_folder(packages: Path, place: Path, name: str, **sections: Any) -> Path:
+    """The run folder of a scenario with these sections, run by the command."""
+    file = place / f"{name}.yaml"
+    file.write_text(yaml.safe_dump(PLAIN | sections))
+    done = command(packages, "run", file, "--out", place / name, "--quiet")
+    assert done.returncode == 0, done.stderr
+    return place / name
+
+
+def columns(folder: Path, file: str = "embedding.parquet") -> dict[str, Any]:
+    """Columns of a table of a run folder."""
+    return {name: np.array(values) for name, values in pq.read_table(folder / file).to_pydict().items()}
+
+
+def positions(folder: Path, file: str = "embedding.parquet") -> Any:
+    """Map of a run folder, (rows, 2)."""
+    table = columns(folder, file)
+    return np.column_stack([table["x"], table["y"]])
+
+
+def content(folder: Path, file: str) -> Any:
+    """A JSON file of a run folder."""
+    return json.loads((folder / file).read_text())
+
+
+def test_raydr_list_has_each(example: Path) -> None:
+    program = "from raydr.front.cli import status\nfor what in {}: print(what + ':'); status(['list', what])"
+    listed = subprocess.run(
+        [sys.executable, "-c", program.format(GROUPS)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(example)},
+    ).stdout
+    for what, (name, line) in ADDED.items():
+        section = listed.partition(f"{what}:\n")[2].partition(":\n")[0]
+        assert line in next(found for found in section.splitlines() if found.split()[0] == name)
+
+
+def test_the_reference_of_scenarios_has_every_key_of_it(example: Path) -> None:
+    made = subprocess.run(
+        [sys.executable, "-c", "import scenario_reference; print(scenario_reference.reference())"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parent,
+        env=os.environ | {"PYTHONPATH": str(example)},
+    ).stdout
+    for line in (
+        "| `fed-pca` | Federated principal components by power iteration |",
+        "| `blocks` | Rows dealt in blocks, in their order |",
+        "| `silence` | Nothing but zeros |",
+        "| `rounding` | Values rounded to multiples of a step |",
+        "| `still` | The first layout, as it is but for its size |",
+        "| `step` | number > 0 | needed | distance between two values that can be told apart (rounding) |",
+    ):
+        assert line in made
+
+
+@pytest.fixture(scope="module")
+def plain(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run folder of the method, the partition and the metric, by Ray's actors."""
+    return run_folder(example, tmp_path_factory.mktemp("plain"), "plain", runtime={"actors": 2})
+
+
+def test_the_method_gives_the_pooled_map(plain: Path) -> None:
+    federated, central = positions(plain), positions(plain, "central.parquet")
+    signs = np.sign((federated * central).sum(axis=0))
+    np.testing.assert_allclose(federated * signs, central, atol=1e-6)
+
+
+def test_the_partition_dealt_the_rows_and_the_metric_measured_the_map(plain: Path) -> None:
+    assert columns(plain)["client"].tolist() == [f"block-{row * 3 // 150}" for row in range(150)]
+    assert content(plain, "metrics.json")["federated"] == {"reach": float(np.abs(positions(plain)).max())}
+
+
+def test_workers_of_ray_find_it_and_give_the_bits_of_one_process(
+    example: Path, plain: Path, tmp_path: Path
+) -> None:
+    inline = run_folder(example, tmp_path, "inline")
+    for file in ("embedding.parquet", "central.parquet", "ledger.json"):
+        assert (inline / file).read_bytes() == (plain / file).read_bytes()
+
+
+def test_the_attack_strikes_and_the_mechanism_is_in_the_ledger_of_those_alone_who_apply_it(
+    example: Path, plain: Path, tmp_path: Path
+) -> None:
+    folder = run_folder(
+        example,
+        tmp_path,
+        "struck",
+        faults={"adversary": {"kind": "silence", "fraction": 0.34}},
+        privacy={"noise": {"kind": "rounding", "on": "coordinates", "step": STEP, "clients": 0.67}},
+    )
+    assert not np.allclose(np.abs(positions(folder)), np.abs(positions(plain)), atol=STEP)
+    sent = [entry for entry in content(folder, "ledger.json") if entry["kind"] == "Coordinates"]
+    rounding = {"on": "coordinates", "step": STEP, "kind": "rounding"}
+    assert [(entry["protection"], entry["count"]) for entry in sent] in (
+        [(None, 1), (rounding, 2)],
+        [(rounding, 2), (None, 1)],
+    )
+    clients = columns(folder)["client"]
+    exact = {
+        name
+        for name in np.unique(clients)
+        if not np.array_equal(places := positions(folder)[clients == name], STEP * np.rint(places / STEP))
+    }
+    assert len(exact) == 1
+    page = (folder / "report.html").read_text()
+    for words in ("Fed-PCA", "rounding of coordinates to multiples of 0.125", "Reach"):
+        assert words in page
+
+
+def test_the_embedder_draws_for_a_method_of_raydr(example: Path, tmp_path: Path) -> None:
+    maps = [
+        positions(
+            run_folder(
+                example,
+                tmp_path,
+                f"factor-{factor}",
+                method={"kind": "sense", "anchors": 4, "embedder": {"kind": "still", "factor": factor}},
+            )
+        )
+        for factor in (1.0, 4.0)
+    ]
+    np.testing.assert_allclose(maps[1], 4.0 * maps[0])
+
+
+def test_a_run_belongs_to_the_packages_that_it_was_made_with(plain: Path) -> None:
+    assert content(plain, "environment.json")["packages"]["raydr_example"] == "1.0"
+
+
+def test_without_the_package_its_names_are_refused(plain: Path) -> None:
+    again = command(None, "run", plain / "scenario.yaml", "--out", plain.parent / "again")
+    assert again.returncode == 2
+    assert "method.kind is 'fed-pca'" in again.stderr.replace("\n", " ")
+    assert not (plain.parent / "again").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import nothing_of_this_name", "package broken 1.0 adds to raydr by 'broken' cannot be imported"),
+        (
+            "from typing import Literal\nfrom raydr.embedding import embedder\nfrom raydr.settings import Settings\n"
+            "@embedder\nclass Mine(Settings):\n    kind: Literal['umap'] = 'umap'\n",
+            "There are two embedders by the name of 'umap'",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(tmp_path: Path, source: str, said: str) -> None:
+    done = command(installed(tmp_path, "broken", source, ("embedders",)), "list", "embedders")
+    assert done.returncode == 2
+    assert said in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
