@@ -143,8 +143,8 @@ def pointwise_points(
     """Points (rows, dimensions) of all records from block F alone.
 
     Where all records see the same anchors, what their distances leave over is laid along one common direction: the
-    least that records can differ in it. Measured, F-score of German credit with d - 1 anchors: 0.994, without it 0.932.
-    Where each sees anchors of its own, no direction is common; all anchors together then say what is likely there.
+    least that records can differ in it. Where each sees anchors of its own, no direction is common; all anchors
+    together then say what is likely there.
     """
     space = settings.space
     if anchors.local.size:
