@@ -13,7 +13,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding.embedder import check_inputs
-from raydr.embedding.initialization import scaled_start
+from raydr.embedding.initialization import random_of_descent, scaled_start
 from raydr.embedding.tsne import TSNE
 from raydr.errors import DataError, ScenarioError
 from raydr.geometry.neighbors import NeighborGraph
@@ -234,8 +234,7 @@ class COSNE:
 
         rows = affinities.shape[0]
         weight = self.effective_depth_weight(rows)
-        # A stream of its own: the start has used the seed's first draws already.
-        generator = np.random.default_rng(np.random.SeedSequence(seed).spawn(1)[0])
+        generator = random_of_descent(seed)
 
         def gradient(layout: Float64Array, exaggeration: float) -> Float64Array:
             inverse = 1.0 / (1.0 - np.square(layout).sum(axis=0))
