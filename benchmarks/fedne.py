@@ -143,7 +143,7 @@ def knn_accuracy(mapped: FloatArray, labels: IntArray, placed: FloatArray, new_l
 
 def judged(backend: RayBackend, rows: Rows, setting: Setting, rounds: int, seed: int) -> dict[str, float]:
     """Figures of one method."""
-    from raydr.methods import fedne
+    from raydr.methods.fedne.model import transform
     from raydr.metrics import Evidence, evaluate
 
     if setting.kind == "local-ne":
@@ -151,7 +151,7 @@ def judged(backend: RayBackend, rows: Rows, setting: Setting, rounds: int, seed:
     started = time.perf_counter()
     outcome, told, own = served(backend, rows, setting, seed, rounds=rounds)
     seconds = time.perf_counter() - started
-    placed = fedne.transform(FedNE(), outcome.model, rows.test)
+    placed = transform(FedNE(), outcome.model, rows.test)
     labels = rows.train_labels[np.concatenate(own)]
     figures = {
         "knn_accuracy": knn_accuracy(outcome.embedding, labels, placed, rows.test_labels),

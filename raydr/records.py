@@ -20,6 +20,8 @@ MODEL = "model"
 """A folder."""
 REPORT, PICTURE = "report.html", "embedding.png"
 """Made from the other files, and again by ``raydr report``."""
+AXES = "xyz"
+"""Columns of a map's coordinates, as many as it has dimensions."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import Any
 from raydr.arrays import FloatArray
 from raydr.errors import OutputError, RaydrError
 from raydr.journal import RoundEnded
-from raydr.records import SCENARIO
+from raydr.records import AXES, SCENARIO
 from raydr.scenarios.checkpoints import Checkpoints
 from raydr.scenarios.holdings import Holdings
 
@@ -147,7 +147,7 @@ def write_rounds(path: Path, rounds: Sequence[RoundEnded]) -> None:
 def write_embedding(path: Path, holdings: Holdings, embedding: FloatArray) -> None:
     """``row, client, x, y[, z], label`` in the table's order."""
     columns: dict[str, Any] = {"row": holdings.ids, "client": _names(holdings.names, holdings.client_of_row)}
-    columns |= _axes(embedding)
+    columns |= axes(embedding)
     if holdings.labels is not None:
         columns["label"] = _names(holdings.label_names, holdings.labels)
     _write_parquet(path, columns)
@@ -155,7 +155,7 @@ def write_embedding(path: Path, holdings: Holdings, embedding: FloatArray) -> No
 
 def write_central(path: Path, holdings: Holdings, embedding: FloatArray) -> None:
     """``row, x, y[, z]`` of the pooled-data map, in the table's order."""
-    _write_parquet(path, {"row": holdings.ids} | _axes(embedding))
+    _write_parquet(path, {"row": holdings.ids} | axes(embedding))
 
 
 def _names(names: Sequence[str], codes: Any) -> Any:
@@ -166,8 +166,9 @@ def _names(names: Sequence[str], codes: Any) -> Any:
     )
 
 
-def _axes(embedding: FloatArray) -> dict[str, FloatArray]:
-    return {axis: embedding[:, index] for index, axis in enumerate("xyz"[: embedding.shape[1]])}
+def axes(embedding: FloatArray) -> dict[str, FloatArray]:
+    """Columns of a map by their names."""
+    return dict(zip(AXES, embedding.T, strict=False))
 
 
 def _write_parquet(path: Path, columns: Mapping[str, Any]) -> None:

@@ -14,6 +14,7 @@ from raydr.errors import DataError, OutputError, RaydrError, ScenarioError
 from raydr.files import whole
 from raydr.methods import METHODS
 from raydr.records import MODEL, SCENARIO
+from raydr.scenarios.folder import axes
 from raydr.scenarios.model import read_model
 from raydr.scenarios.reading import read
 from raydr.statistics.scaling import Scaling, scale_rows
@@ -100,8 +101,7 @@ def _refuse_nowhere(table: Table, places: FloatArray) -> None:
 def _write(path: Path, suffix: str, table: Table, places: FloatArray) -> None:
     import pyarrow as pa
 
-    axes = {axis: places[:, index] for index, axis in enumerate("xyz"[: places.shape[1]])}
-    columns = pa.table({"row": table.ids, **axes})
+    columns = pa.table({"row": table.ids, **axes(places)})
     if suffix == ".csv":
         from pyarrow import csv
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding.embedder import check_inputs, embedder
-from raydr.embedding.initialization import scaled_start
+from raydr.embedding.initialization import random_of_descent, scaled_start
 from raydr.errors import DataError, ScenarioError
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress
@@ -126,8 +126,7 @@ class CNE(Settings):
         gradient = np.zeros_like(layout)
         batch = self.batch or max(1, min(1024, rows // 64))
         chunk = batch * max(1, _DRAWN_EDGES // batch)
-        # A stream of its own: the start has used the seed's first draws already.
-        generator = np.random.default_rng(np.random.SeedSequence(seed).spawn(1)[0])
+        generator = random_of_descent(seed)
         for epoch in range(self.epochs):
             if progress is not None:
                 progress(epoch, self.epochs)

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding.embedder import check_inputs, embedder
-from raydr.embedding.initialization import scaled_start
+from raydr.embedding.initialization import random_of_descent, scaled_start
 from raydr.embedding.tsne import TSNE
 from raydr.errors import DataError, ScenarioError
 from raydr.geometry.neighbors import NeighborGraph
@@ -173,8 +173,8 @@ class COSNE(Settings):
                     # t-SNE's gains (Jacobs, 1988): faster where the direction stays, slower where it turns.
                     gains = np.maximum(np.where(slope * velocity < 0.0, gains + 0.2, gains * 0.8), 0.01)
                 elif not early:
-                    # Gains would follow the noise of the samples; a falling rate averages it out. Measured with
-                    # 256 samples of 3,000 rows: divergence 1.05 with gains, 0.91 without, 0.69 so.
+                    # Gains would follow the noise of the samples; a falling rate averages it out (divergence
+                    # at 256 samples of 3,000 rows: 1.05 with gains, 0.91 without, 0.69 so).
                     gains[:] = (total - iteration) / self.iterations
                 rate = self._rate(rows, exaggeration, targets is not None)
                 velocity = _shortened(momentum * velocity - rate * gains * slope, _LONGEST_STEP * self.gamma)
@@ -221,8 +221,7 @@ class COSNE(Settings):
 
         rows = affinities.shape[0]
         weight = self.effective_depth_weight(rows)
-        # A stream of its own: the start has used the seed's first draws already.
-        generator = np.random.default_rng(np.random.SeedSequence(seed).spawn(1)[0])
+        generator = random_of_descent(seed)
 
         def gradient(layout: Float64Array, exaggeration: float) -> Float64Array:
             inverse = 1.0 / (1.0 - np.square(layout).sum(axis=0))

@@ -86,6 +86,11 @@ def tsne_start(initialization: FloatArray, seed: int) -> Float64Array:
     return scaled_start(initialization, seed, 1e-4)
 
 
+def random_of_descent(seed: int) -> np.random.Generator:
+    """Random numbers of what follows a start: a stream of its own, since the start has used the seed's first draws."""
+    return np.random.default_rng(np.random.SeedSequence(seed).spawn(1)[0])
+
+
 def scaled_start(initialization: FloatArray, seed: int, deviation: float) -> Float64Array:
     """Scale a layout to ``deviation`` in its first column, and jitter it by a hundredth of that.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from raydr.arrays import FloatArray
 from raydr.journal import Listener, unheard
-from raydr.records import EMBEDDING, LEDGER, METRICS, REPORT
+from raydr.records import AXES, EMBEDDING, LEDGER, METRICS, REPORT
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Result:
         import pyarrow.parquet as pq
 
         table = pq.read_table(self.folder / EMBEDDING)
-        return np.column_stack([table[axis].to_numpy() for axis in "xyz" if axis in table.column_names])
+        return np.column_stack([table[axis].to_numpy() for axis in AXES if axis in table.column_names])
 
     def _json(self, name: str) -> Any:
         return json.loads((self.folder / name).read_text())

@@ -13,13 +13,12 @@ import numpy as np
 from raydr.arrays import Float64Array
 from raydr.errors import OutputError
 from raydr.files import write_whole
-from raydr.geometry.procrustes import procrustes, turn
 from raydr.report import wording
 from raydr.report.colouring import RAMP, Colouring, colouring
 from raydr.report.page import part, templates
 from raydr.report.picture import draw_map, png
 from raydr.report.runfolder import RunFolder, read_run
-from raydr.report.views import principal_axes
+from raydr.report.views import onto, principal_axes
 
 Unit = Literal["metric", "seconds", "bytes"]
 WRITERS = {"metric": wording.measure, "seconds": wording.duration, "bytes": wording.size}
@@ -164,7 +163,7 @@ def _table(runs: Sequence[RunFolder]) -> Comparison:
             "bytes_exposed",
             "of which per record and unprotected",
             "bytes",
-            [sum(message.bytes for message in run.ledger if message.exposes_records) for run in runs],
+            [sum(message.bytes for message in run.exposed) for run in runs],
         ),
         (
             "peak_memory_bytes",
@@ -206,9 +205,8 @@ def _aligned(runs: Sequence[RunFolder]) -> list[Float64Array]:
             maps.append(_in_plane(run))
             continue
         here, there = np.array(shared).T
-        onto = turn if run.in_disk else procrustes
         points = _in_plane(run)
-        maps.append(onto(points[here], fixed[there])(points))
+        maps.append(onto(run, points[here], fixed[there])(points))
     return maps
 
 

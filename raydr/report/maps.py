@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array
+from raydr.records import AXES
 from raydr.report.colouring import Colouring, colourings, drawing_order, point_alpha, point_size
 from raydr.report.runfolder import RunFolder
 from raydr.report.views import BOUNDARY, frame, panels
@@ -63,7 +64,7 @@ def _source(
         rows = rows.astype(np.int32) if small else [str(row) for row in rows]
     columns: dict[str, Any] = {"row": rows}
     for panel, points in maps.items():
-        for axis, places in zip("xyz", points[order].astype(np.float32).T, strict=False):
+        for axis, places in zip(AXES, points[order].astype(np.float32).T, strict=False):
             columns[f"{panel}_{axis}"] = places.copy()
     for way in ways:
         small = np.uint16 if len(way.names) < 2**16 else np.int32

@@ -18,6 +18,7 @@ from raydr.journal import RoundEnded
 from raydr.methods.outcome import Note
 from raydr.privacy.ledger import Entry
 from raydr.records import (
+    AXES,
     CENTRAL,
     DATA,
     EMBEDDING,
@@ -107,6 +108,11 @@ class RunFolder:
     def client_count(self) -> int:
         """Number of clients that hold at least one row of the map."""
         return len(set(self.clients))
+
+    @property
+    def exposed(self) -> tuple[Entry, ...]:
+        """Messages that show each record's own values, with nothing that promises to guard them."""
+        return tuple(entry for entry in self.ledger if entry.exposes_records)
 
     @property
     def dimensions(self) -> int:
@@ -250,7 +256,7 @@ def _columns(folder: Path, file: str, needed: tuple[str, ...]) -> dict[str, Any]
 def _coordinates(folder: Path, file: str, columns: Mapping[str, Any]) -> Float64Array:
     import pyarrow as pa
 
-    axes = [axis for axis in "xyz" if axis in columns]
+    axes = [axis for axis in AXES if axis in columns]
     for axis in axes:
         kind = columns[axis].type
         if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):

@@ -5,12 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from raydr.arrays import Float64Array
-from raydr.geometry.procrustes import procrustes, turn
+from raydr.geometry.procrustes import Similarity, procrustes, turn
 from raydr.report.runfolder import RunFolder
 
 MARGIN = 0.03  # of the map's extent, so that no point touches the frame
 BOUNDARY = "#8b929c"
 """Colour of the circle that bounds the Poincaré disk: it shows on a white and on a dark page."""
+
+
+def onto(run: RunFolder, moving: Float64Array, fixed: Float64Array) -> Similarity:
+    """What brings a map of the run's kind nearest to another, row by row, and leaves a disk where it is."""
+    return turn(moving, fixed) if run.in_disk else procrustes(moving, fixed)
 
 
 def panels(run: RunFolder) -> dict[str, Float64Array]:
@@ -21,8 +26,7 @@ def panels(run: RunFolder) -> dict[str, Float64Array]:
     """
     maps = {"federated": run.federated}
     if run.central is not None:
-        onto = turn if run.in_disk else procrustes
-        maps["central"] = onto(run.central, run.federated)(run.central)
+        maps["central"] = onto(run, run.central, run.federated)(run.central)
     if run.dimensions == 2:
         return maps
     axes = principal_axes(run.federated)

@@ -147,10 +147,9 @@ def protection(message: Entry) -> str:
 
 def warning(run: RunFolder) -> str | None:
     """The one sentence that must not be missed, None where there is none."""
-    exposed = [message for message in run.ledger if message.exposes_records]
-    if not exposed:
+    if not run.exposed:
         return None
-    return IN_THE_CLEAR if any(message.protection is None for message in exposed) else BLURRED
+    return IN_THE_CLEAR if any(message.protection is None for message in run.exposed) else BLURRED
 
 
 def by_revelation(message: Entry) -> tuple[int, bool, int]:
@@ -196,10 +195,9 @@ def _faithfulness(run: RunFolder) -> str:
 
 
 def _exposure(run: RunFolder) -> str:
-    exposed = [message for message in run.ledger if message.exposes_records]
-    if not exposed:
+    if not run.exposed:
         return "No record's own values left a client unprotected."
-    said = "; ".join(_lower_first(message.what.rstrip(". ")) + _blurred(message) for message in exposed)
+    said = "; ".join(_lower_first(message.what.rstrip(". ")) + _blurred(message) for message in run.exposed)
     return f"What left the clients unprotected, record by record: {said}."
 
 

@@ -73,9 +73,6 @@ def stepped_rate(round: int, rounds: int, first: float, factor: float) -> float:
 def cosine_rate(round: int, rounds: int, first: float) -> float:
     """Clients' learning rate in a round from 1 on: from ``first`` along half a cosine towards 0.
 
-    *Measured*, MNIST, 60,000 rows, Dirichlet 0.1, 20 clients, control variates, 60 rounds of 10 batches: kNN accuracy
-    0.88 and trustworthiness 0.879, against 0.86 and 0.867 with steps of 0.3.
-
     >>> [round(cosine_rate(at, 4, 1.0), 2) for at in (1, 2, 3, 4)]
     [1.0, 0.85, 0.5, 0.15]
     """

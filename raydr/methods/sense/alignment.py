@@ -8,9 +8,6 @@ rows of two clients have similar residuals, which gives the rotation away: for c
 
 with r_i the residuals of its rows and \hat r_i those of rows of other clients with nearly the same coordinates and
 length of residual. That is orthogonal Procrustes, solved client after client, and again against all others.
-
-Measured, F-score of 10 neighbours: digits, 20 anchors, 10 clients: 0.90 (coordinates alone 0.77, each client turned
-any way 0.56); worm cells, 49 anchors, 5 clients: 0.99 (0.85; 0.87).
 """
 
 from __future__ import annotations

@@ -17,15 +17,11 @@ from raydr.geometry.hyperbolic import checked_curvature, checked_points, squared
 
 ALIGNMENT = 0.5
 """Pointwise. Between 0, rows scattered evenly, and 1, all on one side: the data's centre is off the anchors' span, and
-rows scatter around it. *Measured*, disease (11 features, standardised, kappa = 1), f_score / distance error with 10
-anchors: 0.62 / 0.028 at 0, 0.64 / 0.031 at 0.5, 0.60 / 0.049 at 1; with 6 anchors 0.35 / 0.054, 0.38 / 0.059, 0.19 /
-0.158. From 0.3 to 0.7 the f_score stays within 0.03 of the best; kappa = 0.5 and 2 agree."""
+rows scatter around it. From 0.3 to 0.7 the f_score stays within 0.03 of the best (docs/sense.md)."""
 NEAR = 0.6
 """Median distance of a row to its 10th neighbour at cosine 1, over the median height at curvature -1, below which the
 cosine is taken for 1: rows that agree that well in all that is known, length of the residual included, are nearly the
-same rows, and agree in its direction too. *Measured*, pointwise, standardised, 24 draws and curvatures each: airport (4
-features, 2 or 3 anchors) 0.07 to 0.56, f_score 0.16 at cosine 0.5 and 0.70 at 1; disease (6 to 10 anchors) 0.69 to
-1.73, 0.72 and 0.69."""
+same rows, and agree in its direction too. Airports have 0.07 to 0.56, disease 0.69 to 1.73 (docs/sense.md)."""
 NEAR_ROWS = 1_000
 """Rows, evenly through all, by which that is judged."""
 

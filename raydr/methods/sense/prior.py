@@ -32,9 +32,7 @@ class Prior:
         r"""Expected points (rows, features), given their coordinates (rows, rank) in a frame.
 
         With x ~ N(mean, C) and V the frame's basis, E[x | V x] = mean + C V^T (V C V^T)^-1 (V x - V mean). Where
-        clients see anchors of their own, each frame spans what others leave open. Measured, digits, pointwise, 20
-        anchors of which 3 are local: F-score 0.78 without,
-        0.82 with it.
+        clients see anchors of their own, each frame spans what others leave open.
         """
         from scipy.linalg import solve
 
