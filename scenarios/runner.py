@@ -9,7 +9,8 @@ from datetime import datetime
 from pathlib import Path
 
 from raydr.errors import RunError
-from raydr.federation import Adversary, Crash, FailurePolicy, FaultPlan
+from raydr.federation import Adversary, FailurePolicy, FaultPlan
+from raydr.federation.simulated.faults import Faults
 from raydr.journal import CheckpointTaken, Event, Incident, Journal, Listener, RoundEnded, unheard
 from raydr.memory import peak_memory_bytes
 from raydr.methods import METHODS
@@ -306,12 +307,8 @@ def plan_of(scenario: Scenario, clients: int) -> Plan:
         seed=scenario.seed,
         policy=FailurePolicy(runtime.retries, runtime.quorum),
         faults=FaultPlan(
-            faults.dropout,
-            faults.stragglers,
-            faults.delay_s,
-            faults.corrupt,
-            tuple(Crash(crash.client, crash.round, crash.moment) for crash in faults.crashes),
-            Adversary.drawn(liars, scenario.seed, clients) if liars is not None else None,
+            **{name: getattr(faults, name) for name in Faults.model_fields},
+            adversary=Adversary.drawn(liars, scenario.seed, clients) if liars is not None else None,
         ),
         participation=scenario.clients.participation,
         checkpoint_every=runtime.checkpoint_every,

@@ -17,6 +17,7 @@ from pydantic import (
 
 from raydr.errors import ScenarioError
 from raydr.federation.simulated import ATTACKS, Attack, attackers
+from raydr.federation.simulated.faults import Faults
 from raydr.methods import METHODS, MethodSettings
 from raydr.partition import IID, PARTITIONS, Dealing
 from raydr.privacy.gaussian import GaussianNoise
@@ -136,34 +137,15 @@ class RuntimeSettings(Settings):
     checkpoint_every: int = Field(10, ge=0, description="rounds between checkpoints; 0: none")
 
 
-class CrashSettings(Settings):
-    """The process of a client dies in a round."""
-
-    client: int = Field(ge=0, description="which client, from 0")
-    round: int = Field(ge=1, description="in which round")
-    moment: Literal["before", "during", "after"] = Field("during", description="relative to its answer")
-
-
 if TYPE_CHECKING:
     AnyAttack: TypeAlias = Attack
 else:
     AnyAttack = ATTACKS.choice
 
 
-class FaultSettings(Settings):
+class FaultSettings(Faults):
     """Simulated reality: what goes wrong on purpose, by the seed."""
 
-    dropout: float = Field(
-        0.0, ge=0, lt=1, description="probability that a client does not answer in a round"
-    )
-    stragglers: float = Field(0.0, ge=0, le=1, description="probability that a client dawdles in a round")
-    delay_s: float = Field(
-        1.0, ge=0, description="mean seconds that a straggler dawdles, exponentially distributed"
-    )
-    corrupt: float = Field(
-        0.0, ge=0, lt=1, description="probability that a client's reply is corrupted in a round"
-    )
-    crashes: tuple[CrashSettings, ...] = Field((), description="processes that die: client, round, moment")
     adversary: AnyAttack | None = Field(None, description="clients that lie")
 
 

@@ -392,7 +392,9 @@ def trajectory(federation: Federation) -> list[bytes]:
 
 
 def test_the_same_bits_whatever_carries_the_calls(make: Make) -> None:
-    faults = FaultPlan(adversary=Adversary((1, 6), told("collusion", 1e-5)), crashes=(Crash(6, 1),))
+    faults = FaultPlan(
+        adversary=Adversary((1, 6), told("collusion", 1e-5)), crashes=(Crash(client=6, round=1),)
+    )
     expected = trajectory(inline(faults=FaultPlan(adversary=faults.adversary)))
     assert trajectory(make(faults=faults)) == expected
     assert trajectory(inline()) != expected

@@ -8,15 +8,16 @@ recover (:mod:`raydr.federation.simulated.adversary`).
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
 import numpy as np
+from pydantic import Field, InstanceOf
 
 from raydr.federation.messages import Reply
 from raydr.federation.simulated.adversary import Adversary
 from raydr.federation.streams import client_stream
+from raydr.settings import Settings
 
 
 class Moment(StrEnum):
@@ -37,41 +38,34 @@ class Corruption(StrEnum):
     ROUND = "round"
 
 
-@dataclass(frozen=True)
-class Crash:
-    """The process of a client dies in a round: before its answer, while it computes, or once it has answered."""
+class Crash(Settings):
+    """The process of a client dies in a round."""
 
-    client: int
-    round: int
-    moment: Literal["before", "during", "after"] = "during"
+    client: int = Field(ge=0, description="which client, from 0")
+    round: int = Field(ge=1, description="in which round")
+    moment: Literal["before", "during", "after"] = Field("during", description="relative to its answer")
 
 
-@dataclass(frozen=True)
-class FaultPlan:
-    """What goes wrong.
+class Faults(Settings):
+    """What goes wrong by chance, and what crashes; in which ways a reply is corrupted, :class:`Corruption` says."""
 
-    Attributes
-    ----------
-    dropout : float
-        Probability that a client does not answer in a round.
-    delay_s : float
-        Mean of the seconds that a straggler takes longer, exponentially distributed.
-    stragglers : float
-        Probability that a client is a straggler in a round.
-    corrupt : float
-        Probability that a client's reply is corrupted in a round, in a way drawn from :class:`Corruption`.
-    crashes : tuple of Crash
-        Processes that die.
-    adversary : Adversary, optional
-        Clients that lie, in every round and attempt.
-    """
+    dropout: float = Field(
+        0.0, ge=0, lt=1, description="probability that a client does not answer in a round"
+    )
+    stragglers: float = Field(0.0, ge=0, le=1, description="probability that a client dawdles in a round")
+    delay_s: float = Field(
+        1.0, ge=0, description="mean seconds that a straggler dawdles, exponentially distributed"
+    )
+    corrupt: float = Field(
+        0.0, ge=0, lt=1, description="probability that a client's reply is corrupted in a round"
+    )
+    crashes: tuple[Crash, ...] = Field((), description="processes that die: client, round, moment")
 
-    dropout: float = 0.0
-    stragglers: float = 0.0
-    delay_s: float = 0.0
-    corrupt: float = 0.0
-    crashes: tuple[Crash, ...] = ()
-    adversary: Adversary | None = None
+
+class FaultPlan(Faults):
+    """What goes wrong among so many clients: also who lies, in every round and attempt."""
+
+    adversary: InstanceOf[Adversary] | None = None
 
     def drops_out(self, seed: int, client: int, round: int) -> bool:
         """Whether the client does not answer in this round."""
