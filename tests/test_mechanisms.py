@@ -1,0 +1,271 @@
+"""Mechanisms and attacks: applied at the host's boundary, one value from scenario to ledger, added by one file."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from inline_federations import federate
+from tiny import tiny_scenario
+
+from raydr.arrays import Float64Array
+from raydr.errors import OutputError, ScenarioError
+from raydr.federation import (
+    Client,
+    ClientError,
+    Federation,
+    Granularity,
+    Range,
+    Reply,
+    Request,
+    answers,
+    answers_jointly,
+)
+from raydr.federation.checkpoint import Checkpoint
+from raydr.federation.messages import payload_bytes
+from raydr.federation.streams import client_stream
+from raydr.privacy import MECHANISMS, Coverage, Mechanism, Quantity
+from raydr.privacy.gaussian import GaussianNoise
+from raydr.report.runfolder import read_run
+from raydr.scenarios.runner import run
+
+ADDED = '''
+from typing import Literal
+import numpy as np
+from raydr.federation.simulated import Attack, attack
+from raydr.privacy import Mechanism, mechanism
+
+@mechanism
+class Rounding(Mechanism):
+    """Distances to whole steps."""
+    on: Literal["distances"]
+    step: float
+    kind: Literal["rounding"] = "rounding"
+    @property
+    def words(self):
+        return f"rounding to {self.step:g}"
+    @property
+    def deviation(self):
+        return self.step / 12**0.5
+    def cover(self, quantity, stream):
+        unit = self.step * quantity.unit
+        return np.rint(quantity.values / unit) * unit
+
+@attack
+class Silence(Attack):
+    """Nothing at all."""
+    kind: Literal["silence"] = "silence"
+    def lie(self, truth, declared, agreed):
+        return np.zeros_like(truth)
+'''
+
+USED = """
+import json, pickle, sys
+from pathlib import Path
+import added
+from tiny import tiny_scenario
+from raydr.errors import ScenarioError
+from raydr.report.runfolder import read_run
+from raydr.scenarios.reading import read
+from raydr.scenarios.runner import run
+out = Path(sys.argv[1])
+sense = {"kind": "sense", "anchors": 3, "embedder": {"kind": "tsne", "early_iterations": 5, "iterations": 5}}
+noise = {"kind": "rounding", "on": "distances", "step": 0.25}
+scenario = tiny_scenario(method=sense, privacy__noise=noise)
+assert pickle.loads(pickle.dumps(scenario)) == scenario
+run(scenario, out=out / "rounded")
+assert read(out / "rounded" / "scenario.yaml") == scenario
+words = {entry.protection.words for entry in read_run(out / "rounded").ledger if entry.protection}
+usual = tiny_scenario(method=sense, privacy__noise={"on": "data", "level": 1}).privacy.noise.kind
+run(tiny_scenario(faults__adversary={"kind": "silence", "fraction": 0.4}), out=out / "attacked")
+try:
+    tiny_scenario(method=sense, privacy__noise={"kind": "laplace", "on": "data"})
+except ScenarioError as error:
+    refused = str(error)
+print(json.dumps([sorted(words), usual, refused]))
+"""
+
+
+@dataclass(frozen=True)
+class Lengths(Reply, granularity=Granularity.PER_RECORD, what="the length of every record"):
+    lengths: Float64Array
+    remembered: int
+
+    @staticmethod
+    def ranges(request: LengthRequest, rows: int) -> dict[str, Range]:
+        return {"lengths": Range((rows,)), "remembered": Range(())}
+
+    def quantities(self, on: str) -> dict[str, Quantity]:
+        return {"lengths": Quantity(self.lengths, 2.0)} if on == "distances" else {}
+
+    def covered(self, values: Mapping[str, Float64Array], mechanism: Mechanism) -> Lengths:
+        return Lengths(values["lengths"], self.remembered)
+
+
+@dataclass(frozen=True)
+class LengthRequest(Request[Lengths], what="a question about lengths"):
+    mechanism: Mechanism | None = None
+    deviation: float = 3.0
+    together: bool = False
+
+    @property
+    def jointly(self) -> bool:
+        return self.together
+
+
+@answers(LengthRequest)
+def lengths(client: Client, request: LengthRequest) -> Lengths:
+    client.memory["calls"] = client.memory.get("calls", 0) + 1
+    return Lengths(np.linalg.norm(client.rows, axis=1), client.memory["calls"])
+
+
+@answers_jointly(LengthRequest)
+def lengths_together(clients: Sequence[Client], requests: Sequence[LengthRequest]) -> list[Lengths]:
+    return [lengths(client, request) for client, request in zip(clients, requests, strict=True)]
+
+
+@dataclass(frozen=True)
+class Plain(Reply, granularity=Granularity.PER_CLIENT, what="a number"):
+    number: float
+
+    @staticmethod
+    def ranges(request: PlainRequest, rows: int) -> dict[str, Range]:
+        return {"number": Range(())}
+
+
+@dataclass(frozen=True)
+class PlainRequest(Request[Plain], what="a question without content"):
+    mechanism: Mechanism | None = None
+
+
+@answers(PlainRequest)
+def plain(client: Client, request: PlainRequest) -> Plain:
+    return Plain(float(client.rows.sum()))
+
+
+def parts() -> list[Float64Array]:
+    rng = np.random.default_rng(0)
+    return [rng.normal(size=(count, 4)) for count in (5, 3)]
+
+
+def noise(on: Literal["data", "distances"]) -> GaussianNoise:
+    return GaussianNoise(on=on, level=0.5)
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("on", ["data", "distances"])
+def test_a_host_applies_what_the_request_names_and_the_ledger_says_so(on: Any, together: bool) -> None:
+    federation = federate(parts())
+    for reply, rows, client in zip(
+        federation.ask(LengthRequest(noise(on), together=together)), parts(), range(2), strict=True
+    ):
+        stream = client_stream(0, client, 0, f"noise on {on}")
+        if on == "data":
+            expected = np.linalg.norm(rows + 0.5 * 3.0 * stream.standard_normal(rows.shape), axis=1)
+        else:
+            expected = np.linalg.norm(rows, axis=1) + 0.5 * 2.0 * stream.standard_normal(len(rows))
+        np.testing.assert_array_equal(reply.lengths, expected)
+    (entry,) = [entry for entry in federation.ledger.entries.values() if entry.kind == "Lengths"]
+    assert (entry.protection, entry.count) == (noise(on), 2)
+    assert entry.as_dict()["protection"] == {"on": on, "level": 0.5, "kind": "gaussian-noise"}
+
+
+def test_what_is_kept_of_blurred_rows_is_apart_from_what_is_kept_of_the_rows() -> None:
+    federation = federate(parts())
+    told = [None, noise("data"), None, noise("data")]
+    calls = [federation.ask(LengthRequest(mechanism))[0].remembered for mechanism in told]
+    assert calls == [1, 1, 2, 1]
+
+
+@pytest.mark.parametrize("on", ["data", "distances"])
+def test_what_a_mechanism_cannot_change_does_not_leave_as_if_it_were_protected(on: Any) -> None:
+    with pytest.raises(ClientError, match=r"reply refused|has no distances that a mechanism could change"):
+        federate(parts()).ask(PlainRequest(noise(on)))
+
+
+def test_a_mechanism_in_a_request_counts_its_kind_its_place_and_its_level() -> None:
+    asked = LengthRequest(noise("distances"))
+    bare = payload_bytes(LengthRequest())
+    assert payload_bytes(asked) - bare == len("distances") + 8 + len("gaussian-noise")
+    assert list(GaussianNoise.model_fields) == ["on", "level", "kind"]
+
+
+def test_a_checkpoint_brings_mechanisms_back() -> None:
+    def asked() -> Federation:
+        federation = federate(parts())
+        federation.ask(LengthRequest(noise("distances")))
+        return federation
+
+    entries = tuple(asked().ledger.entries.values())
+    restored = Checkpoint.from_bytes(Checkpoint("", 0, (), entries).to_bytes()).restored_ledger()
+    assert restored.entries == asked().ledger.entries
+
+
+def test_who_applies_it_is_drawn_by_the_seed_in_exact_number() -> None:
+    some = Coverage(noise("data"), 0.3)
+    drawn = [some.of_each(10, np.random.default_rng(seed)) for seed in (0, 0, 1)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert [sum(found is not None for found in each) for each in drawn] == [3, 3, 3]
+    with pytest.raises(ScenarioError, match=r"privacy\.noise\.clients is 0\.3, which of 1 clients is none"):
+        some.count(1)
+
+
+def test_a_scenario_names_the_mechanism_without_the_clients_that_apply_it() -> None:
+    content = {"on": "data", "level": 0.3, "clients": 0.7}
+    scenario = tiny_scenario(method={"kind": "sense"}, privacy__noise=content)
+    assert scenario.privacy.coverage == Coverage(GaussianNoise(on="data", level=0.3), 0.7)
+
+
+@pytest.fixture(scope="module")
+def noisy_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    method = {"kind": "sense", "embedder": {"kind": "tsne", "early_iterations": 5, "iterations": 5}}
+    scenario = tiny_scenario(method=method, privacy__noise={"on": "data", "level": 0.3})
+    return run(scenario, out=tmp_path_factory.mktemp("runs") / "noisy")
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"kind": "rot13"}, "a protection is of kind 'rot13', and this raydr knows only gaussian-noise"),
+        ({"level": -1.0}, "greater than 0"),
+    ],
+)
+def test_a_report_refuses_a_protection_that_it_does_not_know(
+    tmp_path: Path, noisy_run: Path, changed: dict[str, Any], words: str
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(noisy_run, folder)
+    path = folder / "ledger.json"
+    ledger = json.loads(path.read_text())
+    for entry in ledger:
+        entry["protection"] = entry["protection"] and entry["protection"] | changed
+    path.write_text(json.dumps(ledger))
+    with pytest.raises(OutputError, match=words):
+        read_run(folder)
+
+
+def test_one_file_adds_a_mechanism_and_an_attack(tmp_path: Path) -> None:
+    (tmp_path / "added.py").write_text(ADDED)
+    environment = {"PYTHONPATH": f"{tmp_path}:{Path(__file__).parent}", "PATH": "/usr/bin:/bin"}
+    finished = subprocess.run(
+        [sys.executable, "-c", USED, str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    words, usual, refused = json.loads(finished.stdout.splitlines()[-1])
+    assert words == ["rounding to 0.25"]
+    assert usual == "gaussian-noise"
+    assert "it must be one of rounding, gaussian-noise" in refused
+    assert "rounding to 0.25" in (tmp_path / "rounded" / "report.html").read_text()
+    assert "rounding" not in MECHANISMS
