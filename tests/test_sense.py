@@ -120,9 +120,11 @@ def test_smacof_from_the_closed_form_stays_there_and_lowers_the_stress_from_rand
     assert random[0] > random[1] > random[2] > closed
 
 
-def test_hyperbolic_records_are_exact_from_d_plus_one_anchors() -> None:
+@pytest.mark.parametrize("solver", [{}, {"solver": "smacof", "start": "closed-form", "iterations": 20}])
+def test_hyperbolic_records_are_exact_from_d_plus_one_anchors(solver: dict[str, Any]) -> None:
+    """In closed form; and the iteration stays there, where all distances, between a client's own rows too, are met."""
     parts = multisite()
-    settings = SENSE(geometry="hyperbolic", anchors=7, curvature=0.5, embedder=QUICK)
+    settings = SENSE(geometry="hyperbolic", anchors=7, curvature=0.5, embedder=QUICK, **solver)
     outcome = serve(federated(parts), settings)
     assert isinstance(outcome.geometry, Hyperboloid)
     true = settings.space.geometry(settings.space.points(np.concatenate(parts)))

@@ -233,11 +233,13 @@ class Iteration:
 
 
 def iterated(block: Iteration) -> Float64Array:
-    """Points (rows, dimensions) of one block, by the solver of its space."""
+    """Points (rows, dimensions) of one block, by the solver of its space; a client without rows has none."""
+    if not len(block.start):
+        return block.start
     if isinstance(block.space, HyperbolicSpace):
         within = None
         if block.own is not None:
-            within = np.sqrt(block.space.squared_distances(block.own, block.own))
+            within = block.space.squared_distances(block.own, block.own)
         return refine(
             block.start,
             block.anchors,
