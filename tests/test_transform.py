@@ -24,7 +24,7 @@ from raydr.arrays import FloatArray
 from raydr.data.provenance import sha256_of_file
 from raydr.errors import DataError, OutputError, RaydrError
 from raydr.front.cli import status
-from raydr.scenarios.model import _digest, read_model
+from raydr.scenarios.model import digest_of, read_model
 
 FEATURES = ("age", "glucose", "bmi", "insulin", "3")
 FEDNE: dict[str, Any] = {"kind": "fedne", "rounds": 2, "hidden": [8], "local_steps": 2}
@@ -324,7 +324,7 @@ def forged(run: Path, arrays: dict[str, Any], **card: Any) -> None:
     content |= {
         "files": {"arrays.npz": sha256_of_file(run / "model" / "arrays.npz")},
     } | card
-    (run / "model" / "model.json").write_text(json.dumps({"sha256": _digest(content), **content}))
+    (run / "model" / "model.json").write_text(json.dumps({"sha256": digest_of(content), **content}))
 
 
 def test_a_model_that_is_none_of_the_method_is_refused(run: Path, tmp_path: Path) -> None:
