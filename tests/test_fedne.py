@@ -396,8 +396,9 @@ def test_a_large_client_speaks_in_the_field_by_rows_drawn_anew_in_each_round() -
     second = density(client, request).share
     everybody = deposit(Grid(8.0, 17), rows) / len(rows)
     assert not np.array_equal(first, second)
-    # A cell of probability p has a share of standard deviation sqrt(p (1 - p) / n) or less, being a sum of parts.
-    deviation = np.sqrt(everybody * (1 - everybody) / SPEAKING_ROWS).sum()
+    # Standard deviation of a mean of rows that are drawn without being put back, node by node.
+    each = np.array([deposit(Grid(8.0, 17), row[None]) for row in rows])
+    deviation = np.sqrt(each.var(axis=0) * (1 / SPEAKING_ROWS - 1 / len(rows))).sum()
     for share in (first, second):
         assert share.sum() == pytest.approx(1.0)
         assert np.abs(share - everybody).sum() < 1.5 * deviation
