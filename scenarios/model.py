@@ -83,7 +83,7 @@ def write_model(run: Path, arrays: Mapping[str, FloatArray], data: Provenance) -
         files={name: sha256_of_file(folder / name) for name in [ARRAYS, *[ENCODER] * bool(encoder)]},
     )
     content = asdict(card)
-    write_json(folder / CARD, {"sha256": _digest(content), **content})
+    write_json(folder / CARD, {"sha256": digest_of(content), **content})
 
 
 def read_model(run: Path) -> Model:
@@ -131,7 +131,7 @@ def _card(folder: Path) -> Card:
             f"The model in {folder} was written by raydr {card.raydr} in format {card.format}, and raydr"
             f" {version('raydr')} reads format {FORMAT}: take that version, or repeat the run with this one."
         )
-    if digest != _digest(content):
+    if digest != digest_of(content):
         raise _broken(folder, f"{CARD} is not the file that the run wrote")
     return card
 
@@ -146,7 +146,8 @@ def _arrays(folder: Path, card: Card) -> dict[str, FloatArray]:
     return arrays
 
 
-def _digest(content: Mapping[str, Any]) -> str:
+def digest_of(content: Mapping[str, Any]) -> str:
+    """SHA-256 of what a card says, in whatever order."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

@@ -20,9 +20,24 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two processes for all tests; for files that are named none beside this one, since two begin later."""
+    return 2 if config.args_source is pytest.Config.ArgsSource.TESTPATHS else 0
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with tests on Ray come first: they take longest, and the last files should keep both processes busy."""
+    for item in items:
+        if "cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker("ray")
+    on_ray = {item.path for item in items if item.get_closest_marker("ray")}
+    items.sort(key=lambda item: item.path not in on_ray)
+
+
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[None]:
-    """One Ray on this machine for all tests that need one."""
+    """One Ray on this machine for all tests of a process that need one."""
     from raydr.actors.cluster import connected
 
     # Workers must find the messages that tests define.

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from raydr.arrays import Float64Array, UInt8Array
+from raydr.arrays import Float64Array, FloatArray, UInt8Array
 from raydr.errors import DataError
 from raydr.federation import (
     Client,
@@ -264,6 +264,26 @@ def keep(client: Client, request: KeepRequest) -> Kept:
     sums = noisy(client, NoisyRequest(request.features, request.noise)).values
     own = request.kept ^ client.stream("own").integers(256, size=request.kept.size, dtype=np.uint8)
     return Kept(sums, own[:-1] if client.index == request.culprit else own)
+
+
+@dataclass(frozen=True)
+class Held(Reply, granularity=Granularity.PER_RECORD, what="the rows as the client holds them"):
+    rows: FloatArray
+
+    @staticmethod
+    def ranges(request: HandOver, rows: int) -> dict[str, Range]:
+        return {"rows": Range((rows, request.features), dtype=request.dtype)}
+
+
+@dataclass(frozen=True)
+class HandOver(Request[Held], what="a request for everything"):
+    features: int
+    dtype: str
+
+
+@answers(HandOver)
+def hand_over(client: Client, request: HandOver) -> Held:
+    return Held(client.rows)
 
 
 def gram(matrix: Float64Array) -> Float64Array:

@@ -27,7 +27,7 @@ def scenario(method: dict[str, Any], runtime: dict[str, Any], *, seed: int = 0) 
         "name": "bits",
         "seed": seed,
         "data": {"source": "digits", "rows": 300},
-        "clients": {"count": 10, "partition": {"kind": "dirichlet", "alpha": 0.3, "min_rows": 0}},
+        "clients": {"count": 5, "partition": {"kind": "dirichlet", "alpha": 0.3, "min_rows": 0}},
         "method": method,
         "runtime": runtime,
         "metrics": ["npa_10"],
@@ -77,7 +77,7 @@ def cache_by_kind(of: Reference) -> Reference:
 
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("actors", [1, 2, 10])
+@pytest.mark.parametrize("actors", [2, 5])
 def test_ray_gives_the_bits_of_the_inline_federation(
     reference: Reference, tmp_path: Path, method: dict[str, Any], actors: int
 ) -> None:

@@ -33,7 +33,7 @@ def test_equals_scikit_learn_up_to_the_sign_of_each_axis(components: int) -> Non
 def test_iteration_equals_decomposition(monkeypatch: pytest.MonkeyPatch) -> None:
     coordinates = correlated(9000, 40)  # more rows than two blocks
     decomposed = principal_components(coordinates)
-    monkeypatch.setattr(initialization, "_DENSE_FEATURES", 10)
+    monkeypatch.setattr(initialization, "DENSE_FEATURES", 10)
     iterated = principal_components(coordinates)
     np.testing.assert_allclose(iterated, decomposed, atol=1e-8)
     np.testing.assert_array_equal(iterated, principal_components(coordinates))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ from raydr.journal import CheckpointTaken, Event, Journal, RoundEnded
 from raydr.robust import CoordinateMedian, NormBound, RobustRule, TrimmedMean
 
 CLIENTS, FEATURES = 5, 3
-PACKINGS = {"inline": 0, "ray-1": 1, "ray-2": 2, "ray-4": 4, "ray-per-client": CLIENTS}
+PACKINGS = {"inline": 0, "ray-2": 2, "ray-per-client": CLIENTS}
 
 Make = Callable[..., Federation]
 
@@ -197,24 +198,21 @@ def test_resume_gives_the_bits_of_the_run_that_was_never_interrupted(make: Make)
     assert timeless(journal.rounds) == timeless(whole_journal.rounds)
 
 
-@pytest.mark.parametrize(
-    ("way", "words"),
-    [
-        ("nan", "nan"),
-        ("infinite", "inf"),
-        ("range", "10.5"),
-        ("shape", r"\(3,\)"),
-        ("dtype", "float32"),
-        ("raises", "ValueError: this client cannot"),
-    ],
-)
-def test_what_is_not_as_declared_is_refused_and_named(make: Make, way: str, words: str) -> None:
+def test_what_is_not_as_declared_is_refused_and_named(make: Make) -> None:
     federation = make()
-    with pytest.raises(ClientError, match=rf"Client 3 .*{words}"):
-        federation.sum(OddRequest(3, way))
-    with pytest.raises(ClientError, match=rf"Client 3 .*{words}"):
-        federation.ask(OddRequest(3, way))
-    assert federation.sum(OddRequest(-1, way)).value[0] == CLIENTS, "the federation goes on"  # type: ignore[index]
+    for way, words in {
+        "nan": "nan",
+        "infinite": "inf",
+        "range": "10.5",
+        "shape": r"\(3,\)",
+        "dtype": "float32",
+        "raises": "ValueError: this client cannot",
+    }.items():
+        with pytest.raises(ClientError, match=rf"Client 3 .*{words}"):
+            federation.sum(OddRequest(3, way))
+        with pytest.raises(ClientError, match=rf"Client 3 .*{words}"):
+            federation.ask(OddRequest(3, way))
+        assert federation.sum(OddRequest(-1, way)).value[0] == CLIENTS, f"the federation goes on after {way}"  # type: ignore[index]
 
 
 def test_a_lost_client_is_dropped_for_the_round_where_the_quorum_allows(make: Make) -> None:
@@ -504,8 +502,8 @@ def test_those_who_drop_out_are_not_named(make: Make) -> None:
 
 
 @pytest.mark.parametrize("moment", ["before", "during", "after"])
-def test_a_process_that_dies_in_every_round_changes_no_sealed_bit(make: Make, moment: Any) -> None:
-    crashes = tuple(Crash(client=1, round=number, moment=moment) for number in (1, 2, 3, 4))
+def test_a_process_that_dies_in_every_second_round_changes_no_sealed_bit(make: Make, moment: Any) -> None:
+    crashes = tuple(Crash(client=1, round=number, moment=moment) for number in (1, 3))
     journal = Journal()
     federation = make(faults=FaultPlan(crashes=crashes), journal=journal)
     assert keeping(federation) == keeping(inline())
@@ -568,21 +566,17 @@ def test_fields_may_be_empty_in_means(make: Make) -> None:
     assert answer.own.shape == (len(PRESENT), 0)
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [CoordinateMedian(), TrimmedMean(trim=0.25), NormBound()],
-    ids=lambda rule: rule.kind,
-)
-def test_a_robust_rule_leaves_what_is_sealed_alone(make: Make, rule: RobustRule) -> None:
-    expected = inline().robust_mean(NoisyRequest(FEATURES), rule).values.tobytes()
-    for size in (0, 6):
+def test_a_robust_rule_leaves_what_is_sealed_alone(make: Make) -> None:
+    federation = make()
+    rules: list[RobustRule] = [CoordinateMedian(), TrimmedMean(trim=0.25), NormBound()]
+    for rule, size in itertools.product(rules, (0, 6)):
         request = KeepRequest(FEATURES, np.zeros((CLIENTS, size), np.uint8))
-        federation = make()
         answer = federation.robust_mean(request, rule)
-        assert answer.values.tobytes() == expected
+        expected = inline().robust_mean(NoisyRequest(FEATURES), rule)
+        assert answer.values.tobytes() == expected.values.tobytes(), rule.kind
         assert answer.own.dtype == np.uint8
         assert answer.own.shape == (len(federation.answered), size)
-        assert answer.own.tobytes() == inline().mean(request).own.tobytes()
+        assert answer.own.tobytes() == inline().mean(request).own.tobytes(), rule.kind
 
 
 # -------------------------------------------------------------------------------------------- state, set once
@@ -595,14 +589,12 @@ def row_sums(federation: Federation) -> list[float]:
 
 
 @pytest.mark.parametrize("moment", ["before", "during", "after"])
-@pytest.mark.parametrize("own", [False, True])
-def test_a_process_that_dies_sets_no_state_twice(make: Make, moment: Any, own: bool) -> None:
+def test_a_process_that_dies_sets_no_state_twice(make: Make, moment: Any) -> None:
     crashes = tuple(Crash(client=1, round=number, moment=moment) for number in (1, 2, 3))
     federation, plain = make(faults=FaultPlan(crashes=crashes)), inline()
     before = row_sums(plain)
-    request = OwnShift(np.ones(CLIENTS)) if own else Shift(1.0)
     for number in federation.rounds(3, {}):
-        federation.ask(request)
+        federation.ask(Shift(1.0) if number == 2 else OwnShift(np.ones(CLIENTS)))
         np.testing.assert_allclose(row_sums(federation), np.add(before, number), rtol=1e-9, atol=1e-9)
 
 

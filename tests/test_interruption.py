@@ -22,7 +22,7 @@ import raydr
 from raydr.front.cli import status
 
 # As in test_survival: beside busy loops everything takes several times as long.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 RAYDR = [sys.executable, "-m", "raydr"]
 LONG = 10**7
 """Rounds or iterations that no test waits for."""

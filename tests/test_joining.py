@@ -16,6 +16,8 @@ from tiny import tiny_file
 
 import raydr
 
+pytestmark = pytest.mark.ray
+
 _CLUSTER = """
 import sys
 from ray.cluster_utils import Cluster
@@ -79,15 +81,25 @@ def test_workers_of_a_cluster_joined_sleep_at_barriers_too(address: str) -> None
 def test_the_cluster_joined_is_named_and_left_running(
     tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", address)
-    bits = []
-    for out in ("first", "second"):
-        with Command("run", str(on_ray(tmp_path)), "--out", out) as command:
-            code, _, err = command.end(timeout_s=90)
-        assert code == 0, err
-        assert f"joined the Ray cluster at {address}" in err
-        bits.append(raydr.Result(tmp_path / out).embedding.tobytes())
+    """By a run that has the address from its environment; and by one that is given it, beside files that shadow."""
+    scenario = str(on_ray(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setenv("RAY_ADDRESS", address)
+        first = Command("run", scenario, "--out", "first")
+    bits = [bits_of_whole(first, tmp_path / "first", address)]
+    write_shadows(tmp_path)
+    again = Command("run", scenario, "--out", "second", "--address", address, program=_CONSOLE)
+    bits.append(bits_of_whole(again, tmp_path / "second", address))
     assert bits[0] == bits[1]
+
+
+def bits_of_whole(command: Command, out: Path, address: str) -> bytes:
+    """Bits of the map of a run that joins a cluster, once it has ended well and said where it was."""
+    with command:
+        code, _, err = command.end(timeout_s=90)
+    assert code == 0, err
+    assert f"joined the Ray cluster at {address}" in err
+    return raydr.Result(out).embedding.tobytes()
 
 
 def test_a_token_of_anothers_cluster_is_asked_for(cluster: None, tmp_path: Path) -> None:
@@ -110,24 +122,28 @@ _SHADOWS = ("actors", "scenarios", "tune", "raydr", "numpy", "yaml", "ray", "ran
 _CONSOLE = [str(Path(sys.executable).with_name("raydr"))]
 
 
+def write_shadows(folder: Path) -> None:
+    """Files of a user that go by the names of modules."""
+    for name in _SHADOWS:
+        (folder / f"{name}.py").write_text(
+            f"raise RuntimeError('the file {name}.py of a user was imported')\n"
+        )
+
+
 @pytest.mark.parametrize(
-    ("program", "joined"),
+    ("program", "federation"),
     [
-        pytest.param(_CONSOLE, False, id="raydr"),
-        pytest.param(_CONSOLE, True, id="raydr --address"),
-        pytest.param([sys.executable, "-P", "-m", "raydr"], False, id="python -P -m raydr"),
+        pytest.param(_CONSOLE, "ray", id="raydr"),
+        pytest.param([sys.executable, "-P", "-m", "raydr"], "inline", id="python -P -m raydr"),
     ],
 )
 def test_files_beside_a_scenario_stand_in_nobodys_way(
-    tmp_path: Path, program: list[str], joined: bool, address: str
+    tmp_path: Path, program: list[str], federation: str
 ) -> None:
-    for name in _SHADOWS:
-        (tmp_path / f"{name}.py").write_text(
-            f"raise RuntimeError('the file {name}.py of a user was imported')\n"
-        )
-    where = ["--address", address] if joined else []
-    scenario = str(on_ray(tmp_path))
-    with Command("run", scenario, "--out", "out", "--quiet", *where, program=program) as command:
+    """Nor of a run that joins a cluster: above."""
+    write_shadows(tmp_path)
+    scenario = str(on_ray(tmp_path, federation=federation))
+    with Command("run", scenario, "--out", "out", "--quiet", program=program) as command:
         code, out, err = command.end(timeout_s=90)
     assert (code, out, err) == (0, f"{tmp_path / 'out' / 'report.html'}\n", "")
 

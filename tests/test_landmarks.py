@@ -185,7 +185,7 @@ def test_blocks_of_rows_agree_with_the_whole(
     rows, landmarks = example(n_x=64)
     rows = rows.astype(precision)
     objective, gradient = cross_term(rows, landmarks, 0.3)
-    monkeypatch.setattr(raydr.methods.landmarks.kernel, "_BLOCK_ROWS", block_rows)
+    monkeypatch.setattr(raydr.methods.landmarks.kernel, "BLOCK_ROWS", block_rows)
     blocked_objective, blocked_gradient = cross_term(rows, landmarks, 0.3)
     tolerance = 20 * float(np.finfo(precision).eps)
     assert blocked_objective == pytest.approx(objective, rel=tolerance)

@@ -88,10 +88,10 @@ def test_tight_clusters_far_apart_are_still_exact(scale):
 
 def test_rows_that_the_filter_cannot_certify_are_searched_again(monkeypatch):
     searched = []
-    search_rows = neighbors._search_rows
+    search_rows = neighbors.search_rows
     monkeypatch.setattr(
         neighbors,
-        "_search_rows",
+        "search_rows",
         lambda points, own, *rest: searched.extend(own) or search_rows(points, own, *rest),
     )
     random = np.random.default_rng(3)

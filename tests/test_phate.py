@@ -93,10 +93,12 @@ def test_more_neighbors_than_needed_change_nothing() -> None:
 
 
 def test_landmarks_keep_the_map() -> None:
+    """Far more than the start does, which both begin with."""
     graph, start = prepared(PHATE(), digits(600))
-    whole = PHATE(t=10).embed(graph, start, seed=0)
-    by_landmarks = PHATE(t=10, landmarks=300).embed(graph, start, seed=0)
-    assert np.corrcoef(pdist(whole), pdist(by_landmarks))[0, 1] > 0.9
+    whole = pdist(PHATE(t=10).embed(graph, start, seed=0))
+    by_landmarks = pdist(PHATE(t=10, landmarks=300).embed(graph, start, seed=0))
+    unlike = 1 - np.corrcoef([whole, by_landmarks, pdist(start)])[0]
+    assert unlike[1] < unlike[2] / 4
 
 
 @pytest.mark.parametrize("rows", [4, 10])

@@ -21,7 +21,10 @@ from processes import processes_of
 from test_interruption import LONG, Command
 from tiny import tiny, tiny_file
 
-import raydr
+from raydr.errors import OutputError
+from raydr.front.cli import status
+
+pytestmark = pytest.mark.ray
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +83,7 @@ def test_no_other_process_gets_into_a_ray_that_raydr_started(cluster: None) -> N
     )
 
 
-def test_the_token_is_new_each_time_and_the_environment_is_left_as_it_was(tmp_path: Path) -> None:
+def test_the_token_is_new_each_time_and_the_environment_is_left_as_it_was(cluster: None) -> None:
     """Also where Ray was imported, and even used, before; and a Ray of one's own is afterwards as it was before."""
     script = f"""
 import os, sys
@@ -92,13 +95,11 @@ from raydr.actors.cluster import connected
 options = dict(address="local", num_cpus=1, include_dashboard=False, logging_level="ERROR")
 ray.init(**options)
 ray.shutdown()
-environment, tokens = dict(os.environ), []
-for _ in range(2):
-    with connected():
-        assert get_authentication_mode() == 1, "a token"
-        assert not [name for name in os.environ if name.startswith("RAY_AUTH")]
-        tokens.append(ray.get(ray.remote(lambda: os.environ["RAY_AUTH_TOKEN"]).remote()))
-assert tokens[0] != tokens[1] and all(len(token) == 64 for token in tokens)
+environment = dict(os.environ)
+with connected():
+    assert get_authentication_mode() == 1, "a token"
+    assert not [name for name in os.environ if name.startswith("RAY_AUTH")]
+    print(ray.get(ray.remote(lambda: os.environ["RAY_AUTH_TOKEN"]).remote()))
 environment["OMP_WAIT_POLICY"] = "PASSIVE"
 assert dict(os.environ) == environment
 assert get_authentication_mode() == 0, "none"
@@ -110,6 +111,8 @@ ray.shutdown()
         [sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr[-2000:]
+    tokens = {done.stdout.strip(), _in_a_worker("RAY_AUTH_TOKEN")}
+    assert [len(token) for token in tokens] == [64, 64], "another than that of the tests' own cluster"
 
 
 def test_whoever_decides_on_authentication_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,16 +175,25 @@ GRPC_OF_ANOTHER_KIND = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
     ],
 )
 def test_an_address_where_no_cluster_answers_is_refused_within_10_seconds(
-    tmp_path: Path, address: str | None, answer: bytes | None, said: str
+    address: str | None, answer: bytes | None, said: str
 ) -> None:
+    from raydr.actors.address import require_answer
+
     with listening(answer) as there:
-        asked = closed_port() if address is None else address or there
-        with Command("run", str(on_ray(tmp_path)), "--address", asked, "--quiet") as command:
-            begun = time.monotonic()
-            code, out, err = command.end(timeout_s=15)
-            assert time.monotonic() - begun < 12, "10 s and the import of the command"
+        begun = time.monotonic()
+        with pytest.raises(OutputError) as caught:
+            require_answer(closed_port() if address is None else address or there)
+        assert time.monotonic() - begun < 10
+    assert caught.value.exit_code == 2
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_command_refuses_an_address_in_one_paragraph(tmp_path: Path) -> None:
+    with Command("run", str(on_ray(tmp_path)), "--address", closed_port(), "--quiet") as command:
+        code, out, err = command.end()
     assert (code, out) == (2, "")
-    assert said in err
+    assert "connection refused" in err
     assert len(err.splitlines()) == 1, err
 
 
@@ -209,15 +221,8 @@ def test_the_environments_ray_address_is_asked_too(
     ]
     assert cluster_asked_for("local") is None
     monkeypatch.setenv("RAY_ADDRESS", closed_port())
-    script = "import sys; from raydr.front.cli import status; sys.exit(status(sys.argv[1:]))"
-    done = subprocess.run(
-        [sys.executable, "-c", script, "run", str(on_ray(tmp_path)), "--quiet"],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 2
-    assert "RAY_ADDRESS" in done.stderr
+    assert status(["run", str(on_ray(tmp_path)), "--quiet"]) == 2
+    assert "RAY_ADDRESS" in capsys.readouterr().err
 
 
 # --- what dies ------------------------------------------------------------------------------------------------------
@@ -366,23 +371,17 @@ def test_an_evaluation_that_is_killed_is_retried_once(cluster: None, tmp_path: P
 
 def test_a_killed_evaluation_does_not_cost_the_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server part runs once, and the run can be gone on with."""
+    from raydr.errors import RunError
+    from raydr.journal import Event, StageEnded
     from raydr.scenarios import runner
+    from raydr.scenarios.reading import read
 
+    heard: list[Event] = []
     monkeypatch.setattr(runner, "examine", lambda question, *, listener: die(listener=listener))
-    served = []
-    backend_of = runner._backend
-
-    @contextmanager
-    def counting(*arguments: Any) -> Iterator[Any]:
-        with backend_of(*arguments) as backend:
-            serve = backend.serve
-            monkeypatch.setattr(backend, "serve", lambda *a, **k: served.append(serve(*a, **k)) or served[-1])
-            yield backend
-
-    monkeypatch.setattr(runner, "_backend", counting)
-    with pytest.raises(raydr.errors.RunError, match="evaluation's process ended twice") as failed:  # type: ignore[attr-defined]
-        raydr.run(on_ray(tmp_path), out=tmp_path / "out")
-    assert len(served) == 1
+    with pytest.raises(RunError, match="evaluation's process ended twice") as failed:
+        runner.run(read(on_ray(tmp_path)), out=tmp_path / "out", listener=heard.append)
+    stages = [event.stage for event in heard if isinstance(event, StageEnded)]
+    assert stages.count("landmarks") == stages.count("embedding") == 1
     assert any("--resume" in note for note in failed.value.__notes__)
 
 

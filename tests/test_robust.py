@@ -110,7 +110,7 @@ def test_distances_are_the_same_in_one_block_of_coordinates_and_in_many(
 ) -> None:
     contributions = np.random.default_rng(5).standard_normal((9, 50))
     whole = multi_krum(contributions, 2, 3)
-    monkeypatch.setattr("raydr.robust.estimators._BLOCK_ENTRIES", 9 * 7)
+    monkeypatch.setattr("raydr.robust.estimators.BLOCK_ENTRIES", 9 * 7)
     np.testing.assert_array_equal(multi_krum(contributions, 2, 3), whole)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from inline_federations import cut, federate
+from requests_for_tests import HandOver
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError
@@ -48,7 +49,8 @@ def scaled_at_clients(parts: list[FloatArray], scale: Scale) -> tuple[FloatArray
     host = ClientHost([Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)], 0)
     federation = Federation(InlineTransport([host]), len(parts), Context(seed=0))
     scaling = fit_scaling(federation, scale)
-    held = np.concatenate([client.rows for client in host._clients.values()])
+    request = HandOver(parts[0].shape[1], parts[0].dtype.name)
+    held = np.concatenate([reply.rows for reply in federation.ask(request)])
     return held, scale_rows(np.concatenate(parts), scaling)
 
 

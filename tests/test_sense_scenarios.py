@@ -15,6 +15,7 @@ import raydr
 from raydr.data import load
 from raydr.errors import RaydrError, ScenarioError
 from raydr.front.cli import status
+from raydr.metrics.recovery import F_SCORE_NEIGHBORS
 from raydr.report.runfolder import read_run
 from raydr.report.wording import IN_THE_CLEAR
 from raydr.scenarios.reading import read, shipped
@@ -97,12 +98,12 @@ def bits(result: raydr.Result) -> dict[str, bytes]:
     ids=["partial-smacof", "hyperbolic"],
 )
 def test_ray_gives_the_bits_of_the_inline_federation(tmp_path: Path, method: dict[str, Any]) -> None:
-    runtimes = [{"federation": "inline"}, *({"federation": "ray", "actors": count} for count in (1, 2))]
+    runtimes = [{"federation": "inline"}, {"federation": "ray", "actors": 2}]
     found = [
         bits(ran(tmp_path / str(number), method=method, runtime=runtime))
         for number, runtime in enumerate(runtimes)
     ]
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(
@@ -486,4 +487,5 @@ def test_every_shipped_scenario_of_it_runs(tmp_path: Path, request: pytest.Fixtu
     )
     assert result.embedding.shape == (60, 2)
     assert notes(result)
-    assert result.metrics["federated"]["f_score"] > 0.4
+    guessing = F_SCORE_NEIGHBORS / (60 - 1)
+    assert result.metrics["federated"]["f_score"] > 3 * guessing

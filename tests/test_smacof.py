@@ -81,7 +81,7 @@ def test_clients_one_by_one_are_equation_11_of_all(
     partial: bool, inside: bool, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the client's own rows given in a frame of its own, which has other axes and another origin."""
-    monkeypatch.setattr(module, "_BLOCK_ROWS", block)
+    monkeypatch.setattr(module, "BLOCK_ROWS", block)
     given = sites(partial=partial, inside=inside)
     random = np.random.default_rng(1)
     start = random.normal(size=given.rows.shape)
@@ -184,7 +184,7 @@ def test_blocks_of_rows_change_rounding_only(monkeypatch: pytest.MonkeyPatch) ->
     start = random_start(given.anchors, squared, np.random.default_rng(7))
     found = []
     for block in (7, 50, 512):
-        monkeypatch.setattr(module, "_BLOCK_ROWS", block)
+        monkeypatch.setattr(module, "BLOCK_ROWS", block)
         found.append(smacof(given.anchors, squared, start, inside=given.rows).coordinates)
     np.testing.assert_allclose(found[0], found[2], atol=1e-11)
     assert np.array_equal(found[1], found[2])

@@ -24,7 +24,7 @@ from raydr.arrays import FloatArray
 from raydr.data.provenance import sha256_of_file
 from raydr.errors import DataError, OutputError, RaydrError
 from raydr.front.cli import status
-from raydr.scenarios.model import _digest, read_model
+from raydr.scenarios.model import digest_of, read_model
 
 FEATURES = ("age", "glucose", "bmi", "insulin", "3")
 FEDNE: dict[str, Any] = {"kind": "fedne", "rounds": 2, "hidden": [8], "local_steps": 2}
@@ -194,11 +194,13 @@ def test_a_built_in_data_set_has_names_too(tmp_path: Path) -> None:
     np.testing.assert_allclose(placed(folder, table), raydr.Result(folder).embedding, atol=1e-3)
 
 
+@pytest.mark.parametrize("run", ["sense"], indirect=True)
 def test_nothing_hangs_on_the_order_of_sets(run: Path, tmp_path: Path) -> None:
-    """Python orders sets of text by a seed of its own; each of three gives the same file."""
+    """Python orders sets of text by a seed of its own; that of this process and two others give the same file."""
     table = write_csv(tmp_path / "new.csv", patients())
-    outcomes = set()
-    for seed in ("0", "1", "2"):
+    raydr.transform(run, table, out=tmp_path / "here.csv")
+    outcomes = {(tmp_path / "here.csv").read_bytes()}
+    for seed in ("0", "1"):
         out = tmp_path / f"{seed}.csv"
         arguments = ["-m", "raydr", "transform", str(run), str(table), "--out", str(out)]
         subprocess.run(
@@ -324,7 +326,7 @@ def forged(run: Path, arrays: dict[str, Any], **card: Any) -> None:
     content |= {
         "files": {"arrays.npz": sha256_of_file(run / "model" / "arrays.npz")},
     } | card
-    (run / "model" / "model.json").write_text(json.dumps({"sha256": _digest(content), **content}))
+    (run / "model" / "model.json").write_text(json.dumps({"sha256": digest_of(content), **content}))
 
 
 def test_a_model_that_is_none_of_the_method_is_refused(run: Path, tmp_path: Path) -> None:

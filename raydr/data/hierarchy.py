@@ -116,7 +116,7 @@ def tree_points(
     points[:, 0] = 1.0
     for node in order:
         children = [other for other in neighbors[node] if other != parents[node]]
-        spread = _spread(len(neighbors[node]), dimensions)
+        spread = spread_directions(len(neighbors[node]), dimensions)
         if node != root:
             towards, _ = seen_from(points[node], points[parents[node]])
             spread = _reflected(spread, towards / np.linalg.norm(towards))[1:]
@@ -179,12 +179,14 @@ def graph_points(
             found = known[np.minimum(np.searchsorted(known, codes), len(known) - 1)] == codes
             others = np.concatenate([pairs[:, 1:], drawn], axis=1)
             ignored = np.concatenate([np.zeros((len(pairs), 1), np.bool_), found], axis=1)
-            points = moved(points, -rate * _gradient(points, own, others, ignored))
+            points = moved(points, -rate * riemannian_gradient(points, own, others, ignored))
             points = contained(points, TRAINING_RADIUS)
     return points
 
 
-def _gradient(points: Float64Array, own: Int64Array, others: Int64Array, ignored: BoolArray) -> Float64Array:
+def riemannian_gradient(
+    points: Float64Array, own: Int64Array, others: Int64Array, ignored: BoolArray
+) -> Float64Array:
     """Riemannian gradient of the batch's loss, (nodes, d), each in its node's tangent coordinates, cut in length."""
     towards, distances = seen_from(points[own], points[others])
     back, _ = seen_from(points[others], points[own])
@@ -206,7 +208,7 @@ def _unit(vectors: Float64Array) -> Float64Array:
 
 
 @cache
-def _spread(count: int, dimensions: int) -> Float64Array:
+def spread_directions(count: int, dimensions: int) -> Float64Array:
     """Unit vectors that keep apart, (count, dimensions): evenly on the circle, by repulsion on a sphere."""
     if dimensions == 1:
         return np.array([[1.0], [-1.0]])[:count]

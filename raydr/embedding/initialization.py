@@ -10,7 +10,7 @@ from raydr.threads import one_blas_thread
 
 _BLOCK_ROWS = 4096
 """Rows turned to float64 at a time, so that the working memory does not grow with the rows."""
-_DENSE_FEATURES = 2048
+DENSE_FEATURES = 2048
 """Widest data whose features x features covariance is formed (32 MB); wider data are iterated on instead."""
 
 
@@ -54,7 +54,7 @@ def principal_components(coordinates: FloatArray, components: int = 2) -> Float6
     found = min(components, features)
     with one_blas_thread():
         mean = coordinates.mean(axis=0, dtype=np.float64)
-        if features <= _DENSE_FEATURES or features <= components:
+        if features <= DENSE_FEATURES or features <= components:
             axes = _axes_of_covariance(coordinates, mean, found)
         else:
             axes = _axes_by_iteration(coordinates, mean, found)

@@ -185,7 +185,7 @@ def _search_points(
 
         def search(block: tuple[int, int]) -> None:
             own = uncertain[slice(*block)]
-            nearest, squared = _search_rows(exact, own, size, block_rows)
+            nearest, squared = search_rows(exact, own, size, block_rows)
             indices[own], distances[own] = nearest[:, :k], np.sqrt(squared[:, :k])
 
         for _ in map_threaded(search, row_blocks(uncertain.size, block_rows), threads):
@@ -229,7 +229,7 @@ def _doubtful_from(filtered: Points, candidates: _Candidates, part: slice) -> Fl
     return np.asarray(candidates.squared[part, 0] - error, dtype=np.float64)
 
 
-def _search_rows(
+def search_rows(
     points: Points, own: Int64Array, size: int, block_rows: int
 ) -> tuple[Int64Array, Float64Array]:
     """Return the nearest ``size`` rows of the rows ``own`` and their squared distances, in float64."""

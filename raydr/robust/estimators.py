@@ -26,7 +26,8 @@ import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array
 
-_BLOCK_ENTRIES = 2**22  # 32 MB: distances between clients add up over blocks of coordinates
+BLOCK_ENTRIES = 2**22
+"""Of a block of coordinates, 32 MB: distances between clients add up over them."""
 
 
 def coordinate_median(contributions: Float64Array) -> Float64Array:
@@ -166,7 +167,7 @@ def _squared_distances(flat: Float64Array, order: Int64Array) -> Float64Array:
     """
     clients, entries = flat.shape
     gram = np.zeros((clients, clients))
-    width = max(1, _BLOCK_ENTRIES // clients)
+    width = max(1, BLOCK_ENTRIES // clients)
     with np.errstate(over="ignore", invalid="ignore"):
         for start in range(0, entries, width):
             block = flat[order, start : start + width]

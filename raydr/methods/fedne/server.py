@@ -52,7 +52,7 @@ State = dict[str, NDArray[Any]]
 
 _MARGIN = 1.25
 """Of the grid around the map: rows may move so far, in a round of training and to the next, before they leave it."""
-_MOST_KEPT_BYTES = 2**30
+MOST_KEPT_BYTES = 2**30
 """Of all control variates, which requests and checkpoints hold: 4,000 clients of the default encoder on MNIST."""
 _SIZINGS = 3
 """How often clients are asked for densities in a round, at most; once, unless the map has outgrown the grid."""
@@ -190,11 +190,11 @@ def no_control_variates(federation: Federation, settings: AveragedEncoder, param
             "kept_rounds": np.zeros(0, np.int64),
         }
     shape = federation.clients, kept_size(parameters)
-    if shape[0] * shape[1] > _MOST_KEPT_BYTES:
+    if shape[0] * shape[1] > MOST_KEPT_BYTES:
         raise ScenarioError(
             f"the control variates of {shape[0]:,} clients, for {parameters:,} parameters each, would take"
             f" {shape[0] * shape[1] / 2**30:.1f} GiB of the server's memory, of which they may have"
-            f" {_MOST_KEPT_BYTES / 2**30:g}: set method.control_variates to false, or method.hidden to fewer units."
+            f" {MOST_KEPT_BYTES / 2**30:g}: set method.control_variates to false, or method.hidden to fewer units."
         )
     return {
         "control": np.zeros(parameters),

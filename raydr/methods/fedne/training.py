@@ -112,7 +112,7 @@ def train(
     device : str
         Where torch computes.
     """
-    batches = _Batches(clients, device)
+    batches = Batches(clients, device)
     start = torch.from_numpy(np.array(weights, np.float32)).to(device).expand(len(clients), -1)
     flat = start.clone().requires_grad_()
     first, second = torch.zeros_like(flat), torch.zeros_like(flat)
@@ -120,7 +120,7 @@ def train(
     losses = torch.zeros(len(clients), dtype=torch.float64, device=device)
     added = None if corrections is None else torch.from_numpy(corrections).to(device)
     for step in range(batches.steps):
-        loss = _loss(architecture, flat, batches, step, objective)
+        loss = batch_loss(architecture, flat, batches, step, objective)
         if objective.proximity:
             loss = loss + 0.5 * objective.proximity * ((flat - start) ** 2).sum(dim=-1)
         (gradient,) = torch.autograd.grad(loss.sum(), flat)
@@ -140,8 +140,8 @@ def train(
     return Trained(flat.detach().cpu().numpy(), losses.cpu().numpy() / counts, means)
 
 
-def _loss(
-    architecture: Architecture, weights: Tensor, batches: _Batches, step: int, objective: Objective
+def batch_loss(
+    architecture: Architecture, weights: Tensor, batches: Batches, step: int, objective: Objective
 ) -> Tensor:
     """Loss of one batch of each client, (clients,)."""
     rows = batches.rows(step)
@@ -163,8 +163,28 @@ def _loss(
     return loss
 
 
-class _Batches:
-    """All batches of all clients as tensors with the clients first; the rows of all lie one under the other."""
+class Batches:
+    """All batches of all clients as tensors with the clients first; the rows of all lie one under the other.
+
+    Attributes
+    ----------
+    steps : int
+        Of the client that has most.
+    table : (all rows, features) float32
+        The rows that batches are read from.
+    weights : (clients, steps, entries) float32
+        Shares of the rows that make up a head, where rows are mixed, and 1 for a tail.
+    live : (clients, steps, edges) float32
+        1 for an edge, 0 for what fills a smaller client's batch.
+    negatives : (clients, steps, edges, drawn) int64
+        Places in the batch of the tails that an edge's head is repelled from.
+    repelled : (clients, steps)
+        Factor of the repulsion among the client's own rows.
+    uneven : bool
+        Whether some clients have fewer steps than others.
+    moving : (clients, steps) float32
+        1 while a client still has steps to take.
+    """
 
     def __init__(self, clients: Sequence[Local], device: str) -> None:
         self.steps = max(client.schedule.steps for client in clients)
@@ -178,7 +198,7 @@ class _Batches:
                 parts = [part + start for part, start in zip(parts, first, strict=True)]
             return torch.from_numpy(_padded(parts)).to(device)
 
-        self._table = torch.from_numpy(table if table.flags.writeable else table.copy()).to(device)
+        self.table = torch.from_numpy(table if table.flags.writeable else table.copy()).to(device)
         heads, tails, share = stacked("heads", first), stacked("tails", first), stacked("share")
         width = heads.shape[2]
         self._shape = len(clients), 2 * width, table.shape[1]
@@ -187,7 +207,7 @@ class _Batches:
             # A head is a bag of two rows and a tail one of a single row: one pass reads them and adds them up.
             heads = torch.stack([heads, stacked("partners", first)], dim=3).flatten(2)
             mixed = torch.stack([share, 1.0 - share], dim=3).flatten(2)
-            self._weights = torch.cat([mixed, torch.ones_like(share)], dim=2)
+            self.weights = torch.cat([mixed, torch.ones_like(share)], dim=2)
             sizes = torch.tensor([2, 1], device=device).repeat_interleave(width).repeat(len(clients))
             self._bags = sizes.cumsum(0) - sizes
         self._taken = torch.cat([heads, tails], dim=2)
@@ -200,9 +220,9 @@ class _Batches:
         """Heads and then tails of one batch of each client, (clients, 2 * width, features)."""
         taken = self._taken[:, step].reshape(-1)
         if not self._mixed:
-            return self._table.index_select(0, taken).view(self._shape)
-        weights = self._weights[:, step].reshape(-1)
-        rows = embedding_bag(taken, self._table, self._bags, mode="sum", per_sample_weights=weights)
+            return self.table.index_select(0, taken).view(self._shape)
+        weights = self.weights[:, step].reshape(-1)
+        rows = embedding_bag(taken, self.table, self._bags, mode="sum", per_sample_weights=weights)
         return rows.view(self._shape)
 
 

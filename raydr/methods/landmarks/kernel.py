@@ -14,7 +14,8 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray
 from raydr.geometry.points import squared_distances
 
-_BLOCK_ROWS = 2048  # kernel blocks of 2048 x 500 float32 (4 MB) stay in cache between their two products
+BLOCK_ROWS = 2048
+"""Of a block of the kernel: 2048 x 500 float32 (4 MB) stay in cache between their two products."""
 
 
 def cross_term(rows: FloatArray, landmarks: Float64Array, gamma: float) -> tuple[float, Float64Array]:
@@ -43,8 +44,8 @@ def cross_term(rows: FloatArray, landmarks: Float64Array, gamma: float) -> tuple
     centred = np.asarray(landmarks - centre, rows.dtype)
     product = np.zeros(landmarks.shape, np.float64)
     weight = np.zeros(n_y, np.float64)
-    for start in range(0, n_x, _BLOCK_ROWS):
-        block = rows[start : start + _BLOCK_ROWS] - centre
+    for start in range(0, n_x, BLOCK_ROWS):
+        block = rows[start : start + BLOCK_ROWS] - centre
         kernel = gaussian_kernel(block, centred, gamma)
         product += kernel.T @ block
         weight += kernel.sum(axis=0, dtype=np.float64)

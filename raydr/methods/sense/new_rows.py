@@ -23,7 +23,8 @@ from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import row_blocks
 from raydr.threads import one_blas_thread
 
-_BLOCK_VALUES = 2**18  # three or four arrays of 2 MB are alive at once
+BLOCK_VALUES = 2**18
+"""Of a block of new rows: three or four arrays of 2 MB are alive at once."""
 _START_NEIGHBORS = 5
 
 
@@ -85,7 +86,7 @@ def place(
     used = count if neighbors is None else neighbors
     placed = np.empty((rows, dimensions))
     with one_blas_thread():
-        for start, stop in row_blocks(rows, max(1, _BLOCK_VALUES // (used * dimensions))):
+        for start, stop in row_blocks(rows, max(1, BLOCK_VALUES // (used * dimensions))):
             block = distances[start:stop]
             first = _start(block, positions, min(used, _START_NEIGHBORS))
             if used < count:

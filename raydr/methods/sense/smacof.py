@@ -24,7 +24,8 @@ from raydr.errors import DataError, ScenarioError
 from raydr.geometry.points import row_blocks
 from raydr.threads import one_blas_thread
 
-_BLOCK_ROWS = 512  # tiles of 512 x 512 float64 (2 MB) stay in cache between the three products that read them
+BLOCK_ROWS = 512
+"""Of a tile: 512 x 512 float64 (2 MB) stay in cache between the three products that read them."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ def _solve(observed: _Observed, right: Float64Array) -> Float64Array:
 
 def _stress_and_pull(observed: _Observed, current: Float64Array) -> tuple[float, Float64Array]:
     """Stress (17) of ``current`` and g of the module's text, (rows, features), in one pass over observed pairs."""
-    blocks = [slice(*block) for block in row_blocks(current.shape[0], _BLOCK_ROWS)]
+    blocks = [slice(*block) for block in row_blocks(current.shape[0], BLOCK_ROWS)]
     pull = np.empty_like(current)
     stresses = []
     for own in blocks:
