@@ -134,7 +134,7 @@ def serve(federation: Federation, settings: FedPCA) -> Outcome:
 class Rounding(Mechanism):
     """Values rounded to multiples of a step."""
 
-    on: Literal["coordinates"] = Field("coordinates", description="what is rounded")
+    on: Literal["coordinates", "distances"] = Field(description="what is rounded")
     step: float = Field(gt=0, description="distance between two values that can be told apart")
     kind: Literal["rounding"] = "rounding"
 

@@ -181,19 +181,21 @@ def test_the_attack_strikes_and_the_mechanism_is_in_the_ledger_of_those_alone_wh
         assert words in page
 
 
-def test_the_embedder_draws_for_a_method_of_raydr(example: Path, tmp_path: Path) -> None:
-    maps = [
-        positions(
-            run_folder(
-                example,
-                tmp_path,
-                f"factor-{factor}",
-                method={"kind": "sense", "anchors": 4, "embedder": {"kind": "still", "factor": factor}},
-            )
+def test_embedder_and_mechanism_serve_a_method_of_raydr(example: Path, tmp_path: Path) -> None:
+    rounding = {"kind": "rounding", "on": "distances", "step": STEP}
+    folders = [
+        run_folder(
+            example,
+            tmp_path,
+            f"factor-{factor}",
+            method={"kind": "sense", "anchors": 4, "embedder": {"kind": "still", "factor": factor}},
+            privacy={"noise": rounding},
         )
         for factor in (1.0, 4.0)
     ]
-    np.testing.assert_allclose(maps[1], 4.0 * maps[0])
+    np.testing.assert_allclose(positions(folders[1]), 4.0 * positions(folders[0]))
+    sent = next(entry for entry in content(folders[0], "ledger.json") if entry["kind"] == "AnchorDistances")
+    assert sent["protection"] == rounding
 
 
 def test_a_run_belongs_to_the_packages_that_it_was_made_with(plain: Path) -> None:

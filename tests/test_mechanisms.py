@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,66 +30,10 @@ from raydr.federation import (
 from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.messages import payload_bytes
 from raydr.federation.streams import client_stream
-from raydr.privacy import MECHANISMS, Coverage, Mechanism, Quantity
+from raydr.privacy import Coverage, Mechanism, Quantity
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.report.runfolder import read_run
 from raydr.scenarios.runner import run
-
-ADDED = '''
-from typing import Literal
-import numpy as np
-from raydr.federation.simulated import Attack, attack
-from raydr.privacy import Mechanism, mechanism
-
-@mechanism
-class Rounding(Mechanism):
-    """Distances to whole steps."""
-    on: Literal["distances"]
-    step: float
-    kind: Literal["rounding"] = "rounding"
-    @property
-    def words(self):
-        return f"rounding to {self.step:g}"
-    @property
-    def deviation(self):
-        return self.step / 12**0.5
-    def cover(self, quantity, stream):
-        unit = self.step * quantity.unit
-        return np.rint(quantity.values / unit) * unit
-
-@attack
-class Silence(Attack):
-    """Nothing at all."""
-    kind: Literal["silence"] = "silence"
-    def lie(self, truth, declared, agreed):
-        return np.zeros_like(truth)
-'''
-
-USED = """
-import json, pickle, sys
-from pathlib import Path
-import added
-from tiny import tiny_scenario
-from raydr.errors import ScenarioError
-from raydr.report.runfolder import read_run
-from raydr.scenarios.reading import read
-from raydr.scenarios.runner import run
-out = Path(sys.argv[1])
-sense = {"kind": "sense", "anchors": 3, "embedder": {"kind": "tsne", "early_iterations": 5, "iterations": 5}}
-noise = {"kind": "rounding", "on": "distances", "step": 0.25}
-scenario = tiny_scenario(method=sense, privacy__noise=noise)
-assert pickle.loads(pickle.dumps(scenario)) == scenario
-run(scenario, out=out / "rounded")
-assert read(out / "rounded" / "scenario.yaml") == scenario
-words = {entry.protection.words for entry in read_run(out / "rounded").ledger if entry.protection}
-usual = tiny_scenario(method=sense, privacy__noise={"on": "data", "level": 1}).privacy.noise.kind
-run(tiny_scenario(faults__adversary={"kind": "silence", "fraction": 0.4}), out=out / "attacked")
-try:
-    tiny_scenario(method=sense, privacy__noise={"kind": "laplace", "on": "data"})
-except ScenarioError as error:
-    refused = str(error)
-print(json.dumps([sorted(words), usual, refused]))
-"""
 
 
 @dataclass(frozen=True)
@@ -250,22 +192,3 @@ def test_a_report_refuses_a_protection_that_it_does_not_know(
     path.write_text(json.dumps(ledger))
     with pytest.raises(OutputError, match=words):
         read_run(folder)
-
-
-def test_one_file_adds_a_mechanism_and_an_attack(tmp_path: Path) -> None:
-    (tmp_path / "added.py").write_text(ADDED)
-    environment = {"PYTHONPATH": f"{tmp_path}:{Path(__file__).parent}", "PATH": "/usr/bin:/bin"}
-    finished = subprocess.run(
-        [sys.executable, "-c", USED, str(tmp_path)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr
-    words, usual, refused = json.loads(finished.stdout.splitlines()[-1])
-    assert words == ["rounding to 0.25"]
-    assert usual == "gaussian-noise"
-    assert "it must be one of rounding, gaussian-noise" in refused
-    assert "rounding to 0.25" in (tmp_path / "rounded" / "report.html").read_text()
-    assert "rounding" not in MECHANISMS

@@ -16,13 +16,14 @@ from scenario_reference import MARK, PAGE, reference
 
 import raydr
 from raydr.data import DATASETS
-from raydr.front.cli import app, status
+from raydr.front.cli import CATALOGUES, app, status
 from raydr.scenarios import reading
 from raydr.scenarios.transforming import transform as _transform  # noqa: F401  before a test puts another `read` in place
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+GUIDE = ROOT / "CONTRIBUTING.md"
+PAGES = [README, GUIDE, *sorted((ROOT / "docs").glob("*.md"))]
 SMALL: dict[str, dict[str, Any]] = {
     "fed-tsne": {
         "method.rounds": 1,
@@ -145,6 +146,20 @@ def test_the_readme_names_the_data_sets_that_need_no_folder() -> None:
     text = README.read_text()
     for dataset in DATASETS.values():
         assert (f"`{dataset.name}`" in text) == (dataset.origin != "folder")
+
+
+def test_the_guide_names_functions_and_rooms_that_are_there() -> None:
+    text = GUIDE.read_text()
+    for file, function in re.findall(r"`([\w/]+\.py)::(\w+)`", text):
+        assert f"def {function}(" in (ROOT / "raydr" / file).read_text()
+    rooms = {path.name for path in (ROOT / "raydr").iterdir() if (path / "__init__.py").is_file()}
+    named = set(re.findall(r"(\w+)/", text.partition("## One gradient's way")[0]))
+    assert rooms <= named
+
+
+def test_the_readme_names_what_can_be_listed() -> None:
+    line = next(line for line in README.read_text().splitlines() if line.startswith("| `raydr list"))
+    assert re.findall(r"`(\w+)`", line) == list(CATALOGUES)
 
 
 def test_every_link_leads_somewhere() -> None:
