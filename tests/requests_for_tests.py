@@ -195,7 +195,6 @@ def odd(client: Client, request: OddRequest) -> Odd:
     return Odd(np.ones(2))
 
 
-@dataclass(frozen=True)
 class Gate(FaultPlan):
     """Every client waits in a round until a file is there: what happens before it, a test decides."""
 

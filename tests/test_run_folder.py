@@ -357,10 +357,6 @@ def test_two_runs_of_one_second_get_two_folders(tmp_path: Path, monkeypatch: pyt
             {"method": {"kind": "fed-umap", "neighbors": 150}},
             "neighbors is 150.*the largest neighbors that works for 150 rows is 149",
         ),
-        (
-            {"method": {"kind": "fed-umap", "min_dist": 2.0}},
-            "min_dist is 2.0; it must lie between 0 and spread",
-        ),
     ],
 )
 def test_more_than_the_rows_can_give_is_refused_before_anything_starts(
