@@ -9,9 +9,8 @@ import numpy as np
 from pydantic import Field
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.embedding.embedder import check_inputs, embedder
+from raydr.embedding.embedder import check_inputs, embedder, neighbors_for
 from raydr.embedding.initialization import random_of_descent, scaled_start
-from raydr.errors import DataError, ScenarioError
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress
 from raydr.settings import Settings
@@ -42,22 +41,7 @@ class CNE(Settings):
     attraction: denser clusters, clearer global structure. For fewer than 500 rows the two ends change sides.
     :mod:`raydr.embedding.kernels.contrastive` has objective and gradient term by term.
 
-    Parameters
-    ----------
-    s : float
-        Point on the spectrum, -10 to 10: 0 is t-SNE-like, 1 UMAP-like; others inter- and extrapolate.
-    neighbors : int, optional
-        Neighbours of each row, without itself, 1 to rows - 1. None: 15, or rows - 1 where that is less.
-    negative_samples : int
-        Random pairs for each edge, at least 1; does not move the map along the spectrum.
-    epochs : int
-        Passes over the edges, at least 1.
-    learning_rate : float
-        Positive; falls linearly to 0 over the epochs.
-    batch : int, optional
-        Edges of a batch, at least 1. None: 1024, or rows / 64 where that is less.
-    early_exaggeration : bool
-        Spend the first third of the epochs at s = 1 (or ``s`` where that is more): global structure first.
+    ``negative_samples`` does not move the map along the spectrum. Early exaggeration brings global structure first.
 
     Examples
     --------
@@ -85,16 +69,7 @@ class CNE(Settings):
 
     def neighbors_needed(self, rows: int) -> int:
         """``neighbors``, or min(15, rows - 1); see :meth:`raydr.embedding.Embedder.neighbors_needed`."""
-        if rows < 3:
-            raise DataError(f"CNE was asked to embed {rows} rows; it needs at least 3, so give it more rows.")
-        if self.neighbors is None:
-            return min(15, rows - 1)
-        if self.neighbors > rows - 1:
-            raise ScenarioError(
-                f"CNE's neighbors is {self.neighbors}, but {rows} rows have {rows - 1} others; the largest neighbors "
-                f"that works for {rows} rows is {rows - 1}. Lower it, or leave it out."
-            )
-        return self.neighbors
+        return neighbors_for("CNE", "neighbors", self.neighbors, rows, default=15, least_rows=3)
 
     def normalisation(self, rows: int, s: float | None = None) -> float:
         r"""Fixed sum of similarities :math:`\bar Z = (100 n)^{1 - s} (n^2 / 5)^s` for n ``rows``; None: own s."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,10 +11,9 @@ import numpy as np
 from pydantic import Field
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.embedding.embedder import check_inputs, embedder
+from raydr.embedding.embedder import check_inputs, embedder, perplexity_for
 from raydr.embedding.initialization import random_of_descent, scaled_start
-from raydr.embedding.tsne import TSNE
-from raydr.errors import DataError, ScenarioError
+from raydr.errors import DataError
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress
 from raydr.settings import Settings
@@ -50,28 +48,9 @@ class COSNE(Settings):
     second term keeps each row's depth; it needs the norms |x_i| of the rows in their own ball.
     :mod:`raydr.embedding.kernels.hyperbolic_cauchy` has the gradient.
 
-    Parameters
-    ----------
-    perplexity : float, optional
-        Effective number of neighbours, 1 to (rows - 1) / 3. None: 30, or (rows - 1) / 3 where that is less.
-    gamma : float
-        Scale of the map's Cauchy kernel, a hyperbolic distance, positive: neighbours come this close. A smaller one
-        uses less of the ball.
-    divergence_weight : float
-        lambda_1, positive.
-    depth_weight : float, optional
-        lambda_2, 0 or more. None: 10 * lambda_1 / rows, which balances the two terms for any number of rows, as the
-        similarities of a row fall as 1 / rows. Not used where no norms are given.
-    early_exaggeration : float
-        Factor on the attraction in the first phase, at least 1.
-    learning_rate : float, optional
-        Positive. None: gamma^2 * rows / (4 * lambda_1 * exaggeration), which is t-SNE's in units of gamma, but at
-        most 1 / lambda_2 where norms are given.
-    early_iterations, iterations : int
-        Lengths of the two phases.
-    negative_samples : int, optional
-        Random rows that repel each row at each iteration, at least 1. None: all other rows up to 5,000 rows, whose
-        cost grows with rows^2; 256 past that.
+    Neighbours come as close as ``gamma``; a smaller one uses less of the ball. The default of lambda_2 balances the two
+    terms for any number of rows, as the similarities of a row fall as 1 / rows. The default learning rate is
+    gamma^2 * rows / (4 * lambda_1 * exaggeration), at most 1 / lambda_2 where norms are given.
 
     Examples
     --------
@@ -97,19 +76,8 @@ class COSNE(Settings):
     )
 
     def effective_perplexity(self, rows: int) -> float:
-        """Perplexity used for this many rows; see :meth:`raydr.embedding.TSNE.effective_perplexity`."""
-        if rows < 4:
-            raise DataError(
-                f"CO-SNE was asked to embed {rows} rows; it needs at least 4, so give it more rows."
-            )
-        largest = (rows - 1) / 3
-        if self.perplexity is not None and self.perplexity > largest:
-            raise ScenarioError(
-                f"CO-SNE's perplexity is {self.perplexity:g}, which asks for {int(3 * self.perplexity)} neighbours of "
-                f"each row, but {rows} rows have {rows - 1} others; the largest perplexity that works for {rows} rows "
-                f"is {math.floor(100 * largest) / 100:g}. Lower it, or leave it out."
-            )
-        return TSNE(perplexity=self.perplexity).effective_perplexity(rows)
+        """Perplexity used for this many rows; see :func:`raydr.embedding.embedder.perplexity_for`."""
+        return perplexity_for("CO-SNE", self.perplexity, rows)
 
     def neighbors_needed(self, rows: int) -> int:
         """3 * perplexity; see :meth:`raydr.embedding.Embedder.neighbors_needed`."""
