@@ -36,7 +36,7 @@ from raydr.federation.simulated import ATTACKS, Attack
 from raydr.journal import Journal
 from raydr.methods.landmarks.kernel import cross_term, landmark_term, row_term
 from raydr.methods.landmarks.learning import DistributionLearning, LearntLandmarks, learn_landmarks
-from raydr.partition.iid import iid
+from raydr.partition import IID
 from raydr.robust import (
     Aggregation,
     CoordinateMedian,
@@ -509,7 +509,7 @@ def test_landmarks_of_digits_survive_two_attackers_of_ten() -> None:
     """
     table = load(source="digits")
     rows = table.rows.astype(np.float64)
-    partition = iid(len(rows), 10, seed=0)
+    partition = IID().deal(table, 10, 0)
     parts = [rows[partition.rows_of(client)] for client in range(10)]
     mean: Any = TypeAdapter(Aggregation).validate_python({"kind": "mean"})
     clean = digits_landmarks(mean, None, rows, parts)[0]
