@@ -19,7 +19,7 @@ from raydr.data import SiteFile
 from raydr.errors import RaydrError
 from raydr.federation import FaultPlan
 from raydr.federation.failures import Failure, Kind
-from raydr.federation.host import Answer, Answered, Call, PartialSum, SumCall, asked_at, history_at
+from raydr.federation.host import Answer, Answered, Call, PartialSum, SumCall, asked_at, history_at, remember
 from raydr.federation.messages import payload_bytes
 from raydr.threads import one_blas_thread
 
@@ -89,14 +89,14 @@ class RayTransport:
         answers: list[Answer] = []
         for result in self._call("ask", call):
             answers += result
-        self._remember(call, tuple(answer.client for answer in answers if isinstance(answer, Answered)))
+        remember(self._history, call, (answer.client for answer in answers if isinstance(answer, Answered)))
         return answers
 
     def sum(self, call: SumCall) -> Iterator[PartialSum]:
         """One partial sum of each actor that holds a client asked, as they come."""
         for result in self._call("sum", call):
             if isinstance(result, PartialSum):
-                self._remember(call, result.clients)
+                remember(self._history, call, result.clients)
                 yield result
             else:
                 yield PartialSum(call.number, call.round, failures=tuple(result))
@@ -166,11 +166,6 @@ class RayTransport:
                 raise _raised(error) from None
             self._end(index)
             yield [Failure(client, kind, reason) for client in asked[index]]
-
-    def _remember(self, call: Call, answered: tuple[int, ...]) -> None:
-        """Keep what set clients' state, for those alone who did as they were told."""
-        if type(call.request).sets_state and answered:
-            self._history.append(call.cut(answered))
 
     def _await_starts(self) -> set[int]:
         """Wait for actors that start; return those that cannot, since their only node is gone.
