@@ -15,8 +15,8 @@ from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayT
 
 from raydr.actors.client import ClientActor
 from raydr.actors.sites import reachable
+from raydr.actors.streaming import own
 from raydr.data import SiteFile
-from raydr.errors import RaydrError
 from raydr.federation import FaultPlan
 from raydr.federation.failures import Failure, Kind
 from raydr.federation.host import Answer, Answered, Call, PartialSum, SumCall, asked_at, history_at, remember
@@ -113,7 +113,7 @@ class RayTransport:
                 try:
                     result = ray.get(under_way.popleft())
                 except RayTaskError as error:
-                    raise _raised(error) from None
+                    raise own(error) from None
                 for task in islice(waiting, 1):
                     under_way.append(_server_task.remote(work, task))
                 yield result
@@ -163,7 +163,7 @@ class RayTransport:
                 kind, reason = Kind.NODE_LOST, "its answer is gone with the node that held it"
             except RayTaskError as error:
                 self._require_settled(index)
-                raise _raised(error) from None
+                raise own(error) from None
             self._end(index)
             yield [Failure(client, kind, reason) for client in asked[index]]
 
@@ -219,7 +219,7 @@ class RayTransport:
         try:
             ray.get(self._settled[index])
         except RayTaskError as error:
-            raise _raised(error) from None
+            raise own(error) from None
 
     def _end(self, index: int) -> None:
         actor = self._actors[index]
@@ -259,7 +259,3 @@ def _death(error: RayActorError) -> tuple[Kind, str]:
     if "node" in text and ("died" in text or "dead" in text):
         return Kind.NODE_LOST, "its node is gone"
     return Kind.PROCESS_DIED, "its process ended"
-
-
-def _raised(error: RayTaskError) -> Exception:
-    return error.cause if isinstance(error.cause, RaydrError) else error

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.embedding.embedder import check_inputs, embedder, neighbors_for
+from raydr.embedding.embedder import embedder, fitting, neighbors_for
 from raydr.embedding.initialization import random_of_descent, scaled_start
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress
@@ -94,9 +94,8 @@ class CNE(Settings):
         from raydr.embedding.kernels.contrastive import descend, draw_negatives, symmetric_edges
 
         rows = graph.rows
-        needed = self.neighbors_needed(rows)
-        check_inputs(graph, initialization, needed)
-        heads, tails = symmetric_edges(graph.indices[:, :needed])
+        nearest = fitting(graph, initialization, self.neighbors_needed(rows))
+        heads, tails = symmetric_edges(nearest.indices)
         layout = scaled_start(initialization, seed, 1.0)
         gradient = np.zeros_like(layout)
         batch = self.batch or max(1, min(1024, rows // 64))

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.embedding.embedder import check_inputs, embedder, perplexity_for
+from raydr.embedding.embedder import embedder, fitting, perplexity_for
 from raydr.embedding.initialization import random_of_descent, scaled_start
 from raydr.errors import DataError
 from raydr.geometry.neighbors import NeighborGraph
@@ -119,10 +119,9 @@ class COSNE(Settings):
             As every embedder, or if ``norms`` has another shape or a value outside [0, 1).
         """
         rows = graph.rows
-        needed = self.neighbors_needed(rows)
-        check_inputs(graph, initialization, needed)
+        nearest = fitting(graph, initialization, self.neighbors_needed(rows))
         targets = None if norms is None else _checked_norms(norms, rows)
-        affinities = joint_probabilities(graph.nearest(needed), self.effective_perplexity(rows), threads)
+        affinities = joint_probabilities(nearest, self.effective_perplexity(rows), threads)
         layout = np.ascontiguousarray(scaled_start(initialization, seed, 5e-5 * self.gamma).T)
         samples = self.negative_samples or (None if rows <= EXACT_ROWS else _SAMPLES)
         total = self.early_iterations + self.iterations

@@ -135,8 +135,8 @@ def _check_rows(embedder: str, rows: int, least: int) -> None:
         )
 
 
-def check_inputs(graph: NeighborGraph, initialization: FloatArray, needed: int) -> None:
-    """Refuse a graph and an initialisation that do not fit together.
+def fitting(graph: NeighborGraph, initialization: FloatArray, needed: int) -> NeighborGraph:
+    """Return the nearest neighbours that an embedder reads, of a graph and an initialisation that fit together.
 
     Parameters
     ----------
@@ -169,3 +169,4 @@ def check_inputs(graph: NeighborGraph, initialization: FloatArray, needed: int) 
             f"Row {row} of the initialisation is {initialization[row].tolist()}, which is not finite; "
             "a layout starts from finite positions, so check the coordinates that it was computed from."
         )
+    return graph.nearest(needed)

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.embedding.embedder import check_inputs, embedder, neighbors_for
+from raydr.embedding.embedder import embedder, fitting, neighbors_for
 from raydr.errors import ScenarioError
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress
@@ -91,8 +91,7 @@ class PHATE(Settings):
         """
         rows = graph.rows
         needed = self.neighbors_needed(rows)
-        check_inputs(graph, initialization, needed)
-        nearest = graph.nearest(needed)
+        nearest = fitting(graph, initialization, needed)
         kernel = affinities(nearest, self.effective_knn(rows), self.decay)
         if progress is not None:
             progress(0, 1)

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.embedding.embedder import check_inputs, embedder, perplexity_for
+from raydr.embedding.embedder import embedder, fitting, perplexity_for
 from raydr.embedding.initialization import tsne_start
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress
@@ -75,9 +75,7 @@ class TSNE(Settings):
         from openTSNE.nearest_neighbors import PrecomputedNeighbors
 
         rows = graph.rows
-        needed = self.neighbors_needed(rows)
-        check_inputs(graph, initialization, needed)
-        nearest = graph.nearest(needed)
+        nearest = fitting(graph, initialization, self.neighbors_needed(rows))
         # FFT interpolation exists for maps of one and two dimensions only.
         interpolated = initialization.shape[1] == 2 and rows >= _INTERPOLATED_ROWS
         total = self.early_iterations + self.iterations

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from raydr.arrays import Float32Array, FloatArray
-from raydr.embedding.embedder import check_inputs, embedder, neighbors_for
+from raydr.embedding.embedder import embedder, fitting, neighbors_for
 from raydr.embedding.initialization import umap_start
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress
@@ -75,8 +75,7 @@ class UMAP(Settings):
 
         rows = graph.rows
         neighbors = self.effective_neighbors(rows)
-        check_inputs(graph, initialization, neighbors - 1)
-        nearest = graph.nearest(neighbors - 1)
+        nearest = fitting(graph, initialization, neighbors - 1)
         epochs = self.epochs if self.epochs is not None else (500 if rows <= 10_000 else 200)
         indices = np.column_stack((np.arange(rows), nearest.indices))
         distances = np.column_stack((np.zeros(rows, np.float32), nearest.distances))
