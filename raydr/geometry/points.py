@@ -219,3 +219,12 @@ def map_threaded(
             yield from executor.map(function, tasks)
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
+
+
+def run_threaded(
+    function: Callable[[Task], None], tasks: list[Task], threads: int | None, progress: Progress | None = None
+) -> None:
+    """Call ``function`` with each task as `map_threaded` does; ``progress`` is in tasks."""
+    for done, _ in enumerate(map_threaded(function, tasks, threads), 1):
+        if progress is not None:
+            progress(done, len(tasks))
