@@ -12,7 +12,7 @@ from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding.embedder import embedder, fitting, neighbors_for
 from raydr.embedding.initialization import random_of_descent, scaled_start
 from raydr.geometry.neighbors import NeighborGraph
-from raydr.geometry.points import Progress
+from raydr.geometry.points import Progress, unheard
 from raydr.settings import Settings
 
 _LARGEST_SLOPE = 4.0
@@ -83,7 +83,7 @@ class CNE(Settings):
         *,
         seed: int,
         threads: int = 1,
-        progress: Progress | None = None,
+        progress: Progress = unheard,
     ) -> Float64Array:
         """Descend over shuffled edges; see :meth:`raydr.embedding.Embedder.embed`.
 
@@ -102,8 +102,7 @@ class CNE(Settings):
         chunk = batch * max(1, _DRAWN_EDGES // batch)
         generator = random_of_descent(seed)
         for epoch in range(self.epochs):
-            if progress is not None:
-                progress(epoch, self.epochs)
+            progress(epoch, self.epochs)
             early = self.early_exaggeration and epoch < self.epochs // 3
             nu = self._noise_level(rows, max(self.s, 1.0) if early else self.s)
             rate = self.learning_rate * (1.0 - epoch / self.epochs)
@@ -113,8 +112,7 @@ class CNE(Settings):
                 head = heads[edges]
                 negatives = draw_negatives(generator, head, rows, self.negative_samples)
                 descend(layout, head, tails[edges], negatives, nu, rate, batch, _LARGEST_SLOPE, gradient)
-        if progress is not None:
-            progress(self.epochs, self.epochs)
+        progress(self.epochs, self.epochs)
         return layout
 
     def _noise_level(self, rows: int, s: float) -> float:

@@ -15,7 +15,7 @@ from raydr.embedding.embedder import embedder, fitting, perplexity_for
 from raydr.embedding.initialization import random_of_descent, scaled_start
 from raydr.errors import DataError
 from raydr.geometry.neighbors import NeighborGraph
-from raydr.geometry.points import Progress
+from raydr.geometry.points import Progress, unheard
 from raydr.settings import Settings
 from raydr.threads import one_blas_thread
 
@@ -90,7 +90,7 @@ class COSNE(Settings):
         *,
         seed: int,
         threads: int = 1,
-        progress: Progress | None = None,
+        progress: Progress = unheard,
         norms: FloatArray | None = None,
     ) -> Float64Array:
         """Descend along the Riemannian gradient with momentum; see :meth:`raydr.embedding.Embedder.embed`.
@@ -128,8 +128,7 @@ class COSNE(Settings):
         with self.gradient(affinities, targets, samples, seed, threads) as gradient:
             velocity, gains = np.zeros_like(layout), np.ones_like(layout)
             for iteration in range(total):
-                if progress is not None:
-                    progress(iteration, total)
+                progress(iteration, total)
                 early = iteration < self.early_iterations
                 exaggeration, momentum = (self.early_exaggeration, 0.5) if early else (1.0, 0.8)
                 if iteration == self.early_iterations:
@@ -146,8 +145,7 @@ class COSNE(Settings):
                 rate = self._rate(rows, exaggeration, targets is not None)
                 velocity = _shortened(momentum * velocity - rate * gains * slope, _LONGEST_STEP * self.gamma)
                 layout = _shortened(layout + velocity * half_size, BALL_RADIUS)
-        if progress is not None:
-            progress(total, total)
+        progress(total, total)
         return np.ascontiguousarray(layout.T)
 
     def effective_depth_weight(self, rows: int) -> float:

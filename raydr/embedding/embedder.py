@@ -10,7 +10,7 @@ import numpy as np
 from raydr.arrays import FloatArray
 from raydr.errors import DataError, ScenarioError
 from raydr.geometry.neighbors import NeighborGraph
-from raydr.geometry.points import Progress
+from raydr.geometry.points import Progress, unheard
 from raydr.registry import Kinds
 
 EMBEDDERS = Kinds("embedders", "raydr.embedding")
@@ -42,7 +42,6 @@ class Embedder(Protocol):
         DataError
             If no setting of this embedder could work with so few rows.
         """
-        ...
 
     def embed(
         self,
@@ -51,7 +50,7 @@ class Embedder(Protocol):
         *,
         seed: int,
         threads: int = 1,
-        progress: Progress | None = None,
+        progress: Progress = unheard,
     ) -> FloatArray:
         """Lay the rows of the graph out, starting from ``initialization``.
 
@@ -81,7 +80,6 @@ class Embedder(Protocol):
         DataError
             If the graph is too narrow, or the initialisation has another shape or values that are not finite.
         """
-        ...
 
 
 def perplexity_for(embedder: str, wanted: float | None, rows: int) -> float:

@@ -14,7 +14,7 @@ from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding.embedder import embedder, fitting, neighbors_for
 from raydr.errors import ScenarioError
 from raydr.geometry.neighbors import NeighborGraph
-from raydr.geometry.points import Progress
+from raydr.geometry.points import Progress, unheard
 from raydr.settings import Settings
 
 _SILENT = -3
@@ -80,7 +80,7 @@ class PHATE(Settings):
         *,
         seed: int,
         threads: int = 1,
-        progress: Progress | None = None,
+        progress: Progress = unheard,
     ) -> Float64Array:
         """Run ``phate.PHATE.fit_transform`` on the graph's affinities; see :meth:`raydr.embedding.Embedder.embed`.
 
@@ -93,15 +93,13 @@ class PHATE(Settings):
         needed = self.neighbors_needed(rows)
         nearest = fitting(graph, initialization, needed)
         kernel = affinities(nearest, self.effective_knn(rows), self.decay)
-        if progress is not None:
-            progress(0, 1)
+        progress(0, 1)
         if not nearest.distances.any() and needed == rows - 1:
             # All rows are one point, which phate's scaling cannot lay out.
             layout = np.zeros(initialization.shape, dtype=np.float64)
         else:
             layout = self._laid_out(kernel, initialization.shape[1], seed)
-        if progress is not None:
-            progress(1, 1)
+        progress(1, 1)
         return layout
 
     def _laid_out(self, kernel: Any, components: int, seed: int) -> Float64Array:

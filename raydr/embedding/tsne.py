@@ -11,7 +11,7 @@ from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding.embedder import embedder, fitting, perplexity_for
 from raydr.embedding.initialization import tsne_start
 from raydr.geometry.neighbors import NeighborGraph
-from raydr.geometry.points import Progress
+from raydr.geometry.points import Progress, unheard
 from raydr.settings import Settings
 from raydr.signals import signals_deferred
 from raydr.threads import one_blas_thread
@@ -63,7 +63,7 @@ class TSNE(Settings):
         *,
         seed: int,
         threads: int = 1,
-        progress: Progress | None = None,
+        progress: Progress = unheard,
     ) -> Float64Array:
         """Run ``openTSNE.TSNE.fit`` on the graph; see :meth:`raydr.embedding.Embedder.embed`.
 
@@ -79,8 +79,7 @@ class TSNE(Settings):
         # FFT interpolation exists for maps of one and two dimensions only.
         interpolated = initialization.shape[1] == 2 and rows >= _INTERPOLATED_ROWS
         total = self.early_iterations + self.iterations
-        if progress is not None:
-            progress(0, total)
+        progress(0, total)
         with one_blas_thread():
             affinities = PerplexityBasedNN(
                 knn_index=PrecomputedNeighbors(nearest.indices, nearest.distances),
@@ -97,12 +96,11 @@ class TSNE(Settings):
                 negative_gradient_method="fft" if interpolated else _barnes_hut,
                 n_jobs=threads,
                 callbacks=None
-                if progress is None
+                if progress is unheard
                 else _IterationReport(progress, total, self.early_iterations),
                 callbacks_every_iters=_CALLBACK_ITERATIONS,
             ).fit(affinities=affinities, initialization=tsne_start(initialization, seed))
-        if progress is not None:
-            progress(total, total)
+        progress(total, total)
         return np.array(layout, dtype=np.float64)
 
 

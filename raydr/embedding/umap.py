@@ -13,7 +13,7 @@ from raydr.arrays import Float32Array, FloatArray
 from raydr.embedding.embedder import embedder, fitting, neighbors_for
 from raydr.embedding.initialization import umap_start
 from raydr.geometry.neighbors import NeighborGraph
-from raydr.geometry.points import Progress
+from raydr.geometry.points import Progress, unheard
 from raydr.settings import Settings
 from raydr.threads import one_blas_thread
 
@@ -62,7 +62,7 @@ class UMAP(Settings):
         *,
         seed: int,
         threads: int = 1,
-        progress: Progress | None = None,
+        progress: Progress = unheard,
     ) -> Float32Array:
         """Lay the graph's fuzzy simplicial set out; see :meth:`raydr.embedding.Embedder.embed`.
 
@@ -81,8 +81,7 @@ class UMAP(Settings):
         distances = np.column_stack((np.zeros(rows, np.float32), nearest.distances))
         # umap-learn draws from the legacy generator; this one is seeded from any non-negative integer.
         random_state = np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed)))
-        if progress is not None:
-            progress(0, epochs)
+        progress(0, epochs)
         with one_blas_thread(), _one_numba_thread():
             fuzzy_set, _, _ = fuzzy_simplicial_set(
                 X=initialization,  # read for its number of rows only, since the neighbours are given
@@ -112,8 +111,7 @@ class UMAP(Settings):
                 output_dens=False,
                 parallel=False,
             )
-        if progress is not None:
-            progress(epochs, epochs)
+        progress(epochs, epochs)
         return np.asarray(layout, dtype=np.float32)
 
 

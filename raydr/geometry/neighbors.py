@@ -26,7 +26,7 @@ import numpy as np
 
 from raydr.arrays import Float32Array, Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError
-from raydr.geometry.points import Geometry, Points, Progress, row_blocks, run_threaded
+from raydr.geometry.points import Geometry, Points, Progress, row_blocks, run_threaded, unheard
 
 TILE_ROWS = 512
 """Rows of a tile: 1 MB in float32, so that the passes over a tile stay in the second-level cache."""
@@ -74,7 +74,7 @@ def nearest_neighbors(
     *,
     threads: int | None = None,
     block_rows: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = unheard,
 ) -> NeighborGraph:
     """Exact k nearest neighbours of every row of a geometry.
 
@@ -134,7 +134,7 @@ class _Candidates:
 
 
 def _search_blocks(
-    geometry: Geometry, k: int, threads: int | None, block_rows: int | None, progress: Progress | None
+    geometry: Geometry, k: int, threads: int | None, block_rows: int | None, progress: Progress
 ) -> NeighborGraph:
     rows = geometry.rows
     blocks = row_blocks(rows, block_rows or min(1024, max(16, BLOCK_VALUES // rows)))
@@ -154,7 +154,7 @@ def _search_blocks(
 
 
 def _search_points(
-    points: Points, k: int, threads: int | None, block_rows: int, progress: Progress | None
+    points: Points, k: int, threads: int | None, block_rows: int, progress: Progress
 ) -> NeighborGraph:
     rows = points.rows
     size = min(rows - 1, k + max(8, k // 8))
@@ -190,7 +190,7 @@ def _search_points(
 
 
 def _offer_tiles(
-    points: Points, candidates: _Candidates, threads: int | None, block_rows: int, progress: Progress | None
+    points: Points, candidates: _Candidates, threads: int | None, block_rows: int, progress: Progress
 ) -> None:
     """Offer every pair of rows to both their heaps; which thread comes first does not change what heaps keep."""
     blocks = row_blocks(points.rows, block_rows)

@@ -23,6 +23,10 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Called as ``progress(done, total)`` from the calling thread, in units that the caller's docstring names."""
 
 
+def unheard(done: int, total: int) -> None:
+    """Progress to which nobody listens."""
+
+
 class Geometry(Protocol):
     """Distances between all rows, one block at a time.
 
@@ -34,15 +38,12 @@ class Geometry(Protocol):
     @property
     def rows(self) -> int:
         """Number of rows."""
-        ...
 
     def squared_distance_block(self, start: int, stop: int) -> FloatArray:
         """Squared distances, shape (stop - start, rows), of rows ``start:stop`` to all rows, own row included."""
-        ...
 
     def take(self, rows: Int64Array) -> Geometry:
         """Return the geometry of these rows, in this order."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,9 +223,8 @@ def map_threaded(
 
 
 def run_threaded(
-    function: Callable[[Task], None], tasks: list[Task], threads: int | None, progress: Progress | None = None
+    function: Callable[[Task], None], tasks: list[Task], threads: int | None, progress: Progress = unheard
 ) -> None:
     """Call ``function`` with each task as `map_threaded` does; ``progress`` is in tasks."""
     for done, _ in enumerate(map_threaded(function, tasks, threads), 1):
-        if progress is not None:
-            progress(done, len(tasks))
+        progress(done, len(tasks))
