@@ -10,9 +10,10 @@ import numpy as np
 import ray
 from ray.exceptions import RayTaskError
 
+from raydr.actors.streaming import own
 from raydr.arrays import FloatArray
 from raydr.data import Census, Site, SiteFile, census
-from raydr.errors import RaydrError, ScenarioError
+from raydr.errors import ScenarioError
 
 
 def pinned(node: str | None) -> dict[str, Any]:
@@ -89,9 +90,7 @@ def count_sites(files: Sequence[tuple[SiteFile, str | None]]) -> list[Census]:
     try:
         return list(ray.get(counted))
     except RayTaskError as error:
-        if isinstance(error.cause, RaydrError):
-            raise error.cause from None
-        raise
+        raise own(error) from None
 
 
 @dataclass(frozen=True)

@@ -80,9 +80,7 @@ def heard(stream: Any, listener: Listener) -> Any:
     except StopIteration:
         raise RuntimeError("the stream ended without a result") from None
     except RayTaskError as error:
-        if isinstance(error.cause, RaydrError):
-            raise error.cause from None
-        raise
+        raise own(error) from None
 
 
 def _fetched(reference: Any, vitals: Vitals) -> Any:
@@ -91,3 +89,8 @@ def _fetched(reference: Any, vitals: Vitals) -> Any:
             return ray.get(reference, timeout=LOOK_S)
         except GetTimeoutError:
             vitals.look()
+
+
+def own(error: RayTaskError) -> Exception:
+    """Return the error of raydr's own that a task of Ray's raised, or what Ray says of another."""
+    return error.cause if isinstance(error.cause, RaydrError) else error

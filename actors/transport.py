@@ -15,11 +15,11 @@ from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayT
 
 from raydr.actors.client import ClientActor
 from raydr.actors.sites import reachable
+from raydr.actors.streaming import own
 from raydr.data import SiteFile
-from raydr.errors import RaydrError
 from raydr.federation import FaultPlan
 from raydr.federation.failures import Failure, Kind
-from raydr.federation.host import Answer, Answered, Call, PartialSum, SumCall, asked_at, history_at
+from raydr.federation.host import Answer, Answered, Call, PartialSum, SumCall, asked_at, history_at, remember
 from raydr.federation.messages import payload_bytes
 from raydr.threads import one_blas_thread
 
@@ -89,14 +89,14 @@ class RayTransport:
         answers: list[Answer] = []
         for result in self._call("ask", call):
             answers += result
-        self._remember(call, tuple(answer.client for answer in answers if isinstance(answer, Answered)))
+        remember(self._history, call, (answer.client for answer in answers if isinstance(answer, Answered)))
         return answers
 
     def sum(self, call: SumCall) -> Iterator[PartialSum]:
         """One partial sum of each actor that holds a client asked, as they come."""
         for result in self._call("sum", call):
             if isinstance(result, PartialSum):
-                self._remember(call, result.clients)
+                remember(self._history, call, result.clients)
                 yield result
             else:
                 yield PartialSum(call.number, call.round, failures=tuple(result))
@@ -113,7 +113,7 @@ class RayTransport:
                 try:
                     result = ray.get(under_way.popleft())
                 except RayTaskError as error:
-                    raise _raised(error) from None
+                    raise own(error) from None
                 for task in islice(waiting, 1):
                     under_way.append(_server_task.remote(work, task))
                 yield result
@@ -163,14 +163,9 @@ class RayTransport:
                 kind, reason = Kind.NODE_LOST, "its answer is gone with the node that held it"
             except RayTaskError as error:
                 self._require_settled(index)
-                raise _raised(error) from None
+                raise own(error) from None
             self._end(index)
             yield [Failure(client, kind, reason) for client in asked[index]]
-
-    def _remember(self, call: Call, answered: tuple[int, ...]) -> None:
-        """Keep what set clients' state, for those alone who did as they were told."""
-        if type(call.request).sets_state and answered:
-            self._history.append(call.cut(answered))
 
     def _await_starts(self) -> set[int]:
         """Wait for actors that start; return those that cannot, since their only node is gone.
@@ -224,7 +219,7 @@ class RayTransport:
         try:
             ray.get(self._settled[index])
         except RayTaskError as error:
-            raise _raised(error) from None
+            raise own(error) from None
 
     def _end(self, index: int) -> None:
         actor = self._actors[index]
@@ -264,7 +259,3 @@ def _death(error: RayActorError) -> tuple[Kind, str]:
     if "node" in text and ("died" in text or "dead" in text):
         return Kind.NODE_LOST, "its node is gone"
     return Kind.PROCESS_DIED, "its process ended"
-
-
-def _raised(error: RayTaskError) -> Exception:
-    return error.cause if isinstance(error.cause, RaydrError) else error

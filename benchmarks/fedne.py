@@ -112,9 +112,13 @@ def rows_of(name: str, train: int | None, test: int | None) -> Rows:
 
 def shares(rows: Rows, clients: int) -> list[Int64Array]:
     """Training rows of each client, by Dirichlet(0.1)."""
-    from raydr.partition.dirichlet import dirichlet
+    from raydr.data import Table
+    from raydr.partition import Dirichlet
 
-    partition = dirichlet(rows.train_labels, clients, 0.1, min_rows=1, seed=0)
+    labels, features = rows.train_labels, tuple(str(feature) for feature in range(rows.train.shape[1]))
+    names = tuple(str(label) for label in range(labels.max() + 1))
+    table = Table("training rows", rows.train, features, np.arange(len(labels)), labels, names)
+    partition = Dirichlet(alpha=0.1).deal(table, clients, seed=0)
     return [partition.rows_of(client) for client in range(clients)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from raydr.arrays import FloatArray, Int64Array
 from raydr.geometry.points import Geometry
@@ -83,36 +83,29 @@ def examine(question: Question, *, listener: Listener) -> Findings:
             truth = method.truth(question.settings, rows)
             graph = row_graph(rows if truth is None else truth, threads=cores())
             steps = len(question.metrics) + (len(beside) if embedding is not None else 0)
-            evidence = Evidence(
-                rows,
-                question.embedding,
-                question.labels,
-                question.geometry,
-                question.seed,
-                graph,
-                truth=truth,
-                mapped=method.mapped(question.settings, question.embedding),
-            )
-            federated = evaluate(
-                question.metrics,
-                evidence,
-                threads=cores(),
-                progress=lambda done, _: journal.progress(done, steps),
-            )
-            central = None
-            if embedding is not None:
-                evidence = replace(
-                    evidence,
-                    embedding=embedding,
-                    recovered=None,
+
+            def scored(
+                names: Sequence[str], embedding: FloatArray, recovered: Geometry | None, before: int
+            ) -> Scores:
+                evidence = Evidence(
+                    rows,
+                    embedding,
+                    question.labels,
+                    recovered,
+                    question.seed,
+                    graph,
+                    truth=truth,
                     mapped=method.mapped(question.settings, embedding),
                 )
-                central = evaluate(
-                    beside,
+                return evaluate(
+                    names,
                     evidence,
                     threads=cores(),
-                    progress=lambda done, _: journal.progress(len(question.metrics) + done, steps),
+                    progress=lambda done, _: journal.progress(before + done, steps),
                 )
+
+            federated = scored(question.metrics, question.embedding, question.geometry, 0)
+            central = None if embedding is None else scored(beside, embedding, None, len(question.metrics))
     return Findings(federated, central, embedding, rows.nbytes)
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
+from raydr import records
 from raydr.errors import RunError
 from raydr.federation import Adversary, FailurePolicy, FaultPlan
 from raydr.federation.simulated.faults import Faults
@@ -17,20 +18,7 @@ from raydr.methods import METHODS
 from raydr.methods.serving import Plan, Served
 from raydr.metrics import DEFAULT_METRICS
 from raydr.privacy.ledger import Entry, Granularity
-from raydr.records import (
-    CENTRAL,
-    DATA,
-    EMBEDDING,
-    ENVIRONMENT,
-    LEDGER,
-    METRICS,
-    NOTES,
-    PICTURE,
-    REPORT,
-    ROUNDS,
-    SCENARIO,
-    Measures,
-)
+from raydr.records import Measures
 from raydr.report import write_picture, write_report
 from raydr.scenarios.backend import Backend, InlineBackend
 from raydr.scenarios.checkpoints import Checkpoints, Resumption
@@ -94,7 +82,7 @@ def run(
     target = out or default_folder(scenario.name, datetime.now())
     with incomplete(target) as folder:
         with unwritable(target):
-            (folder / SCENARIO).write_text(dump(scenario), encoding="utf-8")
+            (folder / records.SCENARIO).write_text(dump(scenario), encoding="utf-8")
         _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener)
     return _shown(target.expanduser().absolute(), listener)
 
@@ -129,7 +117,7 @@ def resume(
     """
     folder = folder.expanduser().absolute()
     target = target_of(folder)
-    scenario = read(folder / SCENARIO)
+    scenario = read(folder / records.SCENARIO)
     with taken_up(folder):
         _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener)
     return _shown(target, listener)
@@ -162,7 +150,7 @@ def _run_in(
         with journal.stage("run folder"):
             _write(folder, scenario, holdings, served, findings, journal)
         seconds = {stage: round(seconds, 4) for stage, seconds in journal.seconds.items()}
-        write_json(folder / ENVIRONMENT, asdict(replace(described, seconds=seconds)))
+        write_json(folder / records.ENVIRONMENT, asdict(replace(described, seconds=seconds)))
 
 
 def _shown(folder: Path, listener: Listener) -> Path:
@@ -176,7 +164,7 @@ def _shown(folder: Path, listener: Listener) -> Path:
     failed: dict[str, Exception] = {}
     try:
         with Journal(listener).stage("report"):
-            for name, write in ((PICTURE, write_picture), (REPORT, write_report)):
+            for name, write in ((records.PICTURE, write_picture), (records.REPORT, write_report)):
                 try:
                     write(folder)
                 except Exception as error:
@@ -325,20 +313,20 @@ def _write(
     findings: Findings,
     journal: Journal,
 ) -> None:
-    write_embedding(folder / EMBEDDING, holdings, served.outcome.embedding)
+    write_embedding(folder / records.EMBEDDING, holdings, served.outcome.embedding)
     if findings.central_embedding is not None:
-        write_central(folder / CENTRAL, holdings, findings.central_embedding)
+        write_central(folder / records.CENTRAL, holdings, findings.central_embedding)
     measures = Measures(
         federated=findings.federated.values,
         central=findings.central.values if findings.central else {},
         not_computed=findings.federated.not_computed,
     )
-    write_json(folder / METRICS, asdict(measures))
-    write_json(folder / LEDGER, served.ledger.as_list())
+    write_json(folder / records.METRICS, asdict(measures))
+    write_json(folder / records.LEDGER, served.ledger.as_list())
     if served.outcome.notes:
-        write_json(folder / NOTES, [asdict(note) for note in served.outcome.notes])
-    write_rounds(folder / ROUNDS, journal.rounds)
+        write_json(folder / records.NOTES, [asdict(note) for note in served.outcome.notes])
+    write_rounds(folder / records.ROUNDS, journal.rounds)
     scaling = {name: value for name, value in asdict(served.scaling).items() if name != "unit"}
     data = holdings.provenance(scenario.data.scale)
-    write_json(folder / DATA, asdict(data))
+    write_json(folder / records.DATA, asdict(data))
     write_model(folder, {**served.outcome.model, **scaling}, data)

@@ -28,6 +28,34 @@ from raydr.settings import LocalPath, OfFile, Settings
 from raydr.statistics.scaling import Scale
 
 
+class NoiseSettings(Mechanism):
+    """A mechanism, and who applies it, which no client is told."""
+
+    clients: float = Field(1.0, gt=0, le=1, description="part of the clients that add it, drawn by the seed")
+
+
+def _section(mechanism: type[Settings]) -> type[Settings]:
+    """Section of a scenario for a mechanism."""
+    name, bases = f"{mechanism.__name__}Settings", (NoiseSettings, mechanism)
+    return create_model(name, __base__=bases, __doc__=mechanism.__doc__, __module__=__name__)
+
+
+if TYPE_CHECKING:
+    AnyMethod: TypeAlias = MethodSettings
+    AnyPartition: TypeAlias = Dealing
+    AnyAttack: TypeAlias = Attack
+    AnyNoise: TypeAlias = NoiseSettings
+else:
+    METHODS.close()
+    AnyMethod = one_of(tuple(method.settings for method in METHODS.values()))
+    AnyPartition = PARTITIONS.choice
+    AnyAttack = ATTACKS.choice
+    MECHANISMS.close()
+    _SECTIONS = tuple(_section(mechanism) for mechanism in MECHANISMS.values())
+    globals().update({section.__name__: section for section in _SECTIONS})  # found there when it is unpickled
+    AnyNoise = one_of(_SECTIONS)
+
+
 class DataSettings(Settings):
     """Which table, which of its columns, which of its rows."""
 
@@ -74,19 +102,13 @@ class SiteSettings(Settings):
     name: str | None = Field(None, description="of the client; default: the file's name without its ending")
 
 
-if TYPE_CHECKING:
-    PartitionSettings: TypeAlias = Dealing
-else:
-    PartitionSettings = PARTITIONS.choice
-
-
 class ClientsSettings(Settings):
     """How many clients, and which rows each holds."""
 
     count: int | None = Field(
         None, ge=1, description="number of clients; where the partition fixes it, optional"
     )
-    partition: PartitionSettings = Field(IID(), description="which client holds which rows")
+    partition: AnyPartition = Field(IID(), description="which client holds which rows")
     sites: tuple[SiteSettings, ...] = Field(
         (), description="instead of count and partition: clients that read files of their own"
     )
@@ -137,51 +159,16 @@ class RuntimeSettings(Settings):
     checkpoint_every: int = Field(10, ge=0, description="rounds between checkpoints; 0: none")
 
 
-if TYPE_CHECKING:
-    AnyAttack: TypeAlias = Attack
-else:
-    AnyAttack = ATTACKS.choice
-
-
 class FaultSettings(Faults):
     """Simulated reality: what goes wrong on purpose, by the seed."""
 
     adversary: AnyAttack | None = Field(None, description="clients that lie")
 
 
-def _with_clients(mechanism: type[Settings]) -> type[Settings]:
-    """Section of a scenario for a mechanism: its own keys, and who applies it, which no client is told."""
-    return create_model(
-        f"{mechanism.__name__}Settings",
-        __base__=mechanism,
-        __doc__=mechanism.__doc__,
-        __module__=__name__,
-        clients=(
-            float,
-            Field(1.0, gt=0, le=1, description="part of the clients that add it, drawn by the seed"),
-        ),
-    )
-
-
-if TYPE_CHECKING:
-
-    class NoiseSettings(Mechanism):
-        """A mechanism, and who applies it."""
-
-        clients: float
-else:
-    MECHANISMS.close()
-    _SECTIONS = tuple(_with_clients(mechanism) for mechanism in MECHANISMS.values())
-    globals().update({section.__name__: section for section in _SECTIONS})  # found there when it is unpickled
-    NoiseSettings = one_of(_SECTIONS)
-
-
 class PrivacySettings(Settings):
     """What is to protect the messages."""
 
-    noise: NoiseSettings | None = Field(
-        None, description="noise that clients add, where the method offers it"
-    )
+    noise: AnyNoise | None = Field(None, description="noise that clients add, where the method offers it")
 
     @field_validator("noise", mode="before")
     @classmethod
@@ -199,13 +186,6 @@ class PrivacySettings(Settings):
         if self.noise is None:
             return None
         return Coverage(mechanism_of(self.noise.model_dump(exclude={"clients"})), self.noise.clients)
-
-
-if TYPE_CHECKING:
-    AnyMethod: TypeAlias = MethodSettings
-else:
-    METHODS.close()
-    AnyMethod = one_of(tuple(method.settings for method in METHODS.values()))
 
 
 NAME_PATTERN, LONGEST_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$", 100

@@ -13,7 +13,7 @@ import torch
 from inline_federations import federate, federation_over
 from requests_for_tests import OwnShift
 from sklearn.neighbors import KNeighborsClassifier
-from tiny import tiny_run, tiny_scenario
+from tiny import labelled, tiny_run, tiny_scenario
 
 from raydr.arrays import FloatArray, Int64Array
 from raydr.data import load
@@ -50,8 +50,7 @@ from raydr.methods.fedne.server import (
 from raydr.methods.fedne.settings import ContrastiveEncoder, FedAvgNE, FedNE, FedProxNE, GlobalNE, LocalNE
 from raydr.methods.fedne.surrogates import SPEAKING_ROWS, DensityRequest, density
 from raydr.methods.outcome import Outcome
-from raydr.partition.dirichlet import dirichlet
-from raydr.partition.one_class import one_class
+from raydr.partition import Dirichlet, OneClass
 from raydr.privacy.sealing import Binding, seal, unseal
 from raydr.scenarios.model import read_model
 
@@ -244,11 +243,8 @@ def test_a_client_whose_rows_are_not_numbers_is_named() -> None:
 def test_fedne_tells_classes_apart_where_averaging_does_not(partition: str) -> None:
     rows, labels = digits(1700)
     train, test = np.arange(1300), np.arange(1300, 1700)
-    dealt = (
-        dirichlet(labels[train], 10, 0.1, min_rows=0, seed=0)
-        if partition == "dirichlet"
-        else one_class(labels[train], [str(label) for label in range(10)], seed=0)
-    )
+    dealing = Dirichlet(alpha=0.1, min_rows=0) if partition == "dirichlet" else OneClass()
+    dealt = dealing.deal(labelled(labels[train]), 10, 0)
     own = [dealt.rows_of(client) for client in range(10)]
     accuracies = {}
     for settings in (

@@ -75,8 +75,8 @@ def test_equal_rows_are_shifted_to_the_origin():
     [
         (np.zeros(3), r"shape \(3,\)"),
         (np.zeros((0, 3)), r"shape \(0, 3\)"),
-        (np.array([[1.0, 2.0], [3.0, np.nan]]), "nan in row 1, column 1"),
-        (np.array([[1.0, np.inf]]), "inf in row 0, column 1"),
+        (np.array([[1.0, 2.0], [3.0, np.nan]]), "row 1, column 1 of the coordinates is nan"),
+        (np.array([[1.0, np.inf]]), "row 0, column 1 of the coordinates is inf"),
     ],
 )
 def test_unusable_coordinates_are_refused(values, words):

@@ -231,7 +231,7 @@ def test_what_passes_a_map_passes_the_geometry() -> None:
         (np.array([[1.0, 0.0], [2.0, 1.0]]), r"row 1 of the points has 2 instead of 1.41421"),
         (np.array([[-1.0, 0.0]]), r"has -1 instead of 1"),
         (np.array([[1.0]]), r"at least one more, but the points has 1 column"),
-        (np.array([[1.0, np.nan]]), r"nan in row 0, column 1"),
+        (np.array([[1.0, np.nan]]), r"row 0, column 1 of the points is nan"),
         (np.ones(3), r"shape \(3,\)"),
         (np.zeros((0, 3)), r"shape \(0, 3\)"),
         (on_hyperboloid(np.array([[1e12, 0.0]])), r"row 0 at radius 28"),

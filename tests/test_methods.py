@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 from inline_federations import cut, federate
+from tiny import labelled
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError, ScenarioError
@@ -25,16 +26,13 @@ from raydr.methods.landmarks.learning import (
 from raydr.methods.landmarks.maps import DistanceRequest, FedTSNE, FedUMAP, recovered_geometry
 from raydr.methods.outcome import draw_map
 from raydr.metrics import Evidence, evaluate
-from raydr.partition import Partition
-from raydr.partition.dirichlet import dirichlet
-from raydr.partition.iid import iid
-from raydr.partition.one_class import one_class
+from raydr.partition import IID, Dirichlet, OneClass, Partition
 from raydr.statistics.moments import spread
 
 PARTITIONS: dict[str, Callable[[Int64Array], Partition]] = {
-    "iid": lambda labels: iid(len(labels), 10, seed=0),
-    "dirichlet": lambda labels: dirichlet(labels, 10, 0.1, min_rows=0, seed=0),
-    "one class": lambda labels: one_class(labels, [str(label) for label in range(10)], seed=0),
+    "iid": lambda labels: IID().deal(labelled(labels), 10, 0),
+    "dirichlet": lambda labels: Dirichlet(alpha=0.1, min_rows=0).deal(labelled(labels), 10, 0),
+    "one class": lambda labels: OneClass().deal(labelled(labels), None, 0),
 }
 
 
@@ -342,7 +340,7 @@ def test_every_estimator_draws_a_map_better_than_chance(
     settings = FedTSNE(
         landmarks=60, rounds=10, estimator=estimator, perplexity=10, early_iterations=100, iterations=100
     )
-    embedding, _ = federated_map(rows, iid(200, 4, seed=0), settings, seed=0)
+    embedding, _ = federated_map(rows, IID().deal(labelled(digits[1][:200]), 4, 0), settings, seed=0)
     assert npa_10(rows, embedding) > 4 * 10 / 199
 
 

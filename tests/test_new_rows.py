@@ -200,8 +200,8 @@ GOOD, MAP = np.ones((4, 3)), np.eye(3)[:, :2]
         (GOOD[0], MAP, r"shape \(3,\)"),
         (GOOD[:, :1], MAP[:1], "at least 2 of them"),
         (GOOD[:, :0], MAP[:0], "at least 2 of them"),
-        (GOOD * np.nan, MAP, "distance of row 0 is nan in column 0"),
-        (GOOD, MAP + np.inf, "position of pseudo-anchor 0 is"),
+        (GOOD * np.nan, MAP, "row 0, column 0 of the distances is nan"),
+        (GOOD, MAP + np.inf, "row 0, column 0 of the pseudo-anchors' positions is inf"),
         (-GOOD, MAP, "new row 0 to pseudo-anchor 0 is -1; .* clip"),
     ],
 )

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny import labelled
 
 from raydr.arrays import Int64Array
 from raydr.data import Table
 from raydr.data.sampling import stream
 from raydr.errors import DataError, RaydrError, ScenarioError
-from raydr.partition import PARTITIONS, Partition
-from raydr.partition.by_column import by_column
-from raydr.partition.dirichlet import dirichlet
-from raydr.partition.iid import iid
-from raydr.partition.one_class import one_class
-from raydr.partition.pointwise import pointwise
-from raydr.partition.shards import shards
+from raydr.partition import IID, PARTITIONS, ByColumn, Dirichlet, OneClass, Partition, Pointwise, Shards
 
 seeds = st.integers(0, 2**40)
 label_arrays = st.builds(
@@ -59,7 +55,7 @@ def classes_of(partition: Partition, labels: Int64Array) -> list[set[int]]:
 @many
 def test_iid_sizes_differ_by_at_most_one(rows: int, share: float, seed: int) -> None:
     clients = 1 + round(share * (rows - 1))
-    partition = iid(rows, clients, seed=seed)
+    partition = IID().deal(labelled(np.zeros(rows, np.int64)), clients, seed)
     check_accounts(partition, rows)
     assert partition.count == clients
     assert partition.sizes.max() - partition.sizes.min() <= 1
@@ -77,7 +73,7 @@ def test_dirichlet_deals_all_rows_or_refuses(
     labels: Int64Array, clients: int, alpha: float, least: int, seed: int
 ) -> None:
     try:
-        partition = dirichlet(labels, clients, alpha, min_rows=least, seed=seed)
+        partition = Dirichlet(alpha=alpha, min_rows=least).deal(labelled(labels), clients, seed)
     except DataError:
         assert least > 0
         return
@@ -98,21 +94,21 @@ def test_shards_give_every_client_exactly_its_classes(
     )
     if not possible:
         with pytest.raises(DataError):
-            shards(labels, clients, classes, seed=seed)
+            Shards(classes=classes).deal(labelled(labels), clients, seed)
         return
-    partition = shards(labels, clients, classes, seed=seed)
+    partition = Shards(classes=classes).deal(labelled(labels), clients, seed)
     check_accounts(partition, len(labels))
     assert [len(held) for held in classes_of(partition, labels)] == [classes] * clients
 
 
 def test_shards_of_a_class_are_never_more_than_the_clients() -> None:
     labels = np.repeat(np.arange(2), [100, 5])
-    assert classes_of(shards(labels, 2, 2, seed=0), labels) == [{0, 1}, {0, 1}]
+    assert classes_of(Shards(classes=2).deal(labelled(labels), 2, 0), labels) == [{0, 1}, {0, 1}]
 
 
 def test_shards_of_equal_classes_are_equal() -> None:
     labels = np.repeat(np.arange(10), 60)
-    partition = shards(labels, 20, 3, seed=0)
+    partition = Shards(classes=3).deal(labelled(labels), 20, 0)
     assert partition.sizes.tolist() == [30] * 20
 
 
@@ -123,9 +119,9 @@ def test_one_class_clients_hold_even_parts_of_one_class(labels: Int64Array, part
     names = "abcdef"
     if counts.min() < parts:
         with pytest.raises(DataError):
-            one_class(labels, names, clients=parts * len(present), seed=seed)
+            OneClass().deal(labelled(labels, names), parts * len(present), seed)
         return
-    partition = one_class(labels, names, clients=parts * len(present), seed=seed)
+    partition = OneClass().deal(labelled(labels, names), parts * len(present), seed)
     check_accounts(partition, len(labels))
     held = classes_of(partition, labels)
     assert all(len(classes) == 1 for classes in held)
@@ -140,7 +136,8 @@ def test_one_class_clients_hold_even_parts_of_one_class(labels: Int64Array, part
 @given(keys=label_arrays)
 @many
 def test_by_column_is_the_column(keys: Int64Array) -> None:
-    partition = by_column(keys, "abcdef", min_rows=0)
+    table = replace(labelled(keys), client_keys=keys, client_names=tuple("abcdef"))
+    partition = ByColumn(column="ward", min_rows=0).deal(table, None, 0)
     check_accounts(partition, len(keys))
     np.testing.assert_array_equal(partition.client_of_row, keys)
     assert partition.names == tuple("abcdef")
@@ -149,7 +146,9 @@ def test_by_column_is_the_column(keys: Int64Array) -> None:
 @given(rows=st.integers(1, 200))
 @many
 def test_pointwise_clients_hold_their_row(rows: int) -> None:
-    partition = pointwise(rows, ids=np.arange(rows) + 7)
+    partition = Pointwise().deal(
+        replace(labelled(np.zeros(rows, np.int64)), ids=np.arange(rows) + 7), None, 0
+    )
     check_accounts(partition, rows)
     assert partition.sizes.tolist() == [1] * rows
     assert partition.names[0] == "7"
@@ -215,8 +214,8 @@ def test_kinds_that_the_data_fix_need_no_count(table: Table) -> None:
 
 def test_dirichlet_concentration_goes_from_whole_classes_to_equal_shares() -> None:
     labels = np.repeat(np.arange(4), 250)
-    even = dirichlet(labels, 5, 1e6, min_rows=1, seed=0)
-    skewed = dirichlet(labels, 5, 1e-3, min_rows=0, seed=0)
+    even = Dirichlet(alpha=1e6, min_rows=1).deal(labelled(labels), 5, 0)
+    skewed = Dirichlet(alpha=1e-3, min_rows=0).deal(labelled(labels), 5, 0)
     for code in range(4):
         assert np.abs(np.bincount(even.client_of_row[labels == code], minlength=5) - 50).max() <= 1
         assert np.bincount(skewed.client_of_row[labels == code]).max() > 200
@@ -232,7 +231,8 @@ def test_dirichlet_shares_have_the_moments_of_the_distribution() -> None:
         shares = np.array(
             [
                 np.bincount(
-                    dirichlet(labels, 4, 0.5, min_rows=0, seed=seed).client_of_row[:1000], minlength=4
+                    Dirichlet(alpha=0.5, min_rows=0).deal(labelled(labels), 4, seed).client_of_row[:1000],
+                    minlength=4,
                 )
                 for seed in range(400)
             ]
@@ -245,10 +245,10 @@ def test_rows_within_a_class_are_shuffled() -> None:
     """A client's rows of a class are not a run of neighbours in the file."""
     labels = np.zeros(400, dtype=np.int64)
     for partition in (
-        dirichlet(labels, 2, 1e3, min_rows=1, seed=0),
-        shards(labels, 2, 1, seed=0),
-        one_class(labels, ["x"], clients=2, seed=0),
-        iid(400, 2, seed=0),
+        Dirichlet(alpha=1e3, min_rows=1).deal(labelled(labels), 2, 0),
+        Shards(classes=1).deal(labelled(labels), 2, 0),
+        OneClass().deal(labelled(labels, ["x"]), 2, 0),
+        IID().deal(labelled(labels), 2, 0),
     ):
         changes = np.count_nonzero(np.diff(partition.client_of_row))
         assert 150 < changes < 250
@@ -287,7 +287,7 @@ def test_impossible_partitions_are_refused_with_the_numbers(
 
 def test_class_with_fewer_rows_than_its_clients() -> None:
     with pytest.raises(DataError, match="class 'rare' has 1"):
-        one_class(np.array([0, 0, 0, 0, 1]), ["common", "rare"], clients=4, seed=0)
+        OneClass().deal(labelled(np.array([0, 0, 0, 0, 1]), ["common", "rare"]), 4, 0)
 
 
 def test_a_client_left_without_rows_is_refused_unless_allowed(table: Table) -> None:
@@ -329,7 +329,7 @@ def test_owners_that_do_not_exist_are_refused(owners: Any, names: tuple[str, ...
 
 
 def test_a_client_that_does_not_exist_has_no_rows_to_give() -> None:
-    partition = iid(4, 2, seed=0)
+    partition = IID().deal(labelled(np.zeros(4, np.int64)), 2, 0)
     for client in (-1, 2):
         with pytest.raises(IndexError, match="numbered 0 to 1"):
             partition.rows_of(client)

@@ -36,7 +36,7 @@ from raydr.federation.simulated import ATTACKS, Attack
 from raydr.journal import Journal
 from raydr.methods.landmarks.kernel import cross_term, landmark_term, row_term
 from raydr.methods.landmarks.learning import DistributionLearning, LearntLandmarks, learn_landmarks
-from raydr.partition.iid import iid
+from raydr.partition import IID
 from raydr.robust import (
     Aggregation,
     CoordinateMedian,
@@ -46,7 +46,6 @@ from raydr.robust import (
     RobustRule,
     TrimmedMean,
     coordinate_median,
-    krum,
     multi_krum,
     norm_bounded_mean,
     trimmed_mean,
@@ -86,7 +85,7 @@ def test_rules_equal_their_definitions(shape: tuple[int, ...]) -> None:
         expected = trim_mean(contributions, trim / clients + 1e-9)
         np.testing.assert_allclose(trimmed_mean(contributions, trim), expected, rtol=1e-14)
     contributions += 1e7  # where a Gram matrix of what was sent would have lost all digits
-    np.testing.assert_array_equal(krum(contributions, 2), literal_krum(contributions, 2, 1))
+    np.testing.assert_array_equal(multi_krum(contributions, 2, 1), literal_krum(contributions, 2, 1))
     np.testing.assert_allclose(multi_krum(contributions, 2, 4), literal_krum(contributions, 2, 4), rtol=1e-14)
 
 
@@ -189,7 +188,7 @@ def test_krum_stays_near_the_honest(case: tuple[Float64Array, Float64Array, int]
         return
     diameter = max(float(np.linalg.norm(one - other)) for one in honest for other in honest)
     radius = diameter * np.sqrt((clients - count - 2) / (clients - 2 * count - 1)) * (1 + 1e-6) + 1e-5
-    chosen = krum(contributions, count)
+    chosen = multi_krum(contributions, count, 1)
     assert np.linalg.norm(honest - chosen, axis=1).min() <= radius
     average = multi_krum(contributions, count, min(keep, clients - count))
     outwards = average - honest.mean(axis=0)
@@ -509,7 +508,7 @@ def test_landmarks_of_digits_survive_two_attackers_of_ten() -> None:
     """
     table = load(source="digits")
     rows = table.rows.astype(np.float64)
-    partition = iid(len(rows), 10, seed=0)
+    partition = IID().deal(table, 10, 0)
     parts = [rows[partition.rows_of(client)] for client in range(10)]
     mean: Any = TypeAdapter(Aggregation).validate_python({"kind": "mean"})
     clean = digits_landmarks(mean, None, rows, parts)[0]

@@ -258,11 +258,17 @@ ANCHORS, SQUARED, START = np.eye(3), np.ones((4, 3)), np.zeros((4, 3))
         (ANCHORS, SQUARED, START, START[:2], r"client's own rows have shape \(2, 3\) where \(4, any\)"),
         (ANCHORS, SQUARED[0], START, None, r"shape \(3,\) where"),
         (ANCHORS, bad(SQUARED, (2, 1), -0.5), START, None, "row 2 to anchor 1 is -0.5; .* clip"),
-        (ANCHORS, bad(SQUARED, (1, 2), np.nan), START, None, "distances .* hold nan in row 1, column 2"),
-        (ANCHORS, bad(SQUARED, (1, 2), np.inf), START, None, "hold inf"),
-        (bad(ANCHORS, (0, 1), np.nan), SQUARED, START, None, "the anchors hold nan in row 0, column 1"),
-        (ANCHORS, SQUARED, bad(START, (3, 0), -np.inf), None, "the start hold -inf in row 3"),
-        (ANCHORS, SQUARED, START, bad(START, (3, 0), np.nan), "own rows hold nan in row 3"),
+        (
+            ANCHORS,
+            bad(SQUARED, (1, 2), np.nan),
+            START,
+            None,
+            "row 1, column 2 of the squared distances .* is nan",
+        ),
+        (ANCHORS, bad(SQUARED, (1, 2), np.inf), START, None, "is inf"),
+        (bad(ANCHORS, (0, 1), np.nan), SQUARED, START, None, "row 0, column 1 of the anchors is nan"),
+        (ANCHORS, SQUARED, bad(START, (3, 0), -np.inf), None, "row 3, column 0 of the start is -inf"),
+        (ANCHORS, SQUARED, START, bad(START, (3, 0), np.nan), "row 3, column 0 of .* own rows is nan"),
     ],
 )
 def test_bad_input_is_refused_by_name(

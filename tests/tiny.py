@@ -1,13 +1,17 @@
-"""A scenario that runs in a second and in this process, for tests of what stands around a run."""
+"""A scenario that runs in a second and in this process, and a table of labels alone, for tests of what uses them."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
+from raydr.arrays import Int64Array
+from raydr.data import Table
 from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
 from raydr.scenarios.schema import Scenario
@@ -35,6 +39,12 @@ def tiny_scenario(**overrides: Any) -> Scenario:
 def tiny_run(out: Path, **overrides: Any) -> Path:
     """Run the scenario into a folder."""
     return run(tiny_scenario(**overrides), out=out)
+
+
+def labelled(labels: Int64Array, names: Sequence[str] = "0123456789") -> Table:
+    """A table of rows of these classes, to deal to clients."""
+    rows = np.zeros((len(labels), 1))
+    return Table("labelled", rows, ("one",), np.arange(len(labels)), labels, tuple(names))
 
 
 def tiny_file(folder: Path, **sections: Any) -> Path:

@@ -59,6 +59,8 @@ class Dataset:
 
 
 _UCI = "https://archive.ics.uci.edu/dataset/"
+_OPENML_SITE = "https://www.openml.org/d/"
+_GITHUB = "https://github.com/"
 _CC_BY = "CC BY 4.0"
 _NONE_STATED = "none stated"
 
@@ -73,19 +75,12 @@ _ENTRIES = (
         70_000,
         784,
         10,
-        "https://www.openml.org/d/554",
+        f"{_OPENML_SITE}554",
         "CC BY-SA 3.0",
         "openml",
     ),
     Dataset(
-        "fashion_mnist",
-        "clothing, 28x28 pixels",
-        70_000,
-        784,
-        10,
-        "https://www.openml.org/d/40996",
-        "MIT",
-        "openml",
+        "fashion_mnist", "clothing, 28x28 pixels", 70_000, 784, 10, f"{_OPENML_SITE}40996", "MIT", "openml"
     ),
     Dataset(
         "coil20_32",
@@ -109,13 +104,7 @@ _ENTRIES = (
     Dataset("german_credit", "credit applicants, good and bad", 1000, 24, 2, f"{_UCI}144", _CC_BY),
     Dataset("seeds", "wheat kernels of three varieties", 210, 7, 3, f"{_UCI}236", _CC_BY),
     Dataset(
-        "airport",
-        "airports of a flight network",
-        3188,
-        4,
-        4,
-        "https://github.com/HazyResearch/hgcn",
-        _NONE_STATED,
+        "airport", "airports of a flight network", 3188, 4, 4, f"{_GITHUB}HazyResearch/hgcn", _NONE_STATED
     ),
     Dataset(
         "disease_lp",
@@ -123,17 +112,11 @@ _ENTRIES = (
         2665,
         11,
         2,
-        "https://github.com/HazyResearch/hgcn",
+        f"{_GITHUB}HazyResearch/hgcn",
         _NONE_STATED,
     ),
     Dataset(
-        "breastmnist",
-        "breast ultrasound images, 28x28 pixels",
-        780,
-        784,
-        2,
-        "https://medmnist.com",
-        _CC_BY,
+        "breastmnist", "breast ultrasound images, 28x28 pixels", 780, 784, 2, "https://medmnist.com", _CC_BY
     ),
     Dataset(
         "scrna_worm_neuron_pc50",
@@ -141,7 +124,7 @@ _ENTRIES = (
         4186,
         50,
         10,
-        "https://github.com/ttgump/scDeepCluster",
+        f"{_GITHUB}ttgump/scDeepCluster",
         "Apache-2.0",
     ),
     Dataset(
@@ -150,7 +133,7 @@ _ENTRIES = (
         2370,
         20,
         2,
-        "https://github.com/immunogenomics/harmony",
+        f"{_GITHUB}immunogenomics/harmony",
         "GPL-3",
         client_keys=("client",),
     ),
@@ -208,9 +191,8 @@ def read_builtin(dataset: Dataset, choice: Choice, data_dir: Path | None) -> Col
     elif dataset.origin == "openml":
         columns = from_arrays(dataset.name, _from_openml(dataset, folder), choice)
     else:
-        where = "no data folder is set" if folder is None else f"{folder} has no {dataset.name}.npz"
         raise DataError(
-            f"{dataset.name} is read from a data folder, and {where}. The data are published at "
+            f"{dataset.name} is read from a data folder, and {_lack(dataset, folder)}. The data are published at "
             f"{dataset.published}: save them as {dataset.name}.npz with X ({dataset.rows}, {dataset.features}) and "
             f"y ({dataset.rows},) whole numbers from 0"
             f"{''.join(f', {key} ({dataset.rows},)' for key in dataset.client_keys)}, and name the folder with "
@@ -223,6 +205,10 @@ def read_builtin(dataset: Dataset, choice: Choice, data_dir: Path | None) -> Col
             f"and features where ({dataset.rows}, {expected}) belong. For data of your own use data.path."
         )
     return columns
+
+
+def _lack(dataset: Dataset, folder: Path | None) -> str:
+    return "no data folder is set" if folder is None else f"{folder} has no {dataset.name}.npz"
 
 
 def _data_folder(data_dir: Path | None) -> Path | None:
@@ -285,10 +271,9 @@ def _fetch(dataset: Dataset, folder: Path | None) -> dict[str, NDArray[Any]]:
             n_retries=1,
         )
     except (OSError, ValueError, http.client.HTTPException) as error:
-        where = "no data folder is set" if folder is None else f"{folder} has no {dataset.name}.npz"
         raise DataError(
             f"{dataset.name} could not be fetched from {dataset.published} ({error or type(error).__name__}), and "
-            f"{where}. Either connect to the network and run again (it is fetched once), or put "
+            f"{_lack(dataset, folder)}. Either connect to the network and run again (it is fetched once), or put "
             f"{dataset.name}.npz, with X ({dataset.rows}, {dataset.features}) uint8 and y ({dataset.rows},) whole "
             f"numbers from 0, in a folder named with --data-dir or the environment variable {DATA_VARIABLE}."
         ) from error

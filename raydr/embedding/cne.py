@@ -9,11 +9,10 @@ import numpy as np
 from pydantic import Field
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.embedding.embedder import check_inputs, embedder
+from raydr.embedding.embedder import embedder, fitting, neighbors_for
 from raydr.embedding.initialization import random_of_descent, scaled_start
-from raydr.errors import DataError, ScenarioError
 from raydr.geometry.neighbors import NeighborGraph
-from raydr.geometry.points import Progress
+from raydr.geometry.points import Progress, unheard
 from raydr.settings import Settings
 
 _LARGEST_SLOPE = 4.0
@@ -42,22 +41,7 @@ class CNE(Settings):
     attraction: denser clusters, clearer global structure. For fewer than 500 rows the two ends change sides.
     :mod:`raydr.embedding.kernels.contrastive` has objective and gradient term by term.
 
-    Parameters
-    ----------
-    s : float
-        Point on the spectrum, -10 to 10: 0 is t-SNE-like, 1 UMAP-like; others inter- and extrapolate.
-    neighbors : int, optional
-        Neighbours of each row, without itself, 1 to rows - 1. None: 15, or rows - 1 where that is less.
-    negative_samples : int
-        Random pairs for each edge, at least 1; does not move the map along the spectrum.
-    epochs : int
-        Passes over the edges, at least 1.
-    learning_rate : float
-        Positive; falls linearly to 0 over the epochs.
-    batch : int, optional
-        Edges of a batch, at least 1. None: 1024, or rows / 64 where that is less.
-    early_exaggeration : bool
-        Spend the first third of the epochs at s = 1 (or ``s`` where that is more): global structure first.
+    ``negative_samples`` does not move the map along the spectrum. Early exaggeration brings global structure first.
 
     Examples
     --------
@@ -85,16 +69,7 @@ class CNE(Settings):
 
     def neighbors_needed(self, rows: int) -> int:
         """``neighbors``, or min(15, rows - 1); see :meth:`raydr.embedding.Embedder.neighbors_needed`."""
-        if rows < 3:
-            raise DataError(f"CNE was asked to embed {rows} rows; it needs at least 3, so give it more rows.")
-        if self.neighbors is None:
-            return min(15, rows - 1)
-        if self.neighbors > rows - 1:
-            raise ScenarioError(
-                f"CNE's neighbors is {self.neighbors}, but {rows} rows have {rows - 1} others; the largest neighbors "
-                f"that works for {rows} rows is {rows - 1}. Lower it, or leave it out."
-            )
-        return self.neighbors
+        return neighbors_for("CNE", "neighbors", self.neighbors, rows, default=15, least_rows=3)
 
     def normalisation(self, rows: int, s: float | None = None) -> float:
         r"""Fixed sum of similarities :math:`\bar Z = (100 n)^{1 - s} (n^2 / 5)^s` for n ``rows``; None: own s."""
@@ -108,7 +83,7 @@ class CNE(Settings):
         *,
         seed: int,
         threads: int = 1,
-        progress: Progress | None = None,
+        progress: Progress = unheard,
     ) -> Float64Array:
         """Descend over shuffled edges; see :meth:`raydr.embedding.Embedder.embed`.
 
@@ -119,17 +94,15 @@ class CNE(Settings):
         from raydr.embedding.kernels.contrastive import descend, draw_negatives, symmetric_edges
 
         rows = graph.rows
-        needed = self.neighbors_needed(rows)
-        check_inputs(graph, initialization, needed)
-        heads, tails = symmetric_edges(graph.indices[:, :needed])
+        nearest = fitting(graph, initialization, self.neighbors_needed(rows))
+        heads, tails = symmetric_edges(nearest.indices)
         layout = scaled_start(initialization, seed, 1.0)
         gradient = np.zeros_like(layout)
         batch = self.batch or max(1, min(1024, rows // 64))
         chunk = batch * max(1, _DRAWN_EDGES // batch)
         generator = random_of_descent(seed)
         for epoch in range(self.epochs):
-            if progress is not None:
-                progress(epoch, self.epochs)
+            progress(epoch, self.epochs)
             early = self.early_exaggeration and epoch < self.epochs // 3
             nu = self._noise_level(rows, max(self.s, 1.0) if early else self.s)
             rate = self.learning_rate * (1.0 - epoch / self.epochs)
@@ -139,8 +112,7 @@ class CNE(Settings):
                 head = heads[edges]
                 negatives = draw_negatives(generator, head, rows, self.negative_samples)
                 descend(layout, head, tails[edges], negatives, nu, rate, batch, _LARGEST_SLOPE, gradient)
-        if progress is not None:
-            progress(self.epochs, self.epochs)
+        progress(self.epochs, self.epochs)
         return layout
 
     def _noise_level(self, rows: int, s: float) -> float:

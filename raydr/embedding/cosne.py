@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,12 +11,11 @@ import numpy as np
 from pydantic import Field
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.embedding.embedder import check_inputs, embedder
+from raydr.embedding.embedder import embedder, fitting, perplexity_for
 from raydr.embedding.initialization import random_of_descent, scaled_start
-from raydr.embedding.tsne import TSNE
-from raydr.errors import DataError, ScenarioError
+from raydr.errors import DataError
 from raydr.geometry.neighbors import NeighborGraph
-from raydr.geometry.points import Progress
+from raydr.geometry.points import Progress, unheard
 from raydr.settings import Settings
 from raydr.threads import one_blas_thread
 
@@ -50,28 +48,9 @@ class COSNE(Settings):
     second term keeps each row's depth; it needs the norms |x_i| of the rows in their own ball.
     :mod:`raydr.embedding.kernels.hyperbolic_cauchy` has the gradient.
 
-    Parameters
-    ----------
-    perplexity : float, optional
-        Effective number of neighbours, 1 to (rows - 1) / 3. None: 30, or (rows - 1) / 3 where that is less.
-    gamma : float
-        Scale of the map's Cauchy kernel, a hyperbolic distance, positive: neighbours come this close. A smaller one
-        uses less of the ball.
-    divergence_weight : float
-        lambda_1, positive.
-    depth_weight : float, optional
-        lambda_2, 0 or more. None: 10 * lambda_1 / rows, which balances the two terms for any number of rows, as the
-        similarities of a row fall as 1 / rows. Not used where no norms are given.
-    early_exaggeration : float
-        Factor on the attraction in the first phase, at least 1.
-    learning_rate : float, optional
-        Positive. None: gamma^2 * rows / (4 * lambda_1 * exaggeration), which is t-SNE's in units of gamma, but at
-        most 1 / lambda_2 where norms are given.
-    early_iterations, iterations : int
-        Lengths of the two phases.
-    negative_samples : int, optional
-        Random rows that repel each row at each iteration, at least 1. None: all other rows up to 5,000 rows, whose
-        cost grows with rows^2; 256 past that.
+    Neighbours come as close as ``gamma``; a smaller one uses less of the ball. The default of lambda_2 balances the two
+    terms for any number of rows, as the similarities of a row fall as 1 / rows. The default learning rate is
+    gamma^2 * rows / (4 * lambda_1 * exaggeration), at most 1 / lambda_2 where norms are given.
 
     Examples
     --------
@@ -97,19 +76,8 @@ class COSNE(Settings):
     )
 
     def effective_perplexity(self, rows: int) -> float:
-        """Perplexity used for this many rows; see :meth:`raydr.embedding.TSNE.effective_perplexity`."""
-        if rows < 4:
-            raise DataError(
-                f"CO-SNE was asked to embed {rows} rows; it needs at least 4, so give it more rows."
-            )
-        largest = (rows - 1) / 3
-        if self.perplexity is not None and self.perplexity > largest:
-            raise ScenarioError(
-                f"CO-SNE's perplexity is {self.perplexity:g}, which asks for {int(3 * self.perplexity)} neighbours of "
-                f"each row, but {rows} rows have {rows - 1} others; the largest perplexity that works for {rows} rows "
-                f"is {math.floor(100 * largest) / 100:g}. Lower it, or leave it out."
-            )
-        return TSNE(perplexity=self.perplexity).effective_perplexity(rows)
+        """Perplexity used for this many rows; see :func:`raydr.embedding.embedder.perplexity_for`."""
+        return perplexity_for("CO-SNE", self.perplexity, rows)
 
     def neighbors_needed(self, rows: int) -> int:
         """3 * perplexity; see :meth:`raydr.embedding.Embedder.neighbors_needed`."""
@@ -122,7 +90,7 @@ class COSNE(Settings):
         *,
         seed: int,
         threads: int = 1,
-        progress: Progress | None = None,
+        progress: Progress = unheard,
         norms: FloatArray | None = None,
     ) -> Float64Array:
         """Descend along the Riemannian gradient with momentum; see :meth:`raydr.embedding.Embedder.embed`.
@@ -151,18 +119,16 @@ class COSNE(Settings):
             As every embedder, or if ``norms`` has another shape or a value outside [0, 1).
         """
         rows = graph.rows
-        needed = self.neighbors_needed(rows)
-        check_inputs(graph, initialization, needed)
+        nearest = fitting(graph, initialization, self.neighbors_needed(rows))
         targets = None if norms is None else _checked_norms(norms, rows)
-        affinities = joint_probabilities(graph.nearest(needed), self.effective_perplexity(rows), threads)
+        affinities = joint_probabilities(nearest, self.effective_perplexity(rows), threads)
         layout = np.ascontiguousarray(scaled_start(initialization, seed, 5e-5 * self.gamma).T)
         samples = self.negative_samples or (None if rows <= EXACT_ROWS else _SAMPLES)
         total = self.early_iterations + self.iterations
         with self.gradient(affinities, targets, samples, seed, threads) as gradient:
             velocity, gains = np.zeros_like(layout), np.ones_like(layout)
             for iteration in range(total):
-                if progress is not None:
-                    progress(iteration, total)
+                progress(iteration, total)
                 early = iteration < self.early_iterations
                 exaggeration, momentum = (self.early_exaggeration, 0.5) if early else (1.0, 0.8)
                 if iteration == self.early_iterations:
@@ -179,8 +145,7 @@ class COSNE(Settings):
                 rate = self._rate(rows, exaggeration, targets is not None)
                 velocity = _shortened(momentum * velocity - rate * gains * slope, _LONGEST_STEP * self.gamma)
                 layout = _shortened(layout + velocity * half_size, BALL_RADIUS)
-        if progress is not None:
-            progress(total, total)
+        progress(total, total)
         return np.ascontiguousarray(layout.T)
 
     def effective_depth_weight(self, rows: int) -> float:

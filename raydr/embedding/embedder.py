@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 import numpy as np
 
 from raydr.arrays import FloatArray
-from raydr.errors import DataError
+from raydr.errors import DataError, ScenarioError
 from raydr.geometry.neighbors import NeighborGraph
-from raydr.geometry.points import Progress
+from raydr.geometry.points import Progress, unheard
 from raydr.registry import Kinds
 
 EMBEDDERS = Kinds("embedders", "raydr.embedding")
@@ -41,7 +42,6 @@ class Embedder(Protocol):
         DataError
             If no setting of this embedder could work with so few rows.
         """
-        ...
 
     def embed(
         self,
@@ -50,7 +50,7 @@ class Embedder(Protocol):
         *,
         seed: int,
         threads: int = 1,
-        progress: Progress | None = None,
+        progress: Progress = unheard,
     ) -> FloatArray:
         """Lay the rows of the graph out, starting from ``initialization``.
 
@@ -80,11 +80,61 @@ class Embedder(Protocol):
         DataError
             If the graph is too narrow, or the initialisation has another shape or values that are not finite.
         """
-        ...
 
 
-def check_inputs(graph: NeighborGraph, initialization: FloatArray, needed: int) -> None:
-    """Refuse a graph and an initialisation that do not fit together.
+def perplexity_for(embedder: str, wanted: float | None, rows: int) -> float:
+    """Perplexity that an embedder uses for so many rows: the one that is wanted, or min(30, (rows - 1) / 3).
+
+    Raises
+    ------
+    ScenarioError
+        If 3 * perplexity exceeds rows - 1.
+    DataError
+        If there are fewer than 4 rows, where even perplexity 1 has too few neighbours.
+    """
+    _check_rows(embedder, rows, 4)
+    largest = (rows - 1) / 3
+    if wanted is None:
+        return min(30.0, largest)
+    if wanted > largest:
+        raise ScenarioError(
+            f"{embedder}'s perplexity is {wanted:g}, which asks for {int(3 * wanted)} neighbours of each row, but"
+            f" {rows} rows have {rows - 1} others; the largest perplexity that works for {rows} rows is"
+            f" {math.floor(100 * largest) / 100:g}. Lower it, or leave it out."
+        )
+    return float(wanted)
+
+
+def neighbors_for(
+    embedder: str, knob: str, wanted: int | None, rows: int, *, default: int, least_rows: int
+) -> int:
+    """Neighbours that an embedder uses for so many rows: as many as are wanted, or min(default, rows - 1).
+
+    Raises
+    ------
+    ScenarioError
+        If more than rows - 1 are wanted.
+    DataError
+        If there are fewer than ``least_rows`` rows.
+    """
+    _check_rows(embedder, rows, least_rows)
+    if wanted is not None and wanted > rows - 1:
+        raise ScenarioError(
+            f"{embedder}'s {knob} is {wanted}, but {rows} rows have {rows - 1} others; the largest {knob} that works"
+            f" for {rows} rows is {rows - 1}. Lower it, or leave it out."
+        )
+    return wanted or min(default, rows - 1)
+
+
+def _check_rows(embedder: str, rows: int, least: int) -> None:
+    if rows < least:
+        raise DataError(
+            f"{embedder} was asked to embed {rows} rows; it needs at least {least}, so give it more rows."
+        )
+
+
+def fitting(graph: NeighborGraph, initialization: FloatArray, needed: int) -> NeighborGraph:
+    """Return the nearest neighbours that an embedder reads, of a graph and an initialisation that fit together.
 
     Parameters
     ----------
@@ -117,3 +167,4 @@ def check_inputs(graph: NeighborGraph, initialization: FloatArray, needed: int) 
             f"Row {row} of the initialisation is {initialization[row].tolist()}, which is not finite; "
             "a layout starts from finite positions, so check the coordinates that it was computed from."
         )
+    return graph.nearest(needed)

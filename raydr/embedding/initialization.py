@@ -69,19 +69,7 @@ def tsne_start(initialization: FloatArray, seed: int) -> Float64Array:
     """Scale a layout as ``openTSNE.initialization`` does: first column of standard deviation 1e-4, jittered.
 
     The jitter, normal with standard deviation 1e-6, parts rows that start at one point, which Barnes-Hut's
-    tree could not split. If the first column is constant there is no scale to keep, and the layout is
-    normal noise of standard deviation 1e-4, as t-SNE starts without any initialisation.
-
-    Parameters
-    ----------
-    initialization : array of shape (rows, components)
-        Layout in any units.
-    seed : int
-        Non-negative, of the noise.
-
-    Returns
-    -------
-    array of shape (rows, components), float64
+    tree could not split. See :func:`scaled_start`.
     """
     return scaled_start(initialization, seed, 1e-4)
 
@@ -121,18 +109,8 @@ def scaled_start(initialization: FloatArray, seed: int, deviation: float) -> Flo
 def umap_start(initialization: FloatArray, seed: int) -> Float32Array:
     """Scale a layout as UMAP does its own: largest coordinate 10, plus normal noise of deviation 1e-4.
 
-    A constant layout becomes the noise alone; UMAP then stretches every axis to [0, 10].
-
-    Parameters
-    ----------
-    initialization : array of shape (rows, components)
-        Layout in any units.
-    seed : int
-        Non-negative, of the noise.
-
-    Returns
-    -------
-    array of shape (rows, components), float32
+    A constant layout becomes the noise alone; UMAP then stretches every axis to [0, 10]. Otherwise as
+    :func:`scaled_start`; float32.
     """
     generator = np.random.default_rng(seed)
     largest = float(np.abs(initialization).max())

@@ -11,10 +11,10 @@ import numpy as np
 from pydantic import Field
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.embedding.embedder import check_inputs, embedder
-from raydr.errors import DataError, ScenarioError
+from raydr.embedding.embedder import embedder, fitting, neighbors_for
+from raydr.errors import ScenarioError
 from raydr.geometry.neighbors import NeighborGraph
-from raydr.geometry.points import Progress
+from raydr.geometry.points import Progress, unheard
 from raydr.settings import Settings
 
 _SILENT = -3
@@ -36,23 +36,8 @@ class PHATE(Settings):
     multidimensional scaling, the distances between log-probabilities of a diffusion over the neighbour graph. The
     package is licensed under the GPL, version 2.
 
-    Parameters
-    ----------
-    knn : int, optional
-        The neighbour whose distance is a row's bandwidth, without the row itself, 1 to rows - 1. None: 5, or
-        rows - 1 where that is less.
-    decay : float
-        Exponent of the kernel's tails, positive; large is nearly a step at the bandwidth.
-    t : int, optional
-        Steps of the diffusion, at least 1. None: the knee of its von Neumann entropy.
-    gamma : float
-        -1 to 1: 1 is the log potential, 0 the square root's, -1 the probabilities themselves.
-    landmarks : int
-        Past this number of rows, they are clustered into so many landmarks, which are laid out for them; at least 4.
-        Memory is landmarks^2 + rows * neighbours.
-    solver : "sgd" or "smacof"
-        Of the scaling. "smacof" is slower and a little more faithful: 5,000 rows of MNIST take 27 s against 16 s, for a
-        trustworthiness of 0.866 against 0.857.
+    Beyond ``landmarks`` rows, memory is landmarks^2 + rows * neighbours. 5,000 rows of MNIST take 27 s by smacof and
+    16 s by sgd, for a trustworthiness of 0.866 and 0.857.
 
     Examples
     --------
@@ -73,17 +58,8 @@ class PHATE(Settings):
     )
 
     def effective_knn(self, rows: int) -> int:
-        """``knn``, or min(5, rows - 1) where it is None; `ScenarioError` if there are not so many other rows."""
-        if rows < 4:
-            raise DataError(
-                f"PHATE was asked to embed {rows} rows; it needs at least 4, so give it more rows."
-            )
-        if self.knn is not None and self.knn > rows - 1:
-            raise ScenarioError(
-                f"PHATE's knn is {self.knn}, but {rows} rows have {rows - 1} others; the largest knn that works for "
-                f"{rows} rows is {rows - 1}. Lower it, or leave it out."
-            )
-        return self.knn or min(5, rows - 1)
+        """Neighbour that sets the bandwidth for this many rows; see :func:`neighbors_for`."""
+        return neighbors_for("PHATE", "knn", self.knn, rows, default=5, least_rows=4)
 
     def neighbors_needed(self, rows: int) -> int:
         """10 * knn, or rows - 1 where that is less; see :meth:`raydr.embedding.Embedder.neighbors_needed`.
@@ -104,7 +80,7 @@ class PHATE(Settings):
         *,
         seed: int,
         threads: int = 1,
-        progress: Progress | None = None,
+        progress: Progress = unheard,
     ) -> Float64Array:
         """Run ``phate.PHATE.fit_transform`` on the graph's affinities; see :meth:`raydr.embedding.Embedder.embed`.
 
@@ -115,18 +91,15 @@ class PHATE(Settings):
         """
         rows = graph.rows
         needed = self.neighbors_needed(rows)
-        check_inputs(graph, initialization, needed)
-        nearest = graph.nearest(needed)
+        nearest = fitting(graph, initialization, needed)
         kernel = affinities(nearest, self.effective_knn(rows), self.decay)
-        if progress is not None:
-            progress(0, 1)
+        progress(0, 1)
         if not nearest.distances.any() and needed == rows - 1:
             # All rows are one point, which phate's scaling cannot lay out.
             layout = np.zeros(initialization.shape, dtype=np.float64)
         else:
             layout = self._laid_out(kernel, initialization.shape[1], seed)
-        if progress is not None:
-            progress(1, 1)
+        progress(1, 1)
         return layout
 
     def _laid_out(self, kernel: Any, components: int, seed: int) -> Float64Array:

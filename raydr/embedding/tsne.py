@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.embedding.embedder import check_inputs, embedder
+from raydr.embedding.embedder import embedder, fitting, perplexity_for
 from raydr.embedding.initialization import tsne_start
-from raydr.errors import DataError, ScenarioError
 from raydr.geometry.neighbors import NeighborGraph
-from raydr.geometry.points import Progress
+from raydr.geometry.points import Progress, unheard
 from raydr.settings import Settings
 from raydr.signals import signals_deferred
 from raydr.threads import one_blas_thread
@@ -28,21 +26,9 @@ _INTERPOLATED_ROWS = 10_000
 class TSNE(Settings):
     """t-SNE as openTSNE computes it.
 
-    The defaults are openTSNE's. Attention goes to k = 3 * perplexity neighbours of each row. The repulsion is
-    Barnes-Hut's below 10,000 rows and for maps of 3 dimensions, FFT interpolation otherwise, as openTSNE chooses.
-
-    Parameters
-    ----------
-    perplexity : float, optional
-        Effective number of neighbours, 1 to (rows - 1) / 3. None: 30, or (rows - 1) / 3 where that is less.
-    early_exaggeration : float
-        Factor on the attraction in the first phase, at least 1.
-    exaggeration : float
-        Factor on the attraction in the second phase, at least 1; more packs clusters more densely.
-    learning_rate : float, optional
-        Positive. None: rows / exaggeration of the phase (Belkina et al., 2019).
-    early_iterations, iterations : int
-        Lengths of the two phases.
+    The defaults are openTSNE's, the learning rate's of Belkina et al. (2019). Attention goes to k = 3 * perplexity
+    neighbours of each row. The repulsion is Barnes-Hut's below 10,000 rows and for maps of 3 dimensions, FFT
+    interpolation otherwise, as openTSNE chooses.
 
     Examples
     --------
@@ -63,39 +49,8 @@ class TSNE(Settings):
     iterations: int = Field(500, ge=0, description="iterations after those")
 
     def effective_perplexity(self, rows: int) -> float:
-        """Perplexity used for this many rows.
-
-        Parameters
-        ----------
-        rows : int
-            Number of rows that will be embedded.
-
-        Returns
-        -------
-        float
-            The setting, or min(30, (rows - 1) / 3) where it is None.
-
-        Raises
-        ------
-        ScenarioError
-            If 3 * perplexity exceeds rows - 1.
-        DataError
-            If there are fewer than 4 rows, where even perplexity 1 has too few neighbours.
-        """
-        if rows < 4:
-            raise DataError(
-                f"t-SNE was asked to embed {rows} rows; it needs at least 4, so give it more rows."
-            )
-        largest = (rows - 1) / 3
-        if self.perplexity is None:
-            return min(30.0, largest)
-        if self.perplexity > largest:
-            raise ScenarioError(
-                f"t-SNE's perplexity is {self.perplexity:g}, which asks for {int(3 * self.perplexity)} neighbours "
-                f"of each row, but {rows} rows have {rows - 1} others; the largest perplexity that works for "
-                f"{rows} rows is {math.floor(100 * largest) / 100:g}. Lower it, or leave it out."
-            )
-        return float(self.perplexity)
+        """Perplexity used for this many rows; see :func:`perplexity_for`."""
+        return perplexity_for("t-SNE", self.perplexity, rows)
 
     def neighbors_needed(self, rows: int) -> int:
         """3 * perplexity, as openTSNE; see :meth:`raydr.embedding.Embedder.neighbors_needed`."""
@@ -108,7 +63,7 @@ class TSNE(Settings):
         *,
         seed: int,
         threads: int = 1,
-        progress: Progress | None = None,
+        progress: Progress = unheard,
     ) -> Float64Array:
         """Run ``openTSNE.TSNE.fit`` on the graph; see :meth:`raydr.embedding.Embedder.embed`.
 
@@ -120,14 +75,11 @@ class TSNE(Settings):
         from openTSNE.nearest_neighbors import PrecomputedNeighbors
 
         rows = graph.rows
-        needed = self.neighbors_needed(rows)
-        check_inputs(graph, initialization, needed)
-        nearest = graph.nearest(needed)
+        nearest = fitting(graph, initialization, self.neighbors_needed(rows))
         # FFT interpolation exists for maps of one and two dimensions only.
         interpolated = initialization.shape[1] == 2 and rows >= _INTERPOLATED_ROWS
         total = self.early_iterations + self.iterations
-        if progress is not None:
-            progress(0, total)
+        progress(0, total)
         with one_blas_thread():
             affinities = PerplexityBasedNN(
                 knn_index=PrecomputedNeighbors(nearest.indices, nearest.distances),
@@ -144,12 +96,11 @@ class TSNE(Settings):
                 negative_gradient_method="fft" if interpolated else _barnes_hut,
                 n_jobs=threads,
                 callbacks=None
-                if progress is None
+                if progress is unheard
                 else _IterationReport(progress, total, self.early_iterations),
                 callbacks_every_iters=_CALLBACK_ITERATIONS,
             ).fit(affinities=affinities, initialization=tsne_start(initialization, seed))
-        if progress is not None:
-            progress(total, total)
+        progress(total, total)
         return np.array(layout, dtype=np.float64)
 
 

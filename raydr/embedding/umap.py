@@ -10,11 +10,10 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from raydr.arrays import Float32Array, FloatArray
-from raydr.embedding.embedder import check_inputs, embedder
+from raydr.embedding.embedder import embedder, fitting, neighbors_for
 from raydr.embedding.initialization import umap_start
-from raydr.errors import DataError, ScenarioError
 from raydr.geometry.neighbors import NeighborGraph
-from raydr.geometry.points import Progress
+from raydr.geometry.points import Progress, unheard
 from raydr.settings import Settings
 from raydr.threads import one_blas_thread
 
@@ -23,21 +22,7 @@ from raydr.threads import one_blas_thread
 class UMAP(Settings):
     """UMAP as umap-learn computes it.
 
-    The defaults are umap-learn's.
-
-    Parameters
-    ----------
-    neighbors : int, optional
-        Size of each row's neighbourhood, **counting the row itself** as umap-learn does, 2 to rows - 1.
-        None: 15, or rows - 1 where that is less.
-    min_dist : float
-        Distance in the map under which neighbours are not drawn any closer, 0 to ``spread``.
-    spread : float
-        Scale of the map, positive.
-    epochs : int, optional
-        At least 1. None: 500 up to 10,000 rows, 200 past that, as umap-learn.
-    negative_samples : int
-        Repulsions drawn for each attraction, at least 1.
+    The defaults are umap-learn's, which counts the row itself among its neighbours.
 
     Examples
     --------
@@ -63,37 +48,8 @@ class UMAP(Settings):
         return self
 
     def effective_neighbors(self, rows: int) -> int:
-        """Neighbourhood size used for this many rows, counting the row itself.
-
-        Parameters
-        ----------
-        rows : int
-            Number of rows that will be embedded.
-
-        Returns
-        -------
-        int
-            The setting, or min(15, rows - 1) where it is None.
-
-        Raises
-        ------
-        ScenarioError
-            If ``neighbors`` exceeds rows - 1, umap-learn's own limit.
-        DataError
-            If there are fewer than 3 rows.
-        """
-        if rows < 3:
-            raise DataError(
-                f"UMAP was asked to embed {rows} rows; it needs at least 3, so give it more rows."
-            )
-        if self.neighbors is None:
-            return min(15, rows - 1)
-        if self.neighbors > rows - 1:
-            raise ScenarioError(
-                f"UMAP's neighbors is {self.neighbors}, but there are only {rows} rows; the largest neighbors that "
-                f"works for {rows} rows is {rows - 1}. Lower it, or leave it out."
-            )
-        return self.neighbors
+        """Neighbourhood size used for this many rows, counting the row itself; see :func:`neighbors_for`."""
+        return neighbors_for("UMAP", "neighbors", self.neighbors, rows, default=15, least_rows=3)
 
     def neighbors_needed(self, rows: int) -> int:
         """The neighbourhood without the row itself; see :meth:`raydr.embedding.Embedder.neighbors_needed`."""
@@ -106,7 +62,7 @@ class UMAP(Settings):
         *,
         seed: int,
         threads: int = 1,
-        progress: Progress | None = None,
+        progress: Progress = unheard,
     ) -> Float32Array:
         """Lay the graph's fuzzy simplicial set out; see :meth:`raydr.embedding.Embedder.embed`.
 
@@ -119,15 +75,13 @@ class UMAP(Settings):
 
         rows = graph.rows
         neighbors = self.effective_neighbors(rows)
-        check_inputs(graph, initialization, neighbors - 1)
-        nearest = graph.nearest(neighbors - 1)
+        nearest = fitting(graph, initialization, neighbors - 1)
         epochs = self.epochs if self.epochs is not None else (500 if rows <= 10_000 else 200)
         indices = np.column_stack((np.arange(rows), nearest.indices))
         distances = np.column_stack((np.zeros(rows, np.float32), nearest.distances))
         # umap-learn draws from the legacy generator; this one is seeded from any non-negative integer.
         random_state = np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed)))
-        if progress is not None:
-            progress(0, epochs)
+        progress(0, epochs)
         with one_blas_thread(), _one_numba_thread():
             fuzzy_set, _, _ = fuzzy_simplicial_set(
                 X=initialization,  # read for its number of rows only, since the neighbours are given
@@ -157,8 +111,7 @@ class UMAP(Settings):
                 output_dens=False,
                 parallel=False,
             )
-        if progress is not None:
-            progress(epochs, epochs)
+        progress(epochs, epochs)
         return np.asarray(layout, dtype=np.float32)
 
 

@@ -213,8 +213,7 @@ class Federation:
         ClientError, QuorumError
             If a client is lost that cannot be done without, or too many are.
         """
-        weighty = self._weighty("clients")
-        cohort = self._cohort(weighty) if self._in_rounds else weighty
+        cohort = self._cohort("clients")
         replies = self._replies(request, cohort, "server", droppable=self._in_rounds)
         self.context.policy.require_quorum(len(replies), len(cohort))
         return {client: replies[client] for client in sorted(replies)}
@@ -262,7 +261,7 @@ class Federation:
         ClientError, QuorumError
             If a client is lost that cannot be done without, or too many are for the policy or for the rule.
         """
-        cohort = self._cohort(self._weighty("clients")) if self._in_rounds else self._weighty("clients")
+        cohort = self._cohort("clients")
         rule.require(len(cohort))
         replies = self._replies(
             request, cohort, "server, one client at a time", Granularity.PER_CLIENT, droppable=self._in_rounds
@@ -333,10 +332,8 @@ class Federation:
 
     def _aggregate(self, request: Request[R], weighting: Weighting, *, mean: bool = False) -> R:
         self.answered = ()
-        weighty = self._weighty(weighting)
-        total_weight = self.rows if weighting == "rows" else len(weighty)
-        droppable = self._in_rounds and weighting != "sum"
-        cohort = self._cohort(weighty) if droppable else weighty
+        total_weight = self.rows if weighting == "rows" else len(self._weighty(weighting))
+        cohort = self._cohort(weighting)
         call = SumCall(
             request,
             self._number(),
@@ -361,7 +358,7 @@ class Federation:
                 self._meter.received(part.reply, part.sent, seen_by, part.reply.granularity)
             return failures + _missing(attempt, total.clients, failures)
 
-        self._deliver(call, send, droppable=droppable)
+        self._deliver(call, send, droppable=self._in_rounds and weighting != "sum")
         self.context.policy.require_quorum(len(total.clients), len(cohort))
         self.answered = tuple(sorted(total.clients))
         return cast(R, total.decoded(call, total.weight if mean else 1))
@@ -370,9 +367,10 @@ class Federation:
         """Clients whose weight is not zero."""
         return tuple(client for client, rows in enumerate(self.sizes) if rows or weighting == "sum")
 
-    def _cohort(self, clients: tuple[int, ...]) -> tuple[int, ...]:
-        """Clients that take part in this round."""
-        if self.context.participation == 1.0:
+    def _cohort(self, weighting: Weighting) -> tuple[int, ...]:
+        """Clients whose weight is not zero; of a mean in a round, those of them that take part."""
+        clients = self._weighty(weighting)
+        if not self._in_rounds or weighting == "sum" or self.context.participation == 1.0:
             return clients
         count = max(1, round(self.context.participation * len(clients)))
         drawn = self.stream("participation").choice(len(clients), count, replace=False)

@@ -514,6 +514,13 @@ def asked_at(call: Call, homes: Iterable[Sequence[int]]) -> list[tuple[int, ...]
     return [tuple(client for client in home if client in asked) for home in homes]
 
 
+def remember(history: list[Call], call: Call, answered: Iterable[int]) -> None:
+    """Keep what set clients' state, for those alone who did as they were told."""
+    clients = tuple(answered)
+    if type(call.request).sets_state and clients:
+        history.append(call.cut(clients))
+
+
 def history_at(history: Iterable[Call], home: Sequence[int]) -> list[Call]:
     """Calls that set the state of clients of one home, each cut to them."""
     return [call.cut(here) for call in history if (here := asked_at(call, [home])[0])]

@@ -16,6 +16,7 @@ from raydr.federation.host import (
     SumCall,
     asked_at,
     history_at,
+    remember,
 )
 from raydr.federation.simulated.faults import SimulatedCrashError
 from raydr.threads import one_blas_thread
@@ -49,7 +50,7 @@ class InlineTransport:
                 answers += host.ask(part)
             except SimulatedCrashError:
                 answers += self._restart(host, part)
-        self._remember(call, tuple(answer.client for answer in answers if isinstance(answer, Answered)))
+        remember(self.history, call, (answer.client for answer in answers if isinstance(answer, Answered)))
         return answers
 
     def sum(self, call: SumCall) -> Iterator[PartialSum]:
@@ -59,7 +60,7 @@ class InlineTransport:
                 partial = host.sum(part)
             except SimulatedCrashError:
                 partial = PartialSum(call.number, call.round, failures=tuple(self._restart(host, part)))
-            self._remember(call, partial.clients)
+            remember(self.history, call, partial.clients)
             yield partial
 
     def compute(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
@@ -73,11 +74,6 @@ class InlineTransport:
         """Hosts of clients whom a call asks, each with the call to its own."""
         asked = asked_at(call, (host.clients for host in self.hosts))
         return [(host, call.cut(clients)) for host, clients in zip(self.hosts, asked, strict=True) if clients]
-
-    def _remember(self, call: Call, answered: tuple[int, ...]) -> None:
-        """Keep what set clients' state, for those alone who did as they were told."""
-        if type(call.request).sets_state and answered:
-            self.history.append(call.cut(answered))
 
     def _restart(self, host: ClientHost, call: Call) -> list[Failure]:
         host.restore(history_at(self.history, host.clients))

@@ -19,6 +19,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError
+from raydr.geometry.points import float_table
 
 FARTHEST_RADIUS = 20.0
 """Largest distance from the origin at curvature -1; in the ball, |u| = 1 - 4e-9. There double precision still knows
@@ -306,16 +307,6 @@ def _refuse_far_rows(radii: Float64Array, what: str, remedy: str) -> None:
 
 
 def _finite_table(values: FloatArray, name: str) -> Float64Array:
-    table = np.array(values, dtype=np.float64)
-    if table.ndim != 2 or 0 in table.shape:
-        raise DataError(
-            f"Hyperbolic points are a table of rows by coordinates, but {name} has shape {table.shape}; give a 2-D "
-            "array with at least one row and one column."
-        )
-    if not np.isfinite(table).all():
-        row, column = (int(at[0]) for at in np.nonzero(~np.isfinite(table)))
-        raise DataError(
-            f"Hyperbolic points are finite, but {name} holds {table[row, column]} in row {row}, column {column}; "
-            "remove or fill such values first."
-        )
-    return table
+    """Copy of values, float64."""
+    table = float_table(np.array(values, dtype=np.float64), name, "Hyperbolic points need")
+    return np.asarray(table, dtype=np.float64)

@@ -26,7 +26,7 @@ import numpy as np
 
 from raydr.arrays import Float32Array, Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError
-from raydr.geometry.points import Geometry, Points, Progress, map_threaded, row_blocks
+from raydr.geometry.points import Geometry, Points, Progress, row_blocks, run_threaded, unheard
 
 TILE_ROWS = 512
 """Rows of a tile: 1 MB in float32, so that the passes over a tile stay in the second-level cache."""
@@ -74,7 +74,7 @@ def nearest_neighbors(
     *,
     threads: int | None = None,
     block_rows: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = unheard,
 ) -> NeighborGraph:
     """Exact k nearest neighbours of every row of a geometry.
 
@@ -134,7 +134,7 @@ class _Candidates:
 
 
 def _search_blocks(
-    geometry: Geometry, k: int, threads: int | None, block_rows: int | None, progress: Progress | None
+    geometry: Geometry, k: int, threads: int | None, block_rows: int | None, progress: Progress
 ) -> NeighborGraph:
     rows = geometry.rows
     blocks = row_blocks(rows, block_rows or min(1024, max(16, BLOCK_VALUES // rows)))
@@ -149,14 +149,12 @@ def _search_blocks(
         indices[start:stop], squared = _sorted(found.indices, found.squared)
         distances[start:stop] = np.sqrt(squared)
 
-    for done, _ in enumerate(map_threaded(search, blocks, threads), 1):
-        if progress is not None:
-            progress(done, len(blocks))
+    run_threaded(search, blocks, threads, progress)
     return NeighborGraph(indices, distances)
 
 
 def _search_points(
-    points: Points, k: int, threads: int | None, block_rows: int, progress: Progress | None
+    points: Points, k: int, threads: int | None, block_rows: int, progress: Progress
 ) -> NeighborGraph:
     rows = points.rows
     size = min(rows - 1, k + max(8, k // 8))
@@ -177,8 +175,7 @@ def _search_points(
         indices[part], distances[part] = nearest[:, :k], np.sqrt(squared[:, :k])
         certain[part] = squared[:, k - 1] * scale**2 < _doubtful_from(filtered, candidates, part)
 
-    for _ in map_threaded(measure, row_blocks(rows, block_rows), threads):
-        pass
+    run_threaded(measure, row_blocks(rows, block_rows), threads)
     uncertain = np.flatnonzero(~certain) if size < rows - 1 else np.empty(0, np.int64)
     if uncertain.size:
         exact = Points(points.coordinates.astype(np.float64))
@@ -188,13 +185,12 @@ def _search_points(
             nearest, squared = search_rows(exact, own, size, block_rows)
             indices[own], distances[own] = nearest[:, :k], np.sqrt(squared[:, :k])
 
-        for _ in map_threaded(search, row_blocks(uncertain.size, block_rows), threads):
-            pass
+        run_threaded(search, row_blocks(uncertain.size, block_rows), threads)
     return NeighborGraph(indices, distances)
 
 
 def _offer_tiles(
-    points: Points, candidates: _Candidates, threads: int | None, block_rows: int, progress: Progress | None
+    points: Points, candidates: _Candidates, threads: int | None, block_rows: int, progress: Progress
 ) -> None:
     """Offer every pair of rows to both their heaps; which thread comes first does not change what heaps keep."""
     blocks = row_blocks(points.rows, block_rows)
@@ -211,9 +207,7 @@ def _offer_tiles(
             with locks[pair[1]]:
                 candidates.offer(turned, np.arange(first, last), start, slice(first, last))
 
-    for done, _ in enumerate(map_threaded(offer, pairs, threads), 1):
-        if progress is not None:
-            progress(done, len(pairs))
+    run_threaded(offer, pairs, threads, progress)
 
 
 def _doubtful_from(filtered: Points, candidates: _Candidates, part: slice) -> Float64Array:

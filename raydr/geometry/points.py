@@ -23,6 +23,10 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Called as ``progress(done, total)`` from the calling thread, in units that the caller's docstring names."""
 
 
+def unheard(done: int, total: int) -> None:
+    """Progress to which nobody listens."""
+
+
 class Geometry(Protocol):
     """Distances between all rows, one block at a time.
 
@@ -34,15 +38,12 @@ class Geometry(Protocol):
     @property
     def rows(self) -> int:
         """Number of rows."""
-        ...
 
     def squared_distance_block(self, start: int, stop: int) -> FloatArray:
         """Squared distances, shape (stop - start, rows), of rows ``start:stop`` to all rows, own row included."""
-        ...
 
     def take(self, rows: Int64Array) -> Geometry:
         """Return the geometry of these rows, in this order."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +80,7 @@ class Points:
     squared_norms: FloatArray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        coordinates = _float_table(self.coordinates, "the coordinates")
+        coordinates = float_table(self.coordinates, "the coordinates")
         centred = coordinates - common_shift(coordinates).astype(coordinates.dtype)
         object.__setattr__(self, "coordinates", coordinates)
         object.__setattr__(self, "centred", centred)
@@ -135,7 +136,7 @@ def squared_distances(a: FloatArray, b: FloatArray) -> FloatArray:
     >>> squared_distances(np.array([[1e6, 0.0]]), np.array([[1e6, 2.0], [1e6 + 1.0, 0.0]]))
     array([[4., 1.]])
     """
-    a, b = _float_table(a, "the first table"), _float_table(b, "the second table")
+    a, b = float_table(a, "the first table"), float_table(b, "the second table")
     if a.shape[1] != b.shape[1]:
         raise DataError(
             f"Distances need rows with the same features, but the first table has {a.shape[1]} and the second "
@@ -171,22 +172,28 @@ def _from_centred(
     return np.maximum(tile, 0.0, out=tile)
 
 
-def _float_table(values: FloatArray, name: str) -> FloatArray:
+def float_table(values: FloatArray, name: str, need: str = "Distances need") -> FloatArray:
+    """Return values as a contiguous (rows, columns) table; `DataError` if they are no finite table, or an empty one."""
     table: FloatArray = np.ascontiguousarray(values)
     if table.dtype not in (np.float32, np.float64):
         table = table.astype(np.float64)
     if table.ndim != 2 or 0 in table.shape:
         raise DataError(
-            f"Distances need a table of rows by features, but {name} has shape {table.shape}; give a 2-D array "
-            "with at least one row and one column."
+            f"{need} a table of rows by columns, but {name} has shape {table.shape}; give a 2-D array with at least one"
+            " row and one column."
         )
-    if not np.isfinite(table).all():
-        row, column = (int(at[0]) for at in np.nonzero(~np.isfinite(table)))
-        raise DataError(
-            f"Distances need finite numbers, but {name} holds {table[row, column]} in row {row}, column {column}; "
-            "remove or fill such values first."
-        )
+    check_finite(table, name, need)
     return table
+
+
+def check_finite(table: FloatArray, name: str, need: str) -> None:
+    """Refuse a table with a value that is not finite, named as in "NEED finite numbers, but row 0 ... of NAME"."""
+    if not np.isfinite(table).all():
+        row, column = np.argwhere(~np.isfinite(table))[0]
+        raise DataError(
+            f"{need} finite numbers, but row {row}, column {column} of {name} is {table[row, column]}; remove or fill"
+            " such values first."
+        )
 
 
 def row_blocks(rows: int, block_rows: int) -> list[tuple[int, int]]:
@@ -213,3 +220,11 @@ def map_threaded(
             yield from executor.map(function, tasks)
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
+
+
+def run_threaded(
+    function: Callable[[Task], None], tasks: list[Task], threads: int | None, progress: Progress = unheard
+) -> None:
+    """Call ``function`` with each task as `map_threaded` does; ``progress`` is in tasks."""
+    for done, _ in enumerate(map_threaded(function, tasks, threads), 1):
+        progress(done, len(tasks))

@@ -64,9 +64,7 @@ def frobenius(examination: Examination) -> float:
 
 
 def _aligned(examination: Examination) -> _Agreement:
-    truth, recovered = examination.truth, examination.evidence.recovered
-    if recovered is None:
-        raise UnmeasurableError("the method recovers no geometry of the rows")
+    truth, recovered = examination.truth, examination.recovered
     if not isinstance(recovered, Points):
         raise UnmeasurableError("the recovered geometry has no Euclidean coordinates")
     if not isinstance(truth, Points):

@@ -146,6 +146,13 @@ class Examination:
         """The true geometry of the rows: their own Euclidean one, in float64, unless the evidence gives another."""
         return Points(self.rows) if self.evidence.truth is None else self.evidence.truth
 
+    @property
+    def recovered(self) -> Geometry:
+        """The geometry that the server recovered; `UnmeasurableError` if it recovered none."""
+        if self.evidence.recovered is None:
+            raise UnmeasurableError("the method recovers no geometry of the rows")
+        return self.evidence.recovered
+
     @cached_property
     def mapped(self) -> Geometry:
         """The geometry of the map: the Euclidean one of its positions, unless the evidence gives another."""

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Literal, TypeAlias, TypeVar
 
 from raydr.errors import ScenarioError
-from raydr.geometry.points import Progress
+from raydr.geometry.points import Progress, unheard
 from raydr.metrics.evidence import Evidence, Examination, UnmeasurableError
 from raydr.registry import Registry
 
@@ -77,7 +77,7 @@ def evaluate(
     evidence: Evidence,
     *,
     threads: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = unheard,
 ) -> Scores:
     """Compute metrics on one map; neighbour searches are shared between them, bits do not depend on ``threads``.
 
@@ -115,8 +115,7 @@ def evaluate(
             scores.values[metric.name] = metric.measure(examination)
         except UnmeasurableError as reason:
             scores.not_computed[metric.name] = str(reason)
-        if progress is not None:
-            progress(done, len(metrics))
+        progress(done, len(metrics))
     return scores
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array
 from raydr.geometry.neighbors import nearest_neighbors
-from raydr.geometry.points import Geometry, map_threaded, row_blocks
+from raydr.geometry.points import map_threaded, row_blocks
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric
 from raydr.metrics.neighborhood import shared_neighbors
@@ -71,7 +71,7 @@ def f_score(examination: Examination) -> float:
 
     Both tables hold 10 neighbours of each row, so fp = fn, and the score is the share of neighbours recovered.
     """
-    recovered = _recovered(examination)
+    recovered = examination.recovered
     true = examination.neighbors_in_data(F_SCORE_NEIGHBORS).indices
     graph = examination.evidence.recovered_neighbors
     if graph is None or graph.k < F_SCORE_NEIGHBORS:
@@ -116,14 +116,13 @@ def pearson(examination: Examination) -> float:
 
 def _compared_distances(examination: Examination) -> list[_Compared]:
     """True and recovered distances in one pass for all metrics that compare them, block by block."""
-    recovered = _recovered(examination)
     blocks = row_blocks(examination.count, BLOCK_ROWS)
     if examination.count > COMPARED_ROWS:
         random = np.random.default_rng(examination.evidence.seed)
         pieces = row_blocks(examination.count, SAMPLE_BLOCK_ROWS)
         chosen = np.sort(random.choice(len(pieces), SAMPLED_ROWS // SAMPLE_BLOCK_ROWS, replace=False))
         blocks = [pieces[at] for at in chosen]
-    truth = examination.truth
+    truth, recovered = examination.truth, examination.recovered
 
     def compare(block: tuple[int, int]) -> _Compared:
         start, stop = block
@@ -144,9 +143,3 @@ def _compared_distances(examination: Examination) -> list[_Compared]:
         return _Compared(pairs, errors, totals, means, moments)
 
     return list(map_threaded(compare, blocks, examination.threads))
-
-
-def _recovered(examination: Examination) -> Geometry:
-    if examination.evidence.recovered is None:
-        raise UnmeasurableError("the method recovers no geometry of the rows")
-    return examination.evidence.recovered

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
-from raydr.arrays import Int64Array
 from raydr.data.columns import listing
 from raydr.data.table import Table
 from raydr.errors import DataError
@@ -31,46 +29,28 @@ class ByColumn(Dealing):
         return self.column
 
     def deal(self, table: Table, clients: int | None, seed: int) -> Partition:
-        """See :func:`by_column`; nothing is drawn."""
+        """To the client that its key names: the natural partition; nothing is drawn."""
         if table.client_keys is None:
             raise DataError(
                 f"clients.partition.kind {self.kind!r} deals rows by a column, and no client column of {table.name} "
                 f"was read: name it in clients.partition.column."
             )
-        return by_column(table.client_keys, table.client_names, clients=clients, min_rows=self.min_rows)
+        names = table.client_names
+        if clients is not None and clients != len(names):
+            raise DataError(
+                f"clients.count is {clients}, but the client column names {len(names)} clients: {listing(names)}. "
+                f"Leave clients.count out."
+            )
+        dealt = Partition(table.client_keys, names)
+        short = np.flatnonzero(dealt.sizes < self.min_rows)
+        if short.size:
+            raise DataError(
+                f"{short.size} of {dealt.count} clients have fewer than {self.min_rows} "
+                f"row{'' if self.min_rows == 1 else 's'}: {listing([names[client] for client in short])}. "
+                f"Raise data.rows, or lower clients.partition.min_rows (0 allows empty clients)."
+            )
+        return dealt
 
     def clients_in(self, table: Table, count: int | None) -> int | None:
         """As many as names in the column."""
         return count or len(table.client_names)
-
-
-def by_column(
-    client_keys: Int64Array, client_names: Sequence[str], *, clients: int | None = None, min_rows: int
-) -> Partition:
-    """Give every row to the client that its key names: the natural partition; nothing is drawn.
-
-    Parameters
-    ----------
-    client_keys : (rows,) int64 array
-        Codes into ``client_names``.
-    client_names : sequence of str
-        One per client.
-    clients : int, optional
-        Checked against the number of names when given.
-    min_rows : int
-        Fewest rows of a client; with 0 a client that a sub-sample left without rows is kept, empty.
-    """
-    if clients is not None and clients != len(client_names):
-        raise DataError(
-            f"clients.count is {clients}, but the client column names {len(client_names)} clients: "
-            f"{listing(client_names)}. Leave clients.count out."
-        )
-    partition = Partition(client_keys, tuple(client_names))
-    short = np.flatnonzero(partition.sizes < min_rows)
-    if short.size:
-        raise DataError(
-            f"{short.size} of {partition.count} clients have fewer than {min_rows} "
-            f"row{'' if min_rows == 1 else 's'}: {listing([partition.names[client] for client in short])}. "
-            f"Raise data.rows, or lower clients.partition.min_rows (0 allows empty clients)."
-        )
-    return partition

@@ -7,7 +7,6 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from raydr.arrays import Int64Array
 from raydr.data.sampling import apportion, stream
 from raydr.data.table import Table
 from raydr.errors import DataError, ScenarioError
@@ -15,7 +14,7 @@ from raydr.partition.dealing import Dealing, check_count, numbered, partition, r
 from raydr.partition.ownership import Partition
 
 MAX_DRAWS = 1000
-"""How often `dirichlet` draws anew before it gives up on giving every client its ``min_rows``."""
+"""Draws before giving up on a draw that leaves every client its ``min_rows``."""
 
 
 @partition
@@ -29,53 +28,38 @@ class Dirichlet(Dealing):
     min_rows: int = Field(1, ge=0, description="fewest rows of a client; 0 allows empty clients")
 
     def deal(self, table: Table, clients: int | None, seed: int) -> Partition:
-        """See :func:`dirichlet`."""
+        """Split every class by proportions from Dirichlet(alpha): skewed labels and sizes (Hsu et al. 2019).
+
+        Each class's rows, shuffled, are split by one draw over the clients, rounded so that all are dealt. A draw
+        that leaves a client under ``min_rows`` is discarded whole, and drawn anew up to `MAX_DRAWS` times. An alpha
+        of 1e-3 leaves nearly every class whole with one client; one of 1e6 gives every client the same mixture.
+        """
         count, labels = self.counted(clients), self.labels_of(table)
-        return dirichlet(labels, count, self.alpha, min_rows=self.min_rows, seed=seed)
-
-
-def dirichlet(labels: Int64Array, clients: int, alpha: float, *, min_rows: int, seed: int) -> Partition:
-    """Split every class by proportions from Dirichlet(alpha): skewed labels and sizes (Hsu et al. 2019).
-
-    Each class's rows, shuffled, are split by one draw over the clients, rounded so that all are dealt. A draw
-    that leaves a client under ``min_rows`` is discarded whole, and drawn anew up to `MAX_DRAWS` times.
-
-    Parameters
-    ----------
-    labels : (rows,) int64 array
-        Class of each row.
-    clients : int
-        Number of clients.
-    alpha : float
-        From 1e-3, nearly every class whole with one client, to 1e6, every client with the same mixture.
-    min_rows : int
-        Fewest rows of a client; with 0 clients may be empty.
-    seed : int
-        Seed of the draw.
-    """
-    if not 1e-3 <= alpha <= 1e6:
-        raise ScenarioError(f"clients.partition.alpha is {alpha}; it must lie between 0.001 and 1e6.")
-    check_count(len(labels), clients, min_rows)
-    rng = stream(seed, "partition")
-    members = rows_by_class(labels)
-    for _ in range(MAX_DRAWS):
-        shares = rng.dirichlet(np.full(clients, alpha), size=len(members))
-        counts = np.stack(
-            [
-                apportion(share * len(rows), len(rows), rng)
-                for share, rows in zip(shares, members, strict=True)
-            ]
-        )
-        if counts.sum(axis=0).min() >= min_rows:
-            break
-    else:
-        raise DataError(
-            f"In {MAX_DRAWS} draws of Dirichlet({alpha:g}) over {len(labels)} rows of {len(members)} classes, some "
-            f"of the {clients} clients always had fewer than {min_rows} row{'' if min_rows == 1 else 's'}. Raise "
-            f"clients.partition.alpha or data.rows, lower clients.count, or allow empty clients with "
-            f"clients.partition.min_rows: 0."
-        )
-    owners = np.empty(len(labels), dtype=np.int64)
-    for rows, dealt in zip(members, counts, strict=True):
-        owners[rng.permutation(rows)] = np.repeat(np.arange(clients), dealt)
-    return Partition(owners, numbered(clients))
+        if not 1e-3 <= self.alpha <= 1e6:
+            raise ScenarioError(
+                f"clients.partition.alpha is {self.alpha}; it must lie between 0.001 and 1e6."
+            )
+        check_count(len(labels), count, self.min_rows)
+        rng = stream(seed, "partition")
+        members = rows_by_class(labels)
+        for _ in range(MAX_DRAWS):
+            shares = rng.dirichlet(np.full(count, self.alpha), size=len(members))
+            counts = np.stack(
+                [
+                    apportion(share * len(rows), len(rows), rng)
+                    for share, rows in zip(shares, members, strict=True)
+                ]
+            )
+            if counts.sum(axis=0).min() >= self.min_rows:
+                break
+        else:
+            raise DataError(
+                f"In {MAX_DRAWS} draws of Dirichlet({self.alpha:g}) over {len(labels)} rows of {len(members)} classes,"
+                f" some of the {count} clients always had fewer than {self.min_rows}"
+                f" row{'' if self.min_rows == 1 else 's'}. Raise clients.partition.alpha or data.rows, lower"
+                " clients.count, or allow empty clients with clients.partition.min_rows: 0."
+            )
+        owners = np.empty(len(labels), dtype=np.int64)
+        for rows, dealt in zip(members, counts, strict=True):
+            owners[rng.permutation(rows)] = np.repeat(np.arange(count), dealt)
+        return Partition(owners, numbered(count))

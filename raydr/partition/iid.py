@@ -19,13 +19,9 @@ class IID(Dealing):
     kind: Literal["iid"] = "iid"
 
     def deal(self, table: Table, clients: int | None, seed: int) -> Partition:
-        """See :func:`iid`."""
-        return iid(len(table.rows), self.counted(clients), seed=seed)
-
-
-def iid(rows: int, clients: int, *, seed: int) -> Partition:
-    """Deal shuffled rows out in turn: the sizes of ``clients`` differ by at most one row."""
-    check_count(rows, clients)
-    owners = np.empty(rows, dtype=np.int64)
-    owners[stream(seed, "partition").permutation(rows)] = np.arange(rows) % clients
-    return Partition(owners, numbered(clients))
+        """In turn, once shuffled: the sizes of clients differ by at most one row."""
+        rows, count = len(table.rows), self.counted(clients)
+        check_count(rows, count)
+        owners = np.empty(rows, dtype=np.int64)
+        owners[stream(seed, "partition").permutation(rows)] = np.arange(rows) % count
+        return Partition(owners, numbered(count))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from raydr.arrays import Int64Array
 from raydr.data.sampling import stream
 from raydr.data.table import Table
 from raydr.errors import DataError
@@ -23,50 +21,36 @@ class OneClass(Dealing):
     kind: Literal["one-class"] = "one-class"
 
     def deal(self, table: Table, clients: int | None, seed: int) -> Partition:
-        """See :func:`one_class`."""
-        return one_class(self.labels_of(table), table.label_names, clients=clients, seed=seed)
+        """Give every client one class, or an even part of one when there are a multiple as many clients.
+
+        Clients are named after their class, "CLASS/0", "CLASS/1" ... when they share it; classes without rows get no
+        client.
+        """
+        labels = self.labels_of(table)
+        members = rows_by_class(labels)
+        count = len(members) if clients is None else clients
+        check_count(len(labels), count)
+        parts, excess = divmod(count, len(members))
+        if excess:
+            below = f"{parts * len(members)} or " if parts else ""
+            raise DataError(
+                f"The kind one-class needs as many clients as there are classes, {len(members)}, or a multiple of it; "
+                f"clients.count is {count}. Set it to {below}{(parts + 1) * len(members)}, or leave it out."
+            )
+        rng = stream(seed, "partition")
+        owners = np.empty(len(labels), dtype=np.int64)
+        names: list[str] = []
+        for position, rows in enumerate(members):
+            name = table.label_names[labels[rows[0]]]
+            if len(rows) < parts:
+                raise DataError(
+                    f"The class {name!r} has {len(rows)} row(s), too few for the {parts} clients that "
+                    f"clients.count {count} gives it; lower clients.count or raise data.rows."
+                )
+            owners[rng.permutation(rows)] = position * parts + np.arange(len(rows)) % parts
+            names += [name] if parts == 1 else [f"{name}/{part}" for part in range(parts)]
+        return Partition(owners, tuple(names))
 
     def clients_in(self, table: Table, count: int | None) -> int | None:
         """As many as classes, or a multiple of it."""
         return count or len(table.label_names)
-
-
-def one_class(
-    labels: Int64Array, label_names: Sequence[str], *, clients: int | None = None, seed: int
-) -> Partition:
-    """Give every client one class, or an even part of one when there are a multiple as many clients.
-
-    Parameters
-    ----------
-    labels : (rows,) int64 array
-        Codes into ``label_names``; classes without rows get no client.
-    label_names : sequence of str
-        Clients are named after their class, "CLASS/0", "CLASS/1" ... when they share it.
-    clients : int, optional
-        A multiple of the number of classes, by default that number.
-    seed : int
-        Seed of the draw.
-    """
-    members = rows_by_class(labels)
-    count = len(members) if clients is None else clients
-    check_count(len(labels), count)
-    parts, excess = divmod(count, len(members))
-    if excess:
-        below = f"{parts * len(members)} or " if parts else ""
-        raise DataError(
-            f"The kind one-class needs as many clients as there are classes, {len(members)}, or a multiple of it; "
-            f"clients.count is {count}. Set it to {below}{(parts + 1) * len(members)}, or leave it out."
-        )
-    rng = stream(seed, "partition")
-    owners = np.empty(len(labels), dtype=np.int64)
-    names: list[str] = []
-    for position, rows in enumerate(members):
-        name = label_names[labels[rows[0]]]
-        if len(rows) < parts:
-            raise DataError(
-                f"The class {name!r} has {len(rows)} row(s), too few for the {parts} clients that "
-                f"clients.count {count} gives it; lower clients.count or raise data.rows."
-            )
-        owners[rng.permutation(rows)] = position * parts + np.arange(len(rows)) % parts
-        names += [name] if parts == 1 else [f"{name}/{part}" for part in range(parts)]
-    return Partition(owners, tuple(names))

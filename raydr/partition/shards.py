@@ -23,60 +23,45 @@ class Shards(Dealing):
     classes: int = Field(2, ge=1, description="classes of each client")
 
     def deal(self, table: Table, clients: int | None, seed: int) -> Partition:
-        """See :func:`shards`."""
+        """Give every client shards of exactly so many classes (after McMahan et al. 2017).
+
+        Every class is cut into shards, clients * classes in all, as nearly of one size as class sizes permit; no
+        client gets two shards of a class. McMahan's cut across class borders, so there a client may see fewer or
+        more classes.
+        """
         count, labels = self.counted(clients), self.labels_of(table)
-        return shards(labels, count, self.classes, seed=seed)
-
-
-def shards(labels: Int64Array, clients: int, classes: int, *, seed: int) -> Partition:
-    """Give every client shards of exactly ``classes`` classes (after McMahan et al. 2017).
-
-    Every class is cut into shards, ``clients * classes`` in all, as nearly of one size as class sizes permit;
-    no client gets two shards of a class. McMahan's cut across class borders, so there a client may see
-    fewer or more classes.
-
-    Parameters
-    ----------
-    labels : (rows,) int64 array
-        Class of each row.
-    clients : int
-        Number of clients.
-    classes : int
-        From 1 to the number of classes.
-    seed : int
-        Seed of the draw.
-    """
-    check_count(len(labels), clients)
-    members = rows_by_class(labels)
-    sizes = np.array([len(rows) for rows in members])
-    if classes > len(members):
-        raise DataError(
-            f"clients.partition.classes asks for {classes} classes at every client, but the rows have only "
-            f"{len(members)}."
-        )
-    if clients * classes < len(members):
-        raise DataError(
-            f"{clients} clients of {classes} classes hold at most {clients * classes} classes, but the rows have "
-            f"{len(members)}, and every row needs a client. Set clients.count to at least "
-            f"{-(-len(members) // classes)}, or clients.partition.classes to {-(-len(members) // clients)}."
-        )
-    most = np.minimum(clients, sizes)
-    if most.sum() < clients * classes:
-        raise DataError(
-            f"{clients} clients of {classes} classes need {clients * classes} shards, but the {len(members)} classes "
-            f"can be cut into only {most.sum()}: at most one per row and one per client, and the smallest class has "
-            f"{sizes.min()} row(s). Lower clients.count or clients.partition.classes, or raise data.rows."
-        )
-    rng = stream(seed, "partition")
-    owners = np.empty(len(labels), dtype=np.int64)
-    open_places = np.full(clients, classes)
-    for rows, pieces in zip(members, _shards_per_class(sizes, most, clients * classes), strict=True):
-        # Always to the clients with the most places left, ties drawn: places then never differ by more than
-        # one, so every class to come finds as many clients with a place as it has shards.
-        chosen = np.lexsort((rng.random(clients), -open_places))[:pieces]
-        open_places[chosen] -= 1
-        owners[rng.permutation(rows)] = chosen[np.arange(len(rows)) % pieces]
-    return Partition(owners, numbered(clients))
+        check_count(len(labels), count)
+        members = rows_by_class(labels)
+        sizes = np.array([len(rows) for rows in members])
+        if self.classes > len(members):
+            raise DataError(
+                f"clients.partition.classes asks for {self.classes} classes at every client, but the rows have only "
+                f"{len(members)}."
+            )
+        wanted = count * self.classes
+        if wanted < len(members):
+            raise DataError(
+                f"{count} clients of {self.classes} classes hold at most {wanted} classes, but the rows have "
+                f"{len(members)}, and every row needs a client. Set clients.count to at least "
+                f"{-(-len(members) // self.classes)}, or clients.partition.classes to {-(-len(members) // count)}."
+            )
+        most = np.minimum(count, sizes)
+        if most.sum() < wanted:
+            raise DataError(
+                f"{count} clients of {self.classes} classes need {wanted} shards, but the {len(members)} classes "
+                f"can be cut into only {most.sum()}: at most one per row and one per client, and the smallest class "
+                f"has {sizes.min()} row(s). Lower clients.count or clients.partition.classes, or raise data.rows."
+            )
+        rng = stream(seed, "partition")
+        owners = np.empty(len(labels), dtype=np.int64)
+        open_places = np.full(count, self.classes)
+        for rows, pieces in zip(members, _shards_per_class(sizes, most, wanted), strict=True):
+            # Always to the clients with the most places left, ties drawn: places then never differ by more than
+            # one, so every class to come finds as many clients with a place as it has shards.
+            chosen = np.lexsort((rng.random(count), -open_places))[:pieces]
+            open_places[chosen] -= 1
+            owners[rng.permutation(rows)] = chosen[np.arange(len(rows)) % pieces]
+        return Partition(owners, numbered(count))
 
 
 def _shards_per_class(sizes: Int64Array, most: Int64Array, total: int) -> Int64Array:

@@ -149,14 +149,14 @@ def _metric_lines(run: RunFolder) -> list[MetricLine]:
 
 
 def _metric_line(name: str, value: float | None, bound: float | None) -> MetricLine:
-    better = wording.higher_is_better(name)
+    known, better = wording.metric(name), wording.higher_is_better(name)
     difference = ratio = ""
     if value is not None and bound is not None:
         difference = f"{value - bound:+.4f}".replace("-", "−")
         ratio = wording.percent(value / bound) if bound > 0 else ""
     return MetricLine(
         title=wording.metric_title(name),
-        description=wording.metric_description(name),
+        description=known.description if known is not None else "",
         arrow="" if better is None else "↑" if better else "↓",
         federated=wording.measure(value),
         central=wording.measure(bound),

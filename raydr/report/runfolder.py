@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from raydr import records
 from raydr.arrays import Float64Array, Int64Array
 from raydr.data.provenance import Provenance
 from raydr.documents import MEGABYTE, DocumentError, parse_yaml, read_limited, require_limited
@@ -17,20 +18,7 @@ from raydr.errors import OutputError
 from raydr.journal import RoundEnded
 from raydr.methods.outcome import Note
 from raydr.privacy.ledger import Entry
-from raydr.records import (
-    AXES,
-    CENTRAL,
-    DATA,
-    EMBEDDING,
-    ENVIRONMENT,
-    LEDGER,
-    METRICS,
-    NOTES,
-    ROUNDS,
-    SCENARIO,
-    Environment,
-    Measures,
-)
+from raydr.records import Environment, Measures
 
 T = TypeVar("T")
 
@@ -145,7 +133,7 @@ def read_run(folder: Path) -> RunFolder:
             f"{folder} is what an interrupted run left behind: its name says incomplete, so its files cannot be "
             f"trusted. Finish the run with `raydr run {folder} --resume`, or run it again."
         )
-    scenario_text = _bytes(folder, SCENARIO).decode("utf-8", errors="replace")
+    scenario_text = _bytes(folder, records.SCENARIO).decode("utf-8", errors="replace")
     rows, clients, labels, federated = _read_embedding(folder)
     return RunFolder(
         path=folder,
@@ -156,19 +144,19 @@ def read_run(folder: Path) -> RunFolder:
         labels=labels,
         federated=federated,
         central=_read_central(folder, rows, federated.shape[1]),
-        measures=_parse(folder, METRICS, Measures),
+        measures=_parse(folder, records.METRICS, Measures),
         ledger=_read_ledger(folder),
-        rounds=_parse(folder, ROUNDS, tuple[RoundEnded, ...]),
-        environment=_parse(folder, ENVIRONMENT, Environment),
+        rounds=_parse(folder, records.ROUNDS, tuple[RoundEnded, ...]),
+        environment=_parse(folder, records.ENVIRONMENT, Environment),
         data=_read_data(folder, len(federated)),
-        notes=_parse(folder, NOTES, tuple[Note, ...]) if (folder / NOTES).exists() else (),
+        notes=_parse(folder, records.NOTES, tuple[Note, ...]) if (folder / records.NOTES).exists() else (),
     )
 
 
 def _not_whole(folder: Path, file: str, reason: str) -> OutputError:
     return OutputError(
         f"{folder} is not a whole run folder: {file} {reason}. Bring the file back, or repeat the run with "
-        f"`raydr run {folder / SCENARIO} --out ANOTHER-FOLDER`."
+        f"`raydr run {folder / records.SCENARIO} --out ANOTHER-FOLDER`."
     )
 
 
@@ -201,29 +189,29 @@ def _parse_scenario(folder: Path, text: str) -> Mapping[str, Any]:
     try:
         scenario = parse_yaml(text)
     except DocumentError as error:
-        raise _not_whole(folder, SCENARIO, f"is not valid YAML ({error})") from error
+        raise _not_whole(folder, records.SCENARIO, f"is not valid YAML ({error})") from error
     if not isinstance(scenario, dict):
-        raise _not_whole(folder, SCENARIO, "holds no keys")
+        raise _not_whole(folder, records.SCENARIO, "holds no keys")
     return scenario
 
 
 def _read_ledger(folder: Path) -> tuple[Entry, ...]:
-    ledger = _parse(folder, LEDGER, tuple[Entry, ...])
+    ledger = _parse(folder, records.LEDGER, tuple[Entry, ...])
     for message in ledger:
         counted = (message.count, message.bytes)
         promised = [value for value in (message.epsilon, message.delta) if value is not None]
         if any(not 0 <= value < 2**63 for value in counted) or any(
             not 0 <= value < math.inf for value in promised
         ):
-            raise _not_whole(folder, LEDGER, f"has a count that is none, in {message.kind!r}")
+            raise _not_whole(folder, records.LEDGER, f"has a count that is none, in {message.kind!r}")
     return ledger
 
 
 def _read_data(folder: Path, rows: int) -> Provenance:
-    data = _parse(folder, DATA, Provenance)
+    data = _parse(folder, records.DATA, Provenance)
     counted = [count for source in data.sources for count in (source.rows, source.dropped)]
     if data.mapped != rows or min([data.set_apart, data.not_drawn, *counted]) < 0 or not data.sources:
-        raise _not_whole(folder, DATA, f"does not account for the {rows} rows of {EMBEDDING}")
+        raise _not_whole(folder, records.DATA, f"does not account for the {rows} rows of {records.EMBEDDING}")
     return data
 
 
@@ -256,7 +244,7 @@ def _columns(folder: Path, file: str, needed: tuple[str, ...]) -> dict[str, Any]
 def _coordinates(folder: Path, file: str, columns: Mapping[str, Any]) -> Float64Array:
     import pyarrow as pa
 
-    axes = [axis for axis in AXES if axis in columns]
+    axes = [axis for axis in records.AXES if axis in columns]
     for axis in axes:
         kind = columns[axis].type
         if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
@@ -300,7 +288,7 @@ def _names(folder: Path, file: str, name: str, column: Any) -> tuple[str | None,
 def _read_embedding(
     folder: Path,
 ) -> tuple[Int64Array | tuple[str, ...], tuple[str, ...], tuple[str, ...] | None, Float64Array]:
-    file = EMBEDDING
+    file = records.EMBEDDING
     columns = _columns(folder, file, ("row", "client", "x", "y"))
     labels = None
     if "label" in columns:
@@ -311,14 +299,14 @@ def _read_embedding(
 
 
 def _read_central(folder: Path, rows: Int64Array | tuple[str, ...], dimensions: int) -> Float64Array | None:
-    file = CENTRAL
+    file = records.CENTRAL
     if not (folder / file).exists():
         return None
     columns = _columns(folder, file, ("row", "x", "y"))
     if not np.array_equal(np.asarray(_identities(folder, file, columns["row"])), np.asarray(rows)):
-        raise _not_whole(folder, file, f"does not hold the rows of {EMBEDDING} in the same order")
+        raise _not_whole(folder, file, f"does not hold the rows of {records.EMBEDDING} in the same order")
     points = _coordinates(folder, file, columns)
     if points.shape[1] != dimensions:
-        reason = f"is a map in {points.shape[1]} dimensions, {EMBEDDING} in {dimensions}"
+        reason = f"is a map in {points.shape[1]} dimensions, {records.EMBEDDING} in {dimensions}"
         raise _not_whole(folder, file, reason)
     return points

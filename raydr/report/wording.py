@@ -13,20 +13,17 @@ from raydr.report.runfolder import RunFolder
 if TYPE_CHECKING:
     from raydr.metrics import Metric
 
-IN_THE_CLEAR = (
-    "Something of every single record left the clients in the clear; "
-    "no run in which that happens is differentially private as a whole."
+_EVERY_RECORD = (
+    "Something of every single record left the clients {}; no run in which that happens is differentially private as a"
+    " whole."
 )
+IN_THE_CLEAR = _EVERY_RECORD.format("in the clear")
+BLURRED = _EVERY_RECORD.format("under noise for which nobody vouches")
 
 MONTHS = (
     "January", "February", "March", "April", "May", "June",
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
-
-BLURRED = (
-    "Something of every single record left the clients under noise for which nobody vouches; "
-    "no run in which that happens is differentially private as a whole."
-)
 
 REVEALING = ("per-record", "per-client", "aggregate")
 """Granularities, the most revealing first."""
@@ -114,21 +111,22 @@ def federation(kind: str, actors: int) -> str:
     )
 
 
+def metric(name: str) -> Metric | None:
+    """What the metrics room knows of a metric; None when it does not know it."""
+    from raydr.metrics import METRICS
+
+    return METRICS.get(name)
+
+
 def metric_title(name: str) -> str:
     """Title of a metric; its name when the metrics room does not know it."""
-    known = _known_metrics().get(name)
+    known = metric(name)
     return known.title if known is not None else name
-
-
-def metric_description(name: str) -> str:
-    """One sentence on what a metric measures; empty when the metrics room does not know it."""
-    known = _known_metrics().get(name)
-    return known.description if known is not None else ""
 
 
 def higher_is_better(name: str) -> bool | None:
     """Which way a metric improves; None when the metrics room does not know it."""
-    known = _known_metrics().get(name)
+    known = metric(name)
     return known.higher_is_better if known is not None else None
 
 
@@ -210,9 +208,3 @@ def _blurred(message: Entry) -> str:
 def _lower_first(text: str) -> str:
     """Lower the first letter unless it begins an acronym or a symbol."""
     return text[:1].lower() + text[1:] if text[1:2].islower() else text
-
-
-def _known_metrics() -> Mapping[str, Metric]:
-    from raydr.metrics import METRICS
-
-    return METRICS

@@ -1,6 +1,6 @@
 """Robust aggregation: what a few clients that lie can do to an average, bounded."""
 
-from raydr.robust.estimators import coordinate_median, krum, multi_krum, norm_bounded_mean, trimmed_mean
+from raydr.robust.estimators import coordinate_median, multi_krum, norm_bounded_mean, trimmed_mean
 from raydr.robust.rules import (
     Aggregation,
     CoordinateMedian,
@@ -22,7 +22,6 @@ __all__ = [
     "RobustRule",
     "TrimmedMean",
     "coordinate_median",
-    "krum",
     "multi_krum",
     "norm_bounded_mean",
     "trimmed_mean",

@@ -72,11 +72,11 @@ def trimmed_mean(contributions: Float64Array, trim: int) -> Float64Array:
     return np.asarray(np.sort(contributions, axis=0)[trim : clients - trim].mean(axis=0))
 
 
-def krum(contributions: Float64Array, attackers: int) -> Float64Array:
-    """Contribution that lies closest to its neighbours (Blanchard et al. 2017).
+def multi_krum(contributions: Float64Array, attackers: int, keep: int) -> Float64Array:
+    """Mean of the ``keep`` contributions that lie closest to their neighbours (Blanchard et al. 2017); 1 is Krum.
 
     The score of a client is the sum of its squared distances to its ``clients - attackers - 2`` nearest others; the
-    least score wins. Only what one client sent comes back, so the honest must resemble each other.
+    least scores win. Krum gives back only what one client sent, so the honest must resemble each other.
 
     Parameters
     ----------
@@ -84,26 +84,13 @@ def krum(contributions: Float64Array, attackers: int) -> Float64Array:
         Of at least ``2 * attackers + 3`` clients.
     attackers : int
         Clients that may lie.
+    keep : int
+        From 1 to ``clients - attackers``.
 
     Examples
     --------
-    >>> krum(np.array([[1.0, 0.0], [1.1, 0.0], [1.2, 0.0], [1.3, 0.0], [-9.0, 0.0]]), 1)
+    >>> multi_krum(np.array([[1.0, 0.0], [1.1, 0.0], [1.2, 0.0], [1.3, 0.0], [-9.0, 0.0]]), 1, keep=1)
     array([1.1, 0. ])
-    """
-    return multi_krum(contributions, attackers, 1)
-
-
-def multi_krum(contributions: Float64Array, attackers: int, keep: int) -> Float64Array:
-    """Mean of the ``keep`` contributions with the least scores (Blanchard et al. 2017).
-
-    Parameters
-    ----------
-    contributions : (clients, ...)
-        Of at least ``2 * attackers + 3`` clients.
-    attackers : int
-        Clients that may lie; the score is :func:`krum`'s.
-    keep : int
-        From 1 to ``clients - attackers``.
     """
     flat = contributions.reshape(contributions.shape[0], -1)
     order = _order_by_content(flat)

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from raydr.arrays import Float64Array
 from raydr.errors import ScenarioError
-from raydr.robust.estimators import coordinate_median, krum, multi_krum, norm_bounded_mean, trimmed_mean
+from raydr.robust.estimators import coordinate_median, multi_krum, norm_bounded_mean, trimmed_mean
 from raydr.settings import Settings
 
 
@@ -102,8 +102,8 @@ class Krum(_Neighborly):
     kind: Literal["krum"] = "krum"
 
     def combine(self, contributions: Float64Array) -> Float64Array:
-        """See :func:`krum`."""
-        return krum(contributions, self.attackers)
+        """See :func:`multi_krum`, of which one contribution is kept."""
+        return multi_krum(contributions, self.attackers, keep=1)
 
 
 class MultiKrum(_Neighborly):

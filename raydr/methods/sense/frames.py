@@ -23,28 +23,22 @@ class Frame(Protocol):
     @property
     def rank(self) -> int:
         """Dimensions of the subspace that distances fix."""
-        ...
 
     @property
     def codimension(self) -> int:
         """Dimensions beside it."""
-        ...
 
     def located(self, squared_distances: Float64Array) -> tuple[Float64Array, Float64Array]:
         """Coordinates (rows, rank) inside and lengths (rows,) outside, from squared distances (rows, anchors)."""
-        ...
 
     def inside(self, points: Float64Array) -> Float64Array:
         """Coordinates inside, (rows, rank), of known points (rows, dimensions)."""
-        ...
 
     def beside(self, points: Float64Array) -> Float64Array:
         """Components outside, (rows, codimension), of known points (rows, dimensions)."""
-        ...
 
     def points(self, coordinates: Float64Array, components: Float64Array) -> Float64Array:
         """Points (rows, dimensions) with these coordinates inside and components outside."""
-        ...
 
 
 @dataclass(frozen=True)

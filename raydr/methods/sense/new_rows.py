@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from raydr.arrays import Float64Array, FloatArray
 from raydr.errors import DataError, ScenarioError
 from raydr.geometry.neighbors import NeighborGraph
-from raydr.geometry.points import row_blocks
+from raydr.geometry.points import check_finite, row_blocks
 from raydr.threads import one_blas_thread
 
 BLOCK_VALUES = 2**18
@@ -208,13 +208,8 @@ def _checked(distances: FloatArray, positions: FloatArray) -> tuple[Float64Array
             f"New rows were to be placed by pseudo-anchors of shape {anchors.shape}; give at least 2 of them, in 1"
             " dimension or more."
         )
-    for name, table in (("the distance of row", measured), ("the position of pseudo-anchor", anchors)):
-        if not np.isfinite(table).all():
-            row, column = (int(at[0]) for at in np.nonzero(~np.isfinite(table)))
-            raise DataError(
-                f"New rows are placed by finite numbers, but {name} {row} is {table[row, column]} in column {column};"
-                " remove or fill such values first."
-            )
+    for name, table in (("the distances", measured), ("the pseudo-anchors' positions", anchors)):
+        check_finite(table, name, "New rows are placed by")
     if measured.size and measured.min() < 0:
         row, anchor = (int(at[0]) for at in np.nonzero(measured < 0))
         raise DataError(

@@ -22,7 +22,7 @@ from raydr.embedding import COSNE
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.geometry.hyperbolic import Hyperboloid, from_ball
 from raydr.geometry.neighbors import NeighborGraph
-from raydr.geometry.points import Geometry, Points, Progress
+from raydr.geometry.points import Geometry, Points, Progress, unheard
 from raydr.geometry.prototypes import prototypes
 from raydr.journal import Journal
 from raydr.methods.method import method
@@ -267,7 +267,7 @@ class ByDepth:
         *,
         seed: int,
         threads: int = 1,
-        progress: Progress | None = None,
+        progress: Progress = unheard,
     ) -> FloatArray:
         """As the embedder's own, with the norms."""
         graph = NeighborGraph(graph.indices, graph.distances * np.float32(np.sqrt(self.curvature)))

@@ -21,7 +21,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.errors import DataError, ScenarioError
-from raydr.geometry.points import row_blocks
+from raydr.geometry.points import check_finite, row_blocks
 from raydr.threads import one_blas_thread
 
 BLOCK_ROWS = 512
@@ -268,10 +268,5 @@ def _table(values: FloatArray, shape: tuple[int | None, int | None], name: str) 
             f"Rows are placed from tables that fit together, but {name} have shape {table.shape} where ({wanted}) is"
             " needed; give one row for each row or anchor, in the same order."
         )
-    if not np.isfinite(table).all():
-        row, column = (int(at[0]) for at in np.nonzero(~np.isfinite(table)))
-        raise DataError(
-            f"Rows are placed from finite numbers, but {name} hold {table[row, column]} in row {row}, column {column};"
-            " remove or fill such values first."
-        )
+    check_finite(table, name, "Rows are placed from")
     return table

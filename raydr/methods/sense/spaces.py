@@ -27,15 +27,12 @@ class Space(Protocol):
 
     def points(self, rows: FloatArray) -> Float64Array:
         """Points of this space, (rows, dimensions), that rows of a table stand for."""
-        ...
 
     def squared_distances(self, points: Float64Array, anchors: Float64Array) -> Float64Array:
         """Squared distances (rows, anchors) between points."""
-        ...
 
     def frame(self, anchors: Float64Array, noise: float = 0.0) -> Frame:
         """Subspace that anchors, which are points, span; ``noise`` is the deviation of noise added to distances."""
-        ...
 
     def geometry(self, points: Float64Array, heights: Float64Array | None = None) -> Geometry:
         """Distances between points.
@@ -43,15 +40,12 @@ class Space(Protocol):
         ``heights`` (rows,) are the lengths of residuals that lie in a common direction only because theirs is not
         known.
         """
-        ...
 
     def chart(self, points: Float64Array) -> Float64Array:
         """Points as coordinates (rows, features) whose principal components may start a map."""
-        ...
 
     def rows(self, chart: Float64Array) -> Float64Array:
         """Rows of a table that stand for the points with these coordinates; `points` after `rows` undoes `chart`."""
-        ...
 
 
 @dataclass(frozen=True)
