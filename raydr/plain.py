@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 
 _UNSHOWN = {"Cc", "Cs", "Zl", "Zp"}
 """Control characters, halves of surrogate pairs, line and paragraph separators."""
@@ -29,6 +30,16 @@ def short(text: str, longest: int) -> str:
     """
     cut = text if len(text) <= longest else text[: longest - 1] + "…"
     return plain(cut)
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """Names in a sentence; past ``most`` only how many more there are.
+
+    >>> listed(["one", "two", "three"], 2)
+    'one, two and 1 more'
+    """
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _spelt(letter: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from raydr.journal import Count, Seconds
 
@@ -22,6 +23,11 @@ REPORT, PICTURE = "report.html", "embedding.png"
 """Made from the other files, and again by ``raydr report``."""
 AXES = "xyz"
 """Columns of a map's coordinates, as many as it has dimensions."""
+
+
+def is_incomplete(folder: Path) -> bool:
+    """Whether a folder's name says that its run is not whole, which that of a whole run never does."""
+    return "incomplete" in folder.resolve().name
 
 
 @dataclass(frozen=True, kw_only=True)

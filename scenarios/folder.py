@@ -15,12 +15,12 @@ from typing import Any
 from raydr.arrays import FloatArray
 from raydr.errors import OutputError, RaydrError
 from raydr.journal import RoundEnded
-from raydr.records import AXES, SCENARIO
+from raydr.records import AXES, SCENARIO, is_incomplete
 from raydr.scenarios.checkpoints import Checkpoints
 from raydr.scenarios.holdings import Holdings
 
 _MARK = ".incomplete-"
-"""Stands in the name of every folder that is not whole, and of no other."""
+"""Stands in the name of every folder that is not whole, by which :func:`raydr.records.is_incomplete` knows it."""
 
 
 def default_folder(name: str, started: datetime) -> Path:
@@ -45,7 +45,7 @@ def incomplete(target: Path) -> Iterator[Path]:
         before any work is done.
     """
     target = target.expanduser().absolute()
-    if "incomplete" in target.name:
+    if is_incomplete(target):
         raise OutputError(
             f"A run folder cannot be called {target.name}: 'incomplete' in its name says that a run is not whole."
             " Choose another --out, or another name for the scenario."
@@ -95,11 +95,6 @@ def target_of(folder: Path) -> Path:
     if target.exists():
         raise OutputError(f"{target}, the whole form of {folder}, exists already: move it away to resume.")
     return target
-
-
-def is_incomplete(folder: Path) -> bool:
-    """Whether a folder's name says that its run is not whole."""
-    return _MARK in folder.absolute().name
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import numpy as np
 from raydr.arrays import fingerprint
 from raydr.data import Site
 from raydr.errors import DataError, OutputError, ScenarioError
+from raydr.plain import listed
 from raydr.registry import extensions
 from raydr.scenarios.holdings import Holdings
 from raydr.scenarios.schema import Scenario
@@ -86,14 +87,14 @@ class Identity:
         ]
         if changed:
             raise ScenarioError(
-                f"scenario.yaml is not that of the interrupted run any more: {_listed(changed)}. A run goes on as it"
-                " began: change that back, or start a new run from the changed scenario."
+                f"scenario.yaml is not that of the interrupted run any more: {listed(changed, _NAMED)}. A run goes on"
+                " as it began: change that back, or start a new run from the changed scenario."
             )
         others = _different(was.data, self.data)
         if others:
             raise DataError(
-                f"The data are not those of the interrupted run any more: {_listed(others)} changed. Bring the data"
-                " back, or start the run anew."
+                f"The data are not those of the interrupted run any more: {listed(others, _NAMED)} changed. Bring the"
+                " data back, or start the run anew."
             )
 
 
@@ -122,11 +123,6 @@ def _shown(settings: Mapping[str, Any], key: str) -> str:
         return "not there"
     text = json.dumps(settings[key], ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:60]}..."
-
-
-def _listed(names: list[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _digest(content: Any) -> str:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from raydr.documents import MEGABYTE, DocumentError, parse_yaml, read_limited
 from raydr.errors import ScenarioError
 from raydr.metrics import metric_named
-from raydr.records import SCENARIO
+from raydr.records import SCENARIO, is_incomplete
 from raydr.scenarios.problems import in_yaml, nearest, problems, truth_values, unwritable_text
 from raydr.scenarios.schema import Scenario
 
@@ -146,8 +146,6 @@ def _text(scenario: str | Path) -> str:
 
 def _of_folder(path: Path) -> str:
     """What to run instead of a folder."""
-    from raydr.scenarios.folder import is_incomplete
-
     if not (path / SCENARIO).is_file():
         return f"{path} is a folder, and none that a run wrote: give a YAML file, or the name of a scenario."
     if is_incomplete(path):

@@ -15,6 +15,7 @@ from raydr.methods.fedne.edges import local_neighbors, schedule, steps_of
 from raydr.methods.fedne.encoder import Architecture, initial_weights, place
 from raydr.methods.fedne.loss import SOFTENING, attraction, repulsion, squared_distance
 from raydr.methods.fedne.optimizer import ADAPTIVITY, cosine_rate, initial_memory, server_step, stepped_rate
+from raydr.methods.fedne.settings import FedNE
 from raydr.methods.fedne.training import FLOOR, Batches, Local, Objective, Trained, batch_loss, train
 from raydr.methods.fedne.warm_start import warm_start
 
@@ -391,9 +392,12 @@ def test_a_warm_start_slows_down_in_three_parts(monkeypatch: pytest.MonkeyPatch)
     architecture = Architecture(4, (8,))
     rng = np.random.default_rng(0)
     warm_start(
-        architecture, initial_weights(architecture, rng), rng.normal(size=(40, 4)).astype(np.float32),
-        neighbors=4, batch=32, negatives=5, mixing=None, learning_rate=0.01, decay=0.5, steps=100, random=rng,
-    )  # fmt: skip
+        architecture,
+        initial_weights(architecture, rng),
+        rng.normal(size=(40, 4)).astype(np.float32),
+        FedNE(neighbors=4, batch=32, mixing=None, learning_rate=0.01, decay=0.5, warm_steps=100),
+        rng,
+    )
     np.testing.assert_allclose([rate for rate, _ in parts], [0.01, 0.005, 0.0025])
     assert [steps for _, steps in parts] == [40, 30, 30]
 
@@ -403,20 +407,10 @@ def test_a_warm_start_separates_clusters_and_needs_two_prototypes() -> None:
     architecture = Architecture(5, (16,))
     weights = initial_weights(architecture, np.random.default_rng(0))
 
+    settings = FedNE(neighbors=4, batch=64, mixing=0.2, learning_rate=1e-2, decay=0.1, warm_steps=200)
+
     def started(prototypes: np.ndarray) -> np.ndarray:
-        return warm_start(
-            architecture,
-            weights,
-            prototypes,
-            neighbors=4,
-            batch=64,
-            negatives=5,
-            mixing=0.2,
-            learning_rate=1e-2,
-            decay=0.1,
-            steps=200,
-            random=np.random.default_rng(0),
-        )
+        return warm_start(architecture, weights, prototypes, settings, np.random.default_rng(0))
 
     def separation(weights: np.ndarray) -> float:
         """Distance between the clusters' centres on the map, in deviations of their members."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from raydr.data import Provenance, Source
+from raydr.plain import listed
 from raydr.report import wording
 
 MOST_COLUMNS = 50  # named on the page; data.json has them all
@@ -44,13 +44,13 @@ def facts(data: Provenance) -> list[Fact]:
         said.append(
             Fact("Anchors", f"{wording.plural(anchors.rows - anchors.dropped, 'row')} of {anchors.name}")
         )
-    names = _listed(data.columns, MOST_COLUMNS) if data.named else "which have no names"
+    names = listed(data.columns, MOST_COLUMNS) if data.named else "which have no names"
     said.append(Fact("Columns mapped", f"{len(data.columns):,}: {names}"))
     left_out = {
         f"{column} ({why})": None for source in data.sources for column, why in source.left_out.items()
     }
     if left_out:
-        said.append(Fact("Columns left out", _listed(list(left_out), MOST_COLUMNS)))
+        said.append(Fact("Columns left out", listed(list(left_out), MOST_COLUMNS)))
     said.append(Fact("Scaling", SCALINGS.get(data.scaling, data.scaling)))
     return said
 
@@ -80,9 +80,4 @@ def _origin(data: Provenance) -> str:
 
 def _by_client(data: Provenance) -> str:
     lost = [f"{name} {count:,}" for name, count in data.dropped_by_client.items()]
-    return f" ({_listed(lost, MOST_NAMES)})" if lost else ""
-
-
-def _listed(names: Sequence[str], most: int) -> str:
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+    return f" ({listed(lost, MOST_NAMES)})" if lost else ""

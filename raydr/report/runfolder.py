@@ -128,7 +128,7 @@ def read_run(folder: Path) -> RunFolder:
             f"{folder} is not a folder. Give the run folder that `raydr run` printed when it ended, for example "
             "runs/digits-fed-tsne-20260203-102231."
         )
-    if "incomplete" in folder.resolve().name:
+    if records.is_incomplete(folder):
         raise OutputError(
             f"{folder} is what an interrupted run left behind: its name says incomplete, so its files cannot be "
             f"trusted. Finish the run with `raydr run {folder} --resume`, or run it again."

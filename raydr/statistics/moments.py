@@ -194,6 +194,16 @@ def spread(federation: Federation) -> Spread:
     return Spread(mean, np.where(constant, 0.0, np.sqrt(variance)), reach)
 
 
+def wide_spread(federation: Federation) -> Spread:
+    """As :func:`spread`, of rows that differ; DataError if all rows of all clients are equal."""
+    found = spread(federation)
+    if not (found.deviation**2).mean():
+        raise DataError(
+            "All rows of all clients are equal, so there is no geometry to map: check data.features and data.scale."
+        )
+    return found
+
+
 @dataclass(frozen=True)
 class Histogram(
     Reply,

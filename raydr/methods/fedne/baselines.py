@@ -9,7 +9,7 @@ import numpy as np
 from raydr.arrays import Float32Array
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.federation.streams import client_stream, server_stream
-from raydr.methods.fedne.clients import LARGEST_LOSS, Positions
+from raydr.methods.fedne.clients import LARGEST_LOSS, Positions, architecture_of, positions_of
 from raydr.methods.fedne.model import model_of, standardised, transform
 from raydr.methods.fedne.pooled import central, epochs_on
 from raydr.methods.fedne.settings import GlobalNE, LocalNE
@@ -53,11 +53,9 @@ class AlonePositionRequest(Request[Positions], what="word that the rounds are ov
 @answers(AlonePositionRequest)
 def post_own_positions(client: Client, request: AlonePositionRequest) -> Positions:
     """Positions by the client's own encoder."""
-    from raydr.methods.fedne.encoder import Architecture, place
-
     settings = request.settings
-    architecture = Architecture(client.rows.shape[1], settings.hidden)
-    return Positions(place(architecture, _until(client, settings, settings.rounds)[0], client.rows))
+    weights, _ = _until(client, settings, settings.rounds)
+    return Positions(positions_of(client.rows, weights, settings.hidden))
 
 
 def _until(client: Client, settings: LocalNE, round: int) -> tuple[Float32Array, float]:
@@ -117,14 +115,11 @@ def hand_over(client: Client, request: RowsRequest) -> Rows:
 @method(GlobalNE, "global NE", central=central, rounds=lambda settings: 0, transform=transform)
 def serve_global(federation: Federation, settings: GlobalNE) -> Outcome:
     """Server part of GlobalNE: it trains on everybody's rows."""
-    from raydr.methods.fedne.encoder import Architecture, place
-
     with federation.stage("input scale"):
         scaling, _ = standardised(federation)
     with federation.stage("pooling"):
         rows = np.concatenate([reply.rows for reply in federation.ask(RowsRequest(federation.features))])
 
-    architecture = Architecture(federation.features, settings.hidden)
     weights, loss = np.zeros(0, np.float32), 0.0
     training = epochs_on(
         rows, settings, lambda round, purpose: server_stream(federation.seed, round, purpose)
@@ -140,5 +135,5 @@ def serve_global(federation: Federation, settings: GlobalNE) -> Outcome:
         weights, loss = next(training)
         done += 1
     with federation.stage("map"):
-        places = place(architecture, weights, rows)
-    return Outcome(places, None, model_of(architecture.layers(weights), scaling))
+        places = positions_of(rows, weights, settings.hidden)
+    return Outcome(places, None, model_of(architecture_of(rows, settings.hidden).layers(weights), scaling))

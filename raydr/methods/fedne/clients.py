@@ -364,14 +364,14 @@ class PositionRequest(Request[Positions], what="the final encoder"):
 @answers(PositionRequest)
 def post_positions(client: Client, request: PositionRequest) -> Positions:
     """Client part of the map."""
-    return Positions(positions_of(client, request.weights, request.hidden))
+    return Positions(positions_of(client.rows, request.weights, request.hidden))
 
 
-def positions_of(client: Client, weights: Float32Array, hidden: tuple[int, ...]) -> Float32Array:
-    """Positions (rows, 2) of a client's rows by an encoder."""
+def positions_of(rows: FloatArray, weights: Float32Array, hidden: tuple[int, ...]) -> Float32Array:
+    """Positions (rows, 2) of rows by an encoder."""
     from raydr.methods.fedne.encoder import place
 
-    return place(architecture_of(client.rows, hidden), weights, client.rows)
+    return place(architecture_of(rows, hidden), weights, rows)
 
 
 def neighbors_of(client: Client, k: int) -> Int64Array:

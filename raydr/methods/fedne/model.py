@@ -7,10 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from raydr.arrays import Float32Array, Float64Array, FloatArray
-from raydr.errors import DataError
 from raydr.federation import Federation
 from raydr.methods.fedne.settings import ContrastiveEncoder
-from raydr.statistics.moments import spread
+from raydr.statistics.moments import wide_spread
 from raydr.statistics.scaling import ScaleRows, Scaling, scale_rows
 
 
@@ -31,12 +30,8 @@ def standardised(federation: Federation) -> tuple[Scaling, Float64Array]:
     DataError
         If all rows of all clients are equal.
     """
-    moments = spread(federation)
+    moments = wide_spread(federation)
     scale = float(np.sqrt((moments.deviation**2).mean()))
-    if scale == 0.0:
-        raise DataError(
-            "All rows of all clients are equal, so there is no geometry to map: check data.features and data.scale."
-        )
     scaling = Scaling(moments.mean, np.full(federation.features, 1.0 / scale), False)
     federation.ask(ScaleRows(scaling.shift, scaling.factor, scaling.unit))
     return scaling, moments.reach / scale

@@ -9,6 +9,7 @@ import numpy as np
 from raydr.arrays import Float32Array, Float64Array, FloatArray
 from raydr.federation.streams import server_stream
 from raydr.journal import Journal
+from raydr.methods.fedne.clients import positions_of
 from raydr.methods.fedne.settings import ContrastiveEncoder, GlobalNE
 from raydr.statistics.scaling import Scaling, scale_rows
 
@@ -51,8 +52,6 @@ def central(settings: ContrastiveEncoder, rows: FloatArray, seed: int, journal: 
 
     It sees all edges of all rows once in each of as many rounds, but no more than `GlobalNE` takes.
     """
-    from raydr.methods.fedne.encoder import Architecture, place
-
     mean = rows.mean(axis=0, dtype=np.float64)
     scale = float(np.sqrt(rows.var(axis=0, dtype=np.float64).mean())) or 1.0
     scaled = scale_rows(rows, Scaling(mean, np.full(rows.shape[1], 1.0 / scale), False))
@@ -65,4 +64,4 @@ def central(settings: ContrastiveEncoder, rows: FloatArray, seed: int, journal: 
         for done, (trained, _) in enumerate(training, 1):
             weights = trained
             journal.progress(done, settings.rounds)
-    return place(Architecture(rows.shape[1], settings.hidden), weights, scaled).astype(np.float64)
+    return positions_of(scaled, weights, settings.hidden).astype(np.float64)

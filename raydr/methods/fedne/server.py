@@ -149,19 +149,8 @@ def first_weights(federation: Federation, settings: ContrastiveEncoder, reach: F
     if not isinstance(settings, FedNE) or settings.prototypes is None:
         return weights
     replies = federation.ask(PrototypeRequest(settings.prototypes, federation.features))
-    return warm_start(
-        architecture,
-        weights,
-        np.concatenate([reply.means for reply in replies]),
-        neighbors=settings.neighbors,
-        batch=settings.batch,
-        negatives=settings.negatives,
-        mixing=settings.mixing,
-        learning_rate=settings.learning_rate,
-        decay=settings.decay,
-        steps=settings.warm_steps,
-        random=federation.stream("warm start"),
-    )
+    means = np.concatenate([reply.means for reply in replies])
+    return warm_start(architecture, weights, means, settings, federation.stream("warm start"))
 
 
 def no_surrogates() -> State:

@@ -9,7 +9,7 @@ import numpy as np
 
 from raydr.arrays import Float32Array, Float64Array
 from raydr.federation import Client, Granularity, Range, Reply, Request, answers
-from raydr.methods.fedne.clients import architecture_of, positions_of
+from raydr.methods.fedne.clients import positions_of
 
 REACHES: Float64Array = 0.25 * np.exp2(np.arange(129) / 8)
 """Sizes of the map that clients vote on, from 0.25 to 16,384 in steps of 9%."""
@@ -61,13 +61,12 @@ class DensityRequest(Request[Density], what="the present encoder and a grid over
 @answers(DensityRequest)
 def density(client: Client, request: DensityRequest) -> Density:
     """Client part of the field surrogate."""
-    from raydr.methods.fedne.encoder import place
     from raydr.methods.fedne.field import Grid, deposit
 
     rows = client.rows
     if len(rows) > SPEAKING_ROWS:
         rows = rows[client.stream("density").choice(len(rows), SPEAKING_ROWS, replace=False)]
-    positions = place(architecture_of(rows, request.hidden), request.weights, rows)
+    positions = positions_of(rows, request.weights, request.hidden)
     share = deposit(Grid(request.reach, request.nodes), positions) / max(1, len(positions))
     farthest = np.abs(positions).max(initial=0.0)
     return Density(share, (farthest <= REACHES).astype(np.float64))
@@ -113,7 +112,7 @@ def learn_surrogate(client: Client, request: SurrogateRequest) -> Surrogate:
     from raydr.methods.fedne.encoder import one_torch_thread
     from raydr.methods.fedne.networks import fit_surrogate, query_grid, targets
 
-    positions, random = positions_of(client, request.weights, request.hidden), client.stream("surrogate")
+    positions, random = positions_of(client.rows, request.weights, request.hidden), client.stream("surrogate")
     queries = query_grid(positions, request.step, margin=3.0) if request.points == "grid" else positions
     with one_torch_thread():
         values = targets(queries, positions, request.negatives, random)

@@ -9,12 +9,12 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from raydr.arrays import Float64Array
-from raydr.errors import DataError, ScenarioError
+from raydr.errors import ScenarioError
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers, average
 from raydr.methods.landmarks.kernel import cross_term, default_step, gradient_bound, landmark_term, row_term
 from raydr.robust import Aggregation, Mean
 from raydr.settings import Settings
-from raydr.statistics.moments import Spread, median_squared_distance, spread
+from raydr.statistics.moments import Spread, median_squared_distance, wide_spread
 from raydr.threads import one_blas_thread
 
 _OBJECTIVE_SAMPLE = 500  # rows of each client in K_xx, which only the reported objective needs
@@ -184,11 +184,7 @@ def learn_landmarks(federation: Federation, settings: DistributionLearning) -> L
         If all rows of all clients are equal.
     """
     count = settings.landmark_count(federation.rows, federation.features)
-    moments = spread(federation)
-    if not moments.deviation.any():
-        raise DataError(
-            "All rows of all clients are equal, so there is no geometry to map: check data.features and data.scale."
-        )
+    moments = wide_spread(federation)
     gamma = settings.gamma or 1.0 / median_squared_distance(federation, moments)
     step = settings.step or default_step(count, gamma)
     state = {"landmarks": initial_landmarks(federation, moments, count, settings.initial_spread)}
