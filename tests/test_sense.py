@@ -151,11 +151,15 @@ def test_notes_say_how_many_records_the_server_can_write_down() -> None:
     assert f"The {within:,} distances between records of the same client" in hidden
 
 
+SHORT = {"kind": "tsne", "early_iterations": 100, "iterations": 100}
+"""Long enough for groups to part."""
+
+
 def test_new_rows_land_where_their_like_are_and_the_model_holds_no_record() -> None:
     parts = list(np.split(np.repeat(np.eye(4, 6) * 9.0, 30, axis=0) + 0.1 * rows(120, seed=7), 4))
     for settings in (
-        SENSE(anchors=8),
-        SENSE(anchors=8, geometry="hyperbolic", points="ball"),
+        SENSE(anchors=8, embedder=SHORT),
+        SENSE(anchors=8, geometry="hyperbolic", points="ball", embedder=SHORT),
         SENSE(anchors=8, geometry="hyperbolic", embedder="umap"),
     ):
         given = [part / 20.0 for part in parts] if settings.geometry == "hyperbolic" else parts
