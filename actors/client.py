@@ -11,8 +11,8 @@ import ray
 from raydr.arrays import FloatArray
 from raydr.data import SiteFile
 from raydr.federation import ClientHost, FaultPlan, Seat
-from raydr.federation.host import Answer, Call, PartialSum, SumCall
 from raydr.federation.simulated.faults import SimulatedCrashError
+from raydr.federation.wire import Answer, Call, PartialSum, SumCall
 from raydr.memory import peak_memory_bytes
 
 

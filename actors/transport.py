@@ -19,8 +19,8 @@ from raydr.actors.streaming import own
 from raydr.data import SiteFile
 from raydr.federation import FaultPlan
 from raydr.federation.failures import Failure, Kind
-from raydr.federation.host import Answer, Answered, Call, PartialSum, SumCall, asked_at, history_at, remember
 from raydr.federation.messages import payload_bytes
+from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, asked_at, history_at, remember
 from raydr.threads import one_blas_thread
 
 Task = TypeVar("Task")

@@ -46,9 +46,9 @@ from raydr.federation import (
     fingerprint,
 )
 from raydr.federation.checkpoint import Checkpoint
-from raydr.federation.host import Call
 from raydr.federation.simulated import ATTACKS
 from raydr.federation.streams import client_stream
+from raydr.federation.wire import Call
 from raydr.journal import CheckpointTaken, Event, Journal, RoundEnded
 from raydr.robust import CoordinateMedian, NormBound, RobustRule, TrimmedMean
 

@@ -21,9 +21,9 @@ from raydr.errors import DataError, OutputError, RunError, ScenarioError
 from raydr.federation import Client, ClientHost, Federation, InlineTransport, Seat, fingerprint
 from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.failures import Failure, FailurePolicy
-from raydr.federation.host import Answered, Call
 from raydr.federation.simulated.faults import FaultPlan
 from raydr.federation.streams import client_stream
+from raydr.federation.wire import Answered, Call
 from raydr.front import api
 from raydr.journal import CheckpointTaken, Event, Journal
 from raydr.methods import METHODS

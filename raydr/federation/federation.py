@@ -28,11 +28,12 @@ from raydr.federation.checkpoint import Checkpoint, History, LoopState
 from raydr.federation.context import Context
 from raydr.federation.enrolment import Enrol
 from raydr.federation.failures import ClientError, Decision, Failure, Kind, QuorumError
-from raydr.federation.host import Answered, Call, SumCall, Total, Weighting, by_protection
 from raydr.federation.messages import Reply, Request, payload_bytes
 from raydr.federation.meter import Meter
 from raydr.federation.streams import server_stream
+from raydr.federation.sums import Total
 from raydr.federation.transport import Transport
+from raydr.federation.wire import Answered, Call, SumCall, Weighting, by_protection
 from raydr.journal import CheckpointTaken, Journal
 from raydr.privacy.ledger import Granularity, Ledger
 from raydr.robust import RobustRule, coordinate_median

@@ -4,186 +4,23 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.arrays import FloatArray, Int64Array, fingerprint
+from raydr.arrays import FloatArray, fingerprint
 from raydr.errors import RunError
 from raydr.federation.client import Client
-from raydr.federation.failures import Failure, Kind, QuorumError
+from raydr.federation.failures import Failure, Kind
 from raydr.federation.messages import Range, RefusedReplyError, Reply, Request
-from raydr.federation.ring import RingSum, decode, fraction_bits
+from raydr.federation.ring import RingSum, fraction_bits
 from raydr.federation.simulated.faults import Corruption, FaultPlan, Moment, SimulatedCrashError, corrupted
+from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, by_protection, weight_of
 from raydr.privacy.mechanism import Mechanism, Quantity
 from raydr.threads import one_blas_thread
-
-Weighting: TypeAlias = Literal["sum", "clients", "rows"]
-"""Weight of a client's summand: 1 each, 1 for each client that has rows, or its number of rows."""
-
-
-@dataclass(frozen=True)
-class Call:
-    """A request on its way to clients.
-
-    Attributes
-    ----------
-    request : Request
-        What is asked.
-    number : int
-        Of the call, from 1 on through the run: what comes back must name it.
-    round : int
-        The round that it belongs to; 0 before the first.
-    attempt : int
-        0, and 1 more each time that a client is asked again.
-    clients : tuple of int
-        Who is asked, ascending.
-    in_rounds : bool
-        Whether the call is part of a round, where simulated faults strike.
-    parts : dict of client to Request
-        What each of ``clients`` is told, where the server has cut a request that holds a part for each client;
-        ``request`` is then one of them, so that nobody's part goes to another's host. Empty where all are told the
-        same.
-    """
-
-    request: Request[Any]
-    number: int
-    round: int
-    attempt: int
-    clients: tuple[int, ...]
-    in_rounds: bool
-    parts: dict[int, Request[Any]] = field(default_factory=dict)
-
-    def cut(self, clients: tuple[int, ...]) -> Self:
-        """Return the call as it goes to the host of these clients, all of whom it asks."""
-        parts = {client: self.told(client) for client in clients}
-        if all(part is self.request for part in parts.values()):
-            return replace(self, clients=clients)
-        return replace(self, request=parts[clients[0]], clients=clients, parts=parts)
-
-    def told(self, client: int) -> Request[Any]:
-        """Return what one client is told."""
-        return self.parts[client] if self.parts else self.request.addressed_to(client)
-
-
-@dataclass(frozen=True)
-class SumCall(Call):
-    """A call whose replies are added up; ``total_weight`` fixes the ring's resolution for all parties."""
-
-    weighting: Weighting = "sum"
-    total_weight: int = 0
-
-
-@dataclass(frozen=True)
-class Answered:
-    """A reply with the call and round that it answers, as the client's envelope says, and what protects it."""
-
-    client: int
-    number: int
-    round: int
-    reply: Reply
-    protection: Mechanism | None = None
-
-
-Answer: TypeAlias = Answered | Failure
-
-
-@dataclass(frozen=True)
-class Sent:
-    """What so many clients of a host sent under one protection, and the payload of all of it."""
-
-    protection: Mechanism | None
-    clients: int
-    bytes: int
-
-
-@dataclass(frozen=True)
-class PartialSum:
-    """Ring sum over the clients of one host that were asked.
-
-    Attributes
-    ----------
-    number, round : int
-        The call and round that it answers.
-    reply : type of Reply or None
-        What was summed; None when no client answered.
-    totals : mapping of field name to int64 array
-        Weighted sums in the ring.
-    sealed : mapping of field name to arrays by client
-        What is not summed, since only the clients can read it.
-    clients : tuple of int
-        Whose summands are in it.
-    weight : int
-        Total weight of the summands.
-    sent : tuple of Sent
-        The clients' messages, by protection.
-    failures : tuple of Failure
-        Clients that did not answer.
-    """
-
-    number: int
-    round: int
-    reply: type[Reply] | None = None
-    totals: dict[str, Int64Array] = field(default_factory=dict)
-    sealed: dict[str, dict[int, NDArray[Any]]] = field(default_factory=dict)
-    clients: tuple[int, ...] = ()
-    weight: int = 0
-    sent: tuple[Sent, ...] = ()
-    failures: tuple[Failure, ...] = ()
-
-
-@dataclass
-class Total:
-    """Partial sums, added up as they come: no more than one of them needs memory beside the total.
-
-    Attributes
-    ----------
-    clients : set of int
-        Whose summands are in it.
-    weight : int
-        Total weight of the summands.
-    """
-
-    clients: set[int] = field(default_factory=set)
-    weight: int = 0
-    _totals: dict[str, Int64Array] = field(default_factory=dict, repr=False)
-    _sealed: dict[str, dict[int, NDArray[Any]]] = field(default_factory=dict, repr=False)
-    _reply: type[Reply] | None = None
-
-    def add(self, part: PartialSum) -> None:
-        """Add the partial sum of other clients."""
-        for name, summand in part.totals.items():
-            if self._reply is None:
-                self._totals[name] = summand.copy()
-            else:
-                self._totals[name] += summand
-        for name, sealed in part.sealed.items():
-            self._sealed.setdefault(name, {}).update(sealed)
-        self._reply = part.reply
-        self.clients.update(part.clients)
-        self.weight += part.weight
-
-    def decoded(self, call: SumCall, divisor: int = 1) -> Reply:
-        """Return the sum over ``divisor`` as a reply, rounded to double precision; sealed fields by client.
-
-        Raises
-        ------
-        QuorumError
-            If nobody answered.
-        """
-        if self._reply is None:
-            raise QuorumError("no client answered.")
-        fields: dict[str, Any] = {}
-        for name, declared in self._reply.ranges(call.request, 0).items():
-            if declared.sealed:
-                fields[name] = np.stack([self._sealed[name][client] for client in sorted(self.clients)])
-                continue
-            value = decode(self._totals[name], fraction_bits(declared.largest, call.total_weight))
-            fields[name] = (value if value.ndim else float(value)) / divisor
-        return self._reply(**fields)
 
 
 @dataclass(frozen=True)
@@ -497,41 +334,3 @@ def _stream(client: Client, mechanism: Mechanism) -> np.random.Generator:
 def _raised(client: int, error: Exception, trace: str, *, where: str = "") -> Failure:
     reason = f"{type(error).__name__}: {error}"
     return Failure(client, Kind.CLIENT_RAISED, f"{where}: {reason}" if where else reason, trace)
-
-
-def by_protection(messages: Iterable[tuple[Mechanism | None, int]]) -> tuple[Sent, ...]:
-    """Messages, each with its protection and payload, counted by protection."""
-    sent: dict[Mechanism | None, Sent] = {}
-    for protection, size in messages:
-        before = sent.get(protection, Sent(protection, 0, 0))
-        sent[protection] = Sent(protection, before.clients + 1, before.bytes + size)
-    return tuple(sent.values())
-
-
-def asked_at(call: Call, homes: Iterable[Sequence[int]]) -> list[tuple[int, ...]]:
-    """Clients of each home whom a call asks."""
-    asked = frozenset(call.clients)
-    return [tuple(client for client in home if client in asked) for home in homes]
-
-
-def remember(history: list[Call], call: Call, answered: Iterable[int]) -> None:
-    """Keep what set clients' state, for those alone who did as they were told."""
-    clients = tuple(answered)
-    if type(call.request).sets_state and clients:
-        history.append(call.cut(clients))
-
-
-def history_at(history: Iterable[Call], home: Sequence[int]) -> list[Call]:
-    """Calls that set the state of clients of one home, each cut to them."""
-    return [call.cut(here) for call in history if (here := asked_at(call, [home])[0])]
-
-
-def weight_of(rows: int, weighting: Weighting) -> int:
-    """Weight of a client with so many rows."""
-    match weighting:
-        case "sum":
-            return 1
-        case "clients":
-            return int(rows > 0)
-        case "rows":
-            return rows

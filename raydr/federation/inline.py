@@ -7,18 +7,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from raydr.federation.failures import Failure, Kind
-from raydr.federation.host import (
-    Answer,
-    Answered,
-    Call,
-    ClientHost,
-    PartialSum,
-    SumCall,
-    asked_at,
-    history_at,
-    remember,
-)
+from raydr.federation.host import ClientHost
 from raydr.federation.simulated.faults import SimulatedCrashError
+from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, asked_at, history_at, remember
 from raydr.threads import one_blas_thread
 
 C = TypeVar("C", bound=Call)

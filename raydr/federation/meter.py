@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from raydr.federation.failures import Decision, Failure, Incident
-from raydr.federation.host import Call, Sent
 from raydr.federation.messages import Reply, Request, payload_bytes
+from raydr.federation.wire import Call, Sent
 from raydr.journal import Incident as Told
 from raydr.journal import Journal, RoundEnded
 from raydr.privacy.ledger import Entry, Granularity, Ledger

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from raydr.federation.host import Answer, Call, PartialSum, SumCall
+from raydr.federation.wire import Answer, Call, PartialSum, SumCall
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding import COSNE
-from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.federation import Federation
 from raydr.geometry.hyperbolic import Hyperboloid, from_ball
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Geometry, Points, Progress, unheard
@@ -28,14 +27,14 @@ from raydr.journal import Journal
 from raydr.methods.method import method
 from raydr.methods.outcome import Drawn, Note, Outcome, draw_map
 from raydr.methods.sense.anchors import Anchors, chosen_anchors
+from raydr.methods.sense.clients import AnchorRequest, AnchorRequests
 from raydr.methods.sense.completion import multisite_points, notes, pointwise_points
-from raydr.methods.sense.frames import Frame, residual_factor
 from raydr.methods.sense.lorentz_geometry import ExpectedHyperboloid
 from raydr.methods.sense.new_rows import map_scale, place
 from raydr.methods.sense.observations import Observations
 from raydr.methods.sense.settings import SENSE
 from raydr.methods.sense.spaces import Space
-from raydr.privacy.mechanism import Mechanism, Quantity
+from raydr.privacy.mechanism import Mechanism
 from raydr.statistics.moments import spread
 
 NEIGHBORS = 3
@@ -44,111 +43,6 @@ LEAST_GROUP = 5
 """Records whose mean is a reference."""
 _MAP_WEIGHT = 3.0
 """Spread of the map in units of the data's, when records are grouped; 1 gives 0.88 instead of 0.93."""
-
-
-@dataclass(frozen=True)
-class AnchorDistances(
-    Reply,
-    granularity=Granularity.PER_RECORD,
-    what="the distance of every record to every anchor that its client sees, and the shape that distances between the"
-    " client's own records add",
-):
-    """One client's part of the observed distances.
-
-    Attributes
-    ----------
-    squared : (rows, anchors) float64
-        Squared distances to the anchors, F of P3 (8).
-    inside : (rows, width) float64
-        With ``squared``, the same as all distances between the client's rows, G of P3 (8): a factor of the Gram
-        matrix of what the anchors do not span. No columns in the pointwise regimes.
-    noise : float
-        Deviation of what a mechanism changed in both, in units of a record's mean distance, as the client declares
-        it; 0 where none did.
-    """
-
-    squared: Float64Array
-    inside: Float64Array
-    noise: float = 0.0
-
-    @staticmethod
-    def ranges(request: AnchorRequest, rows: int) -> dict[str, Range]:
-        """One number for each row and anchor, and as many as the anchors leave open."""
-        width = min(rows, request.frame.codimension) if request.within else 0
-        return {
-            "squared": Range((rows, len(request.anchors))),
-            "inside": Range((rows, width)),
-            "noise": Range(()),
-        }
-
-    def quantities(self, on: str) -> dict[str, Quantity]:
-        """Distances in units of a record's mean one; what is inside in units of its root mean square."""
-        if on != "distances":
-            raise TypeError(f"distances to anchors hold no {on} that a mechanism could change")
-        distances = np.sqrt(self.squared)
-        found = {"distances": Quantity(distances, distances.mean(axis=1, keepdims=True))}
-        if self.inside.size:
-            found["inside"] = Quantity(self.inside, np.sqrt((self.inside**2).mean()))
-        return found
-
-    def covered(self, values: Mapping[str, Float64Array], mechanism: Mechanism) -> AnchorDistances:
-        """Other distances, and by how much they may be off."""
-        return AnchorDistances(
-            values["distances"] ** 2, values.get("inside", self.inside), mechanism.deviation
-        )
-
-
-@dataclass(frozen=True)
-class AnchorRequest(Request[AnchorDistances], what="the anchors that a client sees"):
-    """Ask one client for its observed distances.
-
-    Attributes
-    ----------
-    anchors : (anchors, features) float64
-        All that this client sees.
-    space : Space
-        Where records live.
-    within : bool
-        Whether to tell the distances between the client's rows too.
-    mechanism : Mechanism or None
-        What the client's host is to apply to its data or distances.
-    deviation : float
-        Root mean square deviation of the features, the unit of noise on data.
-    """
-
-    anchors: Float64Array
-    space: Space
-    within: bool
-    mechanism: Mechanism | None = None
-    deviation: float = 0.0
-
-    @cached_property
-    def frame(self) -> Frame:
-        """What these anchors span."""
-        return self.space.frame(self.space.points(self.anchors))
-
-
-@dataclass(frozen=True)
-class AnchorRequests(Request[AnchorDistances], what="the anchors that each client sees"):
-    """A request for each client."""
-
-    own: tuple[AnchorRequest, ...]
-
-    def addressed_to(self, client: int) -> AnchorRequest:  # type: ignore[override]
-        """What one client is told."""
-        return self.own[client]
-
-
-@answers(AnchorRequest)
-def distances_to_anchors(client: Client, request: AnchorRequest) -> AnchorDistances:
-    """Client part of step 2."""
-    rows = client.rows.astype(np.float64)
-    points, anchors = request.space.points(rows), request.space.points(request.anchors)
-    squared = np.zeros((0, len(anchors)))
-    if len(rows):
-        squared = request.space.squared_distances(points, anchors)
-    inside = residual_factor(request.frame, points) if request.within else np.zeros((len(rows), 0))
-    return AnchorDistances(squared, inside)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,66 @@
+"""The sum of what clients send, from the partial sums of their hosts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raydr.arrays import Int64Array
+from raydr.federation.failures import QuorumError
+from raydr.federation.messages import Reply
+from raydr.federation.ring import decode, fraction_bits
+from raydr.federation.wire import PartialSum, SumCall
+
+
+@dataclass
+class Total:
+    """Partial sums, added up as they come: no more than one of them needs memory beside the total.
+
+    Attributes
+    ----------
+    clients : set of int
+        Whose summands are in it.
+    weight : int
+        Total weight of the summands.
+    """
+
+    clients: set[int] = field(default_factory=set)
+    weight: int = 0
+    _totals: dict[str, Int64Array] = field(default_factory=dict, repr=False)
+    _sealed: dict[str, dict[int, NDArray[Any]]] = field(default_factory=dict, repr=False)
+    _reply: type[Reply] | None = None
+
+    def add(self, part: PartialSum) -> None:
+        """Add the partial sum of other clients."""
+        for name, summand in part.totals.items():
+            if self._reply is None:
+                self._totals[name] = summand.copy()
+            else:
+                self._totals[name] += summand
+        for name, sealed in part.sealed.items():
+            self._sealed.setdefault(name, {}).update(sealed)
+        self._reply = part.reply
+        self.clients.update(part.clients)
+        self.weight += part.weight
+
+    def decoded(self, call: SumCall, divisor: int = 1) -> Reply:
+        """Return the sum over ``divisor`` as a reply, rounded to double precision; sealed fields by client.
+
+        Raises
+        ------
+        QuorumError
+            If nobody answered.
+        """
+        if self._reply is None:
+            raise QuorumError("no client answered.")
+        fields: dict[str, Any] = {}
+        for name, declared in self._reply.ranges(call.request, 0).items():
+            if declared.sealed:
+                fields[name] = np.stack([self._sealed[name][client] for client in sorted(self.clients)])
+                continue
+            value = decode(self._totals[name], fraction_bits(declared.largest, call.total_weight))
+            fields[name] = (value if value.ndim else float(value)) / divisor
+        return self._reply(**fields)
