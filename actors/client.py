@@ -31,23 +31,8 @@ class ClientProcess:
     ) -> None:
         """Take clients in, after a restart with what set their state before.
 
-        Parameters
-        ----------
-        indices : sequence of int
-            Which clients live here.
-        partitions : sequence of (rows, features) arrays, or SiteFile
-            Their rows, read-only and shared with the object store while nothing replaces them; or the one client's
-            own file, which is read here.
-        fingerprints : sequence of str
-            By which the partitions are checked.
-        seed : int
-            The run's seed.
-        faults : FaultPlan
-            What goes wrong on purpose.
-        run : str
-            Digest of what the run is made from.
-        history : sequence of Call
-            Requests that set the clients' state, in order.
+        ``partitions`` are their rows (rows, features), read-only and shared with the object store while nothing
+        replaces them, or the one client's own file, which is read here; the rest is as for :class:`ClientHost`.
 
         Raises
         ------

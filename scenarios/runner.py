@@ -51,25 +51,7 @@ def run(
     data_dir: Path | None = None,
     listener: Listener = unheard,
 ) -> Path:
-    """Run a scenario and write its run folder.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        What to run.
-    out : Path, optional
-        The run folder; ``runs/NAME-TIMESTAMP`` without it.
-    address : str, optional
-        A Ray cluster to run on; one is started on this machine without it.
-    data_dir : Path, optional
-        Folder of built-in data sets.
-    listener : callable
-        Hears stages, progress, rounds and incidents.
-
-    Returns
-    -------
-    folder : Path
-        The run folder, whole.
+    """Run a scenario and write its run folder, whole; arguments are as for :func:`raydr.run`.
 
     Raises
     ------
@@ -96,17 +78,7 @@ def resume(
 ) -> Path:
     """Go on with an interrupted run from its last checkpoint; the bits are those of a run never interrupted.
 
-    Parameters
-    ----------
-    folder : Path
-        The incomplete run folder.
-    address, data_dir, listener
-        As for :func:`run`.
-
-    Returns
-    -------
-    folder : Path
-        The run folder, whole.
+    Arguments are as for :func:`raydr.resume`; what comes back is the run folder, whole.
 
     Raises
     ------

@@ -23,20 +23,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def transform(folder: Path, data: Path, out: Path) -> Path:
-    """Place the rows of a file on a run's map, and write where they are.
-
-    Parameters
-    ----------
-    folder : Path
-        The run folder.
-    data : Path
-        A file with the run's columns, found by name.
-    out : Path
-        A .csv or .parquet file: ``row, x, y``.
-
-    Returns
-    -------
-    out : Path
+    """Place the rows of a file on a run's map, and write where they are; arguments are as for :func:`raydr.transform`.
 
     Raises
     ------

@@ -75,17 +75,9 @@ class Comparison:
 
 
 def compare(folders: Sequence[Path]) -> Comparison:
-    """Compare run folders: their metrics, seconds, bytes that left the clients, and peak memory.
+    """Compare run folders, one or more: their metrics, seconds, bytes that left the clients, and peak memory.
 
-    Parameters
-    ----------
-    folders : sequence of Path
-        One run folder or more.
-
-    Returns
-    -------
-    Comparison
-        A metric that any of the runs has gets a row.
+    A metric that any of the runs has gets a row.
 
     Raises
     ------
@@ -100,18 +92,6 @@ def write_comparison(folders: Sequence[Path], out: Path) -> Path:
 
     The maps are turned onto the first by the rows of the same table that they share, and coloured alike. Of a map
     in 3-D the two axes of largest spread are shown; a map in the Poincaré disk is only rotated and reflected.
-
-    Parameters
-    ----------
-    folders : sequence of Path
-        One run folder or more.
-    out : Path
-        The page to write.
-
-    Returns
-    -------
-    Path
-        The page.
 
     Raises
     ------

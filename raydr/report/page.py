@@ -36,17 +36,7 @@ class MetricLine:
 
 
 def write_report(folder: Path) -> Path:
-    """Write ``report.html`` from the files of a run folder alone.
-
-    Parameters
-    ----------
-    folder : Path
-        A run folder.
-
-    Returns
-    -------
-    Path
-        The page.
+    """Write a run folder's ``report.html`` from its files alone.
 
     Raises
     ------

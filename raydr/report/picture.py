@@ -34,19 +34,9 @@ SIZED_FOR = 600.0  # the panel width, in pixels, that point sizes are chosen for
 
 
 def write_picture(folder: Path) -> Path:
-    """Write ``embedding.png``: the federated and the central map, coloured by label, else by client.
+    """Write a run folder's ``embedding.png``: the federated and the central map, coloured by label, else by client.
 
     Maps in the plane stand side by side; a map in 3-D takes a line, seen along each of its three principal axes.
-
-    Parameters
-    ----------
-    folder : Path
-        A run folder.
-
-    Returns
-    -------
-    Path
-        The picture.
 
     Raises
     ------
