@@ -34,7 +34,10 @@ PLAN = Plan(
 
 def main() -> None:
     """Start three nodes, and lose one after the other."""
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    # A lost node is noticed after two seconds, where Ray takes fifteen.
+    looks = {"health_check_period_ms": 1000, "health_check_failure_threshold": 2}
+    head = {"num_cpus": 1, "include_dashboard": False, "_system_config": looks}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     nodes = {
         name: cluster.add_node(num_cpus=1, resources={name: 1}, labels={"site": name})
         for name in ("north", "south")
