@@ -22,7 +22,7 @@ from raydr.methods import METHODS, MethodSettings
 from raydr.partition import IID, PARTITIONS, Dealing
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.mechanism import MECHANISMS, Coverage, Mechanism, mechanism_of
-from raydr.registry import kind_of, one_of
+from raydr.registry import ExtensionError, kind_of, one_of
 from raydr.robust import RobustRule
 from raydr.settings import LocalPath, OfFile, Settings
 from raydr.statistics.scaling import Scale
@@ -35,7 +35,12 @@ class NoiseSettings(Mechanism):
 
 
 def _section(mechanism: type[Settings]) -> type[Settings]:
-    """Section of a scenario for a mechanism."""
+    """Section of a scenario for a mechanism; ExtensionError if it has a key of the section's own."""
+    if "clients" in mechanism.model_fields:
+        raise ExtensionError(
+            f"The mechanism {kind_of(mechanism)!r} has a key `clients`, which privacy.noise has for every mechanism:"
+            " rename it."
+        )
     name, bases = f"{mechanism.__name__}Settings", (NoiseSettings, mechanism)
     return create_model(name, __base__=bases, __doc__=mechanism.__doc__, __module__=__name__)
 

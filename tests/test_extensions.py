@@ -209,19 +209,48 @@ def test_without_the_package_its_names_are_refused(plain: Path) -> None:
     assert not (plain.parent / "again").exists()
 
 
+CROWDED = """
+from raydr.privacy import Mechanism, mechanism
+
+@mechanism
+class Crowded(Mechanism):
+    kind: str = "crowded"
+    on: str = "data"
+    clients: int = 3
+    words = property(lambda self: 'nothing')
+    deviation = property(lambda self: 0.0)
+
+    def cover(self, quantity, stream):
+        return quantity.values
+"""
+TWICE = """
+from typing import Literal
+from raydr.embedding import embedder
+from raydr.settings import Settings
+
+@embedder
+class Mine(Settings):
+    kind: Literal["umap"] = "umap"
+"""
+
+
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "arguments", "said"),
     [
-        ("import nothing_of_this_name", "package broken 1.0 adds to raydr by 'broken' cannot be imported"),
         (
-            "from typing import Literal\nfrom raydr.embedding import embedder\nfrom raydr.settings import Settings\n"
-            "@embedder\nclass Mine(Settings):\n    kind: Literal['umap'] = 'umap'\n",
-            "There are two embedders by the name of 'umap'",
+            "import nothing_of_this_name",
+            ["list", "embedders"],
+            "package broken 1.0 adds to raydr by 'broken' cannot be imported (ModuleNotFoundError: No module",
         ),
+        (TWICE, ["list", "embedders"], "There are two embedders by the name of 'umap'"),
+        (CROWDED, ["run", "digits-fed-tsne"], "The mechanism 'crowded' has a key `clients`"),
     ],
+    ids=["not-there", "twice", "crowded"],
 )
-def test_what_cannot_be_used_is_refused_by_name(tmp_path: Path, source: str, said: str) -> None:
-    done = command(installed(tmp_path, "broken", source, ("embedders",)), "list", "embedders")
-    assert done.returncode == 2
+def test_what_cannot_be_used_is_refused_by_name(
+    tmp_path: Path, source: str, arguments: list[str], said: str
+) -> None:
+    done = command(installed(tmp_path, "broken", source, ("embedders",)), *arguments)
+    assert done.returncode == 2, done.stderr
     assert said in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr

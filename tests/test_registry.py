@@ -8,30 +8,36 @@ from typing import Any, Literal
 
 import pytest
 from scenario_reference import PAGE
+from tiny import tiny, tiny_scenario
 
 from raydr.embedding import EMBEDDERS
 from raydr.errors import ScenarioError
+from raydr.federation.simulated import ATTACKS
 from raydr.front.cli import CATALOGUES
 from raydr.methods import METHODS
 from raydr.metrics import DEFAULT_METRICS, METRICS
 from raydr.partition import PARTITIONS
+from raydr.privacy import MECHANISMS
 from raydr.registry import ExtensionError, Kinds, Registry
 from raydr.report import wording
 from raydr.scenarios.problems import ROOT
 from raydr.scenarios.reading import read
 from raydr.settings import Settings
-from tests.tiny import tiny, tiny_scenario
 
 CHOICES: dict[str, Registry[Any]] = {
     "method": METHODS,
     "clients.partition": PARTITIONS,
     "method.embedder": EMBEDDERS,
+    "faults.adversary": ATTACKS,
+    "privacy.noise": MECHANISMS,
 }
 """Sections of a scenario that choose from a registry by ``kind``."""
 LISTED: dict[str, Registry[Any]] = {
     "methods": METHODS,
     "partitions": PARTITIONS,
     "embedders": EMBEDDERS,
+    "attacks": ATTACKS,
+    "mechanisms": MECHANISMS,
     "metrics": METRICS,
 }
 

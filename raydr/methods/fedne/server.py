@@ -13,7 +13,7 @@ trained on the union of the clients' graphs in one place, an encoder is as good 
 
 *Repulsion.* Where P2 (10) adds the others' surrogates to the repulsion among a client's own rows, the field speaks for
 everybody, own rows included: a batch of a client that holds one class is no sample of the map, and its rows drive each
-other apart. It counts twice, since a pair repels at both ends (`fedne_clients`).
+other apart. It counts twice, since a pair repels at both ends (`clients`).
 
 *Drift.* Each client's batches pull the encoder towards its own classes, and the mean of where clients end up is not
 where their mean loss is least. Control variates (SCAFFOLD, Karimireddy et al. 2020) mend that: client i adds c - c_i to
