@@ -48,10 +48,12 @@ class Registry(Mapping[str, T], Generic[T]):
         What they are, in the plural, which also names the group of other packages' entry points: ``raydr.THINGS``.
     room : str
         The package whose modules define them.
+    first : tuple of str
+        Modules of the room whose definitions are listed first, in this order; the others follow by name.
     """
 
-    def __init__(self, things: str, room: str) -> None:
-        self.things, self.room = things, room
+    def __init__(self, things: str, room: str, first: tuple[str, ...] = ()) -> None:
+        self.things, self.room, self.first = things, room, first
         self._things: dict[str, T] = {}
         self._loaded = self._closed = False
 
@@ -82,7 +84,8 @@ class Registry(Mapping[str, T], Generic[T]):
             # Whoever looks in while a module of the room is imported sees what there is so far.
             self._loaded = True
             package = import_module(self.room)
-            for module in sorted(found.name for found in pkgutil.iter_modules(package.__path__)):
+            modules = sorted(found.name for found in pkgutil.iter_modules(package.__path__))
+            for module in dict.fromkeys([*self.first, *modules]):
                 import_module(f"{self.room}.{module}")
             _import_extensions()
 

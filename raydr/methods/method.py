@@ -99,7 +99,7 @@ class Method:
         return summary(self.settings)
 
 
-METHODS: Registry[Method] = Registry("methods", "raydr.methods")
+METHODS: Registry[Method] = Registry("methods", "raydr.methods", first=("landmarks", "sense"))
 """Every method by its ``method.kind``."""
 
 
