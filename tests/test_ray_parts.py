@@ -290,7 +290,7 @@ def test_a_ray_that_does_not_come_up_is_one_paragraph(tmp_path: Path, name: str)
         while (found := part_of_ray(command, name)) is None:
             assert command.process.poll() is None
         found.suspend()
-        code, out, err = command.end(timeout_s=60)
+        code, out, err = command.end(timeout_s=200)
     assert (code, out) == (3, "")
     assert re.fullmatch(r"raydr: Ray did not start on this machine \(.*\)\. Look .*\n", err), err
     logs = re.search(r"into (\S+/session_\S+)/logs", err)
