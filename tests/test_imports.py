@@ -29,6 +29,7 @@ def test_importing_it_loads_nothing_heavy(module: str) -> None:
 
 def test_importing_raydr_does_not_even_load_numpy() -> None:
     assert not loaded("import raydr") & {"numpy", "pydantic", "yaml", "rich", "click"}
+    assert not loaded("import raydr.front.cli") & {"numpy", "pydantic", "yaml", "rich"}
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,6 @@ import click
 
 from raydr.errors import RaydrError
 from raydr.front.results import Results, noting
-from raydr.records import REPORT
 from raydr.signals import ENDING
 from raydr.threads import share_cores
 
@@ -107,6 +106,7 @@ def run(
     """
     from raydr.front.terminal import heard_on_terminal, print_result
     from raydr.journal import unheard
+    from raydr.records import REPORT
     from raydr.scenarios import runner
     from raydr.scenarios.reading import parse_override, read
 
