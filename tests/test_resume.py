@@ -156,6 +156,14 @@ def test_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert re.search(r"is of raydr \S+, and this is raydr 9\.9", refusal(kept, OutputError))
 
 
+def test_other_packages_that_add_to_raydr_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = interrupted(tmp_path)
+    monkeypatch.setattr("raydr.scenarios.identity.extensions", lambda: {"mine": "2.0"})
+    assert re.search(r"is of raydr \S+, and this is raydr \S+ with mine 2\.0", refusal(kept, OutputError))
+
+
 def test_two_cannot_go_on_with_one_run(tmp_path: Path) -> None:
     kept = interrupted(tmp_path)
     with Checkpoints(kept).locked():
