@@ -73,7 +73,7 @@ class Coordinates(Reply, granularity=Granularity.PER_RECORD, what="every record'
         """Two numbers for each row."""
         return {"places": Range((rows, 2))}
 
-    def quantities(self, on: str) -> dict[str, Quantity]:
+    def quantities(self, on: str, request: object) -> dict[str, Quantity]:
         """What a mechanism on coordinates may change."""
         return {"places": Quantity(self.places, 1.0)}
 

@@ -45,7 +45,7 @@ class Lengths(Reply, granularity=Granularity.PER_RECORD, what="the length of eve
     def ranges(request: LengthRequest, rows: int) -> dict[str, Range]:
         return {"lengths": Range((rows,)), "remembered": Range(())}
 
-    def quantities(self, on: str) -> dict[str, Quantity]:
+    def quantities(self, on: str, request: object) -> dict[str, Quantity]:
         return {"lengths": Quantity(self.lengths, 2.0)} if on == "distances" else {}
 
     def covered(self, values: Mapping[str, Float64Array], mechanism: Mechanism) -> Lengths:
@@ -109,7 +109,7 @@ def test_a_host_applies_what_the_request_names_and_the_ledger_says_so(on: Any, t
     for reply, rows, client in zip(
         federation.ask(LengthRequest(noise(on), together=together)), parts(), range(2), strict=True
     ):
-        stream = client_stream(0, client, 0, f"noise on {on}")
+        stream = client_stream(0, client, 0, f"noise on {on}" + ("" if on == "data" else ": Lengths"))
         if on == "data":
             expected = np.linalg.norm(rows + 0.5 * 3.0 * stream.standard_normal(rows.shape), axis=1)
         else:
@@ -117,7 +117,16 @@ def test_a_host_applies_what_the_request_names_and_the_ledger_says_so(on: Any, t
         np.testing.assert_array_equal(reply.lengths, expected)
     (entry,) = [entry for entry in federation.ledger.entries.values() if entry.kind == "Lengths"]
     assert (entry.protection, entry.count) == (noise(on), 2)
-    assert entry.as_dict()["protection"] == {"on": on, "level": 0.5, "kind": "gaussian-noise"}
+    written = entry.as_dict()["protection"]
+    assert {key: value for key, value in written.items() if value is not None} == {
+        "on": on,
+        "level": 0.5,
+        "per": "client",
+        "adjacency": "add-remove",
+        "decay": "none",
+        "stage": "learning",
+        "kind": "gaussian-noise",
+    }
 
 
 def test_what_is_kept_of_blurred_rows_is_apart_from_what_is_kept_of_the_rows() -> None:
@@ -136,8 +145,8 @@ def test_what_a_mechanism_cannot_change_does_not_leave_as_if_it_were_protected(o
 def test_a_mechanism_in_a_request_counts_its_kind_its_place_and_its_level() -> None:
     asked = LengthRequest(noise("distances"))
     bare = payload_bytes(LengthRequest())
-    assert payload_bytes(asked) - bare == len("distances") + 8 + len("gaussian-noise")
-    assert list(GaussianNoise.model_fields) == ["on", "level", "kind"]
+    words = ("distances", "client", "add-remove", "none", "learning", "gaussian-noise")
+    assert payload_bytes(asked) - bare == 8 + sum(len(word) for word in words)
 
 
 def test_a_checkpoint_brings_mechanisms_back() -> None:

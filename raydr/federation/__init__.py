@@ -9,7 +9,6 @@ from raydr.federation.federation import Federation
 from raydr.federation.host import ClientHost, Seat
 from raydr.federation.inline import InlineTransport
 from raydr.federation.messages import (
-    Bound,
     Range,
     RefusedReplyError,
     Reply,
@@ -22,6 +21,7 @@ from raydr.federation.simulated.adversary import Adversary, attackers
 from raydr.federation.simulated.faults import Crash, FaultPlan
 from raydr.federation.transport import Transport
 from raydr.privacy.ledger import Granularity
+from raydr.privacy.mechanism import Bound
 
 __all__ = [
     "Adversary",

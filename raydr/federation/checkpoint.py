@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from raydr.errors import RunError
 from raydr.journal import RoundEnded
+from raydr.privacy.accounting import Charge
 from raydr.privacy.ledger import Entry, Ledger, read_entries
 
-VERSION = 2
+VERSION = 3
 _MAGIC = b"raydr checkpoint "
 _DIGEST_BYTES = 32
 
@@ -95,6 +96,8 @@ class Checkpoint:
         Every message so far.
     history : History
         Every round so far.
+    charges : tuple of (Charge, int)
+        What the accountant was told so far.
     """
 
     run: str
@@ -102,6 +105,7 @@ class Checkpoint:
     loops: tuple[LoopState, ...]
     ledger: tuple[Entry, ...] = ()
     history: History = field(default_factory=History)
+    charges: tuple[tuple[Charge, int], ...] = ()
 
     @property
     def round(self) -> int:
@@ -113,6 +117,8 @@ class Checkpoint:
         ledger = Ledger()
         for entry in self.ledger:
             ledger.record(entry)
+        for charge, count in self.charges:
+            ledger.charge(charge, count)
         return ledger
 
     def to_bytes(self) -> bytes:
@@ -123,6 +129,7 @@ class Checkpoint:
             "loops": [{"done": loop.done, "round": loop.round, "ended": loop.ended} for loop in self.loops],
             "ledger": [entry.as_dict() for entry in self.ledger],
             "history": self.history.digest,
+            "charges": [[asdict(charge), count] for charge, count in self.charges],
         }
         arrays = {
             f"{index}/{name}": value
@@ -174,6 +181,7 @@ class Checkpoint:
             tuple(loops),
             read_entries(described["ledger"]),
             History(described["history"]),
+            tuple((Charge(**charge), count) for charge, count in described["charges"]),
         )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from raydr.arrays import FloatArray
 from raydr.federation.failures import FailurePolicy
+from raydr.privacy.accounting import Budget
 from raydr.privacy.mechanism import Coverage
 
 
@@ -29,6 +30,8 @@ class Context:
         Whether clients of one host may compute as one, where a method offers it.
     coverage : Coverage or None
         Mechanism that clients' hosts are to apply, where a method offers it, and which of them do.
+    budget : Budget
+        What the run's releases may cost.
     public : (rows, features) array or None
         Rows that are nobody's secret, as read.
     """
@@ -40,4 +43,5 @@ class Context:
     checkpoint_every: int = 0
     batch_clients: bool = False
     coverage: Coverage | None = None
+    budget: Budget = field(default_factory=Budget)
     public: FloatArray | None = None

@@ -24,11 +24,12 @@ from numpy.typing import NDArray
 
 from raydr.arrays import FloatArray
 from raydr.errors import RunError
+from raydr.federation.accounts import Accounts, sharing_of
 from raydr.federation.checkpoint import Checkpoint, History, LoopState
 from raydr.federation.context import Context
 from raydr.federation.enrolment import Enrol
 from raydr.federation.failures import ClientError, Decision, Failure, Kind, QuorumError
-from raydr.federation.messages import Reply, Request, payload_bytes
+from raydr.federation.messages import Reply, Request, declared_ranges, payload_bytes
 from raydr.federation.meter import Meter
 from raydr.federation.streams import server_stream
 from raydr.federation.sums import Total
@@ -96,10 +97,12 @@ class Federation:
         self._loops: list[LoopState] = []
         self._calls = 0
         self._in_rounds = False
+        self._accounts = Accounts(context.budget)
         self.context = context
         self.clients = clients
         self.round = 0
         self.answered: tuple[int, ...] = ()
+        self.sizes: tuple[int, ...] = (0,) * clients
         transport.reset()
         enrolments = self.ask(Enrol())
         self.sizes = tuple(enrolment.rows for enrolment in enrolments)
@@ -328,7 +331,9 @@ class Federation:
                 self._meter.received(kind, sent, seen_by, finest or kind.granularity)
             return failures + _missing(attempt, replies, failures)
 
+        due = self._accounts.afford(call, self.sizes, self.ledger)
         self._deliver(call, send, droppable=droppable)
+        due.pay(self.ledger, len(replies))
         return cast(dict[int, R], replies)
 
     def _aggregate(self, request: Request[R], weighting: Weighting, *, mean: bool = False) -> R:
@@ -344,6 +349,7 @@ class Federation:
             self._in_rounds,
             weighting=weighting,
             total_weight=total_weight,
+            sharing=sharing_of(request, {client: self.sizes[client] for client in cohort}, weighting),
         )
         total = Total()
 
@@ -359,7 +365,9 @@ class Federation:
                 self._meter.received(part.reply, part.sent, seen_by, part.reply.granularity)
             return failures + _missing(attempt, total.clients, failures)
 
+        due = self._accounts.afford(call, self.sizes, self.ledger)
         self._deliver(call, send, droppable=self._in_rounds and weighting != "sum")
+        due.pay(self.ledger, len(total.clients))
         self.context.policy.require_quorum(len(total.clients), len(cohort))
         self.answered = tuple(sorted(total.clients))
         return cast(R, total.decoded(call, total.weight if mean else 1))
@@ -404,6 +412,7 @@ class Federation:
             tuple(self._loops),
             tuple(self.ledger.entries.values()),
             self._history,
+            tuple(self.ledger.charges.items()),
         )
 
     def _number(self) -> int:
@@ -414,7 +423,7 @@ class Federation:
 def _combined(replies: Sequence[R], rule: RobustRule, request: Request[R]) -> R:
     """Reply of which each array is the rule's of the replies', and each number or separate entry their median."""
     fields: dict[str, Any] = {}
-    declared = type(replies[0]).ranges(request, 0)
+    declared = declared_ranges(type(replies[0]), request, 0)
     for name in vars(replies[0]):
         if declared[name].sealed:
             fields[name] = np.stack([getattr(reply, name) for reply in replies])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,10 @@ from raydr.arrays import FloatArray, fingerprint
 from raydr.errors import RunError
 from raydr.federation.client import Client
 from raydr.federation.failures import Failure, Kind
-from raydr.federation.messages import Range, RefusedReplyError, Reply, Request
-from raydr.federation.ring import RingSum, fraction_bits
+from raydr.federation.messages import Range, RefusedReplyError, Reply, Request, declared_ranges
+from raydr.federation.ring import RingSum, fraction_bits, resolution
 from raydr.federation.simulated.faults import Corruption, FaultPlan, Moment, SimulatedCrashError, corrupted
+from raydr.federation.streams import client_stream
 from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, by_protection, weight_of
 from raydr.privacy.mechanism import Mechanism, Quantity
 from raydr.threads import one_blas_thread
@@ -215,7 +217,7 @@ class ClientHost:
         try:
             replies = part([_shown(*each) for each in zip(clients, told, strict=True)], told)
             for client, request, reply in zip(clients, told, replies, strict=True):
-                self._joint[client.index] = _covered(reply, client, request)
+                self._joint[client.index] = _covered(reply, client, request, call)
             return
         except Exception as error:
             together = error, traceback.format_exc()
@@ -234,7 +236,7 @@ class ClientHost:
         """A client part's reply; a client that was asked before to change its state answers as it did then."""
         client.round = call.round
         if not type(told).sets_state:
-            return _covered(type(told).client_part(_shown(client, told), told), client, told)
+            return _covered(type(told).client_part(_shown(client, told), told), client, told, call)
         if told.mechanism is not None:
             raise TypeError(f"{type(told).__name__} sets clients' state, so no mechanism can stand before it")
         before = self._followed.get(client.index)
@@ -287,7 +289,7 @@ class Boundary:
             raise RefusedReplyError(f"the reply is of round {round}, and this is round {self.call.round}")
         if self.kind is not None and kind is not self.kind:
             raise RefusedReplyError(f"the reply is a {kind.__name__}, and others are {self.kind.__name__}")
-        ranges = self.declared(kind, rows) if told is self.call.request else _declared(kind, told, rows)
+        ranges = self.declared(kind, rows) if told is self.call.request else declared_ranges(kind, told, rows)
         for name, declared in ranges.items():
             declared.check(name, getattr(reply, name))
         self.kind = kind
@@ -297,38 +299,57 @@ class Boundary:
         key = kind, 0 if isinstance(self.call, SumCall) else rows
         ranges = self._declared.get(key)
         if ranges is None:
-            ranges = self._declared[key] = _declared(kind, self.call.request, key[1])
+            ranges = self._declared[key] = declared_ranges(kind, self.call.request, key[1])
         return ranges
 
 
-def _declared(kind: type[Reply], request: Request[Any], rows: int) -> Mapping[str, Range]:
-    """Range of every field of a reply to a request, by a client with so many rows."""
-    ranges = kind.ranges(request, rows)
-    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    if names != set(ranges):
-        raise TypeError(f"{kind.__name__} declares ranges of {sorted(ranges)} but has {sorted(names)}")
-    return ranges
-
-
 def _shown(client: Client, told: Request[Any]) -> Client:
-    """The client as its client part may see it: under a mechanism on data with other rows, and a memory of its own."""
+    """The client as its client part may see it: under a mechanism on data with other rows, and a memory of its own.
+
+    The other rows are drawn once in a run, whatever is asked of them (P1 5.1): what is drawn anew would average out.
+    """
     mechanism = told.mechanism
     if mechanism is None or mechanism.on != "data":
         return client
-    rows = Quantity(client.rows.astype(np.float64), told.deviation)
-    return replace(client, rows=mechanism.cover(rows, _stream(client, mechanism)), memory={})
+    kept = client.memory.get(_BLURRED)
+    # Of these rows, since scaling replaces them; a deviation that nobody told is NaN, which equals nothing.
+    made_of = mechanism, str(told.deviation)
+    if kept is None or kept[0] is not client.rows or kept[1] != made_of:
+        stream = client_stream(client.seed, client.index, 0, "noise on data")
+        whole = Quantity(mechanism.limited(client.rows), told.deviation, mechanism.record_sensitivity)
+        rows = mechanism.cover(whole, stream).astype(client.rows.dtype)
+        kept = client.memory[_BLURRED] = client.rows, made_of, rows
+    return replace(client, rows=kept[2], memory={})
 
 
-def _covered(reply: Reply, client: Client, told: Request[Any]) -> Reply:
-    """The reply as it may leave: under a mechanism on anything but data, changed by it."""
+_BLURRED = "rows under a mechanism"
+
+
+def _covered(reply: Reply, client: Client, told: Request[Any], call: Call) -> Reply:
+    """The reply as it may leave: under a mechanism on anything but data, changed by it, and cut to its range."""
     mechanism = told.mechanism
     if mechanism is None or mechanism.on == "data":
         return reply
-    return mechanism.apply(reply, _stream(client, mechanism))
-
-
-def _stream(client: Client, mechanism: Mechanism) -> np.random.Generator:
-    return client.stream(f"noise on {mechanism.on}")
+    ranges = declared_ranges(type(reply), told, client.rows.shape[0])
+    sensitivity, share, finest = told.sensitivity(max(1, client.rows.shape[0])), 1.0, 0.0
+    if isinstance(call, SumCall):
+        widest = [ranges[name].largest for name in type(reply).covers]
+        finest = max((resolution(largest, call.total_weight) for largest in widest), default=0.0)
+        weight = weight_of(client.rows.shape[0], call.weighting)
+        if mechanism.shared:
+            if call.sharing is None or not weight:
+                raise TypeError(f"nothing says how clients divide {mechanism.words}")
+            sensitivity, share = call.sharing.sensitivity, 1.0 / (weight * math.sqrt(call.sharing.clients))
+    elif mechanism.shared:
+        raise TypeError(f"{type(told).__name__} is not added up, and {mechanism.words} covers a sum alone")
+    stream = client.stream(f"noise on {mechanism.on}: {type(reply).__name__}")
+    values = {}
+    for name, quantity in reply.quantities(mechanism.on, told).items():
+        quantity = replace(quantity, sensitivity=sensitivity, share=share, resolution=finest)
+        noisy = mechanism.cover(quantity, stream)
+        largest = ranges[name].largest if name in ranges else math.inf
+        values[name] = np.clip(noisy, np.negative(largest), largest)
+    return reply.covered(values, mechanism)
 
 
 def _raised(client: int, error: Exception, trace: str, *, where: str = "") -> Failure:

@@ -26,17 +26,17 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.arrays import BoolArray, Float64Array, FloatArray
+from raydr.arrays import BoolArray, Float64Array
 from raydr.errors import RunError
 from raydr.privacy.ledger import Granularity
-from raydr.privacy.mechanism import Mechanism, Quantity
+from raydr.privacy.mechanism import Bound, Mechanism, Quantity
 from raydr.settings import Settings
 
 if TYPE_CHECKING:
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
 
 BLOCK = 32_768
 """Numbers of an array that are worked on at a time: with two buffers as long, 768 KB, they stay in a core's cache."""
-
-Bound: TypeAlias = "float | FloatArray"
-"""Largest absolute value that one client may send in a field: one number, or one for each entry."""
 
 
 class RefusedReplyError(RunError):
@@ -127,15 +124,26 @@ class Reply(ABC):
         Whether the reply speaks of single records, of one client, or is meant to be summed over clients.
     what : str
         One sentence for the ledger: what the reply contains, in words that a data owner understands.
+    public : str
+        Why it costs no privacy, where it does not, as a clause: it is what neighbouring data have in common. Left out,
+        the accountant charges it.
+    covers : sequence of str
+        Fields of finite range that a mechanism may change, and so widen.
     """
 
     granularity: ClassVar[Granularity]
     what: ClassVar[str]
+    public: ClassVar[str]
+    covers: ClassVar[tuple[str, ...]]
 
-    def __init_subclass__(cls, *, granularity: Granularity, what: str) -> None:
+    def __init_subclass__(
+        cls, *, granularity: Granularity, what: str, public: str = "", covers: tuple[str, ...] = ()
+    ) -> None:
         super().__init_subclass__()
         cls.granularity = granularity
         cls.what = what
+        cls.public = public
+        cls.covers = covers
 
     @staticmethod
     @abstractmethod
@@ -156,7 +164,7 @@ class Reply(ABC):
             Of every field.
         """
 
-    def quantities(self, on: str) -> Mapping[str, Quantity]:
+    def quantities(self, on: str, request: Any) -> Mapping[str, Quantity]:
         """What the reply holds of ``on``, such as "distances", each with its unit: what a mechanism may change.
 
         Raises
@@ -168,7 +176,7 @@ class Reply(ABC):
 
     def covered(self, values: Mapping[str, Float64Array], mechanism: Mechanism) -> Self:
         """Return the same with other values of its quantities, which the mechanism has changed."""
-        raise TypeError(f"{type(self).__name__} has nothing that a mechanism could change")
+        return replace(self, **values)  # type: ignore[type-var]
 
 
 R = TypeVar("R", bound=Reply)
@@ -197,6 +205,7 @@ class Request(Generic[R]):
 
     what: ClassVar[str]
     sets_state: ClassVar[bool]
+    reply: ClassVar[type[Reply]]
     client_part: ClassVar[Callable[[Client, Any], Reply]]
     joint_part: ClassVar[Callable[[Sequence[Client], Sequence[Any]], Sequence[Reply]] | None] = None
     mechanism: Mechanism | None = None
@@ -206,6 +215,22 @@ class Request(Generic[R]):
         super().__init_subclass__()
         cls.what = what
         cls.sets_state = sets_state
+        (cls.reply,) = get_args(vars(cls)["__orig_bases__"][0])  # R of Request[R]
+
+    def sensitivity(self, rows: int) -> float:
+        """How far one record, there or not, can move what a mechanism covers of the reply of a client, in L2.
+
+        Parameters
+        ----------
+        rows : int
+            Of the client, at least 1: public, and the same with the record or without it.
+
+        Returns
+        -------
+        sensitivity : float
+            Infinite where nothing bounds it, so that noise can claim nothing.
+        """
+        return math.inf
 
     @property
     def jointly(self) -> bool:
@@ -219,6 +244,28 @@ class Request(Generic[R]):
         then checked against what they declare for the part. In a sum, all parts must declare the same.
         """
         return self
+
+
+def declared_ranges(kind: type[Reply], request: Request[Any], rows: int) -> Mapping[str, Range]:
+    """Range of every field of what leaves a client with so many rows: wider where a mechanism adds to it.
+
+    Raises
+    ------
+    TypeError
+        If the type does not declare exactly its fields.
+    """
+    ranges = dict(kind.ranges(request, rows))
+    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    if names != set(ranges):
+        raise TypeError(f"{kind.__name__} declares ranges of {sorted(ranges)} but has {sorted(names)}")
+    mechanism = request.mechanism
+    if mechanism is not None and mechanism.on != "data":
+        for name in kind.covers:
+            declared = ranges[name]
+            if np.all(np.isfinite(declared.largest)):
+                largest = mechanism.reach(declared.largest, request.sensitivity(1))
+                ranges[name] = replace(declared, largest=largest)
+    return ranges
 
 
 def answers(request: type[Q]) -> Callable[[Callable[[Client, Q], R]], Callable[[Client, Q], R]]:

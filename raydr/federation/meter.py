@@ -103,6 +103,7 @@ class Meter:
                     part.clients,
                     part.bytes,
                     part.protection,
+                    public=kind.public,
                 )
             )
 

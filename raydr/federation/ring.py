@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 
 from raydr.arrays import Float64Array, Int64Array, IntArray
 from raydr.errors import RunError
-from raydr.federation.messages import BLOCK, Bound
+from raydr.federation.messages import BLOCK
+from raydr.privacy.mechanism import Bound
 
 CAPACITY_BITS = 62
 """Sums stay below 2^62: one bit is the sign, one is the margin for the rounding of summands."""
@@ -50,6 +51,11 @@ def fraction_bits(largest: Bound, weight: int) -> IntArray:
         )
     exponent = np.frexp(total)[1]  # total < 2**exponent
     return np.asarray(np.clip(CAPACITY_BITS - exponent, -1000, 1000), np.int32)
+
+
+def resolution(largest: Bound, weight: int) -> float:
+    """Smallest difference that such a ring tells apart, in the coarsest entry: ``2**-bits``."""
+    return float(np.ldexp(1.0, -int(np.min(fraction_bits(largest, weight)))))
 
 
 class RingSum:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from raydr.arrays import Int64Array
 from raydr.federation.failures import QuorumError
-from raydr.federation.messages import Reply
+from raydr.federation.messages import Reply, declared_ranges
 from raydr.federation.ring import decode, fraction_bits
 from raydr.federation.wire import PartialSum, SumCall
 
@@ -57,7 +57,7 @@ class Total:
         if self._reply is None:
             raise QuorumError("no client answered.")
         fields: dict[str, Any] = {}
-        for name, declared in self._reply.ranges(call.request, 0).items():
+        for name, declared in declared_ranges(self._reply, call.request, 0).items():
             if declared.sealed:
                 fields[name] = np.stack([self._sealed[name][client] for client in sorted(self.clients)])
                 continue

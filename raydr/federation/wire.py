@@ -62,11 +62,38 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Sharing:
+    """How clients divide noise that is to cover a sum.
+
+    Attributes
+    ----------
+    clients : int
+        How many add a share.
+    sensitivity : float
+        How far one record of any of them can move the sum.
+    """
+
+    clients: int
+    sensitivity: float
+
+
+@dataclass(frozen=True)
 class SumCall(Call):
-    """A call whose replies are added up; ``total_weight`` fixes the ring's resolution for all parties."""
+    """A call whose replies are added up.
+
+    Attributes
+    ----------
+    weighting : Weighting
+        Of the summands.
+    total_weight : int
+        Of all clients, which fixes the ring's resolution for all parties.
+    sharing : Sharing or None
+        Of noise that is to cover the sum alone.
+    """
 
     weighting: Weighting = "sum"
     total_weight: int = 0
+    sharing: Sharing | None = None
 
 
 @dataclass(frozen=True)

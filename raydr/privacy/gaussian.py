@@ -1,42 +1,219 @@
-"""Gaussian noise of a client's own making; nothing is claimed about differential privacy."""
+"""Gaussian noise of a client's own making: by a level that promises nothing, or calibrated, with a claim.
+
+How much noise there is can be said in four ways. ``level`` is in units of the values themselves, as P1's experiments
+have it; it depends on the data, so nothing is claimed for it. ``sigma`` is a deviation, ``multiplier`` a deviation over
+the sensitivity, and ``epsilon`` what the whole run's noise is to come to, of which the accountant makes a multiplier.
+
+Where something is claimed, values and noise are multiples of a step of sigma / 2^40, or of the ring's resolution where
+that is coarser: the noise is defined on the ring's integers, as a Gaussian rounded to them, and no digit below them
+tells of the values (Mironov 2012). Of the discrete Gaussian with that many steps (Canonne, Kamath & Steinke 2020; sums
+of several: Kairouz, Liu & Steinke 2021) a draw differs by 1 / 24 of 2^-80 in total variation. Rounding values moves two
+neighbours apart by at most one step in each entry, which the claim counts.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from typing import Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from raydr.arrays import Float64Array
-from raydr.privacy.mechanism import Mechanism, Quantity, mechanism
+from raydr.arrays import Float64Array, FloatArray
+from raydr.privacy.mechanism import Bound, Claim, Mechanism, Quantity, mechanism
+
+_STEPS = 40
+"""Binary digits of the noise below its deviation."""
+_TAIL = 12.0
+"""Deviations beyond which no value leaves: once in 10^32 numbers."""
 
 
 @mechanism
 class GaussianNoise(Mechanism):
-    """Gaussian noise that clients add; nothing is claimed about differential privacy."""
+    """Gaussian noise that clients add."""
 
-    on: Literal["data", "distances"] = Field(description="every feature, or every distance that is sent")
-    level: float = Field(
+    on: Literal["data", "variable", "gradient", "embedding", "moments", "distances", "kernel"] = Field(
+        description="what it covers: records, a client's landmarks (P1 5.2), its gradient, its random features and the"
+        " moments of their frame, the moments of principal axes, distances or kernel values that are posted"
+    )
+    level: float | None = Field(
+        None,
         gt=0,
-        description="its deviation: on data in units of the features' own, on distances of a record's mean distance",
+        description="deviation in units of the data: on data the features' own, on distances a record's mean distance,"
+        " on the gradient that of all its entries (P1's beta); claims nothing",
+    )
+    sigma: float | None = Field(None, gt=0, description="deviation in units of what it covers")
+    multiplier: float | None = Field(
+        None, gt=0, description="deviation over sensitivity; made of epsilon where that is given"
+    )
+    epsilon: float | None = Field(
+        None, gt=0, description="what all answers under it come to together, at delta"
+    )
+    delta: float | None = Field(None, gt=0, lt=1, description="of epsilon; default: privacy.delta")
+    per: Literal["client", "sum"] = Field(
+        "client",
+        description="whether each upload is covered by itself, or their sum, to which each adds its share",
+    )
+    adjacency: Literal["add-remove", "replace-one"] = Field(
+        "add-remove",
+        description="neighbouring data: one record's contribution there or not, with row counts public; or another"
+        " record in its place, which is twice as far",
+    )
+    decay: Literal["none", "theorem-2"] = Field(
+        "none",
+        description="deviation by round: the same, or falling as 1 / sqrt(round), more budget to late rounds",
+    )
+    clip: float | None = Field(
+        None, gt=0, description="norm to which records are cut before noise on data or moments"
+    )
+    stage: Literal["learning", "all"] = Field(
+        "learning",
+        description="of noise on data: for Algorithm 1 alone (P1 5.3), or for all that follows too (P1 (23))",
     )
     kind: Literal["gaussian-noise"] = "gaussian-noise"
 
+    @model_validator(mode="after")
+    def _one_strength(self) -> Self:
+        ways = {
+            "level": self.level,
+            "sigma": self.sigma,
+            "epsilon": self.epsilon,
+            "multiplier": self.multiplier if self.epsilon is None else None,
+        }
+        given = [name for name, value in ways.items() if value is not None]
+        if len(given) != 1:
+            raise ValueError(
+                "say how much noise by exactly one of level, sigma, multiplier and epsilon;"
+                + (f" here are {' and '.join(given)}" if given else " here is none of them")
+            )
+        if self.delta is not None and self.epsilon is None:
+            raise ValueError("delta is of epsilon: leave it out, or give epsilon")
+        return self
+
+    @model_validator(mode="after")
+    def _where_it_means_something(self) -> Self:
+        if self.on in ("distances", "kernel") and self.level is None:
+            raise ValueError(
+                f"nothing bounds how far a record moves its {self.on}, so noise on them can claim nothing: give level,"
+                " or put noise on data"
+            )
+        if self.on in ("embedding", "moments") and self.level is not None:
+            raise ValueError(
+                f"level is of P1's experiments, which have no {self.on}: give epsilon, multiplier or sigma"
+            )
+        if self.per == "sum" and (self.on in ("data", "distances", "kernel") or self.level is not None):
+            raise ValueError(
+                "per: sum is of calibrated noise on what is added up (gradient, variable, embedding, moments): choose"
+                " per: client"
+            )
+        if self.clip is not None and self.on not in ("data", "moments", "embedding"):
+            raise ValueError(f"clip cuts records, and noise on {self.on} needs no such bound: leave it out")
+        if self.on == "data" and self.clip is None and self.level is None and self.sigma is None:
+            raise ValueError("noise on data can be calibrated only if records are cut: give clip, a norm")
+        if self.on == "moments" and self.clip is None:
+            raise ValueError("moments of records of any length have no sensitivity: give clip, a norm")
+        if self.decay != "none" and self.on not in ("gradient", "variable"):
+            raise ValueError(f"decay is by round, and noise on {self.on} is added once: leave it out")
+        if self.stage != "learning" and self.on != "data":
+            raise ValueError(f"stage is of noise on data, and this is on {self.on}: leave it out")
+        return self
+
     @property
     def words(self) -> str:
-        """What it is worth is the accountant's to say, and noise alone promises nothing.
+        """How much noise there is, and whose; what it is worth is the accountant's to say.
 
         >>> GaussianNoise(on="distances", level=0.1).words
         'Gaussian noise of level 0.1 on distances'
+        >>> GaussianNoise(on="gradient", multiplier=2.5, per="sum").words
+        'Gaussian noise of 2.5 times the sensitivity on the sum of gradients'
         """
-        return f"Gaussian noise of level {self.level:g} on {self.on}"
+        if self.level is not None:
+            much = f"level {self.level:g}"
+        elif self.sigma is not None:
+            much = f"deviation {self.sigma:g}"
+        elif self.multiplier is not None:
+            much = f"{self.multiplier:.4g} times the sensitivity"
+        else:
+            much = f"epsilon {self.epsilon:g}"
+        plural = {"gradient": "gradients", "variable": "variables", "embedding": "embeddings"}
+        where = f"the sum of {plural.get(self.on, self.on)}" if self.per == "sum" else self.on
+        return f"Gaussian noise of {much} on {where}"
 
     @property
     def deviation(self) -> float:
-        """The level."""
-        return self.level
+        """The level; NaN where noise is not told in units of the quantity."""
+        return math.nan if self.level is None else self.level
+
+    @property
+    def shared(self) -> bool:
+        """Whether each client adds its share alone."""
+        return self.per == "sum"
+
+    def calibrated(self, multiplier: float) -> GaussianNoise:
+        """Return the same with the multiplier that an accountant made of its epsilon."""
+        return self.model_copy(update={"multiplier": multiplier})
+
+    def in_round(self, done: int) -> GaussianNoise:
+        """Noise of the round after ``done`` others: under ``decay`` it falls as 1 / sqrt(round)."""
+        if self.decay == "none":
+            return self
+        part = 1.0 / math.sqrt(done + 1.0)
+        strength = {name: getattr(self, name) for name in ("level", "sigma", "multiplier")}
+        return self.model_copy(update={name: part * value for name, value in strength.items() if value})
+
+    def _deviation(self, quantity: Quantity) -> float | Float64Array:
+        """Standard deviation of the noise on a quantity, for its share."""
+        if self.level is not None:
+            return self.level * quantity.unit
+        if self.sigma is not None:
+            return quantity.share * self.sigma
+        if self.multiplier is None:
+            raise TypeError(f"{self.words} was not calibrated before it was sent to a client")
+        return quantity.share * self.multiplier * self._moved(quantity.sensitivity)
+
+    def _moved(self, sensitivity: float) -> float:
+        return (2.0 if self.adjacency == "replace-one" else 1.0) * sensitivity
+
+    def limited(self, rows: FloatArray) -> Float64Array:
+        """Records of at most the norm ``clip``, shortened where they are longer."""
+        records = rows.astype(np.float64)
+        if self.clip is not None:
+            lengths = np.linalg.norm(records, axis=1, keepdims=True)
+            records *= np.minimum(1.0, self.clip / np.maximum(lengths, self.clip))
+        return records
+
+    @property
+    def record_sensitivity(self) -> float:
+        """The norm to which records are cut: that of a record, or its absence."""
+        return math.inf if self.clip is None else self.clip
 
     def cover(self, quantity: Quantity, stream: np.random.Generator) -> Float64Array:
-        """Values with noise."""
-        deviations = self.level * quantity.unit
-        return np.asarray(quantity.values + deviations * stream.standard_normal(quantity.values.shape))
+        """Values with noise; rounded to the step of the noise where something is claimed for it."""
+        deviation = self._deviation(quantity)
+        noise = stream.standard_normal(quantity.values.shape)
+        if self.level is not None:
+            return np.asarray(quantity.values + deviation * noise)
+        step = max(step_of(float(deviation)), quantity.resolution)
+        return np.asarray(step * (np.rint(quantity.values / step) + np.rint(deviation / step * noise)))
+
+    def claim(
+        self, sensitivity: float, share: float = 1.0, *, values: int = 0, resolution: float = 0.0
+    ) -> Claim | None:
+        """Deviation and sensitivity, rounding included; nothing where the level or an unbounded record decides."""
+        moved = self._moved(sensitivity)
+        if self.level is not None or not math.isfinite(moved):
+            return None
+        deviation = float(self._deviation(Quantity(np.zeros(0), sensitivity=sensitivity, share=share)))
+        return Claim(deviation, moved + math.sqrt(values) * max(step_of(deviation), resolution))
+
+    def reach(self, largest: Bound, sensitivity: float) -> Bound:
+        """Twelve deviations more, of a client with a single record and the whole noise."""
+        # A deviation of values is at most their largest, and the whole gradient is a sum of two parts of that size.
+        unit = 2.0 * np.max(largest)
+        widest = self._deviation(Quantity(np.zeros(0), unit=float(unit), sensitivity=sensitivity))
+        return largest + _TAIL * float(widest)
+
+
+def step_of(deviation: float) -> float:
+    """Power of two of which noise and the values that it covers are multiples."""
+    return math.ldexp(1.0, math.frexp(deviation)[1] - 1 - _STEPS)

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import PlainValidator
 
+from raydr.privacy.accounting import Charge, epsilon_of
 from raydr.privacy.mechanism import Mechanism, mechanism_of
 
 Direction = Literal["up", "down", "simulation-only"]
@@ -47,6 +48,8 @@ class Entry:
         What the clients' hosts did to them before they were sent; None where nothing was.
     epsilon, delta : float or None
         Differential privacy claimed for them; None where none is claimed.
+    public : str
+        Why they cost no privacy, where they do not.
     """
 
     kind: str
@@ -59,6 +62,7 @@ class Entry:
     protection: Annotated[Mechanism, PlainValidator(mechanism_of)] | None = None
     epsilon: float | None = None
     delta: float | None = None
+    public: str = ""
 
     @property
     def exposes_records(self) -> bool:
@@ -81,6 +85,7 @@ class Ledger:
     """Entries in the order in which their kind was first seen."""
 
     entries: dict[tuple[str, str, str, str, Mechanism | None], Entry] = field(default_factory=dict)
+    charges: dict[Charge, int] = field(default_factory=dict)
 
     def record(self, entry: Entry) -> None:
         """Add messages; entries that differ in nothing but count and bytes become one."""
@@ -90,6 +95,24 @@ class Ledger:
             entry = replace(entry, count=before.count + entry.count, bytes=before.bytes + entry.bytes)
         self.entries[key] = entry
 
+    def charge(self, charge: Charge, count: int = 1) -> None:
+        """Add releases that a mechanism with a claim covers."""
+        self.charges[charge] = self.charges.get(charge, 0) + count
+
+    def costs(self, kind: str) -> dict[Charge, int]:
+        """Releases of one kind alone."""
+        return {charge: count for charge, count in self.charges.items() if charge.kind == kind}
+
+    def settled(self, delta: float) -> Ledger:
+        """Return the same, of which each entry that a claim covers tells its epsilon at ``delta``."""
+        entries = {}
+        for key, entry in self.entries.items():
+            costs = self.costs(paid_as(entry)) if entry.direction == "up" and entry.protection else {}
+            if costs:
+                entry = replace(entry, epsilon=epsilon_of(costs, delta), delta=delta)
+            entries[key] = entry
+        return Ledger(entries, dict(self.charges))
+
     def bytes(self, direction: Direction) -> int:
         """Payload of all messages in one direction."""
         return sum(entry.bytes for entry in self.entries.values() if entry.direction == direction)
@@ -97,6 +120,15 @@ class Ledger:
     def as_list(self) -> list[dict[str, Any]]:
         """Entries as the plain dictionaries of ``ledger.json``."""
         return [entry.as_dict() for entry in self.entries.values()]
+
+
+RECORDS = "records"
+"""What noise on data is charged as, once for all that is made of the noisy records."""
+
+
+def paid_as(entry: Entry) -> str:
+    """Kind of the charge that pays for an entry's messages."""
+    return RECORDS if entry.protection is not None and entry.protection.on == "data" else entry.kind
 
 
 def read_entries(described: list[dict[str, Any]]) -> tuple[Entry, ...]:

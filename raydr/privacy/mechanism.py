@@ -7,17 +7,21 @@ settings registered by :func:`mechanism`.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from raydr.arrays import Float64Array
+from raydr.arrays import Float64Array, FloatArray
 from raydr.errors import ScenarioError
 from raydr.registry import Kinds
 from raydr.settings import Settings
+
+Bound: TypeAlias = "float | FloatArray"
+"""Largest absolute value that one client may send in a field: one number, or one for each entry."""
 
 
 @dataclass(frozen=True)
@@ -29,24 +33,42 @@ class Quantity:
     values : float64 array
         As they are.
     unit : float or array that broadcasts with ``values``
-        In which a mechanism measures what it does to them.
+        In which a mechanism measures what it does to them, where it is told by how many of these.
+    sensitivity : float
+        How far one record can move all values that leave together, in L2; infinite where nothing bounds it.
+    share : float
+        Deviation that this client's noise is to have, as a part of the whole: 1 where each client's answer is to be
+        covered by itself, less where only a sum is.
+    resolution : float
+        Of the ring in which the values will be added, 0 where none will: finer digits are lost.
     """
 
     values: Float64Array
-    unit: float | Float64Array
+    unit: float | Float64Array = 1.0
+    sensitivity: float = math.inf
+    share: float = 1.0
+    resolution: float = 0.0
 
 
-class Coverable(Protocol):
-    """A reply that says what of it a mechanism may change."""
+@dataclass(frozen=True)
+class Claim:
+    """What a mechanism promises for one answer, by the Gaussian mechanism's two numbers.
 
-    def quantities(self, on: str) -> Mapping[str, Quantity]:
-        """By name, what it holds of ``on``, as :attr:`Mechanism.on` has it."""
+    Attributes
+    ----------
+    deviation : float
+        Standard deviation of the noise.
+    sensitivity : float
+        How far one record can move what is covered, in L2, under the mechanism's own notion of neighbours.
+    """
 
-    def covered(self: Covered, values: Mapping[str, Float64Array], mechanism: Mechanism) -> Covered:
-        """Return the same with other values of these quantities."""
+    deviation: float
+    sensitivity: float
 
-
-Covered = TypeVar("Covered", bound=Coverable)
+    @property
+    def multiplier(self) -> float:
+        """Deviation over sensitivity: all that an accountant needs."""
+        return self.deviation / self.sensitivity if self.sensitivity else math.inf
 
 
 class Mechanism(Settings, ABC):
@@ -79,10 +101,45 @@ class Mechanism(Settings, ABC):
     def cover(self, quantity: Quantity, stream: np.random.Generator) -> Float64Array:
         """Return the values of a quantity as they may be seen; ``stream`` is the client's own for this mechanism."""
 
-    def apply(self, reply: Covered, stream: np.random.Generator) -> Covered:
-        """Return a reply with each of its quantities covered, in their order."""
-        values = {name: self.cover(quantity, stream) for name, quantity in reply.quantities(self.on).items()}
-        return reply.covered(values, self)
+    def limited(self, rows: FloatArray) -> Float64Array:
+        """Records (rows, features) as a mechanism on data covers them: in double precision, cut where it says so."""
+        return rows.astype(np.float64)
+
+    @property
+    def record_sensitivity(self) -> float:
+        """How far one record can move :meth:`limited` rows, in L2; infinite where nothing cuts them."""
+        return math.inf
+
+    @property
+    def shared(self) -> bool:
+        """Whether only the sum of all clients' answers is covered, to which each adds its share."""
+        return False
+
+    def claim(
+        self, sensitivity: float, share: float = 1.0, *, values: int = 0, resolution: float = 0.0
+    ) -> Claim | None:
+        """Return what it promises for an answer that one record more or less moves so far; None for nothing.
+
+        Parameters
+        ----------
+        sensitivity, share, resolution : float
+            See :class:`Quantity`.
+        values : int
+            How many values leave together.
+        """
+        return None
+
+    def reach(self, largest: Bound, sensitivity: float) -> Bound:
+        """Largest absolute value that may leave, where nothing larger than ``largest`` came in.
+
+        Parameters
+        ----------
+        largest : float or array
+            Largest absolute value that is covered.
+        sensitivity : float
+            Of a client with a single record, the most that there is.
+        """
+        return math.inf
 
 
 MECHANISMS = Kinds("mechanisms", "raydr.privacy")

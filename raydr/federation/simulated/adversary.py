@@ -14,7 +14,7 @@ from pydantic import Field
 
 from raydr.arrays import Float64Array
 from raydr.federation.client import Client
-from raydr.federation.messages import Range, Reply, Request
+from raydr.federation.messages import Range, Reply, Request, declared_ranges
 from raydr.federation.streams import client_stream, server_stream
 from raydr.registry import Kinds
 from raydr.settings import Settings
@@ -78,7 +78,7 @@ class Adversary:
         """Return what a client sends: the reply itself unless the client is an attacker."""
         if client.index not in self.clients:
             return reply
-        ranges = type(reply).ranges(request, client.rows.shape[0])
+        ranges = declared_ranges(type(reply), request, client.rows.shape[0])
         return type(reply)(
             **{
                 name: value if ranges[name].sealed else self._forged(name, value, ranges[name], client.seed)

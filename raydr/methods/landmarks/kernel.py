@@ -103,6 +103,17 @@ def gradient_bound(landmarks: int, gamma: float) -> float:
     return 1.001 * _steepest(landmarks, gamma)
 
 
+def gradient_sensitivity(rows: int, landmarks: int, gamma: float) -> float:
+    """How far one record, there or not, moves :func:`cross_term`'s gradient of a client with so many rows, in L2.
+
+    For each landmark a record adds ``4 gamma / (n_p n_y) k(x, y) (x - y)``, at most ``4 / (n_p n_y) sqrt(gamma / 2e)``
+    long, which n_y landmarks make ``4 sqrt(gamma / 2e) / (n_p sqrt(n_y))``. Another record in its place moves it by at
+    most twice that. No record is cut, no distance and no norm of the data is known: the kernel bounds itself. (P1's
+    Theorem 6 has 8 gamma tau_X / (n_p sqrt(n_y)) (1 + 2 gamma (tau_X + tau_Y)(tau_X + Upsilon)) for the latter.)
+    """
+    return _steepest(landmarks, gamma) * math.sqrt(landmarks) / rows
+
+
 def _steepest(landmarks: int, gamma: float) -> float:
     return 4.0 / landmarks * math.sqrt(gamma / (2.0 * math.e))
 

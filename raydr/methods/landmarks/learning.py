@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -11,7 +12,15 @@ from pydantic import Field, model_validator
 from raydr.arrays import Float64Array
 from raydr.errors import ScenarioError
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers, average
-from raydr.methods.landmarks.kernel import cross_term, default_step, gradient_bound, landmark_term, row_term
+from raydr.methods.landmarks.kernel import (
+    cross_term,
+    default_step,
+    gradient_bound,
+    gradient_sensitivity,
+    landmark_term,
+    row_term,
+)
+from raydr.privacy import Mechanism, Quantity
 from raydr.robust import Aggregation, Mean
 from raydr.settings import Settings
 from raydr.statistics.moments import Spread, median_squared_distance, wide_spread
@@ -109,6 +118,7 @@ class Step(
     Reply,
     granularity=Granularity.AGGREGATE,
     what="the direction in which a client would move each landmark, averaged over the client's rows",
+    covers=("direction",),
 ):
     """What a client uploads in a round.
 
@@ -132,6 +142,13 @@ class Step(
         largest = terms * gradient_bound(request.landmarks.shape[0], request.gamma)
         return {"direction": Range(request.landmarks.shape, largest), "objective": Range((), 2.001)}
 
+    def quantities(self, on: str, request: StepRequest) -> dict[str, Quantity]:
+        """The direction, in units of the deviation of all entries of the whole gradient (13), K_yy part included."""
+        if on != ON[request.share]:
+            raise TypeError(f"a step with share {request.share!r} holds no {on} that a mechanism could change")
+        common = landmark_term(request.landmarks, request.gamma)[1]
+        return {"direction": Quantity(self.direction, float((self.direction + common).std()))}
+
 
 @dataclass(frozen=True)
 class StepRequest(Request[Step], what="the present landmarks"):
@@ -142,6 +159,40 @@ class StepRequest(Request[Step], what="the present landmarks"):
     step: float
     local_steps: int
     share: str
+    mechanism: Mechanism | None = None
+    deviation: float = math.nan
+    objective: bool = True
+
+    def sensitivity(self, rows: int) -> float:
+        """Of what is uploaded after Q steps, as :func:`step_sensitivity` has it."""
+        return step_sensitivity(
+            rows, self.landmarks.shape[0], self.gamma, self.step, self.local_steps, self.share
+        )
+
+
+ON = {"gradient": "gradient", "landmarks": "variable"}
+"""Where noise is put on what is shared: P1 5.2 has it on the gradient or on the optimisation variable."""
+
+
+def step_sensitivity(
+    rows: int, landmarks: int, gamma: float, step: float, local_steps: int, share: str
+) -> float:
+    """How far one record, there or not, moves what its client uploads, in L2.
+
+    For Q = 1 that is :func:`gradient_sensitivity`, d. Two clients that differ in one record part by step * d in the
+    first local step; each further one adds as much and multiplies what they are apart by at most 1 + step * L, with L
+    the Lipschitz constant of the whole gradient. After t steps they are e_t apart, the last gradient by d + L e_(Q-1),
+    and the mean direction e_Q / step: for the default step, where step * L = 1, that is 2^(Q-1) d and (2^Q - 1) d.
+    No bound is more than twice the largest length that an upload can have.
+    """
+    one = gradient_sensitivity(rows, landmarks, gamma)
+    lipschitz = 4.0 * gamma / landmarks + 4.0 * gamma / (landmarks - 1)
+    apart = 0.0
+    for _ in range(local_steps - 1 if share == "gradient" else local_steps):
+        apart = (1.0 + step * lipschitz) * apart + step * one
+    moved = one + lipschitz * apart if share == "gradient" else apart / step
+    terms = (1 if local_steps == 1 else 2) * (1 if share == "gradient" else local_steps)
+    return min(moved, 2.0 * terms * gradient_sensitivity(1, landmarks, gamma))
 
 
 @answers(StepRequest)
@@ -153,6 +204,8 @@ def local_steps(client: Client, request: StepRequest) -> Step:
     """
     gamma = request.gamma
     objective, gradient = cross_term(client.rows, request.landmarks, gamma)
+    if not request.objective:
+        objective = 0.0
     if request.local_steps == 1:
         return Step(gradient, objective)
     common = landmark_term(request.landmarks, gamma)[1]

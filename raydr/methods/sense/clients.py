@@ -50,7 +50,7 @@ class AnchorDistances(
             "noise": Range(()),
         }
 
-    def quantities(self, on: str) -> dict[str, Quantity]:
+    def quantities(self, on: str, request: object) -> dict[str, Quantity]:
         """Distances in units of a record's mean one; what is inside in units of its root mean square."""
         if on != "distances":
             raise TypeError(f"distances to anchors hold no {on} that a mechanism could change")

@@ -1,0 +1,168 @@
+"""The accountant at the boundary: what a call will release is looked at before it is sent, and charged once.
+
+However often clients are asked again, their noise has the same stream and so the same numbers: a call is one release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from raydr.errors import ScenarioError
+from raydr.federation.messages import Request, declared_ranges
+from raydr.federation.ring import resolution
+from raydr.federation.wire import Call, Sharing, SumCall, Weighting, weight_of
+from raydr.privacy.accounting import Budget, Charge, require_affordable
+from raydr.privacy.ledger import RECORDS, Granularity, Ledger
+from raydr.privacy.mechanism import Claim, Mechanism
+
+
+@dataclass(frozen=True)
+class Due:
+    """What a call costs, if clients answer it.
+
+    Attributes
+    ----------
+    charge : Charge or None
+        Of the client least protected; None where there is nothing to charge, or nothing is claimed.
+    sharers : int
+        How many clients share the noise of a sum; 0 where each covers its own.
+    """
+
+    charge: Charge | None = None
+    sharers: int = 0
+
+    def pay(self, ledger: Ledger, answered: int) -> None:
+        """Charge it; noise that is shared is as strong as those who answered make it."""
+        charge = self.charge
+        if charge is None or not answered:
+            return
+        if self.sharers:
+            present = sqrt(answered / self.sharers)
+            charge = Charge(charge.kind, charge.deviation, charge.sensitivity, charge.of_sums * present)
+        ledger.charge(charge)
+
+
+@dataclass
+class Accounts:
+    """What has been looked at in one run.
+
+    Attributes
+    ----------
+    budget : Budget
+        What the run may cost.
+    """
+
+    budget: Budget
+    _covered: set[tuple[str, int]] = field(default_factory=set, repr=False)
+
+    def afford(self, call: Call, sizes: Sequence[int], ledger: Ledger) -> Due:
+        """Return what a call to clients with so many rows will cost.
+
+        Raises
+        ------
+        ScenarioError
+            If it would release what nothing covers, and the run is strict.
+        BudgetError
+            If it would pass the budget.
+        """
+        kind = type(call.request).reply
+        if kind.public or not call.clients:
+            return Due()
+        claims = [claim_of(call, told, rows) for told, rows in told_of(call, sizes) if rows]
+        if None in claims or not claims:  # of clients without rows nothing can be told
+            if claims:
+                self._refuse_bare(kind.granularity, kind.what)
+            return Due()
+        worst = min((claim for claim in claims if claim is not None), key=lambda claim: claim.multiplier)
+        mechanism = call.told(call.clients[0]).mechanism
+        if mechanism is not None and mechanism.on == "data":
+            # Noisy records are drawn once in a run, and all that is made of them is post-processing.
+            due = Due(Charge(RECORDS, worst.deviation, worst.sensitivity, worst.multiplier))
+            if ledger.costs(RECORDS):
+                return Due()
+        else:
+            if (kind.__name__, call.round) in self._covered:
+                raise TypeError(
+                    f"{kind.__name__} is asked for twice in round {call.round}, and the same noise would cover both"
+                )
+            self._covered.add((kind.__name__, call.round))
+            due = _due(call, worst)
+        if due.charge is not None:
+            where = f"round {call.round}" if call.in_rounds else "the next release"
+            spent = dict(ledger.charges)
+            spent[due.charge] = spent.get(due.charge, 0) + 1
+            require_affordable(spent, self.budget, f"{kind.__name__} of {where}")
+        return due
+
+    def _refuse_bare(self, granularity: Granularity, what: str) -> None:
+        strict = self.budget.strict
+        if not strict or (strict == "sums" and granularity is Granularity.PER_RECORD):
+            return
+        raise ScenarioError(
+            f"privacy.strict lets nothing leave that no noise with a claim covers, and this would: {what}. Cover it by"
+            " privacy.noise, choose what needs no data (data.scale none or unit, method.gamma, method.start free), or"
+            " leave privacy.strict out."
+        )
+
+
+def _due(call: Call, worst: Claim) -> Due:
+    """What an answer costs whose noise is worth least at some client, and may be shared by all."""
+    name, told = type(call.request).reply.__name__, call.told(call.clients[0])
+    if not (isinstance(call, SumCall) and call.sharing is not None and told.mechanism is not None):
+        return Due(Charge(name, worst.deviation, worst.sensitivity, worst.multiplier))
+    whole = told.mechanism.claim(call.sharing.sensitivity, **_rounding(call, told))
+    of_sums = whole.multiplier if whole is not None else worst.multiplier
+    return Due(Charge(name, worst.deviation, worst.sensitivity, of_sums), call.sharing.clients)
+
+
+def told_of(call: Call, sizes: Sequence[int]) -> list[tuple[Request[Any], int]]:
+    """What clients are told and how many rows they have, once for clients that are alike in both."""
+    if call.told(call.clients[0]) is call.request:
+        return [(call.request, rows) for rows in sorted({sizes[client] for client in call.clients})]
+    return [(call.told(client), sizes[client]) for client in call.clients]
+
+
+def claim_of(call: Call, told: Request[Any], rows: int) -> Claim | None:
+    """What a mechanism promises for the reply of one client with so many rows, as the server sees it."""
+    mechanism = told.mechanism
+    if mechanism is None:
+        return None
+    if mechanism.on == "data":
+        return mechanism.claim(mechanism.record_sensitivity)
+    sensitivity, rounding = told.sensitivity(rows), _rounding(call, told)
+    if not (isinstance(call, SumCall) and mechanism.shared):
+        return mechanism.claim(sensitivity, **rounding)
+    if call.sharing is None:
+        return None
+    share = 1.0 / (weight_of(rows, call.weighting) * sqrt(call.sharing.clients))
+    noise = mechanism.claim(call.sharing.sensitivity, share, **rounding)
+    own = mechanism.claim(sensitivity, **rounding)
+    return Claim(noise.deviation, own.sensitivity) if noise is not None and own is not None else None
+
+
+def _rounding(call: Call, told: Request[Any]) -> dict[str, Any]:
+    """How many values leave together, and how finely the ring tells them apart."""
+    kind = type(told).reply
+    ranges = declared_ranges(kind, told, 0)
+    shapes = [ranges[name] for name in kind.covers]
+    finest = 0.0
+    if isinstance(call, SumCall):
+        finest = max((resolution(declared.largest, call.total_weight) for declared in shapes), default=0.0)
+    return {"values": sum(int(np.prod(declared.shape)) for declared in shapes), "resolution": finest}
+
+
+def sharing_of(request: Request[Any], sizes: Mapping[int, int], weighting: Weighting) -> Sharing | None:
+    """How clients with so many rows divide noise that covers their weighted sum; None where each covers its own."""
+    mechanism: Mechanism | None = request.mechanism
+    if mechanism is None or not mechanism.shared:
+        return None
+    weights = {rows: weight_of(rows, weighting) for rows in set(sizes.values())}
+    moved = max(
+        (weight * request.sensitivity(rows) for rows, weight in weights.items() if weight), default=0.0
+    )
+    return Sharing(sum(1 for rows in sizes.values() if weights[rows]), moved)

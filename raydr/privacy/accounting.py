@@ -1,0 +1,163 @@
+"""What a run's releases cost in differential privacy: charges are recorded, and read here.
+
+A charge is one Gaussian release, by its noise multiplier: deviation over the L2 distance by which one record can move
+what is released. Gaussian releases compose exactly, also where a later one depends on an earlier: those of multipliers
+z_i cost what one of multiplier (sum 1 / z_i^2)^-1/2 costs, and of that the analytic Gaussian mechanism gives epsilon at
+delta (Balle & Wang 2018; composition: Dong, Roth & Su 2022). The PLD and RDP accountants of dp-accounting are given the
+same events, one for each release, and must not say less. A record is one client's, so what different clients release
+in one call is one event: that of the client least protected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from raydr.errors import RunError, ScenarioError
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+View = Literal["server", "sums"]
+"""Who looks: the server, which sees each upload where no secure aggregation hides it, or who sees sums alone."""
+
+
+class BudgetError(RunError):
+    """A release that would take a run past ``privacy.epsilon_max``; it was not made."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a run may cost.
+
+    Attributes
+    ----------
+    delta : float
+        At which epsilon is told.
+    epsilon_max : float or None
+        Most that the releases may come to together; None for no bound.
+    strict : bool or "sums"
+        Whether nothing may leave that no mechanism with a claim covers: nothing at all, or, for "sums", no sum.
+    """
+
+    delta: float = 1e-5
+    epsilon_max: float | None = None
+    strict: bool | Literal["sums"] = False
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One Gaussian release.
+
+    Attributes
+    ----------
+    kind : str
+        Name of the message type; "records" for noise on data, of which all that follows is post-processing.
+    deviation, sensitivity : float
+        Of the noise, and of what it covers, of the client least protected, as the server sees them.
+    of_sums : float
+        Noise multiplier for those who see sums alone; that of the upload where each is covered by itself.
+    """
+
+    kind: str
+    deviation: float
+    sensitivity: float
+    of_sums: float
+
+    @property
+    def multiplier(self) -> float:
+        """Noise multiplier as the server sees it; infinite for what no record can move."""
+        return self.deviation / self.sensitivity if self.sensitivity else math.inf
+
+    def seen_by(self, view: View) -> float:
+        """Noise multiplier for whoever looks."""
+        return self.multiplier if view == "server" else self.of_sums
+
+
+Charges = Mapping[Charge, int]
+"""How often each release was made."""
+
+
+def composed_multiplier(charges: Charges, view: View = "server") -> float:
+    """Multiplier of the one Gaussian release that costs as much as all of these; infinite for none.
+
+    >>> composed_multiplier({Charge("Step", 10.0, 1.0, 10.0): 100})
+    1.0
+    """
+    spent = math.fsum(count / charge.seen_by(view) ** 2 for charge, count in charges.items())
+    return 1.0 / math.sqrt(spent) if spent else math.inf
+
+
+def gaussian_epsilon(multiplier: float, delta: float) -> float:
+    """Epsilon of one Gaussian release at ``delta``, by the analytic Gaussian mechanism.
+
+    >>> round(gaussian_epsilon(3.7304, 1e-5), 3)
+    1.0
+    """
+    from dp_accounting import get_epsilon_gaussian
+
+    return float(get_epsilon_gaussian(multiplier, delta))
+
+
+def gaussian_multiplier(epsilon: float, delta: float, releases: int = 1) -> float:
+    """Least multiplier at which so many Gaussian releases together are (epsilon, delta)-differentially private."""
+    from dp_accounting import get_sigma_gaussian
+
+    return math.sqrt(releases) * float(get_sigma_gaussian(epsilon, delta))
+
+
+def epsilon_of(charges: Charges, delta: float, view: View = "server") -> float:
+    """Epsilon of all releases together, exactly.
+
+    >>> epsilon_of({}, 1e-5)
+    0.0
+    """
+    return gaussian_epsilon(composed_multiplier(charges, view), delta)
+
+
+def dp_event(charges: Charges, view: View = "server") -> DpEvent:
+    """The releases as dp-accounting has them: one Gaussian event for each."""
+    from dp_accounting import ComposedDpEvent, GaussianDpEvent, SelfComposedDpEvent
+
+    return ComposedDpEvent(
+        [
+            SelfComposedDpEvent(GaussianDpEvent(charge.seen_by(view)), count)
+            for charge, count in charges.items()
+            if math.isfinite(charge.seen_by(view))
+        ]
+    )
+
+
+def accountant_epsilons(charges: Charges, delta: float, view: View = "server") -> dict[str, float]:
+    """Epsilon by dp-accounting's ``pld`` and ``rdp`` accountants; neither is below the exact one but by rounding."""
+    from dp_accounting.pld import PLDAccountant
+    from dp_accounting.rdp import RdpAccountant
+
+    event = dp_event(charges, view)
+    return {
+        name: float(accountant.compose(event).get_epsilon(delta))
+        for name, accountant in (("pld", PLDAccountant()), ("rdp", RdpAccountant()))
+    }
+
+
+def require_affordable(charges: Charges, budget: Budget, what: str) -> None:
+    """Raise BudgetError if these releases together would pass the budget; ``what`` is the one that is to come."""
+    if budget.epsilon_max is None:
+        return
+    epsilon = epsilon_of(charges, budget.delta)
+    if epsilon > budget.epsilon_max * (1.0 + 1e-9):
+        raise BudgetError(
+            f"{what} would take the run to epsilon {epsilon:.4g} at delta {budget.delta:g}, and privacy.epsilon_max is"
+            f" {budget.epsilon_max:g}, so it was not asked for: give more noise or fewer rounds, or raise epsilon_max."
+        )
+
+
+def require_planned(planned: float, budget: Budget) -> None:
+    """Raise ScenarioError if noise that is to come to ``planned`` passes the budget; before anything is asked."""
+    if budget.epsilon_max is not None and planned > budget.epsilon_max * (1.0 + 1e-9):
+        raise ScenarioError(
+            f"privacy.noise would come to epsilon {planned:.4g} at delta {budget.delta:g}, and privacy.epsilon_max is"
+            f" {budget.epsilon_max:g}: give more noise or fewer rounds, or raise epsilon_max."
+        )
