@@ -273,7 +273,8 @@ def plan_of(scenario: Scenario, clients: int) -> Plan:
         participation=scenario.clients.participation,
         checkpoint_every=runtime.checkpoint_every,
         batch_clients=runtime.batch_clients,
-        coverage=scenario.privacy.coverage,
+        coverage=scenario.coverage,
+        budget=scenario.privacy.budget,
     )
 
 

@@ -20,6 +20,7 @@ from raydr.federation.simulated import ATTACKS, Attack, attackers
 from raydr.federation.simulated.faults import Faults
 from raydr.methods import METHODS, MethodSettings
 from raydr.partition import IID, PARTITIONS, Dealing
+from raydr.privacy.accounting import Budget, require_planned
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.mechanism import MECHANISMS, Coverage, Mechanism, mechanism_of
 from raydr.registry import ExtensionError, kind_of, one_of
@@ -185,12 +186,44 @@ class PrivacySettings(Settings):
         False, description="hide each client's summand from the server; no release of raydr does so yet"
     )
 
+    delta: float = Field(1e-5, gt=0, lt=1, description="at which epsilon is told")
+    epsilon_max: float | None = Field(
+        None,
+        gt=0,
+        description="what all releases may come to together: a run that would pass it is refused or stopped",
+    )
+    strict: bool | Literal["sums"] = Field(
+        False,
+        description="whether nothing may leave a client that no noise with a claim covers: nothing at all, or no sum",
+    )
+
+    @model_validator(mode="after")
+    def _budget_that_binds(self) -> PrivacySettings:
+        if self.epsilon_max is not None and not self.strict:
+            raise ValueError(
+                "epsilon_max bounds what the accountant charges, and a release that no noise covers has no epsilon:"
+                " set strict to true, or to sums where what is posted of each record is not meant"
+            )
+        if self.strict and self.noise is None:
+            raise ValueError("strict lets nothing leave without noise, and there is none: give noise")
+        if self.strict and self.noise is not None and self.noise.by_level:
+            raise ValueError(
+                "strict needs noise that claims something, and a level depends on the data: give noise.epsilon,"
+                " noise.multiplier or noise.sigma"
+            )
+        return self
+
     @property
-    def coverage(self) -> Coverage | None:
-        """The mechanism as clients are told it, and who applies it."""
+    def budget(self) -> Budget:
+        """What the run may cost."""
+        return Budget(self.delta, self.epsilon_max, self.strict)
+
+    def coverage(self, releases: int) -> Coverage | None:
+        """The mechanism as clients are told it, fit for so many releases, and who applies it."""
         if self.noise is None:
             return None
-        return Coverage(mechanism_of(self.noise.model_dump(exclude={"clients"})), self.noise.clients)
+        mechanism = mechanism_of(self.noise.model_dump(exclude={"clients"}))
+        return Coverage(mechanism.calibrated(releases, self.delta), self.noise.clients)
 
 
 NAME_PATTERN, LONGEST_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$", 100
@@ -258,6 +291,46 @@ class Scenario(Settings):
                 f"privacy.noise.on is {noise.on!r}, but clients of method.kind {self.method.kind!r} can add noise"
                 f" {'on ' if offered else ''}{places}: leave privacy.noise out, or choose another"
             )
+        if noise is None:
+            return self
+        method = METHODS[self.method.kind]
+        if noise.clients < 1 and not method.some_noisy:
+            raise ValueError(
+                f"privacy.noise.clients is {noise.clients:g}, but with method.kind {self.method.kind!r} all clients add"
+                " noise or none: leave it out"
+            )
+        if noise.shared and isinstance(getattr(self.method, "aggregation", None), RobustRule):
+            raise ValueError(
+                "privacy.noise.per 'sum' covers a sum alone, and a robust method.aggregation looks at each upload:"
+                " choose per: client, or aggregation 'mean'"
+            )
+        posted = method.posts(self.method)
+        if self.privacy.strict is True and posted is not None and not noise.for_good:
+            raise ValueError(
+                f"privacy.strict lets nothing leave without a claim, and method.kind {self.method.kind!r} posts"
+                f" {posted} in the clear: put noise on data with stage: all, or set strict to sums, which leaves that"
+                " out and says so"
+            )
+        return self
+
+    @property
+    def coverage(self) -> Coverage | None:
+        """The mechanism as clients are told it, and who applies it."""
+        noise = self.privacy.noise
+        if noise is None:
+            return None
+        return self.privacy.coverage(METHODS[self.method.kind].releases(self.method, noise.on))
+
+    @model_validator(mode="after")
+    def _within_budget(self) -> Scenario:
+        """Refuse what is known to cost too much before anything runs."""
+        noise, budget = self.privacy.noise, self.privacy.budget
+        epsilon = getattr(noise, "epsilon", None)
+        if epsilon is not None and (getattr(noise, "delta", None) or budget.delta) == budget.delta:
+            try:
+                require_planned(epsilon, budget)
+            except ScenarioError as error:
+                raise ValueError(str(error).rstrip(".")) from None
         return self
 
     @model_validator(mode="after")
@@ -324,8 +397,9 @@ class Scenario(Settings):
                 f"faults.adversary.fraction is {liars.fraction:g}, which of {count} clients is none, so nobody would"
                 f" lie: choose at least {1 / count:.2g}, or leave faults.adversary out."
             )
-        if self.privacy.coverage is not None:
-            self.privacy.coverage.count(count)
+        coverage = self.coverage
+        if coverage is not None:
+            coverage.count(count)
         rule = getattr(self.method, "aggregation", None)
         if isinstance(rule, RobustRule):
             rule.require(max(1, round(self.clients.participation * count)))

@@ -113,7 +113,7 @@ def central(settings: FedPCA, rows: FloatArray, seed: int, journal: Journal) -> 
     return np.asarray(rows @ axes.T)
 
 
-@method(FedPCA, "Fed-PCA", central=central, noise_on=frozenset({"coordinates"}))
+@method(FedPCA, "Fed-PCA", central=central, noise_on=frozenset({"coordinates"}), some_noisy=True)
 def serve(federation: Federation, settings: FedPCA) -> Outcome:
     """Server part: orthogonal iteration."""
     start = federation.stream("axes").standard_normal((federation.features, 2))

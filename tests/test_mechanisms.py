@@ -172,7 +172,7 @@ def test_who_applies_it_is_drawn_by_the_seed_in_exact_number() -> None:
 def test_a_scenario_names_the_mechanism_without_the_clients_that_apply_it() -> None:
     content = {"on": "data", "level": 0.3, "clients": 0.7}
     scenario = tiny_scenario(method={"kind": "sense"}, privacy__noise=content)
-    assert scenario.privacy.coverage == Coverage(GaussianNoise(on="data", level=0.3), 0.7)
+    assert scenario.coverage == Coverage(GaussianNoise(on="data", level=0.3), 0.7)
 
 
 @pytest.fixture(scope="module")

@@ -55,9 +55,12 @@ class Accounts:
     ----------
     budget : Budget
         What the run may cost.
+    records : Mechanism or None
+        What all records carry for good.
     """
 
     budget: Budget
+    records: Mechanism | None = None
     _covered: set[tuple[str, int]] = field(default_factory=set, repr=False)
 
     def afford(self, call: Call, sizes: Sequence[int], ledger: Ledger) -> Due:
@@ -73,13 +76,13 @@ class Accounts:
         kind = type(call.request).reply
         if kind.public or not call.clients:
             return Due()
-        claims = [claim_of(call, told, rows) for told, rows in told_of(call, sizes) if rows]
+        claims = [claim_of(call, told, rows, self.records) for told, rows in told_of(call, sizes) if rows]
         if None in claims or not claims:  # of clients without rows nothing can be told
             if claims:
                 self._refuse_bare(kind.granularity, kind.what)
             return Due()
         worst = min((claim for claim in claims if claim is not None), key=lambda claim: claim.multiplier)
-        mechanism = call.told(call.clients[0]).mechanism
+        mechanism = call.told(call.clients[0]).mechanism or self.records
         if mechanism is not None and mechanism.on == "data":
             # Noisy records are drawn once in a run, and all that is made of them is post-processing.
             due = Due(Charge(RECORDS, worst.deviation, worst.sensitivity, worst.multiplier))
@@ -127,9 +130,9 @@ def told_of(call: Call, sizes: Sequence[int]) -> list[tuple[Request[Any], int]]:
     return [(call.told(client), sizes[client]) for client in call.clients]
 
 
-def claim_of(call: Call, told: Request[Any], rows: int) -> Claim | None:
+def claim_of(call: Call, told: Request[Any], rows: int, records: Mechanism | None = None) -> Claim | None:
     """What a mechanism promises for the reply of one client with so many rows, as the server sees it."""
-    mechanism = told.mechanism
+    mechanism = told.mechanism or records
     if mechanism is None:
         return None
     if mechanism.on == "data":

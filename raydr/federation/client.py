@@ -9,6 +9,7 @@ import numpy as np
 
 from raydr.arrays import FloatArray
 from raydr.federation.streams import client_stream
+from raydr.privacy.mechanism import Mechanism
 
 
 @dataclass
@@ -36,6 +37,7 @@ class Client:
     round: int = 0
     memory: dict[str, Any] = field(default_factory=dict, repr=False)
     run: str = ""
+    covered_by: Mechanism | None = None
 
     def stream(self, purpose: str) -> np.random.Generator:
         """Independent random numbers for ``(seed, client, round, purpose)``, whoever asks, however often."""

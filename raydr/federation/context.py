@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from raydr.arrays import FloatArray
 from raydr.federation.failures import FailurePolicy
 from raydr.privacy.accounting import Budget
-from raydr.privacy.mechanism import Coverage
+from raydr.privacy.mechanism import Coverage, Mechanism
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,3 +45,8 @@ class Context:
     coverage: Coverage | None = None
     budget: Budget = field(default_factory=Budget)
     public: FloatArray | None = None
+
+    def mechanism(self, on: str) -> Mechanism | None:
+        """Return what clients apply on this, such as "gradient"; None where they do not."""
+        found = self.coverage.mechanism if self.coverage is not None else None
+        return found if found is not None and found.on == on else None

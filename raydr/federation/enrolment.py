@@ -10,7 +10,12 @@ from raydr.privacy.ledger import Granularity
 
 
 @dataclass(frozen=True)
-class Enrolment(Reply, granularity=Granularity.PER_CLIENT, what="how many rows and features a client has"):
+class Enrolment(
+    Reply,
+    granularity=Granularity.PER_CLIENT,
+    what="how many rows and features a client has",
+    public="neighbouring data have as many rows and features: they are taken as public",
+):
     """Size of a client's partition."""
 
     rows: int

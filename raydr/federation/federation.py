@@ -37,6 +37,7 @@ from raydr.federation.transport import Transport
 from raydr.federation.wire import Answered, Call, SumCall, Weighting, by_protection
 from raydr.journal import CheckpointTaken, Journal
 from raydr.privacy.ledger import Granularity, Ledger
+from raydr.privacy.mechanism import Mechanism
 from raydr.robust import RobustRule, coordinate_median
 from raydr.threads import one_blas_thread
 
@@ -142,6 +143,10 @@ class Federation:
     def ledger(self) -> Ledger:
         """Every message that crossed the boundary."""
         return self._meter.ledger
+
+    def cover_records(self, mechanism: Mechanism) -> None:
+        """Take note that all clients' records carry noise for good, so that the accountant charges it once."""
+        self._accounts.records = mechanism
 
     def stream(self, purpose: str) -> np.random.Generator:
         """Random numbers of the server for this round and purpose."""

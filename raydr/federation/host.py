@@ -114,7 +114,13 @@ class ClientHost:
                 answers.append(
                     reply
                     if isinstance(reply, Failure)
-                    else Answered(index, call.number, call.round, reply, call.told(index).mechanism)
+                    else Answered(
+                        index,
+                        call.number,
+                        call.round,
+                        reply,
+                        _protection(self._clients[index], call.told(index)),
+                    )
                 )
         self._die_later(call)
         return answers
@@ -151,7 +157,7 @@ class ClientHost:
                 for name, kept in sealed.items():
                     kept[index] = getattr(reply, name)
                 summed.append(index)
-                protections.append(call.told(index).mechanism)
+                protections.append(_protection(client, call.told(index)))
                 total_weight += weight
         self._die_later(call)
         totals = {name: ring.total for name, ring in sums.items()}
@@ -315,14 +321,24 @@ def _shown(client: Client, told: Request[Any]) -> Client:
     # Of these rows, since scaling replaces them; a deviation that nobody told is NaN, which equals nothing.
     made_of = mechanism, str(told.deviation)
     if kept is None or kept[0] is not client.rows or kept[1] != made_of:
-        stream = client_stream(client.seed, client.index, 0, "noise on data")
-        whole = Quantity(mechanism.limited(client.rows), told.deviation, mechanism.record_sensitivity)
-        rows = mechanism.cover(whole, stream).astype(client.rows.dtype)
+        rows = blurred(client, mechanism, told.deviation)
         kept = client.memory[_BLURRED] = client.rows, made_of, rows
     return replace(client, rows=kept[2], memory={})
 
 
 _BLURRED = "rows under a mechanism"
+
+
+def blurred(client: Client, mechanism: Mechanism, unit: float) -> FloatArray:
+    """A client's rows under a mechanism on data, in their own precision; the same whenever they are drawn."""
+    stream = client_stream(client.seed, client.index, 0, "noise on data")
+    records = Quantity(mechanism.limited(client.rows), unit, mechanism.record_sensitivity)
+    return np.asarray(mechanism.cover(records, stream).astype(client.rows.dtype))
+
+
+def _protection(client: Client, told: Request[Any]) -> Mechanism | None:
+    """What covers a reply: what was applied to it, or what its records carry for good."""
+    return told.mechanism if told.mechanism is not None else client.covered_by
 
 
 def _covered(reply: Reply, client: Client, told: Request[Any], call: Call) -> Reply:

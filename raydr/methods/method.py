@@ -43,6 +43,10 @@ def _none(settings: Any) -> str | None:
     return None
 
 
+def _one(settings: Any, on: str) -> int:
+    return 1
+
+
 @dataclass(frozen=True)
 class Method:
     """A federated method: its settings and its server part, which meets the client part through messages.
@@ -75,6 +79,13 @@ class Method:
         Number of rounds in which clients are asked, by settings; by default the settings' own.
     noise_on : set of str
         Where clients can add noise: "data", "distances".
+    some_noisy : bool
+        Whether noise may be added by a part of the clients alone.
+    releases : callable
+        How many answers noise covers, by settings and the place of the noise: what an epsilon is divided among.
+    posts : callable
+        What of each record leaves its client under no noise but that on data, as a clause for people, by settings;
+        None where nothing does.
     transform : callable
         Positions of new rows on the map, by settings, the run's model and rows scaled as the run's; None for methods
         whose map takes no new rows.
@@ -91,6 +102,9 @@ class Method:
     public_file: Callable[[Any], str | None] = _none
     rounds: Callable[[Any], int] = _own_rounds
     noise_on: frozenset[str] = frozenset()
+    some_noisy: bool = False
+    releases: Callable[[Any, str], int] = _one
+    posts: Callable[[Any], str | None] = _none
     transform: Callable[[Any, Mapping[str, FloatArray], FloatArray], FloatArray] | None = None
 
     @property

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 from raydr.arrays import Int64Array
 from raydr.federation import Context, FaultPlan, Federation, Transport
+from raydr.federation.blurring import blur_records
 from raydr.federation.checkpoint import Checkpoint
 from raydr.journal import Journal
 from raydr.methods import METHODS
 from raydr.methods.outcome import Outcome
 from raydr.privacy.ledger import Ledger
 from raydr.settings import Settings
+from raydr.statistics.moments import spread
 from raydr.statistics.scaling import Scale, Scaling, fit_scaling
 from raydr.threads import one_blas_thread
 
@@ -74,7 +77,12 @@ def serve(
     with one_blas_thread():
         with journal.stage("clients"):
             federation = Federation(transport, clients, plan, journal=journal, resume=resume)
+        noise = plan.mechanism("data")
+        if noise is not None and noise.for_good:
+            with federation.stage("noise on records"):
+                unit = spread(federation).width if noise.by_level else math.nan
+                blur_records(federation, noise, unit)
         with federation.stage("scaling"):
             scaling = fit_scaling(federation, plan.scale)
         outcome = METHODS[plan.method].serve(federation, plan.settings)
-    return Served(outcome, scaling, federation.ledger)
+    return Served(outcome, scaling, federation.ledger.settled(plan.budget.delta))

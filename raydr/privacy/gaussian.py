@@ -20,6 +20,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from raydr.arrays import Float64Array, FloatArray
+from raydr.privacy.accounting import gaussian_multiplier
 from raydr.privacy.mechanism import Bound, Claim, Mechanism, Quantity, mechanism
 
 _STEPS = 40
@@ -145,15 +146,28 @@ class GaussianNoise(Mechanism):
         return math.nan if self.level is None else self.level
 
     @property
+    def for_good(self) -> bool:
+        """Whether it stays on the records for all that is made of them."""
+        return self.on == "data" and self.stage == "all"
+
+    @property
     def shared(self) -> bool:
         """Whether each client adds its share alone."""
         return self.per == "sum"
 
-    def calibrated(self, multiplier: float) -> GaussianNoise:
-        """Return the same with the multiplier that an accountant made of its epsilon."""
+    def calibrated(self, releases: int, delta: float) -> Self:
+        """Return the same with the multiplier at which so many releases come to its epsilon, at its delta or this.
+
+        Without an epsilon, nothing changes. Under ``decay`` the multiplier is that of the first round.
+        """
+        if self.epsilon is None or not releases:
+            return self
+        if self.decay != "none":
+            releases = releases * (releases + 1) // 2  # 1 / z_s^2 = s / z_1^2
+        multiplier = gaussian_multiplier(self.epsilon, self.delta or delta, releases)
         return self.model_copy(update={"multiplier": multiplier})
 
-    def in_round(self, done: int) -> GaussianNoise:
+    def in_round(self, done: int) -> Self:
         """Noise of the round after ``done`` others: under ``decay`` it falls as 1 / sqrt(round)."""
         if self.decay == "none":
             return self

@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
@@ -111,9 +111,27 @@ class Mechanism(Settings, ABC):
         return math.inf
 
     @property
+    def for_good(self) -> bool:
+        """Whether records are to carry it from the start, whatever is asked of them."""
+        return False
+
+    @property
+    def by_level(self) -> bool:
+        """Whether it is told in units of the data, which the server has to learn first."""
+        return math.isfinite(self.deviation)
+
+    @property
     def shared(self) -> bool:
         """Whether only the sum of all clients' answers is covered, to which each adds its share."""
         return False
+
+    def in_round(self, done: int) -> Self:
+        """Return the same for the round after ``done`` others, where its strength depends on it."""
+        return self
+
+    def calibrated(self, releases: int, delta: float) -> Self:
+        """Return the same, fit for so many releases where it is told by what all of them may cost at ``delta``."""
+        return self
 
     def claim(
         self, sensitivity: float, share: float = 1.0, *, values: int = 0, resolution: float = 0.0

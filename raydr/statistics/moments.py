@@ -175,6 +175,11 @@ class Spread:
     deviation: Float64Array
     reach: Float64Array
 
+    @property
+    def width(self) -> float:
+        """Root mean square of the deviations: the unit in which levels of noise on data are told."""
+        return float(np.sqrt((self.deviation**2).mean()))
+
 
 def spread(federation: Federation) -> Spread:
     """Mean and standard deviation of each feature, by sums of moments.

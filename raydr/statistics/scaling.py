@@ -33,7 +33,12 @@ class Scaling:
 
 
 @dataclass(frozen=True)
-class Done(Reply, granularity=Granularity.AGGREGATE, what="word that a client has done as it was told"):
+class Done(
+    Reply,
+    granularity=Granularity.AGGREGATE,
+    what="word that a client has done as it was told",
+    public="it says nothing of the records",
+):
     """An answer without content."""
 
     @staticmethod

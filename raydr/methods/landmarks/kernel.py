@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray
+from raydr.errors import DataError
 from raydr.geometry.points import squared_distances
 
 BLOCK_ROWS = 2048
@@ -111,7 +112,36 @@ def gradient_sensitivity(rows: int, landmarks: int, gamma: float) -> float:
     most twice that. No record is cut, no distance and no norm of the data is known: the kernel bounds itself. (P1's
     Theorem 6 has 8 gamma tau_X / (n_p sqrt(n_y)) (1 + 2 gamma (tau_X + tau_Y)(tau_X + Upsilon)) for the latter.)
     """
-    return _steepest(landmarks, gamma) * math.sqrt(landmarks) / rows
+    return (1.0 + 1e-7) * _steepest(landmarks, gamma) * math.sqrt(landmarks) / rows  # rounding
+
+
+_NOTHING = 27.0
+"""In units of 1 / sqrt(gamma), a distance at which the kernel is 0 in double precision: exp(-27^2) = 2e-317."""
+
+
+def within_reach(rows: FloatArray, landmarks: Float64Array, gamma: float) -> Float64Array:
+    """Rows in double precision, so near that :func:`cross_term` computes no more than :func:`gradient_sensitivity`.
+
+    The bound holds for the kernel of the distance. A computed squared distance is wrong by some eps times the squared
+    norms, which rows millions of bandwidths away could make a kernel of where there is none; they are moved towards the
+    landmarks, to where there is still none.
+
+    Raises
+    ------
+    DataError
+        If the landmarks themselves lie so far apart.
+    """
+    centre = landmarks.mean(axis=0)
+    spread = float(np.sqrt(((landmarks - centre) ** 2).sum(axis=1).max()))
+    reach = spread + _NOTHING / math.sqrt(gamma)
+    if gamma * reach**2 > 1e8:
+        raise DataError(
+            f"landmarks lie {spread * math.sqrt(gamma):.3g} bandwidths apart, where the noise on gradients claims"
+            " nothing any more: give a smaller method.step, or a smaller method.gamma."
+        )
+    centred = rows.astype(np.float64) - centre
+    lengths = np.sqrt((centred**2).sum(axis=1, keepdims=True))
+    return np.asarray(centre + centred * np.minimum(1.0, reach / np.maximum(lengths, reach)))
 
 
 def _steepest(landmarks: int, gamma: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -19,6 +19,7 @@ from raydr.methods.landmarks.kernel import (
     gradient_sensitivity,
     landmark_term,
     row_term,
+    within_reach,
 )
 from raydr.privacy import Mechanism, Quantity
 from raydr.robust import Aggregation, Mean
@@ -103,6 +104,8 @@ class SelfSimilarityRequest(Request[SelfSimilarity], what="the kernel bandwidth"
     """Asked once: the part of the objective that no landmark changes."""
 
     gamma: float
+    mechanism: Mechanism | None = None
+    deviation: float = math.nan
 
 
 @answers(SelfSimilarityRequest)
@@ -145,7 +148,9 @@ class Step(
     def quantities(self, on: str, request: StepRequest) -> dict[str, Quantity]:
         """The direction, in units of the deviation of all entries of the whole gradient (13), K_yy part included."""
         if on != ON[request.share]:
-            raise TypeError(f"a step with share {request.share!r} holds no {on} that a mechanism could change")
+            raise TypeError(
+                f"a step with share {request.share!r} holds no {on} that a mechanism could change"
+            )
         common = landmark_term(request.landmarks, request.gamma)[1]
         return {"direction": Quantity(self.direction, float((self.direction + common).std()))}
 
@@ -203,9 +208,11 @@ def local_steps(client: Client, request: StepRequest) -> Step:
     last local step, the reading under which (15) and (16) are one for Q = 1.
     """
     gamma = request.gamma
-    objective, gradient = cross_term(client.rows, request.landmarks, gamma)
+    rows = client.rows
     if not request.objective:
-        objective = 0.0
+        rows = within_reach(rows, request.landmarks, gamma)
+    objective, gradient = cross_term(rows, request.landmarks, gamma)
+    objective *= request.objective
     if request.local_steps == 1:
         return Step(gradient, objective)
     common = landmark_term(request.landmarks, gamma)[1]
@@ -213,7 +220,7 @@ def local_steps(client: Client, request: StepRequest) -> Step:
     total, local = gradient, request.landmarks
     for _ in range(request.local_steps - 1):
         local = local - request.step * gradient
-        gradient = cross_term(client.rows, local, gamma)[1] + landmark_term(local, gamma)[1]
+        gradient = cross_term(rows, local, gamma)[1] + landmark_term(local, gamma)[1]
         total = total + gradient
     return Step((total if request.share == "landmarks" else gradient) - common, objective)
 
@@ -242,15 +249,34 @@ def learn_landmarks(federation: Federation, settings: DistributionLearning) -> L
     step = settings.step or default_step(count, gamma)
     state = {"landmarks": initial_landmarks(federation, moments, count, settings.initial_spread)}
     aggregation, weights = settings.aggregation, settings.weights
-    constant = average(federation, SelfSimilarityRequest(gamma), aggregation, weights=weights).similarity
-    for _ in federation.rounds(settings.rounds, state):
+    noise = federation.context.mechanism(ON[settings.share]) or federation.context.mechanism("data")
+    if noise is not None and noise.for_good:
+        noise = None  # the records have it
+    # An objective is one more release. What claims nothing has none to lose.
+    claimed = noise is not None and noise.on != "data" and not noise.by_level
+    constant = 0.0
+    if not claimed:
+        blurred = noise if noise is not None and noise.on == "data" else None
+        similarity = SelfSimilarityRequest(gamma, blurred, moments.width)
+        constant = average(federation, similarity, aggregation, weights=weights).similarity
+    for number in federation.rounds(settings.rounds, state):
         landmarks = state["landmarks"]
-        request = StepRequest(landmarks, gamma, step, settings.local_steps, settings.share)
+        request = StepRequest(
+            landmarks,
+            gamma,
+            step,
+            settings.local_steps,
+            settings.share,
+            noise.in_round(number - 1) if noise is not None else None,
+            moments.width,
+            not claimed,
+        )
         answer = average(federation, request, aggregation, weights=weights)
         with one_blas_thread():
             objective, gradient = landmark_term(landmarks, gamma)
         state["landmarks"] = landmarks - step * (answer.direction + gradient)
-        federation.report(objective=constant + answer.objective + objective)
+        if not claimed:
+            federation.report(objective=constant + answer.objective + objective)
     return LearntLandmarks(state["landmarks"], gamma)
 
 

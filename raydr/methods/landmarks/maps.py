@@ -96,8 +96,21 @@ def distances_to_landmarks(client: Client, request: DistanceRequest) -> Distance
     return Distances(np.asarray(squared_distances(client.rows.astype(np.float64), request.landmarks)))
 
 
-@method(FedUMAP, "Fed-UMAP")
-@method(FedTSNE, "Fed-tSNE")
+def releases(settings: LandmarkMap, on: str) -> int:
+    """How many answers noise on this covers."""
+    return settings.rounds if on in ("gradient", "variable") else 1
+
+
+def posted(settings: LandmarkMap) -> str:
+    """What of each record leaves its client, as it is."""
+    return "the distance of every record to every landmark"
+
+
+NOISE_ON = frozenset({"data", "gradient", "variable"})
+
+
+@method(FedUMAP, "Fed-UMAP", noise_on=NOISE_ON, releases=releases, posts=posted)
+@method(FedTSNE, "Fed-tSNE", noise_on=NOISE_ON, releases=releases, posts=posted)
 def serve(federation: Federation, settings: FedTSNE | FedUMAP) -> Outcome:
     """Server part of Algorithm 2."""
     settings.check(federation.rows, federation.features)

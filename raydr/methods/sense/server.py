@@ -123,7 +123,7 @@ def requests_for(federation: Federation, settings: SENSE, anchors: Anchors) -> A
     if coverage is not None:
         mechanisms = coverage.of_each(federation.clients, federation.stream("noisy clients"))
         if coverage.mechanism.on == "data":
-            deviation = float(np.sqrt((spread(federation).deviation ** 2).mean()))
+            deviation = spread(federation).width
     alike = not anchors.local.size and len(set(mechanisms)) == 1
     return AnchorRequests(
         tuple(
@@ -226,6 +226,7 @@ def transform(settings: SENSE, model: Mapping[str, FloatArray], rows: FloatArray
     public_file=lambda settings: settings.anchor_path,
     rounds=lambda settings: settings.learning.rounds if settings.anchor_source == "learnt" else 0,
     noise_on=frozenset({"data", "distances"}),
+    some_noisy=True,
     transform=transform,
 )
 def serve(federation: Federation, settings: SENSE) -> Outcome:
