@@ -2,7 +2,7 @@
 
 Those of ``ledger.json``, ``rounds.jsonl``, ``notes.json`` and ``data.json`` are the run's own:
 :class:`raydr.privacy.ledger.Entry`, :class:`raydr.journal.RoundEnded`, :class:`raydr.methods.outcome.Note` and
-:class:`raydr.data.provenance.Provenance`.
+:class:`raydr.data.provenance.Provenance`; that of ``privacy.json`` is :class:`raydr.privacy.statement.Statement`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from raydr.journal import Count, Seconds
 SCENARIO = "scenario.yaml"
 EMBEDDING, CENTRAL = "embedding.parquet", "central.parquet"
 METRICS, LEDGER, ROUNDS, NOTES = "metrics.json", "ledger.json", "rounds.jsonl", "notes.json"
-DATA, ENVIRONMENT = "data.json", "environment.json"
+DATA, ENVIRONMENT, PRIVACY = "data.json", "environment.json", "privacy.json"
 MODEL = "model"
 """A folder."""
 REPORT, PICTURE = "report.html", "embedding.png"

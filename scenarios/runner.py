@@ -18,6 +18,7 @@ from raydr.methods import METHODS
 from raydr.methods.serving import Plan, Served
 from raydr.metrics import DEFAULT_METRICS
 from raydr.privacy.ledger import Entry, Granularity
+from raydr.privacy.statement import statement
 from raydr.records import Measures
 from raydr.report import write_picture, write_report
 from raydr.scenarios.backend import Backend, InlineBackend
@@ -296,6 +297,7 @@ def _write(
     )
     write_json(folder / records.METRICS, asdict(measures))
     write_json(folder / records.LEDGER, served.ledger.as_list())
+    write_json(folder / records.PRIVACY, asdict(statement(served.ledger, scenario.privacy.budget)))
     if served.outcome.notes:
         write_json(folder / records.NOTES, [asdict(note) for note in served.outcome.notes])
     write_rounds(folder / records.ROUNDS, journal.rounds)

@@ -294,6 +294,13 @@ class Scenario(Settings):
         if noise is None:
             return self
         method = METHODS[self.method.kind]
+        if not method.releases(self.method, noise.on):
+            elsewhere = [place for place in sorted(offered) if method.releases(self.method, place)]
+            raise ValueError(
+                f"privacy.noise.on is {noise.on!r}, and with these settings of method.kind {self.method.kind!r} clients"
+                f" upload nothing of that sort: with them it can be on {' or '.join(elsewhere)}, or look at method.share,"
+                " method.landmarks_from and method.rounds"
+            )
         if noise.clients < 1 and not method.some_noisy:
             raise ValueError(
                 f"privacy.noise.clients is {noise.clients:g}, but with method.kind {self.method.kind!r} all clients add"

@@ -97,9 +97,7 @@ class Accounts:
             due = _due(call, worst)
         if due.charge is not None:
             where = f"round {call.round}" if call.in_rounds else "the next release"
-            spent = dict(ledger.charges)
-            spent[due.charge] = spent.get(due.charge, 0) + 1
-            require_affordable(spent, self.budget, f"{kind.__name__} of {where}")
+            require_affordable(ledger.charges, due.charge, self.budget, f"{kind.__name__} of {where}")
         return due
 
     def _refuse_bare(self, granularity: Granularity, what: str) -> None:

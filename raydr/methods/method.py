@@ -82,7 +82,8 @@ class Method:
     some_noisy : bool
         Whether noise may be added by a part of the clients alone.
     releases : callable
-        How many answers noise covers, by settings and the place of the noise: what an epsilon is divided among.
+        How many answers noise covers, by settings and the place of the noise: what an epsilon is divided among; 0
+        where these settings upload nothing of that sort.
     posts : callable
         What of each record leaves its client under no noise but that on data, as a clause for people, by settings;
         None where nothing does.

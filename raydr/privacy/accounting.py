@@ -130,28 +130,46 @@ def dp_event(charges: Charges, view: View = "server") -> DpEvent:
     )
 
 
+_WIDEST_PLD = 50.0
+"""Epsilon past which a privacy loss distribution in steps of 1e-4 is not worth its memory."""
+
+
 def accountant_epsilons(charges: Charges, delta: float, view: View = "server") -> dict[str, float]:
-    """Epsilon by dp-accounting's ``pld`` and ``rdp`` accountants; neither is below the exact one but by rounding."""
+    """Epsilon by dp-accounting's ``pld`` and ``rdp`` accountants; neither is below the exact one but by rounding.
+
+    Past an epsilon of 50, where no one would call it privacy, without ``pld``.
+    """
     from dp_accounting.pld import PLDAccountant
     from dp_accounting.rdp import RdpAccountant
 
+    accountants = {"rdp": RdpAccountant()}
+    if epsilon_of(charges, delta, view) < _WIDEST_PLD:
+        accountants["pld"] = PLDAccountant()
     event = dp_event(charges, view)
     return {
-        name: float(accountant.compose(event).get_epsilon(delta))
-        for name, accountant in (("pld", PLDAccountant()), ("rdp", RdpAccountant()))
+        name: float(accountant.compose(event).get_epsilon(delta)) for name, accountant in accountants.items()
     }
 
 
-def require_affordable(charges: Charges, budget: Budget, what: str) -> None:
-    """Raise BudgetError if these releases together would pass the budget; ``what`` is the one that is to come."""
+def require_affordable(spent: Charges, charge: Charge, budget: Budget, what: str) -> None:
+    """Raise if one more release would pass the budget; ``what`` names it.
+
+    Raises
+    ------
+    ScenarioError
+        If it is the first, so that nothing has been released.
+    BudgetError
+        If it is not.
+    """
     if budget.epsilon_max is None:
         return
-    epsilon = epsilon_of(charges, budget.delta)
+    epsilon = epsilon_of({**spent, charge: spent.get(charge, 0) + 1}, budget.delta)
     if epsilon > budget.epsilon_max * (1.0 + 1e-9):
-        raise BudgetError(
+        message = (
             f"{what} would take the run to epsilon {epsilon:.4g} at delta {budget.delta:g}, and privacy.epsilon_max is"
             f" {budget.epsilon_max:g}, so it was not asked for: give more noise or fewer rounds, or raise epsilon_max."
         )
+        raise BudgetError(message) if spent else ScenarioError(message)
 
 
 def require_planned(planned: float, budget: Budget) -> None:

@@ -18,6 +18,7 @@ from raydr.errors import OutputError
 from raydr.journal import RoundEnded
 from raydr.methods.outcome import Note
 from raydr.privacy.ledger import Entry
+from raydr.privacy.statement import Statement
 from raydr.records import Environment, Measures
 
 T = TypeVar("T")
@@ -63,6 +64,8 @@ class RunFolder:
         The maps; ``central`` is None when the run was not compared with the pooled data.
     data : Provenance
         What was read, and what of it was mapped.
+    privacy : Statement
+        What the run cost in privacy.
     notes : tuple of Note
         What the method says of the run; none where it says nothing.
     """
@@ -80,6 +83,7 @@ class RunFolder:
     rounds: tuple[RoundEnded, ...]
     environment: Environment
     data: Provenance
+    privacy: Statement
     notes: tuple[Note, ...] = ()
 
     @property
@@ -149,6 +153,7 @@ def read_run(folder: Path) -> RunFolder:
         rounds=_parse(folder, records.ROUNDS, tuple[RoundEnded, ...]),
         environment=_parse(folder, records.ENVIRONMENT, Environment),
         data=_read_data(folder, len(federated)),
+        privacy=_parse(folder, records.PRIVACY, Statement),
         notes=_parse(folder, records.NOTES, tuple[Note, ...]) if (folder / records.NOTES).exists() else (),
     )
 

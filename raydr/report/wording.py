@@ -143,6 +143,48 @@ def protection(message: Entry) -> str:
     return message.protection.words if message.protection is not None else "none"
 
 
+def epsilon(value: float | None) -> str:
+    """Write an epsilon: ``1.00``, or the sign of infinity where there is none."""
+    return "∞" if value is None else f"{value:.3g}"
+
+
+def cost(run: RunFolder) -> str:
+    """Say in a sentence what the run as a whole cost."""
+    privacy = run.privacy
+    at = f"δ = {privacy.delta:g}".replace("-", "−")
+    if privacy.epsilon is not None and not any(release.releases for release in privacy.releases):
+        return "Nothing of any record left a client, so the run cost no privacy."
+    unit = {
+        "add-remove": "whether a record's contribution is there or not",
+        "replace-one": "whether a record is there or another in its place",
+    }.get(privacy.adjacency or "", "")
+    if privacy.epsilon is not None:
+        return (
+            f"The whole run is differentially private with ε = {epsilon(privacy.epsilon)} at {at}: that bounds what"
+            f" anyone can learn about {unit}. How many rows each client has is taken as public."
+        )
+    if not any(release.epsilon for release in privacy.releases):
+        return "The whole run has ε = ∞: no epsilon holds for it."
+    accounted = epsilon(privacy.epsilon_accounted)
+    return (
+        f"The whole run has ε = ∞. What noise with a claim covers comes to ε = {accounted} at {at} ({unit}), and would"
+        " be the whole run's if nothing else had left the clients."
+    )
+
+
+def against_whom(run: RunFolder) -> str | None:
+    """Say what noise that only a sum carries is worth to whom; None where each upload has its own."""
+    privacy = run.privacy
+    if privacy.epsilon_of_sums >= privacy.epsilon_accounted * (1.0 - 1e-6):
+        return None
+    hidden = "on" if privacy.secure_aggregation else "off"
+    return (
+        f"Noise covers sums: for those who see sums alone, ε = {epsilon(privacy.epsilon_of_sums)}. Secure aggregation"
+        f" is {hidden}, so the server sees each client's summand, which has only the client's own share:"
+        f" ε = {epsilon(privacy.epsilon_accounted)}."
+    )
+
+
 def warning(run: RunFolder) -> str | None:
     """The one sentence that must not be missed, None where there is none."""
     if not run.exposed:

@@ -23,7 +23,7 @@ from raydr.embedding import TSNE, UMAP
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.geometry.points import Geometry, Points, squared_distances
 from raydr.geometry.trilateration import trilaterate
-from raydr.methods.landmarks.learning import DistributionLearning, learn_landmarks
+from raydr.methods.landmarks.learning import ON, DistributionLearning, learn_landmarks
 from raydr.methods.landmarks.nystrom import nystrom
 from raydr.methods.method import MethodSettings, method
 from raydr.methods.outcome import Outcome, draw_map
@@ -98,7 +98,9 @@ def distances_to_landmarks(client: Client, request: DistanceRequest) -> Distance
 
 def releases(settings: LandmarkMap, on: str) -> int:
     """How many answers noise on this covers."""
-    return settings.rounds if on in ("gradient", "variable") else 1
+    if on == "data":
+        return 1
+    return settings.rounds if ON[settings.share] == on else 0
 
 
 def posted(settings: LandmarkMap) -> str:
