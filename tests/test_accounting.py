@@ -1,0 +1,443 @@
+"""Noise with a claim: it has its deviation, one record moves no more than is said, and a run is charged once."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from inline_federations import federate
+from scipy.stats import chi2, norm
+from tiny import tiny_scenario
+
+from raydr.arrays import Float64Array
+from raydr.errors import ScenarioError
+from raydr.federation import ClientError, Federation
+from raydr.federation.checkpoint import Checkpoint
+from raydr.federation.host import ClientHost
+from raydr.methods.landmarks.kernel import gradient_sensitivity
+from raydr.methods.landmarks.learning import StepRequest, local_steps, step_sensitivity
+from raydr.privacy import Coverage
+from raydr.privacy.accounting import (
+    Budget,
+    BudgetError,
+    Charge,
+    accountant_epsilons,
+    composed_multiplier,
+    epsilon_of,
+    gaussian_epsilon,
+    gaussian_multiplier,
+)
+from raydr.privacy.gaussian import GaussianNoise
+from raydr.privacy.statement import statement
+from raydr.scenarios.runner import resume, run
+
+FALSE_ALARM = 1e-6
+
+
+def gradient_noise(**strength: Any) -> GaussianNoise:
+    return GaussianNoise(on="gradient", **strength)
+
+
+def analytic_delta(epsilon: float, multiplier: float) -> float:
+    """Balle & Wang 2018, Theorem 5."""
+    half, shift = 0.5 / multiplier, epsilon * multiplier
+    return float(norm.cdf(half - shift) - math.exp(epsilon) * norm.cdf(-half - shift))
+
+
+class TestAccountant:
+    @pytest.mark.parametrize("multiplier", [0.3, 1.0, 3.73, 50.0])
+    @pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-9])
+    def test_epsilon_solves_the_closed_form(self, multiplier: float, delta: float) -> None:
+        epsilon = gaussian_epsilon(multiplier, delta)
+        assert analytic_delta(epsilon, multiplier) == pytest.approx(delta, rel=1e-6)
+        assert gaussian_multiplier(epsilon, delta) == pytest.approx(multiplier, rel=1e-6)
+
+    def test_releases_compose_as_one(self) -> None:
+        charges = {Charge("a", 6.0, 2.0, 3.0): 2, Charge("b", 5.0, 1.0, 5.0): 7}
+        spent = 2 / 3.0**2 + 7 / 5.0**2
+        assert composed_multiplier(charges) == pytest.approx(spent**-0.5, rel=1e-12)
+        assert epsilon_of(charges, 1e-5) == gaussian_epsilon(composed_multiplier(charges), 1e-5)
+
+    @pytest.mark.parametrize("count", [1, 50])
+    @pytest.mark.parametrize("multiplier", [2.0, 20.0])
+    def test_other_accountants_say_no_less(self, count: int, multiplier: float) -> None:
+        charges = {Charge("a", multiplier, 1.0, multiplier): count}
+        exact, others = epsilon_of(charges, 1e-5), accountant_epsilons(charges, 1e-5)
+        assert exact <= others["pld"] * (1 + 1e-6) <= exact * 1.01 + 1e-3
+        assert exact <= others["rdp"] * (1 + 1e-6) <= exact * 1.3
+
+    @given(st.floats(0.2, 100), st.floats(1.0, 3.0), st.integers(1, 100))
+    @settings(max_examples=50, deadline=None)
+    def test_more_noise_costs_less_and_more_rounds_cost_more(
+        self, multiplier: float, times: float, count: int
+    ) -> None:
+        one = Charge("a", multiplier, 1.0, multiplier)
+        more = Charge("a", times * multiplier, 1.0, times * multiplier)
+        assert epsilon_of({more: count}, 1e-5) <= epsilon_of({one: count}, 1e-5)
+        assert epsilon_of({one: count}, 1e-5) <= epsilon_of({one: count + 1}, 1e-5)
+
+
+def gradient(rows: Float64Array, landmarks: Float64Array, gamma: float, **more: Any) -> Float64Array:
+    """What a client whose noise claims something would upload without it."""
+    (client,) = ClientHostOf(rows)
+    request = StepRequest(landmarks, gamma, **{"step": 1.0, "local_steps": 1, "share": "gradient"} | more)
+    return local_steps(client, replace(request, objective=False)).direction
+
+
+def ClientHostOf(rows: Float64Array) -> list[Any]:  # noqa: N802
+    from raydr.federation import Client
+
+    return [Client(0, rows, 0)]
+
+
+class TestSensitivity:
+    @given(st.integers(0, 10**6), st.floats(-3, 3), st.floats(-4, 4), st.sampled_from([0.0, 1e3, 1e8]))
+    @settings(max_examples=150, deadline=None)
+    def test_no_record_moves_a_gradient_further(
+        self, seed: int, scale: float, bandwidth: float, offset: float
+    ) -> None:
+        rng = np.random.default_rng(seed)
+        count, width, n_y = rng.integers(1, 8), rng.integers(1, 5), rng.integers(2, 12)
+        landmarks = rng.normal(size=(n_y, width)) * 10.0**scale + offset
+        spread = float(landmarks.std(axis=0).max()) or 1.0
+        gamma = 10.0**bandwidth / spread**2
+        rows = landmarks[rng.integers(0, n_y, count)] + rng.normal(size=(count, width)) / math.sqrt(gamma)
+        other = rows.copy()
+        other[0] = landmarks[0] + rng.normal(size=width) * 10.0 ** rng.uniform(-2, 8) / math.sqrt(gamma)
+        moved = np.linalg.norm(gradient(rows, landmarks, gamma) - gradient(other, landmarks, gamma))
+        assert moved <= 2.0 * gradient_sensitivity(int(count), int(n_y), gamma)
+
+    def test_some_record_moves_it_nearly_as_far(self) -> None:
+        # All landmarks on one point, and the record where r exp(-gamma r^2) is largest; then on the other side.
+        gamma, n_y = 0.7, 9
+        landmarks = np.zeros((n_y, 3)) + 1e-9 * np.arange(n_y)[:, None]
+        steepest = np.array([[1.0 / math.sqrt(2.0 * gamma), 0.0, 0.0]])
+        far = np.full((1, 3), 1e6)
+        rows = np.concatenate([steepest, far, far])
+        bound = gradient_sensitivity(3, n_y, gamma)
+        gone = np.concatenate([far, far, far])
+        one = gradient(rows, landmarks, gamma)
+        assert np.linalg.norm(one - gradient(gone, landmarks, gamma)) >= 0.95 * bound
+        opposite = np.concatenate([-steepest, far, far])
+        assert np.linalg.norm(one - gradient(opposite, landmarks, gamma)) >= 0.95 * 2.0 * bound
+
+    @given(st.integers(0, 10**6), st.integers(1, 4), st.sampled_from(["gradient", "landmarks"]))
+    @settings(max_examples=100, deadline=None)
+    def test_no_record_moves_what_local_steps_upload_further(self, seed: int, steps: int, share: Any) -> None:
+        rng = np.random.default_rng(seed)
+        count, n_y, gamma = int(rng.integers(1, 6)), int(rng.integers(2, 8)), 0.5
+        step = n_y / (8.0 * gamma)
+        landmarks, rows = rng.normal(size=(n_y, 2)), rng.normal(size=(count, 2))
+        other = rows.copy()
+        other[-1] = rng.normal(size=2) * 3.0
+        more = {"step": step, "local_steps": steps, "share": share}
+        moved = np.linalg.norm(
+            gradient(rows, landmarks, gamma, **more) - gradient(other, landmarks, gamma, **more)
+        )
+        assert moved <= 2.0 * step_sensitivity(count, n_y, gamma, step, steps, share)
+
+    def test_a_record_cut_to_a_norm_moves_no_further(self) -> None:
+        noise = GaussianNoise(on="data", clip=2.0, multiplier=1.0)
+        rows = np.array([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]], np.float32)
+        np.testing.assert_allclose(noise.limited(rows), [[1.2, 1.6], [0.3, 0.4], [0.0, 0.0]], atol=1e-7)
+        assert noise.record_sensitivity == 2.0
+
+
+def partitions(sizes: Sequence[int] = (40, 25, 60), width: int = 3) -> list[Float64Array]:
+    rng = np.random.default_rng(3)
+    return [rng.normal(size=(size, width)) for size in sizes]
+
+
+LANDMARKS = np.random.default_rng(4).normal(size=(200, 3))
+
+
+def steps(noise: GaussianNoise | None, **more: Any) -> StepRequest:
+    given = {"step": 1.0, "local_steps": 1, "share": "gradient", "objective": noise is None or noise.by_level}
+    return StepRequest(LANDMARKS, 0.5, mechanism=noise, **given | more)
+
+
+def asked(federation: Federation, noise: GaussianNoise | None) -> list[Float64Array]:
+    return [reply.direction for reply in federation.ask(steps(noise))]
+
+
+class TestNoise:
+    @pytest.mark.parametrize(
+        "strength",
+        [
+            {"level": 1.0},
+            {"sigma": 0.01},
+            {"multiplier": 3.0},
+            {"multiplier": 3.0, "adjacency": "replace-one"},
+        ],
+    )
+    def test_noise_of_a_client_has_its_deviation(self, strength: dict[str, Any]) -> None:
+        """Chi-squared of 600 numbers a client; wrong once in a million runs of other seeds."""
+        noise, clean = gradient_noise(**strength), asked(federate(partitions()), None)
+        for size, true, noisy in zip((40, 25, 60), clean, asked(federate(partitions()), noise), strict=True):
+            match strength:
+                case {"level": level}:
+                    common = _whole(true)
+                    deviation = level * common.std()
+                case {"sigma": sigma}:
+                    deviation = sigma
+                case _:
+                    factor = 2.0 if "adjacency" in strength else 1.0
+                    deviation = 3.0 * factor * gradient_sensitivity(size, 200, 0.5)
+            statistic = float((((noisy - true) / deviation) ** 2).sum())
+            low, high = chi2.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], true.size)
+            assert low < statistic < high
+
+    @pytest.mark.parametrize("weights", ["clients", "rows"])
+    def test_noise_of_a_sum_is_whole_in_the_sum_alone(self, weights: Any) -> None:
+        noise = gradient_noise(multiplier=3.0, per="sum")
+        federation = federate(partitions())
+        clean = federate(partitions()).mean(steps(None), weights=weights).direction
+        noisy = federation.mean(steps(noise), weights=weights).direction
+        one = gradient_sensitivity(1, 200, 0.5)
+        total, moved = (3, one / 25) if weights == "clients" else (125, one)
+        statistic = float((((noisy - clean) * total / (3.0 * moved)) ** 2).sum())
+        low, high = chi2.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], clean.size)
+        assert low < statistic < high
+        (charge,) = federation.ledger.charges
+        assert charge.of_sums == pytest.approx(3.0, rel=1e-6)
+        assert charge.multiplier == pytest.approx(3.0 / math.sqrt(3), rel=1e-6)
+
+    def test_half_the_noise_is_noticed(self) -> None:
+        """The test above tells half the noise apart: so does its statistic."""
+        noise = gradient_noise(multiplier=3.0)
+        clean, noisy = (asked(federate(partitions()), each)[0] for each in (None, noise))
+        deviation = 3.0 * gradient_sensitivity(40, 200, 0.5)
+        low, _ = chi2.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], clean.size)
+        assert float((((noisy - clean) / 2 / deviation) ** 2).sum()) < low
+
+    @given(st.integers(0, 10**6), st.floats(-9, 6))
+    @settings(max_examples=60, deadline=None)
+    def test_values_and_noise_are_multiples_of_one_step(self, seed: int, exponent: float) -> None:
+        from raydr.privacy import Quantity
+        from raydr.privacy.gaussian import step_of
+
+        rng = np.random.default_rng(seed)
+        sensitivity = 10.0**exponent
+        quantity = Quantity(rng.normal(size=20) * sensitivity, sensitivity=sensitivity)
+        noise = gradient_noise(multiplier=2.0)
+        noisy = noise.cover(quantity, rng)
+        step = step_of(2.0 * sensitivity)
+        np.testing.assert_array_equal(noisy, step * np.rint(noisy / step))
+
+    def test_a_tail_never_ends_a_run(self) -> None:
+        noise = gradient_noise(sigma=1e6)
+        federation = federate(partitions())
+        directions = asked(federation, noise)
+        assert max(float(np.abs(direction).max()) for direction in directions) <= 13e6
+
+    @pytest.mark.parametrize("decay", ["none", "theorem-2"])
+    def test_rounds_together_cost_what_was_asked(self, decay: Any) -> None:
+        noise = gradient_noise(epsilon=2.0, decay=decay).calibrated(30, 1e-5)
+        charges = {}
+        for done in range(30):
+            claim = noise.in_round(done).claim(0.25)
+            assert claim is not None
+            charges[Charge(str(done), claim.deviation, claim.sensitivity, claim.multiplier)] = 1
+        assert epsilon_of(charges, 1e-5) == pytest.approx(2.0, rel=1e-6)
+
+
+def _whole(direction: Float64Array) -> Float64Array:
+    from raydr.methods.landmarks.kernel import landmark_term
+
+    return np.asarray(direction + landmark_term(LANDMARKS, 0.5)[1])
+
+
+class TestCharges:
+    def test_a_call_is_charged_once_and_twice_is_refused(self) -> None:
+        federation = federate(partitions())
+        asked(federation, gradient_noise(multiplier=2.0))
+        assert list(federation.ledger.charges.values()) == [1]
+        with pytest.raises(TypeError, match="the same noise would cover both"):
+            asked(federation, gradient_noise(multiplier=2.0))
+
+    def test_the_client_with_fewest_rows_decides_what_a_sigma_costs(self) -> None:
+        federation = federate(partitions())
+        asked(federation, gradient_noise(sigma=0.02))
+        (charge,) = federation.ledger.charges
+        assert charge.multiplier == pytest.approx(0.02 / gradient_sensitivity(25, 200, 0.5), rel=1e-6)
+
+    def test_a_level_claims_nothing(self) -> None:
+        federation = federate(partitions())
+        asked(federation, gradient_noise(level=1.0))
+        assert not federation.ledger.charges
+        assert statement(federation.ledger, Budget()).epsilon is None
+
+    def test_a_checkpoint_keeps_what_was_charged(self) -> None:
+        federation = federate(partitions())
+        asked(federation, gradient_noise(multiplier=2.0))
+        ledger = federation.ledger
+        kept = Checkpoint("", 0, (), tuple(ledger.entries.values()), charges=tuple(ledger.charges.items()))
+        assert Checkpoint.from_bytes(kept.to_bytes()).restored_ledger() == ledger
+
+    def test_a_round_past_the_budget_is_not_asked(self) -> None:
+        budget = Budget(epsilon_max=1.0, strict="sums")
+        federation = federate(partitions(), budget=budget)
+        noise = gradient_noise(multiplier=gaussian_multiplier(1.0, 1e-5, 3))
+
+        def learn() -> None:
+            for _ in federation.rounds(5, {}):
+                asked(federation, noise)
+
+        with pytest.raises(BudgetError, match=r"Step of round 4 would take the run to epsilon 1\.1"):
+            learn()
+        assert list(federation.ledger.charges.values()) == [3]
+        with pytest.raises(ScenarioError, match="so it was not asked for"):
+            asked(federate(partitions(), budget=budget), gradient_noise(multiplier=1.0))
+
+    @pytest.mark.parametrize("strict", [True, "sums"])
+    def test_a_strict_run_sends_no_bare_sum(self, strict: Any) -> None:
+        with pytest.raises(ScenarioError, match=r"privacy\.strict lets nothing leave"):
+            federate(partitions(), budget=Budget(strict=strict)).mean(steps(None))
+
+    def test_noise_nobody_calibrated_is_not_sent(self) -> None:
+        with pytest.raises((ClientError, TypeError), match="was not calibrated"):
+            asked(federate(partitions()), gradient_noise(epsilon=1.0))
+
+
+def noisy_scenario(**overrides: Any) -> Any:
+    return tiny_scenario(privacy__noise={"on": "gradient", "epsilon": 1.0}, **overrides)
+
+
+class TestRuns:
+    def test_retries_restarts_and_resume_draw_and_charge_once(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Draws are told apart by their numbers: what is drawn again is the same noise."""
+        drawn: dict[tuple[int, int], set[bytes]] = {}
+        cover = GaussianNoise.cover
+
+        def counting(self: GaussianNoise, quantity: Any, stream: np.random.Generator) -> Float64Array:
+            copied = np.random.Generator(type(stream.bit_generator)())
+            copied.bit_generator.state = stream.bit_generator.state
+            seen = copied.standard_normal(4).tobytes()
+            key = current["client"], current["round"]
+            drawn.setdefault(key, set()).add(seen)
+            return cover(self, quantity, stream)
+
+        current = {"client": -1, "round": -1}
+        compute = ClientHost._compute
+
+        def noting(self: ClientHost, client: Any, call: Any, told: Any) -> Any:
+            current.update(client=client.index, round=call.round)
+            return compute(self, client, call, told)
+
+        monkeypatch.setattr(GaussianNoise, "cover", counting)
+        monkeypatch.setattr(ClientHost, "_compute", noting)
+        method = {"kind": "fed-tsne", "landmarks": 12, "rounds": 6, "early_iterations": 5, "iterations": 5}
+        plain = run(noisy_scenario(method=method), out=tmp_path / "plain")
+        once = {key: set(values) for key, values in drawn.items()}
+        assert len(once) == 6 * 3
+        assert all(len(values) == 1 for values in once.values())
+        crashes = [{"client": 1, "round": 2, "moment": when} for when in ("before", "during", "after")]
+        shaken = run(
+            noisy_scenario(method=method, faults__crashes=crashes, runtime__retries=3),
+            out=tmp_path / "shaken",
+        )
+        assert drawn == once
+        for name in ("embedding.parquet", "privacy.json"):
+            assert (plain / name).read_bytes() == (shaken / name).read_bytes()
+        from raydr.methods.landmarks import learning
+
+        rounds = {"count": 0}
+
+        def stopping(client: Any, request: StepRequest) -> Any:
+            rounds["count"] += 1
+            if rounds["count"] == 3 * 4 + 2:
+                raise KeyboardInterrupt
+            return learning.local_steps(client, request)
+
+        monkeypatch.setattr(StepRequest, "client_part", staticmethod(stopping))
+        with pytest.raises(KeyboardInterrupt):
+            run(noisy_scenario(method=method, runtime__checkpoint_every=2), out=tmp_path / "cut")
+        monkeypatch.setattr(StepRequest, "client_part", staticmethod(learning.local_steps))
+        (left,) = [folder for folder in tmp_path.iterdir() if "incomplete" in folder.name]
+        resumed = resume(left)
+        assert drawn == once
+        for name in ("embedding.parquet", "privacy.json"):
+            assert (plain / name).read_bytes() == (resumed / name).read_bytes()
+
+    def test_what_a_run_cost_is_in_its_folder(self, tmp_path: Path) -> None:
+        folder = run(noisy_scenario(), out=tmp_path / "run")
+        privacy = json.loads((folder / "privacy.json").read_text())
+        assert privacy["epsilon"] is None
+        assert "per-record distances leave the client in the clear" in " ".join(privacy["infinite"])
+        assert privacy["epsilon_accounted"] == pytest.approx(1.0, rel=1e-6)
+        kinds = {release["kind"] for release in privacy["releases"]}
+        assert {"Enrolment", "Within", "Moment", "Histogram", "Step", "Distances"} <= kinds
+        (step,) = [release for release in privacy["releases"] if release["kind"] == "Step"]
+        assert (step["releases"], step["share"]) == (2, 1.0)
+
+    def test_noise_on_records_for_all_that_follows_pays_for_everything(self, tmp_path: Path) -> None:
+        noise = {"on": "data", "stage": "all", "clip": 10.0, "epsilon": 8.0}
+        folder = run(
+            tiny_scenario(privacy={"noise": noise, "strict": True, "epsilon_max": 8.0}), out=tmp_path / "run"
+        )
+        privacy = json.loads((folder / "privacy.json").read_text())
+        assert privacy["epsilon"] == pytest.approx(8.0, rel=1e-6)
+        assert privacy["infinite"] == []
+
+    @pytest.mark.parametrize("on", ["data", "gradient"])
+    def test_levels_of_the_experiments_change_the_landmarks_and_claim_nothing(
+        self, tmp_path: Path, on: str
+    ) -> None:
+        folder = run(tiny_scenario(privacy__noise={"on": on, "level": 1.0}), out=tmp_path / "run")
+        privacy = json.loads((folder / "privacy.json").read_text())
+        assert (privacy["epsilon"], privacy["epsilon_accounted"]) == (None, 0.0)
+        assert any("under Gaussian noise of level 1" in reason for reason in privacy["infinite"])
+
+
+@pytest.mark.parametrize(
+    ("privacy", "words"),
+    [
+        ({"noise": {"on": "gradient"}}, "exactly one of level, sigma, multiplier and epsilon"),
+        ({"noise": {"on": "gradient", "level": 1, "sigma": 1}}, "here are level and sigma"),
+        ({"noise": {"on": "gradient", "epsilon": 0}}, "greater than 0"),
+        ({"noise": {"on": "gradient", "epsilon": -1}}, "greater than 0"),
+        ({"noise": {"on": "gradient", "epsilon": 1, "delta": 1.0}}, "less than 1"),
+        ({"noise": {"on": "gradient", "epsilon": 1}, "delta": 0.0}, "greater than 0"),
+        ({"noise": {"on": "gradient", "level": 1, "delta": 0.1}}, "delta is of epsilon"),
+        ({"noise": {"on": "variable", "level": 1}}, "upload nothing of that sort"),
+        ({"noise": {"on": "data", "epsilon": 1}}, "give clip, a norm"),
+        ({"noise": {"on": "gradient", "level": 1, "per": "sum"}}, "per: sum is of calibrated noise"),
+        ({"noise": {"on": "gradient", "epsilon": 1, "clients": 0.5}}, "all clients add noise or none"),
+        ({"noise": {"on": "gradient", "epsilon": 1}, "strict": True}, "set strict to sums"),
+        ({"noise": {"on": "gradient", "level": 1}, "strict": "sums"}, "a level depends on the data"),
+        ({"strict": True}, "strict lets nothing leave without noise"),
+        ({"noise": {"on": "gradient", "epsilon": 1}, "epsilon_max": 2}, "set strict to true, or to sums"),
+        (
+            {"noise": {"on": "gradient", "epsilon": 3}, "epsilon_max": 2, "strict": "sums"},
+            "would come to epsilon 3 at delta 1e-05",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_anything_runs(privacy: dict[str, Any], words: str) -> None:
+    with pytest.raises(ScenarioError, match=words):
+        tiny_scenario(privacy=privacy)
+
+
+def test_a_robust_rule_and_noise_of_a_sum_exclude_each_other() -> None:
+    with pytest.raises(ScenarioError, match=r"a robust method\.aggregation looks at each upload"):
+        tiny_scenario(
+            privacy__noise={"on": "gradient", "epsilon": 1, "per": "sum"},
+            method__aggregation={"kind": "coordinate-median"},
+        )
+
+
+def test_coverage_is_calibrated_for_the_rounds_of_the_method() -> None:
+    found = noisy_scenario().coverage
+    assert isinstance(found, Coverage)
+    assert isinstance(found.mechanism, GaussianNoise)
+    assert found.mechanism.multiplier == pytest.approx(gaussian_multiplier(1.0, 1e-5, 2), rel=1e-9)
