@@ -9,7 +9,7 @@ import re
 import struct
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,9 @@ from raydr.arrays import Float64Array
 from raydr.errors import OutputError
 from raydr.geometry.procrustes import procrustes, turn
 from raydr.plain import short
+from raydr.privacy.accounting import Budget
+from raydr.privacy.ledger import Ledger, read_entries
+from raydr.privacy.statement import statement
 from raydr.report import compare, read_run, write_comparison, write_picture, write_report
 from raydr.report.charts import line_chart, round_numbers
 from raydr.report.colouring import CATEGORIES, GREY, RAMP, colouring, ramp
@@ -124,6 +127,11 @@ def write_run(
     (folder / "data.json").write_text(json.dumps(data))
     (folder / "metrics.json").write_text(json.dumps(measures))
     (folder / "ledger.json").write_text(json.dumps([message()] if ledger is None else list(ledger)))
+    entries = read_entries([message()] if ledger is None else list(ledger))
+    told = statement(
+        Ledger({(entry.kind, entry.direction, "", "", None): entry for entry in entries}), Budget()
+    )
+    (folder / "privacy.json").write_text(json.dumps(asdict(told)))
     (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in ROUNDS))
     (folder / "environment.json").write_text(json.dumps(environment))
     (folder / "scenario.yaml").write_text(yaml.safe_dump(scenario, sort_keys=False))

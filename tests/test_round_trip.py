@@ -40,25 +40,35 @@ WORDS = ["x", "on", "null", "yes", "~", "1e3", "12", "1_0", "-.5", "0x1", "=", "
 FLOATS = [1e-5, 1e16, 0.1 + 0.2, 1 / 3, 5e-324, 1.7976931348623157e308, 1.0, 2.0, 3.0, -0.0, 0.25, 1.5]
 INTEGERS = [1, 0, 2, 3, 7, 2**31, 2**32 - 1, 2**63]
 
-COMPANIONS: dict[str, dict[str, Any]] = {
-    "data.source": {"data.path": "/a.csv"},
-    "data.path": {"data.source": None},
-    "data.graph": {"data.source": None},
-    "data.dimensions": {"data.source": None, "data.graph": "/tree.csv"},
-    "clients.count": {"clients.partition": {"kind": "pointwise"}},
-    "clients.sites": {"data": {}, "clients.count": None},
-    "faults.dropout": {"runtime.quorum": 0.5},
-    "faults.corrupt": {"runtime.quorum": 0.5},
-    "faults.adversary.kind": {"faults.adversary.fraction": 0.25},
-    "faults.adversary.strength": {"faults.adversary.fraction": 0.25},
-    "privacy.noise": {"method": {"kind": "sense"}},
-    "method.anchor_source": {"method.anchor_path": "/anchors.csv"},
-    "method.anchor_path": {"method.anchor_source": "file"},
-    "method.local_anchors": {"method.visibility": "partial"},
-    "method.curvature": {"method.geometry": "hyperbolic"},
-    "method.points": {"method.geometry": "hyperbolic"},
-    "method.embedder": {"method.geometry": "hyperbolic"},
-}
+COMPANIONS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("data.source", {"data.path": "/a.csv"}),
+    ("data.path", {"data.source": None}),
+    ("data.graph", {"data.source": None}),
+    ("data.dimensions", {"data.source": None, "data.graph": "/tree.csv"}),
+    ("clients.count", {"clients.partition": {"kind": "pointwise"}}),
+    ("clients.sites", {"data": {}, "clients.count": None}),
+    ("faults.dropout", {"runtime.quorum": 0.5}),
+    ("faults.corrupt", {"runtime.quorum": 0.5}),
+    ("faults.adversary.kind", {"faults.adversary.fraction": 0.25}),
+    ("faults.adversary.strength", {"faults.adversary.fraction": 0.25}),
+    ("method.anchor_source", {"method.anchor_path": "/anchors.csv"}),
+    ("method.anchor_path", {"method.anchor_source": "file"}),
+    ("method.local_anchors", {"method.visibility": "partial"}),
+    ("method.curvature", {"method.geometry": "hyperbolic"}),
+    ("method.points", {"method.geometry": "hyperbolic"}),
+    ("method.embedder", {"method.geometry": "hyperbolic"}),
+    ("privacy.noise", {"privacy.noise.level": 0.5}),
+    ("privacy.noise", {"privacy.noise.level": 0.5, "method": {"kind": "sense"}}),
+    ("privacy.noise", {"privacy.noise.on": "gradient", "method.rounds": 5}),
+    ("privacy.noise", {"privacy.noise.on": "gradient", "privacy.noise.epsilon": 0.5, "method.rounds": 5}),
+    ("privacy.noise.on", {"privacy.noise.level": 0.5, "method.share": "landmarks", "method.rounds": 5}),
+    ("privacy.noise", {"privacy.noise.on": "data", "privacy.noise.clip": 2.0, "privacy.noise.epsilon": 0.5}),
+    (
+        "privacy",
+        {"privacy.noise": {"on": "gradient", "epsilon": 0.25}, "privacy.strict": "sums", "method.rounds": 5},
+    ),
+    ("privacy.strict", {"privacy.noise": {"on": "data", "clip": 2.0, "epsilon": 0.25, "stage": "all"}}),
+)
 """What a key needs beside it, where it cannot stand alone."""
 
 REFUSED = {("method.learning.landmarks", "value"), ("privacy.secure_aggregation", "True")}
@@ -183,13 +193,13 @@ def put(content: dict[str, Any], path: str, value: Any) -> None:
 def attempts(key: Key, value: Any) -> Iterator[dict[str, Any]]:
     """Scenarios with the value, alone and beside what it needs."""
     yield key.content(value)
-    for path, beside in COMPANIONS.items():
+    for path, beside in COMPANIONS:
         if key.path == path or key.path.startswith(f"{path}."):
             content = key.content(value)
             for name, needed in beside.items():
                 if name == "data":
                     content["data"] = needed
-                else:
+                elif name != key.path:
                     put(content, name, needed)
             yield content
 

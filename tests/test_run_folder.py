@@ -27,6 +27,7 @@ FILES = {
     "embedding.parquet",
     "metrics.json",
     "ledger.json",
+    "privacy.json",
     "rounds.jsonl",
     "data.json",
     "model",

@@ -30,6 +30,7 @@ FILES = [
     "central.parquet",
     "metrics.json",
     "ledger.json",
+    "privacy.json",
     "rounds.jsonl",
     "environment.json",
     "notes.json",

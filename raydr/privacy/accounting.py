@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from raydr.errors import RunError, ScenarioError
 
 if TYPE_CHECKING:
@@ -98,14 +100,16 @@ def gaussian_epsilon(multiplier: float, delta: float) -> float:
     """
     from dp_accounting import get_epsilon_gaussian
 
-    return float(get_epsilon_gaussian(multiplier, delta))
+    with np.errstate(all="ignore"):  # its search passes where logarithms of 0 are taken
+        return float(get_epsilon_gaussian(multiplier, delta))
 
 
 def gaussian_multiplier(epsilon: float, delta: float, releases: int = 1) -> float:
     """Least multiplier at which so many Gaussian releases together are (epsilon, delta)-differentially private."""
     from dp_accounting import get_sigma_gaussian
 
-    return math.sqrt(releases) * float(get_sigma_gaussian(epsilon, delta))
+    with np.errstate(all="ignore"):
+        return math.sqrt(releases) * float(get_sigma_gaussian(epsilon, delta))
 
 
 def epsilon_of(charges: Charges, delta: float, view: View = "server") -> float:
