@@ -199,7 +199,7 @@ def attempts(key: Key, value: Any) -> Iterator[dict[str, Any]]:
             for name, needed in beside.items():
                 if name == "data":
                     content["data"] = needed
-                elif name != key.path:
+                elif not f"{key.path}.".startswith(f"{name}."):
                     put(content, name, needed)
             yield content
 
