@@ -92,7 +92,7 @@ def algorithm_1(
     assert gamma is not None
     assert eta is not None
     Y = Y.T
-    for _ in range(settings.rounds):
+    for _ in range(settings.steps):
         uploads = []
         for part in parts:
             Y_p = Y.copy()

@@ -1,0 +1,171 @@
+"""Landmarks that need no learning: a centre, and a step from it along each of some orthonormal directions.
+
+Distances to such landmarks are coordinates: with c the centre, s the step and q a direction, a row x obeys
+
+    q . (x - c) = (|x - c|^2 + s^2 - |x - c - s q|^2) / (2 s)
+
+so trilateration recovers, exactly, the rows' projections onto the frame. Any landmarks give the projection onto their
+affine hull (:mod:`raydr.geometry.trilateration`); what is to choose is that hull, and the one that keeps most of the
+rows' variance is the first principal axes'. Of the true ten neighbours of 40,000 rows of MNIST at 10 clients, 500
+directions keep: principal 0.996, random 0.888, and 500 landmarks learnt in fifty rounds (P1, Algorithm 1) 0.975. The
+messages before the distances come to 61, 37 and 3,177 MB; principal landmarks take 1.1 s, learnt ones 29.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from raydr.arrays import Float64Array
+from raydr.federation import Federation
+from raydr.methods.landmarks.learning import DistributionLearning
+from raydr.statistics.moments import Spread, wide_spread
+from raydr.statistics.principal_axes import ITERATIONS, principal_axes, signed
+from raydr.statistics.second_moments import MOST_FEATURES, moment_axes
+from raydr.threads import one_blas_thread
+
+Origin = Literal["learnt", "principal", "random"]
+
+_MOST_BY_DEFAULT = 500
+
+
+class LandmarkSettings(DistributionLearning):
+    """Settings of landmarks that are learnt, or that are a frame."""
+
+    landmarks_from: Origin | None = Field(
+        None,
+        description="learnt: by Algorithm 1; principal: along the principal axes of all rows; random: along random"
+        " directions; default: learnt if rounds are given, else principal",
+    )
+    landmarks: int | None = Field(
+        None,
+        ge=2,
+        description="number of landmarks n_y, one more than the directions of a frame, which has no use for more than"
+        " features + 1; default: at most 500, if learnt 50 to 500, twice the features, at most half the rows",
+    )
+    bounds: tuple[float, float] | None = Field(
+        None,
+        description="least and largest value of any feature, as scaled: random landmarks are then placed without asking"
+        " anything of the data",
+    )
+
+    @property
+    def origin(self) -> Origin:
+        """Where the landmarks come from."""
+        if self.landmarks_from is not None:
+            return self.landmarks_from
+        return "principal" if self.rounds is None else "learnt"
+
+    @property
+    def rounds_asked(self) -> int:
+        """Rounds in which clients are asked."""
+        return super().rounds_asked if self.origin == "learnt" else 0
+
+    def frame_count(self, rows: int, features: int) -> int:
+        """Landmarks of a frame: those asked for, as far as a direction more can tell of a distance more.
+
+        ``features`` directions span everything, and the principal axes of centred rows are one less than the rows.
+        """
+        most = min(features + 1, max(rows, 2)) if self.origin == "principal" else features + 1
+        return min(self.landmarks or _MOST_BY_DEFAULT, most)
+
+    @model_validator(mode="after")
+    def _of_one_origin(self) -> LandmarkSettings:
+        origin = self.origin
+        if self.bounds is not None:
+            if origin != "random":
+                raise ValueError(
+                    f"bounds place random landmarks, and these are {origin}: leave bounds out, or set landmarks_from:"
+                    " random"
+                )
+            low, high = self.bounds
+            if not 0 < high - low < math.inf:
+                raise ValueError(
+                    f"bounds are {low:g} and {high:g}: give the least value first, then a larger one"
+                )
+        if origin == "learnt":
+            return self
+        of_learning = DistributionLearning.model_fields
+        idle = [
+            name
+            for name in of_learning
+            if name != "landmarks" and getattr(self, name) != of_learning[name].default
+        ]
+        if idle:
+            verb, they = ("are", "them") if len(idle) > 1 else ("is", "it")
+            raise ValueError(
+                f"{' and '.join(idle)} {verb} of learning, and landmarks from {origin} directions are not learnt: leave"
+                f" {they} out, or set landmarks_from: learnt"
+            )
+        return self
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a frame stands: ``centre`` (features,), and how far from it its landmarks lie."""
+
+    centre: Float64Array
+    step: float
+
+
+def frame(federation: Federation, settings: LandmarkSettings) -> Float64Array:
+    """Landmarks (landmarks, features) float64: the centre, then one along each direction.
+
+    Raises
+    ------
+    ScenarioError
+        If the data have too many features for the moments of all pairs, where a mechanism needs these.
+    DataError
+        If all rows of all clients are equal.
+    """
+    directions = settings.frame_count(federation.rows, federation.features) - 1
+    if settings.origin == "random":
+        place = _placement(federation, settings.bounds)
+        along = random_directions(federation.stream("landmark directions"), federation.features, directions)
+    else:
+        moments = wide_spread(federation)
+        place = _around(moments)
+        along = principal_directions(federation, moments, directions)
+    return np.concatenate([place.centre[None], place.centre + place.step * along.T])
+
+
+def random_directions(stream: np.random.Generator, features: int, count: int) -> Float64Array:
+    """Orthonormal columns (features, count), uniform among all such."""
+    with one_blas_thread():
+        return signed(np.linalg.qr(stream.standard_normal((features, count)))[0])
+
+
+def principal_directions(federation: Federation, moments: Spread, count: int) -> Float64Array:
+    """First principal axes of all rows, (features, count), by the cheaper of two kinds of sums.
+
+    All second moments at once are exact, and one message of features^2 / 2 numbers; subspace iteration is six of
+    features * count each. Under a mechanism only the former will do: what it covers has to be one bounded release.
+    """
+    features = federation.features
+    covered = federation.context.coverage is not None
+    if covered or (features <= MOST_FEATURES and features + 3 <= 2 * ITERATIONS * count):
+        clip = float(np.linalg.norm(moments.reach)) * (1.0 + 1e-9)  # shortens no row
+        return moment_axes(federation, moments.mean, clip, count).directions
+    return principal_axes(federation, moments.reach, count, moments.mean).directions
+
+
+def _placement(federation: Federation, bounds: tuple[float, float] | None) -> Placement:
+    if bounds is None:
+        return _around(wide_spread(federation))
+    # As if features were uniform between the bounds.
+    low, high = bounds
+    centre = np.full(federation.features, low + (high - low) / 2.0)
+    return Placement(centre, (high - low) * math.sqrt(federation.features / 12.0))
+
+
+def _around(moments: Spread) -> Placement:
+    """At the mean, and a step as long as rows are far from it in root mean square.
+
+    With that, a coordinate loses about sqrt(directions) units in the last place of that length to rounding; steps far
+    longer or shorter would lose more, as they are added to distances or divided by.
+    """
+    return Placement(moments.mean, float(np.sqrt((moments.deviation**2).sum())))
