@@ -17,13 +17,9 @@ from raydr.geometry.points import Points
 from raydr.journal import Journal
 from raydr.methods import METHODS
 from raydr.methods.landmarks.kernel import row_term
-from raydr.methods.landmarks.learning import (
-    DistributionLearning,
-    default_landmarks,
-    initial_landmarks,
-    learn_landmarks,
-)
+from raydr.methods.landmarks.learning import initial_landmarks, learn_landmarks
 from raydr.methods.landmarks.maps import DistanceRequest, FedTSNE, FedUMAP, recovered_geometry
+from raydr.methods.landmarks.settings import DistributionLearning, default_landmarks
 from raydr.methods.outcome import draw_map
 from raydr.metrics import Evidence, evaluate
 from raydr.partition import IID, Dirichlet, OneClass, Partition

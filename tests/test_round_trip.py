@@ -31,14 +31,14 @@ BASE: dict[str, Any] = {
     "name": "base",
     "data": {"source": "iris"},
     "clients": {"count": 40},
-    "method": {"kind": "fed-tsne"},
+    "method": {"kind": "fed-tsne", "rounds": 50},
 }
 
 WORDS = ["x", "on", "null", "yes", "~", "1e3", "12", "1_0", "-.5", "0x1", "=", "a=b", " padded ", "a: b", "#", "- a",
          "2024-01-31", "Größe", "名前", "\u200f\u062b\u0645\u0646", "🙂", "a\nb", "tab\t", "\x07", "\x85\u2028", "",
          "'\"", "!!str x", "*a", "&a", "/data/rows.csv"]  # fmt: skip
 FLOATS = [1e-5, 1e16, 0.1 + 0.2, 1 / 3, 5e-324, 1.7976931348623157e308, 1.0, 2.0, 3.0, -0.0, 0.25, 1.5]
-INTEGERS = [1, 0, 2, 3, 7, 2**31, 2**32 - 1, 2**63]
+INTEGERS = [1, 0, 2, 3, 7, 128, 2**31, 2**32 - 1, 2**63]
 
 COMPANIONS: dict[str, dict[str, Any]] = {
     "data.source": {"data.path": "/a.csv"},
@@ -52,6 +52,23 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     "faults.adversary.kind": {"faults.adversary.fraction": 0.25},
     "faults.adversary.strength": {"faults.adversary.fraction": 0.25},
     "privacy.noise": {"method": {"kind": "sense"}},
+    "method.local_steps": {"method.rounds": 3},
+    "method.share": {"method.rounds": 3},
+    "method.weights": {"method.rounds": 3},
+    "method.gamma": {"method.rounds": 3},
+    "method.step": {"method.rounds": 3},
+    "method.server_step": {"method.rounds": 3},
+    "method.momentum": {"method.rounds": 3},
+    "method.initial_spread": {"method.rounds": 3},
+    "method.aggregation": {"method.rounds": 3},
+    "method.estimator": {"method.rounds": 3},
+    "method.bounds": {"method.landmarks_from": "random"},
+    "method.random_features": {"method.share": "embedding"},
+    "method.frequencies_in": {"method.share": "embedding"},
+    "method.frequency_axes": {"method.share": "embedding"},
+    "method.learning.random_features": {"method.learning.share": "embedding"},
+    "method.learning.frequencies_in": {"method.learning.share": "embedding"},
+    "method.learning.frequency_axes": {"method.learning.share": "embedding"},
     "method.anchor_source": {"method.anchor_path": "/anchors.csv"},
     "method.anchor_path": {"method.anchor_source": "file"},
     "method.local_anchors": {"method.visibility": "partial"},
@@ -160,6 +177,7 @@ def candidates(annotation: Any) -> Iterator[Any]:
             yield []
             inner = list(candidates(get_args(member)[0]))
             yield inner
+            yield inner[:2]
             yield from ([value] for value in inner)
         elif member is type(None):
             yield None

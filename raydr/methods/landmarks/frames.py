@@ -15,93 +15,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
-from pydantic import Field, model_validator
 
 from raydr.arrays import Float64Array
 from raydr.federation import Federation
-from raydr.methods.landmarks.learning import DistributionLearning
+from raydr.methods.landmarks.settings import LandmarkSettings
 from raydr.statistics.moments import Spread, wide_spread
 from raydr.statistics.principal_axes import ITERATIONS, principal_axes, signed
 from raydr.statistics.second_moments import MOST_FEATURES, moment_axes
 from raydr.threads import one_blas_thread
-
-Origin = Literal["learnt", "principal", "random"]
-
-_MOST_BY_DEFAULT = 500
-
-
-class LandmarkSettings(DistributionLearning):
-    """Settings of landmarks that are learnt, or that are a frame."""
-
-    landmarks_from: Origin | None = Field(
-        None,
-        description="learnt: by Algorithm 1; principal: along the principal axes of all rows; random: along random"
-        " directions; default: learnt if rounds are given, else principal",
-    )
-    landmarks: int | None = Field(
-        None,
-        ge=2,
-        description="number of landmarks n_y, one more than the directions of a frame, which has no use for more than"
-        " features + 1; default: at most 500, if learnt 50 to 500, twice the features, at most half the rows",
-    )
-    bounds: tuple[float, float] | None = Field(
-        None,
-        description="least and largest value of any feature, as scaled: random landmarks are then placed without asking"
-        " anything of the data",
-    )
-
-    @property
-    def origin(self) -> Origin:
-        """Where the landmarks come from."""
-        if self.landmarks_from is not None:
-            return self.landmarks_from
-        return "principal" if self.rounds is None else "learnt"
-
-    @property
-    def rounds_asked(self) -> int:
-        """Rounds in which clients are asked."""
-        return super().rounds_asked if self.origin == "learnt" else 0
-
-    def frame_count(self, rows: int, features: int) -> int:
-        """Landmarks of a frame: those asked for, as far as a direction more can tell of a distance more.
-
-        ``features`` directions span everything, and the principal axes of centred rows are one less than the rows.
-        """
-        most = min(features + 1, max(rows, 2)) if self.origin == "principal" else features + 1
-        return min(self.landmarks or _MOST_BY_DEFAULT, most)
-
-    @model_validator(mode="after")
-    def _of_one_origin(self) -> LandmarkSettings:
-        origin = self.origin
-        if self.bounds is not None:
-            if origin != "random":
-                raise ValueError(
-                    f"bounds place random landmarks, and these are {origin}: leave bounds out, or set landmarks_from:"
-                    " random"
-                )
-            low, high = self.bounds
-            if not 0 < high - low < math.inf:
-                raise ValueError(
-                    f"bounds are {low:g} and {high:g}: give the least value first, then a larger one"
-                )
-        if origin == "learnt":
-            return self
-        of_learning = DistributionLearning.model_fields
-        idle = [
-            name
-            for name in of_learning
-            if name != "landmarks" and getattr(self, name) != of_learning[name].default
-        ]
-        if idle:
-            verb, they = ("are", "them") if len(idle) > 1 else ("is", "it")
-            raise ValueError(
-                f"{' and '.join(idle)} {verb} of learning, and landmarks from {origin} directions are not learnt: leave"
-                f" {they} out, or set landmarks_from: learnt"
-            )
-        return self
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,10 @@ from raydr.embedding import TSNE, UMAP
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.geometry.points import Geometry, Points, squared_distances
 from raydr.geometry.trilateration import trilaterate
-from raydr.methods.landmarks.frames import LandmarkSettings, frame
+from raydr.methods.landmarks.frames import frame
 from raydr.methods.landmarks.learning import learn_landmarks
 from raydr.methods.landmarks.nystrom import nystrom
+from raydr.methods.landmarks.settings import LandmarkSettings
 from raydr.methods.method import MethodSettings, method
 from raydr.methods.outcome import Note, Outcome, draw_map
 
