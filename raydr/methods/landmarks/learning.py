@@ -8,6 +8,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers, average
+from raydr.methods.landmarks.descent import descend, starting
 from raydr.methods.landmarks.kernel import cross_term, default_step, gradient_bound, landmark_term, row_term
 from raydr.methods.landmarks.mean_embedding import learn_from_embedding
 from raydr.methods.landmarks.settings import DistributionLearning
@@ -129,7 +130,8 @@ def learn_landmarks(federation: Federation, settings: DistributionLearning) -> L
     moments = wide_spread(federation)
     gamma = settings.gamma or 1.0 / median_squared_distance(federation, moments)
     step = settings.step or default_step(count, gamma)
-    state = {"landmarks": initial_landmarks(federation, moments, count, settings.initial_spread)}
+    start = initial_landmarks(federation, moments, count, settings.initial_spread)
+    state = starting(start, settings.momentum)
     aggregation, weights = settings.aggregation, settings.weights
     constant = average(federation, SelfSimilarityRequest(gamma), aggregation, weights=weights).similarity
     if settings.share == "embedding":
@@ -142,7 +144,7 @@ def learn_landmarks(federation: Federation, settings: DistributionLearning) -> L
         answer = average(federation, request, aggregation, weights=weights)
         with one_blas_thread():
             objective, gradient = landmark_term(landmarks, gamma)
-        state["landmarks"] = landmarks - server_step * (answer.direction + gradient)
+        descend(state, answer.direction + gradient, server_step, settings.momentum)
         federation.report(objective=constant + answer.objective + objective)
     return LearntLandmarks(state["landmarks"], gamma)
 

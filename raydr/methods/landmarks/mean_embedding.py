@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raydr.arrays import Float64Array
 from raydr.errors import RunError
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers, average
+from raydr.methods.landmarks.descent import State, descend
 from raydr.methods.landmarks.features import FourierFeatures, fourier_features
 from raydr.methods.landmarks.frames import principal_directions, random_directions
 from raydr.methods.landmarks.settings import DistributionLearning
@@ -87,7 +87,7 @@ def learn_from_embedding(
     moments: Spread,
     gamma: float,
     step: float,
-    state: dict[str, NDArray[np.float64]],
+    state: State,
     constant: float,
 ) -> None:
     """Server part: one release, then gradient descent on it from ``state["landmarks"]``, which it moves.
@@ -101,7 +101,7 @@ def learn_from_embedding(
     for _ in federation.rounds(settings.steps, state):
         with one_blas_thread():
             objective, gradient = features.objective(reply.embedding, state["landmarks"])
-        state["landmarks"] = state["landmarks"] - step * gradient
+        descend(state, gradient, step, settings.momentum)
         federation.report(objective=constant + objective)
 
 
