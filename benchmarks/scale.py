@@ -33,7 +33,8 @@ from raydr.actors.placement import place
 from raydr.actors.transport import RayTransport
 from raydr.arrays import Float32Array
 from raydr.federation import Context, FaultPlan, Federation
-from raydr.methods.landmarks.learning import DistributionLearning, learn_landmarks
+from raydr.methods.landmarks.learning import learn_landmarks
+from raydr.methods.landmarks.settings import DistributionLearning
 from raydr.threads import cores
 
 _LONG = Setting(200, 200_000)

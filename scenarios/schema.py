@@ -294,12 +294,10 @@ class Scenario(Settings):
         if noise is None:
             return self
         method = METHODS[self.method.kind]
-        if not method.releases(self.method, noise.on):
-            elsewhere = [place for place in sorted(offered) if method.releases(self.method, place)]
+        if not method.releases(self.method, noise):
             raise ValueError(
                 f"privacy.noise.on is {noise.on!r}, and with these settings of method.kind {self.method.kind!r} clients"
-                f" upload nothing of that sort: with them it can be on {' or '.join(elsewhere)}, or look at method.share,"
-                " method.landmarks_from and method.rounds"
+                " upload nothing of that sort: look at method.landmarks_from, method.share and method.rounds"
             )
         if noise.clients < 1 and not method.some_noisy:
             raise ValueError(
@@ -326,7 +324,7 @@ class Scenario(Settings):
         noise = self.privacy.noise
         if noise is None:
             return None
-        return self.privacy.coverage(METHODS[self.method.kind].releases(self.method, noise.on))
+        return self.privacy.coverage(METHODS[self.method.kind].releases(self.method, noise))
 
     @model_validator(mode="after")
     def _within_budget(self) -> Scenario:

@@ -20,6 +20,7 @@ def federate(
     seed: int = 0,
     packing: Sequence[int] | None = None,
     journal: Journal | None = None,
+    resume: Checkpoint | None = None,
     **context: Any,
 ) -> Federation:
     """One client for each partition; ``packing`` gives the number of clients in each host (default: one host)."""
@@ -27,7 +28,8 @@ def federate(
     ends = np.cumsum(packing if packing is not None else [len(seats)])
     assert ends[-1] == len(seats)
     hosts = [ClientHost(list(group), seed) for group in np.split(np.array(seats, object), ends[:-1])]
-    return Federation(InlineTransport(hosts), len(seats), Context(seed=seed, **context), journal=journal)
+    transport, said = InlineTransport(hosts), Context(seed=seed, **context)
+    return Federation(transport, len(seats), said, journal=journal, resume=resume)
 
 
 def federation_over(

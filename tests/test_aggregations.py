@@ -127,7 +127,7 @@ def test_too_few_clients_for_a_rule_are_refused(
     kind: str, aggregation: dict[str, Any], count: int, said: str
 ) -> None:
     with pytest.raises(ScenarioError, match=said):
-        tiny_scenario(method={"kind": kind, "aggregation": aggregation}, clients__count=count)
+        tiny_scenario(method={"kind": kind, "rounds": 3, "aggregation": aggregation}, clients__count=count)
 
 
 @pytest.mark.parametrize(

@@ -13,17 +13,14 @@ from tiny import labelled
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError, ScenarioError
+from raydr.federation.checkpoint import Checkpoint
 from raydr.geometry.points import Points
-from raydr.journal import Journal
+from raydr.journal import CheckpointTaken, Journal
 from raydr.methods import METHODS
 from raydr.methods.landmarks.kernel import row_term
-from raydr.methods.landmarks.learning import (
-    DistributionLearning,
-    default_landmarks,
-    initial_landmarks,
-    learn_landmarks,
-)
+from raydr.methods.landmarks.learning import initial_landmarks, learn_landmarks
 from raydr.methods.landmarks.maps import DistanceRequest, FedTSNE, FedUMAP, recovered_geometry
+from raydr.methods.landmarks.settings import DistributionLearning, default_landmarks
 from raydr.methods.outcome import draw_map
 from raydr.metrics import Evidence, evaluate
 from raydr.partition import IID, Dirichlet, OneClass, Partition
@@ -92,7 +89,7 @@ def algorithm_1(
     assert gamma is not None
     assert eta is not None
     Y = Y.T
-    for _ in range(settings.rounds):
+    for _ in range(settings.steps):
         uploads = []
         for part in parts:
             Y_p = Y.copy()
@@ -136,6 +133,66 @@ def test_both_server_forms_coincide_for_one_local_step() -> None:
         learn_landmarks(federate(parts), DistributionLearning(landmarks=6, share=share)) for share in forms
     ]
     np.testing.assert_allclose(learnt[0].points, learnt[1].points, atol=1e-12)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.8])
+@pytest.mark.parametrize("local_steps", [1, 3])
+def test_the_server_takes_steps_of_its_own_with_nesterovs_momentum(momentum: float, local_steps: int) -> None:
+    parts, gamma, eta, server_eta = clients_of_unequal_size(), 0.2, 2.0, 1.3
+    settings = DistributionLearning(
+        landmarks=6,
+        rounds=7,
+        local_steps=local_steps,
+        gamma=gamma,
+        step=eta if local_steps > 1 else None,
+        server_step=server_eta,
+        momentum=momentum,
+    )
+    federation = federate(parts)
+    Y = initial_landmarks(federation, spread(federation), 6, settings.initial_spread).T
+    velocity = np.zeros_like(Y)
+    for _ in range(7):
+        uploads = []
+        for part in parts:
+            Y_p = Y.copy()
+            for _ in range(local_steps):
+                gradient = gradient_13(part.T, Y_p, gamma)
+                Y_p = Y_p - eta * gradient
+            uploads.append(gradient)
+        average = np.mean(uploads, axis=0)
+        velocity = momentum * velocity + average
+        Y = Y - server_eta * (average + momentum * velocity)
+    learnt = learn_landmarks(federate(parts), settings)
+    np.testing.assert_allclose(learnt.points.T, Y, atol=1e-9)
+
+
+@pytest.mark.parametrize("share", ["gradient", "landmarks", "embedding"])
+def test_momentum_needs_fewer_rounds(
+    digits: tuple[Float64Array, Int64Array], share: Literal["gradient", "landmarks", "embedding"]
+) -> None:
+    told = []
+    for momentum, rounds in ((0.0, 50), (0.9, 20)):
+        journal = Journal()
+        settings = DistributionLearning(landmarks=50, rounds=rounds, share=share, momentum=momentum)
+        learn_landmarks(federate(cut(digits[0], 5, 0), journal=journal), settings)
+        told.append(float(journal.rounds[-1].objective or 0.0))
+    assert told[1] < told[0]
+
+
+@pytest.mark.parametrize("share", ["gradient", "embedding"])
+def test_learning_with_momentum_resumes_to_the_bit(share: Literal["gradient", "embedding"]) -> None:
+    parts = clients_of_unequal_size()
+    settings = DistributionLearning(landmarks=6, rounds=9, share=share, momentum=0.9)
+    taken: list[bytes] = []
+
+    def keep(event: object) -> None:
+        if isinstance(event, CheckpointTaken):
+            taken.append(event.content)
+
+    whole = learn_landmarks(federate(parts, journal=Journal(keep), checkpoint_every=4), settings)
+    resumed = federate(parts, checkpoint_every=4, resume=Checkpoint.from_bytes(taken[0]))
+    assert learn_landmarks(resumed, settings).points.tobytes() == whole.points.tobytes()
+    assert resumed.round == 9
 
 
 @pytest.mark.parametrize("weights", ["clients", "rows"])

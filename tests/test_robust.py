@@ -35,7 +35,8 @@ from raydr.federation import (
 from raydr.federation.simulated import ATTACKS, Attack
 from raydr.journal import Journal
 from raydr.methods.landmarks.kernel import cross_term, landmark_term, row_term
-from raydr.methods.landmarks.learning import DistributionLearning, LearntLandmarks, learn_landmarks
+from raydr.methods.landmarks.learning import LearntLandmarks, learn_landmarks
+from raydr.methods.landmarks.settings import DistributionLearning
 from raydr.partition import IID
 from raydr.robust import (
     Aggregation,

@@ -31,14 +31,14 @@ BASE: dict[str, Any] = {
     "name": "base",
     "data": {"source": "iris"},
     "clients": {"count": 40},
-    "method": {"kind": "fed-tsne"},
+    "method": {"kind": "fed-tsne", "rounds": 50},
 }
 
 WORDS = ["x", "on", "null", "yes", "~", "1e3", "12", "1_0", "-.5", "0x1", "=", "a=b", " padded ", "a: b", "#", "- a",
          "2024-01-31", "Größe", "名前", "\u200f\u062b\u0645\u0646", "🙂", "a\nb", "tab\t", "\x07", "\x85\u2028", "",
          "'\"", "!!str x", "*a", "&a", "/data/rows.csv"]  # fmt: skip
 FLOATS = [1e-5, 1e16, 0.1 + 0.2, 1 / 3, 5e-324, 1.7976931348623157e308, 1.0, 2.0, 3.0, -0.0, 0.25, 1.5]
-INTEGERS = [1, 0, 2, 3, 7, 2**31, 2**32 - 1, 2**63]
+INTEGERS = [1, 0, 2, 3, 7, 128, 2**31, 2**32 - 1, 2**63]
 
 COMPANIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("data.source", {"data.path": "/a.csv"}),
@@ -57,7 +57,12 @@ COMPANIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("method.curvature", {"method.geometry": "hyperbolic"}),
     ("method.points", {"method.geometry": "hyperbolic"}),
     ("method.embedder", {"method.geometry": "hyperbolic"}),
-    ("privacy.noise", {"privacy.noise.level": 0.5}),
+    ("privacy.noise", {"privacy.noise.level": 0.5, "method.rounds": 5}),
+    (
+        "privacy.noise.on",
+        {"privacy.noise.epsilon": 0.5, "method.share": "embedding", "privacy.noise.clip": 3.0},
+    ),
+    ("privacy.noise.on", {"privacy.noise.epsilon": 0.5, "privacy.noise.clip": 3.0}),
     ("privacy.noise", {"privacy.noise.level": 0.5, "method": {"kind": "sense"}}),
     ("privacy.noise", {"privacy.noise.on": "gradient", "method.rounds": 5}),
     ("privacy.noise", {"privacy.noise.on": "gradient", "privacy.noise.epsilon": 0.5, "method.rounds": 5}),
@@ -68,6 +73,22 @@ COMPANIONS: tuple[tuple[str, dict[str, Any]], ...] = (
         {"privacy.noise": {"on": "gradient", "epsilon": 0.25}, "privacy.strict": "sums", "method.rounds": 5},
     ),
     ("privacy.strict", {"privacy.noise": {"on": "data", "clip": 2.0, "epsilon": 0.25, "stage": "all"}}),
+    ("method.local_steps", {"method.rounds": 3}),
+    ("method.share", {"method.rounds": 3}),
+    ("method.weights", {"method.rounds": 3}),
+    ("method.gamma", {"method.rounds": 3}),
+    ("method.step", {"method.rounds": 3}),
+    ("method.server_step", {"method.rounds": 3}),
+    ("method.momentum", {"method.rounds": 3}),
+    ("method.initial_spread", {"method.rounds": 3}),
+    ("method.aggregation", {"method.rounds": 3}),
+    ("method.estimator", {"method.rounds": 3}),
+    ("method.random_features", {"method.share": "embedding"}),
+    ("method.frequencies_in", {"method.share": "embedding"}),
+    ("method.frequency_axes", {"method.share": "embedding"}),
+    ("method.learning.random_features", {"method.learning.share": "embedding"}),
+    ("method.learning.frequencies_in", {"method.learning.share": "embedding"}),
+    ("method.learning.frequency_axes", {"method.learning.share": "embedding"}),
 )
 """What a key needs beside it, where it cannot stand alone."""
 
@@ -170,6 +191,7 @@ def candidates(annotation: Any) -> Iterator[Any]:
             yield []
             inner = list(candidates(get_args(member)[0]))
             yield inner
+            yield inner[:2]
             yield from ([value] for value in inner)
         elif member is type(None):
             yield None

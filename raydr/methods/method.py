@@ -11,6 +11,7 @@ from raydr.federation import Federation
 from raydr.geometry.points import Geometry, Points
 from raydr.journal import Journal
 from raydr.methods.outcome import Outcome, draw_map
+from raydr.privacy import Mechanism
 from raydr.registry import Registry, kind_of, summary
 from raydr.settings import Settings
 
@@ -43,7 +44,7 @@ def _none(settings: Any) -> str | None:
     return None
 
 
-def _one(settings: Any, on: str) -> int:
+def _one(settings: Any, noise: Mechanism) -> int:
     return 1
 
 
@@ -82,7 +83,7 @@ class Method:
     some_noisy : bool
         Whether noise may be added by a part of the clients alone.
     releases : callable
-        How many answers noise covers, by settings and the place of the noise: what an epsilon is divided among; 0
+        How many answers noise covers, by settings and mechanism: what an epsilon is divided among; 0
         where these settings upload nothing of that sort.
     posts : callable
         What of each record leaves its client under no noise but that on data, as a clause for people, by settings;
@@ -104,7 +105,7 @@ class Method:
     rounds: Callable[[Any], int] = _own_rounds
     noise_on: frozenset[str] = frozenset()
     some_noisy: bool = False
-    releases: Callable[[Any, str], int] = _one
+    releases: Callable[[Any, Mechanism], int] = _one
     posts: Callable[[Any], str | None] = _none
     transform: Callable[[Any, Mapping[str, FloatArray], FloatArray], FloatArray] | None = None
 

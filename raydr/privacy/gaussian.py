@@ -146,6 +146,11 @@ class GaussianNoise(Mechanism):
         return math.nan if self.level is None else self.level
 
     @property
+    def cut(self) -> float | None:
+        """The clip norm."""
+        return self.clip
+
+    @property
     def for_good(self) -> bool:
         """Whether it stays on the records for all that is made of them."""
         return self.on == "data" and self.stage == "all"

@@ -111,6 +111,11 @@ class Mechanism(Settings, ABC):
         return math.inf
 
     @property
+    def cut(self) -> float | None:
+        """Norm to which records are cut, where it says so."""
+        return None
+
+    @property
     def for_good(self) -> bool:
         """Whether records are to carry it from the start, whatever is asked of them."""
         return False

@@ -1,3 +1,3 @@
-"""Methods over learnt landmarks: Fed-tSNE and Fed-UMAP (P1)."""
+"""Methods over landmarks: Fed-tSNE and Fed-UMAP (P1)."""
 
 from raydr.methods.landmarks import maps as maps

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
-from pydantic import Field, model_validator
 
 from raydr.arrays import Float64Array
-from raydr.errors import ScenarioError
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers, average
+from raydr.methods.landmarks.descent import descend, starting
+from raydr.methods.landmarks.frames import known_spread
 from raydr.methods.landmarks.kernel import (
     cross_term,
     default_step,
@@ -21,68 +20,13 @@ from raydr.methods.landmarks.kernel import (
     row_term,
     within_reach,
 )
+from raydr.methods.landmarks.mean_embedding import learn_from_embedding
+from raydr.methods.landmarks.settings import DistributionLearning
 from raydr.privacy import Mechanism, Quantity
-from raydr.robust import Aggregation, Mean
-from raydr.settings import Settings
-from raydr.statistics.moments import Spread, median_squared_distance, wide_spread
+from raydr.statistics.moments import Spread, median_squared_distance
 from raydr.threads import one_blas_thread
 
 _OBJECTIVE_SAMPLE = 500  # rows of each client in K_xx, which only the reported objective needs
-
-
-class DistributionLearning(Settings):
-    """Settings of Algorithm 1."""
-
-    landmarks: int | None = Field(
-        None,
-        ge=2,
-        description="number of landmarks n_y; default: twice the features, 50 to 500, at most half the rows",
-    )
-    rounds: int = Field(50, ge=0, description="rounds S")
-    local_steps: int = Field(1, ge=1, description="gradient steps Q of each client in a round")
-    share: Literal["gradient", "landmarks"] = Field(
-        "gradient", description="what clients upload: gradients (16) or their landmarks (15)"
-    )
-    weights: Literal["clients", "rows"] = Field(
-        "clients", description="omega_p: the same for each client, or by its number of rows"
-    )
-    gamma: float | None = Field(
-        None, gt=0, description="kernel bandwidth; default: 1 / median squared distance"
-    )
-    step: float | None = Field(None, gt=0, description="step eta; default: n_y / (8 gamma)")
-    initial_spread: float = Field(
-        0.4,
-        gt=0,
-        description="standard deviation of the first landmarks around the mean, in those of the data",
-    )
-    aggregation: Aggregation = Field(
-        Mean(), description="how the server combines what clients upload; robust rules see each upload"
-    )
-
-    def landmark_count(self, rows: int, features: int) -> int:
-        """Number of landmarks for so many rows of so many features.
-
-        Raises
-        ------
-        ScenarioError
-            If more were asked for than there are rows.
-        """
-        count = self.landmarks or default_landmarks(rows, features)
-        if count > rows:
-            raise ScenarioError(
-                f"method.landmarks is {count}, but the clients hold only {rows} rows:"
-                f" choose at most {rows} landmarks, or leave it out."
-            )
-        return count
-
-    @model_validator(mode="after")
-    def _weigh_alike(self) -> DistributionLearning:
-        if self.weights == "rows" and not isinstance(self.aggregation, Mean):
-            raise ValueError(
-                f"weights are 'rows', but an aggregation of kind {self.aggregation.kind!r} counts every client the"
-                " same, since a liar could claim any number of rows: choose weights 'clients' or aggregation 'mean'"
-            )
-        return self
 
 
 @dataclass(frozen=True)
@@ -175,7 +119,7 @@ class StepRequest(Request[Step], what="the present landmarks"):
         )
 
 
-ON = {"gradient": "gradient", "landmarks": "variable"}
+ON = {"gradient": "gradient", "landmarks": "variable", "embedding": "embedding"}
 """Where noise is put on what is shared: P1 5.2 has it on the gradient or on the optimisation variable."""
 
 
@@ -244,22 +188,27 @@ def learn_landmarks(federation: Federation, settings: DistributionLearning) -> L
         If all rows of all clients are equal.
     """
     count = settings.landmark_count(federation.rows, federation.features)
-    moments = wide_spread(federation)
+    moments = known_spread(federation, settings)
     gamma = settings.gamma or 1.0 / median_squared_distance(federation, moments)
     step = settings.step or default_step(count, gamma)
-    state = {"landmarks": initial_landmarks(federation, moments, count, settings.initial_spread)}
+    start = initial_landmarks(federation, moments, count, settings.initial_spread)
+    state = starting(start, settings.momentum)
     aggregation, weights = settings.aggregation, settings.weights
     noise = federation.context.mechanism(ON[settings.share]) or federation.context.mechanism("data")
     if noise is not None and noise.for_good:
         noise = None  # the records have it
     # An objective is one more release. What claims nothing has none to lose.
     claimed = noise is not None and noise.on != "data" and not noise.by_level
-    constant = 0.0
+    constant = None
     if not claimed:
         blurred = noise if noise is not None and noise.on == "data" else None
         similarity = SelfSimilarityRequest(gamma, blurred, moments.width)
         constant = average(federation, similarity, aggregation, weights=weights).similarity
-    for number in federation.rounds(settings.rounds, state):
+    if settings.share == "embedding":
+        learn_from_embedding(federation, settings, moments, gamma, step, state, constant)
+        return LearntLandmarks(state["landmarks"], gamma)
+    server_step = settings.server_step or step
+    for number in federation.rounds(settings.steps, state):
         landmarks = state["landmarks"]
         request = StepRequest(
             landmarks,
@@ -274,8 +223,8 @@ def learn_landmarks(federation: Federation, settings: DistributionLearning) -> L
         answer = average(federation, request, aggregation, weights=weights)
         with one_blas_thread():
             objective, gradient = landmark_term(landmarks, gamma)
-        state["landmarks"] = landmarks - step * (answer.direction + gradient)
-        if not claimed:
+        descend(state, answer.direction + gradient, server_step, settings.momentum)
+        if constant is not None:
             federation.report(objective=constant + answer.objective + objective)
     return LearntLandmarks(state["landmarks"], gamma)
 
@@ -286,8 +235,3 @@ def initial_landmarks(
     """Gaussian cloud around the mean of all rows, (count, features): as wide in each feature as the data, shrunk."""
     noise = federation.stream("initial landmarks").standard_normal((count, federation.features))
     return np.asarray(moments.mean + initial_spread * moments.deviation * noise)
-
-
-def default_landmarks(rows: int, features: int) -> int:
-    """Twice the features, at least 50 and at most 500, never more than half the rows (but two)."""
-    return max(2, min(max(50, 2 * features), 500, rows // 2))

@@ -1,6 +1,7 @@
 """Fed-tSNE and Fed-UMAP (P1, Algorithm 2).
 
-1. All learn landmarks Y by Algorithm 1 (:mod:`raydr.methods.landmarks.learning`).
+1. All learn landmarks Y by Algorithm 1 (:mod:`raydr.methods.landmarks.learning`), or the server places them along the
+   axes of a frame (:mod:`raydr.methods.landmarks.frames`).
 2. Each client posts the distances from its rows to the landmarks, B of (21).
 3. The server estimates the distances between all rows from B, in one of three ways.
 4. The server draws a map of those distances by t-SNE or UMAP.
@@ -16,20 +17,23 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding import TSNE, UMAP
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.geometry.points import Geometry, Points, squared_distances
 from raydr.geometry.trilateration import trilaterate
-from raydr.methods.landmarks.learning import ON, DistributionLearning, learn_landmarks
+from raydr.methods.landmarks.frames import frame
+from raydr.methods.landmarks.learning import ON, learn_landmarks
 from raydr.methods.landmarks.nystrom import nystrom
+from raydr.methods.landmarks.settings import LandmarkSettings
 from raydr.methods.method import MethodSettings, method
-from raydr.methods.outcome import Outcome, draw_map
+from raydr.methods.outcome import Note, Outcome, draw_map
+from raydr.privacy import Mechanism
 
 
-class LandmarkMap(DistributionLearning, MethodSettings, ABC):
+class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
     """Settings that Fed-tSNE and Fed-UMAP share, which are also the embedder that draws the map."""
 
     estimator: Literal["trilateration", "nystrom", "nystrom-squared"] = Field(
@@ -47,18 +51,29 @@ class LandmarkMap(DistributionLearning, MethodSettings, ABC):
 
     def check(self, rows: int, features: int) -> None:
         """Landmarks and neighbours must be there for so many rows."""
-        self.landmark_count(rows, features)
+        if self.origin == "learnt":
+            self.landmark_count(rows, features)
         self.neighbors_needed(rows)
+
+    @model_validator(mode="after")
+    def _landmarks_among_the_data(self) -> LandmarkMap:
+        if self.origin != "learnt" and self.estimator != "trilateration":
+            raise ValueError(
+                f"estimator {self.estimator!r} needs landmarks that lie among the rows, since it takes distances"
+                f" between them for a sample of those between rows, and landmarks from {self.origin} directions lie"
+                " around them: choose estimator trilateration, or set landmarks_from: learnt"
+            )
+        return self
 
 
 class FedTSNE(TSNE, LandmarkMap):
-    """Federated t-SNE over learnt landmarks (P1)."""
+    """Federated t-SNE over landmarks (P1)."""
 
     kind: Literal["fed-tsne"] = "fed-tsne"  # type: ignore[assignment]
 
 
 class FedUMAP(UMAP, LandmarkMap):
-    """Federated UMAP over learnt landmarks (P1)."""
+    """Federated UMAP over landmarks (P1)."""
 
     kind: Literal["fed-umap"] = "fed-umap"  # type: ignore[assignment]
 
@@ -82,7 +97,7 @@ class Distances(
 
 
 @dataclass(frozen=True)
-class DistanceRequest(Request[Distances], what="the learnt landmarks"):
+class DistanceRequest(Request[Distances], what="the landmarks"):
     """Ask for B of (21); ``landmarks`` is (landmarks, features) float64."""
 
     landmarks: Float64Array
@@ -96,11 +111,15 @@ def distances_to_landmarks(client: Client, request: DistanceRequest) -> Distance
     return Distances(np.asarray(squared_distances(client.rows.astype(np.float64), request.landmarks)))
 
 
-def releases(settings: LandmarkMap, on: str) -> int:
-    """How many answers noise on this covers."""
-    if on == "data":
-        return 1
-    return settings.rounds if ON[settings.share] == on else 0
+def releases(settings: LandmarkSettings, noise: Mechanism) -> int:
+    """How many answers noise covers: each round's, or one, and one more for the moments of a frame beside it."""
+    if noise.on == "data":
+        return int(noise.for_good or settings.origin != "random")
+    if settings.origin != "learnt":
+        return int(noise.on == "moments" and settings.origin == "principal")
+    if settings.share == "embedding":
+        return (1 + (settings.frequencies_in == "principal")) * (noise.on == "embedding")
+    return settings.steps if ON[settings.share] == noise.on else 0
 
 
 def posted(settings: LandmarkMap) -> str:
@@ -108,23 +127,61 @@ def posted(settings: LandmarkMap) -> str:
     return "the distance of every record to every landmark"
 
 
-NOISE_ON = frozenset({"data", "gradient", "variable"})
+NOISE_ON = frozenset({"data", "gradient", "variable", "embedding", "moments"})
 
 
-@method(FedUMAP, "Fed-UMAP", noise_on=NOISE_ON, releases=releases, posts=posted)
-@method(FedTSNE, "Fed-tSNE", noise_on=NOISE_ON, releases=releases, posts=posted)
+@method(
+    FedUMAP,
+    "Fed-UMAP",
+    rounds=lambda settings: settings.rounds_asked,
+    noise_on=NOISE_ON,
+    releases=releases,
+    posts=posted,
+)
+@method(
+    FedTSNE,
+    "Fed-tSNE",
+    rounds=lambda settings: settings.rounds_asked,
+    noise_on=NOISE_ON,
+    releases=releases,
+    posts=posted,
+)
 def serve(federation: Federation, settings: FedTSNE | FedUMAP) -> Outcome:
     """Server part of Algorithm 2."""
     settings.check(federation.rows, federation.features)
     with federation.stage("landmarks"):
-        learnt = learn_landmarks(federation, settings)
+        landmarks, model = _landmarks(federation, settings)
     with federation.stage("distances"):
-        messages = [reply.squared for reply in federation.ask(DistanceRequest(learnt.points))]
+        messages = [reply.squared for reply in federation.ask(DistanceRequest(landmarks))]
     with federation.stage("geometry"):
-        geometry, coordinates = recovered_geometry(messages, learnt.points, settings)
+        geometry, coordinates = recovered_geometry(messages, landmarks, settings)
         messages.clear()
     drawn = draw_map(geometry, coordinates, settings, seed=federation.seed, journal=federation.journal)
-    return Outcome(drawn.embedding, geometry, {"landmarks": learnt.points, "gamma": np.array([learnt.gamma])})
+    return Outcome(drawn.embedding, geometry, model, _notes(len(landmarks), settings))
+
+
+def _landmarks(
+    federation: Federation, settings: FedTSNE | FedUMAP
+) -> tuple[Float64Array, dict[str, FloatArray]]:
+    """Landmarks, and what the run keeps of them."""
+    if settings.origin != "learnt":
+        points = frame(federation, settings)
+        return points, {"landmarks": points}
+    learnt = learn_landmarks(federation, settings)
+    return learnt.points, {"landmarks": learnt.points, "gamma": np.array([learnt.gamma])}
+
+
+def _notes(count: int, settings: LandmarkMap) -> tuple[Note, ...]:
+    """Say so where fewer landmarks were placed than were asked for."""
+    if settings.landmarks is None or count == settings.landmarks:
+        return ()
+    return (
+        Note(
+            "Fewer landmarks than asked for",
+            f"method.landmarks is {settings.landmarks}, and {count} were placed: {count - 1} {settings.origin}"
+            " directions already span all that the rows' distances depend on, and more would tell the server nothing.",
+        ),
+    )
 
 
 def recovered_geometry(

@@ -11,7 +11,8 @@ from pydantic import Field, model_validator
 from raydr.arrays import Float64Array, FloatArray
 from raydr.errors import DataError, ScenarioError
 from raydr.federation import Federation
-from raydr.methods.landmarks.learning import DistributionLearning, learn_landmarks
+from raydr.methods.landmarks.learning import learn_landmarks
+from raydr.methods.landmarks.settings import DistributionLearning
 from raydr.methods.sense.observations import Visibility
 from raydr.settings import LocalPath, Settings
 from raydr.statistics.moments import spread

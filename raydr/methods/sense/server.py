@@ -224,7 +224,7 @@ def transform(settings: SENSE, model: Mapping[str, FloatArray], rows: FloatArray
     public_rows=SENSE.public_rows,
     needs_table=SENSE.needs_table,
     public_file=lambda settings: settings.anchor_path,
-    rounds=lambda settings: settings.learning.rounds if settings.anchor_source == "learnt" else 0,
+    rounds=lambda settings: settings.learning.rounds_asked if settings.anchor_source == "learnt" else 0,
     noise_on=frozenset({"data", "distances"}),
     some_noisy=True,
     transform=transform,

@@ -1,0 +1,143 @@
+"""Random Fourier features: D numbers of a row whose products are on average the Gaussian kernel's.
+
+They are Rahimi and Recht's (2007). With frequencies w ~ N(0, 2 gamma I), of which there are D / 2, the features of a
+row x are
+
+    z(x) = sqrt(2 / D) [cos(w_1 . x), ..., cos(w_D/2 . x), sin(w_1 . x), ..., sin(w_D/2 . x)]
+
+They have length 1, and E z(x) . z(y) = exp(-gamma |x - y|^2). So the objective (9) of P1 between rows X and landmarks Y
+needs of X no more than the mean of z over its rows, the mean embedding.
+
+Frequencies here are orthogonal within blocks of as many as there are dimensions (Yu et al. 2016), which leaves each its
+distribution: 500 landmarks learnt on 10,000 rows of MNIST by 4,096 features end at an objective of 0.0067, by
+independent frequencies at 0.0175, by the kernel itself at 0.0054.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from raydr.arrays import Float64Array, FloatArray
+from raydr.threads import one_blas_thread
+
+_BLOCK_ROWS = 2048
+
+
+@dataclass(frozen=True)
+class FourierFeatures:
+    """Random features of points seen from a centre.
+
+    A shift of rows and landmarks alike changes no product of features, and phases far from 0 would have no digits left.
+
+    Attributes
+    ----------
+    frequencies : (features, frequencies) float64
+        One w a column.
+    centre : (features,) float64
+        What phases are measured from.
+    """
+
+    frequencies: Float64Array
+    centre: Float64Array
+
+    @property
+    def scale(self) -> float:
+        """``sqrt(2 / D)``, the largest absolute value of a feature."""
+        return float(self.frequencies.shape[1] ** -0.5)
+
+    def mean(self, rows: FloatArray) -> Float64Array:
+        """Mean embedding (D,) of rows (rows, features), zeros for none.
+
+        Phases are in the rows' own precision, and sums in double: in float32 the mean of MNIST's is right to 1e-7,
+        with 0.3 of the time.
+        """
+        frequencies = self.frequencies.astype(rows.dtype)
+        total = np.zeros((2, frequencies.shape[1]))
+        for start in range(0, len(rows), _BLOCK_ROWS):
+            block = rows[start : start + _BLOCK_ROWS] - self.centre
+            phases = block.astype(rows.dtype) @ frequencies
+            total[0] += np.cos(phases).sum(axis=0, dtype=np.float64)
+            total[1] += np.sin(phases).sum(axis=0, dtype=np.float64)
+        return np.asarray(self.scale * total.reshape(-1) / max(1, len(rows)))
+
+    def objective(self, embedding: Float64Array, landmarks: Float64Array) -> tuple[float, Float64Array]:
+        """Objective (9) without its constant K_xx, and its gradient, both by features.
+
+        Parameters
+        ----------
+        embedding : (D,) float64
+            Mean embedding of the rows.
+        landmarks : (landmarks, features) float64
+            Y; at least two.
+
+        Returns
+        -------
+        objective : float
+            ``-2 / n_y sum_j m . z(y_j) + 1 / (n_y (n_y - 1)) sum_{i != j} z(y_i) . z(y_j)``, m the mean embedding.
+        gradient : (landmarks, features) float64
+            With respect to the landmarks.
+
+        Notes
+        -----
+        K_yy too is by features. Exact beside an approximate K_xy it would be the better estimate and the worse
+        objective: landmarks run to where the features see more of the rows than there is, and nothing of the same
+        error holds them back (0.14 instead of 0.0067 in the case above; it began at 0.11).
+        """
+        count = len(landmarks)
+        pairs = count * (count - 1)
+        phases = (landmarks - self.centre) @ self.frequencies
+        cosines, sines = np.cos(phases), np.sin(phases)
+        of_rows = embedding.reshape(2, -1)
+        total = self.scale * np.stack([cosines.sum(axis=0), sines.sum(axis=0)])
+        cross = -2.0 / count * float((of_rows * total).sum())
+        among = (float((total**2).sum()) - count) / pairs
+        # What pulls on features: z(y_i) loses its own part in the sum over i != j, which has no gradient.
+        pull = self.scale * (2.0 / pairs * total - 2.0 / count * of_rows)
+        slopes = cosines * pull[1] - sines * pull[0]
+        return cross + among, np.asarray(slopes @ self.frequencies.T)
+
+
+@lru_cache(maxsize=1)
+def directions(seed: int, dimensions: int, count: int) -> Float64Array:
+    """Frequencies (dimensions, count) for gamma = 1/2, the same wherever the seed is known.
+
+    Blocks of orthogonal columns, each as long as a Gaussian vector of so many dimensions. Drawn once in a process, for
+    all clients there; 2,048 of 784 dimensions take half a second.
+    """
+    random = np.random.default_rng(seed)
+    blocks = []
+    for start in range(0, count, dimensions):
+        width = min(dimensions, count - start)
+        with one_blas_thread():
+            turn, triangle = np.linalg.qr(random.standard_normal((dimensions, width)))
+        lengths = np.sqrt(random.chisquare(dimensions, width))
+        blocks.append(turn * (np.where(np.diag(triangle) < 0, -1.0, 1.0) * lengths))
+    drawn = np.concatenate(blocks, axis=1)
+    drawn.flags.writeable = False  # all who ask share it
+    return drawn
+
+
+def fourier_features(
+    seed: int, count: int, gamma: float, centre: Float64Array, axes: Float64Array | None = None
+) -> FourierFeatures:
+    """Features of a seed.
+
+    Parameters
+    ----------
+    seed : int
+        Of the frequencies.
+    count : int
+        Number of frequencies, D / 2.
+    gamma : float
+        Kernel bandwidth.
+    centre : (features,) float64
+        What phases are measured from.
+    axes : (features, axes) float64, optional
+        Orthonormal columns: the frequencies lie in their span, and the kernel is that of the rows' projections on it.
+        Default: anywhere.
+    """
+    drawn = np.sqrt(2.0 * gamma) * directions(seed, len(centre) if axes is None else axes.shape[1], count)
+    return FourierFeatures(drawn if axes is None else axes @ drawn, centre)

@@ -1,0 +1,148 @@
+"""Landmarks from one release: clients post the mean of random features of their rows, and the server learns alone.
+
+All that the objective (9) asks of a client's rows is their mean embedding. Once that is known, any number of landmarks
+and of steps costs no message more, and reveals nothing more (Balog et al. 2018; Harder et al. 2021).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from raydr.arrays import Float64Array
+from raydr.errors import RunError
+from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers, average
+from raydr.methods.landmarks.descent import State, descend
+from raydr.methods.landmarks.features import FourierFeatures, fourier_features
+from raydr.methods.landmarks.frames import principal_directions, random_directions
+from raydr.methods.landmarks.settings import DistributionLearning
+from raydr.privacy import Mechanism, Quantity
+from raydr.statistics.moments import Spread
+from raydr.threads import one_blas_thread
+
+_WITNESSES = 4
+
+
+@dataclass(frozen=True)
+class MeanEmbedding(
+    Reply,
+    granularity=Granularity.AGGREGATE,
+    what="how a client's rows are distributed, as the mean of random waves over them",
+    covers=("embedding",),
+):
+    """``embedding`` (D,) float64: the mean of z over the client's rows. One row's z has length 1."""
+
+    embedding: Float64Array
+
+    @staticmethod
+    def ranges(request: MeanEmbeddingRequest, rows: int) -> dict[str, Range]:
+        """A cosine is at most 1; in single precision a millionth more."""
+        return {"embedding": Range((2 * request.count,), request.count**-0.5 * (1.0 + 1e-6))}
+
+    def quantities(self, on: str, request: object) -> dict[str, Quantity]:
+        """All of it."""
+        return {"embedding": Quantity(self.embedding)}
+
+
+@dataclass(frozen=True)
+class MeanEmbeddingRequest(
+    Request[MeanEmbedding], what="the seed of random waves, and from where they are measured"
+):
+    """Ask for the mean of the random features of :func:`fourier_features`, which has the meaning of the fields.
+
+    The seed, not the frequencies: these would be 13 MB for each client of MNIST, four times what a round of learning
+    sends. ``witnesses`` are the last of them, by which a client knows that its numpy draws the same.
+    """
+
+    seed: int
+    count: int
+    gamma: float
+    centre: Float64Array
+    axes: Float64Array | None
+    witnesses: Float64Array
+    mechanism: Mechanism | None = None
+    deviation: float = math.nan
+
+    def sensitivity(self, rows: int) -> float:
+        """A row's features have length 1, whatever the row; in single precision a millionth more."""
+        return (1.0 + 1e-6) / rows
+
+    @property
+    def features(self) -> FourierFeatures:
+        """Features that are asked for the mean of."""
+        return fourier_features(self.seed, self.count, self.gamma, self.centre, self.axes)
+
+
+@answers(MeanEmbeddingRequest)
+def mean_embedding(client: Client, request: MeanEmbeddingRequest) -> MeanEmbedding:
+    """Client part.
+
+    Raises
+    ------
+    RunError
+        If the seed means other frequencies here than at the server.
+    """
+    features = request.features
+    own = _witnesses(features)
+    if not np.allclose(own, request.witnesses, rtol=1e-6, atol=1e-9 * float(np.abs(own).max())):
+        raise RunError(
+            "This client's numpy draws other random frequencies from the server's seed than the server's own: have both"
+            " run the same version of numpy."
+        )
+    return MeanEmbedding(features.mean(client.rows))
+
+
+def learn_from_embedding(
+    federation: Federation,
+    settings: DistributionLearning,
+    moments: Spread,
+    gamma: float,
+    step: float,
+    state: State,
+    constant: float | None,
+) -> None:
+    """Server part: one release, then gradient descent on it from ``state["landmarks"]``, which it moves.
+
+    Each step is a round that asks nobody, so that the journal, checkpoints and whoever looks at the landmarks on the
+    way know it as they know rounds. ``constant`` is K_xx of the objective that is told; None where noise claims
+    something, so that no more may be asked: it is then the squared length of the mean embedding, noise included.
+    """
+    request = _request(federation, settings, moments, gamma)
+    reply = average(federation, request, settings.aggregation, weights=settings.weights)
+    features = request.features
+    if constant is None:
+        constant = float(reply.embedding @ reply.embedding)
+    for _ in federation.rounds(settings.steps, state):
+        with one_blas_thread():
+            objective, gradient = features.objective(reply.embedding, state["landmarks"])
+        descend(state, gradient, step, settings.momentum)
+        federation.report(objective=constant + objective)
+
+
+def _request(
+    federation: Federation, settings: DistributionLearning, moments: Spread, gamma: float
+) -> MeanEmbeddingRequest:
+    wanted = settings.axes_of_frequencies(federation.features)
+    match settings.frequencies_in:
+        case "full":
+            axes = None
+        case "principal":
+            axes = principal_directions(federation, moments, wanted)
+        case "random":
+            axes = random_directions(federation.stream("frequency directions"), federation.features, wanted)
+    seed = int(federation.stream("random features").integers(2**53))
+    count = settings.random_features // 2
+    features = fourier_features(seed, count, gamma, moments.mean, axes)
+    noise = federation.context.mechanism("embedding") or federation.context.mechanism("data")
+    if noise is not None and noise.for_good:
+        noise = None
+    return MeanEmbeddingRequest(
+        seed, count, gamma, moments.mean, axes, _witnesses(features), noise, moments.width
+    )
+
+
+def _witnesses(features: FourierFeatures) -> Float64Array:
+    """Last of the frequencies: whoever draws otherwise on the way has others."""
+    return np.asarray(features.frequencies[-1, -_WITNESSES:])

@@ -1,0 +1,146 @@
+"""Mean and second moments of everybody's rows in one sum, of which one record can move only so much.
+
+What a mechanism is to protect has to be asked for once and to be bounded. Here rows are seen from a centre that all
+know, and shortened to a length C that all know: x -> x min(1, C / |x|) / C. A client's reply is one vector, the means
+of these x and of the upper triangle of x x^T. As neither part of one row's vector is longer than 1, a record that comes
+or goes moves a sum over n rows by sqrt(2), and the mean with weights by rows by sqrt(2) / n.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from raydr.arrays import Float64Array, FloatArray
+from raydr.errors import ScenarioError
+from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.privacy import Mechanism, Quantity
+from raydr.statistics.principal_axes import PrincipalAxes, signed
+from raydr.threads import one_blas_thread
+
+MOST_FEATURES = 4096
+"""More would make 67 MB of each reply and 134 MB of the matrix, whose axes take a minute of one core."""
+
+SENSITIVITY = math.sqrt(2.0) * (1.0 + 1e-9)
+"""Length by which one record can move the sum of the vectors of all rows, if it comes or goes."""
+
+_BLOCK_ROWS = 2048
+
+
+@dataclass(frozen=True)
+class SecondMoments(
+    Reply,
+    granularity=Granularity.AGGREGATE,
+    what="where a client's rows lie on average, and how each pair of features varies together",
+    covers=("packed",),
+):
+    """``packed`` (features + features (features + 1) / 2,) float64: means of x, then of x x^T's upper triangle."""
+
+    packed: Float64Array
+
+    @staticmethod
+    def ranges(request: SecondMomentsRequest, rows: int) -> dict[str, Range]:
+        """No entry of a vector of length 1, nor of its outer product, exceeds 1; a billionth is for rounding."""
+        return {"packed": Range((packed_size(request.centre.size),), 1.0 + 1e-9)}
+
+    def quantities(self, on: str, request: object) -> dict[str, Quantity]:
+        """All of it. Symmetric noise ("Analyze Gauss", Dwork et al. 2014), since the triangle is told once."""
+        return {"packed": Quantity(self.packed)}
+
+
+@dataclass(frozen=True)
+class SecondMomentsRequest(Request[SecondMoments], what="a common centre, and the length to shorten rows to"):
+    """Ask for the moments of rows seen from ``centre`` (features,), none of which counts as longer than ``clip``."""
+
+    centre: Float64Array
+    clip: float
+    mechanism: Mechanism | None = None
+    deviation: float = math.nan
+
+    def sensitivity(self, rows: int) -> float:
+        """Of the means over so many rows."""
+        return SENSITIVITY / rows
+
+
+@answers(SecondMomentsRequest)
+def second_moments(client: Client, request: SecondMomentsRequest) -> SecondMoments:
+    """Client part, in double precision, a block of rows at a time."""
+    features = request.centre.size
+    total, square = np.zeros(features), np.zeros((features, features))
+    for start in range(0, len(client.rows), _BLOCK_ROWS):
+        rows = shortened(client.rows[start : start + _BLOCK_ROWS] - request.centre, request.clip)
+        total += rows.sum(axis=0)
+        square += rows.T @ rows
+    count = max(1, len(client.rows))
+    return SecondMoments(packed(total / count, square / count))
+
+
+def shortened(rows: FloatArray, clip: float) -> Float64Array:
+    """Rows in units of ``clip``, those that are longer made as long; (rows, features) float64."""
+    rows = np.asarray(rows, np.float64)
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    return np.asarray(rows / np.maximum(lengths, clip)[:, None])
+
+
+def packed_size(features: int) -> int:
+    """Numbers of a packed vector."""
+    return features + features * (features + 1) // 2
+
+
+def packed(mean: Float64Array, square: Float64Array) -> Float64Array:
+    """Mean (features,) and the upper triangle of a symmetric matrix (features, features), as one vector."""
+    return np.concatenate([mean, *(square[row, row:] for row in range(len(mean)))])
+
+
+def unpacked(vector: Float64Array, features: int) -> tuple[Float64Array, Float64Array]:
+    """Mean and symmetric matrix of which :func:`packed` makes the vector."""
+    square = np.empty((features, features))
+    start = features
+    for row in range(features):
+        stop = start + features - row
+        square[row, row:] = square[row:, row] = vector[start:stop]
+        start = stop
+    return vector[:features], square
+
+
+def require_few_features(features: int) -> None:
+    """Raise ScenarioError where the second moments would not fit."""
+    if features > MOST_FEATURES:
+        raise ScenarioError(
+            f"The data have {features} features, and moments of all their pairs are released for at most"
+            f" {MOST_FEATURES}: set method.landmarks_from: random, which needs none, or name fewer data.features."
+        )
+
+
+def moment_axes(
+    federation: Federation,
+    centre: Float64Array,
+    clip: float,
+    count: int,
+    *,
+    mechanism: Mechanism | None = None,
+    deviation: float = math.nan,
+) -> PrincipalAxes:
+    """First ``count`` principal axes of all rows, or as many as there are features, by one sum.
+
+    Exact where no row is farther than ``clip`` from ``centre``, which need not be the mean of the rows.
+
+    Raises
+    ------
+    ScenarioError
+        If there are too many features.
+    """
+    require_few_features(federation.features)
+    reply = federation.mean(SecondMomentsRequest(centre, clip, mechanism, deviation), weights="rows")
+    with one_blas_thread():
+        return axes_of(reply.packed, federation.features, clip, count)
+
+
+def axes_of(vector: Float64Array, features: int, clip: float, count: int) -> PrincipalAxes:
+    """Principal axes of packed moments, in units of ``clip``; noise may have made variances negative, which count 0."""
+    mean, square = unpacked(vector, features)
+    variances, axes = np.linalg.eigh(square - np.outer(mean, mean))
+    first = slice(None, -min(count, features) - 1, -1)
+    return PrincipalAxes(signed(axes[:, first]), clip * np.sqrt(np.maximum(variances[first], 0.0)))

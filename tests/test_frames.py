@@ -1,0 +1,217 @@
+"""Landmarks of a frame give the rows' projections onto it, wherever the rows lie and whoever holds them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from inline_federations import cut, federate
+from tiny import tiny_scenario
+
+from raydr.arrays import Float64Array, FloatArray
+from raydr.errors import DataError, ScenarioError
+from raydr.geometry.points import Points
+from raydr.geometry.trilateration import trilaterate
+from raydr.methods import METHODS
+from raydr.methods.landmarks.frames import frame
+from raydr.methods.landmarks.maps import DistanceRequest, FedTSNE, recovered_geometry
+from raydr.methods.method import MethodSettings
+from raydr.statistics import principal_axes
+
+ORIGINS = ["principal", "random"]
+
+
+def rows_of(
+    rows: int = 120, features: int = 9, seed: int = 0, offset: float = 0.0, scale: float = 1.0
+) -> Float64Array:
+    """Rows of unlike deviations, on a grid so fine that an offset of 1e8 is exact to it."""
+    random = np.random.default_rng(seed)
+    table = random.normal(size=(rows, features)) * 0.7 ** np.arange(features)
+    return scale * (np.round(table * 2**12) / 2**12 + offset)
+
+
+def coordinates_of(parts: list[FloatArray], **settings: Any) -> tuple[Float64Array, Float64Array]:
+    """Landmarks, and coordinates of the rows, in client order."""
+    federation = federate(parts)
+    landmarks = frame(federation, FedTSNE(**settings))
+    replies = federation.ask(DistanceRequest(landmarks))
+    return landmarks, trilaterate(landmarks, [reply.squared for reply in replies])[0]
+
+
+def squared(points: FloatArray) -> Float64Array:
+    return np.asarray(((points[:, None] - points) ** 2).sum(axis=2))
+
+
+def projection(landmarks: Float64Array, rows: Float64Array) -> Float64Array:
+    """Projections of the rows on the frame, seen from its centre, by the landmarks' own directions."""
+    steps = landmarks[1:] - landmarks[0]
+    directions = steps / np.linalg.norm(steps, axis=1, keepdims=True)
+    return np.asarray((rows - landmarks[0]) @ directions.T)
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+@pytest.mark.parametrize("landmarks", [2, 5, 10])
+def test_distances_to_a_frame_are_coordinates_in_it(origin: str, landmarks: int) -> None:
+    rows = rows_of()
+    frame_points, coordinates = coordinates_of(cut(rows, 5, 0), landmarks_from=origin, landmarks=landmarks)
+    assert len(frame_points) == landmarks
+    expected = projection(frame_points, rows)
+    np.testing.assert_allclose(squared(coordinates), squared(expected), atol=1e-9 * squared(expected).max())
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+def test_the_directions_are_orthonormal_around_the_mean(origin: str) -> None:
+    rows = rows_of()
+    landmarks = frame(federate(cut(rows, 5, 0)), FedTSNE(landmarks_from=origin, landmarks=6))
+    np.testing.assert_allclose(landmarks[0], rows.mean(axis=0), atol=1e-12)
+    steps = landmarks[1:] - landmarks[0]
+    length = np.sqrt(rows.var(axis=0).sum())
+    np.testing.assert_allclose(steps @ steps.T, length**2 * np.eye(5), atol=1e-11)
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["moments", "iteration"])
+def test_principal_directions_are_the_pooled_rows_axes(many: bool) -> None:
+    """Both kinds of sums: six products with one direction are fewer numbers than all moments of 30 features."""
+    rows = rows_of(features=30 if many else 9)
+    federation = federate(cut(rows, 5, 0))
+    landmarks = frame(federation, FedTSNE(landmarks_from="principal", landmarks=3 if many else 4))
+    kinds = {entry.kind for entry in federation.ledger.entries.values()}
+    assert ("CovarianceRequest" in kinds, "SecondMomentsRequest" in kinds) == (many, not many)
+    axes = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)[2]
+    steps = landmarks[1:] - landmarks[0]
+    cosines = np.abs((steps * axes[: len(steps)]).sum(axis=1)) / np.linalg.norm(steps, axis=1)
+    np.testing.assert_allclose(cosines, 1.0, atol=1e-2 if many else 1e-9)
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("offset", [0.0, 1e8])
+def test_with_a_direction_for_each_feature_distances_are_exact(
+    origin: str, scale: float, offset: float
+) -> None:
+    rows = rows_of(offset=offset, scale=scale)
+    landmarks, coordinates = coordinates_of(cut(rows, 4, 1), landmarks_from=origin)
+    assert len(landmarks) == rows.shape[1] + 1
+    truth = squared(rows)
+    # At 1e8 landmarks themselves are rounded to 1e-8 of their distance, which trilateration's centring multiplies.
+    tolerance = 1e-5 if offset else 1e-9
+    np.testing.assert_allclose(squared(coordinates), truth, rtol=0, atol=tolerance * truth.max())
+
+
+def test_random_directions_within_bounds_ask_nothing_of_the_data() -> None:
+    rows = rows_of(offset=3.0)
+    federation = federate(cut(rows, 4, 0))
+    settings = FedTSNE(landmarks_from="random", bounds=(-1.0, 8.0), landmarks=4)
+    landmarks = frame(federation, settings)
+    assert {entry.kind for entry in federation.ledger.entries.values()} == {"Enrol", "Enrolment"}
+    np.testing.assert_allclose(landmarks[0], 3.5)
+    replies = federation.ask(DistanceRequest(landmarks))
+    geometry, _ = recovered_geometry([reply.squared for reply in replies], landmarks, settings)
+    expected = squared(projection(landmarks, rows))
+    np.testing.assert_allclose(geometry.squared_distance_block(0, 120), expected, atol=1e-5 * expected.max())
+
+
+def test_random_directions_are_the_seeds() -> None:
+    parts = cut(rows_of(), 4, 0)
+    settings = FedTSNE(landmarks_from="random", landmarks=4)
+    points = [frame(federate(parts, seed=seed), settings).tobytes() for seed in (0, 0, 1)]
+    assert points[0] == points[1] != points[2]
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+def test_the_deal_changes_nothing_beyond_rounding(origin: str) -> None:
+    rows = rows_of()
+    settings = FedTSNE(landmarks_from=origin, landmarks=5)
+    one, many = (frame(federate(parts), settings) for parts in ([rows], cut(rows, 30, 2)))
+    np.testing.assert_allclose(one, many, atol=1e-8)
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+def test_the_packing_changes_no_bit(origin: str) -> None:
+    parts = [*cut(rows_of(), 4, 0), np.zeros((0, 9))]
+    settings = FedTSNE(landmarks_from=origin, landmarks=5)
+    packings = ([5], [1] * 5, [2, 3])
+    assert len({frame(federate(parts, packing=packing), settings).tobytes() for packing in packings}) == 1
+
+
+@pytest.mark.parametrize(
+    ("origin", "rows", "features", "asked", "expected"),
+    [
+        ("principal", 100, 9, None, 10),
+        ("principal", 100, 9, 4, 4),
+        ("principal", 100, 9, 60, 10),
+        ("principal", 6, 9, None, 6),
+        ("principal", 1000, 784, None, 500),
+        ("random", 6, 9, None, 10),
+        ("random", 1000, 784, 700, 700),
+    ],
+)
+def test_there_are_no_more_directions_than_can_tell(
+    origin: str, rows: int, features: int, asked: int | None, expected: int
+) -> None:
+    assert FedTSNE(landmarks_from=origin, landmarks=asked).frame_count(rows, features) == expected
+
+
+def test_a_map_says_if_fewer_landmarks_were_placed_than_asked_for() -> None:
+    rows = rows_of(30, 3)
+    for asked, titles in ((4, []), (50, ["Fewer landmarks than asked for"])):
+        settings = FedTSNE(landmarks=asked, early_iterations=5, iterations=5)
+        outcome = METHODS["fed-tsne"].serve(federate(cut(rows, 3, 0)), settings)
+        assert [note.title for note in outcome.notes] == titles
+        assert set(outcome.model) == {"landmarks"}
+        truth = Points(rows).squared_distance_block(0, 30)
+        assert outcome.geometry is not None
+        np.testing.assert_allclose(outcome.geometry.squared_distance_block(0, 30), truth, atol=1e-5)
+
+
+def test_more_features_than_rows_are_as_exact() -> None:
+    rows = rows_of(20, 400)
+    _, coordinates = coordinates_of(cut(rows, 3, 0), landmarks_from="principal")
+    np.testing.assert_allclose(squared(coordinates), squared(rows), atol=1e-9 * squared(rows).max())
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+def test_equal_rows_are_refused(origin: str) -> None:
+    with pytest.raises(DataError, match="All rows of all clients are equal"):
+        frame(federate([np.full((4, 2), 0.1)]), FedTSNE(landmarks_from=origin))
+
+
+def test_learning_is_chosen_by_its_rounds() -> None:
+    assert FedTSNE().origin == "principal"
+    assert FedTSNE(rounds=0).origin == "learnt"
+    assert FedTSNE(landmarks_from="learnt").steps == 50
+    for settings, rounds in (({}, 0), ({"rounds": 7}, 7), ({"landmarks_from": "learnt"}, 50)):
+        method = tiny_scenario(method={"kind": "fed-tsne", **settings}).method
+        assert isinstance(method, MethodSettings)
+        assert METHODS["fed-tsne"].rounds(method) == rounds
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ({"estimator": "nystrom"}, "needs landmarks that lie among the rows"),
+        ({"landmarks_from": "principal", "rounds": 5}, "rounds is of learning, .* landmarks from principal"),
+        ({"gamma": 1.0, "local_steps": 2}, "local_steps and gamma are of learning, .* leave them out"),
+        ({"landmarks_from": "random", "aggregation": {"kind": "coordinate-median"}}, "aggregation is of learning"),
+        ({"landmarks_from": "random", "bounds": [1, 0]}, "bounds are 1 and 0: give the least value first"),
+    ],
+)  # fmt: skip
+def test_what_a_frame_has_no_use_for_is_refused(method: dict[str, Any], words: str) -> None:
+    with pytest.raises(ScenarioError, match=words) as caught:
+        tiny_scenario(method={"kind": "fed-tsne", **method})
+    assert "\n\n" not in str(caught.value)
+
+
+def test_faults_in_rounds_are_refused_where_there_are_none() -> None:
+    with pytest.raises(ScenarioError, match="asks clients nothing in rounds"):
+        tiny_scenario(method={"kind": "fed-tsne"}, clients__participation=0.5)
+
+
+def test_axes_around_a_centre_are_those_of_centred_rows() -> None:
+    rows = rows_of(offset=5.0)
+    centre = rows.mean(axis=0)
+    reach = np.abs(rows - centre).max(axis=0)
+    around = principal_axes.principal_axes(federate([rows]), reach, 3, centre)
+    centred = principal_axes.principal_axes(federate([rows - centre]), reach, 3)
+    np.testing.assert_allclose(around.directions, centred.directions, atol=1e-9)

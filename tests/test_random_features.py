@@ -1,0 +1,272 @@
+"""Random features stand for the kernel, their gradient is their objective's, and one release is enough to learn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from inline_federations import cut, federate
+from tiny import tiny_scenario
+
+from raydr.arrays import Float64Array
+from raydr.errors import RunError, ScenarioError
+from raydr.federation import Client
+from raydr.journal import Journal
+from raydr.methods import METHODS
+from raydr.methods.landmarks import mean_embedding
+from raydr.methods.landmarks.features import FourierFeatures, directions, fourier_features
+from raydr.methods.landmarks.kernel import cross_term, gaussian_kernel, landmark_term
+from raydr.methods.landmarks.learning import learn_landmarks
+from raydr.methods.landmarks.mean_embedding import MeanEmbedding, MeanEmbeddingRequest
+from raydr.methods.landmarks.settings import DistributionLearning
+
+GAMMA = 0.2
+
+
+def rows_of(rows: int = 80, features: int = 4, seed: int = 0, offset: float = 0.0) -> Float64Array:
+    """On a grid so fine that an offset of 1e8 is exact to it."""
+    table = np.random.default_rng(seed).normal(size=(rows, features))
+    return np.asarray(np.round(table * 2**12) / 2**12 + offset)
+
+
+def embedded(features: FourierFeatures, points: Float64Array) -> Float64Array:
+    """Return z of each point, as its mean over that point alone."""
+    return np.array([features.mean(point[None]) for point in points])
+
+
+def request_of(features: int = 4, count: int = 32, axes: Float64Array | None = None) -> MeanEmbeddingRequest:
+    centre = np.zeros(features)
+    drawn = fourier_features(7, count, GAMMA, centre, axes)
+    return MeanEmbeddingRequest(7, count, GAMMA, centre, axes, drawn.frequencies[-1, -4:])
+
+
+@pytest.mark.parametrize("dimensions", [1, 3, 50])
+@pytest.mark.parametrize("count", [2, 7, 100])
+def test_frequencies_are_orthogonal_in_blocks_and_as_long_as_gaussian_ones(
+    dimensions: int, count: int
+) -> None:
+    drawn = directions(5, dimensions, count)
+    assert drawn.shape == (dimensions, count)
+    for start in range(0, count, dimensions):
+        block = drawn[:, start : start + dimensions]
+        products = block.T @ block
+        np.testing.assert_allclose(products - np.diag(np.diag(products)), 0.0, atol=1e-10 * products.max())
+    many = directions(6, dimensions, 20_000)
+    np.testing.assert_allclose((many**2).sum(axis=0).mean(), dimensions, rtol=0.05)
+    assert abs(many.mean()) < 0.05
+
+
+def test_a_rows_features_have_length_1() -> None:
+    lengths = np.linalg.norm(embedded(request_of().features, rows_of()), axis=1)
+    np.testing.assert_allclose(lengths, 1.0, rtol=1e-12)
+
+
+def test_products_become_the_kernel_as_one_over_the_root_of_their_number() -> None:
+    rows = rows_of(30)
+    kernel = gaussian_kernel(rows, rows, GAMMA)
+    errors = []
+    for count in (64, 1024, 16_384):
+        each = []
+        for seed in range(8):
+            z = embedded(fourier_features(seed, count, GAMMA, np.zeros(4)), rows)
+            each.append(((z @ z.T - kernel) ** 2).mean())
+        errors.append(float(np.sqrt(np.mean(each))))
+    np.testing.assert_allclose(np.array(errors[:-1]) / errors[1:], 4.0, rtol=0.35)
+
+
+def test_the_objective_becomes_the_kernels_with_more_features() -> None:
+    rows, landmarks = rows_of(), 0.5 * rows_of(6, seed=1)
+    exact = cross_term(rows, landmarks, GAMMA)[0] + landmark_term(landmarks, GAMMA)[0]
+    gradient = cross_term(rows, landmarks, GAMMA)[1] + landmark_term(landmarks, GAMMA)[1]
+    errors = []
+    for count in (64, 1024, 16_384):
+        each = []
+        for seed in range(12):
+            features = fourier_features(seed, count, GAMMA, np.zeros(4))
+            objective, slope = features.objective(features.mean(rows), landmarks)
+            each.append((objective - exact) ** 2)
+        errors.append(float(np.sqrt(np.mean(each))))
+    np.testing.assert_allclose(np.array(errors[:-1]) / errors[1:], 4.0, rtol=0.6)
+    np.testing.assert_allclose(slope, gradient, atol=0.05 * np.abs(gradient).max())
+
+
+@pytest.mark.parametrize("axes", [None, 2])
+@pytest.mark.parametrize("landmarks", [2, 6])
+def test_the_gradient_is_the_objectives_central_differences(axes: int | None, landmarks: int) -> None:
+    random = np.random.default_rng(3)
+    frame = None if axes is None else np.linalg.qr(random.normal(size=(4, axes)))[0]
+    features = fourier_features(1, 32, GAMMA, np.full(4, 0.3), frame)
+    embedding, points = features.mean(rows_of()), random.normal(size=(landmarks, 4))
+    gradient = features.objective(embedding, points)[1]
+    differences = np.empty_like(points)
+    for at in np.ndindex(*points.shape):
+        up, down = points.copy(), points.copy()
+        up[at] += 1e-5
+        down[at] -= 1e-5
+        there, back = (features.objective(embedding, moved)[0] for moved in (up, down))
+        differences[at] = (there - back) / 2e-5
+    np.testing.assert_allclose(gradient, differences, atol=1e-6 * np.abs(differences).max())
+
+
+def test_single_precision_and_blocks_change_the_mean_by_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    features, rows = request_of().features, rows_of(300)
+    whole = features.mean(rows)
+    np.testing.assert_allclose(features.mean(rows.astype(np.float32)), whole, atol=2e-7)
+    monkeypatch.setattr("raydr.methods.landmarks.features._BLOCK_ROWS", 7)
+    np.testing.assert_allclose(features.mean(rows), whole, atol=1e-15)
+
+
+def test_a_record_moves_the_sum_by_1_and_no_entry_beyond_its_range() -> None:
+    request = request_of()
+    rows = rows_of(9) * 1e3
+    whole, without = (
+        len(part) * mean_embedding.mean_embedding(Client(0, part, 0), request).embedding
+        for part in (rows, rows[:-1])
+    )
+    assert np.linalg.norm(whole - without) == pytest.approx(1.0, rel=1e-12)
+    largest = MeanEmbedding.ranges(request, 1)["embedding"].largest
+    for precision in (np.float32, np.float64):
+        for row in np.zeros((1, 4)), rows[:1]:
+            reply = mean_embedding.mean_embedding(Client(0, row.astype(precision), 0), request)
+            assert np.abs(reply.embedding).max() <= largest
+    assert (
+        np.abs(mean_embedding.mean_embedding(Client(0, np.zeros((1, 4)), 0), request).embedding).max()
+        > 0.99 * largest
+    )
+
+
+def test_a_client_whose_numpy_draws_otherwise_says_so() -> None:
+    request = request_of()
+    with pytest.raises(RunError, match="same version of numpy"):
+        mean_embedding.mean_embedding(Client(0, rows_of(), 0), replace(request, seed=8))
+
+
+EVERYWHERE: list[dict[str, Any]] = [
+    {"frequencies_in": "full"},
+    {"frequencies_in": "principal", "frequency_axes": 2},
+    {"frequencies_in": "random", "frequency_axes": 2},
+]
+
+
+def settings_of(**more: Any) -> DistributionLearning:
+    return DistributionLearning(**({"landmarks": 8, "share": "embedding", "random_features": 512} | more))
+
+
+@pytest.mark.parametrize("where", EVERYWHERE, ids=str)
+def test_clients_are_asked_once_and_the_objective_told_falls(where: dict[str, Any]) -> None:
+    journal = Journal()
+    federation = federate(cut(rows_of(), 4, 0), journal=journal)
+    learn_landmarks(federation, settings_of(rounds=30, **where))
+    sent = [entry.count for entry in federation.ledger.entries.values() if entry.kind == "MeanEmbedding"]
+    assert sent == [4 - sum(size == 0 for size in federation.sizes)]
+    assert [(record.bytes_up, record.bytes_down, record.asked) for record in journal.rounds] == [
+        (0, 0, 0)
+    ] * 30
+    told = np.array([record.objective for record in journal.rounds], np.float64)
+    assert (np.diff(told) < 0).all()
+
+
+def test_with_many_features_one_release_leads_where_rounds_of_gradients_do() -> None:
+    rows = rows_of(200)
+    settings = {
+        "rounds": DistributionLearning(landmarks=8, rounds=60, weights="rows"),
+        "release": settings_of(rounds=60, weights="rows", random_features=32_768),
+        "start": DistributionLearning(landmarks=8, rounds=0),
+    }
+    learnt = {name: learn_landmarks(federate(cut(rows, 4, 0)), each) for name, each in settings.items()}
+    gamma = learnt["rounds"].gamma
+    objective = {
+        name: cross_term(rows, each.points, gamma)[0] + landmark_term(each.points, gamma)[0]
+        for name, each in learnt.items()
+    }
+    descent = objective["start"] - objective["rounds"]
+    assert objective["release"] < objective["rounds"] + 0.01 * descent
+
+
+def test_the_objective_told_is_the_papers() -> None:
+    parts, journals = cut(rows_of(), 4, 0), (Journal(), Journal())
+    for journal, settings in zip(
+        journals,
+        (settings_of(rounds=3, random_features=65_536), DistributionLearning(landmarks=8, rounds=3)),
+        strict=True,
+    ):
+        learn_landmarks(federate(parts, journal=journal), settings)
+    told = np.array([[record.objective for record in journal.rounds] for journal in journals], np.float64)
+    np.testing.assert_allclose(told[0], told[1], atol=0.01)
+
+
+@pytest.mark.parametrize("where", EVERYWHERE, ids=str)
+@pytest.mark.parametrize("offset", [1e3, 1e8])
+def test_landmarks_follow_the_data_wherever_they_lie(where: dict[str, Any], offset: float) -> None:
+    settings = settings_of(rounds=10, **where)
+    here = learn_landmarks(federate(cut(rows_of(), 4, 0)), settings)
+    there = learn_landmarks(federate(cut(rows_of(offset=offset), 4, 0)), settings)
+    assert there.gamma == pytest.approx(here.gamma, rel=1e-6)
+    np.testing.assert_allclose(there.points - offset, here.points, atol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_the_unit_of_the_data_changes_nothing(scale: float) -> None:
+    settings = settings_of(rounds=10)
+    here, there = (
+        learn_landmarks(federate(cut(rows_of() * factor, 4, 0)), settings).points / factor
+        for factor in (1.0, scale)
+    )
+    np.testing.assert_allclose(there, here, rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("where", EVERYWHERE, ids=str)
+def test_who_holds_which_rows_changes_nothing_beyond_rounding(where: dict[str, Any]) -> None:
+    settings = settings_of(weights="rows", rounds=10, gamma=GAMMA, **where)
+    rows = rows_of()
+    pooled, dealt = (learn_landmarks(federate(parts), settings).points for parts in ([rows], cut(rows, 9, 0)))
+    np.testing.assert_allclose(dealt, pooled, atol=1e-8)
+
+
+@pytest.mark.parametrize("where", EVERYWHERE, ids=str)
+def test_the_packing_changes_no_bit(where: dict[str, Any]) -> None:
+    parts = [*cut(rows_of(), 4, 0), np.zeros((0, 4))]
+    settings = settings_of(rounds=5, **where)
+    packings = ([5], [1] * 5, [2, 3])
+    points = {
+        learn_landmarks(federate(parts, packing=packing), settings).points.tobytes() for packing in packings
+    }
+    assert len(points) == 1
+
+
+def test_landmarks_move_along_the_axes_of_the_frequencies_alone() -> None:
+    parts = cut(rows_of(), 4, 0)
+    start = learn_landmarks(federate(parts), settings_of(rounds=0)).points
+    moved = learn_landmarks(federate(parts), settings_of(rounds=20, frequency_axes=2)).points - start
+    assert (np.linalg.svd(moved, compute_uv=False) > 1e-9).sum() == 2
+
+
+def test_no_client_is_asked_in_rounds() -> None:
+    for settings, rounds in (({"share": "embedding"}, 0), ({"rounds": 7}, 7)):
+        method = tiny_scenario(method={"kind": "fed-umap", **settings}).method
+        assert METHODS["fed-umap"].rounds(method) == rounds
+    with pytest.raises(ScenarioError, match="asks clients nothing in rounds"):
+        tiny_scenario(method={"kind": "fed-tsne", "share": "embedding"}, clients__participation=0.5)
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ({"share": "embedding", "local_steps": 2}, "local_steps is 2, .* clients take no steps"),
+        ({"share": "embedding", "random_features": 4097}, "random_features .*multiple of 2"),
+        ({"share": "embedding", "random_features": 10}, "random_features .*at least 64"),
+        ({"rounds": 5, "random_features": 128}, "random_features say how .* share: gradient sends none"),
+        ({"rounds": 5, "frequency_axes": 3}, "frequency_axes say how"),
+        ({"share": "embedding", "frequencies_in": "full", "frequency_axes": 3}, "full has them all"),
+        ({"share": "embedding", "server_step": 1.0}, "server_step is of averaged gradients"),
+        ({"rounds": 5, "share": "landmarks", "server_step": 1.0}, "server_step is of averaged gradients"),
+        ({"rounds": 5, "step": 1.0, "server_step": 1.0}, "with local_steps 1 clients take none"),
+        ({"share": "embedding", "landmarks_from": "principal"}, "share is of learning"),
+    ],
+)
+def test_what_would_do_nothing_is_refused(method: dict[str, Any], words: str) -> None:
+    with pytest.raises(ScenarioError, match=words) as caught:
+        tiny_scenario(method={"kind": "fed-tsne", **method})
+    assert "\n\n" not in str(caught.value)

@@ -1,0 +1,101 @@
+"""Packed moments are the pooled rows', and one record moves them by no more than is stated."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from inline_federations import cut, federate
+
+from raydr.arrays import Float64Array
+from raydr.errors import ScenarioError
+from raydr.federation import Client
+from raydr.statistics.second_moments import (
+    MOST_FEATURES,
+    SENSITIVITY,
+    SecondMoments,
+    SecondMomentsRequest,
+    moment_axes,
+    packed,
+    require_few_features,
+    second_moments,
+    shortened,
+    unpacked,
+)
+
+
+def moments_of(rows: Float64Array, centre: Float64Array, clip: float) -> Float64Array:
+    return second_moments(Client(0, rows, 0), SecondMomentsRequest(centre, clip)).packed
+
+
+def test_packing_has_an_inverse() -> None:
+    random = np.random.default_rng(0)
+    half = random.normal(size=(7, 7))
+    mean, square = random.normal(size=7), half + half.T
+    vector = packed(mean, square)
+    assert vector.shape == (7 + 28,)
+    again = unpacked(vector, 7)
+    np.testing.assert_array_equal(again[0], mean)
+    np.testing.assert_array_equal(again[1], square)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e8])
+def test_the_axes_are_the_pooled_rows_whatever_the_centre(offset: float) -> None:
+    random = np.random.default_rng(1)
+    rows = np.round(random.normal(size=(300, 6)) * 0.6 ** np.arange(6) * 2**12) / 2**12
+    centre = offset + np.array([0.5, -0.25, 0, 0, 0.125, 0])
+    federation = federate(cut(rows + offset, 7, 0))
+    clip = float(np.linalg.norm(rows + offset - centre, axis=1).max()) + 1e-9
+    found = moment_axes(federation, centre, clip, 4)
+    _, singular, axes = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
+    np.testing.assert_allclose(np.abs((found.directions.T * axes[:4]).sum(axis=1)), 1.0, atol=1e-9)
+    np.testing.assert_allclose(found.deviations, singular[:4] / np.sqrt(300), rtol=1e-9)
+
+
+def test_blocks_of_rows_agree_with_the_whole() -> None:
+    rows = np.random.default_rng(2).normal(size=(5000, 3))
+    x = shortened(rows, 2.0)
+    expected = packed(x.mean(axis=0), x.T @ x / 5000)
+    np.testing.assert_allclose(moments_of(rows, np.zeros(3), 2.0), expected, atol=1e-15)
+
+
+def test_rows_are_shortened_and_keep_their_directions() -> None:
+    x = shortened(np.array([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]]), 1.0)
+    np.testing.assert_allclose(x, [[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]])
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    scale=st.sampled_from([1e-6, 0.3, 1.0, 1e3, 1e9]),
+    offset=st.sampled_from([0.0, 1.0, 1e8]),
+)
+def test_no_record_moves_the_sum_by_more_than_is_stated(seed: int, scale: float, offset: float) -> None:
+    random = np.random.default_rng(seed)
+    rows, features = int(random.integers(1, 6)), int(random.integers(1, 6))
+    table = offset + scale * random.standard_cauchy(size=(rows + 1, features))
+    centre, clip = np.full(features, offset), float(random.uniform(0.5, 2))
+    request = SecondMomentsRequest(centre, clip)
+    total, without = (
+        len(part) * second_moments(Client(0, part, 0), request).packed for part in (table, table[:-1])
+    )
+    assert np.linalg.norm(total - without) <= SENSITIVITY * (1 + 1e-9)
+    largest = SecondMoments.ranges(request, rows)["packed"].largest
+    assert np.abs(total).max() <= largest * len(table)
+
+
+def test_a_far_record_along_a_feature_moves_it_as_far() -> None:
+    rows = np.zeros((4, 5))
+    far = np.zeros((1, 5))
+    far[0, 2] = 1e6
+    before, after = (
+        len(part) * moments_of(part, np.zeros(5), 1.0) for part in (rows, np.vstack([rows, far]))
+    )
+    assert np.linalg.norm(after - before) > 0.999 * SENSITIVITY
+
+
+def test_too_many_features_are_refused_with_the_way_out() -> None:
+    require_few_features(MOST_FEATURES)
+    with pytest.raises(ScenarioError, match=r"landmarks_from: random"):
+        require_few_features(MOST_FEATURES + 1)
