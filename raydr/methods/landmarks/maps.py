@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding import TSNE, UMAP
@@ -24,7 +24,7 @@ from raydr.federation import Client, Federation, Granularity, Range, Reply, Requ
 from raydr.geometry.points import Geometry, Points, squared_distances
 from raydr.geometry.trilateration import trilaterate
 from raydr.methods.landmarks.learning import DistributionLearning, learn_landmarks
-from raydr.methods.landmarks.nystrom import nystrom
+from raydr.methods.landmarks.nystrom import nystrom, require_rank
 from raydr.methods.method import MethodSettings, method
 from raydr.methods.outcome import Outcome, draw_map
 
@@ -37,17 +37,28 @@ class LandmarkMap(DistributionLearning, MethodSettings, ABC):
         description="geometry from distances: trilateration, or Nystrom (22) on distances or on squared distances",
     )
     ridge: float = Field(0.0, ge=0, description="lambda of W + lambda I, for the Nystrom estimators")
+    rank: int | None = Field(
+        None, ge=1, description="rank k of W_k, for the Nystrom estimators; default: by rank_tolerance"
+    )
     rank_tolerance: float = Field(
         1e-10, ge=0, lt=1, description="relative cut of W's eigenvalues, for the Nystrom estimators"
     )
+
+    @model_validator(mode="after")
+    def _rank_is_used(self) -> LandmarkMap:
+        if self.rank is not None and self.estimator == "trilateration":
+            raise ValueError(
+                "rank is of the Nystrom estimators, and estimator is trilateration: choose another, or leave rank out"
+            )
+        return self
 
     @abstractmethod
     def neighbors_needed(self, rows: int) -> int:
         """See :meth:`raydr.embedding.Embedder.neighbors_needed`."""
 
     def check(self, rows: int, features: int) -> None:
-        """Landmarks and neighbours must be there for so many rows."""
-        self.landmark_count(rows, features)
+        """Landmarks and neighbours must be there for so many rows, and a rank for so many landmarks."""
+        require_rank(self.rank, self.landmark_count(rows, features))
         self.neighbors_needed(rows)
 
 
@@ -135,6 +146,7 @@ def recovered_geometry(
                 Points(landmarks).squared_distance_block(0, landmarks.shape[0]).astype(np.float64) ** power,
                 squared=power == 1.0,
                 ridge=settings.ridge,
+                rank=settings.rank,
                 rank_tolerance=settings.rank_tolerance,
             )
             return estimate, estimate.right
