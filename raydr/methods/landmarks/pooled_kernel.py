@@ -22,10 +22,12 @@ SAMPLE = 500
 """Rows of the estimate that it starts from."""
 MORE = 10
 """Vectors of a block beside those asked for, which make these converge faster."""
-MOST_PRODUCTS = 16
-"""With the kernel."""
+MADE_UP = 5
+"""Of these at random, for what the sample has missed: rows that are near nothing but each other."""
+LEAST_PRODUCTS, MOST_PRODUCTS = 3, 16
+"""With the kernel. What is made up needs a few before it shows what the start has missed."""
 TOLERANCE = 1e-3
-"""Largest residual |S u - s u| of an eigenvector, in units of the smallest eigenvalue asked for."""
+"""Largest residual |S u - s u| of an eigenvector, in units of how far the last eigenvalue s is from 0 and from 1."""
 _OWN, _OTHERS = 512, 2048
 """Rows and columns of a tile: 4 MB of float32 stay in the cache between exponential and products."""
 _SINGLE = 1e3
@@ -137,7 +139,7 @@ def pooled_spectrum(
 
 
 def _start(rows: FloatArray, gamma: float, width: int, seed: int) -> Float64Array:
-    """Vectors (rows, width - 1) near the eigenvectors of D^-1 K but the constant one, made up where it has fewer."""
+    """Vectors (rows, width - 1) near the eigenvectors of D^-1 K but the constant one, the last of them made up."""
     random = np.random.default_rng(seed)
     sample = np.sort(random.choice(len(rows), min(SAMPLE, len(rows)), replace=False))
     chosen = rows[sample].astype(np.float64)
@@ -147,7 +149,7 @@ def _start(rows: FloatArray, gamma: float, width: int, seed: int) -> Float64Arra
 
     blocks = (with_sample(start, stop) for start, stop in row_blocks(len(rows), _OTHERS))
     among = np.asarray(gaussian_kernel(chosen, chosen, gamma), np.float64)
-    estimate = factor_spectrum(similarity_factor(blocks, among).rows, width)
+    estimate = factor_spectrum(similarity_factor(blocks, among).rows, max(1, width - MADE_UP))
     vectors = estimate.vectors[:, 1:] / np.sqrt(estimate.degrees)[:, None]
     made_up = random.standard_normal((len(rows), width - 1 - vectors.shape[1])) / len(rows)
     return np.hstack([vectors, made_up])
@@ -167,8 +169,10 @@ def _lanczos(
         vectors = space @ inner
         residuals = images @ inner - vectors * values
         lengths = np.linalg.norm(residuals, axis=0)
-        converged = bool((lengths[:count] <= TOLERANCE * max(values[count - 1], TOLERANCE**2)).all())
-        if converged or products == MOST_PRODUCTS:
+        # Eigenvalues crowd near 1 where rows are like nothing but themselves: there too they must be told apart.
+        last = float(values[count - 1])
+        converged = bool((lengths[:count] <= TOLERANCE * max(min(last, 1.0 - last), TOLERANCE)).all())
+        if (converged and products >= LEAST_PRODUCTS) or products == MOST_PRODUCTS:
             break
         fresh = _orthonormal(residuals, space)
         if not fresh.shape[1]:

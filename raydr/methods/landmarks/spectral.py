@@ -13,14 +13,14 @@ eigenvectors would draw the clusters as islands and nothing else: distances with
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from raydr.arrays import Float64Array, FloatArray
+from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.embedding import COSNE, TSNE
 from raydr.errors import ScenarioError
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
@@ -30,7 +30,7 @@ from raydr.journal import Incident, Journal
 from raydr.methods.embedders import AnyEmbedder
 from raydr.methods.landmarks.clustering import Spectrum, factor_spectrum, spectral_clusters, unknown_rows
 from raydr.methods.landmarks.kernel import gaussian_kernel
-from raydr.methods.landmarks.learning import DistributionLearning, learn_landmarks
+from raydr.methods.landmarks.learning import DistributionLearning, LearntLandmarks, learn_landmarks
 from raydr.methods.landmarks.nystrom import SimilarityFactor, require_rank, similarity_factor
 from raydr.methods.landmarks.pooled_kernel import pooled_spectrum
 from raydr.methods.method import MethodSettings, method
@@ -145,15 +145,7 @@ def serve(federation: Federation, settings: FedSpectral) -> Outcome:
         request = KernelRequest(learnt.points, learnt.gamma)
         kernels = [reply.values for reply in federation.ask(request)]
     with federation.stage("clusters"):
-        factor = similarity_factor(
-            kernels,
-            np.asarray(gaussian_kernel(learnt.points, learnt.points, learnt.gamma)),
-            ridge=settings.ridge,
-            rank=settings.rank,
-            rank_tolerance=settings.rank_tolerance,
-        )
-        spectrum = factor_spectrum(factor.rows, settings.clusters)
-        clusters = spectral_clusters(spectrum.vectors, settings.clusters, federation.seed)
+        found = clustered(kernels, learnt, settings, federation.seed)
     with federation.stage("geometry"):
         vanished = sum(int((block < _LEAST).sum()) for block in kernels)
         squared = [-np.log(np.maximum(block, _LEAST)) / learnt.gamma for block in kernels]
@@ -170,12 +162,36 @@ def serve(federation: Federation, settings: FedSpectral) -> Outcome:
         journal=federation.journal,
     )
     model = {"landmarks": learnt.points, "gamma": np.array([learnt.gamma])}
-    told = (estimate_note(factor, spectrum, vanished),)
-    return Outcome(drawn.embedding, geometry, model, told, clusters)
+    return Outcome(drawn.embedding, geometry, model, (estimate_note(found, vanished),), found.clusters)
 
 
-def estimate_note(factor: SimilarityFactor, spectrum: Spectrum, vanished: int) -> Note:
+@dataclass(frozen=True)
+class Clustered:
+    """Steps 3 and 4: the factor of K_hat, its leading eigenvectors, and the clusters (rows,) int64."""
+
+    factor: SimilarityFactor
+    spectrum: Spectrum
+    clusters: Int64Array
+
+
+def clustered(
+    kernels: Sequence[Float64Array], learnt: LearntLandmarks, settings: FedSpectral, seed: int
+) -> Clustered:
+    """Cluster all rows, in client order, by each client's kernel block (rows, landmarks)."""
+    factor = similarity_factor(
+        kernels,
+        np.asarray(gaussian_kernel(learnt.points, learnt.points, learnt.gamma)),
+        ridge=settings.ridge,
+        rank=settings.rank,
+        rank_tolerance=settings.rank_tolerance,
+    )
+    spectrum = factor_spectrum(factor.rows, settings.clusters)
+    return Clustered(factor, spectrum, spectral_clusters(spectrum.vectors, settings.clusters, seed))
+
+
+def estimate_note(found: Clustered, vanished: int) -> Note:
     """How much of the kernel between all rows the server could tell; ``vanished`` counts posted values that are 0."""
+    factor, spectrum = found.factor, found.spectrum
     rows, rank = factor.rows.shape
     said = [
         f"The kernel between all {rows:,} rows was estimated from their kernel with the landmarks, at rank"
