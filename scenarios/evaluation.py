@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from raydr.arrays import FloatArray, Int64Array
 from raydr.geometry.points import Geometry
-from raydr.journal import Event, Journal, Listener, Progress
-from raydr.methods import METHODS
+from raydr.journal import Event, Incident, Journal, Listener, Progress
+from raydr.methods import METHODS, Outcome, Pooled
 from raydr.metrics import METRICS, Evidence, Scores, evaluate, row_graph
 from raydr.settings import Settings
 from raydr.statistics.scaling import Scaling, scale_rows
@@ -25,10 +25,8 @@ class Question:
         Brings the pooled data, (rows, features), as read; called by the evaluation and nobody else.
     labels : (rows,) int or None
         Classes.
-    embedding : (rows, 2)
-        The federated map.
-    geometry : Geometry or None
-        What the server took the distances between rows to be.
+    outcome : Outcome
+        The federated map, what the server took the distances between rows to be, clusters, and what the run used.
     scaling : Scaling
         What the clients scaled by.
     method : str
@@ -45,8 +43,7 @@ class Question:
 
     pooled: Callable[[], FloatArray]
     labels: Int64Array | None
-    embedding: FloatArray
-    geometry: Geometry | None
+    outcome: Outcome
     scaling: Scaling
     method: str
     settings: Settings
@@ -57,11 +54,11 @@ class Question:
 
 @dataclass(frozen=True)
 class Findings:
-    """Scores of the federated map, the central map with its own, and the bytes of the rows that were pooled."""
+    """Scores of the federated map, the pooled-data map with its own, and the bytes of the rows that were pooled."""
 
     federated: Scores
     central: Scores | None
-    central_embedding: FloatArray | None
+    pooled: Pooled | None
     pooled_bytes: int
 
 
@@ -70,32 +67,33 @@ def examine(question: Question, *, listener: Listener) -> Findings:
     journal = Journal(listener)
     rows = scale_rows(question.pooled(), question.scaling)
     with one_blas_thread():
-        embedding = None
+        outcome, pooled = question.outcome, None
         method = METHODS[question.method]
         if question.central:
             with journal.stage("central map"):
-                embedding = method.central(
-                    question.settings, rows, question.seed, _embedding_progress(journal)
+                pooled = method.central(
+                    question.settings, outcome.model, rows, question.seed, _own_progress(journal)
                 )
         with journal.stage("metrics"):
             # The pooled rows' geometry is the truth itself, so its recovery is no question.
             beside = [name for name in question.metrics if "recovered" not in METRICS[name].needs]
             truth = method.truth(question.settings, rows)
             graph = row_graph(rows if truth is None else truth, threads=cores())
-            steps = len(question.metrics) + (len(beside) if embedding is not None else 0)
+            steps = len(question.metrics) + (len(beside) if pooled is not None else 0)
 
             def scored(
-                names: Sequence[str], embedding: FloatArray, recovered: Geometry | None, before: int
+                names: Sequence[str], found: Outcome | Pooled, recovered: Geometry | None, before: int
             ) -> Scores:
                 evidence = Evidence(
                     rows,
-                    embedding,
+                    found.embedding,
                     question.labels,
                     recovered,
                     question.seed,
                     graph,
                     truth=truth,
-                    mapped=method.mapped(question.settings, embedding),
+                    mapped=method.mapped(question.settings, found.embedding),
+                    clusters=found.clusters,
                 )
                 return evaluate(
                     names,
@@ -104,17 +102,19 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                     progress=lambda done, _: journal.progress(before + done, steps),
                 )
 
-            federated = scored(question.metrics, question.embedding, question.geometry, 0)
-            central = None if embedding is None else scored(beside, embedding, None, len(question.metrics))
-    return Findings(federated, central, embedding, rows.nbytes)
+            federated = scored(question.metrics, outcome, outcome.geometry, 0)
+            central = None if pooled is None else scored(beside, pooled, None, len(question.metrics))
+    return Findings(federated, central, pooled, rows.nbytes)
 
 
-def _embedding_progress(journal: Journal) -> Journal:
-    """A journal whose embedding moves the present stage of ``journal``, and that keeps the rest to itself."""
+def _own_progress(journal: Journal) -> Journal:
+    """A journal whose long stages move the present one of ``journal``, that tells incidents, and keeps the rest."""
 
     def hear(event: Event) -> None:
         match event:
-            case Progress("embedding", done, total):
+            case Progress("embedding" | "clusters", done, total):
                 journal.progress(done, total)
+            case Incident():
+                journal.tell(event)
 
     return Journal(hear)

@@ -12,9 +12,10 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from raydr.arrays import FloatArray
+from raydr.arrays import FloatArray, Int64Array
 from raydr.errors import OutputError, RaydrError
 from raydr.journal import RoundEnded
+from raydr.methods import Outcome, Pooled
 from raydr.records import AXES, SCENARIO, is_incomplete
 from raydr.scenarios.checkpoints import Checkpoints
 from raydr.scenarios.holdings import Holdings
@@ -139,18 +140,22 @@ def write_rounds(path: Path, rounds: Sequence[RoundEnded]) -> None:
     path.write_text("".join(ended.line for ended in rounds))
 
 
-def write_embedding(path: Path, holdings: Holdings, embedding: FloatArray) -> None:
-    """``row, client, x, y[, z], label`` in the table's order."""
+def write_embedding(path: Path, holdings: Holdings, outcome: Outcome) -> None:
+    """``row, client, x, y[, z][, cluster][, label]`` in the table's order."""
     columns: dict[str, Any] = {"row": holdings.ids, "client": _names(holdings.names, holdings.client_of_row)}
-    columns |= axes(embedding)
+    columns |= axes(outcome.embedding) | _clusters(outcome)
     if holdings.labels is not None:
         columns["label"] = _names(holdings.label_names, holdings.labels)
     _write_parquet(path, columns)
 
 
-def write_central(path: Path, holdings: Holdings, embedding: FloatArray) -> None:
-    """``row, x, y[, z]`` of the pooled-data map, in the table's order."""
-    _write_parquet(path, {"row": holdings.ids} | axes(embedding))
+def write_central(path: Path, holdings: Holdings, pooled: Pooled) -> None:
+    """``row, x, y[, z][, cluster]`` of the pooled-data map, in the table's order."""
+    _write_parquet(path, {"row": holdings.ids} | axes(pooled.embedding) | _clusters(pooled))
+
+
+def _clusters(found: Outcome | Pooled) -> dict[str, Int64Array]:
+    return {} if found.clusters is None else {"cluster": found.clusters}
 
 
 def _names(names: Sequence[str], codes: Any) -> Any:

@@ -16,7 +16,7 @@ from raydr.journal import CheckpointTaken, Event, Incident, Journal, Listener, R
 from raydr.memory import peak_memory_bytes
 from raydr.methods import METHODS
 from raydr.methods.serving import Plan, Served
-from raydr.metrics import DEFAULT_METRICS
+from raydr.metrics import DEFAULT_METRICS, METRICS
 from raydr.privacy.ledger import Entry, Granularity
 from raydr.privacy.statement import statement
 from raydr.records import Measures
@@ -226,13 +226,18 @@ def _simulate(
         checkpoint=resumption.content if resumption is not None else None,
     )
     served = served.reordered(holdings.in_table_order)
-    names = tuple(DEFAULT_METRICS) if scenario.metrics == "default" else scenario.metrics
+    names = scenario.metrics
+    if names == "default":
+        # What only methods that make clusters can have is no lack of the others.
+        clusterless = served.outcome.clusters is None
+        names = tuple(
+            name for name in DEFAULT_METRICS if not (clusterless and "clusters" in METRICS[name].needs)
+        )
     compared = "central" in scenario.compare
     question = Question(
         holdings.pooled,
         holdings.labels,
-        served.outcome.embedding,
-        served.outcome.geometry,
+        served.outcome,
         served.scaling,
         method.kind,
         method,
@@ -287,9 +292,9 @@ def _write(
     findings: Findings,
     journal: Journal,
 ) -> None:
-    write_embedding(folder / records.EMBEDDING, holdings, served.outcome.embedding)
-    if findings.central_embedding is not None:
-        write_central(folder / records.CENTRAL, holdings, findings.central_embedding)
+    write_embedding(folder / records.EMBEDDING, holdings, served.outcome)
+    if findings.pooled is not None:
+        write_central(folder / records.CENTRAL, holdings, findings.pooled)
     measures = Measures(
         federated=findings.federated.values,
         central=findings.central.values if findings.central else {},

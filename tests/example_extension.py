@@ -21,7 +21,7 @@ from raydr.federation.simulated import Attack, attack
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress
 from raydr.journal import Journal
-from raydr.methods import MethodSettings, Outcome, method
+from raydr.methods import MethodSettings, Outcome, Pooled, method
 from raydr.metrics import metric
 from raydr.metrics.evidence import Examination
 from raydr.partition import Dealing, Partition, partition
@@ -107,10 +107,12 @@ def coordinates(client: Client, request: CoordinatesRequest) -> Coordinates:
     return Coordinates(client.rows.astype(np.float64) @ request.axes)
 
 
-def central(settings: FedPCA, rows: FloatArray, seed: int, journal: Journal) -> Float64Array:
+def central(
+    settings: FedPCA, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
+) -> Pooled:
     """Coordinates of pooled rows on their principal axes about the origin."""
     axes = np.linalg.svd(rows.astype(np.float64), full_matrices=False)[2][:2]
-    return np.asarray(rows @ axes.T)
+    return Pooled(rows @ axes.T)
 
 
 @method(FedPCA, "Fed-PCA", central=central, noise_on=frozenset({"coordinates"}), some_noisy=True)

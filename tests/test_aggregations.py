@@ -31,6 +31,7 @@ METHODS_THAT_AGGREGATE: dict[str, dict[str, Any]] = {
     "fed-tsne": {"kind": "fed-tsne", **MAP, **TSNE},
     "fed-tsne, landmarks": {"kind": "fed-tsne", **MAP, **TSNE, "share": "landmarks", "local_steps": 2},
     "fed-umap": {"kind": "fed-umap", **MAP, "epochs": 5},
+    "fed-spectral": {"kind": "fed-spectral", "clusters": 2, **MAP, "embedder": {"kind": "tsne", **TSNE}},
     "sense, learnt anchors": {
         "kind": "sense", "anchors": 4, "anchor_source": "learnt", "learning": {"rounds": 3},
         "embedder": {"kind": "tsne", **TSNE},

@@ -38,6 +38,8 @@ NAMES = [
     "pearson",
     "cosine",
     "frobenius",
+    "clustering_nmi",
+    "clustering_ari",
 ]
 
 GROUPS = ("steadiness", "cohesiveness")
@@ -49,7 +51,9 @@ def made_evidence(rows=260, features=6, classes=4, seed=0):
     labels = random.integers(0, classes, size=rows)
     data = random.normal(size=(classes, features))[labels] * 2 + random.normal(size=(rows, features))
     embedding = PCA(2, random_state=0).fit_transform(data) + 0.1 * random.normal(size=(rows, 2))
-    return Evidence(data, embedding, labels, Points(data + 0.2 * random.normal(size=data.shape)), seed=3)
+    recovered = Points(data + 0.2 * random.normal(size=data.shape))
+    clusters = np.where(random.random(rows) < 0.2, 0, labels)
+    return Evidence(data, embedding, labels, recovered, seed=3, clusters=clusters)
 
 
 def real_evidence(name):
@@ -270,6 +274,7 @@ def test_permuting_rows_changes_nothing_but_what_is_drawn():
         evidence.labels[order],
         Points(evidence.recovered.coordinates[order]),
         seed=evidence.seed,
+        clusters=evidence.clusters[order],
     )
     drawn = {"ca_1", "ca_10", "ca_50", "steadiness", "cohesiveness"}  # by row: a split, and random walks
     names = [name for name in NAMES if name not in drawn and METRICS[name].needs != {"labels"}]
@@ -304,7 +309,7 @@ def test_neighbours_that_the_method_has_searched_are_not_searched_again(monkeypa
 def test_missing_evidence_is_a_reason_not_an_error():
     evidence = replace(made_evidence(), labels=None, recovered=None)
     scores = evaluate(NAMES, evidence)
-    unlabelled = {"ca_1", "ca_10", "ca_50", "nmi", "sc", "ari"}
+    unlabelled = {"ca_1", "ca_10", "ca_50", "nmi", "sc", "ari", "clustering_nmi", "clustering_ari"}
     assert {name for name, reason in scores.not_computed.items() if "no labels" in reason} == unlabelled
     recoveries = {"distance_error", "f_score", "pearson", "cosine", "frobenius"}
     assert set(scores.not_computed) - unlabelled == recoveries

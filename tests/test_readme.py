@@ -32,6 +32,11 @@ SMALL: dict[str, dict[str, Any]] = {
         "method.iterations": 5,
     },
     "fed-umap": {"method.rounds": 1, "method.landmarks": 10, "method.epochs": 5},
+    "fed-spectral": {
+        "method.rounds": 1,
+        "method.landmarks": 10,
+        "method.embedder": {"kind": "tsne", "early_iterations": 5, "iterations": 5},
+    },
     "sense": {
         "method.anchors": 10,
         "method.embedder": {"kind": "tsne", "early_iterations": 5, "iterations": 5},

@@ -22,7 +22,10 @@ from raydr.plain import plain
 from raydr.report import Comparison, mapped, wording
 from raydr.report.runfolder import read_run
 
-_FIRST = ("npa_10", "ca_10", "trustworthiness", "continuity", "f_score", "distance_error")
+_FIRST = (
+    "clustering_nmi", "clustering_ari",
+    "npa_10", "ca_10", "trustworthiness", "continuity", "f_score", "distance_error",
+)  # fmt: skip
 
 PATIENCE_S = 10.0
 """Without a terminal, a stage that takes longer says how far it is this often."""

@@ -10,7 +10,7 @@ from raydr.arrays import FloatArray
 from raydr.federation import Federation
 from raydr.geometry.points import Geometry, Points
 from raydr.journal import Journal
-from raydr.methods.outcome import Outcome, draw_map
+from raydr.methods.outcome import Outcome, Pooled, draw_map
 from raydr.privacy import Mechanism
 from raydr.registry import Registry, kind_of, summary
 from raydr.settings import Settings
@@ -32,8 +32,10 @@ def _euclidean(settings: Any, rows: FloatArray) -> Geometry | None:
     return None
 
 
-def _by_itself(settings: Any, rows: FloatArray, seed: int, journal: Journal) -> FloatArray:
-    return draw_map(Points(rows), rows, settings, seed=seed, journal=journal).embedding
+def _by_itself(
+    settings: Any, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
+) -> Pooled:
+    return Pooled(draw_map(Points(rows), rows, settings, seed=seed, journal=journal).embedding)
 
 
 def _own_rounds(settings: Any) -> int:
@@ -66,8 +68,9 @@ class Method:
     mapped : callable
         Distances on a map, by settings and map; by default None, those of its positions.
     central : callable
-        The pooled-data map, by settings, rows, seed and journal: what every federated map is measured against, and no
-        federation would allow. By default by the settings, which are then an embedder.
+        The pooled-data map, and clusters where the method makes any, by settings, the federated run's model, rows,
+        seed and journal: what every federated map is measured against, and no federation would allow. By default by
+        the settings, which are then an embedder.
     public_rows : callable
         How many rows of the data to set apart for the server, by settings, rows, rows to be mapped, features and
         clients (:meth:`raydr.methods.sense.anchors.AnchorSettings.public_rows`); None for methods that never do.
@@ -98,7 +101,7 @@ class Method:
     title: str
     truth: Callable[[Any, FloatArray], Geometry | None] = _euclidean
     mapped: Callable[[Any, FloatArray], Geometry | None] = _euclidean
-    central: Callable[[Any, FloatArray, int, Journal], FloatArray] = _by_itself
+    central: Callable[[Any, Mapping[str, FloatArray], FloatArray, int, Journal], Pooled] = _by_itself
     public_rows: Callable[[Any, int, int | None, int, int | None], int] | None = None
     needs_table: Callable[[Any], str | None] = _none
     public_file: Callable[[Any], str | None] = _none

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from raydr.arrays import FloatArray
+from raydr.arrays import FloatArray, Int64Array
 from raydr.embedding import Embedder, principal_components
 from raydr.geometry.neighbors import NeighborGraph, nearest_neighbors
 from raydr.geometry.points import Geometry
@@ -41,12 +41,31 @@ class Outcome:
         What placing new rows on the map needs; never a training row.
     notes : tuple of Note
         For the report.
+    clusters : (rows,) int64 or None
+        Of each row, from 0; None where the method makes no clusters.
     """
 
     embedding: FloatArray
     geometry: Geometry | None
     model: Mapping[str, FloatArray] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
+    clusters: Int64Array | None = None
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """What a method's centralised counterpart makes of pooled rows, in their order.
+
+    Attributes
+    ----------
+    embedding : (rows, 2) or (rows, 3) float
+        The map.
+    clusters : (rows,) int64 or None
+        Of each row, from 0; None where the method makes no clusters.
+    """
+
+    embedding: FloatArray
+    clusters: Int64Array | None = None
 
 
 @dataclass(frozen=True)

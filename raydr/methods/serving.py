@@ -61,11 +61,12 @@ class Served:
 
     def reordered(self, order: Int64Array) -> Served:
         """Same, with row ``order[i]`` of the outcome as its row ``i``."""
-        geometry = self.outcome.geometry
+        geometry, clusters = self.outcome.geometry, self.outcome.clusters
         outcome = replace(
             self.outcome,
             embedding=self.outcome.embedding[order],
             geometry=geometry.take(order) if geometry is not None else None,
+            clusters=clusters[order] if clusters is not None else None,
         )
         return replace(self, outcome=outcome)
 

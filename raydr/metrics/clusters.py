@@ -1,4 +1,4 @@
-"""Do the map's clusters match the classes? K-means on the map, with as many clusters as classes (P1, A.2)."""
+"""Whether clusters match the classes: k-means on the map, with as many clusters, or the method's own (P1, A.2)."""
 
 from __future__ import annotations
 
@@ -65,3 +65,29 @@ def adjusted_rand_index(examination: Examination) -> float:
     from sklearn.metrics import adjusted_rand_score
 
     return float(adjusted_rand_score(examination.labels, examination.clusters))
+
+
+@metric(
+    "clustering_nmi",
+    "Clustering: normalised mutual information",
+    "agreement of the classes with the clusters that the method itself makes, by information",
+    needs={"labels", "clusters"},
+)
+def clustering_information(examination: Examination) -> float:
+    """As :func:`normalized_mutual_information`, of the method's own clusters; P1, Table 5."""
+    from sklearn.metrics import normalized_mutual_info_score
+
+    return float(normalized_mutual_info_score(examination.labels, examination.own_clusters))
+
+
+@metric(
+    "clustering_ari",
+    "Clustering: adjusted Rand index",
+    "agreement of the classes with the clusters that the method itself makes, by pairs of rows",
+    needs={"labels", "clusters"},
+)
+def clustering_rand_index(examination: Examination) -> float:
+    """As :func:`adjusted_rand_index`, of the method's own clusters; P1, Table 5."""
+    from sklearn.metrics import adjusted_rand_score
+
+    return float(adjusted_rand_score(examination.labels, examination.own_clusters))

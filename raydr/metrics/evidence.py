@@ -52,6 +52,8 @@ class Evidence:
     mapped
         Distances on the map, where they are not those of its positions: a map in the Poincare disk is read by
         hyperbolic ones. Neighbours, ranks and groups go by them; classifiers and clusters by positions.
+    clusters
+        (rows,) integers, the clusters that the method itself makes; None where it makes none.
     ranked
         Neighbours whose ranks trustworthiness and continuity look at: 5, as scikit-learn; P2 takes 7.
     grouped
@@ -73,6 +75,7 @@ class Evidence:
     recovered_neighbors: NeighborGraph | None = field(default=None, repr=False)
     truth: Geometry | None = field(default=None, repr=False)
     mapped: Geometry | None = field(default=None, repr=False)
+    clusters: IntArray | None = None
     ranked: int = 5
     grouped: int | None = None
 
@@ -88,6 +91,7 @@ class Evidence:
             else self.recovered_neighbors.rows,
             "true geometry": rows if self.truth is None else self.truth.rows,
             "geometry of the map": rows if self.mapped is None else self.mapped.rows,
+            "clustering": rows if self.clusters is None else len(self.clusters),
         }
         for name, count in parts.items():
             if count != rows:
@@ -228,6 +232,13 @@ class Examination:
             random_state=self.evidence.seed,
         )
         return train, test
+
+    @property
+    def own_clusters(self) -> IntArray:
+        """The clusters that the method itself makes, (rows,); `UnmeasurableError` if it makes none."""
+        if self.evidence.clusters is None:
+            raise UnmeasurableError("the method makes no clusters of its own")
+        return self.evidence.clusters
 
     @cached_property
     def clusters(self) -> Int64Array:

@@ -12,7 +12,7 @@ from raydr.geometry.points import Progress, unheard
 from raydr.metrics.evidence import Evidence, Examination, UnmeasurableError
 from raydr.registry import Registry
 
-Need: TypeAlias = Literal["labels", "rows", "recovered"]
+Need: TypeAlias = Literal["labels", "rows", "recovered", "clusters"]
 Measure = TypeVar("Measure", bound=Callable[[Examination], float])
 
 
@@ -45,8 +45,9 @@ def metric(
         As scenarios, run folders and ``raydr list metrics`` have it.
     title, description : str
         What the report calls it, and one line on what it measures.
-    needs : set of {"labels", "rows", "recovered"}
-        What it looks at beside the map: classes, the true rows, the geometry that the server recovered.
+    needs : set of {"labels", "rows", "recovered", "clusters"}
+        What it looks at beside the map: classes, the true rows, the geometry that the server recovered, the clusters
+        that the method makes itself.
     higher_is_better : bool
         Which way it improves.
 

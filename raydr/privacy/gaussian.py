@@ -33,9 +33,9 @@ _TAIL = 12.0
 class GaussianNoise(Mechanism):
     """Gaussian noise that clients add."""
 
-    on: Literal["data", "variable", "gradient", "embedding", "moments", "distances", "kernel"] = Field(
+    on: Literal["data", "variable", "gradient", "embedding", "moments", "distances"] = Field(
         description="what it covers: records, a client's landmarks (P1 5.2), its gradient, its random features and the"
-        " moments of their frame, the moments of principal axes, distances or kernel values that are posted"
+        " moments of their frame, the moments of principal axes, or distances that are posted"
     )
     level: float | None = Field(
         None,
@@ -93,16 +93,16 @@ class GaussianNoise(Mechanism):
 
     @model_validator(mode="after")
     def _where_it_means_something(self) -> Self:
-        if self.on in ("distances", "kernel") and self.level is None:
+        if self.on == "distances" and self.level is None:
             raise ValueError(
-                f"nothing bounds how far a record moves its {self.on}, so noise on them can claim nothing: give level,"
-                " or put noise on data"
+                "nothing bounds how far a record moves its distances, so noise on them can claim nothing: give level, or"
+                " put noise on data"
             )
         if self.on in ("embedding", "moments") and self.level is not None:
             raise ValueError(
                 f"level is of P1's experiments, which have no {self.on}: give epsilon, multiplier or sigma"
             )
-        if self.per == "sum" and (self.on in ("data", "distances", "kernel") or self.level is not None):
+        if self.per == "sum" and (self.on in ("data", "distances") or self.level is not None):
             raise ValueError(
                 "per: sum is of calibrated noise on what is added up (gradient, variable, embedding, moments): choose"
                 " per: client"

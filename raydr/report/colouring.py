@@ -36,7 +36,7 @@ class Colouring:
 
     Attributes
     ----------
-    by : {"label", "client"}
+    by : {"label", "cluster", "client"}
         What the colour tells.
     kind : {"categories", "order", "values"}
         One colour each; or a ramp along the order of too many names; or a ramp along numbers.
@@ -48,7 +48,7 @@ class Colouring:
         Position in ``names`` of each row's name.
     """
 
-    by: Literal["label", "client"]
+    by: Literal["label", "cluster", "client"]
     kind: Literal["categories", "order", "values"]
     names: tuple[str, ...]
     colours: tuple[str, ...]
@@ -68,12 +68,13 @@ class Colouring:
 
 
 def colourings(run: RunFolder) -> tuple[Colouring, ...]:
-    """Every way to colour a run: by label first when it has labels, and by client."""
-    by_client = colouring("client", run.clients)
-    return (by_client,) if run.labels is None else (colouring("label", run.labels), by_client)
+    """Every way to colour a run: by label first when it has labels, by cluster when it has clusters, and by client."""
+    ways = [colouring("label", run.labels)] if run.labels is not None else []
+    ways += [colouring("cluster", run.clusters)] if run.clusters is not None else []
+    return (*ways, colouring("client", run.clients))
 
 
-def colouring(by: Literal["label", "client"], values: Sequence[str]) -> Colouring:
+def colouring(by: Literal["label", "cluster", "client"], values: Sequence[str]) -> Colouring:
     """Choose the colours of one name per row.
 
     Up to twenty names get a colour each. Beyond that, names that are all numbers are placed on a ramp by value,
@@ -87,7 +88,7 @@ def colouring(by: Literal["label", "client"], values: Sequence[str]) -> Colourin
     names = tuple(sorted(set(values), key=_natural))
     position = {name: code for code, name in enumerate(names)}
     codes = np.fromiter((position[value] for value in values), dtype=np.int64, count=len(values))
-    labelled = [name for name in names if by == "client" or name != NO_LABEL]
+    labelled = [name for name in names if by != "label" or name != NO_LABEL]
     numbers = [_number(name) for name in labelled]
     kind: Literal["categories", "order", "values"]
     if len(labelled) <= len(CATEGORIES):

@@ -89,10 +89,9 @@ def _figure(run: RunFolder, panel: str, points: Float64Array, source: Any) -> An
     from bokeh.plotting import figure
 
     x_range, y_range, *_ = frame(points, in_disk=run.in_disk)
-    labelled = run.labels is not None
-    hover = HoverTool(
-        tooltips=[("row", "@row"), ("client", "@client")] + [("label", "@label")] * labelled, limit=4
-    )
+    told = ["row", "client"]
+    told += ["label"] * (run.labels is not None) + ["cluster"] * (run.clusters is not None)
+    hover = HoverTool(tooltips=[(name, f"@{name}") for name in told], limit=4)
     lasso, tap = LassoSelectTool(), TapTool()
     plot = figure(
         width=600,

@@ -37,7 +37,7 @@ LONGEST_NAME = 100_000
 FARTHEST = 1e30
 """Places on a map are drawn in single precision, which ends at 3e38."""
 
-OPTIONAL = ("z", "label")
+OPTIONAL = ("z", "cluster", "label")
 """Columns of a map that not all have."""
 
 NO_LABEL = "no label"
@@ -60,6 +60,8 @@ class RunFolder:
         Identity of each row in the source table.
     clients, labels : tuple of str, (rows,)
         Name of each row's client, and its label; ``labels`` is None when the data have none.
+    clusters : tuple of str, (rows,)
+        Each row's cluster in the federated run; None where the method makes none.
     federated, central : Float64Array, (rows, 2) or (rows, 3)
         The maps; ``central`` is None when the run was not compared with the pooled data.
     data : Provenance
@@ -85,6 +87,7 @@ class RunFolder:
     data: Provenance
     privacy: Statement
     notes: tuple[Note, ...] = ()
+    clusters: tuple[str, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -138,7 +141,7 @@ def read_run(folder: Path) -> RunFolder:
             f"trusted. Finish the run with `raydr run {folder} --resume`, or run it again."
         )
     scenario_text = _bytes(folder, records.SCENARIO).decode("utf-8", errors="replace")
-    rows, clients, labels, federated = _read_embedding(folder)
+    rows, clients, labels, clusters, federated = _read_embedding(folder)
     return RunFolder(
         path=folder,
         scenario=_parse_scenario(folder, scenario_text),
@@ -155,6 +158,7 @@ def read_run(folder: Path) -> RunFolder:
         data=_read_data(folder, len(federated)),
         privacy=_parse(folder, records.PRIVACY, Statement),
         notes=_parse(folder, records.NOTES, tuple[Note, ...]) if (folder / records.NOTES).exists() else (),
+        clusters=clusters,
     )
 
 
@@ -290,9 +294,23 @@ def _names(folder: Path, file: str, name: str, column: Any) -> tuple[str | None,
     return tuple(column.to_pylist())
 
 
+def _clusters(folder: Path, file: str, column: Any) -> tuple[str, ...]:
+    import pyarrow as pa
+
+    if not pa.types.is_integer(column.type) or column.null_count:
+        raise _not_whole(folder, file, "holds clusters that are not whole numbers")
+    return tuple(str(cluster) for cluster in column.to_pylist())
+
+
 def _read_embedding(
     folder: Path,
-) -> tuple[Int64Array | tuple[str, ...], tuple[str, ...], tuple[str, ...] | None, Float64Array]:
+) -> tuple[
+    Int64Array | tuple[str, ...],
+    tuple[str, ...],
+    tuple[str, ...] | None,
+    tuple[str, ...] | None,
+    Float64Array,
+]:
     file = records.EMBEDDING
     columns = _columns(folder, file, ("row", "client", "x", "y"))
     labels = None
@@ -300,7 +318,9 @@ def _read_embedding(
         found = _names(folder, file, "label", columns["label"])
         labels = tuple(NO_LABEL if value is None else value for value in found)
     clients = tuple(str(value) for value in _names(folder, file, "client", columns["client"]))
-    return _identities(folder, file, columns["row"]), clients, labels, _coordinates(folder, file, columns)
+    clusters = _clusters(folder, file, columns["cluster"]) if "cluster" in columns else None
+    rows = _identities(folder, file, columns["row"])
+    return rows, clients, labels, clusters, _coordinates(folder, file, columns)
 
 
 def _read_central(folder: Path, rows: Int64Array | tuple[str, ...], dimensions: int) -> Float64Array | None:

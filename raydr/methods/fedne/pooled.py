@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from raydr.arrays import Float32Array, Float64Array, FloatArray
+from raydr.arrays import Float32Array, FloatArray
 from raydr.federation.streams import server_stream
 from raydr.journal import Journal
 from raydr.methods.fedne.clients import positions_of
 from raydr.methods.fedne.settings import ContrastiveEncoder, GlobalNE
+from raydr.methods.outcome import Pooled
 from raydr.statistics.scaling import Scaling, scale_rows
 
 Randomness = Callable[[int, str], np.random.Generator]
@@ -47,7 +48,13 @@ def epochs_on(
         yield weights, float(trained.losses[0])
 
 
-def central(settings: ContrastiveEncoder, rows: FloatArray, seed: int, journal: Journal) -> Float64Array:
+def central(
+    settings: ContrastiveEncoder,
+    model: Mapping[str, FloatArray],
+    rows: FloatArray,
+    seed: int,
+    journal: Journal,
+) -> Pooled:
     """Map (rows, 2) of pooled rows (rows, features) by GlobalNE, with the same encoder, batches and learning rates.
 
     It sees all edges of all rows once in each of as many rounds, but no more than `GlobalNE` takes.
@@ -64,4 +71,4 @@ def central(settings: ContrastiveEncoder, rows: FloatArray, seed: int, journal: 
         for done, (trained, _) in enumerate(training, 1):
             weights = trained
             journal.progress(done, settings.rounds)
-    return positions_of(scaled, weights, settings.hidden).astype(np.float64)
+    return Pooled(positions_of(scaled, weights, settings.hidden).astype(np.float64))

@@ -86,8 +86,9 @@ def principal_directions(federation: Federation, moments: Spread, count: int) ->
         clip = noise.cut or (10.0 * farthest if noise.on == "data" else None)
         if clip is None:
             raise ScenarioError(
-                "privacy.noise covers the moments of principal axes, and a record of any length moves those any far: give"
-                " privacy.noise.clip, a norm seen from the middle of method.bounds, or set method.frequencies_in: random."
+                "privacy.noise covers the moments of principal axes, and a record of any length moves those any far:"
+                " give privacy.noise.clip, a norm seen from the middle of method.bounds, or set method.frequencies_in:"
+                " random."
             )
         return moment_axes(
             federation, moments.mean, clip, count, mechanism=noise, deviation=moments.width

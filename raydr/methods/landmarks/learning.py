@@ -123,6 +123,19 @@ ON = {"gradient": "gradient", "landmarks": "variable", "embedding": "embedding"}
 """Where noise is put on what is shared: P1 5.2 has it on the gradient or on the optimisation variable."""
 
 
+NOISE_ON = frozenset({"data", *ON.values()})
+"""Where noise is put on what learning uploads."""
+
+
+def learning_releases(settings: DistributionLearning, noise: Mechanism) -> int:
+    """How many answers noise covers: each round's, or the one embedding and the moments of the axes it lies along."""
+    if noise.on == "data":
+        return 1
+    if ON[settings.share] != noise.on:
+        return 0
+    return 1 + (settings.frequencies_in == "principal") if settings.share == "embedding" else settings.steps
+
+
 def step_sensitivity(
     rows: int, landmarks: int, gamma: float, step: float, local_steps: int, share: str
 ) -> float:

@@ -25,8 +25,8 @@ from raydr.federation import Client, Federation, Granularity, Range, Reply, Requ
 from raydr.geometry.points import Geometry, Points, squared_distances
 from raydr.geometry.trilateration import trilaterate
 from raydr.methods.landmarks.frames import frame
-from raydr.methods.landmarks.learning import ON, learn_landmarks
-from raydr.methods.landmarks.nystrom import nystrom
+from raydr.methods.landmarks.learning import NOISE_ON, learn_landmarks, learning_releases
+from raydr.methods.landmarks.nystrom import nystrom, require_rank
 from raydr.methods.landmarks.settings import LandmarkSettings
 from raydr.methods.method import MethodSettings, method
 from raydr.methods.outcome import Note, Outcome, draw_map
@@ -41,18 +41,29 @@ class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
         description="geometry from distances: trilateration, or Nystrom (22) on distances or on squared distances",
     )
     ridge: float = Field(0.0, ge=0, description="lambda of W + lambda I, for the Nystrom estimators")
+    rank: int | None = Field(
+        None, ge=1, description="rank k of W_k, for the Nystrom estimators; default: by rank_tolerance"
+    )
     rank_tolerance: float = Field(
         1e-10, ge=0, lt=1, description="relative cut of W's eigenvalues, for the Nystrom estimators"
     )
+
+    @model_validator(mode="after")
+    def _rank_is_used(self) -> LandmarkMap:
+        if self.rank is not None and self.estimator == "trilateration":
+            raise ValueError(
+                "rank is of the Nystrom estimators, and estimator is trilateration: choose another, or leave rank out"
+            )
+        return self
 
     @abstractmethod
     def neighbors_needed(self, rows: int) -> int:
         """See :meth:`raydr.embedding.Embedder.neighbors_needed`."""
 
     def check(self, rows: int, features: int) -> None:
-        """Landmarks and neighbours must be there for so many rows."""
+        """Landmarks and neighbours must be there for so many rows, and a rank for so many landmarks."""
         if self.origin == "learnt":
-            self.landmark_count(rows, features)
+            require_rank(self.rank, self.landmark_count(rows, features))
         self.neighbors_needed(rows)
 
     @model_validator(mode="after")
@@ -111,15 +122,13 @@ def distances_to_landmarks(client: Client, request: DistanceRequest) -> Distance
     return Distances(np.asarray(squared_distances(client.rows.astype(np.float64), request.landmarks)))
 
 
-def releases(settings: LandmarkSettings, noise: Mechanism) -> int:
-    """How many answers noise covers: each round's, or one, and one more for the moments of a frame beside it."""
+def releases(settings: LandmarkMap, noise: Mechanism) -> int:
+    """How many answers noise covers: those of learning, or the one for the moments of principal axes."""
+    if settings.origin == "learnt":
+        return learning_releases(settings, noise)
     if noise.on == "data":
-        return int(noise.for_good or settings.origin != "random")
-    if settings.origin != "learnt":
-        return int(noise.on == "moments" and settings.origin == "principal")
-    if settings.share == "embedding":
-        return (1 + (settings.frequencies_in == "principal")) * (noise.on == "embedding")
-    return settings.steps if ON[settings.share] == noise.on else 0
+        return int(noise.for_good or settings.origin == "principal")
+    return int(noise.on == "moments" and settings.origin == "principal")
 
 
 def posted(settings: LandmarkMap) -> str:
@@ -127,14 +136,11 @@ def posted(settings: LandmarkMap) -> str:
     return "the distance of every record to every landmark"
 
 
-NOISE_ON = frozenset({"data", "gradient", "variable", "embedding", "moments"})
-
-
 @method(
     FedUMAP,
     "Fed-UMAP",
     rounds=lambda settings: settings.rounds_asked,
-    noise_on=NOISE_ON,
+    noise_on=NOISE_ON | {"moments"},
     releases=releases,
     posts=posted,
 )
@@ -142,7 +148,7 @@ NOISE_ON = frozenset({"data", "gradient", "variable", "embedding", "moments"})
     FedTSNE,
     "Fed-tSNE",
     rounds=lambda settings: settings.rounds_asked,
-    noise_on=NOISE_ON,
+    noise_on=NOISE_ON | {"moments"},
     releases=releases,
     posts=posted,
 )
@@ -207,6 +213,7 @@ def recovered_geometry(
                 Points(landmarks).squared_distance_block(0, landmarks.shape[0]).astype(np.float64) ** power,
                 squared=power == 1.0,
                 ridge=settings.ridge,
+                rank=settings.rank,
                 rank_tolerance=settings.rank_tolerance,
             )
             return estimate, estimate.right

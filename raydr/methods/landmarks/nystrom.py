@@ -1,4 +1,4 @@
-"""Nystrom estimates of the distances between rows, from their distances to the landmarks (P1 (18)-(22)).
+"""Nystrom estimates of what stands between all rows, from what stands between them and the landmarks (P1 (18)-(22)).
 
 The estimate of the whole matrix is B W_k^+ B^T, never formed: it is kept as its factors and given out in blocks.
 """
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from raydr.arrays import Float64Array, FloatArray, Int64Array
-from raydr.errors import DataError
+from raydr.arrays import BoolArray, Float64Array, FloatArray, Int64Array
+from raydr.errors import DataError, ScenarioError
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,7 @@ def nystrom(
     *,
     squared: bool,
     ridge: float = 0.0,
+    rank: int | None = None,
     rank_tolerance: float = 1e-10,
 ) -> NystromGeometry:
     """Equation (22), ``D_hat = B W_k^+ B^T``.
@@ -70,8 +71,10 @@ def nystrom(
         Which kind it is.
     ridge : float
         lambda of W + lambda I.
+    rank : int or None
+        k of W_k: how many eigenvalues the pseudo-inverse keeps at most, the largest in absolute value; None for all.
     rank_tolerance : float
-        Eigenvalues below this part of the largest, in absolute value, are left out of the pseudo-inverse.
+        Eigenvalues below this part of the largest, in absolute value, are left out of it in any case.
 
     Raises
     ------
@@ -79,7 +82,7 @@ def nystrom(
         If W is zero: the landmarks are all the same point.
     """
     values, vectors = np.linalg.eigh(landmark_distances + ridge * np.eye(landmark_distances.shape[0]))
-    kept = np.abs(values) > rank_tolerance * np.abs(values).max()
+    kept = _largest(np.abs(values), rank, rank_tolerance)
     if not np.any(kept):
         raise DataError(
             f"All {landmark_distances.shape[0]} landmarks are the same point, so distances to them estimate nothing:"
@@ -88,3 +91,65 @@ def nystrom(
     right = np.concatenate([block @ vectors[:, kept] for block in distances_to_landmarks])
     left = right / values[kept]
     return NystromGeometry(left, right, squared)
+
+
+@dataclass(frozen=True)
+class SimilarityFactor:
+    """Estimated similarities between all rows, ``K_hat = F F^T``.
+
+    Attributes
+    ----------
+    rows : (rows, rank) float64
+        F. A row of zeros has no similarity to any landmark.
+    left_out : int
+        Eigenvalues of W that are not in it.
+    negative : int
+        How many of those are negative, which the eigenvalues of a kernel can be by rounding alone.
+    """
+
+    rows: Float64Array
+    left_out: int
+    negative: int
+
+
+def similarity_factor(
+    similarities_to_landmarks: Iterable[Float64Array],
+    landmark_similarities: Float64Array,
+    *,
+    ridge: float = 0.0,
+    rank: int | None = None,
+    rank_tolerance: float = 1e-10,
+) -> SimilarityFactor:
+    """Return ``F = C V L^{-1/2}`` with W_k = V L V^T, so that ``F F^T = C W_k^+ C^T`` (P1, Algorithm 3, line 3).
+
+    Parameters
+    ----------
+    similarities_to_landmarks : iterable of (rows, landmarks) float64
+        C, one block for each client.
+    landmark_similarities : (landmarks, landmarks) float64
+        W; eigenvalues that are not positive are clipped, since no kernel has them.
+    ridge, rank, rank_tolerance
+        As for :func:`nystrom`.
+    """
+    values, vectors = np.linalg.eigh(landmark_similarities + ridge * np.eye(landmark_similarities.shape[0]))
+    kept = _largest(values, rank, rank_tolerance)
+    scaled = vectors[:, kept] / np.sqrt(values[kept])
+    factor = np.concatenate([block @ scaled for block in similarities_to_landmarks])
+    return SimilarityFactor(factor, int((~kept).sum()), int((values < 0).sum()))
+
+
+def require_rank(rank: int | None, landmarks: int) -> None:
+    """Raise ScenarioError where W, (landmarks, landmarks), has no such rank."""
+    if rank is not None and rank > landmarks:
+        raise ScenarioError(
+            f"method.rank is {rank}, but a matrix of {landmarks} landmarks has at most rank {landmarks}: choose at most"
+            f" {landmarks}, or more method.landmarks."
+        )
+
+
+def _largest(sizes: Float64Array, rank: int | None, tolerance: float) -> BoolArray:
+    """Which eigenvalues W_k keeps, by their sizes."""
+    kept = sizes > tolerance * sizes.max()
+    if rank is not None and rank < sizes.size:
+        kept &= sizes >= np.sort(sizes)[-rank]
+    return np.asarray(kept)

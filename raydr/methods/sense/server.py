@@ -25,7 +25,7 @@ from raydr.geometry.points import Geometry, Points, Progress, unheard
 from raydr.geometry.prototypes import prototypes
 from raydr.journal import Journal
 from raydr.methods.method import method
-from raydr.methods.outcome import Drawn, Note, Outcome, draw_map
+from raydr.methods.outcome import Drawn, Note, Outcome, Pooled, draw_map
 from raydr.methods.sense.anchors import Anchors, chosen_anchors
 from raydr.methods.sense.clients import AnchorRequest, AnchorRequests
 from raydr.methods.sense.completion import multisite_points, notes, pointwise_points
@@ -192,14 +192,15 @@ def mapped(settings: SENSE, embedding: FloatArray) -> Geometry | None:
     return Hyperboloid(from_ball(embedding))
 
 
-def central(settings: SENSE, rows: FloatArray, seed: int, journal: Journal) -> FloatArray:
+def central(
+    settings: SENSE, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
+) -> Pooled:
     """Map of pooled rows by the same embedder."""
     if settings.geometry == "euclidean":
-        return draw(Points(rows), rows, settings, seed, journal).embedding
+        return Pooled(draw(Points(rows), rows, settings, seed, journal).embedding)
     points = settings.space.points(rows)
-    return draw(
-        settings.space.geometry(points), settings.space.chart(points), settings, seed, journal
-    ).embedding
+    geometry, chart = settings.space.geometry(points), settings.space.chart(points)
+    return Pooled(draw(geometry, chart, settings, seed, journal).embedding)
 
 
 def transform(settings: SENSE, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from raydr.embedding import COSNE, EMBEDDERS, TSNE, Embedder
+from raydr.embedding import COSNE, TSNE
+from raydr.methods.embedders import AnyEmbedder
 from raydr.methods.method import MethodSettings
 from raydr.methods.sense.anchors import AnchorSettings
 from raydr.methods.sense.observations import Regime
 from raydr.methods.sense.spaces import EuclideanSpace, HyperbolicSpace, Space
-
-
-def _named(value: Any) -> Any:
-    if isinstance(value, str):
-        return {"kind": value}
-    return {"kind": "tsne", **value} if isinstance(value, Mapping) else value
-
-
-if TYPE_CHECKING:
-    AnyEmbedder: TypeAlias = Embedder
-else:
-    AnyEmbedder = Annotated[EMBEDDERS.choice, BeforeValidator(_named)]
 
 
 class SENSE(AnchorSettings, MethodSettings):

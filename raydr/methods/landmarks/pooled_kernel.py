@@ -1,0 +1,192 @@
+"""Leading eigenvectors of the normalised Gaussian kernel of pooled rows: what Fed-SpeClust is measured against.
+
+The kernel of n rows has n^2 entries, 6.4 GB at 40,000 rows in single precision. It is computed anew, tile by tile, for
+each product with a block of vectors, and block Lanczos keeps the number of products low: it starts from the
+eigenvectors of a Nystrom estimate on a sample of the rows, which are right to a few digits already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from raydr.arrays import Float64Array, FloatArray
+from raydr.geometry.points import Points, Progress, map_threaded, row_blocks, unheard
+from raydr.methods.landmarks.clustering import Spectrum, factor_spectrum
+from raydr.methods.landmarks.kernel import gaussian_kernel
+from raydr.methods.landmarks.nystrom import similarity_factor
+from raydr.threads import cores
+
+SAMPLE = 500
+"""Rows of the estimate that it starts from."""
+MORE = 10
+"""Vectors of a block beside those asked for, which make these converge faster."""
+MADE_UP = 5
+"""Of these at random, for what the sample has missed: rows that are near nothing but each other."""
+LEAST_PRODUCTS, MOST_PRODUCTS = 3, 16
+"""With the kernel. What is made up needs a few before it shows what the start has missed."""
+TOLERANCE = 1e-3
+"""Largest residual |S u - s u| of an eigenvector, in units of how far the last eigenvalue s is from 0 and from 1."""
+_OWN, _OTHERS = 512, 2048
+"""Rows and columns of a tile: 4 MB of float32 stay in the cache between exponential and products."""
+_SINGLE = 1e3
+"""Squared norms in units of 1 / gamma up to which single precision leaves a kernel three digits or more."""
+
+
+class GaussianKernel:
+    """Products with the kernel matrix ``exp(-gamma |x_i - x_j|^2)`` of rows (rows, features).
+
+    In single precision, unless the rows reach so far in units of the bandwidth that its rounding would show.
+    """
+
+    def __init__(self, rows: FloatArray, gamma: float) -> None:
+        points = Points(np.asarray(rows, np.float64))
+        norms = gamma * points.squared_norms[:, None]
+        one = np.ones_like(norms)
+        precision = np.float32 if float(norms.max()) <= _SINGLE else np.float64
+        # One product of these is the exponent: 2 gamma x.y - gamma |x|^2 - gamma |y|^2.
+        scaled = np.sqrt(2.0 * gamma) * points.centred
+        self._left: FloatArray = np.hstack([scaled, -norms, -one]).astype(precision)
+        self._right: FloatArray = np.hstack([scaled, one, norms]).astype(precision)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self._left)
+
+    def times(self, vectors: Float64Array, progress: Progress = unheard) -> Float64Array:
+        """Product with vectors (rows, count) as float64; ``progress`` is in rows.
+
+        Each tile serves both triangles. The bits do not depend on the number of threads.
+        """
+        given = vectors.astype(self._left.dtype)
+        product = np.zeros(vectors.shape)
+
+        def part(block: tuple[int, int]) -> tuple[int, Float64Array, Float64Array]:
+            start, stop = block
+            own = np.zeros((stop - start, vectors.shape[1]))
+            own += self._tile(start, stop, start, stop) @ given[start:stop]
+            others = np.empty((self.rows - stop, vectors.shape[1]))
+            for low, high in row_blocks(self.rows - stop, _OTHERS):
+                tile = self._tile(start, stop, stop + low, stop + high)
+                own += tile @ given[stop + low : stop + high]
+                others[low:high] = tile.T @ given[start:stop]
+            return start, own, others
+
+        done = 0
+        for start, own, others in map_threaded(part, row_blocks(self.rows, _OWN), cores()):
+            stop = start + len(own)
+            product[start:stop] += own
+            product[stop:] += others
+            done += len(own)
+            progress(done, self.rows)
+        return product
+
+    def _tile(self, start: int, stop: int, low: int, high: int) -> FloatArray:
+        tile: FloatArray = self._left[start:stop] @ self._right[low:high].T
+        np.minimum(tile, 0.0, out=tile)
+        np.exp(tile, out=tile)
+        return tile
+
+
+def pooled_spectrum(
+    rows: FloatArray, gamma: float, count: int, *, seed: int, progress: Progress = unheard
+) -> tuple[Spectrum, bool]:
+    """Leading eigenvectors of D^-1/2 K D^-1/2 with K the Gaussian kernel of all rows.
+
+    Parameters
+    ----------
+    rows : (rows, features)
+        Pooled.
+    gamma : float
+        Bandwidth.
+    count : int
+        Eigenvectors; at most as many as rows.
+    seed : int
+        Of the sample of rows that the start is computed from.
+    progress : callable
+        In steps of at most so many products, cut into rows.
+
+    Returns
+    -------
+    spectrum : Spectrum
+        Of ``count`` eigenvectors.
+    converged : bool
+        Whether all residuals are within `TOLERANCE`.
+    """
+    kernel = GaussianKernel(rows, gamma)
+    n, steps = kernel.rows, 0
+
+    def times(vectors: Float64Array) -> Float64Array:
+        nonlocal steps
+        before, steps = steps, steps + 1
+        return kernel.times(vectors, lambda done, of: progress(before * of + done, MOST_PRODUCTS * of))
+
+    start = _start(rows, gamma, min(count + MORE, n), seed)
+    # The first product gives the degrees as well; the first eigenvector, their root, is then known.
+    product = times(np.hstack([np.ones((n, 1)), start]))
+    root = np.sqrt(product[:, :1])
+    space, triangle = np.linalg.qr(np.hstack([root, start * root]))
+    images = np.linalg.solve(triangle.T, (product / root).T).T
+
+    def image(vectors: Float64Array) -> Float64Array:
+        return times(vectors / root) / root
+
+    values, vectors, converged = _lanczos(image, space, images, count)
+    progress(MOST_PRODUCTS * n, MOST_PRODUCTS * n)
+    return Spectrum(vectors, values, root[:, 0] ** 2, 0), converged
+
+
+def _start(rows: FloatArray, gamma: float, width: int, seed: int) -> Float64Array:
+    """Vectors (rows, width - 1) near the eigenvectors of D^-1 K but the constant one, the last of them made up."""
+    random = np.random.default_rng(seed)
+    sample = np.sort(random.choice(len(rows), min(SAMPLE, len(rows)), replace=False))
+    chosen = rows[sample].astype(np.float64)
+
+    def with_sample(start: int, stop: int) -> Float64Array:
+        return np.asarray(gaussian_kernel(rows[start:stop].astype(np.float64), chosen, gamma), np.float64)
+
+    blocks = (with_sample(start, stop) for start, stop in row_blocks(len(rows), _OTHERS))
+    among = np.asarray(gaussian_kernel(chosen, chosen, gamma), np.float64)
+    estimate = factor_spectrum(similarity_factor(blocks, among).rows, max(1, width - MADE_UP))
+    vectors = estimate.vectors[:, 1:] / np.sqrt(estimate.degrees)[:, None]
+    made_up = random.standard_normal((len(rows), width - 1 - vectors.shape[1])) / len(rows)
+    return np.hstack([vectors, made_up])
+
+
+def _lanczos(
+    image: Callable[[Float64Array], Float64Array], space: Float64Array, images: Float64Array, count: int
+) -> tuple[Float64Array, Float64Array, bool]:
+    """Leading eigenpairs of a symmetric matrix, by block Lanczos with full orthogonalisation.
+
+    ``space`` (rows, block) is orthonormal and ``images`` its product with the matrix.
+    """
+    width = space.shape[1]
+    for products in range(1, MOST_PRODUCTS + 1):
+        values, inner = np.linalg.eigh(0.5 * (space.T @ images + images.T @ space))
+        values, inner = values[::-1][:width], inner[:, ::-1][:, :width]
+        vectors = space @ inner
+        residuals = images @ inner - vectors * values
+        lengths = np.linalg.norm(residuals, axis=0)
+        # Eigenvalues crowd near 1 where rows are like nothing but themselves: there too they must be told apart.
+        last = float(values[count - 1])
+        converged = bool((lengths[:count] <= TOLERANCE * max(min(last, 1.0 - last), TOLERANCE)).all())
+        if (converged and products >= LEAST_PRODUCTS) or products == MOST_PRODUCTS:
+            break
+        fresh = _orthonormal(residuals, space)
+        if not fresh.shape[1]:
+            break
+        space, images = np.hstack([space, fresh]), np.hstack([images, image(fresh)])
+    return values[:count], vectors[:, :count], converged
+
+
+def _orthonormal(block: Float64Array, space: Float64Array) -> Float64Array:
+    """Orthonormal basis of what a block adds to an orthonormal space; without what rounding alone makes."""
+    block = block / np.maximum(np.linalg.norm(block, axis=0), np.finfo(np.float64).tiny)
+    for _ in range(2):
+        block = block - space @ (space.T @ block)
+        left, singular, _ = np.linalg.svd(block, full_matrices=False)
+        block = left[:, singular > 1e-6]
+        block = block[:, : max(0, space.shape[0] - space.shape[1])]
+    return block

@@ -1,0 +1,235 @@
+"""Fed-SpeClust (P1, Algorithm 3): federated spectral clustering over learnt landmarks.
+
+1. All learn landmarks Y by Algorithm 1 (:mod:`raydr.methods.landmarks.learning`).
+2. Each client posts the kernel of its rows with the landmarks, K_{X_p,Y}.
+3. The server estimates the kernel between all rows, K_hat = C W_k^+ C^T with C the posted blocks and W = K_{Y,Y}, as
+   the product of a thin factor with itself.
+4. It clusters the leading eigenvectors of the normalised K_hat.
+
+Step 2 is what the method costs: a kernel value is a distance, d^2 = -ln K / gamma, in the clear. The map takes it at
+its word: it is drawn of the geometry that Fed-tSNE has, from the same landmarks, and the clusters are shown on it. (The
+eigenvectors would draw the clusters as islands and nothing else: distances within and between them mean little.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from raydr.arrays import Float64Array, FloatArray, Int64Array
+from raydr.embedding import COSNE, TSNE
+from raydr.errors import ScenarioError
+from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.geometry.points import Points
+from raydr.geometry.trilateration import trilaterate
+from raydr.journal import Incident, Journal
+from raydr.methods.embedders import AnyEmbedder
+from raydr.methods.landmarks.clustering import Spectrum, factor_spectrum, spectral_clusters, unknown_rows
+from raydr.methods.landmarks.kernel import gaussian_kernel
+from raydr.methods.landmarks.learning import (
+    NOISE_ON,
+    LearntLandmarks,
+    learn_landmarks,
+    learning_releases,
+)
+from raydr.methods.landmarks.nystrom import SimilarityFactor, require_rank, similarity_factor
+from raydr.methods.landmarks.pooled_kernel import pooled_spectrum
+from raydr.methods.landmarks.settings import DistributionLearning
+from raydr.methods.method import MethodSettings, method
+from raydr.methods.outcome import Note, Outcome, Pooled, draw_map
+
+_LEAST = float(np.finfo(np.float64).tiny)
+"""Kernel value below which doubles lose their digits: a distance of 26.6 / sqrt(gamma)."""
+
+
+class FedSpectral(DistributionLearning, MethodSettings):
+    """Federated spectral clustering over learnt landmarks (P1)."""
+
+    kind: Literal["fed-spectral"] = "fed-spectral"
+    clusters: int = Field(ge=2, description="how many clusters")
+    rank: int | None = Field(None, ge=1, description="rank k of W_k; default: by rank_tolerance")
+    rank_tolerance: float = Field(1e-10, ge=0, lt=1, description="relative cut of W's eigenvalues")
+    ridge: float = Field(0.0, ge=0, description="lambda of W + lambda I")
+    dimensions: Literal[2, 3] = Field(2, description="of the map")
+    embedder: AnyEmbedder = Field(TSNE(), description="draws the map: a kind alone, or with its settings")
+
+    @model_validator(mode="after")
+    def _rank_and_embedder_fit(self) -> FedSpectral:
+        if isinstance(self.embedder, COSNE):
+            raise ValueError("embedder cosne draws hyperbolic records, which fed-spectral does not have")
+        if self.rank is not None and self.rank < self.clusters:
+            raise ValueError(
+                f"rank is {self.rank}, but {self.clusters} clusters need as many eigenvectors: choose at least"
+                f" {self.clusters}, or leave rank out"
+            )
+        return self
+
+    def check(self, rows: int, features: int) -> None:
+        """Clusters, landmarks, rank and neighbours must be there for so many rows."""
+        if self.clusters > rows:
+            raise ScenarioError(
+                f"method.clusters is {self.clusters}, but the clients hold only {rows} rows: choose at most {rows}"
+                " clusters."
+            )
+        landmarks = self.landmark_count(rows, features)
+        if self.clusters > landmarks:
+            raise ScenarioError(
+                f"method.clusters is {self.clusters}, but {landmarks} landmarks tell no more than {landmarks} clusters"
+                " apart: choose more method.landmarks, or fewer clusters."
+            )
+        require_rank(self.rank, landmarks)
+        self.embedder.neighbors_needed(rows)
+
+
+@dataclass(frozen=True)
+class Kernels(
+    Reply,
+    granularity=Granularity.PER_RECORD,
+    what="the kernel value of every record with every landmark, which is its distance to each in the clear"
+    " (d² = −ln K / γ)",
+):
+    """K_{X_p,Y} of one client, (rows, landmarks) float64.
+
+    In double precision: the pseudo-inverse of W, and the logarithm of values near 1, magnify what rounding leaves.
+    """
+
+    values: Float64Array
+
+    @staticmethod
+    def ranges(request: KernelRequest, rows: int) -> dict[str, Range]:
+        """From 0 to 1 for each row and landmark."""
+        return {"values": Range((rows, request.landmarks.shape[0]), 1.0)}
+
+
+@dataclass(frozen=True)
+class KernelRequest(Request[Kernels], what="the learnt landmarks and the kernel bandwidth"):
+    """Ask for K_{X_p,Y}; ``landmarks`` is (landmarks, features) float64."""
+
+    landmarks: Float64Array
+    gamma: float
+
+
+@answers(KernelRequest)
+def kernels_with_landmarks(client: Client, request: KernelRequest) -> Kernels:
+    """Client part of step 2."""
+    if client.rows.shape[0] == 0:
+        return Kernels(np.zeros((0, request.landmarks.shape[0])))
+    rows = client.rows.astype(np.float64)
+    return Kernels(np.asarray(gaussian_kernel(rows, request.landmarks, request.gamma)))
+
+
+def central(
+    settings: FedSpectral, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
+) -> Pooled:
+    """Spectral clustering and map of pooled rows (rows, features), by the federated run's own bandwidth."""
+    with journal.stage("clusters"):
+        spectrum, converged = pooled_spectrum(
+            rows, float(model["gamma"][0]), settings.clusters, seed=seed, progress=journal.progress
+        )
+        if not converged:
+            journal.tell(
+                Incident("the eigenvectors of the pooled kernel are not exact: they did not converge in time")
+            )
+        clusters = spectral_clusters(spectrum.vectors, settings.clusters, seed)
+    drawn = draw_map(
+        Points(rows), rows, settings.embedder, dimensions=settings.dimensions, seed=seed, journal=journal
+    )
+    return Pooled(drawn.embedding, clusters)
+
+
+@method(
+    FedSpectral,
+    "Fed-SpeClust",
+    central=central,
+    rounds=lambda settings: settings.rounds_asked,
+    noise_on=NOISE_ON,
+    releases=learning_releases,
+    posts=lambda settings: "the kernel value of every record with every landmark, which is its distance,",
+)
+def serve(federation: Federation, settings: FedSpectral) -> Outcome:
+    """Server part of Algorithm 3."""
+    settings.check(federation.rows, federation.features)
+    with federation.stage("landmarks"):
+        learnt = learn_landmarks(federation, settings)
+    with federation.stage("kernels"):
+        request = KernelRequest(learnt.points, learnt.gamma)
+        kernels = [reply.values for reply in federation.ask(request)]
+    with federation.stage("clusters"):
+        found = clustered(kernels, learnt, settings, federation.seed)
+    with federation.stage("geometry"):
+        vanished = sum(int((block < _LEAST).sum()) for block in kernels)
+        squared = [-np.log(np.maximum(block, _LEAST)) / learnt.gamma for block in kernels]
+        kernels.clear()
+        coordinates = trilaterate(learnt.points, squared)[0].astype(np.float32)
+        squared.clear()
+        geometry = Points(coordinates)
+    drawn = draw_map(
+        geometry,
+        coordinates,
+        settings.embedder,
+        dimensions=settings.dimensions,
+        seed=federation.seed,
+        journal=federation.journal,
+    )
+    model = {"landmarks": learnt.points, "gamma": np.array([learnt.gamma])}
+    return Outcome(drawn.embedding, geometry, model, (estimate_note(found, vanished),), found.clusters)
+
+
+@dataclass(frozen=True)
+class Clustered:
+    """Steps 3 and 4: the factor of K_hat, its leading eigenvectors, and the clusters (rows,) int64."""
+
+    factor: SimilarityFactor
+    spectrum: Spectrum
+    clusters: Int64Array
+
+
+def clustered(
+    kernels: Sequence[Float64Array], learnt: LearntLandmarks, settings: FedSpectral, seed: int
+) -> Clustered:
+    """Cluster all rows, in client order, by each client's kernel block (rows, landmarks)."""
+    factor = similarity_factor(
+        kernels,
+        np.asarray(gaussian_kernel(learnt.points, learnt.points, learnt.gamma)),
+        ridge=settings.ridge,
+        rank=settings.rank,
+        rank_tolerance=settings.rank_tolerance,
+    )
+    spectrum = factor_spectrum(factor.rows, settings.clusters)
+    return Clustered(factor, spectrum, spectral_clusters(spectrum.vectors, settings.clusters, seed))
+
+
+def estimate_note(found: Clustered, vanished: int) -> Note:
+    """How much of the kernel between all rows the server could tell; ``vanished`` counts posted values that are 0."""
+    factor, spectrum = found.factor, found.spectrum
+    rows, rank = factor.rows.shape
+    said = [
+        f"The kernel between all {rows:,} rows was estimated from their kernel with the landmarks, at rank"
+        f" {rank:,} of {rank + factor.left_out:,}."
+    ]
+    if factor.left_out:
+        said.append(
+            f"{factor.left_out:,} eigenvalues of the landmarks' own kernel were left out as too small to be told from"
+            f" rounding, or by method.rank; {factor.negative:,} of them were negative and counted as 0."
+        )
+    if spectrum.raised:
+        said.append(
+            f"{spectrum.raised:,} rows are like hardly any landmark: their estimated similarities to all rows add up to"
+            " less than 1, which is what each has to itself, and 1 was taken instead."
+        )
+    unknown = int(unknown_rows(spectrum.vectors).sum())
+    if unknown:
+        said.append(
+            f"{unknown:,} rows are so far from every landmark that their kernel with all of them is 0: nothing is known"
+            " of them, and they were counted to the largest cluster."
+        )
+    if vanished:
+        said.append(
+            f"{vanished:,} kernel values are too small for a number: for the map, those distances were taken to be the"
+            " farthest that can be told. A smaller method.gamma reaches farther."
+        )
+    return Note("The kernel between all rows", "\n\n".join(said))
