@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from raydr.arrays import FloatArray, Int64Array
 from raydr.geometry.points import Geometry
 from raydr.journal import Event, Journal, Listener, Progress
 from raydr.methods import METHODS
+from raydr.methods.outcome import Outcome
 from raydr.metrics import METRICS, Evidence, Scores, evaluate, row_graph
 from raydr.settings import Settings
 from raydr.statistics.scaling import Scaling, scale_rows
@@ -41,6 +44,10 @@ class Question:
         Names of metrics.
     seed : int
         The run's seed.
+    snapshots : mapping of round to mapping of name to array
+        What the method had learnt along the way, to be drawn and scored too.
+    client_of_row : (rows,) int
+        Which client holds each row: a map along the way is drawn in the clients' order, as the run's own.
     """
 
     pooled: Callable[[], FloatArray]
@@ -53,16 +60,27 @@ class Question:
     central: bool
     metrics: Sequence[str]
     seed: int
+    snapshots: Mapping[int, Mapping[str, FloatArray]]
+    client_of_row: Int64Array
+
+
+@dataclass(frozen=True)
+class Along:
+    """A map (rows, dimensions) that the run would have drawn had it ended earlier, and its scores."""
+
+    embedding: FloatArray
+    scores: Scores
 
 
 @dataclass(frozen=True)
 class Findings:
-    """Scores of the federated map, the central map with its own, and the bytes of the rows that were pooled."""
+    """Scores of the federated map, the central map with its own, the bytes of pooled rows, and maps along the way."""
 
     federated: Scores
     central: Scores | None
     central_embedding: FloatArray | None
     pooled_bytes: int
+    along: Mapping[int, Along] = field(default_factory=dict)
 
 
 def examine(question: Question, *, listener: Listener) -> Findings:
@@ -77,12 +95,16 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                 embedding = method.central(
                     question.settings, rows, question.seed, _embedding_progress(journal)
                 )
+        sights: dict[int, Outcome] = {}
+        if question.snapshots:
+            with journal.stage("maps along the way"):
+                sights = dict(_sights(question, rows, journal))
         with journal.stage("metrics"):
             # The pooled rows' geometry is the truth itself, so its recovery is no question.
             beside = [name for name in question.metrics if "recovered" not in METRICS[name].needs]
             truth = method.truth(question.settings, rows)
             graph = row_graph(rows if truth is None else truth, threads=cores())
-            steps = len(question.metrics) + (len(beside) if embedding is not None else 0)
+            steps = (1 + len(sights)) * len(question.metrics) + (len(beside) if embedding is not None else 0)
 
             def scored(
                 names: Sequence[str], embedding: FloatArray, recovered: Geometry | None, before: int
@@ -105,8 +127,30 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                 )
 
             federated = scored(question.metrics, question.embedding, question.geometry, 0)
-            central = None if embedding is None else scored(beside, embedding, None, len(question.metrics))
-    return Findings(federated, central, embedding, rows.nbytes)
+            along = {
+                round: Along(
+                    sight.embedding,
+                    scored(question.metrics, sight.embedding, sight.geometry, number * len(question.metrics)),
+                )
+                for number, (round, sight) in enumerate(sights.items(), 1)
+            }
+            before = (1 + len(sights)) * len(question.metrics)
+            central = None if embedding is None else scored(beside, embedding, None, before)
+    return Findings(federated, central, embedding, rows.nbytes, along)
+
+
+def _sights(question: Question, rows: FloatArray, journal: Journal) -> Iterator[tuple[int, Outcome]]:
+    """Maps along the way, by round, in the table's order."""
+    owners, redraw = question.client_of_row, METHODS[question.method].redraw
+    if redraw is None:
+        return
+    parts = [rows[owners == client] for client in range(int(owners.max()) + 1)]
+    order = np.argsort(np.argsort(owners, kind="stable"))
+    for done, (round, snapshot) in enumerate(question.snapshots.items()):
+        journal.progress(done, len(question.snapshots))
+        drawn = redraw(question.settings, snapshot, parts, question.seed, Journal())
+        geometry = drawn.geometry.take(order) if drawn.geometry is not None else None
+        yield round, Outcome(drawn.embedding[order], geometry)
 
 
 def _embedding_progress(journal: Journal) -> Journal:

@@ -33,6 +33,7 @@ from raydr.scenarios.folder import (
     write_central,
     write_embedding,
     write_json,
+    write_progress,
     write_rounds,
 )
 from raydr.scenarios.holdings import Holdings, dealt_out, from_sites, with_public_file
@@ -238,6 +239,8 @@ def _simulate(
         compared,
         names,
         scenario.seed,
+        served.outcome.snapshots,
+        holdings.client_of_row,
     )
     findings = backend.evaluate(examine, question, listener=journal.tell)
     served.ledger.record(
@@ -272,6 +275,7 @@ def plan_of(scenario: Scenario, clients: int) -> Plan:
         ),
         participation=scenario.clients.participation,
         checkpoint_every=runtime.checkpoint_every,
+        evaluate_every=scenario.evaluate_every,
         batch_clients=runtime.batch_clients,
         coverage=scenario.privacy.coverage,
     )
@@ -294,6 +298,11 @@ def _write(
         not_computed=findings.federated.not_computed,
     )
     write_json(folder / records.METRICS, asdict(measures))
+    if findings.along:
+        scores = {round: found.scores.values for round, found in findings.along.items()}
+        write_json(folder / records.PROGRESS, scores)
+        maps = {round: found.embedding for round, found in findings.along.items()}
+        write_progress(folder / records.PROGRESS_MAPS, holdings, maps)
     write_json(folder / records.LEDGER, served.ledger.as_list())
     if served.outcome.notes:
         write_json(folder / records.NOTES, [asdict(note) for note in served.outcome.notes])

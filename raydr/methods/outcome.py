@@ -41,12 +41,15 @@ class Outcome:
         What placing new rows on the map needs; never a training row.
     notes : tuple of Note
         For the report.
+    snapshots : mapping of round to mapping of name to array
+        Models along the way, where they were asked for: what :attr:`raydr.methods.method.Method.redraw` draws maps of.
     """
 
     embedding: FloatArray
     geometry: Geometry | None
     model: Mapping[str, FloatArray] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
+    snapshots: Mapping[int, Mapping[str, FloatArray]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from raydr.arrays import Float64Array
 from raydr.errors import ScenarioError
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers, average
 from raydr.methods.landmarks.kernel import cross_term, default_step, gradient_bound, landmark_term, row_term
+from raydr.methods.snapshots import keep, kept
 from raydr.robust import Aggregation, Mean
 from raydr.settings import Settings
 from raydr.statistics.moments import Spread, median_squared_distance, wide_spread
@@ -167,10 +169,27 @@ def local_steps(client: Client, request: StepRequest) -> Step:
 
 @dataclass(frozen=True)
 class LearntLandmarks:
-    """Outcome of Algorithm 1: ``points`` (landmarks, features) float64, and the kernel bandwidth that was used."""
+    """Outcome of Algorithm 1: ``points`` (landmarks, features) float64, and the kernel bandwidth that was used.
+
+    ``along`` are the points after some rounds, where the evaluation asked for them.
+    """
 
     points: Float64Array
     gamma: float
+    along: Mapping[int, Float64Array] = field(default_factory=dict)
+
+    @property
+    def model(self) -> dict[str, Float64Array]:
+        """The landmarks and the bandwidth by name."""
+        return self._model(self.points)
+
+    @property
+    def snapshots(self) -> dict[int, dict[str, Float64Array]]:
+        """The same after some rounds."""
+        return {round: self._model(points) for round, points in self.along.items()}
+
+    def _model(self, points: Float64Array) -> dict[str, Float64Array]:
+        return {"landmarks": points, "gamma": np.array([self.gamma])}
 
 
 def learn_landmarks(federation: Federation, settings: DistributionLearning) -> LearntLandmarks:
@@ -188,6 +207,7 @@ def learn_landmarks(federation: Federation, settings: DistributionLearning) -> L
     gamma = settings.gamma or 1.0 / median_squared_distance(federation, moments)
     step = settings.step or default_step(count, gamma)
     state = {"landmarks": initial_landmarks(federation, moments, count, settings.initial_spread)}
+    keep(federation, state, "landmarks")
     aggregation, weights = settings.aggregation, settings.weights
     constant = average(federation, SelfSimilarityRequest(gamma), aggregation, weights=weights).similarity
     for _ in federation.rounds(settings.rounds, state):
@@ -197,8 +217,10 @@ def learn_landmarks(federation: Federation, settings: DistributionLearning) -> L
         with one_blas_thread():
             objective, gradient = landmark_term(landmarks, gamma)
         state["landmarks"] = landmarks - step * (answer.direction + gradient)
-        federation.report(objective=constant + answer.objective + objective)
-    return LearntLandmarks(state["landmarks"], gamma)
+        keep(federation, state, "landmarks")
+        moved = float(((state["landmarks"] - landmarks) ** 2).sum())
+        federation.report(objective=constant + answer.objective + objective, moved=moved)
+    return LearntLandmarks(state["landmarks"], gamma, kept(state))
 
 
 def initial_landmarks(

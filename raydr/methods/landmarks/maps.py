@@ -11,7 +11,7 @@ Step 2 is what the method costs: a record's distances to known points leave its 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,6 +23,7 @@ from raydr.embedding import TSNE, UMAP
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.geometry.points import Geometry, Points, squared_distances
 from raydr.geometry.trilateration import trilaterate
+from raydr.journal import Journal
 from raydr.methods.landmarks.learning import DistributionLearning, learn_landmarks
 from raydr.methods.landmarks.nystrom import nystrom
 from raydr.methods.method import MethodSettings, method
@@ -91,13 +92,32 @@ class DistanceRequest(Request[Distances], what="the learnt landmarks"):
 @answers(DistanceRequest)
 def distances_to_landmarks(client: Client, request: DistanceRequest) -> Distances:
     """Client part of step 2."""
-    if client.rows.shape[0] == 0:
-        return Distances(np.zeros((0, request.landmarks.shape[0])))
-    return Distances(np.asarray(squared_distances(client.rows.astype(np.float64), request.landmarks)))
+    return Distances(_squared(client.rows, request.landmarks))
 
 
-@method(FedUMAP, "Fed-UMAP")
-@method(FedTSNE, "Fed-tSNE")
+def _squared(rows: FloatArray, landmarks: Float64Array) -> Float64Array:
+    if rows.shape[0] == 0:
+        return np.zeros((0, landmarks.shape[0]))
+    return np.asarray(squared_distances(rows.astype(np.float64), landmarks))
+
+
+def redraw(
+    settings: FedTSNE | FedUMAP,
+    snapshot: Mapping[str, Float64Array],
+    parts: Sequence[FloatArray],
+    seed: int,
+    journal: Journal,
+) -> Outcome:
+    """Steps 2 to 4 without clients, on each client's rows: what the evaluation draws of landmarks along the way."""
+    landmarks = snapshot["landmarks"]
+    squared = [_squared(rows, landmarks) for rows in parts]
+    geometry, coordinates = recovered_geometry(squared, landmarks, settings)
+    drawn = draw_map(geometry, coordinates, settings, seed=seed, journal=journal)
+    return Outcome(drawn.embedding, geometry)
+
+
+@method(FedUMAP, "Fed-UMAP", redraw=redraw)
+@method(FedTSNE, "Fed-tSNE", redraw=redraw)
 def serve(federation: Federation, settings: FedTSNE | FedUMAP) -> Outcome:
     """Server part of Algorithm 2."""
     settings.check(federation.rows, federation.features)
@@ -109,7 +129,7 @@ def serve(federation: Federation, settings: FedTSNE | FedUMAP) -> Outcome:
         geometry, coordinates = recovered_geometry(messages, learnt.points, settings)
         messages.clear()
     drawn = draw_map(geometry, coordinates, settings, seed=federation.seed, journal=federation.journal)
-    return Outcome(drawn.embedding, geometry, {"landmarks": learnt.points, "gamma": np.array([learnt.gamma])})
+    return Outcome(drawn.embedding, geometry, learnt.model, snapshots=learnt.snapshots)
 
 
 def recovered_geometry(
