@@ -103,6 +103,27 @@ def gradient_bound(landmarks: int, gamma: float) -> float:
     return 1.001 * _steepest(landmarks, gamma)
 
 
+def gradient_sensitivity(rows: int, landmarks: int, gamma: float) -> float:
+    """Farthest, in L2, that one record replaced by another moves the gradient of a client with so many rows.
+
+    A record's own part of it is ``1 / n_p`` times, for each of n_y landmarks, a vector no longer than
+    ``4 / n_y sqrt(gamma / 2e)`` (see :func:`gradient_bound`), and two records can pull opposite ways. It holds for any
+    data and without clipping, in exact arithmetic. Where a record is added or removed while n_p stays, half of it does.
+    """
+    return 2.0 * math.sqrt(landmarks) * _steepest(landmarks, gamma) / rows
+
+
+def lipschitz_constant(landmarks: int, gamma: float) -> float:
+    """Smallest Lipschitz constant of the whole gradient (13) in the landmarks that holds for any data.
+
+    The curvature of one kernel lies between -2 gamma, at its centre, and ``4 gamma exp(-3/2)``. In (9) the cross term
+    has it times -2 / n_y, the landmark term up to 2 / (n_y - 1); the two are worst together where the landmarks
+    coincide, ``sqrt(3 / (2 gamma))`` from all rows. From three landmarks on it is below the ``8 gamma / n_y`` of
+    :func:`default_step`; of two it is above.
+    """
+    return 4.0 * gamma / (landmarks - 1) + 8.0 * math.exp(-1.5) * gamma / landmarks
+
+
 def _steepest(landmarks: int, gamma: float) -> float:
     return 4.0 / landmarks * math.sqrt(gamma / (2.0 * math.e))
 
