@@ -62,8 +62,8 @@ class Line:
 
     @property
     def factor(self) -> float | None:
-        """How loose the bound is; below 1 it is broken."""
-        if self.bound is None or self.measured is None or self.measured <= 0:
+        """How loose the bound is; below 1 it is broken. None where one of the two is not above 0."""
+        if self.bound is None or self.measured is None or min(self.bound, self.measured) <= 0:
             return None
         return self.bound / self.measured
 
@@ -176,6 +176,8 @@ def _convergence(learnt: _Learnt) -> Iterator[Line]:
         reason = "fewer than two rounds say how far they went"
     elif slope < lipschitz_constant(count, gamma):
         reason = f"the step is longer than 1 / L, with L = {lipschitz_constant(count, gamma):.3g}"
+    elif scenario.privacy.noise is not None and scenario.privacy.noise.on != "data":
+        reason = "the theorem knows of no noise"
     elif not isinstance(method.aggregation, Mean) or scenario.clients.participation < 1:
         reason = "the theorem is of the mean of all clients"
     elif method.local_steps > 1 and method.share == "gradient":

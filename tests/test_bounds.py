@@ -28,9 +28,11 @@ from raydr.methods.landmarks.kernel import (
     lipschitz_constant,
     row_term,
 )
+from raydr.scenarios import bounding
 from raydr.scenarios.bounding import Line, bounds_of
 from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
+from raydr.scenarios.schema import PrivacySettings
 
 SLACK = 1.0 + 1e-9
 
@@ -415,6 +417,23 @@ def test_the_command_prints_a_table_and_writes_it(
     assert [line["theorem"] for line in written] == [line.theorem for line in bounds_of(finished)]
     assert len(out.splitlines()) == len(written) + 1
     assert bounds_of(finished) == bounds_of(finished), "the sample is seeded"
+
+
+@pytest.mark.parametrize("level", [0.05, 1.0])
+def test_noise_on_the_data_is_drawn_anew(finished: Path, level: float) -> None:
+    learnt = bounding._learnt(finished, None)
+    noise = PrivacySettings.model_validate({"noise": {"on": "data", "level": level}})
+    scenario = learnt.scenario.model_copy(update={"privacy": noise})
+    lines = list(bounding._perturbation(replace(learnt, scenario=scenario)))
+    assert [line.theorem for line in lines] == [
+        "Lemma 1, printed",
+        "Lemma 1, corrected",
+        "Theorem 3",
+        "Theorem 3",
+        "Theorem 4, corrected",
+    ]
+    assert all(line.factor is not None and line.factor > 1 for line in lines)
+    assert next(bounding._convergence(replace(learnt, scenario=scenario))).bound is not None
 
 
 def test_an_infinite_bound_is_written_by_name() -> None:

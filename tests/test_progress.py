@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,11 @@ from tiny import tiny_run, tiny_scenario
 
 import raydr
 from raydr.arrays import FloatArray
-from raydr.errors import ScenarioError
+from raydr.errors import OutputError, ScenarioError
 from raydr.journal import Event, RoundEnded
+from raydr.report import read_run, write_report
+from raydr.report.progress import MOST_MAPS, curves, small_maps
+from raydr.report.runfolder import Along
 from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
 
@@ -101,3 +107,63 @@ def test_on_ray_it_is_the_same_to_the_bit(tmp_path: Path) -> None:
 def test_methods_with_nothing_to_draw_before_their_end_refuse_it(method: dict[str, Any]) -> None:
     with pytest.raises(ScenarioError, match="has nothing to draw before its end"):
         tiny_scenario(method=method, evaluate_every=1)
+
+
+# --- on the page ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of five rounds with maps before the first and after the second and the fourth."""
+    return tiny_run(
+        tmp_path_factory.mktemp("page") / "run", method__rounds=5, evaluate_every=2, compare=["central"]
+    )
+
+
+def test_the_page_shows_each_map_and_the_runs_own_last(finished: Path) -> None:
+    page = write_report(finished).read_text()
+    assert "How the map came about" in page
+    pictures = re.findall(r'<img src="data:image/png;base64,[\w+/=]+" alt="([^"]+)">', page)
+    assert pictures == ["Before the first round", "After round 2", "After round 4", "After round 5"]
+    assert "Neighbour preservation, k = 10 0.528 in round 2" in page
+    assert 'class="level"' in page
+    assert "How the map came about" not in write_report(tiny_run(finished.parent / "without")).read_text()
+
+
+def test_of_many_maps_some_are_shown_with_the_first_and_the_last(finished: Path) -> None:
+    run = read_run(finished)
+    many = tuple(Along(round, {"npa_10": 0.5}, run.federated) for round in range(40))
+    titles = [small.title for small in small_maps(replace(run, along=many, rounds=()))]
+    assert len(titles) == MOST_MAPS
+    assert (titles[0], titles[-1]) == ("Before the first round", "After round 39")
+
+
+def test_a_curve_leaves_out_what_was_not_computed(finished: Path) -> None:
+    run = read_run(finished)
+    stages = [
+        Along(round, {"npa_10": value}, run.federated)
+        for round, value in ((0, 0.1), (2, None), (4, 0.3), (5, 0.4))
+    ]
+    (curve,) = curves(replace(run, along=tuple(stages)))
+    assert len(curve.chart.points) == 3
+    assert (curve.title, curve.arrow) == ("Neighbour preservation, k = 10", "↑")
+    assert curve.chart.level is not None
+
+
+@pytest.mark.parametrize("damage", ["rows", "rounds", "missing", "scores"])
+def test_maps_that_are_not_the_runs_are_refused(finished: Path, tmp_path: Path, damage: str) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(finished, folder)
+    path = folder / "progress.parquet"
+    read = pq.read_table(path)
+    match damage:
+        case "rows":
+            pq.write_table(read.take(list(range(read.num_rows))[::-1]), path)
+        case "rounds":
+            pq.write_table(read.slice(150), path)
+        case "missing":
+            path.unlink()
+        case _:
+            (folder / "progress.json").write_text('{"-1": {"npa_10": 0.5}}')
+    with pytest.raises(OutputError, match=r"not a whole run folder: progress\.(parquet|json)"):
+        read_run(folder)
