@@ -49,7 +49,8 @@ class RoundEnded:
     """One round of a method: a row of ``rounds.jsonl``.
 
     ``objective`` is the method's, before the round's step; seconds are wall clock; bytes are payload; ``incidents``
-    say what failed and what was decided (:class:`raydr.federation.failures.Incident`, as plain dictionaries).
+    say what failed and what was decided (:class:`raydr.federation.failures.Incident`, as plain dictionaries);
+    ``moved`` is the squared length of the round's step, for methods that tell it.
     """
 
     round: Count
@@ -61,6 +62,7 @@ class RoundEnded:
     answered: Count
     failed: Count
     incidents: tuple[dict[str, Any], ...] = ()
+    moved: float | None = None
 
     @property
     def line(self) -> str:

@@ -15,6 +15,8 @@ from raydr.journal import Count, Seconds
 
 SCENARIO = "scenario.yaml"
 EMBEDDING, CENTRAL = "embedding.parquet", "central.parquet"
+PROGRESS, PROGRESS_MAPS = "progress.json", "progress.parquet"
+"""Of maps along the way, where the scenario asks for them: metrics by round and name, and places by round and row."""
 METRICS, LEDGER, ROUNDS, NOTES = "metrics.json", "ledger.json", "rounds.jsonl", "notes.json"
 DATA, ENVIRONMENT, PRIVACY = "data.json", "environment.json", "privacy.json"
 MODEL = "model"

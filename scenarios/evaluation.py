@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from raydr.arrays import FloatArray, Int64Array
 from raydr.geometry.points import Geometry
@@ -39,6 +41,10 @@ class Question:
         Names of metrics.
     seed : int
         The run's seed.
+    snapshots : mapping of round to mapping of name to array
+        What the method had learnt along the way, to be drawn and scored too.
+    client_of_row : (rows,) int
+        Which client holds each row: a map along the way is drawn in the clients' order, as the run's own.
     """
 
     pooled: Callable[[], FloatArray]
@@ -50,16 +56,27 @@ class Question:
     central: bool
     metrics: Sequence[str]
     seed: int
+    snapshots: Mapping[int, Mapping[str, FloatArray]]
+    client_of_row: Int64Array
+
+
+@dataclass(frozen=True)
+class Along:
+    """A map (rows, dimensions) that the run would have drawn had it ended earlier, and its scores."""
+
+    embedding: FloatArray
+    scores: Scores
 
 
 @dataclass(frozen=True)
 class Findings:
-    """Scores of the federated map, the pooled-data map with its own, and the bytes of the rows that were pooled."""
+    """Scores of both maps, the pooled-data map, the bytes of the rows that were pooled, and maps along the way."""
 
     federated: Scores
     central: Scores | None
     pooled: Pooled | None
     pooled_bytes: int
+    along: Mapping[int, Along] = field(default_factory=dict)
 
 
 def examine(question: Question, *, listener: Listener) -> Findings:
@@ -74,12 +91,16 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                 pooled = method.central(
                     question.settings, outcome.model, rows, question.seed, _own_progress(journal)
                 )
+        sights: dict[int, Outcome] = {}
+        if question.snapshots:
+            with journal.stage("maps along the way"):
+                sights = dict(_sights(question, rows, journal))
         with journal.stage("metrics"):
             # The pooled rows' geometry is the truth itself, so its recovery is no question.
             beside = [name for name in question.metrics if "recovered" not in METRICS[name].needs]
             truth = method.truth(question.settings, rows)
             graph = row_graph(rows if truth is None else truth, threads=cores())
-            steps = len(question.metrics) + (len(beside) if pooled is not None else 0)
+            steps = (1 + len(sights)) * len(question.metrics) + (len(beside) if pooled is not None else 0)
 
             def scored(
                 names: Sequence[str], found: Outcome | Pooled, recovered: Geometry | None, before: int
@@ -103,8 +124,30 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                 )
 
             federated = scored(question.metrics, outcome, outcome.geometry, 0)
-            central = None if pooled is None else scored(beside, pooled, None, len(question.metrics))
-    return Findings(federated, central, pooled, rows.nbytes)
+            along = {
+                round: Along(
+                    sight.embedding,
+                    scored(question.metrics, sight, sight.geometry, number * len(question.metrics)),
+                )
+                for number, (round, sight) in enumerate(sights.items(), 1)
+            }
+            before = (1 + len(sights)) * len(question.metrics)
+            central = None if pooled is None else scored(beside, pooled, None, before)
+    return Findings(federated, central, pooled, rows.nbytes, along)
+
+
+def _sights(question: Question, rows: FloatArray, journal: Journal) -> Iterator[tuple[int, Outcome]]:
+    """Maps along the way, by round, in the table's order."""
+    owners, redraw = question.client_of_row, METHODS[question.method].redraw
+    if redraw is None:
+        return
+    parts = [rows[owners == client] for client in range(int(owners.max()) + 1)]
+    order = np.argsort(np.argsort(owners, kind="stable"))
+    for done, (round, snapshot) in enumerate(question.snapshots.items()):
+        journal.progress(done, len(question.snapshots))
+        drawn = redraw(question.settings, snapshot, parts, question.seed, Journal())
+        geometry = drawn.geometry.take(order) if drawn.geometry is not None else None
+        yield round, Outcome(drawn.embedding[order], geometry)
 
 
 def _own_progress(journal: Journal) -> Journal:

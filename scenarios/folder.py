@@ -12,6 +12,8 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from raydr.arrays import FloatArray, Int64Array
 from raydr.errors import OutputError, RaydrError
 from raydr.journal import RoundEnded
@@ -156,6 +158,13 @@ def write_central(path: Path, holdings: Holdings, pooled: Pooled) -> None:
 
 def _clusters(found: Outcome | Pooled) -> dict[str, Int64Array]:
     return {} if found.clusters is None else {"cluster": found.clusters}
+
+
+def write_progress(path: Path, holdings: Holdings, maps: Mapping[int, FloatArray]) -> None:
+    """``round, row, x, y[, z]`` of the maps along the way, one after the other, each in the table's order."""
+    rounds = np.repeat(np.array(list(maps), np.int64), holdings.rows)
+    rows = np.tile(holdings.ids, len(maps))
+    _write_parquet(path, {"round": rounds, "row": rows} | axes(np.concatenate(list(maps.values()))))
 
 
 def _names(names: Sequence[str], codes: Any) -> Any:

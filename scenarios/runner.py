@@ -34,6 +34,7 @@ from raydr.scenarios.folder import (
     write_central,
     write_embedding,
     write_json,
+    write_progress,
     write_rounds,
 )
 from raydr.scenarios.holdings import Holdings, dealt_out, from_sites, with_public_file
@@ -244,6 +245,8 @@ def _simulate(
         compared,
         names,
         scenario.seed,
+        served.outcome.snapshots,
+        holdings.client_of_row,
     )
     findings = backend.evaluate(examine, question, listener=journal.tell)
     served.ledger.record(
@@ -278,6 +281,7 @@ def plan_of(scenario: Scenario, clients: int) -> Plan:
         ),
         participation=scenario.clients.participation,
         checkpoint_every=runtime.checkpoint_every,
+        evaluate_every=scenario.evaluate_every,
         batch_clients=runtime.batch_clients,
         coverage=scenario.coverage,
         budget=scenario.privacy.budget,
@@ -301,6 +305,11 @@ def _write(
         not_computed=findings.federated.not_computed,
     )
     write_json(folder / records.METRICS, asdict(measures))
+    if findings.along:
+        scores = {round: found.scores.values for round, found in findings.along.items()}
+        write_json(folder / records.PROGRESS, scores)
+        maps = {round: found.embedding for round, found in findings.along.items()}
+        write_progress(folder / records.PROGRESS_MAPS, holdings, maps)
     write_json(folder / records.LEDGER, served.ledger.as_list())
     write_json(folder / records.PRIVACY, asdict(statement(served.ledger, scenario.privacy.budget)))
     if served.outcome.notes:

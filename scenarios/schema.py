@@ -252,6 +252,11 @@ class Scenario(Settings):
     metrics: Literal["default"] | tuple[str, ...] = Field(
         "default", description="default for all, or a list of names: raydr list metrics"
     )
+    evaluate_every: int = Field(
+        0,
+        ge=0,
+        description="also draw and score the map after every so many rounds, and before the first; 0: do not",
+    )
 
     @model_validator(mode="after")
     def _one_origin(self) -> Scenario:
@@ -336,6 +341,24 @@ class Scenario(Settings):
                 require_planned(epsilon, budget)
             except ScenarioError as error:
                 raise ValueError(str(error).rstrip(".")) from None
+        return self
+
+    @model_validator(mode="after")
+    def _maps_along_the_way(self) -> Scenario:
+        if not self.evaluate_every:
+            return self
+        if METHODS[self.method.kind].redraw is None:
+            able = ", ".join(name for name, method in METHODS.items() if method.redraw is not None)
+            raise ValueError(
+                f"evaluate_every draws maps of what a method has learnt after some rounds, and method.kind"
+                f" {self.method.kind!r} has nothing to draw before its end; leave it out, or choose one of {able}"
+            )
+        noise = self.privacy.noise
+        if noise is not None and noise.on in ("data", "distances"):
+            raise ValueError(
+                f"evaluate_every draws maps from the rows themselves, without the noise that privacy.noise.on"
+                f" {noise.on!r} adds to the run's own map, so the two could not be compared; leave out one of the two"
+            )
         return self
 
     @model_validator(mode="after")

@@ -26,6 +26,8 @@ class Context:
         Part of the clients, from above 0 to 1, drawn anew in each round, that a mean in rounds asks.
     checkpoint_every : int
         Rounds between checkpoints; 0 for none.
+    evaluate_every : int
+        Rounds between the states that a method keeps for the evaluation (:mod:`raydr.methods.snapshots`); 0: keep none.
     batch_clients : bool
         Whether clients of one host may compute as one, where a method offers it.
     coverage : Coverage or None
@@ -41,6 +43,7 @@ class Context:
     policy: FailurePolicy = field(default_factory=FailurePolicy)
     participation: float = 1.0
     checkpoint_every: int = 0
+    evaluate_every: int = 0
     batch_clients: bool = False
     coverage: Coverage | None = None
     budget: Budget = field(default_factory=Budget)

@@ -199,9 +199,9 @@ class Federation:
             ):
                 self.journal.tell(CheckpointTaken(self.round, self._checkpoint().to_bytes()))
 
-    def report(self, *, objective: float) -> None:
-        """Note the method's objective for the present round."""
-        self._meter.note(objective)
+    def report(self, *, objective: float | None, moved: float | None = None) -> None:
+        """Note the method's objective for the present round, and the squared length of its step where it has one."""
+        self._meter.note(objective, moved)
 
     def ask(self, request: Request[R]) -> list[R]:
         """One reply of each client, in client order.

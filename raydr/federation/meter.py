@@ -29,6 +29,7 @@ class _Traffic:
     answered: int = 0
     failed: int = 0
     objective: float | None = None
+    moved: float | None = None
     incidents: list[Incident] = field(default_factory=list)
 
 
@@ -52,9 +53,9 @@ class Meter:
         """Count from zero."""
         self._round = _Traffic()
 
-    def note(self, objective: float) -> None:
-        """Keep the method's objective for the present round's row."""
-        self._round.objective = objective
+    def note(self, objective: float | None, moved: float | None) -> None:
+        """Keep the method's objective, and how far its step went, for the present round's row."""
+        self._round.objective, self._round.moved = objective, moved
 
     def end_round(self, number: int, seconds: float) -> RoundEnded:
         """Tell the journal what the present round, of this number and length, came to, and return it."""
@@ -69,6 +70,7 @@ class Meter:
             traffic.answered,
             traffic.failed,
             tuple(asdict(incident) for incident in traffic.incidents),
+            traffic.moved,
         )
         self.journal.tell(ended)
         return ended

@@ -172,6 +172,38 @@ def transform(folder: Path, data: Path, out: Path) -> None:
     click.echo(written)
 
 
+@app.command()
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.option(
+    "--json",
+    "out",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Also write the table here as JSON.",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    help="Folder of built-in data sets as NAME.npz. Default: $RAYDR_DATA.",
+)
+def bounds(folder: Path, out: Path | None, data_dir: Path | None) -> None:
+    """Compare what P1's theorems promise of RUN, a run folder with learnt landmarks, with what came of it.
+
+    Loads the run's data anew, as only a simulation can.
+    """
+    import json
+
+    from raydr.files import write_whole
+    from raydr.front.terminal import print_bounds
+    from raydr.scenarios.bounding import bounds_of
+
+    lines = bounds_of(folder, data_dir)
+    if out is not None:
+        content = json.dumps([line.as_dict() for line in lines], indent=2, allow_nan=False) + "\n"
+        write_whole(out, content.encode(), "free the place, or name another with --json")
+    print_bounds(lines)
+
+
 @app.command("list")
 @click.argument("what", metavar="|".join(CATALOGUES), type=click.Choice(list(CATALOGUES)))
 def list_(what: str) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn
@@ -21,6 +21,9 @@ from raydr.front.results import Remarks
 from raydr.plain import plain
 from raydr.report import Comparison, mapped, wording
 from raydr.report.runfolder import read_run
+
+if TYPE_CHECKING:
+    from raydr.scenarios.bounding import Line
 
 _FIRST = (
     "clustering_nmi", "clustering_ari",
@@ -89,6 +92,20 @@ def print_comparison(comparison: Comparison) -> None:
     for row in comparison.rows:
         cells = [Text(text, "bold" if best else "") for text, best in zip(row.texts, row.best, strict=True)]
         table.add_row(_line(row.title), *cells)
+    _console(sys.stdout).print(table)
+
+
+def print_bounds(lines: Sequence[Line]) -> None:
+    """Bounds, what they bound and how loose they are, on standard output; a bound that is broken is bold."""
+    table = _table("theorem", "bounds", "bound", "measured", "factor")
+    table.add_column(_line("note"))
+    for line in lines:
+        broken = line.bound is not None and line.measured is not None and line.bound < line.measured
+        numbers = [
+            Text("" if value is None else f"{value:.3g}", "bold" if broken else "")
+            for value in (line.bound, line.measured, line.factor)
+        ]
+        table.add_row(_line(line.theorem), _line(line.what), *numbers, _line(line.note))
     _console(sys.stdout).print(table)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -94,6 +94,10 @@ class Method:
     transform : callable
         Positions of new rows on the map, by settings, the run's model and rows scaled as the run's; None for methods
         whose map takes no new rows.
+    redraw : callable
+        What the run would have come to had it ended after some round, by settings, snapshot
+        (:attr:`raydr.methods.outcome.Outcome.snapshots`), each client's scaled rows, seed and journal: for the
+        evaluation, which sees the rows; None for methods that keep no snapshots.
     """
 
     settings: type[MethodSettings]
@@ -111,6 +115,9 @@ class Method:
     releases: Callable[[Any, Mechanism], int] = _one
     posts: Callable[[Any], str | None] = _none
     transform: Callable[[Any, Mapping[str, FloatArray], FloatArray], FloatArray] | None = None
+    redraw: Callable[[Any, Mapping[str, FloatArray], Sequence[FloatArray], int, Journal], Outcome] | None = (
+        None
+    )
 
     @property
     def summary(self) -> str:

@@ -43,6 +43,8 @@ class Outcome:
         For the report.
     clusters : (rows,) int64 or None
         Of each row, from 0; None where the method makes no clusters.
+    snapshots : mapping of round to mapping of name to array
+        Models along the way, where they were asked for: what :attr:`raydr.methods.method.Method.redraw` draws maps of.
     """
 
     embedding: FloatArray
@@ -50,6 +52,7 @@ class Outcome:
     model: Mapping[str, FloatArray] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
     clusters: Int64Array | None = None
+    snapshots: Mapping[int, Mapping[str, FloatArray]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

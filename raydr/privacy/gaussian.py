@@ -95,8 +95,8 @@ class GaussianNoise(Mechanism):
     def _where_it_means_something(self) -> Self:
         if self.on == "distances" and self.level is None:
             raise ValueError(
-                "nothing bounds how far a record moves its distances, so noise on them can claim nothing: give level, or"
-                " put noise on data"
+                "nothing bounds how far a record moves its distances, so noise on them can claim nothing: give level,"
+                " or put noise on data"
             )
         if self.on in ("embedding", "moments") and self.level is not None:
             raise ValueError(

@@ -24,13 +24,15 @@ class Tick:
 class LineChart:
     """A line chart laid out, for the template to draw.
 
-    ``line`` is the path of the line, ``points`` the places of the values with what to say of each.
+    ``line`` is the path of the line, ``points`` the places of the values with what to say of each, ``level`` where a
+    value to compare them with stands.
     """
 
     line: str
     points: tuple[tuple[float, float, str], ...]
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
+    level: float | None = None
     width: float = WIDTH
     height: float = HEIGHT
     left: float = LEFT
@@ -47,14 +49,18 @@ class Bar:
     text: str
 
 
-def line_chart(xs: Sequence[float], ys: Sequence[float], name: str) -> LineChart | None:
-    """Lay out ``ys`` (values,) over ``xs`` (values,); None when there are fewer than two finite values."""
+def line_chart(
+    xs: Sequence[float], ys: Sequence[float], name: str, level: float | None = None
+) -> LineChart | None:
+    """Lay out ``ys`` (values,) over ``xs`` (values,), and a level across; None with fewer than two finite values."""
     pairs = [(x, y) for x, y in zip(xs, ys, strict=True) if abs(x) < LARGEST and abs(y) < LARGEST]
     if len(pairs) < 2:
         return None
     x_low, x_high = min(x for x, _ in pairs), max(x for x, _ in pairs)
-    y_marks = round_numbers(min(y for _, y in pairs), max(y for _, y in pairs), 4)
-    y_low, y_high = min(y_marks[0], *(y for _, y in pairs)), max(y_marks[-1], *(y for _, y in pairs))
+    compared = [level] if level is not None and abs(level) < LARGEST else []
+    shown = [*(y for _, y in pairs), *compared]
+    y_marks = round_numbers(min(shown), max(shown), 4)
+    y_low, y_high = min(y_marks[0], *shown), max(y_marks[-1], *shown)
 
     def across(x: float) -> float:
         return round(LEFT + (x - x_low) / ((x_high - x_low) or 1.0) * (WIDTH - LEFT - RIGHT), 1)
@@ -68,6 +74,7 @@ def line_chart(xs: Sequence[float], ys: Sequence[float], name: str) -> LineChart
         points=tuple((across(x), down(y), f"{name} {y:.6g} in round {x:g}") for x, y in pairs),
         x_ticks=tuple(Tick(across(x), f"{x:g}") for x in x_marks),
         y_ticks=tuple(Tick(down(y), f"{y:.12g}".replace("-", "−")) for y in y_marks),
+        level=next(map(down, compared), None),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,10 @@ from raydr.errors import OutputError
 from raydr.files import write_whole
 from raydr.report import wording
 from raydr.report.colouring import RAMP, Colouring, colouring
+from raydr.report.inline import in_page
 from raydr.report.page import part, templates
-from raydr.report.picture import draw_map, png
 from raydr.report.runfolder import RunFolder, read_run
-from raydr.report.views import onto, principal_axes
+from raydr.report.views import in_plane, onto
 
 Unit = Literal["metric", "seconds", "bytes"]
 WRITERS = {"metric": wording.measure, "seconds": wording.duration, "bytes": wording.size}
@@ -107,7 +106,7 @@ def write_comparison(folders: Sequence[Path], out: Path) -> Path:
     key, colours = _shared_colours(runs)
     table = _table(runs)
     pictures = [
-        (name, wording.summary(run), _picture(points, shades, in_disk=run.in_disk))
+        (name, wording.summary(run), in_page(points, shades, INCHES, in_disk=run.in_disk))
         for name, run, points, shades in zip(table.runs, runs, _aligned(runs), colours, strict=True)
     ]
     page = templates().get_template("comparison.html")
@@ -176,26 +175,19 @@ def _bytes_up(run: RunFolder) -> int:
 
 def _aligned(runs: Sequence[RunFolder]) -> list[Float64Array]:
     """The federated maps in the plane, each turned onto the first by the rows of the same table that both hold."""
-    first, fixed = runs[0], _in_plane(runs[0])
+    first = runs[0]
+    fixed = in_plane(first, first.federated)
     place = {row: position for position, row in enumerate(_row_names(first))}
     maps = []
     for run in runs:
         shared = [(here, place[row]) for here, row in enumerate(_row_names(run)) if row in place]
         if run is first or len(shared) < ENOUGH_ROWS or _table_of(run) != _table_of(first):
-            maps.append(_in_plane(run))
+            maps.append(in_plane(run, run.federated))
             continue
         here, there = np.array(shared).T
-        points = _in_plane(run)
+        points = in_plane(run, run.federated)
         maps.append(onto(run, points[here], fixed[there])(points))
     return maps
-
-
-def _in_plane(run: RunFolder) -> Float64Array:
-    """The federated map, (rows, 2): in 3-D, what its two axes of largest spread show."""
-    if run.dimensions == 2:
-        return run.federated
-    seen: Float64Array = (run.federated @ principal_axes(run.federated))[:, :2]
-    return seen
 
 
 def _table_of(run: RunFolder) -> list[object]:
@@ -215,14 +207,3 @@ def _shared_colours(runs: Sequence[RunFolder]) -> tuple[Colouring, list[list[str
     key = colouring(by, [name for some in names for name in some])
     colour = dict(zip(key.names, key.colours, strict=True))
     return key, [[colour[name] for name in some] for some in names]
-
-
-def _picture(points: Float64Array, colours: Sequence[str], *, in_disk: bool) -> str:
-    """A map as the address of a PNG that stands in the page itself."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(INCHES, INCHES))
-    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-    draw_map(axes, points, colours, INCHES, in_disk=in_disk)
-    axes.axis("off")
-    return "data:image/png;base64," + base64.b64encode(png(figure, transparent=True)).decode("ascii")

@@ -13,6 +13,7 @@ from raydr.records import REPORT
 from raydr.report import charts, mapped, wording
 from raydr.report.colouring import RAMP, colourings
 from raydr.report.maps import embedded_maps
+from raydr.report.progress import curves, small_maps, stages
 from raydr.report.runfolder import ELSEWHERE, RunFolder, read_run
 from raydr.report.views import pairs_of_axes
 
@@ -124,6 +125,9 @@ def _content(run: RunFolder) -> dict[str, Any]:
             [line.objective for line in run.rounds if line.objective is not None],
             "objective",
         ),
+        "small_maps": small_maps(run),
+        "reached": len(stages(run)),
+        "curves": curves(run),
         "failed": sum(line.failed for line in run.rounds),
         "asked": sum(line.asked for line in run.rounds),
         "stages": charts.bars(
@@ -143,7 +147,7 @@ def _metric_lines(run: RunFolder) -> list[MetricLine]:
 
 
 def _metric_line(name: str, value: float | None, bound: float | None) -> MetricLine:
-    known, better = wording.metric(name), wording.higher_is_better(name)
+    known = wording.metric(name)
     difference = ratio = ""
     if value is not None and bound is not None:
         difference = f"{value - bound:+.4f}".replace("-", "−")
@@ -151,7 +155,7 @@ def _metric_line(name: str, value: float | None, bound: float | None) -> MetricL
     return MetricLine(
         title=wording.metric_title(name),
         description=known.description if known is not None else "",
-        arrow="" if better is None else "↑" if better else "↓",
+        arrow=wording.arrow(name),
         federated=wording.measure(value),
         central=wording.measure(bound),
         difference=difference,

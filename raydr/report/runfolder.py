@@ -15,7 +15,7 @@ from raydr.arrays import Float64Array, Int64Array
 from raydr.data.provenance import Provenance
 from raydr.documents import MEGABYTE, DocumentError, parse_yaml, read_limited, require_limited
 from raydr.errors import OutputError
-from raydr.journal import RoundEnded
+from raydr.journal import Count, RoundEnded
 from raydr.methods.outcome import Note
 from raydr.privacy.ledger import Entry
 from raydr.privacy.statement import Statement
@@ -51,6 +51,15 @@ ELSEWHERE = (
 
 
 @dataclass(frozen=True)
+class Along:
+    """The map (rows, 2 or 3) as it would be had the run ended after a round, and its metrics by name."""
+
+    round: int
+    measures: Mapping[str, float | None]
+    points: Float64Array
+
+
+@dataclass(frozen=True)
 class RunFolder:
     """Everything that the report says, in the order of ``embedding.parquet``.
 
@@ -70,6 +79,8 @@ class RunFolder:
         What the run cost in privacy.
     notes : tuple of Note
         What the method says of the run; none where it says nothing.
+    along : tuple of Along
+        Maps along the way, by round; none where the scenario asks for none.
     """
 
     path: Path
@@ -88,6 +99,7 @@ class RunFolder:
     privacy: Statement
     notes: tuple[Note, ...] = ()
     clusters: tuple[str, ...] | None = None
+    along: tuple[Along, ...] = ()
 
     @property
     def name(self) -> str:
@@ -159,6 +171,7 @@ def read_run(folder: Path) -> RunFolder:
         privacy=_parse(folder, records.PRIVACY, Statement),
         notes=_parse(folder, records.NOTES, tuple[Note, ...]) if (folder / records.NOTES).exists() else (),
         clusters=clusters,
+        along=_read_along(folder, rows, federated.shape[1]),
     )
 
 
@@ -335,3 +348,26 @@ def _read_central(folder: Path, rows: Int64Array | tuple[str, ...], dimensions: 
         reason = f"is a map in {points.shape[1]} dimensions, {records.EMBEDDING} in {dimensions}"
         raise _not_whole(folder, file, reason)
     return points
+
+
+def _read_along(folder: Path, rows: Int64Array | tuple[str, ...], dimensions: int) -> tuple[Along, ...]:
+    if not (folder / records.PROGRESS).exists():
+        return ()
+    scores = _parse(folder, records.PROGRESS, dict[Count, dict[str, float | None]])
+    file = records.PROGRESS_MAPS
+    columns = _columns(folder, file, ("round", "row", "x", "y"))
+    found, names = (_identities(folder, file, columns[name]) for name in ("round", "row"))
+    points = _coordinates(folder, file, columns)
+    expected = np.repeat(np.array(sorted(scores), np.int64), len(rows))
+    if not np.array_equal(np.asarray(found), expected) or not np.array_equal(
+        np.asarray(names), np.tile(np.asarray(rows), len(scores))
+    ):
+        reason = f"does not hold the rows of {records.EMBEDDING} for each round of {records.PROGRESS}"
+        raise _not_whole(folder, file, reason)
+    if points.shape[1] != dimensions:
+        reason = f"has maps in {points.shape[1]} dimensions, {records.EMBEDDING} in {dimensions}"
+        raise _not_whole(folder, file, reason)
+    maps = points.reshape(len(scores), len(rows), dimensions)
+    return tuple(
+        Along(round, scores[round], places) for round, places in zip(sorted(scores), maps, strict=True)
+    )

@@ -41,6 +41,14 @@ def pairs_of_axes(run: RunFolder) -> tuple[tuple[int, int], ...]:
     return ((0, 1),) if run.dimensions == 2 else ((0, 1), (0, 2), (1, 2))
 
 
+def in_plane(run: RunFolder, points: Float64Array) -> Float64Array:
+    """A map of the run's as (rows, 2): in 3-D, what the two axes of the federated map's largest spread show."""
+    if run.dimensions == 2:
+        return points
+    seen: Float64Array = (points @ principal_axes(run.federated))[:, :2]
+    return seen
+
+
 def principal_axes(points: Float64Array) -> Float64Array:
     """Directions of the largest, second and third spread of points (rows, 3), as columns: a rotation or reflection.
 

@@ -250,3 +250,9 @@ def _blurred(message: Entry) -> str:
 def _lower_first(text: str) -> str:
     """Lower the first letter unless it begins an acronym or a symbol."""
     return text[:1].lower() + text[1:] if text[1:2].islower() else text
+
+
+def arrow(name: str) -> str:
+    """Arrow to where a metric is better; none where nobody knows."""
+    better = higher_is_better(name)
+    return "" if better is None else "↑" if better else "↓"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from raydr.arrays import Float32Array, Float64Array, FloatArray
 from raydr.federation import Federation
+from raydr.journal import Journal
 from raydr.methods.fedne.settings import ContrastiveEncoder
+from raydr.methods.outcome import Outcome
 from raydr.statistics.moments import wide_spread
 from raydr.statistics.scaling import ScaleRows, Scaling, scale_rows
 
@@ -52,3 +54,14 @@ def transform(settings: ContrastiveEncoder, model: Mapping[str, FloatArray], row
     shift, factor = (np.asarray(model[f"encoder.{name}"], np.float64) for name in ("shift", "factor"))
     scaled = scale_rows(rows, Scaling(shift, factor, False))
     return place(architecture, weights, scaled)
+
+
+def redraw(
+    settings: ContrastiveEncoder,
+    snapshot: Mapping[str, FloatArray],
+    parts: Sequence[FloatArray],
+    seed: int,
+    journal: Journal,
+) -> Outcome:
+    """Where an encoder along the way places each client's rows, for the evaluation."""
+    return Outcome(np.concatenate([transform(settings, snapshot, rows) for rows in parts if len(rows)]), None)

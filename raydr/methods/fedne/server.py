@@ -40,12 +40,13 @@ from raydr.methods.fedne.clients import (
     TrainRequest,
     kept_size,
 )
-from raydr.methods.fedne.model import model_of, standardised, transform
+from raydr.methods.fedne.model import model_of, redraw, standardised, transform
 from raydr.methods.fedne.pooled import central
 from raydr.methods.fedne.settings import AveragedEncoder, ContrastiveEncoder, FedAvgNE, FedNE, FedProxNE
 from raydr.methods.fedne.surrogates import REACHES, DensityRequest, SurrogateRequest
 from raydr.methods.method import method
 from raydr.methods.outcome import Outcome
+from raydr.methods.snapshots import keep, kept
 from raydr.statistics.principal_axes import principal_axes
 
 State = dict[str, NDArray[Any]]
@@ -58,9 +59,9 @@ _SIZINGS = 3
 """How often clients are asked for densities in a round, at most; once, unless the map has outgrown the grid."""
 
 
-@method(FedProxNE, "FedProx-NE", central=central, transform=transform)
-@method(FedAvgNE, "FedAvg-NE", central=central, transform=transform)
-@method(FedNE, "FedNE", central=central, transform=transform)
+@method(FedProxNE, "FedProx-NE", central=central, transform=transform, redraw=redraw)
+@method(FedAvgNE, "FedAvg-NE", central=central, transform=transform, redraw=redraw)
+@method(FedNE, "FedNE", central=central, transform=transform, redraw=redraw)
 def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
     """Server part of FedNE, FedAvg+NE and FedProx+NE."""
     from raydr.methods.fedne.encoder import Architecture
@@ -78,6 +79,7 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
         **no_surrogates(),
         **controls,
     }
+    keep(federation, state, "weights")
     training = training_of(federation, settings)
     with federation.stage("rounds"):
         for round in federation.rounds(settings.rounds, state):
@@ -92,11 +94,19 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
                 settings.server_learning_rate,
             )
             renew_control_variates(federation, state, answer)
+            keep(federation, state, "weights")
             federation.report(objective=answer.loss)
     with federation.stage("map"):
         final = PositionRequest(state["weights"], settings.hidden)
         places = np.concatenate([reply.places for reply in federation.ask(final)])
-    return Outcome(places, None, model_of(architecture.layers(state["weights"]), scaling))
+    return Outcome(
+        places,
+        None,
+        model_of(architecture.layers(state["weights"]), scaling),
+        snapshots={
+            round: model_of(architecture.layers(weights), scaling) for round, weights in kept(state).items()
+        },
+    )
 
 
 def training_of(federation: Federation, settings: AveragedEncoder) -> Training:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,11 +18,13 @@ from raydr.methods.landmarks.kernel import (
     gradient_bound,
     gradient_sensitivity,
     landmark_term,
+    lipschitz_constant,
     row_term,
     within_reach,
 )
 from raydr.methods.landmarks.mean_embedding import learn_from_embedding
 from raydr.methods.landmarks.settings import DistributionLearning
+from raydr.methods.snapshots import keep, kept
 from raydr.privacy import Mechanism, Quantity
 from raydr.statistics.moments import Spread, median_squared_distance
 from raydr.threads import one_blas_thread
@@ -144,11 +147,11 @@ def step_sensitivity(
     For Q = 1 that is :func:`gradient_sensitivity`, d. Two clients that differ in one record part by step * d in the
     first local step; each further one adds as much and multiplies what they are apart by at most 1 + step * L, with L
     the Lipschitz constant of the whole gradient. After t steps they are e_t apart, the last gradient by d + L e_(Q-1),
-    and the mean direction e_Q / step: for the default step, where step * L = 1, that is 2^(Q-1) d and (2^Q - 1) d.
+    and the mean direction e_Q / step: where step * L = 1, that is 2^(Q-1) d and (2^Q - 1) d.
     No bound is more than twice the largest length that an upload can have.
     """
     one = gradient_sensitivity(rows, landmarks, gamma)
-    lipschitz = 4.0 * gamma / landmarks + 4.0 * gamma / (landmarks - 1)
+    lipschitz = lipschitz_constant(landmarks, gamma)
     apart = 0.0
     for _ in range(local_steps - 1 if share == "gradient" else local_steps):
         apart = (1.0 + step * lipschitz) * apart + step * one
@@ -184,10 +187,27 @@ def local_steps(client: Client, request: StepRequest) -> Step:
 
 @dataclass(frozen=True)
 class LearntLandmarks:
-    """Outcome of Algorithm 1: ``points`` (landmarks, features) float64, and the kernel bandwidth that was used."""
+    """Outcome of Algorithm 1: ``points`` (landmarks, features) float64, and the kernel bandwidth that was used.
+
+    ``along`` are the points after some rounds, where the evaluation asked for them.
+    """
 
     points: Float64Array
     gamma: float
+    along: Mapping[int, Float64Array] = field(default_factory=dict)
+
+    @property
+    def model(self) -> dict[str, Float64Array]:
+        """The landmarks and the bandwidth by name."""
+        return self._model(self.points)
+
+    @property
+    def snapshots(self) -> dict[int, dict[str, Float64Array]]:
+        """The same after some rounds."""
+        return {round: self._model(points) for round, points in self.along.items()}
+
+    def _model(self, points: Float64Array) -> dict[str, Float64Array]:
+        return {"landmarks": points, "gamma": np.array([self.gamma])}
 
 
 def learn_landmarks(federation: Federation, settings: DistributionLearning) -> LearntLandmarks:
@@ -206,6 +226,7 @@ def learn_landmarks(federation: Federation, settings: DistributionLearning) -> L
     step = settings.step or default_step(count, gamma)
     start = initial_landmarks(federation, moments, count, settings.initial_spread)
     state = starting(start, settings.momentum)
+    keep(federation, state, "landmarks")
     aggregation, weights = settings.aggregation, settings.weights
     noise = federation.context.mechanism(ON[settings.share]) or federation.context.mechanism("data")
     if noise is not None and noise.for_good:
@@ -219,7 +240,7 @@ def learn_landmarks(federation: Federation, settings: DistributionLearning) -> L
         constant = average(federation, similarity, aggregation, weights=weights).similarity
     if settings.share == "embedding":
         learn_from_embedding(federation, settings, moments, gamma, step, state, constant)
-        return LearntLandmarks(state["landmarks"], gamma)
+        return LearntLandmarks(state["landmarks"], gamma, kept(state))
     server_step = settings.server_step or step
     for number in federation.rounds(settings.steps, state):
         landmarks = state["landmarks"]
@@ -237,9 +258,11 @@ def learn_landmarks(federation: Federation, settings: DistributionLearning) -> L
         with one_blas_thread():
             objective, gradient = landmark_term(landmarks, gamma)
         descend(state, answer.direction + gradient, server_step, settings.momentum)
-        if constant is not None:
-            federation.report(objective=constant + answer.objective + objective)
-    return LearntLandmarks(state["landmarks"], gamma)
+        keep(federation, state, "landmarks")
+        moved = float(((state["landmarks"] - landmarks) ** 2).sum())
+        told = constant + answer.objective + objective if constant is not None else None
+        federation.report(objective=told, moved=moved)
+    return LearntLandmarks(state["landmarks"], gamma, kept(state))
 
 
 def initial_landmarks(

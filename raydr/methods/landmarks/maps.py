@@ -12,7 +12,7 @@ Step 2 is what the method costs: a record's distances to known points leave its 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,6 +24,7 @@ from raydr.embedding import TSNE, UMAP
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.geometry.points import Geometry, Points, squared_distances
 from raydr.geometry.trilateration import trilaterate
+from raydr.journal import Journal
 from raydr.methods.landmarks.frames import frame
 from raydr.methods.landmarks.learning import NOISE_ON, learn_landmarks, learning_releases
 from raydr.methods.landmarks.nystrom import nystrom, require_rank
@@ -117,9 +118,7 @@ class DistanceRequest(Request[Distances], what="the landmarks"):
 @answers(DistanceRequest)
 def distances_to_landmarks(client: Client, request: DistanceRequest) -> Distances:
     """Client part of step 2."""
-    if client.rows.shape[0] == 0:
-        return Distances(np.zeros((0, request.landmarks.shape[0])))
-    return Distances(np.asarray(squared_distances(client.rows.astype(np.float64), request.landmarks)))
+    return Distances(_squared(client.rows, request.landmarks))
 
 
 def releases(settings: LandmarkMap, noise: Mechanism) -> int:
@@ -136,10 +135,32 @@ def posted(settings: LandmarkMap) -> str:
     return "the distance of every record to every landmark"
 
 
+def _squared(rows: FloatArray, landmarks: Float64Array) -> Float64Array:
+    if rows.shape[0] == 0:
+        return np.zeros((0, landmarks.shape[0]))
+    return np.asarray(squared_distances(rows.astype(np.float64), landmarks))
+
+
+def redraw(
+    settings: FedTSNE | FedUMAP,
+    snapshot: Mapping[str, Float64Array],
+    parts: Sequence[FloatArray],
+    seed: int,
+    journal: Journal,
+) -> Outcome:
+    """Steps 2 to 4 without clients, on each client's rows: what the evaluation draws of landmarks along the way."""
+    landmarks = snapshot["landmarks"]
+    squared = [_squared(rows, landmarks) for rows in parts]
+    geometry, coordinates = recovered_geometry(squared, landmarks, settings)
+    drawn = draw_map(geometry, coordinates, settings, seed=seed, journal=journal)
+    return Outcome(drawn.embedding, geometry)
+
+
 @method(
     FedUMAP,
     "Fed-UMAP",
     rounds=lambda settings: settings.rounds_asked,
+    redraw=redraw,
     noise_on=NOISE_ON | {"moments"},
     releases=releases,
     posts=posted,
@@ -148,6 +169,7 @@ def posted(settings: LandmarkMap) -> str:
     FedTSNE,
     "Fed-tSNE",
     rounds=lambda settings: settings.rounds_asked,
+    redraw=redraw,
     noise_on=NOISE_ON | {"moments"},
     releases=releases,
     posts=posted,
@@ -156,25 +178,26 @@ def serve(federation: Federation, settings: FedTSNE | FedUMAP) -> Outcome:
     """Server part of Algorithm 2."""
     settings.check(federation.rows, federation.features)
     with federation.stage("landmarks"):
-        landmarks, model = _landmarks(federation, settings)
+        landmarks, model, snapshots = _landmarks(federation, settings)
     with federation.stage("distances"):
         messages = [reply.squared for reply in federation.ask(DistanceRequest(landmarks))]
     with federation.stage("geometry"):
         geometry, coordinates = recovered_geometry(messages, landmarks, settings)
         messages.clear()
     drawn = draw_map(geometry, coordinates, settings, seed=federation.seed, journal=federation.journal)
-    return Outcome(drawn.embedding, geometry, model, _notes(len(landmarks), settings))
+    notes = _notes(len(landmarks), settings)
+    return Outcome(drawn.embedding, geometry, model, notes, snapshots=snapshots)
 
 
 def _landmarks(
     federation: Federation, settings: FedTSNE | FedUMAP
-) -> tuple[Float64Array, dict[str, FloatArray]]:
-    """Landmarks, and what the run keeps of them."""
+) -> tuple[Float64Array, Mapping[str, FloatArray], Mapping[int, Mapping[str, FloatArray]]]:
+    """Landmarks, what the run keeps of them, and those along the way."""
     if settings.origin != "learnt":
         points = frame(federation, settings)
-        return points, {"landmarks": points}
+        return points, {"landmarks": points}, {}
     learnt = learn_landmarks(federation, settings)
-    return learnt.points, {"landmarks": learnt.points, "gamma": np.array([learnt.gamma])}
+    return learnt.points, learnt.model, learnt.snapshots
 
 
 def _notes(count: int, settings: LandmarkMap) -> tuple[Note, ...]:

@@ -18,6 +18,7 @@ from raydr.methods.landmarks.descent import State, descend
 from raydr.methods.landmarks.features import FourierFeatures, fourier_features
 from raydr.methods.landmarks.frames import principal_directions, random_directions
 from raydr.methods.landmarks.settings import DistributionLearning
+from raydr.methods.snapshots import keep
 from raydr.privacy import Mechanism, Quantity
 from raydr.statistics.moments import Spread
 from raydr.threads import one_blas_thread
@@ -117,8 +118,11 @@ def learn_from_embedding(
     for _ in federation.rounds(settings.steps, state):
         with one_blas_thread():
             objective, gradient = features.objective(reply.embedding, state["landmarks"])
+        landmarks = state["landmarks"]
         descend(state, gradient, step, settings.momentum)
-        federation.report(objective=constant + objective)
+        keep(federation, state, "landmarks")
+        moved = float(((state["landmarks"] - landmarks) ** 2).sum())
+        federation.report(objective=constant + objective, moved=moved)
 
 
 def _request(

@@ -1,0 +1,79 @@
+"""How the map came about: small maps side by side, and what was measured of them round by round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from raydr.report import wording
+from raydr.report.charts import LineChart, line_chart
+from raydr.report.colouring import colourings
+from raydr.report.inline import in_page
+from raydr.report.runfolder import Along, RunFolder
+from raydr.report.views import in_plane, onto
+
+MOST_MAPS = 12
+"""Small maps on a page; of more, some are left out, evenly."""
+INCHES = 3.2  # at 100 pixels to the inch, twice what they are shown at
+
+
+@dataclass(frozen=True)
+class SmallMap:
+    """A map along the way: its title, and the address of its picture."""
+
+    title: str
+    picture: str
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A metric round by round; ``arrow`` points where better is."""
+
+    title: str
+    arrow: str
+    chart: LineChart
+
+
+def stages(run: RunFolder) -> list[Along]:
+    """The maps along the way, and the run's own after its last round."""
+    reached = list(run.along)
+    last = max((line.round for line in run.rounds), default=0)
+    if reached and reached[-1].round < last:
+        reached.append(Along(last, run.measures.federated, run.federated))
+    return reached
+
+
+def small_maps(run: RunFolder) -> list[SmallMap]:
+    """The maps along the way and the run's own, each turned onto that, coloured as the large ones are at first."""
+    reached = stages(run)
+    way = colourings(run)[0]
+    colours = [way.colours[code] for code in way.codes]
+    chosen = np.unique(np.linspace(0, len(reached) - 1, min(MOST_MAPS, len(reached))).round().astype(int))
+    maps = []
+    for stage in (reached[place] for place in chosen):
+        points = in_plane(run, onto(run, stage.points, run.federated)(stage.points))
+        title = "Before the first round" if stage.round == 0 else f"After round {stage.round:,}"
+        maps.append(SmallMap(title, in_page(points, colours, INCHES, in_disk=run.in_disk)))
+    return maps
+
+
+def curves(run: RunFolder) -> list[Curve]:
+    """Every metric of the maps along the way, with the pooled-data map's as a level."""
+    reached = stages(run)
+    found = []
+    for name in dict.fromkeys(name for stage in reached for name in stage.measures):
+        known = [
+            (stage.round, value)
+            for stage in reached
+            if (value := stage.measures.get(name)) is not None  # as where it could not be computed
+        ]
+        chart = line_chart(
+            [round for round, _ in known],
+            [value for _, value in known],
+            wording.metric_title(name),
+            run.measures.central.get(name),
+        )
+        if chart is not None:
+            found.append(Curve(wording.metric_title(name), wording.arrow(name), chart))
+    return found

@@ -1,0 +1,298 @@
+"""What P1's theorems promise of a finished run, beside what came of it: only a simulation can load the rows anew."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from raydr.arrays import Float64Array
+from raydr.errors import DataError, ScenarioError
+from raydr.methods.landmarks import bounds, measured
+from raydr.methods.landmarks.kernel import (
+    default_step,
+    gaussian_kernel,
+    gradient_sensitivity,
+    lipschitz_constant,
+)
+from raydr.methods.landmarks.settings import DistributionLearning
+from raydr.records import SCENARIO
+from raydr.report import RunFolder, read_run
+from raydr.robust import Mean
+from raydr.scenarios.backend import InlineBackend
+from raydr.scenarios.holdings import Holdings, dealt_out, from_sites
+from raydr.scenarios.model import read_model
+from raydr.scenarios.reading import read
+from raydr.scenarios.schema import Scenario
+from raydr.statistics.scaling import Scaling, scale_rows
+from raydr.threads import one_blas_thread
+
+SAMPLE = 600
+"""Rows of which dense matrices are made: with 500 landmarks, eigenvalues of 1,100 x 1,100 take a second."""
+_DRAWS = 20  # of columns, over which Theorem 2 is averaged
+_FAILURE = 0.01  # probability with which Lemma 1 may fail
+_EPSILON, _DELTA = 1.0, 1e-5  # at which Theorem 4 is asked for noise
+
+
+@dataclass(frozen=True)
+class Line:
+    """A bound and what it bounds; one of them, or both, are None where there is nothing to say, and ``note`` says why.
+
+    Attributes
+    ----------
+    theorem : str
+        Which of P1's, in which printing.
+    what : str
+        What is bounded.
+    bound, measured : float or None
+        Infinite where the theorem's is.
+    note : str
+        What a reader must know of it.
+    """
+
+    theorem: str
+    what: str
+    bound: float | None
+    measured: float | None
+    note: str = ""
+
+    @property
+    def factor(self) -> float | None:
+        """How loose the bound is; below 1 it is broken. None where one of the two is not above 0."""
+        if self.bound is None or self.measured is None or min(self.bound, self.measured) <= 0:
+            return None
+        return self.bound / self.measured
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values; a number that is not finite as its name."""
+        numbers = {"bound": self.bound, "measured": self.measured, "factor": self.factor}
+        said = {
+            name: value if value is None or math.isfinite(value) else str(value)
+            for name, value in numbers.items()
+        }
+        return {"theorem": self.theorem, "what": self.what, **said, "note": self.note}
+
+
+@dataclass(frozen=True)
+class _Learnt:
+    """A run's landmarks and a seeded sample of the rows that they stand for, each client's part of it apart."""
+
+    run: RunFolder
+    scenario: Scenario
+    landmarks: Float64Array
+    gamma: float
+    parts: tuple[Float64Array, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def rows(self) -> Float64Array:
+        return np.concatenate(self.parts)
+
+
+def bounds_of(folder: Path, data_dir: Path | None = None) -> list[Line]:
+    """Every bound of P1 that applies to a run, and what it bounds.
+
+    Raises
+    ------
+    OutputError
+        If the folder is no whole run folder, or its model is damaged.
+    ScenarioError
+        If the run learnt no landmarks.
+    DataError
+        If the data are not those of the run any more.
+    """
+    learnt = _learnt(folder, data_dir)
+    with one_blas_thread():
+        return [
+            *_convergence(learnt),
+            *_perturbation(learnt),
+            *_sampling(learnt),
+            *_estimate(learnt),
+            *_sensitivity(learnt),
+        ]
+
+
+def _learnt(folder: Path, data_dir: Path | None) -> _Learnt:
+    run, model = read_run(folder), read_model(folder)
+    scenario = read(folder / SCENARIO)
+    if not isinstance(scenario.method, DistributionLearning) or "gamma" not in model.arrays:
+        raise ScenarioError(
+            f"P1's theorems are of landmarks that are learnt from the rows, and method.kind {scenario.method.kind!r}"
+            " learns none: give the run of one that does, such as fed-tsne."
+        )
+    sites = scenario.clients.sites
+    holdings = from_sites(scenario, InlineBackend()) if sites else dealt_out(scenario, data_dir)
+    _require_same(run, holdings, scenario.data.scale)
+    shift, factor = (np.asarray(model.arrays[name], np.float64) for name in ("shift", "factor"))
+    rows = scale_rows(holdings.pooled(), Scaling(shift, factor, scenario.data.scale == "unit"))
+    random = np.random.default_rng((scenario.seed, SAMPLE))
+    drawn = np.sort(random.choice(len(rows), min(SAMPLE, len(rows)), replace=False))
+    owners = holdings.client_of_row[drawn]
+    return _Learnt(
+        run,
+        scenario,
+        np.asarray(model.arrays["landmarks"], np.float64),
+        float(model.arrays["gamma"][0]),
+        tuple(rows[drawn[owners == client]].astype(np.float64) for client in range(len(holdings.names))),
+        tuple(np.bincount(holdings.client_of_row, minlength=len(holdings.names)).tolist()),
+    )
+
+
+def _require_same(run: RunFolder, holdings: Holdings, scaling: str) -> None:
+    """Raise DataError unless what was read now is what data.json says that the run read."""
+    now, then = holdings.provenance(scaling), run.data
+    changed = [
+        one.name
+        for one, other in zip(now.sources, then.sources, strict=False)
+        if (one.sha256, one.hashed) != (other.sha256, other.hashed)
+    ]
+    same = (now.columns, now.mapped, len(now.sources)) == (then.columns, then.mapped, len(then.sources))
+    if changed or not same:
+        raise DataError(
+            f"The data are not those of the run in {run.path} any more"
+            f" ({', '.join(changed) or 'other columns, rows or files'}, by data.json): bring them back, or repeat the"
+            " run."
+        )
+
+
+def _convergence(learnt: _Learnt) -> Iterator[Line]:
+    """Theorem 1 on the run's own rounds: F(Y^S) is the objective before the last one, which is left out."""
+    scenario, method = learnt.scenario, learnt.scenario.method
+    assert isinstance(method, DistributionLearning)
+    count, gamma = len(learnt.landmarks), learnt.gamma
+    what = "mean squared step of the landmarks"
+    told = [
+        (line.objective, line.moved)
+        for line in learnt.run.rounds
+        if line.objective is not None and line.moved is not None
+    ]
+    slope = 1.0 / (method.step or default_step(count, gamma))
+    reason = ""
+    if len(told) < 2:
+        reason = "fewer than two rounds say how far they went"
+    elif slope < lipschitz_constant(count, gamma):
+        reason = f"the step is longer than 1 / L, with L = {lipschitz_constant(count, gamma):.3g}"
+    elif scenario.privacy.noise is not None and scenario.privacy.noise.on != "data":
+        reason = "the theorem knows of no noise"
+    elif not isinstance(method.aggregation, Mean) or scenario.clients.participation < 1:
+        reason = "the theorem is of the mean of all clients"
+    elif method.local_steps > 1 and method.share == "gradient":
+        reason = (
+            "of several local steps only the last one's gradient was shared, which Algorithm 1 leaves open"
+        )
+    if reason:
+        yield Line("Theorem 1", what, None, None, reason)
+        return
+    rounds, steps = len(told) - 1, method.local_steps
+    drop = float(told[0][0] or 0.0) - float(told[-1][0] or 0.0)
+    moved = sum(float(step or 0.0) for _, step in told[:-1]) / (rounds * steps**2)
+    clients = len(learnt.sizes)
+    same, weights = np.full(clients, slope), np.full(clients, 1.0 / clients)
+    widest = bounds.zeta(count, gamma)
+    seen = measured.disagreement(learnt.parts, learnt.landmarks, gamma)
+    negative = "; Q > 1: its second term is negative, and it promises nothing" if steps > 1 else ""
+    least = "; measured: at least" if steps > 1 else ""
+    for zeta, how in ((widest, "zeta bounded for any data"), (seen, "zeta measured at the last landmarks")):
+        bound = bounds.theorem_1(drop, rounds, steps, same, weights, zeta)
+        yield Line("Theorem 1", what, bound, moved, f"L = 1 / step, {how}{negative}{least}")
+    if steps == 1:
+        yield Line("Theorem 1, ours", what, bounds.descent(drop, rounds, slope), moved, "Q = 1: no zeta")
+
+
+def _perturbation(learnt: _Learnt) -> Iterator[Line]:
+    """Lemma 1 and Theorems 3 and 4, where clients add noise to their data; drawn anew here."""
+    noise = learnt.scenario.privacy.noise
+    if noise is None or noise.on != "data":
+        yield Line("Lemma 1", "change of the kernel by noise on the data", None, None, "no noise on the data")
+        return
+    rows, gamma = learnt.rows, learnt.gamma
+    deviation = noise.deviation * float(np.sqrt(rows.var(axis=0).mean()))
+    random = np.random.default_rng((learnt.scenario.seed, SAMPLE + 1))
+    noisy = rows + deviation * random.standard_normal(rows.shape)
+    seen = (len(rows), rows.shape[1], gamma, deviation, measured.diameter(rows), _FAILURE)
+    change = measured.kernel_perturbation(rows, noisy, gamma)
+    what = "change of the kernel by noise on the data, Frobenius"
+    printed = bounds.lemma_1_printed(*seen)
+    yield Line("Lemma 1, printed", what, printed, change, "sqrt(2) too small")
+    yield Line(
+        "Lemma 1, corrected", what, bounds.lemma_1(*seen), change, f"fails with probability {_FAILURE:g}"
+    )
+    rank = bounds.numerical_rank(learnt.landmarks, gamma)
+    bound = bounds.theorem_3(noisy, learnt.landmarks, gamma, rank, printed)
+    error = measured.landmark_error(noisy, learnt.landmarks, gamma, rank, rows)
+    yield Line("Theorem 3", "error of the landmarks' kernel, spectral", bound.spectral, error.spectral)
+    yield Line("Theorem 3", "error of the landmarks' kernel, Frobenius", bound.frobenius, error.frobenius)
+    radius = float(np.linalg.norm(rows, axis=1).max())
+    yield Line(
+        "Theorem 4, corrected",
+        f"epsilon = {_EPSILON:g}, delta = {_DELTA:g}: multiple of the run's noise that is needed",
+        bounds.theorem_4(radius, _EPSILON, _DELTA) / deviation,
+        bounds.gaussian_deviation(2.0 * radius, _EPSILON, _DELTA) / deviation,
+        "measured: what is exactly enough; as printed it asks for no noise",
+    )
+
+
+def _sampling(learnt: _Learnt) -> Iterator[Line]:
+    """Theorem 2 on the rows' own kernel, from as many of its columns as there are landmarks."""
+    kernel = np.asarray(gaussian_kernel(learnt.rows, learnt.rows, learnt.gamma), np.float64)
+    count = min(len(learnt.landmarks), len(kernel) // 2)
+    rank = max(1, count // 2)
+    random = np.random.default_rng((learnt.scenario.seed, SAMPLE + 2))
+    errors = [
+        measured.nystrom_error(kernel, random.choice(len(kernel), count, replace=False), rank)
+        for _ in range(_DRAWS)
+    ]
+    note = f"{count} rows as columns, rank {rank}, mean of {_DRAWS} draws; not of learnt landmarks"
+    mean = float(np.mean([error.frobenius for error in errors]))
+    bound, printed = bounds.theorem_2(kernel, count, rank), bounds.theorem_2_printed(kernel, count, rank)
+    yield Line(
+        "Theorem 2",
+        "error of Nystrom, spectral",
+        bound.spectral,
+        float(np.mean([error.spectral for error in errors])),
+        note,
+    )
+    yield Line(
+        "Theorem 2, printed", "error of Nystrom, Frobenius", printed.frobenius, mean, "lacks a factor n"
+    )
+    yield Line("Theorem 2, corrected", "error of Nystrom, Frobenius", bound.frobenius, mean, note)
+
+
+def _estimate(learnt: _Learnt) -> Iterator[Line]:
+    """Theorem 5, whatever made the landmarks what they are."""
+    rows, landmarks, gamma = learnt.rows, learnt.landmarks, learnt.gamma
+    rank = bounds.numerical_rank(landmarks, gamma)
+    bound = bounds.theorem_5(rows, landmarks, gamma, rank)
+    error = measured.landmark_error(rows, landmarks, gamma, rank)
+    own = bounds.certificate(rows, landmarks, gamma, rank)
+    note = f"{len(rows)} rows, rank {rank}; an estimate of zero errs by at most {len(rows)}"
+    for name, printed, seen in (
+        ("spectral", bound.spectral, error.spectral),
+        ("Frobenius", bound.frobenius, error.frobenius),
+    ):
+        what = f"error of the landmarks' kernel, {name}"
+        yield Line("Theorem 5", what, printed, seen, note)
+        yield Line("Theorem 5, ours", what, own, seen, "what the trace leaves")
+
+
+def _sensitivity(learnt: _Learnt) -> Iterator[Line]:
+    """Theorem 6's sensitivity for the client with the fewest rows."""
+    rows, count, gamma = learnt.rows, len(learnt.landmarks), learnt.gamma
+    smallest = min(size for size in learnt.sizes if size)
+    extents = measured.extents(rows, learnt.landmarks)
+    seen = measured.gradient_change(rows, learnt.landmarks, gamma, smallest)
+    what = f"change of a gradient of {smallest} rows by one record"
+    for theorem, bound, note in (
+        (
+            "Theorem 6, main text",
+            bounds.theorem_6_printed(smallest, count, gamma, extents),
+            f"lacks gamma, which is {gamma:.3g}",
+        ),
+        ("Theorem 6, appendix", bounds.theorem_6(smallest, count, gamma, extents), "extents of this sample"),
+        ("Theorem 6, ours", gradient_sensitivity(smallest, count, gamma), "for any data, without clipping"),
+    ):
+        yield Line(theorem, what, bound, seen, f"{note}; measured: worst pair of {len(rows)} records")
