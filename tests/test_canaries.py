@@ -10,10 +10,13 @@ import pytest
 from inline_federations import federate
 
 from raydr.arrays import BoolArray, Float64Array
+from raydr.methods.landmarks.features import fourier_features
 from raydr.methods.landmarks.learning import StepRequest
+from raydr.methods.landmarks.mean_embedding import MeanEmbeddingRequest
 from raydr.privacy.accounting import gaussian_epsilon
 from raydr.privacy.canaries import Audited, audited_epsilon, coins
 from raydr.privacy.gaussian import GaussianNoise
+from raydr.statistics.second_moments import SecondMomentsRequest, unpacked
 
 CANARIES, DELTA, MULTIPLIER = 1_200, 1e-5, 0.5
 GAMMA, LANDMARKS = 0.5, 3
@@ -45,7 +48,33 @@ def gradient_scores(kind: type[GaussianNoise], present: BoolArray) -> Float64Arr
     return -direction.sum(axis=0) / math.sqrt(LANDMARKS) / request.sensitivity(CANARIES)
 
 
-SCORES = {"gradient": gradient_scores}
+def embedding_scores(kind: type[GaussianNoise], present: BoolArray) -> Float64Array:
+    """Canaries so far apart that their random features are all but orthogonal; who is not there is one other point."""
+    places = np.random.default_rng(7).normal(size=(CANARIES + 1, 8)) * 100.0
+    centre, count = np.zeros(8), 8192
+    waves = fourier_features(3, count, GAMMA, centre)
+    request = MeanEmbeddingRequest(
+        3, count, GAMMA, centre, None, waves.frequencies[-1, -4:], noise(kind, "embedding")
+    )
+    rows = np.where(present[:, None], places[:-1], places[-1])
+    found = federate([rows]).ask(request)[0].embedding * CANARIES
+    own = np.stack([waves.mean(place[None]) for place in places])
+    directions = own[:-1] - np.outer(own[:-1] @ own[-1], own[-1])
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    # What the other canaries leave in a canary's direction is taken off as if half of them were there.
+    others = directions @ own[:-1].sum(axis=0) - np.einsum("ij,ij->i", directions, own[:-1])
+    return np.asarray(directions @ found - others / 2.0)
+
+
+def moment_scores(kind: type[GaussianNoise], present: BoolArray) -> Float64Array:
+    """Each canary along an axis of its own, as long as a record may be; who is not there is the centre."""
+    rows, clip = np.where(present[:, None], 3.0 * np.eye(CANARIES), 0.0), 3.0
+    request = SecondMomentsRequest(np.zeros(CANARIES), clip, noise(kind, "moments", clip=clip))
+    mean, square = unpacked(federate([rows]).ask(request)[0].packed * CANARIES, CANARIES)
+    return (mean + np.diag(square)) / 2.0
+
+
+SCORES = {"gradient": gradient_scores, "embedding": embedding_scores, "moments": moment_scores}
 
 
 def audit(name: str, kind: type[GaussianNoise]) -> Audited:

@@ -35,6 +35,7 @@ from raydr.report.picture import png
 from raydr.report.views import BOUNDARY, frame, panels, principal_axes
 from raydr.report.wording import (
     BLURRED,
+    DISTANCES,
     IN_THE_CLEAR,
     by_revelation,
     duration,

@@ -13,12 +13,11 @@ from raydr.report.runfolder import RunFolder
 if TYPE_CHECKING:
     from raydr.metrics import Metric
 
-_EVERY_RECORD = (
-    "Something of every single record left the clients {}; no run in which that happens is differentially private as a"
-    " whole."
-)
-IN_THE_CLEAR = _EVERY_RECORD.format("in the clear")
-BLURRED = _EVERY_RECORD.format("under noise for which nobody vouches")
+_EVERY_RECORD = "{} left the clients {}; no run in which that happens is differentially private as a whole."
+_CLEAR, _NOISY = "in the clear", "under noise for which nobody vouches"
+DISTANCES = _EVERY_RECORD.format("Per-record distances", _CLEAR)
+IN_THE_CLEAR = _EVERY_RECORD.format("Something of every single record", _CLEAR)
+BLURRED = _EVERY_RECORD.format("Something of every single record", _NOISY)
 
 MONTHS = (
     "January", "February", "March", "April", "May", "June",
@@ -131,9 +130,9 @@ def higher_is_better(name: str) -> bool | None:
 
 
 def promise(message: Entry) -> str:
-    """Write the differential privacy that is claimed for a message: ``ε = 2, δ = 1e−05``, or that none is."""
+    """Write the differential privacy claimed for a message: ``ε = 2, δ = 1e−05``, that none is, or none is lost."""
     if message.epsilon is None:
-        return "none claimed"
+        return "costs none" if message.public else "none claimed"
     parts = [f"ε = {message.epsilon:g}"] + [f"δ = {message.delta:g}"] * (message.delta is not None)
     return ", ".join(part.replace("-", "−").replace(" ", "\u00a0") for part in parts)
 
@@ -189,7 +188,10 @@ def warning(run: RunFolder) -> str | None:
     """The one sentence that must not be missed, None where there is none."""
     if not run.exposed:
         return None
-    return IN_THE_CLEAR if any(message.protection is None for message in run.exposed) else BLURRED
+    clear = [message for message in run.exposed if message.protection is None]
+    if not clear:
+        return BLURRED
+    return DISTANCES if all("distance" in message.what for message in clear) else IN_THE_CLEAR
 
 
 def by_revelation(message: Entry) -> tuple[int, bool, int]:
