@@ -9,42 +9,12 @@ import numpy as np
 from raydr.arrays import Float64Array
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers, average
 from raydr.methods.landmarks.descent import descend, starting
-from raydr.methods.landmarks.kernel import cross_term, default_step, gradient_bound, landmark_term, row_term
+from raydr.methods.landmarks.kernel import cross_term, default_step, gradient_bound, landmark_term
 from raydr.methods.landmarks.mean_embedding import learn_from_embedding
 from raydr.methods.landmarks.settings import DistributionLearning
+from raydr.methods.landmarks.similarity import SelfSimilarityRequest
 from raydr.statistics.moments import Spread, median_squared_distance, wide_spread
 from raydr.threads import one_blas_thread
-
-_OBJECTIVE_SAMPLE = 500  # rows of each client in K_xx, which only the reported objective needs
-
-
-@dataclass(frozen=True)
-class SelfSimilarity(
-    Reply, granularity=Granularity.AGGREGATE, what="how alike a client's rows are on average (one number)"
-):
-    """K_xx of the objective (9), estimated on a sample."""
-
-    similarity: float
-
-    @staticmethod
-    def ranges(request: SelfSimilarityRequest, rows: int) -> dict[str, Range]:
-        """A mean of kernels, each at most 1."""
-        return {"similarity": Range((), 1.001)}
-
-
-@dataclass(frozen=True)
-class SelfSimilarityRequest(Request[SelfSimilarity], what="the kernel bandwidth"):
-    """Asked once: the part of the objective that no landmark changes."""
-
-    gamma: float
-
-
-@answers(SelfSimilarityRequest)
-def self_similarity(client: Client, request: SelfSimilarityRequest) -> SelfSimilarity:
-    """Client part: mean kernel between distinct rows of a sample."""
-    count = client.rows.shape[0]
-    sample = client.stream("objective").permutation(count)[:_OBJECTIVE_SAMPLE]
-    return SelfSimilarity(row_term(client.rows[np.sort(sample)], request.gamma))
 
 
 @dataclass(frozen=True)
@@ -133,10 +103,10 @@ def learn_landmarks(federation: Federation, settings: DistributionLearning) -> L
     start = initial_landmarks(federation, moments, count, settings.initial_spread)
     state = starting(start, settings.momentum)
     aggregation, weights = settings.aggregation, settings.weights
-    constant = average(federation, SelfSimilarityRequest(gamma), aggregation, weights=weights).similarity
     if settings.share == "embedding":
-        learn_from_embedding(federation, settings, moments, gamma, step, state, constant)
+        learn_from_embedding(federation, settings, moments, gamma, step, state)
         return LearntLandmarks(state["landmarks"], gamma)
+    constant = average(federation, SelfSimilarityRequest(gamma), aggregation, weights=weights).similarity
     server_step = settings.server_step or step
     for _ in federation.rounds(settings.steps, state):
         landmarks = state["landmarks"]

@@ -17,6 +17,7 @@ from raydr.methods.landmarks.descent import State, descend
 from raydr.methods.landmarks.features import FourierFeatures, fourier_features
 from raydr.methods.landmarks.frames import principal_directions, random_directions
 from raydr.methods.landmarks.settings import DistributionLearning
+from raydr.methods.landmarks.similarity import SelfSimilarityRequest
 from raydr.statistics.moments import Spread
 from raydr.threads import one_blas_thread
 
@@ -88,15 +89,18 @@ def learn_from_embedding(
     gamma: float,
     step: float,
     state: State,
-    constant: float,
 ) -> None:
     """Server part: one release, then gradient descent on it from ``state["landmarks"]``, which it moves.
 
     Each step is a round that asks nobody, so that the journal, checkpoints and whoever looks at the landmarks on the
-    way know it as they know rounds. ``constant`` is K_xx of the objective that is told.
+    way know it as they know rounds. The objective told is (9), of rows and landmarks as projected on the frequencies'
+    axes if these are not everywhere.
     """
+    aggregation, weights = settings.aggregation, settings.weights
     request = _request(federation, settings, moments, gamma)
-    reply = average(federation, request, settings.aggregation, weights=settings.weights)
+    similarity = SelfSimilarityRequest(gamma, request.axes)
+    constant = average(federation, similarity, aggregation, weights=weights).similarity
+    reply = average(federation, request, aggregation, weights=weights)
     features = request.features
     for _ in federation.rounds(settings.steps, state):
         with one_blas_thread():

@@ -52,7 +52,7 @@ class DistributionLearning(Settings):
         0.0,
         ge=0,
         lt=1,
-        description="of the server's steps, as Nesterov's: with 0.9, fifty rounds' objective takes some fifteen",
+        description="of the server's steps, as Nesterov's: with 0.9, twenty rounds do what fifty do without",
     )
     initial_spread: float = Field(
         0.4,
