@@ -13,7 +13,7 @@ from raydr.robust import Aggregation, Mean
 from raydr.settings import Settings
 
 DEFAULT_ROUNDS = 50
-"""The objective is flat by then: on MNIST within 1 % of where 500 rounds lead."""
+"""By then the objective of MNIST is a twentieth of the first."""
 
 Share = Literal["gradient", "landmarks", "embedding"]
 Origin = Literal["learnt", "principal", "random"]
