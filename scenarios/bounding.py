@@ -293,6 +293,10 @@ def _sensitivity(learnt: _Learnt) -> Iterator[Line]:
             f"lacks gamma, which is {gamma:.3g}",
         ),
         ("Theorem 6, appendix", bounds.theorem_6(smallest, count, gamma, extents), "extents of this sample"),
-        ("Theorem 6, ours", 2.0 * gradient_sensitivity(smallest, count, gamma), "for any data, without clipping"),
+        (
+            "Theorem 6, ours",
+            2.0 * gradient_sensitivity(smallest, count, gamma),
+            "for any data, without clipping",
+        ),
     ):
         yield Line(theorem, what, bound, seen, f"{note}; measured: worst pair of {len(rows)} records")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ TSNE: dict[str, Any] = {
     "early_iterations": 20,
     "iterations": 30,
 }
+FRAME: dict[str, Any] = {"kind": "fed-tsne", "landmarks": 20, "early_iterations": 20, "iterations": 30}
+RANDOM_FRAME: dict[str, Any] = FRAME | {"landmarks_from": "random"}
+RELEASE: dict[str, Any] = FRAME | {"share": "embedding", "random_features": 256, "momentum": 0.5, "rounds": 4}
 UMAP: dict[str, Any] = {"kind": "fed-umap", "landmarks": 40, "rounds": 4, "epochs": 20}
 
 
@@ -51,6 +55,9 @@ def bits_of_run(out: Path, method: dict[str, Any], runtime: dict[str, Any], **op
 INLINE = {"federation": "inline"}
 METHODS = [
     pytest.param(TSNE, id="fed-tsne"),
+    pytest.param(FRAME, id="fed-tsne, principal"),
+    pytest.param(RANDOM_FRAME, id="fed-tsne, random"),
+    pytest.param(RELEASE, id="fed-tsne, embedding"),
     # compiling takes UMAP many seconds in every process
     pytest.param(UMAP, id="fed-umap", marks=pytest.mark.slow),
 ]
@@ -61,16 +68,18 @@ Reference = Callable[[dict[str, Any]], dict[str, str]]
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
     """Bits of a method on the inline federation, computed once."""
     folder = tmp_path_factory.mktemp("reference")
-    return cache_by_kind(lambda method: bits_of_run(folder / method["kind"], method, INLINE))
+    numbers = itertools.count()
+    return cache_by_method(lambda method: bits_of_run(folder / str(next(numbers)), method, INLINE))
 
 
-def cache_by_kind(of: Reference) -> Reference:
+def cache_by_method(of: Reference) -> Reference:
     known: dict[str, dict[str, str]] = {}
 
     def cached(method: dict[str, Any]) -> dict[str, str]:
-        if method["kind"] not in known:
-            known[method["kind"]] = of(method)
-        return known[method["kind"]]
+        name = repr(method)
+        if name not in known:
+            known[name] = of(method)
+        return known[name]
 
     return cached
 

@@ -17,7 +17,7 @@ from raydr.journal import Journal
 from raydr.methods import METHODS
 from raydr.methods.landmarks import mean_embedding
 from raydr.methods.landmarks.features import FourierFeatures, directions, fourier_features
-from raydr.methods.landmarks.kernel import cross_term, gaussian_kernel, landmark_term
+from raydr.methods.landmarks.kernel import cross_term, gaussian_kernel, landmark_term, row_term
 from raydr.methods.landmarks.learning import learn_landmarks
 from raydr.methods.landmarks.mean_embedding import MeanEmbedding, MeanEmbeddingRequest
 from raydr.methods.landmarks.settings import DistributionLearning
@@ -195,6 +195,18 @@ def test_the_objective_told_is_the_papers() -> None:
         learn_landmarks(federate(parts, journal=journal), settings)
     told = np.array([[record.objective for record in journal.rounds] for journal in journals], np.float64)
     np.testing.assert_allclose(told[0], told[1], atol=0.01)
+
+
+def test_with_axes_the_objective_told_is_that_of_projected_rows() -> None:
+    """All rows and landmarks on three axes, in the first of which alone the frequencies lie."""
+    rows, journal = rows_of(60, 3) * [5.0, 0.1, 0.1], Journal()
+    settings = settings_of(rounds=1, random_features=65_536, frequency_axes=1, landmarks=20)
+    learnt = learn_landmarks(federate([rows, rows], journal=journal), settings)
+    start = learn_landmarks(federate([rows, rows]), settings.model_copy(update={"rounds": 0})).points
+    axis = np.linalg.svd(rows - rows.mean(axis=0))[2][:1].T
+    seen, landmarks = rows @ axis, start @ axis
+    terms = cross_term(seen, landmarks, learnt.gamma)[0], landmark_term(landmarks, learnt.gamma)[0]
+    assert journal.rounds[0].objective == pytest.approx(row_term(seen, learnt.gamma) + sum(terms), abs=0.01)
 
 
 @pytest.mark.parametrize("where", EVERYWHERE, ids=str)

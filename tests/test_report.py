@@ -35,7 +35,6 @@ from raydr.report.picture import png
 from raydr.report.views import BOUNDARY, frame, panels, principal_axes
 from raydr.report.wording import (
     BLURRED,
-    DISTANCES,
     IN_THE_CLEAR,
     by_revelation,
     duration,

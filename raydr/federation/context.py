@@ -53,3 +53,8 @@ class Context:
         """Return what clients apply on this, such as "gradient"; None where they do not."""
         found = self.coverage.mechanism if self.coverage is not None else None
         return found if found is not None and found.on == on else None
+
+    def covering(self, on: str) -> Mechanism | None:
+        """Return what a request of this is to carry: what covers it, or its records, unless these have it for good."""
+        blur = self.mechanism("data")
+        return self.mechanism(on) or (blur if blur is not None and not blur.for_good else None)

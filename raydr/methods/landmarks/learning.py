@@ -19,48 +19,15 @@ from raydr.methods.landmarks.kernel import (
     gradient_sensitivity,
     landmark_term,
     lipschitz_constant,
-    row_term,
     within_reach,
 )
 from raydr.methods.landmarks.mean_embedding import learn_from_embedding
 from raydr.methods.landmarks.settings import DistributionLearning
+from raydr.methods.landmarks.similarity import SelfSimilarityRequest
 from raydr.methods.snapshots import keep, kept
 from raydr.privacy import Mechanism, Quantity
 from raydr.statistics.moments import Spread, median_squared_distance
 from raydr.threads import one_blas_thread
-
-_OBJECTIVE_SAMPLE = 500  # rows of each client in K_xx, which only the reported objective needs
-
-
-@dataclass(frozen=True)
-class SelfSimilarity(
-    Reply, granularity=Granularity.AGGREGATE, what="how alike a client's rows are on average (one number)"
-):
-    """K_xx of the objective (9), estimated on a sample."""
-
-    similarity: float
-
-    @staticmethod
-    def ranges(request: SelfSimilarityRequest, rows: int) -> dict[str, Range]:
-        """A mean of kernels, each at most 1."""
-        return {"similarity": Range((), 1.001)}
-
-
-@dataclass(frozen=True)
-class SelfSimilarityRequest(Request[SelfSimilarity], what="the kernel bandwidth"):
-    """Asked once: the part of the objective that no landmark changes."""
-
-    gamma: float
-    mechanism: Mechanism | None = None
-    deviation: float = math.nan
-
-
-@answers(SelfSimilarityRequest)
-def self_similarity(client: Client, request: SelfSimilarityRequest) -> SelfSimilarity:
-    """Client part: mean kernel between distinct rows of a sample."""
-    count = client.rows.shape[0]
-    sample = client.stream("objective").permutation(count)[:_OBJECTIVE_SAMPLE]
-    return SelfSimilarity(row_term(client.rows[np.sort(sample)], request.gamma))
 
 
 @dataclass(frozen=True)
@@ -228,19 +195,17 @@ def learn_landmarks(federation: Federation, settings: DistributionLearning) -> L
     state = starting(start, settings.momentum)
     keep(federation, state, "landmarks")
     aggregation, weights = settings.aggregation, settings.weights
-    noise = federation.context.mechanism(ON[settings.share]) or federation.context.mechanism("data")
-    if noise is not None and noise.for_good:
-        noise = None  # the records have it
+    if settings.share == "embedding":
+        learn_from_embedding(federation, settings, moments, gamma, step, state)
+        return LearntLandmarks(state["landmarks"], gamma, kept(state))
+    noise = federation.context.covering(ON[settings.share])
     # An objective is one more release. What claims nothing has none to lose.
     claimed = noise is not None and noise.on != "data" and not noise.by_level
     constant = None
     if not claimed:
-        blurred = noise if noise is not None and noise.on == "data" else None
-        similarity = SelfSimilarityRequest(gamma, blurred, moments.width)
+        blur = federation.context.covering("data")
+        similarity = SelfSimilarityRequest(gamma, mechanism=blur, deviation=moments.width)
         constant = average(federation, similarity, aggregation, weights=weights).similarity
-    if settings.share == "embedding":
-        learn_from_embedding(federation, settings, moments, gamma, step, state, constant)
-        return LearntLandmarks(state["landmarks"], gamma, kept(state))
     server_step = settings.server_step or step
     for number in federation.rounds(settings.steps, state):
         landmarks = state["landmarks"]

@@ -18,6 +18,7 @@ from raydr.methods.landmarks.descent import State, descend
 from raydr.methods.landmarks.features import FourierFeatures, fourier_features
 from raydr.methods.landmarks.frames import principal_directions, random_directions
 from raydr.methods.landmarks.settings import DistributionLearning
+from raydr.methods.landmarks.similarity import SelfSimilarityRequest
 from raydr.methods.snapshots import keep
 from raydr.privacy import Mechanism, Quantity
 from raydr.statistics.moments import Spread
@@ -102,18 +103,23 @@ def learn_from_embedding(
     gamma: float,
     step: float,
     state: State,
-    constant: float | None,
 ) -> None:
     """Server part: one release, then gradient descent on it from ``state["landmarks"]``, which it moves.
 
     Each step is a round that asks nobody, so that the journal, checkpoints and whoever looks at the landmarks on the
-    way know it as they know rounds. ``constant`` is K_xx of the objective that is told; None where noise claims
-    something, so that no more may be asked: it is then the squared length of the mean embedding, noise included.
+    way know it as they know rounds. The objective told is (9), of rows and landmarks as projected on the frequencies'
+    axes if these are not everywhere. Where noise claims something, K_xx is not asked for: in its place stands the
+    squared length of the mean embedding, noise included.
     """
+    aggregation, weights = settings.aggregation, settings.weights
     request = _request(federation, settings, moments, gamma)
-    reply = average(federation, request, settings.aggregation, weights=settings.weights)
+    reply = average(federation, request, aggregation, weights=weights)
     features = request.features
-    if constant is None:
+    if federation.context.mechanism("embedding") is None:
+        blur = federation.context.covering("data")
+        similarity = SelfSimilarityRequest(gamma, request.axes, blur, moments.width)
+        constant = average(federation, similarity, aggregation, weights=weights).similarity
+    else:
         constant = float(reply.embedding @ reply.embedding)
     for _ in federation.rounds(settings.steps, state):
         with one_blas_thread():
@@ -139,9 +145,7 @@ def _request(
     seed = int(federation.stream("random features").integers(2**53))
     count = settings.random_features // 2
     features = fourier_features(seed, count, gamma, moments.mean, axes)
-    noise = federation.context.mechanism("embedding") or federation.context.mechanism("data")
-    if noise is not None and noise.for_good:
-        noise = None
+    noise = federation.context.covering("embedding")
     return MeanEmbeddingRequest(
         seed, count, gamma, moments.mean, axes, _witnesses(features), noise, moments.width
     )
