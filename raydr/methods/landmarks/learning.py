@@ -173,8 +173,10 @@ class LearntLandmarks:
     gamma: float
 
 
-def learn_landmarks(federation: Federation, settings: DistributionLearning) -> LearntLandmarks:
-    """Server part of Algorithm 1.
+def learn_landmarks(
+    federation: Federation, settings: DistributionLearning, *, pace: float = 1.0
+) -> LearntLandmarks:
+    """Server part of Algorithm 1; ``pace`` multiplies the default step.
 
     Raises
     ------
@@ -186,7 +188,7 @@ def learn_landmarks(federation: Federation, settings: DistributionLearning) -> L
     count = settings.landmark_count(federation.rows, federation.features)
     moments = wide_spread(federation)
     gamma = settings.gamma or 1.0 / median_squared_distance(federation, moments)
-    step = settings.step or default_step(count, gamma)
+    step = settings.step or pace * default_step(count, gamma)
     state = {"landmarks": initial_landmarks(federation, moments, count, settings.initial_spread)}
     aggregation, weights = settings.aggregation, settings.weights
     constant = average(federation, SelfSimilarityRequest(gamma), aggregation, weights=weights).similarity
