@@ -49,7 +49,7 @@ def federated(
     """Clusters of the rows in client order, and the bandwidth."""
     from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
     from raydr.methods.landmarks.learning import learn_landmarks
-    from raydr.methods.landmarks.spectral import KernelRequest, clustered
+    from raydr.methods.landmarks.spectral import PACE, KernelRequest, clustered
     from raydr.statistics.moments import median_squared_distance, wide_spread
 
     def federation() -> Federation:
@@ -61,7 +61,7 @@ def federated(
         gamma = 1.0 / (widen * median_squared_distance(first, wide_spread(first)))
         settings = settings.model_copy(update={"gamma": gamma})
     running = federation()
-    learnt = learn_landmarks(running, settings)
+    learnt = learn_landmarks(running, settings, pace=PACE)
     kernels = [reply.values for reply in running.ask(KernelRequest(learnt.points, learnt.gamma))]
     return clustered(kernels, learnt, settings, seed).clusters, learnt.gamma
 

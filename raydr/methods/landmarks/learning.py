@@ -177,8 +177,10 @@ class LearntLandmarks:
         return {"landmarks": points, "gamma": np.array([self.gamma])}
 
 
-def learn_landmarks(federation: Federation, settings: DistributionLearning) -> LearntLandmarks:
-    """Server part of Algorithm 1.
+def learn_landmarks(
+    federation: Federation, settings: DistributionLearning, *, pace: float = 1.0
+) -> LearntLandmarks:
+    """Server part of Algorithm 1; ``pace`` multiplies the default step.
 
     Raises
     ------
@@ -190,7 +192,7 @@ def learn_landmarks(federation: Federation, settings: DistributionLearning) -> L
     count = settings.landmark_count(federation.rows, federation.features)
     moments = known_spread(federation, settings)
     gamma = settings.gamma or 1.0 / median_squared_distance(federation, moments)
-    step = settings.step or default_step(count, gamma)
+    step = settings.step or pace * default_step(count, gamma)
     start = initial_landmarks(federation, moments, count, settings.initial_spread)
     state = starting(start, settings.momentum)
     keep(federation, state, "landmarks")
