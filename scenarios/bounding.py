@@ -20,6 +20,7 @@ from raydr.methods.landmarks.kernel import (
     lipschitz_constant,
 )
 from raydr.methods.landmarks.settings import DistributionLearning
+from raydr.privacy.accounting import gaussian_multiplier
 from raydr.records import SCENARIO
 from raydr.report import RunFolder, read_run
 from raydr.robust import Mean
@@ -231,7 +232,7 @@ def _perturbation(learnt: _Learnt) -> Iterator[Line]:
         "Theorem 4, corrected",
         f"epsilon = {_EPSILON:g}, delta = {_DELTA:g}: multiple of the run's noise that is needed",
         bounds.theorem_4(radius, _EPSILON, _DELTA) / deviation,
-        bounds.gaussian_deviation(2.0 * radius, _EPSILON, _DELTA) / deviation,
+        2.0 * radius * gaussian_multiplier(_EPSILON, _DELTA) / deviation,
         "measured: what is exactly enough; as printed it asks for no noise",
     )
 

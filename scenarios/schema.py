@@ -354,7 +354,7 @@ class Scenario(Settings):
                 f" {self.method.kind!r} has nothing to draw before its end; leave it out, or choose one of {able}"
             )
         noise = self.privacy.noise
-        if noise is not None and noise.on in ("data", "distances"):
+        if noise is not None and (noise.for_good or noise.on == "distances"):
             raise ValueError(
                 f"evaluate_every draws maps from the rows themselves, without the noise that privacy.noise.on"
                 f" {noise.on!r} adds to the run's own map, so the two could not be compared; leave out one of the two"

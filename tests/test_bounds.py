@@ -28,6 +28,7 @@ from raydr.methods.landmarks.kernel import (
     lipschitz_constant,
     row_term,
 )
+from raydr.privacy.accounting import gaussian_delta, gaussian_multiplier
 from raydr.scenarios import bounding
 from raydr.scenarios.bounding import Line, bounds_of
 from raydr.scenarios.reading import read
@@ -301,21 +302,21 @@ def test_rows_that_repeat_leave_theorem_5_without_a_bound() -> None:
 @pytest.mark.parametrize("delta", [1e-8, 1e-5, 0.1])
 def test_theorem_4_corrected_holds_below_epsilon_1(epsilon: float, delta: float) -> None:
     deviation = bounds.theorem_4(3.0, epsilon, delta)
-    assert bounds.gaussian_delta(deviation / 6.0, epsilon) <= delta
-    exact = bounds.gaussian_deviation(6.0, epsilon, delta)
+    assert gaussian_delta(deviation / 6.0, epsilon) <= delta
+    exact = 6.0 * gaussian_multiplier(epsilon, delta)
     assert exact <= deviation
-    assert bounds.gaussian_delta(exact / 6.0, epsilon) == pytest.approx(delta, rel=1e-6)
+    assert gaussian_delta(exact / 6.0, epsilon) == pytest.approx(delta, rel=1e-6)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(5.0, 0.4), (10.0, 1e-5), (50.0, 1e-5)])
 def test_theorem_4_corrected_is_false_for_large_epsilon(epsilon: float, delta: float) -> None:
-    assert bounds.gaussian_delta(bounds.theorem_4(0.5, epsilon, delta), epsilon) > delta
+    assert gaussian_delta(bounds.theorem_4(0.5, epsilon, delta), epsilon) > delta
 
 
 def test_theorem_4_as_printed_asks_for_no_noise() -> None:
     assert bounds.theorem_4_printed(1e-6, 1.0) < 1e-5
-    assert bounds.gaussian_delta(0.0, 1.0) == 1.0
-    assert bounds.gaussian_delta(1e-3, 1.0) == pytest.approx(1.0)
+    assert gaussian_delta(0.0, 1.0) == 1.0
+    assert gaussian_delta(1e-3, 1.0) == pytest.approx(1.0)
 
 
 def test_the_gaussian_delta_is_the_divergence_of_two_normals() -> None:
@@ -325,7 +326,7 @@ def test_the_gaussian_delta_is_the_divergence_of_two_normals() -> None:
         one, other = (np.exp(-0.5 * (grid - at) ** 2) for at in (1.0 / multiplier, 0.0))
         excess = np.maximum(one - math.exp(epsilon) * other, 0.0).sum() * (grid[1] - grid[0])
         expected = excess / math.sqrt(2.0 * math.pi)
-        assert bounds.gaussian_delta(multiplier, epsilon) == pytest.approx(expected, rel=1e-4)
+        assert gaussian_delta(multiplier, epsilon) == pytest.approx(expected, rel=1e-4)
 
 
 # --- Theorem 6 ------------------------------------------------------------------------------------------------------
@@ -378,11 +379,11 @@ def test_theorem_6_of_the_main_text_is_false_in_small_units() -> None:
 def test_the_variance_of_theorem_6_is_enough_for_usual_epsilon(epsilon: float, delta: float) -> None:
     for rounds in (1, 50):
         deviation = bounds.theorem_6_deviation(2.0, rounds, epsilon, delta)
-        assert bounds.gaussian_delta(deviation / (2.0 * math.sqrt(rounds)), epsilon) <= delta
+        assert gaussian_delta(deviation / (2.0 * math.sqrt(rounds)), epsilon) <= delta
 
 
 def test_the_variance_of_theorem_6_is_not_enough_for_any_epsilon() -> None:
-    assert bounds.gaussian_delta(bounds.theorem_6_deviation(1.0, 1, 100.0, 0.1), 100.0) > 0.2
+    assert gaussian_delta(bounds.theorem_6_deviation(1.0, 1, 100.0, 0.1), 100.0) > 0.2
 
 
 # --- raydr bounds ---------------------------------------------------------------------------------------------------

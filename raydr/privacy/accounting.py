@@ -104,6 +104,24 @@ def gaussian_epsilon(multiplier: float, delta: float) -> float:
         return float(get_epsilon_gaussian(multiplier, delta))
 
 
+def gaussian_delta(multiplier: float, epsilon: float) -> float:
+    """The delta of Gaussian noise at an epsilon, exactly (Balle & Wang 2018, theorem 8).
+
+    ``multiplier`` is the deviation of the noise in units of the L2 sensitivity; 0 for no noise.
+
+    Examples
+    --------
+    >>> round(gaussian_delta(3.73, 1.0), 7)
+    1e-05
+    """
+    from scipy.special import log_ndtr, ndtr
+
+    if multiplier == 0:
+        return 1.0
+    half, rest = 0.5 / multiplier, epsilon * multiplier
+    return float(ndtr(half - rest) - math.exp(min(0.0, epsilon + float(log_ndtr(-half - rest)))))
+
+
 def gaussian_multiplier(epsilon: float, delta: float, releases: int = 1) -> float:
     """Least multiplier at which so many Gaussian releases together are (epsilon, delta)-differentially private."""
     from dp_accounting import get_sigma_gaussian

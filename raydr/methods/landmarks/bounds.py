@@ -22,7 +22,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr
 
 from raydr.arrays import Float64Array
 from raydr.methods.landmarks.kernel import gaussian_kernel, gradient_sensitivity, row_term
@@ -251,7 +250,7 @@ def theorem_4_printed(radius: float, epsilon: float) -> float:
     """Smallest delta for which Theorem 4, as printed, promises (epsilon, delta): ``delta >= 2 c tau / epsilon``.
 
     False: the deviation of the noise does not occur in it. For rows short enough, without noise, it promises a small
-    delta where :func:`gaussian_delta` is 1. ``radius`` is tau, the longest row; ``c^2 = 2 log(1.25 / delta)``.
+    delta where that of no noise is 1. ``radius`` is tau, the longest row; ``c^2 = 2 log(1.25 / delta)``.
     """
     low, high = 1e-300, 1.25
     for _ in range(200):
@@ -268,37 +267,6 @@ def theorem_4(radius: float, epsilon: float, delta: float) -> float:
     is false, since the noise that is needed falls no faster than ``1 / sqrt(epsilon)`` (Balle & Wang 2018).
     """
     return math.sqrt(2.0 * math.log(1.25 / delta)) * 2.0 * radius / epsilon
-
-
-def gaussian_delta(multiplier: float, epsilon: float) -> float:
-    """The delta of Gaussian noise at an epsilon, exactly (Balle & Wang 2018, theorem 8).
-
-    ``multiplier`` is the deviation of the noise in units of the L2 sensitivity; 0 for no noise.
-
-    Examples
-    --------
-    >>> round(gaussian_delta(3.73, 1.0), 7)
-    1e-05
-    """
-    if multiplier == 0:
-        return 1.0
-    half, rest = 0.5 / multiplier, epsilon * multiplier
-    return float(ndtr(half - rest) - math.exp(min(0.0, epsilon + float(log_ndtr(-half - rest)))))
-
-
-def gaussian_deviation(sensitivity: float, epsilon: float, delta: float) -> float:
-    """Least deviation of Gaussian noise that gives (epsilon, delta): :func:`gaussian_delta`, inverted.
-
-    Examples
-    --------
-    >>> round(gaussian_deviation(2.0, 1.0, 1e-5), 2)
-    7.46
-    """
-    low, high = 1e-9, 1e9
-    while high > low * (1.0 + 1e-12):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if gaussian_delta(middle, epsilon) <= delta else (middle, high)
-    return sensitivity * high
 
 
 # --- Theorem 6: privacy of noise on the gradient --------------------------------------------------------------------
@@ -346,7 +314,7 @@ def theorem_6_printed(rows: int, landmarks: int, gamma: float, extents: Extents)
 def theorem_6_deviation(sensitivity: float, rounds: int, epsilon: float, delta: float) -> float:
     """Deviation of the noise of S rounds, ``sqrt(8 S Delta^2 log(e + epsilon / delta)) / epsilon``.
 
-    S adaptive rounds of Gaussian noise are one of sensitivity ``sqrt(S) Delta``, so :func:`gaussian_delta` of
+    S adaptive rounds of Gaussian noise are one of sensitivity ``sqrt(S) Delta``, so :func:`raydr.privacy.accounting.gaussian_delta` of
     ``sigma / (sqrt(S) Delta)`` tells what it is worth: more than enough up to an epsilon of dozens. "For any epsilon"
     is false: the privacy loss itself grows past epsilon.
     """
