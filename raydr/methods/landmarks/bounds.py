@@ -314,7 +314,7 @@ def theorem_6_printed(rows: int, landmarks: int, gamma: float, extents: Extents)
 def theorem_6_deviation(sensitivity: float, rounds: int, epsilon: float, delta: float) -> float:
     """Deviation of the noise of S rounds, ``sqrt(8 S Delta^2 log(e + epsilon / delta)) / epsilon``.
 
-    S adaptive rounds of Gaussian noise are one of sensitivity ``sqrt(S) Delta``, so :func:`raydr.privacy.accounting.gaussian_delta` of
+    S adaptive rounds of Gaussian noise are one of sensitivity ``sqrt(S) Delta``, so that of
     ``sigma / (sqrt(S) Delta)`` tells what it is worth: more than enough up to an epsilon of dozens. "For any epsilon"
     is false: the privacy loss itself grows past epsilon.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -65,8 +66,9 @@ class Step(
             raise TypeError(
                 f"a step with share {request.share!r} holds no {on} that a mechanism could change"
             )
-        common = landmark_term(request.landmarks, request.gamma)[1]
-        return {"direction": Quantity(self.direction, float((self.direction + common).std()))}
+        if not request.objective:  # noise that claims something is in no units of the gradient's
+            return {"direction": Quantity(self.direction)}
+        return {"direction": Quantity(self.direction, float((self.direction + request.common).std()))}
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,11 @@ class StepRequest(Request[Step], what="the present landmarks"):
     mechanism: Mechanism | None = None
     deviation: float = math.nan
     objective: bool = True
+
+    @cached_property
+    def common(self) -> Float64Array:
+        """Gradient of K_yy at the landmarks, the same for all clients that are told this."""
+        return landmark_term(self.landmarks, self.gamma)[1]
 
     def sensitivity(self, rows: int) -> float:
         """Of what is uploaded after Q steps, as :func:`step_sensitivity` has it."""
@@ -142,7 +149,7 @@ def local_steps(client: Client, request: StepRequest) -> Step:
     objective *= request.objective
     if request.local_steps == 1:
         return Step(gradient, objective)
-    common = landmark_term(request.landmarks, gamma)[1]
+    common = request.common
     gradient = gradient + common
     total, local = gradient, request.landmarks
     for _ in range(request.local_steps - 1):

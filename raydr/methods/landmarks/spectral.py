@@ -2,8 +2,9 @@
 
 1. All learn landmarks Y by Algorithm 1 (:mod:`raydr.methods.landmarks.learning`).
 2. Each client posts the kernel of its rows with the landmarks, K_{X_p,Y}.
-3. The server estimates the kernel between all rows, K_hat = C W_k^+ C^T with C the posted blocks and W = K_{Y,Y}, as
-   the product of a thin factor with itself.
+3. The server estimates the kernel between all rows: of the coordinates that the posted distances place them at
+   (``estimator: trilateration``, ours, the default), or as P1's K_hat = C W_k^+ C^T with C the posted blocks and
+   W = K_{Y,Y}, the product of a thin factor with itself (``estimator: nystrom``). Neither is ever a matrix of all rows.
 4. It clusters the leading eigenvectors of the normalised K_hat.
 
 Step 2 is what the method costs: a kernel value is a distance, d^2 = -ln K / gamma, in the clear. The map takes it at
@@ -60,6 +61,10 @@ class FedSpectral(DistributionLearning, MethodSettings):
 
     kind: Literal["fed-spectral"] = "fed-spectral"
     clusters: int = Field(ge=2, description="how many clusters")
+    estimator: Literal["trilateration", "nystrom"] = Field(
+        "trilateration",
+        description="kernel between rows: that of the places to which their distances put them, or C W_k^+ C^T (19)",
+    )
     step: float | None = Field(None, gt=0, description="step eta; default: n_y / (2 gamma)")
     rank: int | None = Field(None, ge=1, description="rank k of W_k; default: by rank_tolerance")
     rank_tolerance: float = Field(1e-10, ge=0, lt=1, description="relative cut of W's eigenvalues")
@@ -137,14 +142,7 @@ def central(
 ) -> Pooled:
     """Spectral clustering and map of pooled rows (rows, features), by the federated run's own bandwidth."""
     with journal.stage("clusters"):
-        spectrum, converged = pooled_spectrum(
-            rows, float(model["gamma"][0]), settings.clusters, seed=seed, progress=journal.progress
-        )
-        if not converged:
-            journal.tell(
-                Incident("the eigenvectors of the pooled kernel are not exact: they did not converge in time")
-            )
-        clusters = spectral_clusters(spectrum.vectors, settings.clusters, seed)
+        clusters, _ = kernel_clusters(rows, float(model["gamma"][0]), settings.clusters, seed, journal)
     drawn = draw_map(
         Points(rows), rows, settings.embedder, dimensions=settings.dimensions, seed=seed, journal=journal
     )
@@ -168,15 +166,20 @@ def serve(federation: Federation, settings: FedSpectral) -> Outcome:
     with federation.stage("kernels"):
         request = KernelRequest(learnt.points, learnt.gamma)
         kernels = [reply.values for reply in federation.ask(request)]
-    with federation.stage("clusters"):
-        found = clustered(kernels, learnt, settings, federation.seed)
     with federation.stage("geometry"):
         vanished = sum(int((block < _LEAST).sum()) for block in kernels)
-        squared = [-np.log(np.maximum(block, _LEAST)) / learnt.gamma for block in kernels]
-        kernels.clear()
-        coordinates = trilaterate(learnt.points, squared)[0].astype(np.float32)
-        squared.clear()
+        coordinates = places(kernels, learnt)
         geometry = Points(coordinates)
+    with federation.stage("clusters"):
+        if settings.estimator == "nystrom":
+            found = clustered(kernels, learnt, settings, federation.seed)
+            clusters, note = found.clusters, estimate_note(found, vanished)
+        else:
+            clusters, converged = kernel_clusters(
+                coordinates, learnt.gamma, settings.clusters, federation.seed, federation.journal
+            )
+            note = places_note(coordinates, vanished, converged)
+        kernels.clear()
     drawn = draw_map(
         geometry,
         coordinates,
@@ -186,7 +189,47 @@ def serve(federation: Federation, settings: FedSpectral) -> Outcome:
         journal=federation.journal,
     )
     model = {"landmarks": learnt.points, "gamma": np.array([learnt.gamma])}
-    return Outcome(drawn.embedding, geometry, model, (estimate_note(found, vanished),), found.clusters)
+    return Outcome(drawn.embedding, geometry, model, (note,), clusters)
+
+
+def places(kernels: Sequence[Float64Array], learnt: LearntLandmarks) -> FloatArray:
+    """Coordinates (rows, dimensions) float32 of all rows, by each client's kernel block: ``d^2 = -ln K / gamma``."""
+    squared = (-np.log(np.maximum(block, _LEAST)) / learnt.gamma for block in kernels)
+    return np.asarray(trilaterate(learnt.points, squared)[0], np.float32)
+
+
+def kernel_clusters(
+    rows: FloatArray, gamma: float, clusters: int, seed: int, journal: Journal
+) -> tuple[Int64Array, bool]:
+    """Spectral clusters (rows,) of rows by their own Gaussian kernel, and whether its eigenvectors converged."""
+    spectrum, converged = pooled_spectrum(rows, gamma, clusters, seed=seed, progress=journal.progress)
+    if not converged:
+        journal.tell(Incident("the kernel's eigenvectors are not exact: they did not converge in time"))
+    return spectral_clusters(spectrum.vectors, clusters, seed), converged
+
+
+def places_note(coordinates: FloatArray, vanished: int, converged: bool) -> Note:
+    """What the kernel between all rows was computed of."""
+    rows, dimensions = coordinates.shape
+    said = [
+        f"The kernel between all {rows:,} rows is that of the places in {dimensions:,} dimensions to which their kernel"
+        " with the landmarks, which is their distance to each, puts them."
+    ]
+    if vanished:
+        said.append(_vanished(vanished))
+    if not converged:
+        said.append(
+            "Its leading eigenvectors did not converge in time: clusters that hang together by few rows may be cut"
+            " differently in another run."
+        )
+    return Note("The kernel between all rows", "\n\n".join(said))
+
+
+def _vanished(count: int) -> str:
+    return (
+        f"{count:,} kernel values are too small for a number: for the map, those distances were taken to be the"
+        " farthest that can be told. A smaller method.gamma reaches farther."
+    )
 
 
 @dataclass(frozen=True)
@@ -238,8 +281,5 @@ def estimate_note(found: Clustered, vanished: int) -> Note:
             " of them, and they were counted to the largest cluster."
         )
     if vanished:
-        said.append(
-            f"{vanished:,} kernel values are too small for a number: for the map, those distances were taken to be the"
-            " farthest that can be told. A smaller method.gamma reaches farther."
-        )
+        said.append(_vanished(vanished))
     return Note("The kernel between all rows", "\n\n".join(said))
