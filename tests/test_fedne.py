@@ -116,7 +116,7 @@ def digits(rows: int = 900) -> tuple[FloatArray, Int64Array]:
 def test_the_pooled_map_sees_each_edge_once_a_round_whatever_clients_do() -> None:
     rows, maps = np.concatenate(blobs()), set()
     for how in ({}, {"local_epochs": 3}, {"local_steps": 1}):
-        maps.add(central(GlobalNE(**SMALL, **how), rows, 0, Journal()).tobytes())
+        maps.add(central(GlobalNE(**SMALL, **how), {}, rows, 0, Journal()).embedding.tobytes())
     assert len(maps) == 1
 
 

@@ -35,7 +35,7 @@ from raydr.report.picture import png
 from raydr.report.views import BOUNDARY, frame, panels, principal_axes
 from raydr.report.wording import (
     BLURRED,
-    IN_THE_CLEAR,
+    DISTANCES,
     by_revelation,
     duration,
     promise,
@@ -482,7 +482,7 @@ class TestWhatLeft:
         self, tmp_path: Path, ledger: list[dict[str, Any]], warned: bool
     ) -> None:
         folder = write_run(tmp_path / "run", ledger=ledger)
-        assert (IN_THE_CLEAR in write_report(folder).read_text(encoding="utf-8")) is warned
+        assert (DISTANCES in write_report(folder).read_text(encoding="utf-8")) is warned
         assert (
             "No record's own values left a client unprotected." in summary(read_run(folder))
         ) is not warned
@@ -490,7 +490,7 @@ class TestWhatLeft:
     def test_noise_alone_protects_nobody(self, tmp_path: Path) -> None:
         """A tenth of the clients, noise that changes no digit: what all of them sent is named, and how."""
         some = [message(count=1, protection=NOISE), message(count=9)]
-        for ledger, warned in ((some, IN_THE_CLEAR), (some[:1], BLURRED)):
+        for ledger, warned in ((some, DISTANCES), (some[:1], BLURRED)):
             run = read_run(write_run(tmp_path / str(len(ledger)), ledger=ledger))
             assert warning(run) == warned
             assert warned in write_report(run.path).read_text(encoding="utf-8")

@@ -17,7 +17,7 @@ from raydr.errors import RaydrError, ScenarioError
 from raydr.front.cli import status
 from raydr.metrics.recovery import F_SCORE_NEIGHBORS
 from raydr.report.runfolder import read_run
-from raydr.report.wording import IN_THE_CLEAR
+from raydr.report.wording import DISTANCES
 from raydr.scenarios.reading import read, shipped
 
 TSNE = {"kind": "tsne", "perplexity": 5, "early_iterations": 2, "iterations": 2}
@@ -362,7 +362,7 @@ def test_noise_is_in_the_ledger_in_the_notes_and_in_the_scores(tmp_path: Path, o
     assert result.metrics["federated"]["distance_error"] > 100 * exact["distance_error"]
     page = (result.folder / "report.html").read_text()
     assert said in page
-    assert IN_THE_CLEAR in page, "one client adds none"
+    assert DISTANCES in page, "one client adds none"
 
 
 def test_notes_do_not_count_records_whose_distances_are_noisy(tmp_path: Path) -> None:
@@ -393,7 +393,7 @@ def test_more_noise_and_more_noisy_clients_cost_more(tmp_path: Path) -> None:
 
 def test_noise_where_a_method_offers_none_is_refused() -> None:
     content = scenario(privacy={"noise": {"on": "data", "level": 0.1}})
-    content["method"] = {"kind": "fed-tsne"}
+    content["method"] = {"kind": "fedne"}
     with pytest.raises(ScenarioError, match=r"can add noise nowhere: leave privacy\.noise out"):
         read(content)
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from raydr.arrays import BoolArray, Float64Array, Int64Array
+from raydr.arrays import BoolArray, Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError
 
 STARTS = 10
 """Of k-means."""
-_DIGITS = 8
+_DIGITS = 5
 """Directions that agree to so many digits are one place."""
 
 
@@ -73,6 +73,21 @@ def unknown_rows(vectors: Float64Array) -> BoolArray:
     return np.asarray(~np.any(vectors, axis=1))
 
 
+def require_places(rows: FloatArray, clusters: int, of: int | None = None) -> None:
+    """Raise DataError if rows (rows, dimensions) fall into fewer distinct places than clusters; ``of`` are all rows."""
+    places = 0
+    if len(rows):
+        seen = rows - rows.mean(axis=0)
+        extent = float(np.abs(seen).max()) or 1.0
+        places = len(np.unique(np.round(seen / extent, _DIGITS), axis=0))
+    if places < clusters:
+        raise DataError(
+            f"The kernel tells only {places} of the {of or len(rows)} rows apart, of which {clusters} clusters cannot"
+            " be made: ask for fewer method.clusters; if rows differ after all, the kernel is too narrow or too wide for"
+            " them: leave method.gamma out."
+        )
+
+
 def spectral_clusters(vectors: Float64Array, clusters: int, seed: int) -> Int64Array:
     """K-means of the eigenvectors' rows, each scaled to length 1; the clusters are numbered from 0 by falling size.
 
@@ -105,13 +120,7 @@ def spectral_clusters(vectors: Float64Array, clusters: int, seed: int) -> Int64A
 
     known = ~unknown_rows(vectors)
     directions = vectors[known] / np.linalg.norm(vectors[known], axis=1, keepdims=True)
-    places = len(np.unique(np.round(directions, _DIGITS), axis=0))
-    if places < clusters:
-        raise DataError(
-            f"The kernel tells only {places} of the {len(vectors)} rows apart, of which {clusters} clusters cannot be"
-            " made: ask for fewer method.clusters; if rows differ after all, the kernel is too narrow or too wide for"
-            " them: leave method.gamma out."
-        )
+    require_places(directions, clusters, len(vectors))
     with threadpool_limits(1):  # scikit-learn adds up centres in an order that depends on their number
         found = KMeans(n_clusters=clusters, n_init=STARTS, random_state=seed).fit_predict(directions)
     by_size = np.argsort(-np.bincount(found, minlength=clusters), kind="stable")

@@ -29,7 +29,13 @@ from raydr.geometry.points import Points
 from raydr.geometry.trilateration import trilaterate
 from raydr.journal import Incident, Journal
 from raydr.methods.embedders import AnyEmbedder
-from raydr.methods.landmarks.clustering import Spectrum, factor_spectrum, spectral_clusters, unknown_rows
+from raydr.methods.landmarks.clustering import (
+    Spectrum,
+    factor_spectrum,
+    require_places,
+    spectral_clusters,
+    unknown_rows,
+)
 from raydr.methods.landmarks.kernel import gaussian_kernel
 from raydr.methods.landmarks.learning import (
     NOISE_ON,
@@ -76,6 +82,16 @@ class FedSpectral(DistributionLearning, MethodSettings):
     def _rank_and_embedder_fit(self) -> FedSpectral:
         if isinstance(self.embedder, COSNE):
             raise ValueError("embedder cosne draws hyperbolic records, which fed-spectral does not have")
+        idle = [
+            name
+            for name in ("rank", "rank_tolerance", "ridge")
+            if getattr(self, name) != type(self).model_fields[name].default
+        ]
+        if self.estimator != "nystrom" and idle:
+            raise ValueError(
+                f"{' and '.join(idle)} {'are' if len(idle) > 1 else 'is'} of the estimator nystrom: set estimator:"
+                " nystrom, or leave it out"
+            )
         if self.rank is not None and self.rank < self.clusters:
             raise ValueError(
                 f"rank is {self.rank}, but {self.clusters} clusters need as many eigenvectors: choose at least"
@@ -175,10 +191,17 @@ def serve(federation: Federation, settings: FedSpectral) -> Outcome:
             found = clustered(kernels, learnt, settings, federation.seed)
             clusters, note = found.clusters, estimate_note(found, vanished)
         else:
-            clusters, converged = kernel_clusters(
-                coordinates, learnt.gamma, settings.clusters, federation.seed, federation.journal
+            known = np.concatenate([(block >= _LEAST).any(axis=1) for block in kernels])
+            clusters = np.zeros(len(known), np.int64)  # the largest, for rows of which nothing is known
+            clusters[known], converged = kernel_clusters(
+                coordinates[known],
+                learnt.gamma,
+                settings.clusters,
+                federation.seed,
+                federation.journal,
+                len(known),
             )
-            note = places_note(coordinates, vanished, converged)
+            note = places_note(coordinates, int((~known).sum()), vanished, converged)
         kernels.clear()
     drawn = draw_map(
         geometry,
@@ -199,22 +222,25 @@ def places(kernels: Sequence[Float64Array], learnt: LearntLandmarks) -> FloatArr
 
 
 def kernel_clusters(
-    rows: FloatArray, gamma: float, clusters: int, seed: int, journal: Journal
+    rows: FloatArray, gamma: float, clusters: int, seed: int, journal: Journal, of: int | None = None
 ) -> tuple[Int64Array, bool]:
-    """Spectral clusters (rows,) of rows by their own Gaussian kernel, and whether its eigenvectors converged."""
+    """Spectral clusters of rows, ``of`` so many, by their own Gaussian kernel, and whether eigenvectors converged."""
+    require_places(rows, clusters, of)
     spectrum, converged = pooled_spectrum(rows, gamma, clusters, seed=seed, progress=journal.progress)
     if not converged:
         journal.tell(Incident("the kernel's eigenvectors are not exact: they did not converge in time"))
     return spectral_clusters(spectrum.vectors, clusters, seed), converged
 
 
-def places_note(coordinates: FloatArray, vanished: int, converged: bool) -> Note:
+def places_note(coordinates: FloatArray, unknown: int, vanished: int, converged: bool) -> Note:
     """What the kernel between all rows was computed of."""
     rows, dimensions = coordinates.shape
     said = [
         f"The kernel between all {rows:,} rows is that of the places in {dimensions:,} dimensions to which their kernel"
         " with the landmarks, which is their distance to each, puts them."
     ]
+    if unknown:
+        said.append(_unknown(unknown))
     if vanished:
         said.append(_vanished(vanished))
     if not converged:
@@ -223,6 +249,13 @@ def places_note(coordinates: FloatArray, vanished: int, converged: bool) -> Note
             " differently in another run."
         )
     return Note("The kernel between all rows", "\n\n".join(said))
+
+
+def _unknown(count: int) -> str:
+    return (
+        f"{count:,} rows are so far from every landmark that their kernel with all of them is 0: nothing is known of"
+        " them, and they were counted to the largest cluster."
+    )
 
 
 def _vanished(count: int) -> str:
@@ -276,10 +309,7 @@ def estimate_note(found: Clustered, vanished: int) -> Note:
         )
     unknown = int(unknown_rows(spectrum.vectors).sum())
     if unknown:
-        said.append(
-            f"{unknown:,} rows are so far from every landmark that their kernel with all of them is 0: nothing is known"
-            " of them, and they were counted to the largest cluster."
-        )
+        said.append(_unknown(unknown))
     if vanished:
         said.append(_vanished(vanished))
     return Note("The kernel between all rows", "\n\n".join(said))
