@@ -389,6 +389,74 @@ class TestRuns:
         assert privacy["epsilon"] == pytest.approx(8.0, rel=1e-6)
         assert privacy["infinite"] == []
 
+    @pytest.mark.parametrize(
+        ("method", "noise", "kinds"),
+        [
+            ({"rounds": 3}, {"on": "gradient"}, {"Step": 3}),
+            ({"rounds": 3, "share": "landmarks"}, {"on": "variable"}, {"Step": 3}),
+            ({"rounds": 3}, {"on": "gradient", "per": "sum", "decay": "theorem-2"}, {"Step": 3}),
+            (
+                {"share": "embedding", "frequencies_in": "random", "random_features": 128},
+                {"on": "embedding"},
+                {"MeanEmbedding": 1},
+            ),
+            (
+                {"share": "embedding", "random_features": 128, "frequency_axes": 2},
+                {"on": "embedding", "clip": 5.0},
+                {"MeanEmbedding": 1, "SecondMoments": 1},
+            ),
+            ({"rounds": None}, {"on": "moments", "clip": 5.0}, {"SecondMoments": 1}),
+        ],
+    )
+    @pytest.mark.parametrize("kind", ["fed-tsne", "fed-spectral"])
+    def test_all_that_a_strict_run_sums_is_paid_for(
+        self, tmp_path: Path, kind: str, method: dict[str, Any], noise: dict[str, Any], kinds: dict[str, int]
+    ) -> None:
+        drawn = {"early_iterations": 5, "iterations": 5}
+        content = {"kind": kind, "landmarks": 12, "bounds": [0, 8], **method}
+        if kind == "fed-spectral":
+            if noise["on"] == "moments":
+                pytest.skip("Fed-SpeClust's landmarks are learnt")
+            content |= {"clusters": 2, "embedder": {"kind": "tsne", **drawn}}
+        else:
+            content |= drawn
+        if noise["on"] != "moments":
+            content["gamma"] = 0.1
+        budget = {"noise": {"epsilon": 1.0, **noise}, "strict": "sums", "epsilon_max": 8.0}
+        folder = run(tiny_scenario(method=content, privacy=budget), out=tmp_path / "run")
+        privacy = json.loads((folder / "privacy.json").read_text())
+        assert privacy["epsilon_of_sums"] == pytest.approx(1.0, rel=1e-6)
+        assert (privacy["epsilon"], len(privacy["infinite"])) == (None, 1)
+        found = {
+            release["kind"]: release["releases"] for release in privacy["releases"] if release["releases"]
+        }
+        assert found == kinds
+        if noise.get("per") == "sum":
+            assert 1.5 < privacy["epsilon_accounted"] < 8.0
+        else:
+            assert privacy["epsilon_accounted"] == pytest.approx(1.0, rel=1e-6)
+
+    def test_more_than_the_rounds_can_pay_is_refused_by_name(self, tmp_path: Path) -> None:
+        budget = {"noise": {"on": "gradient", "sigma": 1e-3}, "strict": "sums", "epsilon_max": 0.5}
+        content = {"kind": "fed-tsne", "landmarks": 12, "bounds": [0, 8], "gamma": 0.1, "rounds": 3}
+        with pytest.raises(
+            ScenarioError, match=r"Step of round 1 would take the run to epsilon .* was not asked for"
+        ):
+            run(tiny_scenario(method=content, privacy=budget), out=tmp_path / "run")
+        assert not list(tmp_path.iterdir())
+
+    @pytest.mark.parametrize("missing", ["gamma", "bounds", "scale"])
+    def test_a_strict_run_names_what_is_bare(self, tmp_path: Path, missing: str) -> None:
+        content = {"kind": "fed-tsne", "landmarks": 12, "bounds": [0, 8], "gamma": 0.1, "rounds": 3}
+        content.pop(missing, None)
+        budget = {"noise": {"on": "gradient", "epsilon": 1.0}, "strict": "sums"}
+        scale = "standard" if missing == "scale" else "none"
+        with pytest.raises(
+            ScenarioError, match=r"would: .*(how many of a client's rows|whether all of a client's)"
+        ):
+            run(tiny_scenario(method=content, privacy=budget, data__scale=scale), out=tmp_path / "run")
+        assert not list(tmp_path.iterdir())
+
     @pytest.mark.parametrize("on", ["data", "gradient"])
     def test_levels_of_the_experiments_change_the_landmarks_and_claim_nothing(
         self, tmp_path: Path, on: str

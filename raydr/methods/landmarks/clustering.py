@@ -83,8 +83,8 @@ def require_places(rows: FloatArray, clusters: int, of: int | None = None) -> No
     if places < clusters:
         raise DataError(
             f"The kernel tells only {places} of the {of or len(rows)} rows apart, of which {clusters} clusters cannot"
-            " be made: ask for fewer method.clusters; if rows differ after all, the kernel is too narrow or too wide for"
-            " them: leave method.gamma out."
+            " be made: ask for fewer method.clusters; if rows differ after all, the kernel is too narrow or too wide"
+            " for them: leave method.gamma out."
         )
 
 
