@@ -106,7 +106,7 @@ class Accounts:
             return
         raise ScenarioError(
             f"privacy.strict lets nothing leave that no noise with a claim covers, and this would: {what}. Cover it by"
-            " privacy.noise, choose what needs no data (data.scale none or unit, method.gamma, method.start free), or"
+            " privacy.noise, choose what needs no data (data.scale none or unit, method.gamma, method.bounds), or"
             " leave privacy.strict out."
         )
 
