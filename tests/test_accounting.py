@@ -263,6 +263,14 @@ class TestCharges:
         with pytest.raises(TypeError, match="the same noise would cover both"):
             asked(federation, gradient_noise(multiplier=2.0))
 
+    def test_no_objective_leaves_beside_noise_with_a_claim(self) -> None:
+        """It is one more number of the data, which nothing would cover."""
+        bare, covered = (
+            federate(partitions()).ask(steps(noise))[0].objective
+            for noise in (gradient_noise(level=1.0), gradient_noise(multiplier=2.0))
+        )
+        assert bare < covered == 0.0
+
     def test_the_client_with_fewest_rows_decides_what_a_sigma_costs(self) -> None:
         federation = federate(partitions())
         asked(federation, gradient_noise(sigma=0.02))
