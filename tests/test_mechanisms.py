@@ -136,6 +136,16 @@ def test_what_is_kept_of_blurred_rows_is_apart_from_what_is_kept_of_the_rows() -
     assert calls == [1, 1, 2, 1]
 
 
+def test_noise_on_records_is_drawn_once_whatever_the_round() -> None:
+    """P1 5.1: what is drawn anew in each round would average out."""
+    federation = federate(parts())
+    seen = [federation.ask(LengthRequest(noise("data")))[0].lengths for _ in federation.rounds(3, {})]
+    np.testing.assert_array_equal(seen[0], seen[1])
+    np.testing.assert_array_equal(seen[0], seen[2])
+    again = federate(parts()).ask(LengthRequest(noise("data"), together=True))[0].lengths
+    np.testing.assert_array_equal(seen[0], again)
+
+
 @pytest.mark.parametrize("on", ["data", "distances"])
 def test_what_a_mechanism_cannot_change_does_not_leave_as_if_it_were_protected(on: Any) -> None:
     with pytest.raises(ClientError, match=r"reply refused|has no distances that a mechanism could change"):

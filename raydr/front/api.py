@@ -12,7 +12,7 @@ import numpy as np
 
 from raydr.arrays import FloatArray
 from raydr.journal import Listener, unheard
-from raydr.records import AXES, EMBEDDING, LEDGER, METRICS, REPORT
+from raydr.records import AXES, EMBEDDING, LEDGER, METRICS, PRIVACY, REPORT
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,12 @@ class Result:
     def ledger(self) -> list[dict[str, Any]]:
         """Every kind of message: see :class:`raydr.privacy.ledger.Entry`."""
         content: list[dict[str, Any]] = self._json(LEDGER)
+        return content
+
+    @property
+    def privacy(self) -> dict[str, Any]:
+        """What the run cost: see :class:`raydr.privacy.statement.Statement`; ``epsilon`` is None where infinite."""
+        content: dict[str, Any] = self._json(PRIVACY)
         return content
 
     @property
