@@ -1,7 +1,7 @@
 """P1's tables 1 and 2, and beyond: Fed-tSNE(+) and Fed-UMAP(+) beside the pooled map, on MNIST and Fashion-MNIST.
 
     python -m benchmarks.fed_plus [--quick] [--rows N] [--seeds 0 1 2] [--datasets ...] [--methods ...]
-                                  [--partitions ...] [--noises ...] [--estimators ...] [--json FILE]
+                                  [--partitions ...] [--clients 5 100 1000] [--noises ...] [--json FILE]
 
 One pooled map for each data set, method and seed; beside it federated maps of the same rows at 10 clients, IID or one
 class each, with 500 landmarks learnt in 50 rounds: without noise, with noise of level 1 on data and on the gradient
@@ -75,9 +75,9 @@ def measured(dataset: str, method: str, seed: int, options: argparse.Namespace) 
         "noise": "",
         "scores": pooled,
     }
-    for kind in options.partitions:
-        partition = PARTITIONS[kind]() if kind == "one-class" else PARTITIONS["iid"]()
-        dealt = partition.deal(table, None if kind == "one-class" else CLIENTS, seed)
+    deals = [(kind, count) for kind in options.partitions for count in options.clients]
+    for kind, clients in deals:
+        dealt = PARTITIONS[kind]().deal(table, clients, seed)
         parts = [rows[dealt.client_of_row == client] for client in range(len(dealt.names))]
         order = np.argsort(np.argsort(dealt.client_of_row, kind="stable"), kind="stable")
         for noise in options.noises:
@@ -94,7 +94,7 @@ def measured(dataset: str, method: str, seed: int, options: argparse.Namespace) 
                 "dataset": dataset,
                 "method": method,
                 "seed": seed,
-                "partition": kind,
+                "partition": kind if clients == CLIENTS else f"{kind}-{clients}",
                 "noise": noise,
                 "s": time.perf_counter() - started,
                 "scores": found,
@@ -113,6 +113,7 @@ def main() -> None:
     parser.add_argument("--datasets", nargs="+", default=["mnist", "fashion_mnist"])
     parser.add_argument("--methods", nargs="+", default=["fed-tsne", "fed-umap"])
     parser.add_argument("--partitions", nargs="+", default=["iid", "one-class"])
+    parser.add_argument("--clients", type=int, nargs="+", default=[CLIENTS])
     parser.add_argument("--noises", nargs="+", default=list(NOISES), choices=NOISES)
     parser.add_argument("--json")
     options = parser.parse_args()

@@ -17,6 +17,7 @@ from inline_federations import federate
 from scipy.stats import chi2, norm
 from tiny import tiny_scenario
 
+import raydr
 from raydr.arrays import Float64Array
 from raydr.errors import ScenarioError
 from raydr.federation import ClientError, Federation
@@ -271,6 +272,10 @@ class TestCharges:
         )
         assert bare < covered == 0.0
 
+    def test_what_a_claim_does_not_cover_does_not_leave_beside_it(self) -> None:
+        with pytest.raises(ClientError, match="Step has objective that Gaussian noise of 2 times"):
+            federate(partitions()).ask(steps(gradient_noise(multiplier=2.0), objective=True))
+
     def test_the_client_with_fewest_rows_decides_what_a_sigma_costs(self) -> None:
         federation = federate(partitions())
         asked(federation, gradient_noise(sigma=0.02))
@@ -385,6 +390,9 @@ class TestRuns:
         assert privacy["epsilon_accounted"] == pytest.approx(1.0, rel=1e-6)
         kinds = {release["kind"] for release in privacy["releases"]}
         assert {"Enrolment", "Within", "Moment", "Histogram", "Step", "Distances"} <= kinds
+        told = {entry["kind"]: (entry["epsilon"], entry["delta"]) for entry in raydr.Result(folder).ledger}
+        assert told["Step"] == (pytest.approx(1.0, rel=1e-6), 1e-5)
+        assert told["Moment"] == told["Distances"] == (None, None)
         (step,) = [release for release in privacy["releases"] if release["kind"] == "Step"]
         assert (step["releases"], step["share"]) == (2, 1.0)
 

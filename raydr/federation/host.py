@@ -365,6 +365,12 @@ def _covered(reply: Reply, client: Client, told: Request[Any], call: Call) -> Re
         noisy = mechanism.cover(quantity, stream)
         largest = ranges[name].largest if name in ranges else math.inf
         values[name] = np.clip(noisy, np.negative(largest), largest)
+    if mechanism.claim(sensitivity, share) is not None:
+        bare = [name for name, value in vars(reply).items() if name not in values and np.any(value)]
+        if bare:
+            raise TypeError(
+                f"{type(reply).__name__} has {', '.join(bare)} that {mechanism.words} does not cover"
+            )
     return reply.covered(values, mechanism)
 
 
