@@ -120,7 +120,7 @@ class FedSpectral(DistributionLearning, MethodSettings):
 class Kernels(
     Reply,
     granularity=Granularity.PER_RECORD,
-    what="the kernel value of every record with every landmark, which is its distance to each in the clear"
+    what="the kernel value of every record with every landmark, which is its distance to each"
     " (d² = −ln K / γ)",
 ):
     """K_{X_p,Y} of one client, (rows, landmarks) float64.
