@@ -21,6 +21,7 @@ import raydr
 from raydr.arrays import Float64Array
 from raydr.errors import ScenarioError
 from raydr.federation import ClientError, Federation
+from raydr.federation.accounts import Due
 from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.host import ClientHost
 from raydr.methods.landmarks.kernel import gradient_sensitivity
@@ -37,6 +38,7 @@ from raydr.privacy.accounting import (
     gaussian_multiplier,
 )
 from raydr.privacy.gaussian import GaussianNoise
+from raydr.privacy.ledger import Ledger
 from raydr.privacy.statement import statement
 from raydr.scenarios.runner import resume, run
 
@@ -144,6 +146,12 @@ class TestSensitivity:
             gradient(rows, landmarks, gamma, **more) - gradient(other, landmarks, gamma, **more)
         )
         assert moved <= 2.0 * step_sensitivity(count, n_y, gamma, step, steps, share)
+
+    def test_a_record_whose_square_is_no_number_moves_nothing(self) -> None:
+        rows = np.random.default_rng(0).normal(size=(5, 3))
+        beyond = np.concatenate([rows, np.full((1, 3), 1e200)])
+        away = np.concatenate([rows, np.full((1, 3), 1e4)])
+        np.testing.assert_array_equal(gradient(beyond, LANDMARKS, 0.5), gradient(away, LANDMARKS, 0.5))
 
     def test_a_record_cut_to_a_norm_moves_no_further(self) -> None:
         noise = GaussianNoise(on="data", clip=2.0, multiplier=1.0)
@@ -287,6 +295,12 @@ class TestCharges:
         asked(federation, gradient_noise(level=1.0))
         assert not federation.ledger.charges
         assert statement(federation.ledger, Budget()).epsilon is None
+
+    def test_noise_that_is_shared_is_as_strong_as_those_who_answer(self) -> None:
+        ledger = Ledger()
+        Due(Charge("Step", 1.0, 1.0, 6.0), sharers=4).pay(ledger, answered=1)
+        Due(Charge("Step", 1.0, 1.0, 6.0), sharers=4).pay(ledger, answered=0)
+        assert ledger.charges == {Charge("Step", 1.0, 1.0, 3.0): 1}
 
     def test_a_checkpoint_keeps_what_was_charged(self) -> None:
         federation = federate(partitions())

@@ -119,6 +119,10 @@ _NOTHING = 27.0
 """In units of 1 / sqrt(gamma), a distance at which the kernel is 0 in double precision: exp(-27^2) = 2e-317."""
 
 
+_FAR = 1e150
+"""A value whose square is still a number."""
+
+
 def within_reach(rows: FloatArray, landmarks: Float64Array, gamma: float) -> Float64Array:
     """Rows in double precision, so near that :func:`cross_term` computes no more than :func:`gradient_sensitivity`.
 
@@ -139,7 +143,7 @@ def within_reach(rows: FloatArray, landmarks: Float64Array, gamma: float) -> Flo
             f"landmarks lie {spread * math.sqrt(gamma):.3g} bandwidths apart, where the noise on gradients claims"
             " nothing any more: give a smaller method.step, or a smaller method.gamma."
         )
-    centred = rows.astype(np.float64) - centre
+    centred = np.clip(rows.astype(np.float64) - centre, -_FAR, _FAR)
     lengths = np.sqrt((centred**2).sum(axis=1, keepdims=True))
     return np.asarray(centre + centred * np.minimum(1.0, reach / np.maximum(lengths, reach)))
 
