@@ -20,7 +20,7 @@ from tiny import tiny_scenario
 import raydr
 from raydr.arrays import Float64Array
 from raydr.errors import ScenarioError
-from raydr.federation import ClientError, Federation
+from raydr.federation import Client, ClientError, Federation
 from raydr.federation.accounts import Due
 from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.host import ClientHost
@@ -90,15 +90,8 @@ class TestAccountant:
 
 def gradient(rows: Float64Array, landmarks: Float64Array, gamma: float, **more: Any) -> Float64Array:
     """What a client whose noise claims something would upload without it."""
-    (client,) = ClientHostOf(rows)
     request = StepRequest(landmarks, gamma, **{"step": 1.0, "local_steps": 1, "share": "gradient"} | more)
-    return local_steps(client, replace(request, objective=False)).direction
-
-
-def ClientHostOf(rows: Float64Array) -> list[Any]:  # noqa: N802
-    from raydr.federation import Client
-
-    return [Client(0, rows, 0)]
+    return local_steps(Client(0, rows, 0), replace(request, objective=False)).direction
 
 
 class TestSensitivity:

@@ -65,7 +65,9 @@ class GaussianNoise(Mechanism):
         description="deviation by round: the same, or falling as 1 / sqrt(round), more budget to late rounds",
     )
     clip: float | None = Field(
-        None, gt=0, description="norm to which records are cut before noise on data or moments"
+        None,
+        gt=0,
+        description="norm to which records are cut: on data seen from 0, before any scaling; of moments from their centre",
     )
     stage: Literal["learning", "all"] = Field(
         "learning",

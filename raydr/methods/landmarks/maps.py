@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -156,24 +156,18 @@ def redraw(
     return Outcome(drawn.embedding, geometry)
 
 
-@method(
-    FedUMAP,
-    "Fed-UMAP",
-    rounds=lambda settings: settings.rounds_asked,
-    redraw=redraw,
-    noise_on=NOISE_ON | {"moments"},
-    releases=releases,
-    posts=posted,
-)
-@method(
-    FedTSNE,
-    "Fed-tSNE",
-    rounds=lambda settings: settings.rounds_asked,
-    redraw=redraw,
-    noise_on=NOISE_ON | {"moments"},
-    releases=releases,
-    posts=posted,
-)
+_HOOKS: dict[str, Any] = {
+    "rounds": lambda settings: settings.rounds_asked,
+    "redraw": redraw,
+    "noise_on": NOISE_ON | {"moments"},
+    "releases": releases,
+    "posts": posted,
+}
+"""Of both methods, which differ in their embedder alone."""
+
+
+@method(FedUMAP, "Fed-UMAP", **_HOOKS)
+@method(FedTSNE, "Fed-tSNE", **_HOOKS)
 def serve(federation: Federation, settings: FedTSNE | FedUMAP) -> Outcome:
     """Server part of Algorithm 2."""
     settings.check(federation.rows, federation.features)
