@@ -67,7 +67,8 @@ class GaussianNoise(Mechanism):
     clip: float | None = Field(
         None,
         gt=0,
-        description="norm to which records are cut: on data seen from 0, before any scaling; of moments from their centre",
+        description="norm to which records are cut: on data seen from 0, before any scaling; of moments from their"
+        " centre",
     )
     stage: Literal["learning", "all"] = Field(
         "learning",
