@@ -9,11 +9,12 @@ from typing import Any
 
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from raydr.actors.cluster import connected
 from raydr.actors.coordinator import Coordinator, evaluation_task
-from raydr.actors.placement import Packing, actors_for, place, require_room
+from raydr.actors.packing import Packing, seating
+from raydr.actors.placement import place, require_room, rows_bytes
+from raydr.actors.room import Room, within_room
 from raydr.actors.sites import count_sites, pool
 from raydr.actors.streaming import heard
 from raydr.actors.transport import RayTransport
@@ -21,7 +22,7 @@ from raydr.actors.vitals import Vitals, dead_parts_named
 from raydr.arrays import FloatArray
 from raydr.data import Census, Site, SiteFile
 from raydr.errors import RunError
-from raydr.journal import CheckpointTaken, Event, Incident, Listener
+from raydr.journal import CheckpointTaken, Event, Incident, Listener, Seated
 from raydr.methods.serving import Plan, Served
 
 
@@ -32,7 +33,7 @@ class RayBackend:
     Attributes
     ----------
     packing : {"auto", "per-client"} or int
-        See :func:`raydr.actors.placement.place`.
+        See :func:`raydr.actors.packing.seating`.
     timeout_s : float
         Seconds that an actor has for one call.
     peak_memory_bytes : dict of process name to int
@@ -60,14 +61,18 @@ class RayBackend:
         Raises
         ------
         ScenarioError
-            If the clients do not fit into the cluster.
+            If the clients do not fit into the room that the run has.
         RunError
             If the coordinator died more often than the policy retries.
         """
-        cores = int(ray.cluster_resources().get("CPU", 1))
-        require_room(parts, actors_for(len(parts), self.packing, cores))
-        gpus = ray.cluster_resources().get("GPU", 0.0) if plan.batch_clients else 0.0
-        placements = place(parts, self.packing, cores, gpus)
+        room = Room.here()
+        packing = "per-client" if any(isinstance(part, Site) for part in parts) else self.packing
+        seated = seating(
+            len(parts), packing, room.cores, room.memory_bytes, rows_bytes(parts), batched=plan.batch_clients
+        )
+        require_room(parts, seated.actors, room)
+        listener(Seated(seated.line))
+        placements = place(parts, seated.actors, room, with_gpus=plan.batch_clients)
         self.actors = len(placements)
         latest = checkpoint
 
@@ -78,9 +83,7 @@ class RayBackend:
             listener(event)
 
         for attempt in range(plan.policy.retries + 1):
-            # Beside the driver, whose loss is the end anyway, so that no other node's is.
-            here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-            coordinator = Coordinator.options(num_cpus=0, scheduling_strategy=here).remote()
+            coordinator = Coordinator.options(**room.beside()).remote()
             try:
                 transport = RayTransport(placements, plan.seed, plan.faults, self.timeout_s, plan.run)
                 stream = coordinator.serve.options(num_returns="streaming").remote(
@@ -121,10 +124,12 @@ class RayBackend:
         RunError
             If its process ended twice.
         """
-        retried = False
+        retried, room = False, Room.here()
+        options = {"num_cpus": 0} if room.group is None else room.beside()
         while True:
+            stream = evaluation_task.options(**options).remote(work, arguments)
             try:
-                result, peak = heard(evaluation_task.options(num_cpus=0).remote(work, arguments), listener)
+                result, peak = heard(stream, listener)
                 break
             except RayTaskError:
                 raise
@@ -138,6 +143,10 @@ class RayBackend:
                     ) from error
                 retried = True
                 listener(Incident("the evaluation's process ended: it is started once more, on the same map"))
+            except BaseException:
+                # Whoever runs this process may go on for long, and the task with them.
+                ray.cancel(stream, force=True)
+                raise
         self.peak_memory_bytes["evaluation"] = peak
         return result
 
@@ -145,5 +154,5 @@ class RayBackend:
 @contextmanager
 def ray_backend(address: str | None, packing: Packing, timeout_s: float) -> Iterator[RayBackend]:
     """Connect to Ray for the length of a ``with`` block."""
-    with connected(address):
+    with connected(address), within_room():
         yield RayBackend(packing, timeout_s)

@@ -7,12 +7,14 @@ from typing import Any, TypeVar
 
 import ray
 
+from raydr.actors.room import Room
 from raydr.actors.streaming import Result, streamed
 from raydr.actors.transport import RayTransport
 from raydr.federation.checkpoint import Checkpoint
 from raydr.journal import Event, Journal, Listener
 from raydr.memory import peak_memory_bytes
 from raydr.methods.serving import Plan, Served, serve
+from raydr.threads import at_most
 
 T = TypeVar("T")
 
@@ -27,11 +29,13 @@ class CoordinatorProcess:
         self, transport: RayTransport, clients: int, plan: Plan, checkpoint: bytes | None
     ) -> Iterator[Event | Result[tuple[Served, dict[str, int]]]]:
         """Run the server part; yields events, then what was served and the peak memory of processes."""
+        room = Room.here()
 
         def work(listener: Listener) -> tuple[Served, dict[str, int]]:
             resume = Checkpoint.from_bytes(checkpoint) if checkpoint is not None else None
             try:
-                served = serve(transport, clients, plan, journal=Journal(listener), resume=resume)
+                with at_most(room.threads):
+                    served = serve(transport, clients, plan, journal=Journal(listener), resume=resume)
                 peaks = {
                     "coordinator": peak_memory_bytes(),
                     "largest client actor": transport.peak_memory_bytes(),
@@ -45,7 +49,13 @@ class CoordinatorProcess:
 
 def evaluate(work: Callable[..., T], arguments: tuple[Any, ...]) -> Iterator[Event | Result[tuple[T, int]]]:
     """``work(*arguments, listener=...)`` in a process of its own: simulation only, since it may see pooled rows."""
-    yield from streamed(lambda listener: (work(*arguments, listener=listener), peak_memory_bytes()))
+    room = Room.here()
+
+    def measured(listener: Listener) -> tuple[T, int]:
+        with at_most(room.threads):
+            return work(*arguments, listener=listener), peak_memory_bytes()
+
+    yield from streamed(measured)
 
 
 Coordinator = ray.remote(CoordinatorProcess)

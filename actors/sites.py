@@ -10,27 +10,33 @@ import numpy as np
 import ray
 from ray.exceptions import RayTaskError
 
+from raydr.actors.room import Room
 from raydr.actors.streaming import own
 from raydr.arrays import FloatArray
 from raydr.data import Census, Site, SiteFile, census
 from raydr.errors import ScenarioError
 
 
-def pinned(node: str | None) -> dict[str, Any]:
+def pinned(node: str | None, room: Room) -> dict[str, Any]:
     """Ray options that place a process on a node.
+
+    A site's node is where its rows are, so its process keeps to that node also in a trial, whose placement group
+    need not reach there: it takes no core of Ray's, and ends with the trial's coordinator.
 
     Parameters
     ----------
     node : str or None
         ``NAME``: a node that offers the custom resource NAME (``ray start --resources='{"NAME": 1}'``).
-        ``KEY=VALUE``: a node with that label (``ray start --labels=KEY=VALUE``). None: any node.
+        ``KEY=VALUE``: a node with that label (``ray start --labels=KEY=VALUE``). None: anywhere in the room.
+    room : Room
+        Of the run.
     """
     if node is None:
-        return {"num_cpus": 0, "scheduling_strategy": "SPREAD"}
+        return room.anywhere()
+    # Said in so many words, since Ray puts what is started inside a placement group there.
+    outside = {"num_cpus": 0, "scheduling_strategy": "DEFAULT"}
     key, equals, value = node.partition("=")
-    if equals:
-        return {"num_cpus": 0, "label_selector": {key: value}}
-    return {"num_cpus": 0, "resources": {node: 0.001}}
+    return outside | ({"label_selector": {key: value}} if equals else {"resources": {node: 0.001}})
 
 
 def reachable(node: str | None) -> bool:
@@ -86,7 +92,8 @@ def count_sites(files: Sequence[tuple[SiteFile, str | None]]) -> list[Census]:
         If a file cannot be used.
     """
     require_nodes([node for _, node in files])
-    counted = [_count.options(**pinned(node)).remote(file) for file, node in files]
+    room = Room.here()
+    counted = [_count.options(**pinned(node, room)).remote(file) for file, node in files]
     try:
         return list(ray.get(counted))
     except RayTaskError as error:
@@ -106,7 +113,8 @@ class PooledSites:
 
 def pool(sites: Sequence[Site]) -> PooledSites:
     """Have each site's rows read on its node, for the evaluation to fetch; nothing comes to the caller."""
-    return PooledSites(tuple(_rows.options(**pinned(site.node)).remote(site.file) for site in sites))
+    room = Room.here()
+    return PooledSites(tuple(_rows.options(**pinned(site.node, room)).remote(site.file) for site in sites))
 
 
 def _read_rows(file: SiteFile) -> FloatArray:

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any, TypeVar
 
 import ray
@@ -14,6 +14,7 @@ from ray.actor import ActorHandle
 from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayTaskError
 
 from raydr.actors.client import ClientActor
+from raydr.actors.room import Room
 from raydr.actors.sites import reachable
 from raydr.actors.streaming import own
 from raydr.data import SiteFile
@@ -38,13 +39,15 @@ class Placement:
     """One client actor to be: who lives there, their rows, and where Ray is to put it.
 
     ``partitions`` refers to a list of one array for each client, or is the one client's file; ``options`` are those of
-    Ray's actors: resources, labels, scheduling strategy; ``node`` is the only node that will do, if there is one.
+    Ray's actors: resources, labels, scheduling strategy, and ``options_again`` those of a start after a loss, which may
+    have been the node's; ``node`` is the only node that will do, if there is one.
     """
 
     clients: tuple[int, ...]
     partitions: ray.ObjectRef[Any] | SiteFile
     fingerprints: tuple[str, ...]
     options: dict[str, Any]
+    options_again: dict[str, Any]
     node: str | None = None
 
 
@@ -80,6 +83,7 @@ class RayTransport:
         """Start every actor anew from the partitions."""
         self.close()
         self._history.clear()
+        self._settled.clear()
         self._actors = [None] * len(self.placements)
         for index in range(len(self.placements)):
             self._start(index)
@@ -102,20 +106,22 @@ class RayTransport:
                 yield PartialSum(call.number, call.round, failures=tuple(result))
 
     def compute(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
-        """Results of the server's own work, each task a task of Ray's, a few more under way than there are cores."""
+        """Results of the server's own work, each task a task of Ray's, as many under way as keep all cores busy."""
         under_way: deque[ray.ObjectRef[Any]] = deque()
-        ahead = int(ray.cluster_resources().get("CPU", 1)) + 2
+        room = Room.here()
+        # The cores of a placement group are its run's already: tasks there ask for none, and are no more than these.
+        turns, ahead = (repeat({}), room.cores + 2) if room.group is None else (room.in_turn(), room.cores)
         waiting = iter(tasks)
         try:
             for task in islice(waiting, ahead):
-                under_way.append(_server_task.remote(work, task))
+                under_way.append(_server_task.options(**next(turns)).remote(work, task))
             while under_way:
                 try:
                     result = ray.get(under_way.popleft())
                 except RayTaskError as error:
                     raise own(error) from None
                 for task in islice(waiting, 1):
-                    under_way.append(_server_task.remote(work, task))
+                    under_way.append(_server_task.options(**next(turns)).remote(work, task))
                 yield result
         finally:
             for reference in under_way:
@@ -200,7 +206,8 @@ class RayTransport:
     def _start(self, index: int) -> ActorHandle[Any]:
         """Start an actor and settle its clients; calls that follow wait for that, since actors keep order."""
         placement = self.placements[index]
-        actor = ClientActor.options(**placement.options).remote()
+        options = placement.options_again if index in self._settled else placement.options
+        actor = ClientActor.options(**options).remote()
         self._actors[index] = actor
         self._settled[index] = actor.settle.remote(
             placement.clients,

@@ -50,7 +50,7 @@ def federated(rows: FloatArray, early: int, late: int) -> dict[str, float]:
     partitions = np.array_split(rows, CLIENTS)
     journal = Journal()
     started = time.perf_counter()
-    with ray_backend(None, "auto", 600.0) as backend:
+    with ray_backend(None, cores(), 600.0) as backend:
         connected = time.perf_counter()
         backend.serve(partitions, Plan("fed-tsne", settings, "none", seed=0), listener=journal.tell)
         seconds = time.perf_counter() - started

@@ -18,6 +18,7 @@ from benchmarks.increment import Setting, Timing, incremented, timed_rounds
 from benchmarks.increment_messages import Increment
 from raydr.actors.cluster import connected
 from raydr.actors.placement import place
+from raydr.actors.room import Room
 from raydr.actors.transport import RayTransport
 from raydr.arrays import Float64Array
 from raydr.federation import Context, FaultPlan, Federation
@@ -25,9 +26,9 @@ from raydr.threads import cores
 
 
 def raydr(setting: Setting, rounds: int) -> Timing:
-    """Clients in as many actors as ``runtime.actors: auto`` takes, each with one row, which the round does not need."""
+    """Clients in one actor for each core, each client with one row, which the round does not need."""
     began = time.perf_counter()
-    placements = place([np.zeros((1, 1))] * setting.clients, "auto", cores())
+    placements = place([np.zeros((1, 1))] * setting.clients, min(setting.clients, cores()), Room.here())
     transport = RayTransport(placements, seed=0, faults=FaultPlan(), timeout_s=600.0)
     federation = Federation(transport, setting.clients, Context(seed=0))
     startup = time.perf_counter() - began

@@ -30,6 +30,7 @@ from benchmarks.increment_messages import Increment
 from benchmarks.processes import memory_mb, tree
 from raydr.actors.cluster import connected
 from raydr.actors.placement import place
+from raydr.actors.room import Room
 from raydr.actors.transport import RayTransport
 from raydr.arrays import Float32Array
 from raydr.federation import Context, FaultPlan, Federation
@@ -49,8 +50,10 @@ def object_store_mb() -> float:
 
 @contextmanager
 def federation_of(partitions: list[Float32Array]) -> Iterator[Federation]:
-    """Federation on Ray's actors, as many as ``runtime.actors: auto`` takes."""
-    transport = RayTransport(place(partitions, "auto", cores()), seed=0, faults=FaultPlan(), timeout_s=600.0)
+    """Federation on Ray's actors, one for each core."""
+    room = Room.here()
+    placements = place(partitions, min(len(partitions), room.cores), room)
+    transport = RayTransport(placements, seed=0, faults=FaultPlan(), timeout_s=600.0)
     try:
         yield Federation(transport, len(partitions), Context(seed=0))
     finally:

@@ -6,7 +6,7 @@ import hashlib
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 Float32Array: TypeAlias = NDArray[np.float32]
 Float64Array: TypeAlias = NDArray[np.float64]
@@ -16,6 +16,15 @@ Int64Array: TypeAlias = NDArray[np.int64]
 UInt8Array: TypeAlias = NDArray[np.uint8]
 IntArray: TypeAlias = NDArray[np.integer[Any]]
 BoolArray: TypeAlias = NDArray[np.bool_]
+
+
+def shaped(shape: tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray[Any]:
+    """Zeros of a shape and type that take no memory, for what is only to be counted.
+
+    >>> shaped((1_000_000, 1_000_000)).nbytes
+    8000000000000
+    """
+    return np.broadcast_to(np.zeros((), dtype), shape)
 
 
 def fingerprint(array: NDArray[Any]) -> str:

@@ -78,6 +78,13 @@ class Incident:
 
 
 @dataclass(frozen=True)
+class Seated:
+    """Where the clients live, and why there, in one line."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class CheckpointTaken:
     """The run can go on from here: the content of a checkpoint file, after so many rounds."""
 
@@ -85,7 +92,52 @@ class CheckpointTaken:
     content: bytes
 
 
-Event: TypeAlias = StageStarted | StageEnded | Progress | RoundEnded | Incident | CheckpointTaken
+@dataclass(frozen=True)
+class SweepBegan:
+    """A sweep of so many trials began, or goes on; ``done`` of them ended before, ``at_once`` run side by side."""
+
+    trials: int
+    done: int
+    at_once: int
+
+
+@dataclass(frozen=True)
+class TrialStarted:
+    """A trial of a sweep began; ``settings`` say which, in a line."""
+
+    trial: str
+    settings: str
+
+
+@dataclass(frozen=True)
+class TrialEnded:
+    """A trial ended.
+
+    ``status`` is "done", "failed" or "stopped"; ``outcome`` says in a line what it came to, the first objective first;
+    ``value`` is that objective, None where there is none; seconds are wall clock since it started, None where nobody
+    took them.
+    """
+
+    trial: str
+    settings: str
+    status: str
+    outcome: str
+    value: float | None
+    seconds: float | None
+
+
+Event: TypeAlias = (
+    StageStarted
+    | StageEnded
+    | Progress
+    | RoundEnded
+    | Incident
+    | Seated
+    | CheckpointTaken
+    | SweepBegan
+    | TrialStarted
+    | TrialEnded
+)
 Listener: TypeAlias = Callable[[Event], None]
 
 

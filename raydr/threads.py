@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
@@ -99,6 +99,26 @@ def share_cores() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
+_shares: list[int] = []
+"""What blocks of this process that are under way have limited it to."""
+
+
+@contextmanager
+def at_most(limit: int) -> Iterator[None]:
+    """Have :func:`cores` of this process, in all its threads, be at most ``limit`` inside a ``with`` block.
+
+    >>> with at_most(1):
+    ...     cores()
+    1
+    """
+    _shares.append(limit)
+    try:
+        yield
+    finally:
+        _shares.remove(limit)
+
+
 def cores() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Processors that this process may use, at least 1."""
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min([there, *_shares]))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,10 @@ os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZE
 
 import numpy as np
 import ray
+import trials
 from processes import simulation_processes
 from ray.cluster_utils import Cluster
+from requests_for_tests import Gate
 
 from raydr.actors.backend import RayBackend
 from raydr.errors import RunError
@@ -44,6 +49,10 @@ def main() -> None:
     }
     ray.init(address=cluster.address, log_to_driver=False)
     try:
+        trial_of_two_nodes(cluster, nodes)
+        print("trial-of-two-nodes: as expected", flush=True)
+        trial_with_sites()
+        print("trial-with-sites: as expected", flush=True)
         sites(nodes)
         print("sites: as expected", flush=True)
         site_lost(cluster, nodes)
@@ -54,6 +63,43 @@ def main() -> None:
     finally:
         ray.shutdown()
         cluster.shutdown()
+
+
+def trial_of_two_nodes(cluster: Any, nodes: dict[str, Any]) -> None:
+    """A placement group of two nodes has clients on both, its coordinator beside the trial, and may lose the other."""
+    nodes = nodes | {"east": cluster.add_node(num_cpus=1, resources={"east": 1})}
+    rng = np.random.default_rng(3)
+    rows = [rng.normal(size=(size, 4)) for size in (20, 30, 25, 10)]
+    expected = InlineBackend().serve(rows, PLAN, listener=lambda event: None).outcome.embedding.tobytes()
+    with (
+        tempfile.TemporaryDirectory() as name,
+        trials.group_of({"CPU": 1, "north": 0.5}, {"CPU": 1, "east": 0.5}) as group,
+    ):
+        trial, gate = trials.trial_in(group), Gate(round=4, opened_by=f"{name}/open")
+        work = trial.call.remote(trials.serve_plan, rows, replace(PLAN, faults=gate))
+        while len(clients := simulation_processes("ClientProcess")) < len(rows):
+            time.sleep(0.1)
+        homes = Counter(client.ppid() for client in clients)
+        raylets = {name: node.all_processes["raylet"][0].process.pid for name, node in nodes.items()}
+        assert homes == {raylets["north"]: 2, raylets["east"]: 2}, (homes, raylets)
+        (coordinator,) = simulation_processes("CoordinatorProcess")
+        assert coordinator.ppid() == raylets["north"]
+        cluster.remove_node(nodes["east"], allow_graceful=False)
+        Path(gate.opened_by).touch()
+        assert ray.get(work) == expected
+
+
+def trial_with_sites() -> None:
+    """Sites keep to their nodes, where a trial's placement group is not."""
+    with tempfile.TemporaryDirectory() as name, trials.group_of({"CPU": 1}) as group:
+        on_ray, inline = (
+            described(Path(name)) | {"runtime": {"federation": federation}}
+            for federation in ("ray", "inline")
+        )
+        trials.run_scenario(inline, Path(name) / "inline")
+        ray.get(trials.trial_in(group).call.remote(trials.run_scenario, on_ray, Path(name) / "ray"))
+        ours, expected = ((Path(name) / how / "embedding.parquet").read_bytes() for how in ("ray", "inline"))
+        assert ours == expected
 
 
 def node_lost(cluster: Any, nodes: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 @pytest.mark.parametrize("gpus", [1, 2, 3, 8])
 def test_every_actor_finds_room_on_a_gpu(gpus: int) -> None:
-    from raydr.actors.placement import gpu_share
+    from raydr.actors.packing import gpu_share
 
     for actors in range(1, 60):
         share = gpu_share(gpus, actors)
@@ -21,11 +21,13 @@ def test_every_actor_finds_room_on_a_gpu(gpus: int) -> None:
 
 def test_actors_ask_for_gpus_only_where_clients_may_use_them(cluster: None) -> None:
     from raydr.actors.placement import place
+    from raydr.actors.room import Room
 
-    parts = [np.zeros((2, 3)) for _ in range(4)]
-    assert all("num_gpus" not in placement.options for placement in place(parts, 2, 2))
-    assert [placement.options["num_gpus"] for placement in place(parts, 2, 2, gpus=1.0)] == [0.5, 0.5]
-    assert [placement.clients for placement in place(parts, 2, 2, gpus=1.0)] == [(0, 1), (2, 3)]
+    parts, room = [np.zeros((2, 3)) for _ in range(4)], Room(cores=2, gpus=1.0)
+    assert all("num_gpus" not in placement.options for placement in place(parts, 2, room))
+    on_gpus = place(parts, 2, room, with_gpus=True)
+    assert [placement.options["num_gpus"] for placement in on_gpus] == [0.5, 0.5]
+    assert [placement.clients for placement in on_gpus] == [(0, 1), (2, 3)]
 
 
 @pytest.mark.parametrize(("clients", "actors"), [(1, 1), (5, 2), (7, 3), (4, 4)])
@@ -33,10 +35,11 @@ def test_clients_live_in_order_each_with_its_own_rows(cluster: None, clients: in
     import ray
 
     from raydr.actors.placement import place
+    from raydr.actors.room import Room
     from raydr.federation import fingerprint
 
     parts = [np.full((client + 1, 2), float(client)) for client in range(clients)]
-    placements = place(parts, actors, 2)
+    placements = place(parts, actors, Room(cores=2))
     assert [client for placement in placements for client in placement.clients] == list(range(clients))
     assert max(sizes := [len(placement.clients) for placement in placements]) - min(sizes) <= 1
     for placement in placements:
@@ -49,10 +52,11 @@ def test_clients_live_in_order_each_with_its_own_rows(cluster: None, clients: in
 
 def test_each_site_has_an_actor_of_its_own_in_order() -> None:
     from raydr.actors.placement import place
+    from raydr.actors.room import Room
     from raydr.data import Site, SiteFile
 
     sites = [Site(SiteFile(f"{name}.csv"), None, name) for name in ("west", "east", "north")]
-    placements = place(sites, 2, 2)
+    placements = place(sites, 3, Room(cores=2))
     assert [placement.clients for placement in placements] == [(0,), (1,), (2,)]
     assert [placement.partitions for placement in placements] == [site.file for site in sites]
     assert [placement.fingerprints for placement in placements] == [("west",), ("east",), ("north",)]

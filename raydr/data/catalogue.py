@@ -207,6 +207,22 @@ def read_builtin(dataset: Dataset, choice: Choice, data_dir: Path | None) -> Col
     return columns
 
 
+def file_of(dataset: Dataset, data_dir: Path | None) -> Path | None:
+    """Return the file here that has a built-in data set, None where there is none; arguments as for reading it."""
+    folder = _data_folder(data_dir)
+    candidates = [] if folder is None else [folder / f"{dataset.name}.npz"]
+    if dataset.origin == "openml":
+        candidates.append(_kept(dataset))
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _kept(dataset: Dataset) -> Path:
+    """Where what was fetched is kept, beside scikit-learn's own downloads."""
+    from sklearn.datasets import get_data_home
+
+    return Path(get_data_home()) / "raydr" / f"{dataset.name}.npz"
+
+
 def _lack(dataset: Dataset, folder: Path | None) -> str:
     return "no data folder is set" if folder is None else f"{folder} has no {dataset.name}.npz"
 
@@ -238,9 +254,7 @@ def _bundled(name: str) -> dict[str, NDArray[Any]]:
 
 def _from_openml(dataset: Dataset, folder: Path | None) -> dict[str, NDArray[Any]]:
     """Return the public copy: fetched and parsed once, then kept beside scikit-learn's own downloads."""
-    from sklearn.datasets import get_data_home
-
-    kept = Path(get_data_home()) / "raydr" / f"{dataset.name}.npz"
+    kept = _kept(dataset)
     if kept.is_file():
         with np.load(kept, allow_pickle=False) as archive:
             return dict(archive)

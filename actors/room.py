@@ -1,0 +1,153 @@
+"""What of a cluster a run may use: all of it, or the placement group that its process is in, as a trial is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import cycle, repeat
+from typing import Any
+
+import ray
+from ray.util import get_current_placement_group
+from ray.util.placement_group import PlacementGroup, placement_group_table
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
+
+from raydr import threads
+
+
+@dataclass(frozen=True)
+class Room:
+    """What the processes of one run may use together, and how they are put there.
+
+    Attributes
+    ----------
+    cores : int
+        At least 1.
+    gpus : float
+        That actors can have: without those that this process holds itself.
+    memory_bytes : int
+        For processes and the object store.
+    threads : int
+        Cores on this node, which one process may take when the others wait; at least 1.
+    group : PlacementGroup or None
+        All processes live in it and end with it; None where the run has the cluster to itself.
+    """
+
+    cores: int
+    gpus: float = 0.0
+    memory_bytes: int = 0
+    threads: int = 1
+    group: PlacementGroup | None = None
+
+    @classmethod
+    def here(cls) -> Room:
+        """Room of this process, which has joined a cluster; asked in an actor, or in a task's own thread.
+
+        In a thread that a task of Ray's has started, Ray knows of no placement group.
+        """
+        cluster, group = ray.cluster_resources(), get_current_placement_group()
+        if group is None:
+            return cls(
+                cores=max(1, int(cluster.get("CPU", 1))),
+                gpus=cluster.get("GPU", 0.0),
+                memory_bytes=_memory_of(cluster),
+                threads=threads.cores(),
+            )
+        bundles = group.bundle_specs
+        own = ray.get_runtime_context().get_assigned_resources()
+        return cls(
+            cores=_whole(bundles),
+            gpus=max(0.0, sum(bundle.get("GPU", 0.0) for bundle in bundles) - own.get("GPU", 0.0)),
+            memory_bytes=sum(_memory_of_bundle(bundle, cluster) for bundle in bundles),
+            threads=min(threads.cores(), _whole([bundles[index] for index in _bundles_here(group)])),
+            group=group,
+        )
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+        return "cluster" if self.group is None else "trial's placement group"
+
+    @property
+    def more(self) -> str:
+        """What it is made larger by."""
+        return "nodes" if self.group is None else "memory or CPUs to each trial"
+
+    def anywhere(self) -> dict[str, Any]:
+        """Ray options of a process that may live anywhere in this room.
+
+        It asks for no CPU of Ray's: each computes with one thread, and all share the cores of the room.
+        """
+        if self.group is None:
+            return {"num_cpus": 0, "scheduling_strategy": "SPREAD"}
+        return {"num_cpus": 0, "scheduling_strategy": _within(self.group, -1)}
+
+    def in_turn(self) -> Iterator[dict[str, Any]]:
+        """Without end, Ray options of one process after the other, such that each core gets its share.
+
+        Ray puts what may live anywhere in a placement group on one node, if it asks for no CPU.
+        """
+        if self.group is None:
+            return repeat(self.anywhere())
+        bundles, placed = self.group.bundle_specs, _bundles_placed(self.group)
+        turns = [index for index in placed for _ in range(math.ceil(bundles[index].get("CPU", 0.0)))]
+        return cycle(
+            [{"num_cpus": 0, "scheduling_strategy": _within(self.group, turn)} for turn in turns or [-1]]
+        )
+
+    def beside(self) -> dict[str, Any]:
+        """Ray options of a process on this node, whose loss is the end anyway, so that no other node's is."""
+        if self.group is None:
+            node = ray.get_runtime_context().get_node_id()
+            return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)}
+        bundle = min(_bundles_here(self.group), default=-1)
+        # What asks for threads by itself. One of OpenMP's, as Ray has it in every process that asks for no CPU.
+        limits = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": str(self.threads)}
+        return {
+            "num_cpus": 0,
+            "scheduling_strategy": _within(self.group, bundle),
+            "runtime_env": {"env_vars": limits},
+        }
+
+
+@contextmanager
+def within_room() -> Iterator[Room]:
+    """Compute with no more threads than the room of this process has cores here, inside a ``with`` block."""
+    room = Room.here()
+    with threads.at_most(room.threads):
+        yield room
+
+
+def _within(group: PlacementGroup, bundle: int) -> PlacementGroupSchedulingStrategy:
+    return PlacementGroupSchedulingStrategy(group, bundle, placement_group_capture_child_tasks=True)
+
+
+def _bundles_here(group: PlacementGroup) -> list[int]:
+    """Bundles of a group that lie on this node."""
+    node = ray.get_runtime_context().get_node_id()
+    return [index for index, there in _bundles_placed(group).items() if there == node]
+
+
+def _bundles_placed(group: PlacementGroup) -> dict[int, str]:
+    """Node of each bundle of a group; one whose node was lost has none till Ray has found another."""
+    nodes: Mapping[int, str] = placement_group_table(group)["bundles_to_node_id"]
+    return {index: node for index, node in sorted(nodes.items()) if node}
+
+
+def _whole(bundles: list[dict[str, float]]) -> int:
+    """Whole cores of bundles together, at least 1."""
+    return max(1, int(sum(bundle.get("CPU", 0.0) for bundle in bundles)))
+
+
+def _memory_of(resources: Mapping[str, float]) -> int:
+    return int(resources.get("memory", 0) + resources.get("object_store_memory", 0))
+
+
+def _memory_of_bundle(bundle: Mapping[str, float], cluster: Mapping[str, float]) -> int:
+    """What it states, or else as much of the cluster's memory as its CPUs are of the cluster's CPUs."""
+    if "memory" in bundle:
+        return int(bundle["memory"])
+    share = bundle.get("CPU", 0.0) / max(cluster.get("CPU", 0.0), 1.0)
+    return int(_memory_of(cluster) * min(share, 1.0))

@@ -1,0 +1,215 @@
+"""A trial of a sweep keeps to its placement group: its processes, its cores, its memory, its bits, its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import trials
+from processes import runs, simulation_processes
+from requests_for_tests import Gate
+
+from raydr import threads
+from raydr.errors import ScenarioError
+from raydr.journal import Seated
+from raydr.methods.landmarks.maps import FedTSNE
+from raydr.methods.serving import Plan
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+
+ONE_CORE = {"CPU": 1.0}
+SPECTRAL: dict[str, Any] = {
+    "kind": "fed-spectral", "landmarks": 8, "clusters": 3,
+    "embedder": {"kind": "umap", "neighbors": 5, "epochs": 10},
+}  # fmt: skip
+
+
+def rows() -> list[Any]:
+    rng = np.random.default_rng(3)
+    return [rng.normal(size=(size, 4)) for size in (20, 30, 25)]
+
+
+def waiting(folder: Path) -> Plan:
+    """A plan whose clients wait in the second round for what never comes."""
+    settings = FedTSNE(**trials.TINY_PLAN)
+    return Plan(
+        "fed-tsne", settings, "standard", seed=0, faults=Gate(round=2, opened_by=str(folder / "never"))
+    )
+
+
+def awaited(look: Callable[[], bool], timeout_s: float = 240) -> bool:
+    """Whether something comes to be."""
+    deadline = time.monotonic() + timeout_s
+    while not look():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def members_of(group: Any) -> int:
+    """Processes in a group of one bundle: Ray gives each a thousandth of what it has 1,000 of."""
+    import ray
+
+    left = ray.available_resources().get(f"bundle_group_{group.id.hex()}", 0.0)
+    return round((1000.0 - left) / 0.001)
+
+
+@pytest.fixture
+def two_cores(cluster: None) -> None:
+    import ray
+
+    if ray.cluster_resources()["CPU"] < 2:
+        pytest.skip("two groups of one CPU each do not fit on this machine")
+
+
+@pytest.fixture
+def group(cluster: None) -> Iterator[Any]:
+    """A placement group of one CPU."""
+    with trials.group_of(ONE_CORE) as made:
+        yield made
+
+
+# --- what it has ----------------------------------------------------------------------------------------------------
+
+
+def test_a_room_without_a_group_is_the_cluster(cluster: None) -> None:
+    import ray
+
+    from raydr.actors.room import Room
+
+    room, there = Room.here(), ray.cluster_resources()
+    assert room.group is None
+    assert (room.cores, room.threads) == (there["CPU"], threads.cores())
+    assert room.memory_bytes == int(there["memory"] + there["object_store_memory"])
+
+
+def test_all_processes_of_a_trial_see_its_group_alone(group: Any) -> None:
+    import ray
+
+    seen = ray.get(trials.trial_in(group).call.remote(trials.what_is_seen, rows()))
+    there = ray.cluster_resources()
+    room = seen["room"]
+    assert room.group == group
+    assert (room.cores, room.threads, seen["driver"]) == (1, 1, 1)
+    share = (there["memory"] + there["object_store_memory"]) / there["CPU"]
+    assert room.memory_bytes == pytest.approx(share, rel=1e-6)
+    assert seen["coordinator"] == [1, 1]
+    assert seen["evaluation"][:3] == (1, 1, 1)
+    assert seen["said"] == ["3 clients in 3 actors and a coordinator"]
+
+
+@pytest.mark.parametrize(
+    ("bundles", "cores", "memory"),
+    [
+        pytest.param([{"CPU": 1, "memory": 3e8}], 1, 3e8, id="memory is stated"),
+        pytest.param([{"CPU": 1, "memory": 3e8}, {"CPU": 1, "memory": 2e8}], 2, 5e8, id="of two bundles"),
+    ],
+)
+def test_bundles_make_the_room(two_cores: None, bundles: list[Any], cores: int, memory: float) -> None:
+    import ray
+
+    from raydr.actors.room import Room
+
+    with trials.group_of(*bundles) as group:
+        room = ray.get(trials.trial_in(group).call.remote(Room.here))
+        assert (room.cores, room.memory_bytes) == (cores, memory)
+
+
+def test_a_trial_is_refused_by_its_own_memory(cluster: None, tmp_path: Path) -> None:
+    import ray
+
+    content = trials.scenario(runtime={"federation": "ray", "actors": "per-client", "checkpoint_every": 0})
+    with (
+        trials.group_of({"CPU": 1.0, "memory": 2.0**28}) as group,
+        pytest.raises(
+            ScenarioError, match=r"3 client actors need about 0\.3 GiB .*the trial's .* has 0\.2 GiB"
+        ),
+    ):
+        ray.get(trials.trial_in(group).call.remote(trials.run_scenario, content, tmp_path / "out"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_trial_packs_by_its_own_memory(cluster: None, tmp_path: Path) -> None:
+    import ray
+
+    with trials.group_of({"CPU": 1.0, "memory": 2.0**30}) as group:
+        work = trials.trial_in(group).call.remote(trials.run_scenario, trials.scenario(), tmp_path / "out")
+        heard = ray.get(work)
+    assert [event.text for event in heard if isinstance(event, Seated)] == [
+        "3 clients in 1 actor and a coordinator, packed: one each would need 0.3 GiB, and a quarter of the memory is"
+        " 0.2 GiB"
+    ]
+
+
+# --- what it computes -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_two_trials_at_once_have_the_bits_of_each_alone(two_cores: None, tmp_path: Path) -> None:
+    import ray
+
+    contents = {"tsne": trials.scenario(), "spectral": trials.scenario(method=SPECTRAL, clients={"count": 4})}
+    with trials.group_of(ONE_CORE) as one, trials.group_of(ONE_CORE) as other:
+        work = [
+            trials.trial_in(group).call.remote(trials.run_scenario, content, tmp_path / f"{name}-beside")
+            for group, (name, content) in zip((one, other), contents.items(), strict=True)
+        ]
+        ray.get(work)
+    for name, content in contents.items():
+        trials.run_scenario(content, tmp_path / f"{name}-alone")
+        beside, alone = (
+            (tmp_path / f"{name}-{how}" / "embedding.parquet").read_bytes() for how in ("beside", "alone")
+        )
+        assert beside == alone, name
+
+
+# --- how it ends ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ended", ["group", "trial"])
+def test_nothing_of_a_trial_outlives_it(group: Any, tmp_path: Path, ended: str) -> None:
+    import ray
+    from ray.util.placement_group import remove_placement_group
+
+    trial = trials.trial_in(group)
+    work = trial.call.remote(trials.serve_plan, rows(), waiting(tmp_path))
+    assert awaited(lambda: len(simulation_processes()) == 4), "a coordinator and three clients"
+    there = simulation_processes()
+    assert awaited(lambda: members_of(group) == 5), "and the trial itself: all are in its group"
+    if ended == "group":
+        remove_placement_group(group)
+    else:
+        ray.kill(trial)
+    with pytest.raises(ray.exceptions.RayActorError):
+        ray.get(work)
+    assert awaited(lambda: not any(map(runs, there)), 60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("stage", "round"), [("", 1), ("metrics", -1)], ids=["round", "evaluation"])
+def test_a_stopped_trial_leaves_no_process_and_no_folder(
+    group: Any, tmp_path: Path, stage: str, round: int
+) -> None:
+    import ray
+
+    trial = trials.trial_in(group)
+    ended = trial.call.remote(trials.run_and_stop, trials.scenario(), tmp_path / "out", stage, round)
+    assert ray.get(ended) == "stopped"
+    assert not list(tmp_path.iterdir())
+    assert awaited(lambda: not simulation_processes(), 60), "while the trial's own process is still there"
+    assert ray.get(trial.call.remote(len, "and well")) == 8
+
+
+def test_an_evaluation_that_nobody_waits_for_ends(group: Any, tmp_path: Path) -> None:
+    import ray
+
+    trial, place = trials.trial_in(group), tmp_path / "pid"
+    assert ray.get(trial.call.remote(trials.evaluate_and_stop, str(place))) == "stopped"
+    number = int(place.read_text())
+    assert awaited(lambda: not psutil.pid_exists(number) or not runs(psutil.Process(number)), 60)
