@@ -393,7 +393,7 @@ def test_more_noise_and_more_noisy_clients_cost_more(tmp_path: Path) -> None:
 
 def test_noise_where_a_method_offers_none_is_refused() -> None:
     content = scenario(privacy={"noise": {"on": "data", "level": 0.1}})
-    content["method"] = {"kind": "fedne"}
+    content["method"] = {"kind": "local-ne"}
     with pytest.raises(ScenarioError, match=r"can add noise nowhere: leave privacy\.noise out"):
         read(content)
 

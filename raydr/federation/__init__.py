@@ -16,6 +16,7 @@ from raydr.federation.messages import (
     answers,
     answers_jointly,
 )
+from raydr.federation.rehearsal import Crowd, Effort, Rehearsal
 from raydr.federation.ring import RangeError
 from raydr.federation.simulated.adversary import Adversary, attackers
 from raydr.federation.simulated.faults import Crash, FaultPlan
@@ -31,6 +32,8 @@ __all__ = [
     "ClientHost",
     "Context",
     "Crash",
+    "Crowd",
+    "Effort",
     "FailurePolicy",
     "FaultPlan",
     "Federation",
@@ -40,6 +43,7 @@ __all__ = [
     "Range",
     "RangeError",
     "RefusedReplyError",
+    "Rehearsal",
     "Reply",
     "Request",
     "Seat",

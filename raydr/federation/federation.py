@@ -282,8 +282,7 @@ class Federation:
                 f" {rule.least_clients}: raise runtime.quorum, or look at why the others failed."
             )
         self.answered = tuple(sorted(replies))
-        with one_blas_thread():
-            return _combined([replies[client] for client in self.answered], rule, request)
+        return self._combined([replies[client] for client in self.answered], rule, request)
 
     def compute(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Results of ``work`` on each task, in order: the server's own work, on as many cores as there are.
@@ -375,7 +374,16 @@ class Federation:
         due.pay(self.ledger, len(total.clients))
         self.context.policy.require_quorum(len(total.clients), len(cohort))
         self.answered = tuple(sorted(total.clients))
-        return cast(R, total.decoded(call, total.weight if mean else 1))
+        return cast(R, self._decoded(total, call, mean))
+
+    def _decoded(self, total: Total, call: SumCall, mean: bool) -> Reply:
+        """What the method learns of a sum."""
+        return total.decoded(call, total.weight if mean else 1)
+
+    def _combined(self, replies: Sequence[R], rule: RobustRule, request: Request[R]) -> R:
+        """What the method learns of replies that a robust rule combines."""
+        with one_blas_thread():
+            return _combined(replies, rule, request)
 
     def _weighty(self, weighting: Weighting) -> tuple[int, ...]:
         """Clients whose weight is not zero."""

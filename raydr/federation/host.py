@@ -119,7 +119,7 @@ class ClientHost:
                         call.number,
                         call.round,
                         reply,
-                        _protection(self._clients[index], call.told(index)),
+                        protection_of(self._clients[index], call.told(index)),
                     )
                 )
         self._die_later(call)
@@ -157,7 +157,7 @@ class ClientHost:
                 for name, kept in sealed.items():
                     kept[index] = getattr(reply, name)
                 summed.append(index)
-                protections.append(_protection(client, call.told(index)))
+                protections.append(protection_of(client, call.told(index)))
                 total_weight += weight
         self._die_later(call)
         totals = {name: ring.total for name, ring in sums.items()}
@@ -336,7 +336,7 @@ def blurred(client: Client, mechanism: Mechanism, unit: float) -> FloatArray:
     return np.asarray(mechanism.cover(records, stream).astype(client.rows.dtype))
 
 
-def _protection(client: Client, told: Request[Any]) -> Mechanism | None:
+def protection_of(client: Client, told: Request[Any]) -> Mechanism | None:
     """What covers a reply: what was applied to it, or what its records carry for good."""
     return told.mechanism if told.mechanism is not None else client.covered_by
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from raydr.arrays import FloatArray
-from raydr.federation import Federation
+from raydr.federation import Federation, Rehearsal
 from raydr.geometry.points import Geometry, Points
 from raydr.journal import Journal
 from raydr.methods.outcome import Outcome, Pooled, draw_map
@@ -98,6 +98,9 @@ class Method:
         What the run would have come to had it ended after some round, by settings, snapshot
         (:attr:`raydr.methods.outcome.Outcome.snapshots`), each client's scaled rows, seed and journal: for the
         evaluation, which sees the rows; None for methods that keep no snapshots.
+    rehearse : callable
+        Asks clients what ``serve`` asks them, without its arithmetic, by a rehearsal and settings: what ``raydr plan``
+        counts. None for methods of which that is not known beforehand.
     """
 
     settings: type[MethodSettings]
@@ -118,6 +121,7 @@ class Method:
     redraw: Callable[[Any, Mapping[str, FloatArray], Sequence[FloatArray], int, Journal], Outcome] | None = (
         None
     )
+    rehearse: Callable[[Rehearsal, Any], None] | None = None
 
     @property
     def summary(self) -> str:

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, field, replace
 
 from raydr.arrays import Int64Array
-from raydr.federation import Context, FaultPlan, Federation, Transport
+from raydr.errors import RunError
+from raydr.federation import Context, Crowd, Effort, FaultPlan, Federation, Rehearsal, Transport
 from raydr.federation.blurring import blur_records
 from raydr.federation.checkpoint import Checkpoint
 from raydr.journal import Journal
@@ -78,12 +79,70 @@ def serve(
     with one_blas_thread():
         with journal.stage("clients"):
             federation = Federation(transport, clients, plan, journal=journal, resume=resume)
-        noise = plan.mechanism("data")
-        if noise is not None and noise.for_good:
-            with federation.stage("noise on records"):
-                unit = spread(federation).width if noise.by_level else math.nan
-                blur_records(federation, noise, unit)
-        with federation.stage("scaling"):
-            scaling = fit_scaling(federation, plan.scale)
+        scaling = _prepared(federation, plan)
         outcome = METHODS[plan.method].serve(federation, plan.settings)
     return Served(outcome, scaling, federation.ledger.settled(plan.budget.delta))
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """What a rehearsal came to.
+
+    Attributes
+    ----------
+    ledger : Ledger
+        Every message that the run will send, and what they cost; up to its end, where it will fail.
+    rounds : int
+        That were rehearsed.
+    efforts : dict of stage to Effort
+        What each stage comes to.
+    guesses : dict of message type's name to str
+        Messages whose size is assumed, and why.
+    whole : bool
+        Whether the method's own messages are in it.
+    failure : RunError or None
+        What will end the run, where that is known beforehand.
+    """
+
+    ledger: Ledger
+    rounds: int
+    whole: bool
+    efforts: dict[str, Effort]
+    guesses: dict[str, str]
+    failure: RunError | None = None
+
+
+def rehearse(crowd: Crowd, plan: Plan) -> Rehearsed:
+    """Ask a crowd everything that a plan's run will ask, and compute nothing of it.
+
+    Raises
+    ------
+    ScenarioError, DataError
+        What would refuse the run.
+    """
+    journal = Journal()
+    with journal.stage("clients"):
+        rehearsal = Rehearsal(crowd, replace(plan, checkpoint_every=0), journal)
+    part = METHODS[plan.method].rehearse
+    failure = None
+    try:
+        with one_blas_thread():
+            with rehearsal.by_sample():
+                _prepared(rehearsal, plan)
+            if part is not None:
+                part(rehearsal, plan.settings)
+    except RunError as error:
+        failure = error
+    ledger = rehearsal.ledger.settled(plan.budget.delta)
+    return Rehearsed(ledger, rehearsal.round, part is not None, rehearsal.efforts, rehearsal.guesses, failure)
+
+
+def _prepared(federation: Federation, plan: Plan) -> Scaling:
+    """What comes before every method: noise on records, and their scale."""
+    noise = plan.mechanism("data")
+    if noise is not None and noise.for_good:
+        with federation.stage("noise on records"):
+            unit = spread(federation).width if noise.by_level else math.nan
+            blur_records(federation, noise, unit)
+    with federation.stage("scaling"):
+        return fit_scaling(federation, plan.scale)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from raydr.arrays import Float64Array
-from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.arrays import Float64Array, shaped
+from raydr.federation import Client, Federation, Granularity, Range, Rehearsal, Reply, Request, answers
 from raydr.threads import one_blas_thread
 
 ITERATIONS = 6
@@ -103,6 +103,15 @@ def principal_axes(
         variances, turn = np.linalg.eigh((within + within.T) / 2.0)
         axes = former @ turn[:, ::-1]
     return PrincipalAxes(signed(axes), np.sqrt(np.maximum(variances[::-1], 0.0)))
+
+
+def rehearse_axes(
+    federation: Rehearsal, reach: Float64Array, count: int, centre: Float64Array | None = None
+) -> None:
+    """Ask what :func:`principal_axes` asks."""
+    directions = shaped((federation.features, min(count, federation.features)))
+    for _ in range(ITERATIONS):
+        federation.mean(CovarianceRequest(directions, reach, centre), weights="rows")
 
 
 def signed(axes: Float64Array) -> Float64Array:

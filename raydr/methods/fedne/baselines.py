@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from raydr.arrays import Float32Array
-from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.federation import Client, Federation, Granularity, Range, Rehearsal, Reply, Request, answers
 from raydr.federation.streams import client_stream, server_stream
 from raydr.methods.fedne.clients import LARGEST_LOSS, Positions, architecture_of, positions_of
+from raydr.methods.fedne.effort import training_operations
 from raydr.methods.fedne.model import model_of, standardised, transform
 from raydr.methods.fedne.pooled import central, epochs_on
 from raydr.methods.fedne.settings import GlobalNE, LocalNE
@@ -73,7 +74,19 @@ def _until(client: Client, settings: LocalNE, round: int) -> tuple[Float32Array,
     return done
 
 
-@method(LocalNE, "local NE", central=central)
+def rehearse_local(federation: Rehearsal, settings: LocalNE) -> None:
+    """Ask what :func:`serve_local` asks."""
+    with federation.by_sample(), federation.stage("input scale"):
+        standardised(federation)
+    with federation.stage("rounds"):  # which a run counts to the stage before
+        for round in federation.rounds(settings.rounds, {}):
+            federation.mean(AloneRequest(settings, round), weights="rows")
+            federation.reckon(at_clients=training_operations(settings, federation.sizes, federation.features))
+    with federation.stage("map"):
+        federation.ask(AlonePositionRequest(settings))
+
+
+@method(LocalNE, "local NE", central=central, rehearse=rehearse_local)
 def serve_local(federation: Federation, settings: LocalNE) -> Outcome:
     """Server part of LocalNE: it counts rounds. Each client's rows lie on a map of their own."""
     with federation.stage("input scale"):
@@ -112,7 +125,25 @@ def hand_over(client: Client, request: RowsRequest) -> Rows:
     return Rows(np.asarray(client.rows, np.float32))
 
 
-@method(GlobalNE, "global NE", central=central, rounds=lambda settings: 0, transform=transform)
+def rehearse_global(federation: Rehearsal, settings: GlobalNE) -> None:
+    """Ask what :func:`serve_global` asks."""
+    with federation.by_sample(), federation.stage("input scale"):
+        standardised(federation)
+    with federation.stage("pooling"):
+        federation.ask(RowsRequest(federation.features))
+        for _ in federation.rounds(settings.rounds, {}):
+            operations = training_operations(settings, [federation.rows], federation.features)
+            federation.reckon(at_server=operations)
+
+
+@method(
+    GlobalNE,
+    "global NE",
+    central=central,
+    rounds=lambda settings: 0,
+    transform=transform,
+    rehearse=rehearse_global,
+)
 def serve_global(federation: Federation, settings: GlobalNE) -> Outcome:
     """Server part of GlobalNE: it trains on everybody's rows."""
     with federation.stage("input scale"):

@@ -17,13 +17,18 @@ import math
 
 import numpy as np
 
-from raydr.arrays import Float64Array
+from raydr.arrays import Float64Array, shaped
 from raydr.errors import ScenarioError
-from raydr.federation import Federation
+from raydr.federation import Federation, Rehearsal
 from raydr.methods.landmarks.settings import DistributionLearning, LandmarkSettings
 from raydr.statistics.moments import Spread, wide_spread
-from raydr.statistics.principal_axes import ITERATIONS, principal_axes, signed
-from raydr.statistics.second_moments import MOST_FEATURES, moment_axes
+from raydr.statistics.principal_axes import ITERATIONS, principal_axes, rehearse_axes, signed
+from raydr.statistics.second_moments import (
+    MOST_FEATURES,
+    SecondMomentsRequest,
+    moment_axes,
+    require_few_features,
+)
 from raydr.threads import one_blas_thread
 
 
@@ -49,6 +54,16 @@ def frame(federation: Federation, settings: LandmarkSettings) -> Float64Array:
         along = principal_directions(federation, moments, directions)
     step = float(np.sqrt((moments.deviation**2).sum()))
     return np.concatenate([moments.mean[None], moments.mean + step * along.T])
+
+
+def rehearse_frame(federation: Rehearsal, settings: LandmarkSettings) -> Float64Array:
+    """Ask what :func:`frame` asks; what comes back has its landmarks' shape alone."""
+    directions = settings.frame_count(federation.rows, federation.features) - 1
+    with federation.by_sample():
+        moments = known_spread(federation, settings)
+    if settings.origin == "principal":
+        rehearse_directions(federation, moments, directions)
+    return shaped((directions + 1, federation.features))
 
 
 def known_spread(federation: Federation, settings: DistributionLearning) -> Spread:
@@ -79,6 +94,27 @@ def principal_directions(federation: Federation, moments: Spread, count: int) ->
     All second moments at once are exact, and one message of features^2 / 2 numbers; subspace iteration is six of
     features * count each. Under a mechanism only the former will do: what it covers has to be one bounded release.
     """
+    asked = axes_request(federation, moments, count)
+    if asked is None:
+        return principal_axes(federation, moments.reach, count, moments.mean).directions
+    return moment_axes(
+        federation, asked.centre, asked.clip, count, mechanism=asked.mechanism, deviation=asked.deviation
+    ).directions
+
+
+def rehearse_directions(federation: Rehearsal, moments: Spread, count: int) -> Float64Array:
+    """Ask what :func:`principal_directions` asks; what comes back has its shape alone."""
+    asked = axes_request(federation, moments, count)
+    if asked is None:
+        rehearse_axes(federation, moments.reach, count, moments.mean)
+    else:
+        require_few_features(federation.features)
+        federation.mean(asked, weights="rows")
+    return shaped((federation.features, min(count, federation.features)))
+
+
+def axes_request(federation: Federation, moments: Spread, count: int) -> SecondMomentsRequest | None:
+    """Return what brings the principal axes by one sum; None where subspace iteration is cheaper."""
     features, context = federation.features, federation.context
     noise = context.mechanism("moments") or context.covering("embedding")
     farthest = float(np.linalg.norm(moments.reach)) * (1.0 + 1e-9)  # shortens no row
@@ -90,9 +126,7 @@ def principal_directions(federation: Federation, moments: Spread, count: int) ->
                 " give privacy.noise.clip, a norm seen from the middle of method.bounds, or set method.frequencies_in:"
                 " random."
             )
-        return moment_axes(
-            federation, moments.mean, clip, count, mechanism=noise, deviation=moments.width
-        ).directions
+        return SecondMomentsRequest(moments.mean, clip, noise, moments.width)
     if features <= MOST_FEATURES and features + 3 <= 2 * ITERATIONS * count:
-        return moment_axes(federation, moments.mean, farthest, count).directions
-    return principal_axes(federation, moments.reach, count, moments.mean).directions
+        return SecondMomentsRequest(moments.mean, farthest)
+    return None

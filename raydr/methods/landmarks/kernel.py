@@ -15,6 +15,8 @@ from raydr.arrays import Float64Array, FloatArray
 from raydr.errors import DataError
 from raydr.geometry.points import squared_distances
 
+KERNEL_OPERATIONS = 30
+"""Floating-point operations that one exponential and what goes with it take the time of."""
 BLOCK_ROWS = 2048
 """Of a block of the kernel: 2048 x 500 float32 (4 MB) stay in cache between their two products."""
 

@@ -10,10 +10,21 @@ from functools import cached_property
 import numpy as np
 
 from raydr.arrays import Float64Array
-from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers, average
+from raydr.federation import (
+    Client,
+    Federation,
+    Granularity,
+    Range,
+    Rehearsal,
+    Reply,
+    Request,
+    answers,
+    average,
+)
 from raydr.methods.landmarks.descent import descend, starting
 from raydr.methods.landmarks.frames import known_spread
 from raydr.methods.landmarks.kernel import (
+    KERNEL_OPERATIONS,
     cross_term,
     default_step,
     gradient_bound,
@@ -22,7 +33,7 @@ from raydr.methods.landmarks.kernel import (
     lipschitz_constant,
     within_reach,
 )
-from raydr.methods.landmarks.mean_embedding import learn_from_embedding
+from raydr.methods.landmarks.mean_embedding import learn_from_embedding, rehearse_embedding
 from raydr.methods.landmarks.settings import DistributionLearning
 from raydr.methods.landmarks.similarity import SelfSimilarityRequest
 from raydr.methods.snapshots import keep, kept
@@ -196,38 +207,21 @@ def learn_landmarks(
     DataError
         If all rows of all clients are equal.
     """
-    count = settings.landmark_count(federation.rows, federation.features)
-    moments = known_spread(federation, settings)
-    gamma = settings.gamma or 1.0 / median_squared_distance(federation, moments)
-    step = settings.step or pace * default_step(count, gamma)
-    start = initial_landmarks(federation, moments, count, settings.initial_spread)
-    state = starting(start, settings.momentum)
+    course = course_of(federation, settings, pace)
+    gamma = course.gamma
+    state = starting(course.start, settings.momentum)
     keep(federation, state, "landmarks")
     aggregation, weights = settings.aggregation, settings.weights
     if settings.share == "embedding":
-        learn_from_embedding(federation, settings, moments, gamma, step, state)
+        learn_from_embedding(federation, settings, course.moments, gamma, course.step, state)
         return LearntLandmarks(state["landmarks"], gamma, kept(state))
-    noise = federation.context.covering(ON[settings.share])
-    # An objective is one more release. What claims nothing has none to lose.
-    claimed = noise is not None and noise.on != "data" and not noise.by_level
     constant = None
-    if not claimed:
-        blur = federation.context.covering("data")
-        similarity = SelfSimilarityRequest(gamma, mechanism=blur, deviation=moments.width)
-        constant = average(federation, similarity, aggregation, weights=weights).similarity
-    server_step = settings.server_step or step
+    if course.similarity is not None:
+        constant = average(federation, course.similarity, aggregation, weights=weights).similarity
+    server_step = settings.server_step or course.step
     for number in federation.rounds(settings.steps, state):
         landmarks = state["landmarks"]
-        request = StepRequest(
-            landmarks,
-            gamma,
-            step,
-            settings.local_steps,
-            settings.share,
-            noise.in_round(number - 1) if noise is not None else None,
-            moments.width,
-            not claimed,
-        )
+        request = course.request(settings, landmarks, number)
         answer = average(federation, request, aggregation, weights=weights)
         with one_blas_thread():
             objective, gradient = landmark_term(landmarks, gamma)
@@ -237,6 +231,86 @@ def learn_landmarks(
         told = constant + answer.objective + objective if constant is not None else None
         federation.report(objective=told, moved=moved)
     return LearntLandmarks(state["landmarks"], gamma, kept(state))
+
+
+def rehearse_learning(
+    federation: Rehearsal, settings: DistributionLearning, *, pace: float = 1.0
+) -> LearntLandmarks:
+    """Ask what :func:`learn_landmarks` asks; what comes back are the landmarks that it begins with."""
+    with federation.by_sample():
+        course = course_of(federation, settings, pace)
+    if settings.share == "embedding":
+        rehearse_embedding(federation, settings, course.moments, course.gamma)
+        return LearntLandmarks(course.start, course.gamma)
+    aggregation, weights = settings.aggregation, settings.weights
+    if course.similarity is not None:
+        average(federation, course.similarity, aggregation, weights=weights)
+    for number in federation.rounds(settings.steps, {}):
+        request = course.request(settings, course.start, number)
+        average(federation, request, aggregation, weights=weights)
+        present = sum(federation.sizes[client] for client in federation.answered)
+        of_each = 4 * federation.features + KERNEL_OPERATIONS
+        federation.reckon(
+            at_clients=float(settings.local_steps) * present * len(course.start) * of_each,
+            at_server=float(len(course.start)) ** 2 * of_each,
+        )
+    return LearntLandmarks(course.start, course.gamma)
+
+
+@dataclass(frozen=True)
+class Course:
+    """What learning begins with, and what all its rounds have in common.
+
+    Attributes
+    ----------
+    moments : Spread
+        Where the rows lie.
+    gamma, step : float
+        Kernel bandwidth, and step of the clients.
+    start : (landmarks, features) float64
+        First landmarks.
+    noise : Mechanism or None
+        What is to cover each round's uploads, before it falls with the rounds.
+    similarity : SelfSimilarityRequest or None
+        What brings the constant of the objective; None where noise claims something. An objective is one more release,
+        and what claims nothing has none to lose.
+    """
+
+    moments: Spread
+    gamma: float
+    step: float
+    start: Float64Array
+    noise: Mechanism | None
+    similarity: SelfSimilarityRequest | None
+
+    def request(self, settings: DistributionLearning, landmarks: Float64Array, round: int) -> StepRequest:
+        """What clients are told in a round, from 1 on."""
+        return StepRequest(
+            landmarks,
+            self.gamma,
+            self.step,
+            settings.local_steps,
+            settings.share,
+            self.noise.in_round(round - 1) if self.noise is not None else None,
+            self.moments.width,
+            self.similarity is not None,
+        )
+
+
+def course_of(federation: Federation, settings: DistributionLearning, pace: float) -> Course:
+    """Learn where the rows lie, and make of it what :func:`learn_landmarks` begins with."""
+    count = settings.landmark_count(federation.rows, federation.features)
+    moments = known_spread(federation, settings)
+    gamma = settings.gamma or 1.0 / median_squared_distance(federation, moments)
+    step = settings.step or pace * default_step(count, gamma)
+    start = initial_landmarks(federation, moments, count, settings.initial_spread)
+    similarity, noise = None, None
+    if settings.share != "embedding":
+        noise = federation.context.covering(ON[settings.share])
+        if noise is None or noise.on == "data" or noise.by_level:
+            blur = federation.context.covering("data")
+            similarity = SelfSimilarityRequest(gamma, mechanism=blur, deviation=moments.width)
+    return Course(moments, gamma, step, start, noise, similarity)
 
 
 def initial_landmarks(

@@ -21,12 +21,17 @@ from pydantic import Field, model_validator
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding import TSNE, UMAP
-from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.federation import Client, Federation, Granularity, Range, Rehearsal, Reply, Request, answers
 from raydr.geometry.points import Geometry, Points, squared_distances
 from raydr.geometry.trilateration import trilaterate
 from raydr.journal import Journal
-from raydr.methods.landmarks.frames import frame
-from raydr.methods.landmarks.learning import NOISE_ON, learn_landmarks, learning_releases
+from raydr.methods.landmarks.frames import frame, rehearse_frame
+from raydr.methods.landmarks.learning import (
+    NOISE_ON,
+    learn_landmarks,
+    learning_releases,
+    rehearse_learning,
+)
 from raydr.methods.landmarks.nystrom import nystrom, require_rank
 from raydr.methods.landmarks.settings import LandmarkSettings
 from raydr.methods.method import MethodSettings, method
@@ -156,12 +161,28 @@ def redraw(
     return Outcome(drawn.embedding, geometry)
 
 
+def rehearse(federation: Rehearsal, settings: FedTSNE | FedUMAP) -> None:
+    """Ask what :func:`serve` asks."""
+    settings.check(federation.rows, federation.features)
+    with federation.stage("landmarks"):
+        if settings.origin == "learnt":
+            landmarks = rehearse_learning(federation, settings).points
+        else:
+            landmarks = rehearse_frame(federation, settings)
+    with federation.stage("distances"):
+        federation.ask(DistanceRequest(landmarks))
+        federation.reckon(at_clients=2.0 * federation.rows * landmarks.size)
+    with federation.stage("geometry"):
+        federation.reckon(at_server=2.0 * federation.rows * len(landmarks) * min(landmarks.shape))
+
+
 _HOOKS: dict[str, Any] = {
     "rounds": lambda settings: settings.rounds_asked,
     "redraw": redraw,
     "noise_on": NOISE_ON | {"moments"},
     "releases": releases,
     "posts": posted,
+    "rehearse": rehearse,
 }
 """Of both methods, which differ in their embedder alone."""
 

@@ -13,10 +13,21 @@ import numpy as np
 
 from raydr.arrays import Float64Array
 from raydr.errors import RunError
-from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers, average
+from raydr.federation import (
+    Client,
+    Federation,
+    Granularity,
+    Range,
+    Rehearsal,
+    Reply,
+    Request,
+    answers,
+    average,
+)
 from raydr.methods.landmarks.descent import State, descend
 from raydr.methods.landmarks.features import FourierFeatures, fourier_features
-from raydr.methods.landmarks.frames import principal_directions, random_directions
+from raydr.methods.landmarks.frames import principal_directions, random_directions, rehearse_directions
+from raydr.methods.landmarks.kernel import KERNEL_OPERATIONS
 from raydr.methods.landmarks.settings import DistributionLearning
 from raydr.methods.landmarks.similarity import SelfSimilarityRequest
 from raydr.methods.snapshots import keep
@@ -112,12 +123,11 @@ def learn_from_embedding(
     squared length of the mean embedding, noise included.
     """
     aggregation, weights = settings.aggregation, settings.weights
-    request = _request(federation, settings, moments, gamma)
+    request = _request(federation, settings, moments, gamma, _axes(federation, settings, moments))
     reply = average(federation, request, aggregation, weights=weights)
     features = request.features
     if federation.context.mechanism("embedding") is None:
-        blur = federation.context.covering("data")
-        similarity = SelfSimilarityRequest(gamma, request.axes, blur, moments.width)
+        similarity = _similarity_request(federation, request)
         constant = average(federation, similarity, aggregation, weights=weights).similarity
     else:
         constant = float(reply.embedding @ reply.embedding)
@@ -131,17 +141,51 @@ def learn_from_embedding(
         federation.report(objective=constant + objective, moved=moved)
 
 
-def _request(
-    federation: Federation, settings: DistributionLearning, moments: Spread, gamma: float
-) -> MeanEmbeddingRequest:
+def rehearse_embedding(
+    federation: Rehearsal, settings: DistributionLearning, moments: Spread, gamma: float
+) -> None:
+    """Ask what :func:`learn_from_embedding` asks, and count its rounds."""
+    wanted = settings.axes_of_frequencies(federation.features)
+    if settings.frequencies_in == "principal":
+        axes: Float64Array | None = rehearse_directions(federation, moments, wanted)
+    else:
+        axes = _axes(federation, settings, moments)
+    request = _request(federation, settings, moments, gamma, axes)
+    average(federation, request, settings.aggregation, weights=settings.weights)
+    if federation.context.mechanism("embedding") is None:
+        similarity = _similarity_request(federation, request)
+        average(federation, similarity, settings.aggregation, weights=settings.weights)
+    waves = float(request.count) * (federation.features + KERNEL_OPERATIONS)
+    federation.reckon(at_clients=2.0 * federation.rows * waves)
+    landmarks = settings.landmark_count(federation.rows, federation.features)
+    for _ in federation.rounds(settings.steps, {}):
+        federation.reckon(at_server=4.0 * landmarks * waves)
+
+
+def _similarity_request(federation: Federation, request: MeanEmbeddingRequest) -> SelfSimilarityRequest:
+    blur = federation.context.covering("data")
+    return SelfSimilarityRequest(request.gamma, request.axes, blur, request.deviation)
+
+
+def _axes(federation: Federation, settings: DistributionLearning, moments: Spread) -> Float64Array | None:
+    """What the frequencies lie along; None for anywhere."""
     wanted = settings.axes_of_frequencies(federation.features)
     match settings.frequencies_in:
         case "full":
-            axes = None
+            return None
         case "principal":
-            axes = principal_directions(federation, moments, wanted)
+            return principal_directions(federation, moments, wanted)
         case "random":
-            axes = random_directions(federation.stream("frequency directions"), federation.features, wanted)
+            return random_directions(federation.stream("frequency directions"), federation.features, wanted)
+
+
+def _request(
+    federation: Federation,
+    settings: DistributionLearning,
+    moments: Spread,
+    gamma: float,
+    axes: Float64Array | None,
+) -> MeanEmbeddingRequest:
     seed = int(federation.stream("random features").integers(2**53))
     count = settings.random_features // 2
     features = fourier_features(seed, count, gamma, moments.mean, axes)

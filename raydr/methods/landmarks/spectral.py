@@ -24,7 +24,7 @@ from pydantic import Field, model_validator
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.embedding import COSNE, TSNE
 from raydr.errors import ScenarioError
-from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.federation import Client, Federation, Granularity, Range, Rehearsal, Reply, Request, answers
 from raydr.geometry.points import Points
 from raydr.geometry.trilateration import trilaterate
 from raydr.journal import Incident, Journal
@@ -36,12 +36,13 @@ from raydr.methods.landmarks.clustering import (
     spectral_clusters,
     unknown_rows,
 )
-from raydr.methods.landmarks.kernel import gaussian_kernel
+from raydr.methods.landmarks.kernel import KERNEL_OPERATIONS, gaussian_kernel
 from raydr.methods.landmarks.learning import (
     NOISE_ON,
     LearntLandmarks,
     learn_landmarks,
     learning_releases,
+    rehearse_learning,
 )
 from raydr.methods.landmarks.nystrom import SimilarityFactor, require_rank, similarity_factor
 from raydr.methods.landmarks.pooled_kernel import pooled_spectrum
@@ -51,6 +52,8 @@ from raydr.methods.outcome import Note, Outcome, Pooled, draw_map
 
 _LEAST = float(np.finfo(np.float64).tiny)
 """Kernel value below which doubles lose their digits: a distance of 26.6 / sqrt(gamma)."""
+_PASSES = 20
+"""Products with the kernel of all rows that its leading eigenvectors take, about, for plans."""
 PACE = 4.0
 """Of the default step, n_y / (2 gamma): twice the inverse of the largest curvature of the cross term alone.
 
@@ -165,6 +168,24 @@ def central(
     return Pooled(drawn.embedding, clusters)
 
 
+def rehearse(federation: Rehearsal, settings: FedSpectral) -> None:
+    """Ask what :func:`serve` asks."""
+    settings.check(federation.rows, federation.features)
+    with federation.stage("landmarks"):
+        learnt = rehearse_learning(federation, settings, pace=PACE)
+    rows, features, landmarks = federation.rows, federation.features, learnt.points
+    with federation.stage("kernels"):
+        federation.ask(KernelRequest(landmarks, learnt.gamma))
+        federation.reckon(at_clients=2.0 * rows * landmarks.size)
+    with federation.stage("geometry"):
+        federation.reckon(at_server=2.0 * rows * len(landmarks) * min(landmarks.shape))
+    with federation.stage("clusters"):
+        if settings.estimator == "nystrom":
+            federation.reckon(at_server=4.0 * rows * len(landmarks) ** 2)
+        else:
+            federation.reckon(at_server=float(_PASSES) * rows**2 * (2 * features + KERNEL_OPERATIONS))
+
+
 @method(
     FedSpectral,
     "Fed-SpeClust",
@@ -173,6 +194,7 @@ def central(
     noise_on=NOISE_ON,
     releases=learning_releases,
     posts=lambda settings: "the kernel value of every record with every landmark, which is its distance,",
+    rehearse=rehearse,
 )
 def serve(federation: Federation, settings: FedSpectral) -> Outcome:
     """Server part of Algorithm 3."""

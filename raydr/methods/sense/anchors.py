@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +12,7 @@ from pydantic import Field, model_validator
 from raydr.arrays import Float64Array, FloatArray
 from raydr.errors import DataError, ScenarioError
 from raydr.federation import Federation
-from raydr.methods.landmarks.learning import learn_landmarks
+from raydr.methods.landmarks.learning import LearntLandmarks, learn_landmarks
 from raydr.methods.landmarks.settings import DistributionLearning
 from raydr.methods.sense.observations import Visibility
 from raydr.settings import LocalPath, Settings
@@ -162,8 +163,13 @@ class Anchors:
         return np.concatenate([self.common, self.local.reshape(-1, self.common.shape[1])])
 
 
-def chosen_anchors(federation: Federation, settings: AnchorSettings) -> Anchors:
-    """Bring the anchors about, in the scale of the clients' rows.
+Learning = Callable[[Federation, DistributionLearning], LearntLandmarks]
+
+
+def chosen_anchors(
+    federation: Federation, settings: AnchorSettings, learn: Learning = learn_landmarks
+) -> Anchors:
+    """Bring the anchors about, in the scale of the clients' rows; ``learn`` those that are learnt.
 
     Raises
     ------
@@ -190,9 +196,7 @@ def chosen_anchors(federation: Federation, settings: AnchorSettings) -> Anchors:
             noise = federation.stream("anchors").standard_normal((wanted, features))
             rows = moments.mean + moments.deviation * noise
         case "learnt":
-            rows = learn_landmarks(
-                federation, settings.learning.model_copy(update={"landmarks": wanted})
-            ).points
+            rows = learn(federation, settings.learning.model_copy(update={"landmarks": wanted})).points
     if settings.anchor_rank is not None:
         rows = flattened(rows, settings.anchor_rank)
     return Anchors(rows[:common], rows[common:].reshape(clients if local else 0, local, features))

@@ -18,12 +18,14 @@ import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding import COSNE
-from raydr.federation import Federation
+from raydr.federation import Federation, Rehearsal
 from raydr.geometry.hyperbolic import Hyperboloid, from_ball
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Geometry, Points, Progress, unheard
 from raydr.geometry.prototypes import prototypes
 from raydr.journal import Journal
+from raydr.methods.landmarks.learning import LearntLandmarks, rehearse_learning
+from raydr.methods.landmarks.settings import DistributionLearning
 from raydr.methods.method import method
 from raydr.methods.outcome import Drawn, Note, Outcome, Pooled, draw_map
 from raydr.methods.sense.anchors import Anchors, chosen_anchors
@@ -72,18 +74,10 @@ def completed(federation: Federation, settings: SENSE) -> Completed:
     space = settings.space
     with federation.stage("anchors"):
         anchors = chosen_anchors(federation, settings)
-        # Refuses what could place nothing before anybody is asked.
-        space.frame(space.points(anchors.seen_by(0)))
-        observations = Observations(
-            settings.regime,
-            settings.visibility,
-            len(anchors.common),
-            anchors.local.shape[1],
-            federation.sizes,
-        )
+        observations = _observed(federation, settings, anchors)
     with federation.stage("distances"):
         requests = requests_for(federation, settings, anchors)
-        replies = federation.ask(requests if len(requests.own) > 1 else requests.own[0])
+        replies = federation.ask(_addressed(requests))
     with federation.stage("geometry"):
         squared, levels = [reply.squared for reply in replies], [reply.noise for reply in replies]
         factors = [reply.inside for reply in replies]
@@ -94,6 +88,48 @@ def completed(federation: Federation, settings: SENSE) -> Completed:
             points, known = multisite_points(federation, settings, anchors, squared, factors, levels)
     told = notes(settings, observations, known, federation.context.coverage)
     return Completed(anchors, points, space.geometry(points, known.heights), told)
+
+
+def rehearse(federation: Rehearsal, settings: SENSE) -> None:
+    """Ask what :func:`completed` asks; how wide the clients' factors are follows from the anchors themselves."""
+    settings.check(federation.rows, federation.features)
+    with federation.by_sample(), federation.stage("anchors"):
+        anchors = chosen_anchors(federation, settings, learn=rehearse_anchors)
+        _observed(federation, settings, anchors)
+        requests = requests_for(federation, settings, anchors)
+    features, seen = federation.features, anchors.seen_by_each
+    with federation.stage("distances"):
+        federation.ask(_addressed(requests))
+        federation.reckon(at_clients=4.0 * federation.rows * seen * features)
+    with federation.stage("geometry"):
+        blocks = federation.clients if anchors.local.size or settings.regime == "multisite" else 1
+        federation.reckon(at_clients=20.0 * blocks * seen * features * min(seen, features))
+        federation.reckon(at_clients=4.0 * federation.rows * seen * features)
+        if settings.solver == "smacof":
+            pairs = sum(size * (size + seen) for size in federation.sizes)
+            federation.reckon(at_clients=4.0 * settings.iterations * pairs * features)
+
+
+def rehearse_anchors(federation: Federation, settings: DistributionLearning) -> LearntLandmarks:
+    """Ask what learning anchors asks."""
+    if not isinstance(federation, Rehearsal):
+        raise TypeError("anchors are rehearsed in a rehearsal alone")
+    return rehearse_learning(federation, settings)
+
+
+def _observed(federation: Federation, settings: SENSE, anchors: Anchors) -> Observations:
+    """What the server is to see; refuses what could place nothing before anybody is asked."""
+    space = settings.space
+    space.frame(space.points(anchors.seen_by(0)))
+    sizes = federation.sizes
+    return Observations(
+        settings.regime, settings.visibility, len(anchors.common), anchors.local.shape[1], sizes
+    )
+
+
+def _addressed(requests: AnchorRequests) -> AnchorRequests | AnchorRequest:
+    """One for each client, or the one that all are told."""
+    return requests if len(requests.own) > 1 else requests.own[0]
 
 
 def references(space: Space, points: Float64Array, drawn: Drawn, anchors: Anchors) -> dict[str, FloatArray]:
@@ -229,6 +265,7 @@ def transform(settings: SENSE, model: Mapping[str, FloatArray], rows: FloatArray
     noise_on=frozenset({"data", "distances"}),
     some_noisy=True,
     transform=transform,
+    rehearse=rehearse,
 )
 def serve(federation: Federation, settings: SENSE) -> Outcome:
     """Server part of Algorithm 1."""

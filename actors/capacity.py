@@ -1,0 +1,94 @@
+"""What machines there are for a run: this one, or the nodes of a cluster, where a Ray is asked but none is started."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+
+from raydr.threads import cores
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One machine, or node of a cluster.
+
+    Attributes
+    ----------
+    name : str
+        Its host's name or address.
+    cores : int
+        For a run.
+    memory_bytes : int
+        For a run: what is free here, what a node of a cluster was started with.
+    driver : bool
+        Whether the command line runs there.
+    labels : frozenset of str
+        Custom resources and labels, as ``clients.sites`` name nodes.
+    """
+
+    name: str
+    cores: int
+    memory_bytes: int
+    driver: bool = True
+    labels: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """All machines of a run, the driver's first."""
+
+    machines: tuple[Machine, ...]
+    cluster: bool = False
+
+    @property
+    def cores(self) -> int:
+        """Of all machines."""
+        return sum(machine.cores for machine in self.machines)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of all machines."""
+        return sum(machine.memory_bytes for machine in self.machines)
+
+
+def this_machine() -> Capacity:
+    """Return this machine, with the memory that is free now."""
+    import psutil
+
+    machine = Machine(socket.gethostname(), cores(), int(psutil.virtual_memory().available))
+    return Capacity((machine,))
+
+
+def capacity_at(address: str | None) -> Capacity:
+    """Return the cluster at an address, or in ``RAY_ADDRESS``; this machine where neither names one.
+
+    Raises
+    ------
+    OutputError
+        If there is no cluster.
+    """
+    import os
+
+    # As `cluster_asked_for`, which needs Ray's library: without a cluster this takes none.
+    if (address or os.environ.get("RAY_ADDRESS") or "local") == "local":
+        return this_machine()
+    import ray
+
+    from raydr.actors.cluster import connected
+
+    with connected(address):
+        here = ray.get_runtime_context().get_node_id()
+        machines = [_node(node, here) for node in ray.nodes() if node["Alive"]]
+    return Capacity(tuple(sorted(machines, key=lambda machine: not machine.driver)), cluster=True)
+
+
+def _node(node: dict[str, object], here: str) -> Machine:
+    resources = dict(node["Resources"])  # type: ignore[call-overload]
+    labels = {f"{key}={value}" for key, value in dict(node.get("Labels") or {}).items()}  # type: ignore[call-overload]
+    return Machine(
+        name=str(node["NodeManagerHostname"]),
+        cores=int(resources.get("CPU", 0)),
+        memory_bytes=int(resources.get("memory", 0) + resources.get("object_store_memory", 0)),
+        driver=node["NodeID"] == here,
+        labels=frozenset({*resources, *labels}),
+    )

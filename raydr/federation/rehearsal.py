@@ -1,0 +1,254 @@
+"""A federation before there is one: what a run will send and release, counted by the run's own books.
+
+A rehearsal is a :class:`~raydr.federation.federation.Federation` whose clients have sizes and no rows. Who takes part,
+who drops out, who is asked again, what a message weighs and what it costs in privacy is decided by the same lines as
+in a run; replies have the shapes and types that their kinds declare, and take no memory.
+
+What they hold is zeros, unless what follows depends on it, as the number of questions by which extremes are found:
+then a sample of all rows answers for everybody (:meth:`Rehearsal.by_sample`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, TypeVar, cast
+
+import numpy as np
+
+from raydr.arrays import FloatArray, shaped
+from raydr.federation.client import Client
+from raydr.federation.context import Context
+from raydr.federation.enrolment import Enrol, Enrolment
+from raydr.federation.failures import Failure, Kind
+from raydr.federation.federation import Federation
+from raydr.federation.host import protection_of
+from raydr.federation.messages import Range, Reply, Request, declared_ranges
+from raydr.federation.simulated.faults import FaultPlan, Moment
+from raydr.federation.sums import Total
+from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, asked_at, by_protection
+from raydr.journal import Journal
+from raydr.robust import RobustRule
+
+R = TypeVar("R", bound=Reply)
+C = TypeVar("C", bound=Call)
+_RING_BYTES = 8
+
+
+@dataclass
+class Crowd:
+    """Clients of given sizes, who compute nothing.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+        Rows of each client, in client order.
+    sample : (rows, features) array
+        At least one row; stands for everybody's where a reply's content matters.
+    homes : sequence of tuples of int
+        Clients that share a process, and so its crashes.
+    seed : int
+        The run's seed.
+    faults : FaultPlan
+        What goes wrong on purpose.
+    """
+
+    sizes: tuple[int, ...]
+    sample: FloatArray
+    homes: Sequence[tuple[int, ...]]
+    seed: int = 0
+    faults: FaultPlan = field(default_factory=FaultPlan)
+    _dying: set[tuple[int, ...]] = field(default_factory=set, repr=False)
+
+    def __post_init__(self) -> None:
+        self.everybody = Client(0, self.sample, self.seed)
+
+    def reset(self) -> None:
+        """Return to the sample as it was read."""
+        self.everybody = Client(0, self.sample, self.seed)
+        self._dying.clear()
+
+    def ask(self, call: Call) -> list[Answer]:
+        """An answer as declared, or a failure, of each client asked."""
+        failed = self._failures(call)
+        if type(call.request).sets_state:
+            type(call.request).client_part(self.everybody, call.told(call.clients[0]))
+        return [failed.get(client) or self._answered(client, call) for client in call.clients]
+
+    def sum(self, call: SumCall) -> Iterator[PartialSum]:
+        """One partial sum that holds who answers, and nothing else."""
+        failed = self._failures(call)
+        clients = tuple(client for client in call.clients if client not in failed)
+        first = call.told(call.clients[0])  # in a sum all declare the same
+        size = sum(map(_summand_bytes, declared_ranges(type(first).reply, first, 0).values()))
+        told = (first if first is call.request else call.told(client) for client in clients)
+        sent = by_protection((protection_of(self.everybody, each), size) for each in told)
+        yield PartialSum(
+            call.number,
+            call.round,
+            type(call.request).reply if clients else None,
+            clients=clients,
+            weight=len(clients),
+            sent=sent,
+            failures=tuple(failed.values()),
+        )
+
+    def compute(self, work: Callable[[Any], Any], tasks: Sequence[Any]) -> NoReturn:
+        """Refuse: a rehearsal computes nothing."""
+        raise TypeError("a rehearsal does no work of the server's")
+
+    def _answered(self, client: int, call: Call) -> Answered:
+        told = call.told(client)
+        if isinstance(told, Enrol):
+            reply: Reply = Enrolment(self.sizes[client], self.sample.shape[1])
+        else:
+            reply = as_declared(told, self.sizes[client])
+        return Answered(client, call.number, call.round, reply, protection_of(self.everybody, told))
+
+    def _failures(self, call: Call) -> dict[int, Failure]:
+        """Who does not answer: faults strike first attempts in rounds, a process's end all its clients."""
+        struck = self.faults.strikes and call.in_rounds and call.attempt == 0
+        if not struck and not self._dying:
+            return {}
+        failed: dict[int, Failure] = {}
+        for home, asked in zip(self.homes, asked_at(call, self.homes), strict=True):
+            if not asked:
+                continue
+            dropped, crashes = set[int](), set[Moment | None]()
+            for client in asked if struck else ():
+                moment = self.faults.crash(client, call.round)
+                if moment is not Moment.BEFORE and self.faults.drops_out(self.seed, client, call.round):
+                    dropped.add(client)
+                    moment = None if moment is Moment.DURING else moment  # who is silent does not get as far
+                crashes.add(moment)
+            if home in self._dying or crashes & {Moment.BEFORE, Moment.DURING}:
+                self._dying.discard(home)
+                failed |= {client: Failure(client, Kind.PROCESS_DIED, "simulated crash") for client in asked}
+                continue
+            if Moment.AFTER in crashes:
+                self._dying.add(home)
+            for client in asked if struck else ():
+                if client in dropped:
+                    failed[client] = Failure(client, Kind.DROPPED_OUT, "simulated drop-out")
+                elif self.faults.corruption(self.seed, client, call.round) is not None:
+                    failed[client] = Failure(client, Kind.REFUSED, "simulated corruption")
+        return failed
+
+
+@dataclass
+class Effort:
+    """What one stage of a run comes to.
+
+    Attributes
+    ----------
+    calls, messages : int
+        Questions, and how many clients were asked in all.
+    bytes : int
+        Payload in both directions.
+    at_clients : float
+        Floating-point operations of all clients together, which share the cores.
+    at_server : float
+        Those of the server, on one core.
+    """
+
+    calls: int = 0
+    messages: int = 0
+    bytes: int = 0
+    at_clients: float = 0.0
+    at_server: float = 0.0
+
+
+class Rehearsal(Federation):
+    """A federation of a crowd; see the module.
+
+    Parameters
+    ----------
+    crowd : Crowd
+        Its clients.
+    context : Context
+        The run's.
+    journal : Journal, optional
+        Its present stage is the one that efforts are counted to.
+
+    Attributes
+    ----------
+    efforts : dict of stage to Effort
+        What each stage comes to; operations as far as the method tells them (:meth:`reckon`).
+    guesses : dict of message type's name to str
+        Messages whose size depends on what only a run finds out, and what was assumed.
+    """
+
+    def __init__(self, crowd: Crowd, context: Context, journal: Journal | None = None) -> None:
+        self._crowd = crowd
+        self._by_sample = False
+        self.efforts: dict[str, Effort] = {}
+        self.guesses: dict[str, str] = {}
+        super().__init__(crowd, len(crowd.sizes), context, journal=journal)
+
+    def reckon(self, *, at_clients: float = 0.0, at_server: float = 0.0) -> None:
+        """Add floating-point operations to the present stage: of all clients together, and of the server."""
+        effort = self._effort()
+        effort.at_clients += at_clients
+        effort.at_server += at_server
+
+    def guess(self, why: str, *kinds: type[Reply] | type[Request[Any]]) -> None:
+        """Note that the size of these messages is assumed, and why."""
+        self.guesses |= {kind.__name__: why for kind in kinds}
+
+    def _effort(self) -> Effort:
+        return self.efforts.setdefault(self.journal.stage_name, Effort())
+
+    def _deliver(self, call: C, send: Callable[[C], list[Failure]], *, droppable: bool) -> None:
+        before = self.ledger.bytes("up") + self.ledger.bytes("down")
+        super()._deliver(call, send, droppable=droppable)
+        effort = self._effort()
+        effort.calls += 1
+        effort.messages += len(call.clients)
+        effort.bytes += self.ledger.bytes("up") + self.ledger.bytes("down") - before
+
+    @contextmanager
+    def by_sample(self) -> Iterator[None]:
+        """Have the sample answer for everybody inside a ``with`` block what is summed or averaged."""
+        before, self._by_sample = self._by_sample, True
+        try:
+            yield
+        finally:
+            self._by_sample = before
+
+    def _decoded(self, total: Total, call: SumCall, mean: bool) -> Reply:
+        if not total.clients:
+            return total.decoded(call)  # which says so
+        if not self._by_sample:
+            return as_declared(call.told(call.clients[0]), 0, len(total.clients))
+        return self._sampled(call.told(call.clients[0]), 1 if mean else len(total.clients))
+
+    def _combined(self, replies: Sequence[R], rule: RobustRule, request: Request[R]) -> R:
+        reply = self._sampled(request, 1) if self._by_sample else as_declared(request, 0, len(replies))
+        return cast(R, reply)
+
+    def _sampled(self, request: Request[Any], times: int) -> Reply:
+        """The sample's own reply, so many times, in double precision."""
+        reply = type(request).client_part(self._crowd.everybody, request)
+        fields = {name: np.multiply(value, float(times)) for name, value in vars(reply).items()}
+        return type(reply)(**fields)
+
+
+def as_declared(request: Request[Any], rows: int, sealed_by: int | None = None) -> Reply:
+    """Zeros in the shape of the reply of a client with so many rows; sealed fields of so many clients at once."""
+    kind = type(request).reply
+    ranges = declared_ranges(kind, request, rows)
+    fields = {name: _zeros(declared, sealed_by) for name, declared in ranges.items()}
+    return kind(**fields)
+
+
+def _zeros(declared: Range, sealed_by: int | None) -> Any:
+    if declared.sealed and sealed_by is not None:
+        return shaped((sealed_by, *declared.shape), declared.dtype)
+    return shaped(declared.shape, declared.dtype) if declared.shape else 0.0
+
+
+def _summand_bytes(declared: Range) -> int:
+    """Of one client's field in a sum: ring integers, or what it has sealed."""
+    size = int(np.prod(declared.shape))
+    return size * (np.dtype(declared.dtype).itemsize if declared.sealed else _RING_BYTES)

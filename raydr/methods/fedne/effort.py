@@ -1,0 +1,28 @@
+"""How much work local training is, for plans: floating-point operations, told from the settings alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from raydr.methods.fedne.edges import steps_of
+from raydr.methods.fedne.settings import ContrastiveEncoder
+
+_STEP = 2e7
+"""Operations that take as long as what a step of Adam costs beside its products: a millisecond of calls to torch."""
+
+
+def step_operations(settings: ContrastiveEncoder, features: int) -> float:
+    """Of one batch: two rows of each edge, forward and backward."""
+    widths = (features, *settings.hidden, 2)
+    weights = sum(before * after for before, after in pairwise(widths))
+    return _STEP + 12.0 * settings.batch * weights
+
+
+def training_operations(settings: ContrastiveEncoder, sizes: Iterable[int], features: int) -> float:
+    """Of one round of clients with so many rows."""
+    batches = 0
+    for rows in sizes:
+        every = settings.local_epochs * steps_of(rows, settings.neighbors, settings.batch)
+        batches += min(every, settings.local_steps or every)
+    return batches * step_operations(settings, features)

@@ -1,0 +1,243 @@
+"""Memory that a run will need, process by process: what it loads, and the arrays that it holds at its fullest.
+
+docs/plan.md tells the model, how its constants were measured, and how far it was off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raydr.actors.packing import ACTOR_BYTES
+
+MEGABYTE = 2**20
+
+INTERPRETER = 60 * MEGABYTE
+"""Python, numpy, scipy and raydr."""
+RAY = 105 * MEGABYTE
+"""Ray's library in each of its processes, pages included that all of them share."""
+RAY_SERVICES = 500 * MEGABYTE
+"""Ray's own processes on a node: raylet, control service, agents, and workers that wait."""
+NEIGHBOURS = 135 * MEGABYTE
+"""numba, and the compiled search for neighbours."""
+LIBRARIES = {"tsne": 70 * MEGABYTE, "umap": 150 * MEGABYTE, "phate": 150 * MEGABYTE}
+OTHER_LIBRARY = 40 * MEGABYTE
+"""Of embedders compiled by numba alone."""
+SCIKIT_LEARN = 60 * MEGABYTE
+"""Which most metrics need, and whoever reads a data set that comes with it."""
+TORCH = 220 * MEGABYTE
+FEW_METRICS = frozenset({"npa_10", "npa_50", "trustworthiness", "continuity", "distance_error", "f_score"})
+"""Metrics that need neither."""
+BYTES_OF_A_NEIGHBOUR = 70
+"""Of the neighbour graph, and of what t-SNE and UMAP make of it, for each neighbour of a row."""
+SHARED_NEIGHBOURS = 50
+"""Of the graph that all metrics share."""
+SAMPLED_ROWS = 2_000
+"""Among which metrics look for groups by matrices of all pairs, four of doubles."""
+BLOCK_BYTES = 96 * MEGABYTE
+"""Blocks of distances in which metrics look at all pairs of rows, at most, for each thread."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a run's memory follows from.
+
+    Attributes
+    ----------
+    rows, features, itemsize : int
+        Of the data, and bytes of a number.
+    clients, largest : int
+        How many, and rows of the largest client.
+    actors : int
+        0 for a run in one process.
+    posted : int
+        Bytes that the server holds at once of what clients post of each record.
+    message : int
+        Bytes of the largest message of one client, up or down.
+    embedder : str or None
+        Draws the map at the server; None where clients place their rows themselves.
+    neighbours : int
+        Of each row, that it needs.
+    torch : bool
+        Whether clients train an encoder.
+    central : bool
+        Whether the pooled rows are drawn too.
+    metrics : tuple of str
+        That the evaluation computes.
+    threads : int
+        Of the evaluation.
+    bundled : bool
+        Whether the data come with scikit-learn, which the driver then loads.
+    read : int
+        Bytes of the rows that are read before some are drawn or set apart; 0 where all are mapped.
+    frames : int
+        Bytes of the anchors that the server holds a frame of, client by client; 0 for methods without.
+    """
+
+    rows: int
+    features: int
+    itemsize: int
+    clients: int
+    largest: int
+    actors: int
+    posted: int
+    message: int
+    embedder: str | None
+    neighbours: int
+    torch: bool
+    central: bool
+    metrics: tuple[str, ...]
+    threads: int = 1
+    bundled: bool = False
+    read: int = 0
+    frames: int = 0
+
+    @property
+    def table(self) -> int:
+        """Bytes of all rows."""
+        return self.rows * self.features * self.itemsize
+
+    @property
+    def inline(self) -> bool:
+        """Whether everything is one process."""
+        return not self.actors
+
+    @property
+    def rows_of_actor(self) -> int:
+        """Rows of the fullest actor, at most."""
+        return min(self.rows, self.largest * -(-self.clients // max(1, self.actors)))
+
+
+@dataclass(frozen=True)
+class ProcessMemory:
+    """One kind of process.
+
+    Attributes
+    ----------
+    process : str
+        As ``peak_memory_bytes`` of environment.json has it.
+    count : int
+        How many there are.
+    bytes : int
+        Largest resident memory of one of them, shared pages included.
+    arrays : int
+        How much of it is not libraries.
+    """
+
+    process: str
+    count: int
+    bytes: int
+    arrays: int
+
+
+def footprint(load: Load) -> tuple[ProcessMemory, ...]:
+    """Return the peak of each kind of process, in the order in which a run starts them."""
+    driver = _of_driver(load)
+    if load.inline:
+        # One part after the other: libraries of all, arrays of the fullest beside the table.
+        libraries = INTERPRETER + sum(_all_libraries(load).values())
+        arrays = driver + max(_of_server(load), _of_client(load, load.rows), _of_evaluation(load))
+        return (ProcessMemory("driver", 1, libraries + arrays, arrays),)
+    base = INTERPRETER + RAY
+    server, client = _of_server(load), _of_client(load, load.rows_of_actor)
+    evaluation = _of_evaluation(load)
+    return (
+        ProcessMemory("driver", 1, base + sum(_libraries_of_driver(load).values()) + driver, driver),
+        ProcessMemory("coordinator", 1, base + sum(_libraries_of_server(load).values()) + server, server),
+        ProcessMemory(
+            "largest client actor",
+            load.actors,
+            base + sum(_libraries_of_client(load).values()) + client,
+            client,
+        ),
+        ProcessMemory(
+            "evaluation", 1, base + sum(_libraries_of_evaluation(load).values()) + evaluation, evaluation
+        ),
+    )
+
+
+def node_bytes(load: Load, actors: int, *, driver: bool) -> int:
+    """Memory that one machine needs which hosts so many client actors; with the driver go server and evaluation.
+
+    The server has ended when the evaluation begins, so the larger of the two counts. Pages that processes share count
+    once: an actor with its library is :data:`~raydr.actors.packing.ACTOR_BYTES` more, and the rows in Ray's store are
+    one copy.
+    """
+    by_name = {process.process: process for process in footprint(load)}
+    if load.inline:
+        return by_name["driver"].bytes
+    client = by_name["largest client actor"]
+    each = ACTOR_BYTES + client.bytes - (INTERPRETER + RAY)
+    everyone = actors * each
+    rows_here = load.table * actors // max(1, load.actors)
+    if not driver:
+        return RAY_SERVICES + everyone + rows_here
+    server, evaluation = by_name["coordinator"].bytes, by_name["evaluation"].bytes
+    return (
+        RAY_SERVICES + by_name["driver"].bytes + rows_here + max(server + everyone + load.posted, evaluation)
+    )
+
+
+def _of_driver(load: Load) -> int:
+    return max(3 * load.table, load.read + load.table)
+
+
+def _of_server(load: Load) -> int:
+    """Posted blocks and what geometry is made of them, the graph, and a few messages of a round."""
+    copies = 4 if load.frames else 2
+    coordinates = 0 if load.embedder is None else copies * 8 * load.rows * load.features
+    graph = load.rows * load.neighbours * BYTES_OF_A_NEIGHBOUR
+    held = max(2 * load.posted, load.posted + coordinates, coordinates + graph)
+    return held + 6 * load.message + 3 * load.frames
+
+
+def _of_client(load: Load, rows: int) -> int:
+    """Its rows as they came and as scaled, a block in double precision, and its messages."""
+    table = rows * load.features * load.itemsize
+    posted = load.posted * rows // max(1, load.rows)
+    return 2 * table + min(8 * rows * load.features, 64 * MEGABYTE) + 2 * posted + 4 * load.message
+
+
+def _of_evaluation(load: Load) -> int:
+    """Rows as read, as scaled and in double precision, graphs, and blocks of distances."""
+    graph = load.rows * SHARED_NEIGHBOURS * 24
+    drawn = load.rows * load.neighbours * BYTES_OF_A_NEIGHBOUR if load.central else 0
+    blocks = load.threads * min(BLOCK_BYTES, 8 * load.rows * 1024) if _measured(load) else 0
+    pairs = 32 * min(load.rows, SAMPLED_ROWS) ** 2 if _measured(load) else 0
+    return 3 * load.table + 8 * load.rows * load.features + graph + max(drawn, blocks) + pairs
+
+
+def _measured(load: Load) -> bool:
+    return not set(load.metrics) <= FEW_METRICS
+
+
+Libraries = dict[str, int]
+"""What a process loads by name, and bytes of each."""
+
+
+def _libraries_of_driver(load: Load) -> Libraries:
+    return {"scikit-learn": SCIKIT_LEARN} if load.bundled else {}
+
+
+def _libraries_of_server(load: Load) -> Libraries:
+    if load.embedder is None:
+        return {"torch": TORCH} if load.torch else {}
+    return {"numba": NEIGHBOURS, load.embedder: LIBRARIES.get(load.embedder, OTHER_LIBRARY)}
+
+
+def _libraries_of_client(load: Load) -> Libraries:
+    return {"numba": NEIGHBOURS, "torch": TORCH} if load.torch else {}
+
+
+def _libraries_of_evaluation(load: Load) -> Libraries:
+    measures = {"scikit-learn": SCIKIT_LEARN} if _measured(load) else {}
+    drawn = _libraries_of_server(load) if load.central else {}
+    return {"numba": NEIGHBOURS} | drawn | measures
+
+
+def _all_libraries(load: Load) -> Libraries:
+    """Of one process that does everything."""
+    parts = (_libraries_of_server, _libraries_of_client, _libraries_of_evaluation)
+    together = _libraries_of_driver(load)
+    for part in parts:
+        together |= part(load)
+    return together

@@ -1,0 +1,130 @@
+"""How long a run will take, stage by stage, roughly: operations and messages over measured rates.
+
+docs/plan.md tells where the rates come from; the promise is a factor of three on a machine of that sort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from raydr.federation import Effort
+from raydr.scenarios.footprint import FEW_METRICS, Load
+
+OPERATIONS_PER_S = 6e9
+"""Of one core, in products of matrices with what goes between them."""
+BYTES_PER_S = 4e8
+"""Through Ray's store or this process: copied, checked against ranges, added up."""
+RAY_START_S, ACTOR_START_S = 6.0, 0.7
+CALL_S = {"ray": 4e-3, "inline": 5e-4}
+"""Of one question to one actor, and of one to all clients of one process."""
+MESSAGE_S = 1e-4
+"""Of one client's answer, whatever it holds."""
+LOADING_S = {"tsne": 2.0, "umap": 8.0, "phate": 3.0}
+"""Importing an embedder, and what numba compiles."""
+PAIR_S, PAIR_FEATURE_S = 4e-9, 1e-11
+"""Of the neighbour search, on one core, for each pair of rows, and for each of their features."""
+TSNE_ROW_S, TSNE_INTERPOLATED_ROW_S, INTERPOLATED_ROWS = 1.4e-5, 4e-6, 10_000
+"""Of one iteration for each row, on one core: Barnes-Hut, and interpolation from so many rows on."""
+EDGE_S = 2e-7
+"""Of one epoch of UMAP and its like for each neighbour of a row, on one core."""
+METRICS_S, METRIC_PAIR_S, METRIC_PAIR_FEATURE_S = 7.0, 7e-8, 1e-10
+"""Of all metrics, on one core: importing, and for each pair of rows."""
+REPORT_S, ROW_S = 4.0, 1e-4
+"""Of the run folder, its picture and its page."""
+TABLE_BYTES_PER_S = 5e7
+
+
+@dataclass(frozen=True)
+class StageTime:
+    """A stage as environment.json has it, and its seconds."""
+
+    stage: str
+    seconds: float
+
+
+def stage_times(
+    load: Load,
+    efforts: Mapping[str, Effort],
+    settings: Any,
+    cores: int,
+    threads: int,
+    central_operations: float = 0.0,
+) -> tuple[StageTime, ...]:
+    """Return every stage of a run in order.
+
+    Parameters
+    ----------
+    load : Load
+        Rows, clients, actors.
+    efforts : mapping of stage to Effort
+        Of the federation's stages.
+    settings : MethodSettings
+        The method's, which name the embedder or are it.
+    cores, threads : int
+        Of all machines together, and of the one that draws the map.
+    central_operations : float
+        What the pooled-data map costs where no embedder draws it.
+    """
+    at = "inline" if load.inline else "ray"
+    times = {"data": load.table / TABLE_BYTES_PER_S}
+    if not load.inline:
+        times["starting Ray"] = RAY_START_S
+        times["clients"] = ACTOR_START_S * load.actors / cores + 2.0
+    workers = 1 if load.inline else max(1, min(cores, load.actors))
+    actors = max(1, load.actors)
+    for stage, effort in efforts.items():
+        asked = effort.calls * actors * CALL_S[at] / (1 if load.inline else min(2, workers))
+        times[stage] = times.get(stage, 0.0) + (
+            asked
+            + effort.messages * MESSAGE_S / workers
+            + effort.bytes / BYTES_PER_S
+            + effort.at_clients / workers / OPERATIONS_PER_S
+            + effort.at_server / OPERATIONS_PER_S
+        )
+    drawn = 0.0
+    if load.embedder is not None:
+        times["neighbours"] = _neighbours(load) / threads
+        times["embedding"] = _embedding(load, settings, threads)
+        drawn = times["neighbours"] + times["embedding"]
+    if load.central:
+        times["central map"] = drawn or central_operations / OPERATIONS_PER_S
+    times["metrics"] = _metrics(load, threads)
+    times["run folder"] = load.rows * ROW_S / 10
+    times["report"] = REPORT_S + load.rows * ROW_S
+    return tuple(StageTime(stage, seconds) for stage, seconds in times.items())
+
+
+def embedder_of(settings: Any) -> Any:
+    """What draws a method's map at the server: named in its settings, or these themselves; None where nothing does."""
+    named = getattr(settings, "embedder", None)
+    if named is not None:
+        return named
+    return settings if hasattr(settings, "neighbors_needed") and hasattr(settings, "embed") else None
+
+
+def _neighbours(load: Load) -> float:
+    return float(load.rows) ** 2 * (PAIR_S + PAIR_FEATURE_S * load.features)
+
+
+def _embedding(load: Load, settings: Any, threads: int) -> float:
+    embedder = embedder_of(settings)
+    rows, name = load.rows, load.embedder or ""
+    loading = LOADING_S.get(name, 3.0)
+    iterations = getattr(embedder, "iterations", None)
+    if iterations is not None:
+        iterations += getattr(embedder, "early_iterations", 0)
+        interpolated = rows >= INTERPOLATED_ROWS and name == "tsne"
+        each = TSNE_INTERPOLATED_ROW_S if interpolated else TSNE_ROW_S
+        return float(loading + rows * iterations * each / threads)
+    epochs = getattr(embedder, "epochs", None) or (500 if rows <= INTERPOLATED_ROWS else 200)
+    return float(loading + rows * load.neighbours * epochs * EDGE_S)
+
+
+def _metrics(load: Load, threads: int) -> float:
+    searched = 2.0 * _neighbours(load) * (2 if load.central else 1)
+    if set(load.metrics) <= FEW_METRICS:
+        return 1.0 + searched / threads
+    pairs = float(load.rows) ** 2 * (METRIC_PAIR_S + METRIC_PAIR_FEATURE_S * load.features)
+    return METRICS_S + (searched + pairs * (2 if load.central else 1)) / threads

@@ -1,0 +1,157 @@
+"""What a plan knows of a run's data: as much as must be read of them, and no more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from raydr.arrays import FloatArray
+from raydr.data import census
+from raydr.data.site import SiteFile
+from raydr.errors import DataError
+from raydr.methods import METHODS
+from raydr.scenarios.holdings import dealt_out, with_public_file
+from raydr.scenarios.schema import Scenario
+
+SAMPLED_NUMBERS = 4_000_000
+"""Of larger tables a sample answers for all rows, of so many numbers."""
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """Clients and their rows, by size.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+        Rows of each client, in client order; empty where nobody can say from here.
+    features : int
+        Of every row; 0 where nobody can say.
+    itemsize : int
+        Bytes of one number of a row.
+    sample : (rows, features) array
+        All rows; of large tables some of them, and the largest and least value of each feature.
+    whole : bool
+        Whether the sample is all rows.
+    labelled : bool
+        Whether the rows have classes.
+    public : (rows, features) array or None
+        Rows that are nobody's secret.
+    names : tuple of str
+        Of the clients.
+    nodes : tuple of (str or None)
+        Where each client's file lies; empty where the driver deals the rows.
+    unknown : tuple of str
+        What cannot be known from here, a sentence for each.
+    read : int
+        Rows that the driver reads before it draws some or sets some apart; 0 where it keeps all.
+    """
+
+    sizes: tuple[int, ...]
+    features: int
+    itemsize: int
+    sample: FloatArray
+    whole: bool
+    labelled: bool
+    public: FloatArray | None = None
+    names: tuple[str, ...] = ()
+    nodes: tuple[str | None, ...] = ()
+    unknown: tuple[str, ...] = ()
+    read: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Of all clients."""
+        return sum(self.sizes)
+
+    @property
+    def known(self) -> bool:
+        """Whether rows and features are."""
+        return bool(self.sizes)
+
+
+def prospect_of(scenario: Scenario, data_dir: Path | None) -> Prospect:
+    """Read what a plan has to know of a scenario's data.
+
+    Raises
+    ------
+    ScenarioError, DataError
+        If the data cannot be used as the scenario asks.
+    """
+    if scenario.clients.sites:
+        return _of_sites(scenario)
+    holdings = dealt_out(scenario, data_dir)
+    rows = holdings.pooled()
+    scenario.require_clients(len(holdings.parts))
+    scenario.method.check(holdings.rows, holdings.features)
+    kind = scenario.method.kind
+    public = METHODS[kind].public_file(scenario.method)
+    if public is not None:
+        holdings = with_public_file(holdings, public)
+    return Prospect(
+        sizes=tuple(
+            int(count) for count in np.bincount(holdings.client_of_row, minlength=len(holdings.parts))
+        ),
+        features=holdings.features,
+        itemsize=rows.dtype.itemsize,
+        sample=sampled(rows, scenario.seed),
+        whole=rows.size <= SAMPLED_NUMBERS,
+        labelled=holdings.labels is not None,
+        public=holdings.public,
+        names=holdings.names,
+        read=max(0, *(source.rows for source in holdings.sources)) if METHODS[kind].public_rows else 0,
+    )
+
+
+def sampled(rows: FloatArray, seed: int) -> FloatArray:
+    """All rows of a small table; of a large one some, and two more that hold each feature's least and largest value.
+
+    The two keep the ranges that messages declare, and move no mean of thousands of rows.
+    """
+    if rows.size <= SAMPLED_NUMBERS:
+        return rows
+    chosen = np.random.default_rng(seed).choice(
+        len(rows), SAMPLED_NUMBERS // rows.shape[1] + 1, replace=False
+    )
+    return np.concatenate([rows[np.sort(chosen)], rows.min(axis=0)[None], rows.max(axis=0)[None]])
+
+
+def _of_sites(scenario: Scenario) -> Prospect:
+    """Count the files that can be read here; the others, and all that follows from them, are unknown."""
+    data, sites = scenario.data, scenario.clients.sites
+    names = tuple(site.name or Path(site.path).stem for site in sites)
+    nodes = tuple(site.node for site in sites)
+    away = [site for site in sites if not Path(site.path).expanduser().is_file()]
+    if away:
+        where = f"{away[0].path}" + (f" and {len(away) - 1} more" if len(away) > 1 else "")
+        unknown = (
+            f"The rows of {where} lie elsewhere, so neither messages nor rows in memory can be told from here: have"
+            " the plan made where the files are, or give their sizes by a table of as many rows.",
+        )
+        empty = np.zeros((0, 0), np.float32)
+        return Prospect((), 0, 4, empty, False, False, names=names, nodes=nodes, unknown=unknown)
+    files = [SiteFile(site.path, data.label, data.features, data.id, data.missing) for site in sites]
+    tables = [file.read() for file in files]
+    first = census(files[0])
+    for site, table in zip(sites, tables, strict=True):
+        if table.features != first.features:
+            raise DataError(
+                f"{site.path} has other features than {sites[0].path}: name the common ones in data.features."
+            )
+    rows = np.concatenate([table.rows for table in tables])
+    scenario.method.check(len(rows), rows.shape[1])
+    return Prospect(
+        sizes=tuple(len(table.rows) for table in tables),
+        features=rows.shape[1],
+        itemsize=rows.dtype.itemsize,
+        sample=sampled(rows, scenario.seed),
+        whole=rows.size <= SAMPLED_NUMBERS,
+        labelled=first.labels is not None,
+        names=names,
+        nodes=nodes,
+        unknown=(
+            ("Each site was read here, whatever node it names.",) if any(site.node for site in sites) else ()
+        ),
+    )
