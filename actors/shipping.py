@@ -1,0 +1,102 @@
+"""What a job brings with it: raydr itself, what it is to do, and the files that are small enough.
+
+One zip archive, which Ray unpacks on every node that works for the job and puts first on Python's path there: a cluster
+needs no raydr, and none that it has stands in the way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import distribution
+from pathlib import Path
+
+from raydr.errors import DataError
+
+LARGEST = 100_000_000
+"""Bytes of an archive, compressed. A head takes 100 MiB in one request, and holds them in its memory for each job."""
+
+_ROOT = Path(__file__).parents[1]
+"""The folder raydr, of which this is ``raydr.actors.shipping``."""
+_SUFFIXES = {".py", ".typed", ".yaml", ".html", ".css", ".js"}
+"""Of raydr's own files: what an installation has of them."""
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)
+"""The same files make the same archive, which is sent to a cluster once."""
+
+
+@dataclass(frozen=True)
+class Package:
+    """An archive under the name that its content gives it."""
+
+    content: bytes
+
+    @property
+    def name(self) -> str:
+        """As Ray names its own."""
+        return f"_ray_pkg_{hashlib.sha256(self.content).hexdigest()[:32]}.zip"
+
+
+def packed(work: Mapping[str, Path | bytes]) -> Package:
+    """Pack raydr and what a job works with, by their names in its working directory.
+
+    Raises
+    ------
+    DataError
+        If that is too large to be sent, or a file of it cannot be read.
+    """
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in sorted({**own_files(), **work}.items()):
+            try:
+                data = content.read_bytes() if isinstance(content, Path) else content
+            except OSError as error:
+                raise DataError(f"{content!s} cannot be sent to the cluster ({error.strerror}).") from error
+            file.writestr(zipfile.ZipInfo(name, _LONG_AGO), data, zipfile.ZIP_DEFLATED)
+            if archive.tell() > LARGEST:
+                raise DataError(
+                    f"What the job needs is more than {LARGEST / 1e6:.0f} MB, compressed, which is the most that can be"
+                    f" sent; {name} did not fit. Put it where the cluster's head sees it, and name that place."
+                )
+    return Package(archive.getvalue())
+
+
+def compressed(path: Path, most: int) -> int:
+    """Bytes of a file in an archive, or more than ``most`` if they are more; raises OSError if it cannot be read."""
+    if path.stat().st_size <= most:
+        return path.stat().st_size
+    size, deflate = 0, zlib.compressobj()
+    with path.open("rb") as file:
+        while size <= most and (piece := file.read(2**20)):
+            size += len(deflate.compress(piece))
+    return size + len(deflate.flush())
+
+
+def own_files() -> dict[str, Path | bytes]:
+    """Return raydr's own files by their names in an archive, and what tells Python that it is installed.
+
+    ``raydr/`` links to ``actors/``, ``scenarios/`` and ``tune/``; they are followed.
+    """
+    files: dict[str, Path | bytes] = {}
+    for folder in _folders(_ROOT):
+        for path in folder.iterdir():
+            if path.suffix in _SUFFIXES:
+                files[f"raydr/{path.relative_to(_ROOT).as_posix()}"] = path
+    described = distribution("raydr")
+    name = f"raydr-{described.version}.dist-info"
+    files[f"{name}/METADATA"] = f"Metadata-Version: 2.1\nName: raydr\nVersion: {described.version}\n".encode()
+    files["start.py"] = _ROOT / "actors" / "first_look.py"
+    return files
+
+
+def requirements() -> list[str]:
+    """Return what raydr needs beside itself, without its extras."""
+    return [text for text in distribution("raydr").requires or () if "extra ==" not in text]
+
+
+def _folders(folder: Path) -> list[Path]:
+    inner = [path for path in folder.iterdir() if path.is_dir() and path.name != "__pycache__"]
+    return [folder, *(found for path in inner for found in _folders(path))]

@@ -1,0 +1,86 @@
+"""A run's journal as lines of a log, by which a client of a cluster hears what a job does."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+from pydantic import TypeAdapter, ValidationError
+
+from raydr.journal import (
+    Event,
+    Incident,
+    Progress,
+    Seated,
+    StageEnded,
+    StageStarted,
+    SweepBegan,
+    TrialEnded,
+    TrialStarted,
+)
+
+_KEY = "raydr"
+"""The first key of such a line, whose value names the kind."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A job ends without a whole run: one paragraph, and the exit status that the same run would have here."""
+
+    text: str
+    code: int
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A job's folder is whole and packed, so many bytes, for its client to fetch."""
+
+    size: int
+
+
+Told: TypeAlias = Event | Failed | Kept
+_KINDS: dict[str, TypeAdapter[Any]] = {
+    kind.__name__: TypeAdapter(kind)
+    for kind in (
+        StageStarted,
+        StageEnded,
+        Progress,
+        Incident,
+        Seated,
+        SweepBegan,
+        TrialStarted,
+        TrialEnded,
+        Failed,
+        Kept,
+    )
+}
+"""Rounds are not told: no client shows them, there may be a million, and the run folder has them."""
+
+
+def line_of(told: Told) -> str | None:
+    """Return what is told as a line, None for what is not for a log.
+
+    >>> line_of(Incident("client 3 is late"))
+    '{"raydr": "Incident", "text": "client 3 is late"}'
+    """
+    kind = type(told).__name__
+    return json.dumps({_KEY: kind, **asdict(told)}) if kind in _KINDS else None
+
+
+def told_in(line: str) -> Told | None:
+    """Return what a line of a log tells, None for a line of anybody else's.
+
+    >>> told_in('{"raydr": "Progress", "stage": "rounds", "done": 3, "total": 50}')
+    Progress(stage='rounds', done=3, total=50)
+    >>> told_in("(raylet) node 3 joined") is None
+    True
+    """
+    if not line.startswith("{"):
+        return None
+    try:
+        content = json.loads(line)
+        told: Told = _KINDS[content.pop(_KEY)].validate_python(content)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ValidationError):
+        return None
+    return told

@@ -1,0 +1,109 @@
+"""A job at work on the cluster: a run or a sweep, told line by line on its log, and its folder kept for the client."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+from raydr.actors.telling import Failed, Kept, Told, line_of
+from raydr.errors import RaydrError
+from raydr.front import cli
+from raydr.front.results import Remarks
+from raydr.front.submission import DATA, SCENARIO, SUBMISSION, SWEEP, localised
+from raydr.journal import Event, Incident, Progress
+
+_PACE_S = 0.5
+"""Between two words on how far a stage is, of which there may be a million."""
+
+
+def main() -> NoReturn:
+    """Do what ``submission.json`` in the current folder says, and end with the exit status that it has here."""
+    cli.main(_told)
+
+
+def _told() -> int:
+    """Do it, and tell on the log what went wrong if something did; the log may be full itself."""
+    try:
+        _work(sys.argv[1], json.loads(Path(SUBMISSION).read_text(encoding="utf-8")))
+    except RaydrError as error:
+        _tell(Failed(" ".join([str(error), *getattr(error, "__notes__", [])]), error.exit_code))
+        return error.exit_code
+    except KeyboardInterrupt:
+        raise
+    except Exception:
+        traceback.print_exc()
+        _tell(Failed("This is an error of raydr's own; please report it with the lines above.", 3))
+        return 3
+    return 0
+
+
+def _work(job: str, submission: dict[str, Any]) -> None:
+    from raydr.actors.keeping import keep
+    from raydr.scenarios.environment import versions
+
+    ours = {"python": sys.version.split()[0], **versions()}
+    others = [
+        f"{name} is {ours.get(name, 'not')} there and {theirs} here"
+        for name, theirs in submission["versions"].items()
+        if ours.get(name) != theirs
+    ]
+    if others:
+        _tell(
+            Incident(
+                f"the cluster has other versions, so bits may differ from those here: {', '.join(others)}"
+            )
+        )
+    place = Path(tempfile.mkdtemp(prefix="raydr-"))
+    try:
+        folder = _done(submission, place / submission["name"])
+        here = {os.path.realpath(name): path for name, path in submission["paths"].items()}
+        localised(folder, here)
+        _tell(Kept(keep(folder, job).size))
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _done(submission: dict[str, Any], out: Path) -> Path:
+    data_dir = Path(DATA).absolute() if submission["data"] else None
+    if submission["kind"] == "sweep":
+        from raydr.tune.reading import read_sweep
+        from raydr.tune.sweeping import sweep
+
+        return sweep(read_sweep(SWEEP), out=out, data_dir=data_dir, listener=_Paced().hear)
+    from raydr.scenarios import runner
+    from raydr.scenarios.reading import read
+
+    return runner.run(read(SCENARIO), out=out, data_dir=data_dir, listener=_Paced().hear)
+
+
+class _Paced:
+    """Tells events, and of progress only so much as a person can follow."""
+
+    def __init__(self) -> None:
+        self._told = 0.0
+
+    def hear(self, event: Event) -> None:
+        if isinstance(event, Progress) and event.done < event.total:
+            if time.monotonic() - self._told < _PACE_S:
+                return
+            self._told = time.monotonic()
+        _tell(event)
+
+
+def _tell(told: Told) -> None:
+    line = line_of(told)
+    if line is not None:
+        log = Remarks(sys.stdout)
+        log.write(f"{line}\n")
+        log.flush()
+
+
+if __name__ == "__main__":
+    main()

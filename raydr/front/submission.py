@@ -1,0 +1,206 @@
+"""What a job is sent: a scenario or a sweep, and the files that it names."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel
+
+from raydr.actors.shipping import LARGEST, compressed, requirements
+from raydr.data.catalogue import DATASETS, file_of
+from raydr.data.provenance import sha256_of_file
+from raydr.documents import parse_yaml
+from raydr.records import BEST
+from raydr.scenarios.environment import versions
+from raydr.scenarios.model import made_from_renamed
+from raydr.scenarios.reading import content_of, dump, dump_yaml, read
+from raydr.scenarios.schema import Scenario
+from raydr.settings import path_mark
+from raydr.tune.reading import names_sweep, read_sweep
+from raydr.tune.schema import Sweep
+from raydr.tune.search import search_of
+
+SUBMISSION, SCENARIO, SWEEP, DATA = "submission.json", "scenario.yaml", "sweep.yaml", "data"
+"""Names in a job's working directory; the last is its data folder."""
+_OWN = 3_000_000
+"""Bytes that are left for raydr itself and for the scenario."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """Everything that a job does, and what it does it with.
+
+    Attributes
+    ----------
+    name : str
+        Of the scenario, or of the sweep's file.
+    kind : {"run", "sweep"}
+    work : mapping of name to file or content
+        What lies in the job's working directory.
+    remarks : tuple of str
+        What was not sent, and what the cluster must have therefore.
+    """
+
+    name: str
+    kind: str
+    work: Mapping[str, Path | bytes]
+    remarks: tuple[str, ...]
+
+
+def submission(file: str, overrides: Mapping[str, Any], data_dir: Path | None) -> Submission:
+    """Read and check a scenario or a sweep, and gather what it needs.
+
+    Parameters
+    ----------
+    file : str
+        A scenario's or a sweep's file or name.
+    overrides : mapping
+        Values by dotted key, of the scenario or of the sweep's base.
+    data_dir : Path, optional
+        Folder of built-in data sets.
+
+    Raises
+    ------
+    ScenarioError
+        If it cannot be run.
+    """
+    sweep = read_sweep(file, overrides) if names_sweep(file) else None
+    scenarios = _known(sweep) if sweep is not None else [read(file, overrides)]
+    gathered = _Gathered()
+    sent = {path: name for scenario in scenarios for path, name in gathered.files_of(scenario)}
+    data_sets = [gathered.data_set(scenario, data_dir) for scenario in scenarios]
+    work = dict(gathered.work)
+    if sweep is None:
+        name, kind = scenarios[0].name, "run"
+        work[SCENARIO] = _yaml(_replaced(yaml.safe_load(dump(scenarios[0])), sent))
+    else:
+        name, kind = sweep.name, "sweep"
+        work[SWEEP] = _yaml(_replaced(sweep.model_dump(mode="json", exclude={"quick"}), sent))
+    described = {
+        "kind": kind,
+        "name": name,
+        "paths": {name: path for path, name in sent.items()},
+        "data": any(data_sets),
+        "versions": {"python": sys.version.split()[0], **versions()},
+        "requirements": requirements(),
+    }
+    work[SUBMISSION] = json.dumps(described, indent=1).encode()
+    return Submission(name, kind, work, tuple(gathered.remarks))
+
+
+def _known(sweep: Sweep) -> list[Scenario]:
+    """Scenarios of the points of a sweep that are known beforehand, by which it is checked too."""
+    search = search_of(sweep)
+    points = (search.point(number, {}) for number in range(search.count))
+    return [point.scenario(0) for point in points if point is not None]
+
+
+class _Gathered:
+    """Files on their way into a job's working directory, as long as there is room."""
+
+    def __init__(self) -> None:
+        self.work: dict[str, Path | bytes] = {}
+        self.remarks: list[str] = []
+        self._room = LARGEST - _OWN
+        self._seen: dict[str, str | None] = {}
+
+    def files_of(self, scenario: Scenario) -> Iterator[tuple[str, str]]:
+        """Take in the files that a scenario names; tell each one's absolute path and name of it among the work."""
+        for key, text in _paths(scenario.resolved()):
+            if text not in self._seen:
+                # The file's own name stays, which a run folder tells of.
+                name = f"files/{len(self.work)}/{Path(text).name}"
+                self._seen[text] = name if self._taken(name, Path(text), key) else None
+            known = self._seen[text]
+            if known is not None:
+                yield text, known
+        if scenario.clients.sites:
+            self._remark("the files of clients.sites are read where they are, on the cluster's nodes")
+
+    def _remark(self, text: str) -> None:
+        if text not in self.remarks:
+            self.remarks.append(text)
+
+    def data_set(self, scenario: Scenario, data_dir: Path | None) -> bool:
+        """Take in the built-in data set of a scenario; whether there is a data folder now."""
+        source = scenario.data.source
+        if source is None or DATASETS[source].origin == "bundled":
+            return False
+        if f"{DATA}/{source}.npz" in self.work:
+            return True
+        path = file_of(DATASETS[source], data_dir)
+        if path is None:
+            self._remark(f"{source} is not here: the cluster must have it, or fetch it")
+            return False
+        return self._taken(f"{DATA}/{source}.npz", path, source)
+
+    def _taken(self, name: str, path: Path, what: str) -> bool:
+        if not path.is_file():
+            self._remark(
+                f"{what} is not sent, since {path} is not here: the cluster's head must have it there"
+            )
+            return False
+        try:
+            size = compressed(path, self._room)
+        except OSError as error:
+            self.remarks.append(f"{what} is not sent, since {path} cannot be read here ({error.strerror})")
+            return False
+        if size > self._room:
+            self._remark(
+                f"{what} is not sent, since {path} does not fit into {LARGEST / 1e6:.0f} MB, compressed: the cluster's"
+                " head must have it there"
+            )
+            return False
+        self._room -= size
+        self.work[name] = path
+        return True
+
+
+def _paths(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Keys that name files of this machine, with the files; those of sites are the nodes' own."""
+    for name, field in type(settings).model_fields.items():
+        value, mark = getattr(settings, name), path_mark(field)
+        if mark is not None and mark.elsewhere is None and isinstance(value, str):
+            yield f"{prefix}{name}", value
+        elif isinstance(value, BaseModel):
+            yield from _paths(value, f"{prefix}{name}.")
+
+
+def _replaced(content: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(content, Mapping):
+        return {key: _replaced(value, names) for key, value in content.items()}
+    if isinstance(content, list):
+        return [_replaced(item, names) for item in content]
+    return names.get(content, content) if isinstance(content, str) else content
+
+
+def localised(folder: Path, paths: Mapping[str, str]) -> None:
+    """Have every scenario in a folder name files by the paths that they have at the client.
+
+    Parameters
+    ----------
+    folder : Path
+        A run folder, or one of several.
+    paths : mapping
+        Absolute paths at the client by those here.
+    """
+    if not paths:
+        return
+    for file in (*folder.rglob(SCENARIO), folder / BEST):
+        if file.is_file():
+            before = sha256_of_file(file)
+            file.write_text(dump(read(_replaced(content_of(file), paths))), encoding="utf-8")
+            made_from_renamed(file.parent, before)
+    if (folder / SWEEP).is_file():
+        content = parse_yaml((folder / SWEEP).read_text(encoding="utf-8"))
+        (folder / SWEEP).write_text(dump_yaml(_replaced(content, paths)), encoding="utf-8")
+
+
+def _yaml(content: Any) -> bytes:
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True).encode()
