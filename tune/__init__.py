@@ -1,1 +1,1 @@
-"""Sweeps over scenarios."""
+"""Sweeps: many runs of one scenario with other settings, by Ray Tune."""

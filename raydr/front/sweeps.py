@@ -1,0 +1,137 @@
+"""What a person sees of a sweep in a terminal: trials under way, how long it will take, and what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from raydr import journal
+from raydr.plain import listed, plain, short
+from raydr.report import Trial, read_sweep, wording
+from raydr.report.axes import axes, measures_of_interest, ranking
+from raydr.report.sweepfolder import State
+
+_LATEST = 8
+"""Trials that ended last, in the table under the bars."""
+_MOST_POINTS = 20
+"""Points, and errors, in the table at the end; all are on the page."""
+
+
+@dataclass
+class SweepTable:
+    """Follows a sweep by its events."""
+
+    trials: int = 0
+    ended: int = 0
+    at_once: int = 0
+    failed: int = 0
+    _done_before: int = 0
+    _began: float = 0.0
+    _running: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _latest: deque[journal.TrialEnded] = field(default_factory=lambda: deque(maxlen=_LATEST))
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a sweep began and is not over."""
+        return self.ended < self.trials
+
+    def hear(self, event: journal.Event) -> None:
+        """Take an event in."""
+        match event:
+            case journal.SweepBegan(trials, done, at_once):
+                self.trials, self.ended, self._done_before, self.at_once = trials, done, done, at_once
+                self._began = time.monotonic()
+            case journal.TrialStarted(trial, settings):
+                self._running[trial] = settings, time.monotonic()
+            case journal.TrialEnded(trial, _, status):
+                self._running.pop(trial, None)
+                self._latest.append(event)
+                self.ended += 1
+                self.failed += status == "failed"
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until all trials have ended, if they go on as they did; None while nothing ended."""
+        ended = self.ended - self._done_before
+        if not ended:
+            return None
+        return (time.monotonic() - self._began) / ended * (self.trials - self.ended)
+
+    def said(self, event: journal.SweepBegan | journal.TrialEnded) -> str:
+        """A line on an event."""
+        if isinstance(event, journal.SweepBegan):
+            before = f", {event.done} of them ended before" if event.done else ""
+            return f"{event.trials} trials{before}, {event.at_once} at once"
+        took = f" ({wording.duration(event.seconds)})" if event.seconds is not None else ""
+        return f"{self._progress}: trial {event.trial}, {event.settings}: {event.outcome}{took}"
+
+    def rendered(self) -> RenderableType:
+        """Trials under way and those that ended last."""
+        table = Table(
+            box=None, pad_edge=False, padding=(0, 2, 0, 0), caption=self._progress, caption_justify="left"
+        )
+        table.add_column("trial")
+        table.add_column("settings", overflow="ellipsis", no_wrap=True)
+        table.add_column("came to", overflow="ellipsis", no_wrap=True)
+        table.add_column("", justify="right")
+        for ended in self._latest:
+            seconds = wording.duration(ended.seconds) if ended.seconds is not None else ""
+            style = {"failed": "red", "stopped": "yellow"}.get(ended.status, "")
+            table.add_row(ended.trial, plain(ended.settings), Text(plain(ended.outcome), style), seconds)
+        for trial, (settings, began) in self._running.items():
+            table.add_row(
+                trial, plain(settings), Text("runs", "cyan"), wording.duration(time.monotonic() - began)
+            )
+        return table
+
+    @property
+    def _progress(self) -> str:
+        left = self.seconds_left
+        eta = f", about {wording.duration(left)} left" if left and self.under_way else ""
+        lost = f", {self.failed} failed" if self.failed else ""
+        return f"{self.ended}/{self.trials}{lost}{eta}"
+
+
+def sweep_table(folder: Path) -> Iterator[RenderableType]:
+    """Points by their first objective, the best first, with mean and sd of each objective; then errors."""
+    sweep = read_sweep(folder)
+    known = axes(sweep)
+    wanted = measures_of_interest(sweep, known)
+    varied = [axis for axis in known if axis.swept and axis.varies]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("point")
+    for axis in varied:
+        table.add_column(Text(axis.title.rpartition(".")[2] if axis.title != "method.kind" else "method"))
+    for axis in wanted:
+        table.add_column(Text(axis.title), justify="right")
+    order = ranking(wanted[0] if wanted else None, len(sweep.points))
+    for place in order[:_MOST_POINTS]:
+        cells = [
+            "" if axis.swept and axis.values[place] is None else axis.text(place)
+            for axis in (*varied, *wanted)
+        ]
+        table.add_row(str(sweep.points[place].point), *(Text(short(cell, 40)) for cell in cells))
+    yield table
+    states: tuple[State, ...] = ("done", "failed", "stopped")
+    said = [f"{wording.plural(count, 'trial')} {state}" for state in states if (count := sweep.count(state))]
+    more = len(sweep.points) - _MOST_POINTS
+    yield Text(", ".join(said + [f"{wording.plural(more, 'further point')} on the page"] * (more > 0)))
+    for error, names in _errors(sweep.trials).items():
+        yield Text(f"failed: {listed(names, 5)}: {error}", "red")
+
+
+def _errors(trials: Sequence[Trial]) -> dict[str, list[str]]:
+    """Trials by their error, as many errors as are shown."""
+    found: dict[str, list[str]] = {}
+    for trial in trials:
+        if trial.error is not None:
+            name = f"{trial.point:04d}-{trial.repeat}"
+            found.setdefault(short(" ".join(trial.error.split()), 300), []).append(name)
+    return dict(list(found.items())[:_MOST_POINTS])

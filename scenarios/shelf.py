@@ -1,0 +1,109 @@
+"""Documents of a user's, and those that come with raydr under a name: found, read up to a size, and parsed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from raydr.documents import MEGABYTE, DocumentError, parse_yaml, read_limited
+from raydr.errors import ScenarioError
+from raydr.records import is_incomplete
+from raydr.scenarios.problems import nearest
+
+LARGEST = 4 * MEGABYTE
+"""Of a document: a scenario of forty thousand sites."""
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Where documents of one sort lie.
+
+    Attributes
+    ----------
+    folder : Traversable
+        Of those that come with raydr, as ``NAME.yaml``.
+    noun : str
+        What one is called.
+    command : str
+        What runs one.
+    stored : str
+        Name of the file by which what was run keeps its document in its folder.
+    keys : str
+        Some of the keys of one, for whoever wrote something else.
+    """
+
+    folder: Traversable
+    noun: str
+    command: str
+    stored: str
+    keys: str
+
+    def names(self) -> dict[str, str]:
+        """Names of those that come with raydr, each with the comment on its first line."""
+        files = sorted(
+            (entry for entry in self.folder.iterdir() if entry.name.endswith(".yaml")),
+            key=lambda entry: entry.name,
+        )
+        return {
+            entry.name.removesuffix(".yaml"): entry.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+            for entry in files
+        }
+
+    def parse(self, document: str | Path) -> dict[str, Any]:
+        """Keys and values of a file, or of what lies here under a name.
+
+        Raises
+        ------
+        ScenarioError
+            If there is none, or it is no mapping.
+        """
+        text = self._text(document)
+        try:
+            content = parse_yaml(text)
+        except DocumentError as error:
+            raise ScenarioError(f"{document} is not valid YAML: {error}.") from None
+        if not isinstance(content, dict):
+            raise ScenarioError(
+                f"{document} holds {_form(content)}, not a {self.noun}: it must give keys such as {self.keys}."
+            )
+        return content
+
+    def _text(self, document: str | Path) -> str:
+        path = Path(document).expanduser()
+        names = list(self.names())
+        if str(document) in names and not path.is_file():
+            return (self.folder / f"{document}.yaml").read_text(encoding="utf-8")
+        try:
+            return read_limited(path, LARGEST).decode("utf-8")
+        except FileNotFoundError:
+            beside = [entry.name for entry in path.parent.glob("*.yaml")] if path.parent.is_dir() else []
+            raise ScenarioError(
+                f"There is no {self.noun} {str(document)!r}{nearest(path.name, [*names, *beside])}: give a YAML file,"
+                f" or one of the {self.noun}s that come with raydr, {', '.join(names)}."
+            ) from None
+        except IsADirectoryError:
+            raise ScenarioError(self._of_folder(path)) from None
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+            raise ScenarioError(
+                f"The {self.noun} {document} cannot be read ({reason}): give a YAML file, or one of the {self.noun}s"
+                f" that come with raydr, {', '.join(names)}."
+            ) from None
+
+    def _of_folder(self, path: Path) -> str:
+        """What to run instead of a folder."""
+        what = self.command.removeprefix("raydr ")
+        if not (path / self.stored).is_file():
+            return f"{path} is a folder, and none that a {what} wrote: give a YAML file, or the name of a {self.noun}."
+        if is_incomplete(path):
+            return f"{path} is the folder of an interrupted {what}: `{self.command} {path} --resume` goes on with it."
+        return (
+            f"{path} is the folder of a {what} that is whole: `{self.command} {path / self.stored}` repeats that"
+            f" {what}."
+        )
+
+
+def _form(content: Any) -> str:
+    return "nothing" if content is None else "a list" if isinstance(content, list) else "a single value"

@@ -1,0 +1,329 @@
+"""Runs trials by Ray Tune, the only place that names it: each in a placement group, as many as there is room for.
+
+Tune decides where and when a trial runs and which one ends early. What it stores of that is thrown away: what counts is
+the sweep's own ledger, since Tune restores neither its searchers faithfully nor its paths once a folder has moved.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import ray
+from ray import tune
+from ray.tune.schedulers import AsyncHyperBandScheduler, MedianStoppingRule, TrialScheduler
+from ray.tune.search import Searcher
+from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from raydr.actors.room import within_room
+from raydr.actors.vitals import Vitals, dead_parts_named
+from raydr.errors import RunError, ScenarioError
+from raydr.scenarios.reading import dump_json
+from raydr.tune.folder import SweepWork
+from raydr.tune.running import run_trial
+from raydr.tune.schema import ASHA, MedianStopping, TrialSettings
+from raydr.tune.trials import Trial
+
+_SETTINGS = {
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C is the command's to answer
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # the last report of a trial says how it ended
+    "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",
+}
+_ENDING_S = "30"
+"""Seconds that a trial which is stopped has to end its processes before its own is given up."""
+
+
+class Trials(Protocol):
+    """Where trials come from, and who is told what became of them."""
+
+    def next(self) -> Trial | None:
+        """The next trial to run; None where there is none now."""
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether there will be no further one."""
+
+    def started(self, trial: Trial) -> None:
+        """Hear that a trial runs."""
+
+    def ended(self, trial: Trial, told: Mapping[str, Any], seconds: float) -> None:
+        """Hear what a trial told last: see :func:`raydr.tune.running.run_trial`; nothing where it was stopped."""
+
+
+def trials_at_once(size: TrialSettings) -> int:
+    """How many trials of a size the cluster has room for.
+
+    Raises
+    ------
+    ScenarioError
+        If not even one fits, with what a node has at most.
+    """
+    bundle = {name: amount for part in _bundles(size) for name, amount in part.items()}
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    room = sum(
+        min(int(node.get(name, 0.0) / amount + 1e-9) for name, amount in bundle.items()) for node in nodes
+    )
+    if not room:
+        most = {name: max(node.get(name, 0.0) for node in nodes) for name in bundle}
+        has = ", ".join(_amount(name, amount) for name, amount in most.items())
+        asked = ", ".join(_amount(name, amount) for name, amount in bundle.items())
+        raise ScenarioError(
+            f"No node has room for one trial: trial asks for {asked}, and a node has at most {has}. Ask for less, or"
+            " add a larger node."
+        )
+    return room
+
+
+def execute(
+    trials: Trials,
+    work: SweepWork,
+    size: TrialSettings,
+    stopping: ASHA | MedianStopping | None,
+    *,
+    data_dir: Path | None,
+) -> None:
+    """Run all trials that there are.
+
+    Parameters
+    ----------
+    trials : Trials
+        Which come from it and go back to it.
+    work : SweepWork
+        Where run folders are taken in, on this machine.
+    size : TrialSettings
+        Of the placement group of each.
+    stopping : ASHA or MedianStopping, optional
+        Which of them end early.
+    data_dir : Path, optional
+        Folder of built-in data sets, as every node sees it.
+    """
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    desk = _Desk.options(scheduling_strategy=here, max_restarts=-1, max_task_retries=-1).remote(work)
+    runs = _Runs(trials, size.retries)
+    cache, before = tempfile.mkdtemp(prefix="raydr-tune-"), set(_groups())
+    try:
+        with _environment(), dead_parts_named():
+            tune.Tuner(
+                tune.with_resources(
+                    _trainable(desk, data_dir, size.report, stopping is not None),
+                    tune.PlacementGroupFactory(_bundles(size)),
+                ),
+                tune_config=tune.TuneConfig(
+                    search_alg=_InOrder(runs),
+                    scheduler=_scheduler(stopping),
+                    num_samples=-1,  # as many as there are, and those again whose process or node was lost
+                    metric="objective" if stopping is not None else None,
+                    mode="min" if stopping is not None else None,
+                    # A process whose trial was stopped does not report the next one's rounds (Ray 2.55).
+                    reuse_actors=stopping is None,
+                ),
+                run_config=tune.RunConfig(
+                    name="sweep",
+                    storage_path=cache,
+                    verbose=0,
+                    callbacks=[_Heard(runs)],
+                ),
+            ).fit()
+    except RunError:  # Ray itself is gone, and would not answer
+        raise
+    except BaseException:
+        _end(desk, before)
+        raise
+    else:
+        _end(desk, before)
+    finally:
+        shutil.rmtree(cache, ignore_errors=True)
+
+
+def _end(desk: Any, groups_before: set[str]) -> None:
+    """End the desk, and the placement groups that were made since with all that runs there.
+
+    Tune removes them itself, unless it was interrupted.
+    """
+    ray.kill(desk)
+    for name, described in _groups().items():
+        if name not in groups_before and described["state"] != "REMOVED":
+            remove_placement_group(PlacementGroup(ray.PlacementGroupID.from_hex(name)))
+
+
+def _groups() -> dict[str, Any]:
+    return dict(placement_group_table())
+
+
+class _DeskProcess:
+    """Beside the driver: takes run folders in from wherever trials ran."""
+
+    def __init__(self, work: SweepWork) -> None:
+        self._work = work
+
+    def take(self, name: str, content: bytes) -> None:
+        self._work.take(name, content)
+
+
+_Desk = ray.remote(num_cpus=0)(_DeskProcess)
+
+
+def _trainable(
+    desk: Any, data_dir: Path | None, report: bool, by_round: bool
+) -> Callable[[dict[str, Any]], None]:
+    def trainable(config: dict[str, Any]) -> None:
+        os.environ["TUNE_FUNCTION_THREAD_TIMEOUT_S"] = _ENDING_S
+        with within_room():
+            told = run_trial(
+                config["scenario"],
+                data_dir=data_dir,
+                report=report,
+                by_round=tune.report if by_round else None,
+                deliver=lambda content: ray.get(desk.take.remote(config["trial"], content)),
+            )
+        tune.report(told)
+
+    return trainable
+
+
+@dataclass
+class _Runs:
+    """Trials under way, by Tune's names; Tune, which stores all that it is given, is given nothing of it to store.
+
+    Attributes
+    ----------
+    trials : Trials
+        Where they come from.
+    retries : int
+        How often one whose process or node was lost starts again. Tune's own retries forget trials that find the
+        process dead which was kept for them.
+    under_way : dict
+        Trials with the time at which they started, None where they did not yet.
+    again : list of Trial
+        To start again.
+    lost : dict of trial name to int
+        How often each was lost.
+    """
+
+    trials: Trials
+    retries: int
+    under_way: dict[str, tuple[Trial, float | None]] = field(default_factory=dict)
+    again: list[Trial] = field(default_factory=list)
+    lost: Counter[str] = field(default_factory=Counter)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Runs, (None, 0)
+
+
+class _InOrder(Searcher):  # type: ignore[misc]
+    """Hands Tune the trials that the sweep wants next."""
+
+    def __init__(self, runs: _Runs) -> None:
+        super().__init__()
+        self._runs = runs
+
+    def suggest(self, trial_id: str) -> Any:
+        runs = self._runs
+        trial = runs.again.pop() if runs.again else runs.trials.next()
+        if trial is None:
+            return Searcher.FINISHED if runs.trials.exhausted and not runs.under_way else None
+        runs.under_way[trial_id] = trial, None
+        return {"trial": trial.name, "scenario": dump_json(trial.scenario)}
+
+    def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
+        """Nothing: see :class:`_Heard`."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing: the ledger is what remains."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing."""
+
+
+class _Heard(tune.Callback):  # type: ignore[misc]
+    """Tells the sweep what became of each trial, and looks whether Ray is alive."""
+
+    def __init__(self, runs: _Runs) -> None:
+        self._runs, self._vitals = runs, Vitals()
+
+    def on_step_begin(self, iteration: int, trials: Any, **info: Any) -> None:
+        self._vitals.look()
+
+    def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        ours, _ = self._runs.under_way[trial.trial_id]
+        self._runs.under_way[trial.trial_id] = ours, time.perf_counter()
+        self._runs.trials.started(ours)
+
+    def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        self._end(trial, trial.last_result or {})
+
+    def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        runs = self._runs
+        ours, began = runs.under_way[trial.trial_id]
+        runs.lost[ours.name] += began is not None  # else the process that was kept for it was dead already
+        if runs.lost[ours.name] <= runs.retries:
+            del runs.under_way[trial.trial_id]
+            runs.again.append(ours)
+        else:
+            times = f"{runs.lost[ours.name]} time{'s' * (runs.lost[ours.name] > 1)}"
+            reason = f"its process or node was lost {times}, as a rule for lack of memory"
+            self._end(
+                trial,
+                {"ended": "failed", "error": f"{reason}: give it more by trial.cpus or trial.memory_gib"},
+            )
+
+    def _end(self, trial: Any, told: Mapping[str, Any]) -> None:
+        ours, began = self._runs.under_way.pop(trial.trial_id)
+        self._runs.trials.ended(ours, told, time.perf_counter() - (began or time.perf_counter()))
+
+
+def _bundles(size: TrialSettings) -> list[dict[str, float]]:
+    """Of the placement group: the trial's own process holds the first, so GPUs, which are its actors', are a second."""
+    asked = {"CPU": float(size.cpus), "memory": (size.memory_gib or 0.0) * 2**30}
+    own = {name: amount for name, amount in asked.items() if amount}
+    return [own, {"GPU": size.gpus}] if size.gpus else [own]
+
+
+def _amount(name: str, amount: float) -> str:
+    match name:
+        case "CPU":
+            return f"{amount:g} cores"
+        case "GPU":
+            return f"{amount:g} GPUs"
+        case _:
+            return f"{amount / 2**30:.1f} GiB"
+
+
+def _scheduler(stopping: ASHA | MedianStopping | None) -> TrialScheduler | None:
+    match stopping:
+        case ASHA(grace=grace, reduction=reduction):
+            return AsyncHyperBandScheduler(
+                time_attr="round", grace_period=grace, reduction_factor=reduction, max_t=10**9
+            )
+        case MedianStopping(grace=grace, least=least):
+            return MedianStoppingRule(time_attr="round", grace_period=grace, min_samples_required=least)
+        case _:
+            return None
+
+
+@contextmanager
+def _environment() -> Iterator[None]:
+    """What Tune reads from the environment, for the length of a ``with`` block."""
+    before = {name: os.environ.get(name) for name in _SETTINGS}
+    os.environ |= _SETTINGS
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

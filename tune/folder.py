@@ -1,0 +1,77 @@
+"""A sweep's folder: made under a name that says incomplete, filled trial by trial, renamed when all of them ended."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import tarfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from raydr import records
+from raydr.scenarios.checkpoints import locked
+
+
+@dataclass(frozen=True)
+class SweepWork:
+    """What an incomplete sweep folder holds for whoever goes on with it: trials that ended.
+
+    Attributes
+    ----------
+    folder : Path
+        The sweep's.
+    """
+
+    folder: Path
+
+    noun: ClassVar[str] = "sweep"
+    stored: ClassVar[str] = records.SWEEP
+    after: ClassVar[str] = "after the trials that ended"
+
+    @property
+    def place(self) -> Path:
+        """Folder of the lock, and of trials that have not come whole yet."""
+        return self.folder / "unfinished"
+
+    @property
+    def there(self) -> bool:
+        """Whether any trial ended."""
+        return (self.folder / records.TRIALS).exists() or any(self._trials())
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep every other process from the sweep: see :func:`raydr.scenarios.checkpoints.locked`."""
+        return locked(self.place, self.noun)
+
+    def run(self, name: str) -> Path:
+        """Run folder of a trial, where it is done."""
+        return self.folder / records.TRIAL_FOLDERS / name
+
+    def clear(self) -> None:
+        """Remove what had not come whole when the sweep was interrupted."""
+        for left in self.place.glob("trial-*"):
+            shutil.rmtree(left, ignore_errors=True)
+
+    def take(self, name: str, content: bytes) -> None:
+        """Unpack a trial's run folder, which stands under its name once it is whole; a second time changes nothing."""
+        if self.run(name).exists():
+            return
+        unfinished = self.place / f"trial-{name}"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            archive.extractall(unfinished, filter="data")
+        self.run(name).parent.mkdir(exist_ok=True)
+        unfinished.rename(self.run(name))
+
+    def _trials(self) -> Iterator[Path]:
+        return (self.folder / records.TRIAL_FOLDERS).glob("*")
+
+
+def packed(folder: Path) -> bytes:
+    """Everything in a folder as bytes, from wherever a trial ran to wherever its sweep is kept."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        archive.add(folder, arcname=".")
+    return content.getvalue()

@@ -1,0 +1,191 @@
+"""The trials of a sweep that ended: ``trials.parquet``, written anew after each, and believed by whoever resumes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from raydr import records
+from raydr.documents import MEGABYTE, require_limited
+from raydr.errors import DataError, OutputError
+from raydr.files import whole
+from raydr.tune.trials import Row, measures_in
+
+LARGEST = 1024 * MEGABYTE
+_IDENTITY = ("point", "repeat", "seed", "status", "error", "folder", "digest", "data")
+TEXT = b"raydr_json"
+"""In the schema's metadata: columns of swept keys whose values stand there as JSON."""
+
+
+@dataclass
+class Ledger:
+    """Rows by (point, repeat), and the file in which they are kept.
+
+    Attributes
+    ----------
+    folder : Path
+        The sweep's.
+    keys : sequence of str
+        Swept keys, in the space's order.
+    """
+
+    folder: Path
+    keys: Sequence[str]
+    rows: dict[tuple[int, int], Row] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, folder: Path, keys: Sequence[str]) -> Ledger:
+        """Read the rows that there are, none where there is no file.
+
+        Raises
+        ------
+        OutputError
+            If the file is damaged, or of another sweep.
+        """
+        ledger = cls(folder, keys)
+        if (folder / records.TRIALS).exists():
+            ledger.rows = {(row.point, row.repeat): row for row in _read(folder / records.TRIALS, keys)}
+        return ledger
+
+    @property
+    def ordered(self) -> list[Row]:
+        """Rows by point and repeat."""
+        return [self.rows[key] for key in sorted(self.rows)]
+
+    def require_same_data(self, row: Row) -> None:
+        """Refuse a row made from other data than an earlier one of the same source.
+
+        Raises
+        ------
+        DataError
+            Naming the two trials.
+        """
+        if row.data is None:
+            return
+        source = _source(row)
+        for other in self.rows.values():
+            if other.data is not None and _source(other) == source and other.data != row.data:
+                raise DataError(
+                    f"The data changed while the sweep was under way: trial {other.name} was made from other content"
+                    f" than {row.name}. Bring the data back and resume, or start the sweep anew."
+                )
+
+    def add(self, row: Row) -> None:
+        """Keep a row, and write all of them."""
+        self.rows[row.point, row.repeat] = row
+        self.write()
+
+    def write(self) -> None:
+        """Write all rows, whole or not at all."""
+        write_table(self.folder / records.TRIALS, table_of(self.ordered, self.keys))
+
+
+def table_of(rows: Sequence[Row], keys: Sequence[str]) -> Any:
+    """The rows as an Arrow table: identity, swept keys, measures."""
+    import pyarrow as pa
+
+    columns: dict[str, Any] = {
+        "point": pa.array([row.point for row in rows], pa.int64()),
+        "repeat": pa.array([row.repeat for row in rows], pa.int64()),
+        "seed": pa.array([row.seed for row in rows], pa.int64()),
+    }
+    for name in _IDENTITY[3:]:
+        columns[name] = pa.array([getattr(row, name) for row in rows], pa.string())
+    columns, text = swept_columns(columns, [row.values for row in rows], keys)
+    for name in measures_in(rows):
+        columns[name] = pa.array([row.measures.get(name) for row in rows], pa.float64())
+    return pa.table(columns).replace_schema_metadata({TEXT: json.dumps(text)})
+
+
+def swept_columns(
+    columns: dict[str, Any], values: Sequence[Mapping[str, Any]], keys: Sequence[str]
+) -> tuple[dict[str, Any], list[str]]:
+    """Columns with one more for each swept key, null where it does not apply; and which of these hold JSON."""
+    text = []
+    for key in keys:
+        column, is_text = _column([each.get(key) for each in values], [key in each for each in values])
+        columns[records.SETTING + key] = column
+        if is_text:
+            text.append(key)
+    return columns, text
+
+
+def write_table(path: Path, table: Any) -> None:
+    """Write a table whole or not at all."""
+    import pyarrow.parquet as pq
+
+    with whole(path, "make room there, or move the folder, and resume the sweep") as unfinished:
+        pq.write_table(table, unfinished)
+
+
+def _column(values: Sequence[Any], applies: Sequence[bool]) -> tuple[Any, bool]:
+    """A column of values of one plain type, and otherwise of JSON."""
+    import pyarrow as pa
+
+    kinds = {type(value) for value in values if value is not None}
+    if any(given and value is None for given, value in zip(applies, values, strict=True)):
+        kinds.add(type(None))  # a value that is null is not the same as no value
+    match kinds:
+        case s if not s or s == {str}:
+            return pa.array(values, pa.string()), False
+        case s if s == {bool}:
+            return pa.array(values, pa.bool_()), False
+        case s if s == {int} and all(value is None or abs(value) < 2**63 for value in values):
+            return pa.array(values, pa.int64()), False
+        case s if s in ({float}, {int, float}):
+            return pa.array(values, pa.float64()), False
+    said = [json.dumps(value) if given else None for value, given in zip(values, applies, strict=True)]
+    return pa.array(said, pa.string()), True
+
+
+def _read(path: Path, keys: Sequence[str]) -> Iterable[Row]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(require_limited(path, LARGEST))
+        text = set(json.loads((table.schema.metadata or {})[TEXT]))
+        found = table.to_pylist()
+        swept = [records.SETTING + key for key in keys]
+        absent = [name for name in (*_IDENTITY, *swept) if name not in table.column_names]
+        if absent:
+            raise ValueError(f"it lacks the column {absent[0]!r}")
+        measures = [name for name in table.column_names if name not in (*_IDENTITY, *swept)]
+        return [
+            Row(
+                row["point"],
+                row["repeat"],
+                row["seed"],
+                row["status"],
+                row["error"],
+                row["digest"],
+                row["data"],
+                {
+                    key: json.loads(row[records.SETTING + key]) if key in text else row[records.SETTING + key]
+                    for key in keys
+                    if row[records.SETTING + key] is not None
+                },
+                {name: row[name] for name in measures if row[name] is not None},
+            )
+            for row in found
+        ]
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+        raise OutputError(
+            f"{path} cannot be read ({' '.join(str(error).split())}): bring the file back as the sweep wrote it."
+            " Without it, `--resume` takes what it can from the trials' own folders."
+        ) from error
+
+
+def _source(row: Row) -> str:
+    """What of a row's swept keys may change the data that are read: another file is no other content of one."""
+    return json.dumps(
+        {
+            key: value
+            for key, value in row.values.items()
+            if key == "clients" or key.startswith(("data", "clients.partition", "clients.sites"))
+        },
+        sort_keys=True,
+    )

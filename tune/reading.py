@@ -1,0 +1,205 @@
+"""From a sweep's text to a sweep, its base read and every point of it checked, or to one paragraph on what is wrong."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib import resources
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from raydr.errors import OutputError, ScenarioError
+from raydr.records import SWEEP
+from raydr.registry import extensions
+from raydr.scenarios.problems import ROOT as SCENARIO_ROOT
+from raydr.scenarios.problems import Section, problems, truth_values, unwritable_text
+from raydr.scenarios.reading import SHELF as SCENARIOS
+from raydr.scenarios.reading import copied, dump_yaml, override
+from raydr.scenarios.shelf import Shelf
+from raydr.settings import OfFile, path_mark
+from raydr.tune.schema import Axis, Grid, Quick, Sweep
+
+SHELF = Shelf(
+    resources.files("raydr.tune") / "shipped", "sweep", "raydr sweep", SWEEP, "name, base and space"
+)
+ROOT = Section((), (Sweep,), "a sweep")
+VERSION = "raydr"
+"""Key of a stored sweep beside its own: which raydr began it."""
+
+
+def shipped() -> dict[str, str]:
+    """Names of the sweeps that come with raydr, each with the comment on its first line."""
+    return SHELF.names()
+
+
+def is_sweep(content: Mapping[str, Any]) -> bool:
+    """Whether the keys of a document are those of a sweep and not of a scenario."""
+    return "base" in content or "space" in content
+
+
+def names_sweep(document: str) -> bool:
+    """Whether a file, or a name of what comes with raydr, is a sweep; what cannot be read is none."""
+    path = Path(document).expanduser()
+    if not path.is_file():
+        return document in shipped() and document not in SCENARIOS.names()
+    try:
+        return is_sweep(SHELF.parse(path))
+    except ScenarioError:
+        return False
+
+
+def read_sweep(
+    sweep: str | Path | Mapping[str, Any],
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    quick: bool = False,
+) -> Sweep:
+    """Read and check a sweep.
+
+    Parameters
+    ----------
+    sweep : str, Path or mapping
+        A YAML file, the name of a shipped sweep, or the content itself.
+    overrides : mapping, optional
+        Values of the base by dotted key.
+    quick : bool
+        Whether to take what its section ``quick`` says.
+
+    Returns
+    -------
+    sweep : Sweep
+        Whose base is a mapping with every path resolved, and which has no section ``quick`` any more.
+
+    Raises
+    ------
+    ScenarioError
+        With every problem's key path, reason and nearest valid name.
+    """
+    if isinstance(sweep, Mapping):
+        where, content, folder = "the sweep", copied(sweep), Path()
+    else:
+        where, content, folder = str(sweep), SHELF.parse(sweep), Path(sweep).expanduser().parent
+    checked = _checked(where, content)
+    base = _base(checked, folder)
+    if quick:
+        if checked.quick is None:
+            raise ScenarioError(
+                f"{where} does not say what --quick is to change: give it a section `quick`, such as"
+                " {base: {data.rows: 300}, repeats: 1}."
+            )
+        checked = _hurried(checked, checked.quick)
+        for key, value in (checked.quick.base if checked.quick else {}).items():
+            override(base, key, value)
+    for key, value in (overrides or {}).items():
+        override(base, key, value)
+        if key in checked.space:
+            raise ScenarioError(f"--set {key}: the sweep's space gives this key its values; change it there.")
+    space = {
+        key: tuple(_with_paths_resolved(axis, key) for axis in axes) for key, axes in checked.space.items()
+    }
+    return checked.model_copy(
+        update={"base": paths_resolved(base, SCENARIO_ROOT), "space": space, "quick": None}
+    )
+
+
+def paths_resolved(content: Any, section: Section | None) -> Any:
+    """Return a part of a scenario with every path of a file in the form that leads there from any folder."""
+    if isinstance(content, list | tuple):
+        return [paths_resolved(item, section) for item in content]
+    if section is None or not isinstance(content, Mapping):
+        return content
+    found = {}
+    for key, value in content.items():
+        mark = _mark(section, key)
+        if mark is not None and isinstance(value, str):
+            elsewhere = mark.elsewhere is not None and content.get(mark.elsewhere) is not None
+            found[key] = value if elsewhere else os.path.realpath(os.path.expanduser(value))
+        else:
+            found[key] = paths_resolved(value, section.inner(key) if isinstance(key, str) else None)
+    return found
+
+
+def _with_paths_resolved(axis: Axis, key: str) -> Axis:
+    values = axis.grid or axis.choice
+    if values is None:
+        return axis
+    *parents, last = key.split(".")
+    section: Section | None = SCENARIO_ROOT
+    for parent in parents:
+        section = section.inner(parent) if section else None
+    resolved = tuple(paths_resolved({last: value}, section)[last] for value in values)
+    return axis.model_copy(update={axis.sort: resolved})
+
+
+def _mark(section: Section, key: Any) -> OfFile | None:
+    fields = (model.model_fields[key] for model in section.models if key in model.model_fields)
+    return next((mark for field in fields if (mark := path_mark(field)) is not None), None)
+
+
+def stored(sweep: Sweep) -> str:
+    """Return a sweep as it stands in its folder, with the version of raydr that began it."""
+    return dump_yaml({VERSION: _version(), **sweep.model_dump(mode="json", exclude={"quick"})})
+
+
+def read_stored(path: Path) -> Sweep:
+    """Read a sweep as :func:`stored` wrote it.
+
+    Raises
+    ------
+    OutputError
+        If another version of raydr began it.
+    ScenarioError
+        If it is no sweep any more.
+    """
+    content = SHELF.parse(path)
+    began = content.pop(VERSION, None)
+    if began != _version():
+        raise OutputError(
+            f"The sweep in {path.parent} is of raydr {began}, and this is raydr {_version()}: go on with it by the"
+            " raydr that began it, or start it anew."
+        )
+    return _checked(str(path), content)
+
+
+def _version() -> str:
+    return " ".join(
+        [version("raydr"), *(f"{name} {number}" for name, number in sorted(extensions().items()))]
+    )
+
+
+def _checked(where: str, content: Mapping[str, Any]) -> Sweep:
+    try:
+        checked = Sweep.model_validate(content)
+        settings = {key: value for key, value in content.items() if key not in ("base", "space", "quick")}
+        found = truth_values(settings, checked) + unwritable_text(content)
+    except ValidationError as error:
+        found = problems(error, content, ROOT)
+    if found:
+        raise ScenarioError(f"{where} cannot be run: {'; '.join(found)}.")
+    return checked
+
+
+def _base(sweep: Sweep, folder: Path) -> dict[str, Any]:
+    """Keys of the base: given, or read from a file beside the sweep's, or from where the user stands."""
+    if isinstance(sweep.base, Mapping):
+        base = copied(sweep.base)
+    else:
+        beside = folder / sweep.base
+        base = SCENARIOS.parse(beside if beside.is_file() else sweep.base)
+    return {"name": sweep.name, **base}
+
+
+def _hurried(sweep: Sweep, quick: Quick) -> Sweep:
+    unknown = [key for key in quick.space if key not in sweep.space]
+    if unknown:
+        raise ScenarioError(
+            f"quick.space has {unknown[0]}, which space does not have: it replaces axes alone."
+        )
+    changed: dict[str, Any] = {"space": {**sweep.space, **quick.space}}
+    changed |= {key: value for key in ("repeats", "max_trials") if (value := getattr(quick, key)) is not None}
+    if quick.samples is not None and not isinstance(sweep.search, Grid):
+        changed["search"] = sweep.search.model_copy(update={"samples": quick.samples})
+    return sweep.model_copy(update=changed)

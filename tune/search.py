@@ -1,0 +1,164 @@
+"""Which points come next: all of a list, or what Optuna proposes by what earlier ones came to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from raydr.tune.schema import Axis, Optuna, Random, Sweep
+from raydr.tune.space import Point, points_of, walk
+
+Measured = Mapping[int, Mapping[str, float] | None]
+"""What points came to, by number: means of measures by name, None where nothing came of one."""
+
+
+class Search(Protocol):
+    """Points by number, from 0.
+
+    ``learns`` is whether a point may depend on what others came to.
+    """
+
+    learns: ClassVar[bool]
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+
+    def point(self, number: int, measured: Measured) -> Point | None:
+        """The point of that number; None where others, not in ``measured`` yet, must be known first."""
+
+
+def search_of(sweep: Sweep) -> Search:
+    """Return the search that a sweep asks for.
+
+    Raises
+    ------
+    ScenarioError
+        If a point that is known beforehand cannot be run.
+    """
+    match sweep.search:
+        case Optuna():
+            return Proposed(sweep, sweep.search)
+        case Random(samples=samples):
+            return Listed(points_of(sweep, samples))
+        case _:
+            return Listed(points_of(sweep, 1))
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Points that are known beforehand."""
+
+    learns: ClassVar[bool] = False
+
+    points: list[Point]
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.points)
+
+    def point(self, number: int, measured: Measured) -> Point | None:
+        """The point of that number, whatever others came to."""
+        return self.points[number]
+
+
+@dataclass
+class Proposed:
+    """Points that Optuna proposes, some at once, each time by all that came before and by nothing else.
+
+    Optuna's study is made anew each time from what points came to, in their order: proposals depend neither on which
+    point was done first nor on whether the sweep was interrupted.
+    """
+
+    learns: ClassVar[bool] = True
+
+    sweep: Sweep
+    settings: Optuna
+    _points: list[Point] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """How many will be proposed."""
+        return self.settings.samples
+
+    def point(self, number: int, measured: Measured) -> Point | None:
+        """The point of that number, once all that were proposed before it together are done."""
+        while number >= len(self._points):
+            if any(earlier not in measured for earlier in range(len(self._points))):
+                return None
+            self._propose(measured)
+        return self._points[number]
+
+    def _propose(self, measured: Measured) -> None:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        done, objectives = len(self._points), self.sweep.objectives
+        study = optuna.create_study(
+            directions=[
+                "maximize" if direction == "max" else "minimize" for direction in objectives.values()
+            ],
+            # Trials that were asked and not told count as bad ones, so that those asked together lie apart.
+            sampler=optuna.samplers.TPESampler(seed=self.sweep.seed + done, constant_liar=True),
+        )
+        for point in self._points:
+            study.add_trial(self._told(point, measured[point.number]))
+        for number in range(done, min(done + self.settings.at_once, self.count)):
+            trial = study.ask()
+
+            def choose(key: str, axis: Axis, trial: Any = trial) -> Any:
+                return _asked(trial, self._name(key, axis), axis)
+
+            self._points.append(Point(number, *walk(self.sweep.scenario, self.sweep.space, choose)))
+
+    def _name(self, key: str, axis: Axis) -> str:
+        """What Optuna calls an axis: alternatives for a key are parameters of their own, since ranges are fixed."""
+        axes = self.sweep.space[key]
+        return key if len(axes) == 1 else f"{key} ({axes.index(axis)})"
+
+    def _told(self, point: Point, came_to: Mapping[str, float] | None) -> Any:
+        """A finished trial of Optuna's; a failed one where a measure is not there."""
+        import optuna
+
+        distributions: dict[str, Any] = {}
+        parameters: dict[str, Any] = {}
+
+        def choose(key: str, axis: Axis) -> Any:
+            name, value = self._name(key, axis), point.values[key]
+            options = axis.choice or axis.grid
+            distributions[name] = _distribution(axis)
+            parameters[name] = options.index(value) if options is not None else value
+            return value
+
+        walk(self.sweep.scenario, self.sweep.space, choose)
+        found = [came_to[name] for name in self.sweep.objectives if came_to and name in came_to]
+        whole = len(found) == len(self.sweep.objectives)
+        return optuna.trial.create_trial(
+            params=parameters,
+            distributions=distributions,
+            values=found if whole else None,
+            state=optuna.trial.TrialState.COMPLETE if whole else optuna.trial.TrialState.FAIL,
+        )
+
+
+def _asked(trial: Any, name: str, axis: Axis) -> Any:
+    options = axis.choice or axis.grid
+    if options is not None:
+        return options[trial.suggest_categorical(name, list(range(len(options))))]
+    low, high = getattr(axis, axis.sort)
+    suggest = trial.suggest_int if axis.sort.endswith("integers") else trial.suggest_float
+    return suggest(name, low, high, log=axis.sort.startswith("log"))
+
+
+def _distribution(axis: Axis) -> Any:
+    """What Optuna keeps of :func:`_asked`."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    options = axis.choice or axis.grid
+    if options is not None:
+        return CategoricalDistribution(list(range(len(options))))  # values may be whole sections
+    low, high = getattr(axis, axis.sort)
+    kind = IntDistribution if axis.sort.endswith("integers") else FloatDistribution
+    return kind(low, high, log=axis.sort.startswith("log"))

@@ -1,0 +1,172 @@
+"""Points of a space: one value for each key that applies, and the scenario that they make of the base."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from raydr.errors import ScenarioError
+from raydr.scenarios.reading import copied, override, read
+from raydr.scenarios.schema import Scenario
+from raydr.tune.schema import Axis, Sweep
+
+Space = Mapping[str, Sequence[Axis]]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A combination of values.
+
+    Attributes
+    ----------
+    number : int
+        From 0, in the sweep's order.
+    values : mapping of dotted key to value
+        Of the keys that apply, in the space's order.
+    content : mapping
+        The scenario that they make.
+    """
+
+    number: int
+    values: Mapping[str, Any]
+    content: Mapping[str, Any]
+
+    def scenario(self, repeat: int) -> Scenario:
+        """The scenario of one of its repeats, whose seeds follow each other.
+
+        Raises
+        ------
+        ScenarioError
+            If these values cannot be run.
+        """
+        said = ", ".join(f"{key} {json.dumps(value)}" for key, value in self.values.items())
+        try:
+            first = read(self.content)
+            return read(self.content, {"seed": first.seed + repeat}) if repeat else first
+        except ScenarioError as error:
+            raise ScenarioError(f"The point {said}: {error}") from None
+
+
+def digest(scenario: Scenario) -> str:
+    """Of all that a run's results follow from, its seed included and its name left out."""
+    content = scenario.resolved().model_dump(mode="json", exclude={"name"})
+    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def combinations(
+    base: Mapping[str, Any], space: Space, seed: int, sample: int = 0
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Values and scenario of every combination of the grids' values, with one draw of each key that is drawn.
+
+    A key has the same draw in all of them: what one compares differs in what is listed alone.
+    """
+    yield from _beyond(list(space.items()), {}, copied(base), seed, sample)
+
+
+def walk(
+    base: Mapping[str, Any], space: Space, choose: Callable[[str, Axis], Any]
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Values and scenario of one point, each key's value chosen by ``choose(key, axis)``."""
+    values: dict[str, Any] = {}
+    content = copied(base)
+    for key, axes in space.items():
+        axis = _applying(axes, content)
+        if axis is None:
+            _left_out(content, key)
+        else:
+            values[key] = choose(key, axis)
+            override(content, key, values[key])
+    return values, content
+
+
+def points_of(sweep: Sweep, samples: int) -> list[Point]:
+    """Points of a grid, or of a grid by so many draws, without those that make the scenario of an earlier one.
+
+    Raises
+    ------
+    ScenarioError
+        If one of them cannot be run.
+    """
+    found: dict[str, Point] = {}
+    for sample in range(samples):
+        for values, content in combinations(sweep.scenario, sweep.space, sweep.seed, sample):
+            point = Point(len(found), values, content)
+            found.setdefault(digest(point.scenario(0)), point)
+    return list(found.values())
+
+
+def _beyond(
+    keys: Sequence[tuple[str, Sequence[Axis]]],
+    values: Mapping[str, Any],
+    content: dict[str, Any],
+    seed: int,
+    sample: int,
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    if not keys:
+        yield values, content
+        return
+    (key, axes), *others = keys
+    axis = _applying(axes, content)
+    if axis is None:
+        content = copied(content)
+        _left_out(content, key)
+        yield from _beyond(others, values, content, seed, sample)
+        return
+    for value in axis.grid if axis.grid is not None else (drawn(axis, key, seed, sample),):
+        changed = copied(content)
+        override(changed, key, value)
+        yield from _beyond(others, {**values, key: value}, changed, seed, sample)
+
+
+def drawn(axis: Axis, key: str, seed: int, sample: int) -> Any:
+    """Draw a value of an axis, the same for the same seed, key and number of the sample.
+
+    >>> drawn(Axis(integers=(1, 3)), "method.landmarks", 0, 0) in (1, 2, 3)
+    True
+    """
+    name = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest())
+    random = np.random.default_rng([seed, sample, name])
+    if axis.choice is not None:
+        return axis.choice[int(random.integers(len(axis.choice)))]
+    low, high = getattr(axis, axis.sort)
+    match axis.sort:
+        case "uniform":
+            return float(random.uniform(low, high))
+        case "log_uniform":
+            return float(np.exp(random.uniform(np.log(low), np.log(high))))
+        case "integers":
+            return int(random.integers(low, high + 1))
+        case _:
+            return min(int(np.exp(random.uniform(np.log(low), np.log(high + 1)))), high)
+
+
+def _applying(axes: Sequence[Axis], content: Mapping[str, Any]) -> Axis | None:
+    return next((axis for axis in axes if _holds(axis.when, content)), None)
+
+
+def _holds(conditions: Mapping[str, Any], content: Mapping[str, Any]) -> bool:
+    for key, wanted in conditions.items():
+        allowed = wanted if isinstance(wanted, list | tuple) else [wanted]
+        if _at(content, key) not in allowed:
+            return False
+    return True
+
+
+def _at(content: Any, key: str) -> Any:
+    for part in key.split("."):
+        content = content.get(part) if isinstance(content, Mapping) else None
+    return content
+
+
+def _left_out(content: dict[str, Any], key: str) -> None:
+    *parents, last = key.split(".")
+    inner: Any = content
+    for parent in parents:
+        inner = inner.get(parent) if isinstance(inner, dict) else None
+    if isinstance(inner, dict):
+        inner.pop(last, None)

@@ -1,0 +1,298 @@
+"""A sweep from its first trial to its page, or from wherever it was interrupted."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from raydr import records
+from raydr.errors import OutputError, RaydrError, ScenarioError
+from raydr.journal import Incident, Journal, Listener, SweepBegan, TrialEnded, TrialStarted, unheard
+from raydr.plain import short
+from raydr.scenarios.folder import default_folder, incomplete, taken_up, target_of, unwritable
+from raydr.signals import signals_deferred
+from raydr.tune.folder import SweepWork
+from raydr.tune.ledger import Ledger
+from raydr.tune.reading import read_stored, stored
+from raydr.tune.results import results_of, write_results
+from raydr.tune.schema import Sweep
+from raydr.tune.search import Search, search_of
+from raydr.tune.trackers import Tracker
+from raydr.tune.trials import Row, Trial, digest_of_run, row_of, row_of_run
+
+
+def sweep(
+    asked: Sweep,
+    *,
+    out: Path | None = None,
+    address: str | None = None,
+    data_dir: Path | None = None,
+    listener: Listener = unheard,
+    trackers: Sequence[Tracker] = (),
+) -> Path:
+    """Run a sweep and write its folder, whole; arguments are as for :func:`raydr.sweep`.
+
+    Raises
+    ------
+    ScenarioError, OutputError
+        If the sweep, a point that is known beforehand, or its place cannot be used.
+    RunError, DataError
+        If it could not be finished: its folder stays, under a name that says incomplete, with all trials that ended.
+    """
+    search = search_of(asked)  # what is wrong with a point is said before a folder is made
+    target = out or default_folder(asked.name, datetime.now())
+    with incomplete(target, SweepWork) as folder:
+        with unwritable(target):
+            (folder / records.SWEEP).write_text(stored(asked), encoding="utf-8")
+        _Going(asked, search, SweepWork(folder), listener, trackers).on(address, data_dir)
+    return _shown(target.expanduser().absolute(), listener)
+
+
+def resume(
+    folder: Path,
+    *,
+    address: str | None = None,
+    data_dir: Path | None = None,
+    listener: Listener = unheard,
+    retry_failed: bool = False,
+    trackers: Sequence[Tracker] = (),
+) -> Path:
+    """Go on with an interrupted sweep: every trial that ended stays as it is, and the others run.
+
+    Raises
+    ------
+    OutputError
+        If it is not an incomplete sweep folder, or its trials are not those of its ``sweep.yaml``.
+    """
+    folder = folder.expanduser().absolute()
+    target = target_of(folder, SweepWork)
+    with taken_up(folder, SweepWork):
+        asked = read_stored(folder / records.SWEEP)
+        going = _Going(asked, search_of(asked), SweepWork(folder), listener, trackers)
+        going.take_up(retry_failed=retry_failed)
+        going.on(address, data_dir)
+    return _shown(target, listener)
+
+
+def _shown(folder: Path, listener: Listener) -> Path:
+    """Make the page of a sweep folder that is whole: what fails here costs no result."""
+    try:
+        with Journal(listener).stage("page"):
+            from raydr.report import write_sweep_report
+
+            write_sweep_report(folder)
+    except BaseException as error:
+        error.add_note(f"The sweep in {folder} is whole: `raydr report {folder}` makes its page.")
+        raise
+    return folder
+
+
+@dataclass
+class _Going:
+    """A sweep under way: which trial comes next, and what became of those that ended."""
+
+    asked: Sweep
+    search: Search
+    work: SweepWork
+    listener: Listener
+    trackers: Sequence[Tracker] = ()
+    began: float = field(default_factory=time.monotonic)
+    _next: int = 0
+    _failure: RaydrError | None = None
+    _cut: bool = False
+
+    def __post_init__(self) -> None:
+        self.keys = list(self.asked.space)
+        self.ledger = Ledger(self.work.folder, self.keys)
+
+    @property
+    def total(self) -> int:
+        """Trials in all."""
+        every = self.search.count * self.asked.repeats
+        return min(every, self.asked.max_trials) if self.asked.max_trials else every
+
+    def take_up(self, *, retry_failed: bool) -> None:
+        """Find what ended before: rows of the ledger, and run folders that came whole after it was written last."""
+        self.ledger = Ledger.read(self.work.folder, self.keys)
+        if retry_failed:
+            self.ledger.rows = {key: row for key, row in self.ledger.rows.items() if row.status != "failed"}
+        self.work.clear()
+        # In their order, since what Optuna proposed depends on what came before.
+        for index in range(self.total):
+            trial = self._trial(index)
+            if trial is None:
+                break
+            if isinstance(trial, Row):
+                self.ledger.rows[trial.point, trial.repeat] = trial
+                continue
+            row = self.ledger.rows.get((trial.point.number, trial.repeat))
+            run = self.work.run(trial.name)
+            if row is not None and row.digest != trial.digest:
+                raise OutputError(
+                    f"Trial {row.name} in {self.work.folder} was made from other settings than sweep.yaml says now: a"
+                    " sweep goes on as it began. Change that back, or start a new sweep."
+                )
+            if row is None and run.exists():
+                row = row_of_run(trial, run)
+                if digest_of_run(run) != trial.digest:
+                    raise OutputError(
+                        f"The folder {run} is of a run with other settings than sweep.yaml gives trial {trial.name}: move"
+                        " it away to have the trial run again, or bring sweep.yaml back as it was."
+                    )
+                self.ledger.rows[row.point, row.repeat] = row
+            elif row is not None and row.status == "done" and not run.exists():
+                raise OutputError(
+                    f"Trial {row.name} of {self.work.folder} is done, and its folder {run} is gone: bring it back, or"
+                    f" take away {records.TRIALS} to have the trials run again whose folders are missing."
+                )
+        self.ledger.write()
+
+    def on(self, address: str | None, data_dir: Path | None) -> None:
+        """Run what is left, and write what it came to."""
+        journal = Journal(self.listener)
+        if len(self.ledger.rows) < self.total:
+            self._run(journal, address, data_dir)
+        if self._failure is not None:
+            raise self._failure
+        with unwritable(self.work.folder), journal.stage("results"):
+            self.ledger.write()
+            write_results(self.work.folder, self.ledger.ordered, self.keys, self.asked.objectives)
+
+    def _run(self, journal: Journal, address: str | None, data_dir: Path | None) -> None:
+        with journal.stage("starting Ray"), signals_deferred():
+            from raydr.actors.cluster import connected
+            from raydr.tune.execution import execute, trials_at_once
+
+            connection = connected(address)
+        with connection:
+            at_once = trials_at_once(self.asked.trial)
+            self.listener(SweepBegan(self.total, len(self.ledger.rows), at_once))
+            execute(
+                self,
+                self.work,
+                self.asked.trial,
+                self.asked.stopping,
+                data_dir=data_dir.expanduser().absolute() if data_dir is not None else None,
+            )
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no further trial begins: all did, the time is over, or something ends the sweep."""
+        if self._failure is not None:
+            return True
+        if 0 < self._next < self.total and self._late and not self._cut:
+            self._cut = True
+            left = self.total - self._next
+            self.listener(Incident(f"time_budget_s is over: {left} trials do not begin"))
+        return self._next >= self.total or self._cut
+
+    @property
+    def _late(self) -> bool:
+        budget = self.asked.time_budget_s
+        return budget is not None and time.monotonic() - self.began > budget
+
+    def next(self) -> Trial | None:
+        """The next trial that has not ended; None where there is none now."""
+        while not self.exhausted:
+            trial = self._trial(self._next)
+            if trial is None:
+                return None
+            self._next += 1
+            if isinstance(trial, Row):
+                if (trial.point, trial.repeat) not in self.ledger.rows and self._keep(trial):
+                    self.listener(
+                        TrialEnded(trial.name, "", "failed", short(str(trial.error), 300), None, None)
+                    )
+            elif (trial.point.number, trial.repeat) not in self.ledger.rows:
+                return trial
+        return None
+
+    def _trial(self, index: int) -> Trial | Row | None:
+        """The trial at a place of the order, point by point and repeat by repeat.
+
+        Its row at once where the point that was proposed cannot be run; None where it is not known yet.
+        """
+        number, repeat = divmod(index, self.asked.repeats)
+        point = self.search.point(number, self._measured() if self.search.learns else {})
+        if point is None:
+            return None
+        try:
+            return Trial.of(point, repeat)
+        except ScenarioError as error:  # of a point that was proposed: those of a list have been checked
+            seed = point.content.get("seed", 0)
+            return Row(number, repeat, seed + repeat, "failed", str(error), "", None, point.values)
+
+    def _measured(self) -> Mapping[int, Mapping[str, float] | None]:
+        """Means of points all of whose repeats ended."""
+        ended: dict[int, int] = {}
+        for point, _ in self.ledger.rows:
+            ended[point] = ended.get(point, 0) + 1
+        means = {result.point: result.means for result in results_of(self.ledger.ordered)}
+        return {point: means.get(point) for point, count in ended.items() if count == self.asked.repeats}
+
+    def started(self, trial: Trial) -> None:
+        """Say that a trial runs."""
+        self.listener(TrialStarted(trial.name, _settings(trial)))
+
+    def ended(self, trial: Trial, told: Mapping[str, Any], seconds: float) -> None:
+        """Keep what became of a trial."""
+        row = self._row(trial, told)
+        if not self._keep(row):
+            return
+        value = row.measures.get(next(iter(self.asked.objectives)))
+        outcome = row.error or (
+            f"{next(iter(self.asked.objectives))} {value:.4g}" if value is not None else row.status
+        )
+        self.listener(
+            TrialEnded(trial.name, _settings(trial), row.status, short(outcome, 300), value, seconds)
+        )
+        self._track(row)
+
+    def _track(self, row: Row) -> None:
+        """Tell the trackers; one that fails is told no more, and costs the sweep nothing."""
+        for tracker in list(self.trackers):
+            try:
+                tracker.track(row, self.work.run(row.name))
+            except Exception as error:
+                self.trackers = [other for other in self.trackers if other is not tracker]
+                said = short(" ".join(str(error).split()), 300)
+                self.listener(
+                    Incident(f"{type(tracker).__name__} is told no more ({said}); the sweep goes on")
+                )
+
+    def _keep(self, row: Row) -> bool:
+        """Write a row; what hinders that ends the sweep, once the trials under way have ended."""
+        try:
+            self.ledger.require_same_data(row)
+            self.ledger.add(row)
+        except RaydrError as error:
+            self._failure = self._failure or error
+            return False
+        return True
+
+    def _row(self, trial: Trial, told: Mapping[str, Any]) -> Row:
+        match told.get("ended"):
+            case "done":
+                return row_of_run(trial, self.work.run(trial.name))
+            case "failed":
+                return row_of(trial, "failed", error=str(told["error"]))
+        so_far = {"rounds": told.get("round"), "objective": told.get("objective")}
+        return row_of(
+            trial,
+            "stopped",
+            measures={name: float(value) for name, value in so_far.items() if value is not None},
+        )
+
+
+def _settings(trial: Trial) -> str:
+    """A trial's swept values in a line, by the last parts of their keys."""
+    said = (
+        f"{key.rpartition('.')[2]} {value if isinstance(value, str) else json.dumps(value)}"
+        for key, value in trial.point.values.items()
+    )
+    return short(", ".join([*said, f"repeat {trial.repeat}"]), 200)

@@ -1,0 +1,186 @@
+"""A trial, and what became of it: a row of ``trials.parquet``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from raydr import records
+from raydr.privacy.ledger import read_entries
+from raydr.scenarios.reading import read
+from raydr.scenarios.schema import Scenario
+from raydr.tune.space import Point, digest
+
+Status = Literal["done", "failed", "stopped"]
+
+COSTS = (
+    "bytes_up",
+    "bytes_down",
+    "bytes_exposed",
+    "epsilon",
+    "epsilon_accounted",
+    "rounds",
+    "objective",
+    "seconds",
+    "peak_memory_bytes",
+)
+"""Measures that every table has a column for, beside the metrics that any of its trials has."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of one point.
+
+    Attributes
+    ----------
+    point : Point
+    repeat : int
+        From 0.
+    scenario : Scenario
+        With the repeat's seed.
+    digest : str
+        Of all that its results follow from.
+    """
+
+    point: Point
+    repeat: int
+    scenario: Scenario
+    digest: str
+
+    @classmethod
+    def of(cls, point: Point, repeat: int) -> Trial:
+        """Return a point's trial; ScenarioError if the point cannot be run."""
+        scenario = point.scenario(repeat)
+        return cls(point, repeat, scenario, digest(scenario))
+
+    @property
+    def name(self) -> str:
+        """Of its folder."""
+        return name_of(self.point.number, self.repeat)
+
+
+def measures_in(rows: Sequence[Row]) -> list[str]:
+    """Names of the measures that a table of these rows has: metrics as they come, then costs."""
+    found = dict.fromkeys(name for row in rows for name in row.measures if name not in COSTS)
+    return [*found, *COSTS]
+
+
+def name_of(point: int, repeat: int) -> str:
+    """Name of a trial and of its folder.
+
+    >>> name_of(3, 1)
+    '0003-1'
+    """
+    return f"{point:04d}-{repeat}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of a trial.
+
+    Attributes
+    ----------
+    point, repeat, seed : int
+    status : {"done", "failed", "stopped"}
+    error : str or None
+        Why it failed.
+    digest : str
+        Of all that its results follow from.
+    data : str or None
+        SHA-256 of what was read, of all sources together; None where nothing was.
+    values : mapping of dotted key to value
+        Of the swept keys that apply.
+    measures : mapping of name to float
+        Those that there are.
+    """
+
+    point: int
+    repeat: int
+    seed: int
+    status: Status
+    error: str | None
+    digest: str
+    data: str | None
+    values: Mapping[str, Any]
+    measures: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Of the trial."""
+        return name_of(self.point, self.repeat)
+
+    @property
+    def folder(self) -> str | None:
+        """Its run folder, seen from the sweep's; None where it is not done."""
+        return f"{records.TRIAL_FOLDERS}/{self.name}" if self.status == "done" else None
+
+
+def row_of(
+    trial: Trial,
+    status: Status,
+    *,
+    error: str | None = None,
+    data: str | None = None,
+    measures: Mapping[str, float] | None = None,
+) -> Row:
+    """Return the row of a trial that ended."""
+    return Row(
+        trial.point.number,
+        trial.repeat,
+        trial.scenario.seed,
+        status,
+        error,
+        trial.digest,
+        data,
+        trial.point.values,
+        measures or {},
+    )
+
+
+def row_of_run(trial: Trial, run: Path) -> Row:
+    """Return the row of a trial that is done, all of it from its run folder."""
+    data = _json(run, records.DATA)
+    sources = [source["sha256"] for source in data["sources"]]
+    return row_of(trial, "done", data=" ".join(sources), measures=measures_of(run))
+
+
+def digest_of_run(run: Path) -> str:
+    """Digest of the scenario that stands in a run folder."""
+    return digest(read(run / records.SCENARIO))
+
+
+def measures_of(run: Path) -> dict[str, float]:
+    """Metrics and costs of a run, by name: those that there are.
+
+    ``federated.METRIC``, ``central.METRIC``; bytes that went up, down, and up unprotected record by record; ``epsilon``
+    of the whole run, which is none where it is infinite, and ``epsilon_accounted``; rounds, and the last one's
+    objective; seconds of all stages; the largest process's memory.
+    """
+    metrics, cost, ran = (
+        _json(run, name) for name in (records.METRICS, records.PRIVACY, records.ENVIRONMENT)
+    )
+    entries = read_entries(_json(run, records.LEDGER))
+    rounds = (run / records.ROUNDS).read_text().splitlines()
+    last = json.loads(rounds[-1]) if rounds else {}
+    measures = {
+        f"{side}.{name}": value for side in ("federated", "central") for name, value in metrics[side].items()
+    }
+    measures |= {
+        "bytes_up": sum(entry.bytes for entry in entries if entry.direction == "up"),
+        "bytes_down": sum(entry.bytes for entry in entries if entry.direction == "down"),
+        "bytes_exposed": sum(entry.bytes for entry in entries if entry.exposes_records),
+        "epsilon": cost["epsilon"],
+        "epsilon_accounted": cost["epsilon_accounted"] or None,
+        "rounds": len(rounds),
+        "objective": last.get("objective"),
+        "seconds": sum(ran["seconds"].values()),
+        "peak_memory_bytes": max(ran["peak_memory_bytes"].values(), default=None),
+    }
+    return {name: float(value) for name, value in measures.items() if value is not None}
+
+
+def _json(run: Path, name: str) -> Any:
+    return json.loads((run / name).read_bytes())
