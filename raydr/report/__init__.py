@@ -1,4 +1,4 @@
-"""The report of a run folder: a page, a picture, and tables of several runs, from the folder's files alone."""
+"""Reports from a folder's files alone: of a run a page and a picture, of several runs tables, of a sweep a page."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ from raydr.report.comparison import Comparison, ComparisonRow, compare, write_co
 from raydr.report.page import write_report
 from raydr.report.picture import write_picture
 from raydr.report.runfolder import RunFolder, read_run
+from raydr.report.sweep import write_sweep_report
+from raydr.report.sweepfolder import Point, SweepFolder, Trial, is_sweep, read_sweep
 
 __all__ = [
     "Comparison",
     "ComparisonRow",
+    "Point",
     "RunFolder",
+    "SweepFolder",
+    "Trial",
     "compare",
+    "is_sweep",
     "read_run",
+    "read_sweep",
     "write_comparison",
     "write_picture",
     "write_report",
+    "write_sweep_report",
 ]

@@ -103,11 +103,12 @@ def write_comparison(folders: Sequence[Path], out: Path) -> Path:
             " it as PDF."
         )
     runs = _read(folders)
-    key, colours = _shared_colours(runs)
+    key, colours = shared_colours([(run.labels, run.clients) for run in runs])
     table = _table(runs)
+    maps = [beside(run, runs[0])[0] for run in runs]
     pictures = [
         (name, wording.summary(run), in_page(points, shades, INCHES, in_disk=run.in_disk))
-        for name, run, points, shades in zip(table.runs, runs, _aligned(runs), colours, strict=True)
+        for name, run, points, shades in zip(table.runs, runs, maps, colours, strict=True)
     ]
     page = templates().get_template("comparison.html")
     content = page.render(
@@ -173,21 +174,24 @@ def _bytes_up(run: RunFolder) -> int:
     return sum(message.bytes for message in run.ledger if message.direction == "up")
 
 
-def _aligned(runs: Sequence[RunFolder]) -> list[Float64Array]:
-    """The federated maps in the plane, each turned onto the first by the rows of the same table that both hold."""
-    first = runs[0]
-    fixed = in_plane(first, first.federated)
+def beside(run: RunFolder, first: RunFolder) -> tuple[Float64Array, bool]:
+    """A run's federated map in the plane (rows, 2), turned onto the first's by the rows of one table that both hold.
+
+    Returns
+    -------
+    tuple
+        The map, and whether it is turned: left as it is where the two share too few rows.
+    """
+    points = in_plane(run, run.federated)
+    if run is first:
+        return points, True
     place = {row: position for position, row in enumerate(_row_names(first))}
-    maps = []
-    for run in runs:
-        shared = [(here, place[row]) for here, row in enumerate(_row_names(run)) if row in place]
-        if run is first or len(shared) < ENOUGH_ROWS or _table_of(run) != _table_of(first):
-            maps.append(in_plane(run, run.federated))
-            continue
-        here, there = np.array(shared).T
-        points = in_plane(run, run.federated)
-        maps.append(onto(run, points[here], fixed[there])(points))
-    return maps
+    shared = [(here, place[row]) for here, row in enumerate(_row_names(run)) if row in place]
+    if len(shared) < ENOUGH_ROWS or _table_of(run) != _table_of(first):
+        return points, False
+    here, there = np.array(shared).T
+    fixed = in_plane(first, first.federated)
+    return onto(run, points[here], fixed[there])(points), True
 
 
 def _table_of(run: RunFolder) -> list[object]:
@@ -200,10 +204,15 @@ def _row_names(run: RunFolder) -> Sequence[str | int]:
     return run.rows if isinstance(run.rows, tuple) else run.rows.tolist()
 
 
-def _shared_colours(runs: Sequence[RunFolder]) -> tuple[Colouring, list[list[str]]]:
-    """One colouring for all runs, by label when all have labels, and the colours of each run's rows."""
-    by: Literal["label", "client"] = "label" if all(run.labels is not None for run in runs) else "client"
-    names = [run.labels if by == "label" and run.labels is not None else run.clients for run in runs]
+def shared_colours(
+    runs: Sequence[tuple[Sequence[str] | None, Sequence[str]]],
+) -> tuple[Colouring, list[list[str]]]:
+    """One colouring for all runs, of which labels (rows,) and clients (rows,) are given, and the colours of their rows.
+
+    By label when all have labels, else by client.
+    """
+    by: Literal["label", "client"] = "label" if all(labels is not None for labels, _ in runs) else "client"
+    names = [labels if by == "label" and labels is not None else clients for labels, clients in runs]
     key = colouring(by, [name for some in names for name in some])
     colour = dict(zip(key.names, key.colours, strict=True))
     return key, [[colour[name] for name in some] for some in names]

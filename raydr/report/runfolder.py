@@ -165,7 +165,7 @@ def read_run(folder: Path) -> RunFolder:
         central=_read_central(folder, rows, federated.shape[1]),
         measures=_parse(folder, records.METRICS, Measures),
         ledger=_read_ledger(folder),
-        rounds=_parse(folder, records.ROUNDS, tuple[RoundEnded, ...]),
+        rounds=read_rounds(folder),
         environment=_parse(folder, records.ENVIRONMENT, Environment),
         data=_read_data(folder, len(federated)),
         privacy=_parse(folder, records.PRIVACY, Statement),
@@ -173,6 +173,18 @@ def read_run(folder: Path) -> RunFolder:
         clusters=clusters,
         along=_read_along(folder, rows, federated.shape[1]),
     )
+
+
+def read_rounds(folder: Path) -> tuple[RoundEnded, ...]:
+    """Rounds of a run folder; raises as :func:`read_run`."""
+    return _parse(folder, records.ROUNDS, tuple[RoundEnded, ...])
+
+
+def read_scores(folder: Path) -> dict[int, dict[str, float | None]]:
+    """Metrics of the maps along the way by round and name, none where none were drawn; raises as :func:`read_run`."""
+    if not (folder / records.PROGRESS).exists():
+        return {}
+    return _parse(folder, records.PROGRESS, dict[Count, dict[str, float | None]])
 
 
 def _not_whole(folder: Path, file: str, reason: str) -> OutputError:
@@ -353,7 +365,7 @@ def _read_central(folder: Path, rows: Int64Array | tuple[str, ...], dimensions: 
 def _read_along(folder: Path, rows: Int64Array | tuple[str, ...], dimensions: int) -> tuple[Along, ...]:
     if not (folder / records.PROGRESS).exists():
         return ()
-    scores = _parse(folder, records.PROGRESS, dict[Count, dict[str, float | None]])
+    scores = read_scores(folder)
     file = records.PROGRESS_MAPS
     columns = _columns(folder, file, ("round", "row", "x", "y"))
     found, names = (_identities(folder, file, columns[name]) for name in ("round", "row"))

@@ -1,0 +1,105 @@
+"""What the points of a sweep did round by round: means over repeats, and their deviations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+import numpy as np
+
+from raydr.report import wording
+from raydr.report.runfolder import read_rounds, read_scores
+from raydr.report.sweepfolder import LARGEST_VALUE, SweepFolder, Trial
+
+MOST_PLACES, FEWEST_PLACES = 200, 12
+"""Rounds of a line that are kept, evenly chosen among more: a line on a page has no more to show."""
+MOST_VALUES = 120_000
+"""Rounds of all lines of a chart together."""
+
+OBJECTIVE = "objective"
+
+
+@dataclass(frozen=True)
+class Band:
+    """One point's line: mean and deviation over its repeats after each of some rounds, None over one alone."""
+
+    point: int
+    rounds: tuple[int, ...]
+    means: tuple[float, ...]
+    deviations: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Course:
+    """A quantity by round; ``arrow`` points where better is, ``shared`` says whether methods have it in common."""
+
+    name: str
+    title: str
+    arrow: str
+    shared: bool
+    bands: tuple[Band, ...]
+
+
+def courses(sweep: SweepFolder) -> tuple[Course, ...]:
+    """The objective and every metric of maps along the way, of all trials that are done and whose folder is there.
+
+    Raises
+    ------
+    OutputError
+        A trial's folder is there, and is not a whole run folder.
+    """
+    lines: dict[str, dict[int, list[Mapping[int, float]]]] = {}
+    for trial in sweep.trials:
+        if trial.status == "done" and trial.folder is not None and (sweep.path / trial.folder).is_dir():
+            for name, line in _by_round(sweep, trial).items():
+                lines.setdefault(name, {}).setdefault(trial.point, []).append(line)
+    return tuple(
+        _course(name, some) for name, some in sorted(lines.items(), key=lambda item: item[0] != OBJECTIVE)
+    )
+
+
+def _by_round(sweep: SweepFolder, trial: Trial) -> dict[str, dict[int, float]]:
+    """Values by round of what a trial tells: at least two, or none."""
+    folder = sweep.path / str(trial.folder)
+    rounds = read_rounds(folder)
+    found: dict[str, dict[int, float | None]] = {OBJECTIVE: {line.round: line.objective for line in rounds}}
+    scores = read_scores(folder)
+    for round, measures in sorted(scores.items()):
+        for name, value in measures.items():
+            found.setdefault(name, {})[round] = value
+    last = max((line.round for line in rounds), default=0)
+    if scores and last > max(scores):  # the run's own map comes after its last round
+        for name in found.keys() - {OBJECTIVE}:
+            found[name][last] = trial.measures.get(f"federated.{name}")
+    finite = {
+        name: {
+            round: value for round, value in line.items() if value is not None and abs(value) < LARGEST_VALUE
+        }
+        for name, line in found.items()
+    }
+    return {name: line for name, line in finite.items() if len(line) > 1}
+
+
+def _course(name: str, lines: Mapping[int, Sequence[Mapping[int, float]]]) -> Course:
+    places = int(np.clip(MOST_VALUES // len(lines), FEWEST_PLACES, MOST_PLACES))
+    shared = name != OBJECTIVE
+    return Course(
+        name=name,
+        title=wording.metric_title(name) if shared else "Objective",
+        arrow=wording.arrow(name) if shared else "",
+        shared=shared,
+        bands=tuple(_band(point, some, places) for point, some in sorted(lines.items())),
+    )
+
+
+def _band(point: int, lines: Sequence[Mapping[int, float]], places: int) -> Band:
+    rounds = sorted({round for line in lines for round in line})
+    kept = np.unique(np.linspace(0, len(rounds) - 1, min(places, len(rounds))).round().astype(int))
+    values = [[line[rounds[at]] for line in lines if rounds[at] in line] for at in kept]
+    return Band(
+        point=point,
+        rounds=tuple(rounds[at] for at in kept),
+        means=tuple(fmean(some) for some in values),
+        deviations=tuple(stdev(some) if len(some) > 1 else None for some in values),
+    )

@@ -1,0 +1,404 @@
+"""A sweep folder as values: read, checked, and refused with the file's name when it is not whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, TypeAlias, cast
+
+from raydr import records
+from raydr.documents import DocumentError, parse_yaml, read_limited, require_limited
+from raydr.errors import OutputError
+from raydr.report.runfolder import LARGEST
+
+Setting: TypeAlias = str | int | float | bool | None
+"""A swept key's value; sections, lists and columns of several types are JSON text, None is where it does not apply."""
+State: TypeAlias = Literal["done", "failed", "stopped"]
+Way: TypeAlias = Literal["min", "max"]
+
+IDENTITY = ("point", "repeat", "seed", "status", "error", "folder", "digest")
+"""Columns of trials that are neither a swept key nor a measure."""
+MOST_TRIALS = 100_000
+MOST_COLUMNS = 2_000
+LONGEST_TEXT = 100_000
+"""Trials, columns and letters of a text past which the files are no sweep's."""
+LARGEST_VALUE = 1e100
+"""Past it differences overflow; what is larger counts as none."""
+CLOSE = 1e-6
+"""Relative error within which a mean may leave the range of what it is the mean of."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One trial: a point of the sweep run with one seed.
+
+    ``folder`` is its run's, relative to the sweep's, where it has one; ``measures`` are its own.
+    """
+
+    point: int
+    repeat: int
+    seed: int
+    status: State
+    error: str | None
+    folder: str | None
+    measures: Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination of settings, and what came of it over the repeats that are done.
+
+    Attributes
+    ----------
+    settings : mapping of str to Setting
+        Value of every swept key.
+    repeats : int
+        Number of trials that are done.
+    means, deviations : mapping of str to float or None
+        Mean and standard deviation of every measure over those; None where there is none.
+    """
+
+    point: int
+    settings: Mapping[str, Setting]
+    repeats: int
+    means: Mapping[str, float | None]
+    deviations: Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class SweepFolder:
+    """Everything that the page of a sweep says, but for what its trials' run folders hold.
+
+    Attributes
+    ----------
+    keys, measures : tuple of str
+        Swept keys and measures, in the order of ``trials.parquet``.
+    objectives : mapping of str to {"min", "max"}
+        What the sweep wants of its measures; empty where it does not say.
+    trials : tuple of Trial
+        By point and repeat.
+    points : tuple of Point
+        In the order of their numbers, each with at least one trial.
+    front : frozenset of int
+        Numbers of the points on the Pareto front of the sweep's objectives.
+    """
+
+    path: Path
+    asked_text: str
+    name: str
+    repeats: int
+    objectives: Mapping[str, Way]
+    keys: tuple[str, ...]
+    measures: tuple[str, ...]
+    trials: tuple[Trial, ...]
+    points: tuple[Point, ...]
+    front: frozenset[int]
+
+    def count(self, status: State) -> int:
+        """Number of trials that ended so."""
+        return sum(trial.status == status for trial in self.trials)
+
+
+def is_sweep(folder: Path) -> bool:
+    """Whether a folder is a sweep's, whole or not, rather than a run's."""
+    return any((folder / file).exists() for file in (records.SWEEP, records.TRIALS))
+
+
+def read_sweep(folder: Path) -> SweepFolder:
+    """Read a sweep folder, which ``raydr sweep`` wrote.
+
+    Raises
+    ------
+    OutputError
+        The folder is not a whole sweep folder: the message names the file that is missing or broken.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise OutputError(f"{folder} is not a folder. Give the sweep folder that `raydr sweep` wrote.")
+    if records.is_incomplete(folder):
+        raise OutputError(
+            f"{folder} is what an interrupted sweep left behind: its name says incomplete. Finish the sweep with"
+            f" `raydr sweep {folder} --resume`, or sweep again."
+        )
+    text, asked = _read_asked(folder)
+    trials = _read_table(folder, records.TRIALS, IDENTITY)
+    keys = tuple(name.removeprefix(records.SETTING) for name in trials if name.startswith(records.SETTING))
+    measures = tuple(
+        name for name, column in trials.items() if name not in IDENTITY and _is_measure(name, column)
+    )
+    needed = (
+        "point",
+        "repeats",
+        *_setting_columns(keys),
+        *measures,
+        *(m + records.DEVIATION for m in measures),
+    )
+    points = _read_table(folder, records.POINTS, needed)
+    listed = _trials(folder, trials, measures)
+    found = _points(folder, points, keys, measures)
+    _require_agreement(folder, trials, listed, found, keys)
+    return SweepFolder(
+        path=folder,
+        asked_text=text,
+        name=str(asked["name"]),
+        repeats=asked["repeats"],
+        objectives=asked.get("objectives") or {},
+        keys=keys,
+        measures=measures,
+        trials=listed,
+        points=found,
+        front=_read_front(folder, found),
+    )
+
+
+def _not_whole(folder: Path, file: str, reason: str) -> OutputError:
+    return OutputError(
+        f"{folder} is not a whole sweep folder: {file} {reason}. Bring the file back, or repeat the sweep with"
+        f" `raydr sweep {folder / records.SWEEP} --out ANOTHER-FOLDER`."
+    )
+
+
+def _read_asked(folder: Path) -> tuple[str, dict[str, Any]]:
+    """Text of ``sweep.yaml``, and its values."""
+    file = records.SWEEP
+    try:
+        text = read_limited(folder / file, LARGEST[".yaml"]).decode("utf-8", errors="replace")
+        asked = parse_yaml(text)
+    except FileNotFoundError:
+        raise _not_whole(folder, file, "is missing") from None
+    except OSError as error:
+        raise _not_whole(folder, file, f"cannot be read ({error.strerror or error})") from error
+    except DocumentError as error:
+        raise _not_whole(folder, file, f"is not valid YAML ({error})") from error
+    if not isinstance(asked, dict):
+        raise _not_whole(folder, file, "holds no keys")
+    kinds = {"name": str, "base": dict, "space": (dict, list), "repeats": int}
+    for key, kind in kinds.items():
+        if key not in asked:
+            raise _not_whole(folder, file, f"lacks the key {key!r}")
+        if not isinstance(asked[key], cast("type", kind)) or isinstance(asked[key], bool):
+            raise _not_whole(folder, file, f"holds {type(asked[key]).__name__} where {key!r} belongs")
+    if not 1 <= asked["repeats"] <= MOST_TRIALS:
+        raise _not_whole(folder, file, f"asks for {asked['repeats']} repeats")
+    objectives = asked.get("objectives") or {}
+    if not isinstance(objectives, dict) or not all(
+        isinstance(name, str) and way in ("min", "max") for name, way in objectives.items()
+    ):
+        raise _not_whole(folder, file, "has objectives that are no measures with min or max each")
+    return text, asked
+
+
+def _read_table(folder: Path, file: str, needed: Sequence[str]) -> dict[str, Any]:
+    """Columns of a parquet file as Arrow arrays, all that are ``needed`` among them."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(require_limited(folder / file, LARGEST[".parquet"])) as table:
+            names = list(table.schema_arrow.names)
+            lacking = [name for name in needed if name not in names]
+            if lacking:
+                raise _not_whole(
+                    folder, file, f"lacks the column {lacking[0]!r} (it has: {', '.join(names[:20])})"
+                )
+            if len(names) > MOST_COLUMNS or len(set(names)) < len(names):
+                raise _not_whole(folder, file, f"has {len(names)} columns, or one of them twice")
+            if table.metadata.num_rows > MOST_TRIALS:
+                raise _not_whole(
+                    folder,
+                    file,
+                    f"has {table.metadata.num_rows} rows, of at most {MOST_TRIALS} that can be shown",
+                )
+            content = table.read()
+            content.validate(full=True)
+    except FileNotFoundError:
+        raise _not_whole(folder, file, "is missing") from None
+    except OutputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _not_whole(folder, file, f"is not a parquet file ({' '.join(str(error).split())})") from error
+    return {name: content.column(name) for name in names}
+
+
+def _setting_columns(keys: Sequence[str]) -> list[str]:
+    return [records.SETTING + key for key in keys]
+
+
+def _is_measure(name: str, column: Any) -> bool:
+    import pyarrow as pa
+
+    return not name.startswith(records.SETTING) and bool(pa.types.is_floating(column.type))
+
+
+def _whole_numbers(folder: Path, file: str, name: str, column: Any) -> list[int]:
+    import pyarrow as pa
+
+    if not pa.types.is_integer(column.type) or column.null_count:
+        raise _not_whole(folder, file, f"holds what is no whole number in the column {name!r}")
+    numbers: list[int] = column.to_pylist()
+    if min(numbers, default=0) < 0 and name != "seed":
+        raise _not_whole(folder, file, f"holds {min(numbers)} in the column {name!r}")
+    return numbers
+
+
+def _texts(folder: Path, file: str, name: str, column: Any) -> list[str | None]:
+    import pyarrow as pa
+
+    if not (
+        pa.types.is_string(column.type)
+        or pa.types.is_large_string(column.type)
+        or pa.types.is_null(column.type)
+    ):
+        raise _not_whole(folder, file, f"holds {column.type} where text belongs, in the column {name!r}")
+    texts: list[str | None] = column.to_pylist()
+    longest = max((len(text) for text in texts if text is not None), default=0)
+    if longest > LONGEST_TEXT:
+        raise _not_whole(folder, file, f"has a text of {longest} letters in the column {name!r}")
+    return texts
+
+
+def _numbers(folder: Path, file: str, name: str, column: Any) -> list[float | None]:
+    """Values of a measure; None for what is none and for what has no bounds."""
+    import pyarrow as pa
+
+    if not (pa.types.is_floating(column.type) or pa.types.is_null(column.type)):
+        raise _not_whole(folder, file, f"holds {column.type} where numbers belong, in the column {name!r}")
+    return [
+        value if value is not None and abs(value) < LARGEST_VALUE else None for value in column.to_pylist()
+    ]
+
+
+def _settings(folder: Path, file: str, name: str, column: Any) -> list[Setting]:
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return cast("list[Setting]", column.to_pylist())
+    if pa.types.is_floating(kind):
+        return [_setting(value) for value in column.to_pylist()]
+    return cast("list[Setting]", _texts(folder, file, name, column))
+
+
+def _setting(value: float | None) -> Setting:
+    """A number; one that no axis can hold, such as an infinite one, as text, and what is no number as none."""
+    if value is None or math.isnan(value):
+        return None
+    return value if abs(value) < LARGEST_VALUE else str(value)
+
+
+def _trials(folder: Path, columns: Mapping[str, Any], measures: Sequence[str]) -> tuple[Trial, ...]:
+    file = records.TRIALS
+    values = [_numbers(folder, file, name, columns[name]) for name in measures]
+    numbers = [_whole_numbers(folder, file, name, columns[name]) for name in ("point", "repeat", "seed")]
+    texts = [_texts(folder, file, name, columns[name]) for name in ("status", "error", "folder")]
+    trials = []
+    for row, (point, repeat, seed, status, error, place) in enumerate(zip(*numbers, *texts, strict=True)):
+        who = f"trial {repeat} of point {point}"
+        if status not in records.TRIAL_STATES:
+            raise _not_whole(folder, file, f"has the status {status!r}, in {who}")
+        if place is None and status == "done":
+            raise _not_whole(folder, file, f"names no folder for {who}, which is done")
+        if place is not None and not _is_inside(place):
+            raise _not_whole(
+                folder, file, f"names {place[:200]!r}, which is not inside the sweep folder, for {who}"
+            )
+        own = dict(zip(measures, (column[row] for column in values), strict=True))
+        trials.append(Trial(point, repeat, seed, cast("State", status), error, place, own))
+    if not trials:
+        raise _not_whole(folder, file, "has no rows")
+    order = [(trial.point, trial.repeat) for trial in trials]
+    if any(here >= after for here, after in pairwise(order)):
+        raise _not_whole(folder, file, "is not in the order of point and repeat, each once")
+    return tuple(trials)
+
+
+def _is_inside(place: str) -> bool:
+    """Whether a place is a plain relative path, which leads nowhere else on any system and is no address."""
+    path = PurePosixPath(place)
+    return (
+        bool(path.parts)
+        and not path.is_absolute()
+        and not {"..", "."} & set(path.parts)
+        and not set(place) & set("\\:")
+    )
+
+
+def _points(
+    folder: Path, columns: Mapping[str, Any], keys: Sequence[str], measures: Sequence[str]
+) -> tuple[Point, ...]:
+    file = records.POINTS
+    numbers = _whole_numbers(folder, file, "point", columns["point"])
+    repeats = _whole_numbers(folder, file, "repeats", columns["repeats"])
+    settings = [_settings(folder, file, name, columns[name]) for name in _setting_columns(keys)]
+    means = [_numbers(folder, file, name, columns[name]) for name in measures]
+    deviations = [
+        _numbers(folder, file, name, columns[name]) for name in (m + records.DEVIATION for m in measures)
+    ]
+    for name, values in zip(measures, deviations, strict=True):
+        if any(value is not None and value < 0 for value in values):
+            raise _not_whole(
+                folder, file, f"holds a deviation below 0 in the column {name + records.DEVIATION!r}"
+            )
+    if any(here >= after for here, after in pairwise(numbers)):
+        raise _not_whole(folder, file, "is not in the order of point, each once")
+    return tuple(
+        Point(
+            number,
+            dict(zip(keys, (column[row] for column in settings), strict=True)),
+            repeats[row],
+            dict(zip(measures, (column[row] for column in means), strict=True)),
+            dict(zip(measures, (column[row] for column in deviations), strict=True)),
+        )
+        for row, number in enumerate(numbers)
+    )
+
+
+def _require_agreement(
+    folder: Path,
+    columns: Mapping[str, Any],
+    trials: Sequence[Trial],
+    points: Sequence[Point],
+    keys: Sequence[str],
+) -> None:
+    """Refuse points that are not those of the trials: their numbers, settings, repeats, and where their means lie."""
+    file = records.POINTS
+    at = {point.point: point for point in points}
+    rows: dict[int, list[int]] = {}
+    for row, trial in enumerate(trials):
+        rows.setdefault(trial.point, []).append(row)
+    if set(rows) != set(at):
+        raise _not_whole(folder, file, f"does not hold the points of {records.TRIALS}")
+    settings = {key: _settings(folder, records.TRIALS, key, columns[records.SETTING + key]) for key in keys}
+    for number, some in rows.items():
+        point = at[number]
+        for key, column in settings.items():
+            if any(column[row] != point.settings[key] for row in some):
+                raise _not_whole(
+                    folder, file, f"has another value of {key} than {records.TRIALS}, in point {number}"
+                )
+        done = [trials[row].measures for row in some if trials[row].status == "done"]
+        if len(done) != point.repeats:
+            reason = f"counts {point.repeats} repeats of point {number}, of which {len(done)} are done"
+            raise _not_whole(folder, file, reason)
+        for name, mean in point.means.items():
+            known = [value for own in done if (value := own[name]) is not None]
+            if mean is not None and not _lies_among(mean, known):
+                raise _not_whole(folder, file, f"has a mean that is none of point {number}, of {name}")
+
+
+def _lies_among(mean: float, values: Sequence[float]) -> bool:
+    if not values:
+        return False
+    slack = CLOSE * max(abs(value) for value in values)
+    return min(values) - slack <= mean <= max(values) + slack
+
+
+def _read_front(folder: Path, points: Sequence[Point]) -> frozenset[int]:
+    columns = _read_table(folder, records.PARETO, ("point",))
+    front = frozenset(_whole_numbers(folder, records.PARETO, "point", columns["point"]))
+    if not front <= {point.point for point in points}:
+        raise _not_whole(folder, records.PARETO, f"holds points that {records.POINTS} does not")
+    return front
