@@ -26,6 +26,17 @@ REPORT, PICTURE = "report.html", "embedding.png"
 AXES = "xyz"
 """Columns of a map's coordinates, as many as it has dimensions."""
 
+SWEEP, SWEEP_REPORT = "sweep.yaml", "sweep.html"
+"""What a sweep folder was asked, which makes it one, and its page, which ``raydr report`` makes again."""
+TRIALS, POINTS, PARETO = "trials.parquet", "points.parquet", "pareto.parquet"
+"""Of a sweep: a row per trial, ordered by point and repeat; a row per point, means and deviations over its repeats that
+are done; and the rows of those that no other point beats in all of the sweep's objectives."""
+SETTING, DEVIATION = "set.", ".sd"
+"""How the column of a swept key begins, and how that of a measure's standard deviation over repeats ends."""
+BEST, TRIAL_FOLDERS = "best.yaml", "trials"
+"""Of a sweep: the scenario of its best point, and a folder with the run folder of each trial that is done."""
+TRIAL_STATES = ("done", "failed", "stopped")
+
 
 def is_incomplete(folder: Path) -> bool:
     """Whether a folder's name says that its run is not whole, which that of a whole run never does."""

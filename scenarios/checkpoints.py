@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from raydr.errors import OutputError, RunError
 from raydr.federation.checkpoint import Checkpoint, History
@@ -41,6 +42,37 @@ class Resumption:
     damaged: tuple[str, ...]
 
 
+@contextmanager
+def locked(place: Path, noun: str) -> Iterator[None]:
+    """Keep every other process from a run or a sweep, for the length of a ``with`` block or the life of this one.
+
+    Raises
+    ------
+    OutputError
+        If another process is at work on it.
+    """
+    from filelock import FileLock, Timeout
+
+    folder, lock = place.parent, FileLock(place / "lock", timeout=0)
+    try:
+        place.mkdir(exist_ok=True)
+        lock.acquire()
+    except Timeout:  # an OSError itself
+        raise OutputError(
+            f"Another process is at work on the {noun} in {folder}: wait until it ends, or end it, before you"
+            f" resume the {noun}."
+        ) from None
+    except OSError as error:
+        raise OutputError(
+            f"The {noun} folder {folder} cannot be written ({error.strerror or error}): free its place, or copy"
+            " it to another and resume it there."
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 @dataclass(frozen=True)
 class Checkpoints:
     """Checkpoints of the run in an incomplete run folder.
@@ -53,6 +85,10 @@ class Checkpoints:
 
     folder: Path
 
+    noun: ClassVar[str] = "run"
+    stored: ClassVar[str] = SCENARIO
+    after: ClassVar[str] = "from the last checkpoint"
+
     @property
     def place(self) -> Path:
         """Where they lie."""
@@ -63,35 +99,9 @@ class Checkpoints:
         """Whether there is any."""
         return bool(self._files())
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep every other process from the run, for the length of a ``with`` block or the life of this one.
-
-        Raises
-        ------
-        OutputError
-            If another process is at work on the run.
-        """
-        from filelock import FileLock, Timeout
-
-        lock = FileLock(self.place / "lock", timeout=0)
-        try:
-            self.place.mkdir(exist_ok=True)
-            lock.acquire()
-        except Timeout:  # an OSError itself
-            raise OutputError(
-                f"Another process is at work on the run in {self.folder}: wait until it ends, or end it, before you"
-                " resume the run."
-            ) from None
-        except OSError as error:
-            raise OutputError(
-                f"The run folder {self.folder} cannot be written ({error.strerror or error}): free its place, or copy"
-                " it to another and resume it there."
-            ) from error
-        try:
-            yield
-        finally:
-            lock.release()
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep every other process from the run, as :func:`locked`."""
+        return locked(self.place, self.noun)
 
     def begin(self, identity: Identity) -> Resumption | None:
         """Say what the run is made from, or go on with the one that is there.

@@ -29,13 +29,18 @@ def environment(
         cpu=_processor(),
         cores=cores(),
         memory_bytes=psutil.virtual_memory().total,
-        packages={name: version(name) for name in _PACKAGES} | extensions(),
+        packages=versions(),
         started=started.isoformat(timespec="seconds"),
         federation=federation,
         actors=actors,
         peak_memory_bytes=peak_memory_bytes,
         seconds={},
     )
+
+
+def versions() -> dict[str, str]:
+    """Versions of the packages that a run's bits hang on, here."""
+    return {name: version(name) for name in _PACKAGES} | extensions()
 
 
 def _processor() -> str:

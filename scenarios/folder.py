@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from raydr.arrays import FloatArray, Int64Array
 from raydr.errors import OutputError, RaydrError
 from raydr.journal import RoundEnded
 from raydr.methods import Outcome, Pooled
-from raydr.records import AXES, SCENARIO, is_incomplete
+from raydr.records import AXES, is_incomplete
 from raydr.scenarios.checkpoints import Checkpoints
 from raydr.scenarios.holdings import Holdings
 
@@ -35,17 +35,35 @@ def default_folder(name: str, started: datetime) -> Path:
     )
 
 
-@contextmanager
-def incomplete(target: Path) -> Iterator[Path]:
-    """Make a folder beside ``target`` and rename it to ``target`` at the end.
+class Unfinished(Protocol):
+    """What an incomplete folder holds beside its results, for whoever goes on with it."""
 
-    After an error the folder is removed, unless it holds a checkpoint from which the run can go on.
+    noun: ClassVar[str]
+    """What is going on there: "run", or "sweep"."""
+    stored: ClassVar[str]
+    """The file that says what was asked for."""
+    after: ClassVar[str]
+    """From where it goes on, in words."""
+
+    @property
+    def place(self) -> Path:
+        """Folder of it, which goes when all is done."""
+
+    @property
+    def there(self) -> bool:
+        """Whether there is anything to go on with."""
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep every other process out."""
+
+
+def require_free(target: Path) -> Path:
+    """Return the absolute path of a run folder to be.
 
     Raises
     ------
     OutputError
-        If ``target`` exists and is not an empty folder, its name says incomplete, or its parent cannot be written;
-        before any work is done.
+        If it exists and is not an empty folder, or its name says incomplete.
     """
     target = target.expanduser().absolute()
     if is_incomplete(target):
@@ -53,46 +71,69 @@ def incomplete(target: Path) -> Iterator[Path]:
             f"A run folder cannot be called {target.name}: 'incomplete' in its name says that a run is not whole."
             " Choose another --out, or another name for the scenario."
         )
-    folder = target.with_name(f"{target.name}{_MARK}{secrets.token_hex(3)}")
     try:
-        if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise OutputError(
-                f"The output folder {target} exists and is not empty: nothing there is overwritten. Name another"
-                " with --out, or move it away."
-            )
-        target.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir()
-    except OutputError:
-        raise
+        taken = target.exists() and (not target.is_dir() or any(target.iterdir()))
     except OSError as error:
+        raise _not_to_be_made(target, error) from error
+    if taken:
         raise OutputError(
-            f"The output folder {target} cannot be made: {error.strerror} ({error.filename}). Name another with"
-            " --out, or free its place."
-        ) from error
-    with _completing(folder, target):
-        yield folder
+            f"The output folder {target} exists and is not empty: nothing there is overwritten. Name another"
+            " with --out, or move it away."
+        )
+    return target
 
 
 @contextmanager
-def taken_up(folder: Path) -> Iterator[Path]:
-    """Go on in an incomplete folder, and rename it at the end."""
-    with _completing(folder, target_of(folder)):
+def incomplete(target: Path, work: Callable[[Path], Unfinished] = Checkpoints) -> Iterator[Path]:
+    """Make a folder beside ``target`` and rename it to ``target`` at the end.
+
+    After an error the folder is removed, unless it holds something to go on with, such as a run's checkpoint.
+
+    Raises
+    ------
+    OutputError
+        If ``target`` exists and is not an empty folder, its name says incomplete, or its parent cannot be written;
+        before any work is done.
+    """
+    target = require_free(target)
+    folder = target.with_name(f"{target.name}{_MARK}{secrets.token_hex(3)}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir()
+    except OSError as error:
+        raise _not_to_be_made(target, error) from error
+    with _completing(folder, target, work(folder)):
         yield folder
 
 
-def target_of(folder: Path) -> Path:
+def _not_to_be_made(target: Path, error: OSError) -> OutputError:
+    return OutputError(
+        f"The output folder {target} cannot be made: {error.strerror} ({error.filename}). Name another with --out, or"
+        " free its place."
+    )
+
+
+@contextmanager
+def taken_up(folder: Path, work: Callable[[Path], Unfinished] = Checkpoints) -> Iterator[Path]:
+    """Go on in an incomplete folder, and rename it at the end."""
+    with _completing(folder, target_of(folder, work), work(folder)):
+        yield folder
+
+
+def target_of(folder: Path, work: Callable[[Path], Unfinished] = Checkpoints) -> Path:
     """Return the name that an incomplete folder will have once it is whole.
 
     Raises
     ------
     OutputError
-        If it is not an incomplete run folder, or its whole counterpart exists by now.
+        If it is not an incomplete folder of that sort, or its whole counterpart exists by now.
     """
     name, mark, _ = folder.name.rpartition(_MARK)
-    if not mark or not (folder / SCENARIO).is_file():
+    noun, stored = work(folder).noun, work(folder).stored
+    if not mark or not (folder / stored).is_file():
         raise OutputError(
-            f"{folder} is not an interrupted run: give a folder whose name holds {_MARK!r} and that holds the run's"
-            " scenario.yaml, as the interrupted run named it."
+            f"{folder} is not an interrupted {noun}: give a folder whose name holds {_MARK!r} and that holds the"
+            f" {noun}'s {stored}, as the interrupted {noun} named it."
         )
     target = folder.with_name(name)
     if target.exists():
@@ -115,20 +156,19 @@ def unwritable(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _completing(folder: Path, target: Path) -> Iterator[None]:
-    checkpoints = Checkpoints(folder)
-    with checkpoints.locked():
+def _completing(folder: Path, target: Path, work: Unfinished) -> Iterator[None]:
+    with work.locked():
         try:
             yield
             with unwritable(target):
-                shutil.rmtree(checkpoints.place, ignore_errors=True)
+                shutil.rmtree(work.place, ignore_errors=True)
                 folder.rename(target)
         except BaseException as error:
-            if checkpoints.there:
-                error.add_note(f"Go on from the last checkpoint with `raydr run {folder} --resume`.")
+            if work.there:
+                error.add_note(f"Go on {work.after} with `raydr {work.noun} {folder} --resume`.")
             raise
         finally:
-            if folder.exists() and not checkpoints.there:
+            if folder.exists() and not work.there:
                 shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -86,6 +86,26 @@ def write_model(run: Path, arrays: Mapping[str, FloatArray], data: Provenance) -
     write_json(folder / CARD, {"sha256": digest_of(content), **content})
 
 
+def made_from_renamed(run: Path, before: str) -> None:
+    """Have a model go on with its scenario after that file's paths were renamed, if it was made from it.
+
+    Parameters
+    ----------
+    run : Path
+        The run folder.
+    before : str
+        SHA-256 of its scenario.yaml before.
+    """
+    file = run / MODEL / CARD
+    if not file.is_file():
+        return
+    content = json.loads(file.read_bytes())
+    digest = content.pop("sha256")
+    if digest == digest_of(content) and content["scenario"] == before:
+        content["scenario"] = sha256_of_file(run / SCENARIO)
+        write_json(file, {"sha256": digest_of(content), **content})
+
+
 def read_model(run: Path) -> Model:
     """Return the model that :func:`write_model` wrote, once nothing of it has changed.
 

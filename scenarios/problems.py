@@ -7,8 +7,8 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, get_args
+from dataclasses import dataclass, replace
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -20,17 +20,22 @@ LONGEST = 60
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a scenario: where it stands, and the models that may check it, more than one if it has kinds."""
+    """A section of a scenario: where it stands, and the models that may check it, more than one if it has kinds.
+
+    ``noun`` is what the whole document is called; ``free`` is a section whose keys are the user's own, each with a
+    section of these models or a list of such.
+    """
 
     path: tuple[str, ...]
     models: tuple[type[BaseModel], ...]
+    noun: str = "a scenario"
+    free: bool = False
 
     def chosen(self, content: Any) -> Section:
         """The same with the one model that the content's ``kind`` names, if it names one."""
         kind = content.get("kind") if isinstance(content, Mapping) else None
-        return Section(
-            self.path, tuple(model for model in self.models if kind_of(model) == kind) or self.models
-        )
+        named = tuple(model for model in self.models if kind_of(model) == kind)
+        return replace(self, models=named or self.models)
 
     @property
     def keys(self) -> list[str]:
@@ -44,11 +49,14 @@ class Section:
 
     def inner(self, key: str) -> Section | None:
         """The section that stands under a key, None for a plain value."""
+        if self.free:
+            return Section((*self.path, key), self.models)
         annotations = [
             model.model_fields[key].annotation for model in self.models if key in model.model_fields
         ]
         models = tuple(dict.fromkeys(inner for annotation in annotations for inner in _models(annotation)))
-        return Section((*self.path, key), models) if models else None
+        free = any(_is_mapping(annotation) for annotation in annotations)
+        return Section((*self.path, key), models, free=free) if models else None
 
     def describe(self, key: str) -> str | None:
         """What a key is for, None where nobody says."""
@@ -60,20 +68,22 @@ class Section:
 ROOT = Section((), (Scenario,))
 
 
-def problems(error: ValidationError, content: Mapping[str, Any]) -> list[str]:
-    """One clause for each place of a scenario where pydantic found something wrong.
+def problems(error: ValidationError, content: Mapping[str, Any], root: Section = ROOT) -> list[str]:
+    """One clause for each place of a document where pydantic found something wrong.
 
     Parameters
     ----------
     error : pydantic.ValidationError
-        What validating ``content`` as a Scenario raised.
+        What validating ``content`` raised.
     content : mapping
-        The scenario as it was given.
+        The document as it was given.
+    root : Section
+        What it was validated as: a scenario, or another document with one model.
     """
     places: dict[tuple[str, ...], list[Any]] = {}
     for details in error.errors(include_url=False):
-        places.setdefault(key_path(details["loc"]), []).append(details)
-    return [_problem(path, found, content) for path, found in places.items()]
+        places.setdefault(key_path(details["loc"], root), []).append(details)
+    return [_problem(path, found, content, root) for path, found in places.items()]
 
 
 def truth_values(content: Mapping[str, Any], checked: BaseModel, path: tuple[str, ...] = ()) -> list[str]:
@@ -127,10 +137,10 @@ def in_yaml(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
-def key_path(location: Sequence[int | str]) -> tuple[str, ...]:
+def key_path(location: Sequence[int | str], root: Section = ROOT) -> tuple[str, ...]:
     """Keys of pydantic's location, without the tags of unions that it puts between them."""
     keys: list[str] = []
-    section: Section | None = ROOT
+    section: Section | None = root
     tags: list[str] = []
     for part in location:
         if isinstance(part, int):
@@ -140,7 +150,7 @@ def key_path(location: Sequence[int | str]) -> tuple[str, ...]:
         elif section is not None and part != "[key]":
             keys.append(part)
             section = section.inner(part)
-            tags = section.kinds if section else []
+            tags = section.kinds if section and not section.free else []
     return tuple(keys)
 
 
@@ -150,17 +160,19 @@ def kind_of(model: type[BaseModel]) -> str | None:
     return field.default if field is not None and isinstance(field.default, str) else None
 
 
-def _problem(path: tuple[str, ...], found: Sequence[Mapping[str, Any]], content: Mapping[str, Any]) -> str:
+def _problem(
+    path: tuple[str, ...], found: Sequence[Mapping[str, Any]], content: Mapping[str, Any], root: Section
+) -> str:
     key, given, kind = ".".join(path), found[0]["input"], found[0]["type"]
     match kind:
         case "extra_forbidden":
-            return f"{key} is not a key{_where_then(path, content)}"
+            return f"{key} is not a key{_where_then(path, content, root)}"
         case "missing":
-            section = _section_at(path[:-1], content)
+            section = _section_at(path[:-1], content, root)
             what = section.describe(path[-1]) if section else None
             return f"{key} is missing" + (f" ({what})" if what else "")
         case "union_tag_invalid" | "union_tag_not_found":
-            section = _section_at(path, {})
+            section = _section_at(path, {}, root)
             kinds = section.kinds if section else []
             if kind == "union_tag_not_found":
                 return f"{key}.kind is missing: it must be one of {', '.join(kinds)}"
@@ -169,7 +181,7 @@ def _problem(path: tuple[str, ...], found: Sequence[Mapping[str, Any]], content:
         case "value_error":
             return (f"{key}: " if key else "") + str(found[0]["msg"]).removeprefix("Value error, ")
     wanted = " or ".join(dict.fromkeys(_wanted(details) for details in found))
-    section = _section_at(path, {})
+    section = _section_at(path, {}, root)
     if section is not None and section.kinds:
         wanted += f", such as {{kind: {given if given in section.kinds else section.kinds[0]}}}"
     literals = [
@@ -221,29 +233,29 @@ def _wanted(details: Mapping[str, Any]) -> str:
     return str(details["msg"][0].lower() + details["msg"][1:])
 
 
-def _where_then(path: tuple[str, ...], content: Mapping[str, Any]) -> str:
+def _where_then(path: tuple[str, ...], content: Mapping[str, Any], root: Section) -> str:
     """Where a key that is none here may belong: near this name, in another kind, or in another section."""
     *parents, name = path
-    section = _section_at(parents, content)
+    section = _section_at(parents, content, root)
     if section is None:
         return ""
-    every = _section_at(parents, {})
+    every = _section_at(parents, {}, root)
     if every is not None and name in every.keys:
         kinds = [str(kind_of(model)) for model in every.models if name in model.model_fields]
         return f" of kind {section.kinds[0]}, only of {', '.join(kinds)}"
     guess = nearest(name, section.keys)
     if not guess:
-        places = [".".join((*other.path, name)) for other in _sections(ROOT) if name in other.keys]
+        places = [".".join((*other.path, name)) for other in _sections(root) if name in other.keys]
         guess = f" (did you mean {places[0]}?)" if places else ""
-    return f"{guess}; {'.'.join(parents) or 'a scenario'} has {', '.join(section.keys)}"
+    return f"{guess}; {'.'.join(parents) or root.noun} has {', '.join(section.keys)}"
 
 
-def _section_at(path: Sequence[str], content: Any) -> Section | None:
+def _section_at(path: Sequence[str], content: Any, root: Section) -> Section | None:
     """The section at a path, of the kind that the content says."""
-    section: Section | None = ROOT
+    section: Section | None = root
     for part in path:
-        if isinstance(content, list):
-            content = content[int(part)]
+        if part.isdigit():  # an item of a list, whose sections are all alike; a list of one may be given bare
+            content = content[int(part)] if isinstance(content, list) else content
         else:
             content = content.get(part) if isinstance(content, Mapping) else None
             section = section.inner(part) if section else None
@@ -258,6 +270,10 @@ def _sections(section: Section) -> Iterator[Section]:
         inner = section.inner(key)
         if inner is not None:
             yield from _sections(inner)
+
+
+def _is_mapping(annotation: Any) -> bool:
+    return get_origin(annotation) is dict or any(map(_is_mapping, get_args(annotation)))
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:

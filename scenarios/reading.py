@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -10,27 +11,22 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from raydr.documents import MEGABYTE, DocumentError, parse_yaml, read_limited
+from raydr.documents import DocumentError, parse_yaml
 from raydr.errors import ScenarioError
 from raydr.metrics import metric_named
-from raydr.records import SCENARIO, is_incomplete
-from raydr.scenarios.problems import in_yaml, nearest, problems, truth_values, unwritable_text
+from raydr.records import SCENARIO
+from raydr.scenarios.problems import in_yaml, problems, truth_values, unwritable_text
 from raydr.scenarios.schema import Scenario
+from raydr.scenarios.shelf import Shelf
 
-LARGEST = 4 * MEGABYTE
-"""Of a scenario: forty thousand sites."""
-_SHIPPED = resources.files("raydr.scenarios") / "shipped"
+SHELF = Shelf(
+    resources.files("raydr.scenarios") / "shipped", "scenario", "raydr run", SCENARIO, "name, data and method"
+)
 
 
 def shipped() -> dict[str, str]:
     """Names of the scenarios that come with raydr, each with the comment on its first line."""
-    files = sorted(
-        (entry for entry in _SHIPPED.iterdir() if entry.name.endswith(".yaml")), key=lambda entry: entry.name
-    )
-    return {
-        entry.name.removesuffix(".yaml"): entry.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
-        for entry in files
-    }
+    return SHELF.names()
 
 
 def read(scenario: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Scenario:
@@ -48,12 +44,8 @@ def read(scenario: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] 
     ScenarioError
         With every problem's key path, reason and nearest valid name.
     """
-    if isinstance(scenario, Mapping):
-        where, content = "the scenario", _copy(scenario)
-    else:
-        where, content = _parse(scenario)
-    for key, value in (overrides or {}).items():
-        _override(content, key, value)
+    where = "the scenario" if isinstance(scenario, Mapping) else str(scenario)
+    content = content_of(scenario, overrides)
     try:
         checked = Scenario.model_validate(content)
         found = truth_values(content, checked) + unwritable_text(content)
@@ -65,6 +57,22 @@ def read(scenario: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] 
         for metric in checked.metrics:
             metric_named(metric)
     return checked
+
+
+def content_of(
+    scenario: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return what a scenario says, unchecked, with overrides; arguments are as for :func:`read`.
+
+    Raises
+    ------
+    ScenarioError
+        If there is no such scenario, it is not YAML, or a key cannot be set.
+    """
+    content = copied(scenario) if isinstance(scenario, Mapping) else SHELF.parse(scenario)
+    for key, value in (overrides or {}).items():
+        override(content, key, value)
+    return content
 
 
 def parse_override(assignment: str) -> tuple[str, Any]:
@@ -90,7 +98,16 @@ def dump(scenario: Scenario) -> str:
     Every key is written, null too: where null is not the default it says something, and what is the default today
     may be none tomorrow.
     """
-    content = scenario.resolved().model_dump(mode="json")
+    return dump_yaml(scenario.resolved().model_dump(mode="json"))
+
+
+def dump_json(scenario: Scenario) -> str:
+    """Return the same as JSON, which is quicker to read."""
+    return json.dumps(scenario.resolved().model_dump(mode="json"))
+
+
+def dump_yaml(content: Any) -> str:
+    """Return plain values as YAML that is read back as they are, whatever letters they hold."""
     return yaml.dump(content, Dumper=_Quoting, sort_keys=False, allow_unicode=True)
 
 
@@ -100,6 +117,10 @@ class _Quoting(yaml.SafeDumper):
     Between single quotes, which PyYAML would choose, some line breaks of Unicode are read back as spaces.
     """
 
+    def ignore_aliases(self, data: Any) -> bool:
+        """Never write an alias, which no reader here takes: what stands twice is written twice."""
+        return True
+
     def represent_str(self, data: str) -> yaml.ScalarNode:
         """Double quotes where a letter does not print, the dumper's own choice elsewhere."""
         return self.represent_scalar("tag:yaml.org,2002:str", data, style=None if data.isprintable() else '"')
@@ -108,52 +129,14 @@ class _Quoting(yaml.SafeDumper):
 _Quoting.add_representer(str, _Quoting.represent_str)
 
 
-def _parse(scenario: str | Path) -> tuple[str, dict[str, Any]]:
-    text = _text(scenario)
-    try:
-        content = parse_yaml(text)
-    except DocumentError as error:
-        raise ScenarioError(f"{scenario} is not valid YAML: {error}.") from None
-    if not isinstance(content, dict):
-        raise ScenarioError(
-            f"{scenario} holds {_form(content)}, not a scenario: it must give keys such as name, data and method."
-        )
-    return str(scenario), content
+def override(content: dict[str, Any], key: str, value: Any) -> None:
+    """Set the value of a dotted key, sections that are not there yet included.
 
-
-def _text(scenario: str | Path) -> str:
-    path = Path(scenario).expanduser()
-    names = list(shipped())
-    if str(scenario) in names and not path.is_file():
-        return (_SHIPPED / f"{scenario}.yaml").read_text(encoding="utf-8")
-    try:
-        return read_limited(path, LARGEST).decode("utf-8")
-    except FileNotFoundError:
-        beside = [entry.name for entry in path.parent.glob("*.yaml")] if path.parent.is_dir() else []
-        raise ScenarioError(
-            f"There is no scenario {str(scenario)!r}{nearest(path.name, [*names, *beside])}: give a YAML file,"
-            f" or one of the scenarios that come with raydr, {', '.join(names)}."
-        ) from None
-    except IsADirectoryError:
-        raise ScenarioError(_of_folder(path)) from None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-        raise ScenarioError(
-            f"The scenario {scenario} cannot be read ({reason}): give a YAML file, or one of the scenarios that"
-            f" come with raydr, {', '.join(names)}."
-        ) from None
-
-
-def _of_folder(path: Path) -> str:
-    """What to run instead of a folder."""
-    if not (path / SCENARIO).is_file():
-        return f"{path} is a folder, and none that a run wrote: give a YAML file, or the name of a scenario."
-    if is_incomplete(path):
-        return f"{path} is the folder of an interrupted run: `raydr run {path} --resume` goes on with it."
-    return f"{path} is the folder of a run that is whole: `raydr run {path / SCENARIO}` repeats that run."
-
-
-def _override(content: dict[str, Any], key: str, value: Any) -> None:
+    Raises
+    ------
+    ScenarioError
+        If a value stands where the key has a section.
+    """
     *parents, last = key.split(".")
     inner: Any = content
     for depth, parent in enumerate(parents):
@@ -162,12 +145,9 @@ def _override(content: dict[str, Any], key: str, value: Any) -> None:
             raise ScenarioError(
                 f"{key} cannot be set: {'.'.join(parents[: depth + 1])} is {in_yaml(inner)}, not a section of keys."
             )
-    inner[last] = _copy(value) if isinstance(value, Mapping) else value
+    inner[last] = copied(value) if isinstance(value, Mapping) else value
 
 
-def _copy(content: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in content.items()}
-
-
-def _form(content: Any) -> str:
-    return "nothing" if content is None else "a list" if isinstance(content, list) else "a single value"
+def copied(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Sections one can change, with the values of these."""
+    return {key: copied(value) if isinstance(value, Mapping) else value for key, value in content.items()}

@@ -52,8 +52,11 @@ def run(
     address: str | None = None,
     data_dir: Path | None = None,
     listener: Listener = unheard,
+    report: bool = True,
 ) -> Path:
     """Run a scenario and write its run folder, whole; arguments are as for :func:`raydr.run`.
+
+    Without ``report`` it has neither page nor picture, which ``raydr report`` makes from the rest.
 
     Raises
     ------
@@ -68,7 +71,8 @@ def run(
         with unwritable(target):
             (folder / records.SCENARIO).write_text(dump(scenario), encoding="utf-8")
         _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener)
-    return _shown(target.expanduser().absolute(), listener)
+    whole = target.expanduser().absolute()
+    return _shown(whole, listener) if report else whole
 
 
 def resume(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
+    ValidatorFunctionWrapHandler,
     create_model,
     field_validator,
     model_serializer,
@@ -150,7 +151,9 @@ class RuntimeSettings(Settings):
     federation: Literal["ray", "inline"] = Field("ray", description="Ray's actors, or this process alone")
     actors: Literal["auto", "per-client"] | Annotated[int, Field(ge=1)] = Field(
         "auto",
-        description="client actors: auto is one for each core, per-client one for each client, or give a number",
+        description="client actors: per-client is one for each client, or give a number; auto is one for each client up"
+        " to 16 on a core, if they and their rows need at most a quarter of the memory, beyond that one for each core,"
+        " and with batch_clients one for each core",
     )
     batch_clients: bool = Field(
         False,
@@ -176,11 +179,17 @@ class PrivacySettings(Settings):
 
     noise: AnyNoise | None = Field(None, description="noise that clients add, where the method offers it")
 
-    @field_validator("noise", mode="before")
+    @field_validator("noise", mode="wrap")
     @classmethod
-    def _of_the_usual_kind(cls, noise: Any) -> Any:
-        """The kind need not be written where it is the default."""
-        return {"kind": kind_of(GaussianNoise), **noise} if isinstance(noise, Mapping) else noise
+    def _of_the_usual_kind(cls, noise: Any, checked: ValidatorFunctionWrapHandler) -> Any:
+        """The kind need not be written where it is the default, and noise of level 0 is none."""
+        if not isinstance(noise, Mapping):
+            return checked(noise)
+        content = {"kind": kind_of(GaussianNoise), **noise}
+        if type(content.get("level")) in (int, float) and content["level"] == 0:
+            checked(content | {"level": 1.0})  # all else must be right
+            return None
+        return checked(content)
 
     secure_aggregation: bool = Field(
         False, description="hide each client's summand from the server; no release of raydr does so yet"
@@ -302,7 +311,8 @@ class Scenario(Settings):
         if not method.releases(self.method, noise):
             raise ValueError(
                 f"privacy.noise.on is {noise.on!r}, and with these settings of method.kind {self.method.kind!r} clients"
-                " upload nothing of that sort: look at method.landmarks_from, method.share and method.rounds"
+                " upload nothing of that sort: look at privacy.noise.stage, method.landmarks_from, method.share and"
+                " method.rounds"
             )
         if noise.clients < 1 and not method.some_noisy:
             raise ValueError(

@@ -13,12 +13,15 @@ import numpy as np
 import pytest
 import yaml
 from scenario_reference import MARK, PAGE, reference
+from sweeps import inline
 
 import raydr
 from raydr.data import DATASETS
 from raydr.front.cli import CATALOGUES, app, status
 from raydr.scenarios import reading
 from raydr.scenarios.transforming import transform as _transform  # noqa: F401  before a test puts another `read` in place
+from raydr.tune import running
+from raydr.tune.reading import is_sweep, read_sweep
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -81,17 +84,19 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return original(scenario, {**(overrides or {}), **small})
 
     monkeypatch.setattr(reading, "read", read_small)
+    monkeypatch.setattr(running, "read", read_small)
+    inline(monkeypatch)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_of_a_page_works(page: Path, quick: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for block in blocks(page, "yaml"):
+    for block in [*blocks(README, "yaml"), *blocks(page, "yaml")]:
         named = re.match(r"# (\S+\.yaml)\n", block)
         if named:
             (quick / named[1]).write_text(block)
-    for block in blocks(page, "csv"):
+    for block in [*blocks(README, "csv"), *blocks(page, "csv")]:
         patients(quick / "patients.csv", block.splitlines()[0])
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     for line in commands(page):
@@ -124,8 +129,15 @@ def test_every_scenario_of_a_page_is_one(page: Path, tmp_path: Path) -> None:
     assert whole or page not in (README, PAGE)
     for number, block in enumerate(whole):
         file = tmp_path / f"{number}.yaml"
+        content = yaml.safe_load(block)
         file.write_text(block)
-        assert reading.read(file).name == yaml.safe_load(block)["name"]
+        if is_sweep(content):
+            (tmp_path / "patients.yaml").write_text(
+                next(text for text in blocks(README, "yaml") if "patients" in text)
+            )
+            assert read_sweep(file).name == content["name"]
+        else:
+            assert reading.read(file).name == content["name"]
 
 
 def test_the_first_block_of_the_readme_is_the_two_commands() -> None:

@@ -108,11 +108,12 @@ def test_actors_end_with_their_run(cluster: None) -> None:
 
 def test_a_cluster_that_is_too_small_is_refused_with_the_numbers(cluster: None) -> None:
     from raydr.actors.placement import require_room
+    from raydr.actors.room import Room
     from raydr.errors import ScenarioError
 
     with pytest.raises(ScenarioError, match=r"1000000 client actors need about \d+\.\d GiB.*runtime.actors"):
-        require_room(rows(), 1_000_000)
-    require_room(rows(), 2)
+        require_room(rows(), 1_000_000, Room.here())
+    require_room(rows(), 2, Room.here())
 
 
 def test_a_driver_killed_without_warning_can_be_resumed_to_the_same_bits(tmp_path: Path) -> None:
@@ -166,11 +167,13 @@ def several_nodes() -> subprocess.CompletedProcess[str]:
     """Several raylets on this machine, in a process of its own, since one process joins one cluster."""
     script = Path(__file__).parent / "several_nodes.py"
     return subprocess.run(
-        [sys.executable, str(script)], check=False, capture_output=True, text=True, timeout=800
+        [sys.executable, str(script)], check=False, capture_output=True, text=True, timeout=850
     )
 
 
-@pytest.mark.parametrize("case", ["sites", "site-lost", "node-lost"])
+@pytest.mark.parametrize(
+    "case", ["trial-of-two-nodes", "trial-with-sites", "sites", "site-lost", "node-lost"]
+)
 def test_many_machines(several_nodes: subprocess.CompletedProcess[str], case: str) -> None:
     assert f"{case}: as expected" in several_nodes.stdout.splitlines(), several_nodes.stderr[-3000:]
 

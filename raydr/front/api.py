@@ -12,7 +12,19 @@ import numpy as np
 
 from raydr.arrays import FloatArray
 from raydr.journal import Listener, unheard
-from raydr.records import AXES, EMBEDDING, LEDGER, METRICS, PRIVACY, REPORT
+from raydr.records import (
+    AXES,
+    BEST,
+    EMBEDDING,
+    LEDGER,
+    METRICS,
+    PARETO,
+    POINTS,
+    PRIVACY,
+    REPORT,
+    SWEEP_REPORT,
+    TRIALS,
+)
 
 
 @dataclass(frozen=True)
@@ -184,3 +196,144 @@ def resume(
         listener=listener,
     )
     return Result(whole)
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """A finished sweep.
+
+    Attributes
+    ----------
+    folder : Path
+        The sweep's folder; everything else is read from it.
+    """
+
+    folder: Path
+
+    @property
+    def report(self) -> Path:
+        """The sweep's page."""
+        return self.folder / SWEEP_REPORT
+
+    @property
+    def best(self) -> Path:
+        """The scenario of the best point, by the first objective; there where a trial is done that has it."""
+        return self.folder / BEST
+
+    @property
+    def trials(self) -> list[dict[str, Any]]:
+        """A row for each trial: point, repeat, status, error, ``set.KEY`` for each swept key, and measures."""
+        return self._rows(TRIALS)
+
+    @property
+    def points(self) -> list[dict[str, Any]]:
+        """A row for each point: mean of each measure over its repeats, and deviation as ``MEASURE.sd``."""
+        return self._rows(POINTS)
+
+    @property
+    def pareto(self) -> list[dict[str, Any]]:
+        """The points that no other beats in all objectives."""
+        return self._rows(PARETO)
+
+    def run(self, trial: Mapping[str, Any]) -> Result:
+        """Return the run of a row of :attr:`trials` that is done."""
+        return Result(self.folder / trial["folder"])
+
+    def _rows(self, name: str) -> list[dict[str, Any]]:
+        import pyarrow.parquet as pq
+
+        rows: list[dict[str, Any]] = pq.read_table(self.folder / name).to_pylist()
+        return rows
+
+
+def sweep(
+    sweep: str | Path | Mapping[str, Any],
+    *,
+    out: str | Path | None = None,
+    address: str | None = None,
+    data_dir: str | Path | None = None,
+    quick: bool = False,
+    listener: Listener = unheard,
+    **overrides: Any,
+) -> SweepResult:
+    """Run every trial of a sweep by Ray Tune, side by side where there is room, and write its folder.
+
+    Parameters
+    ----------
+    sweep : str, Path or mapping
+        A YAML file, the name of a shipped sweep (``raydr list sweeps``), or the content itself.
+    quick : bool
+        Whether to take what its section ``quick`` says.
+    out, address, data_dir, listener
+        As for :func:`run`.
+    **overrides
+        Values of the base scenario by key, with ``__`` for the dot.
+
+    Returns
+    -------
+    SweepResult
+
+    Raises
+    ------
+    raydr.errors.RaydrError
+        As :func:`run`; a trial that fails is a row, and no error.
+
+    Examples
+    --------
+    >>> import raydr
+    >>> result = raydr.sweep("digits-four-axes", quick=True)  # doctest: +SKIP
+    >>> {trial["status"] for trial in result.trials}  # doctest: +SKIP
+    {'done'}
+    """
+    from raydr.tune.reading import read_sweep
+    from raydr.tune.sweeping import sweep as run_sweep
+
+    dotted = {key.replace("__", "."): value for key, value in overrides.items()}
+    folder = run_sweep(
+        read_sweep(sweep, dotted, quick=quick),
+        out=Path(out) if out is not None else None,
+        address=address,
+        data_dir=Path(data_dir) if data_dir is not None else None,
+        listener=listener,
+    )
+    return SweepResult(folder)
+
+
+def resume_sweep(
+    folder: str | Path,
+    *,
+    address: str | None = None,
+    data_dir: str | Path | None = None,
+    retry_failed: bool = False,
+    listener: Listener = unheard,
+) -> SweepResult:
+    """Go on with an interrupted sweep: trials that ended stay, the others run, and the table is the same.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The incomplete sweep folder, ``NAME.incomplete-...``, wherever it lies now.
+    retry_failed : bool
+        Whether trials that failed run again.
+    address, data_dir, listener
+        As for :func:`run`.
+
+    Returns
+    -------
+    SweepResult
+
+    Raises
+    ------
+    raydr.errors.RaydrError
+        ``OutputError`` for a folder that is no interrupted sweep, or whose trials are not those of its sweep.yaml.
+    """
+    from raydr.tune.sweeping import resume as resume_run
+
+    whole = resume_run(
+        Path(folder),
+        address=address,
+        data_dir=Path(data_dir) if data_dir is not None else None,
+        listener=listener,
+        retry_failed=retry_failed,
+    )
+    return SweepResult(whole)

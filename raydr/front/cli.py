@@ -26,6 +26,7 @@ from typing import Any, NoReturn
 import click
 
 from raydr.errors import RaydrError
+from raydr.front.jobs import address_option, jobs, submit_file
 from raydr.front.results import Results, noting
 from raydr.signals import ENDING
 from raydr.threads import share_cores
@@ -33,6 +34,12 @@ from raydr.threads import share_cores
 
 def _shipped() -> Mapping[str, str]:
     from raydr.scenarios.reading import shipped
+
+    return shipped()
+
+
+def _sweeps() -> Mapping[str, str]:
+    from raydr.tune.reading import shipped
 
     return shipped()
 
@@ -46,6 +53,7 @@ def _table(room: str, name: str, line: Callable[[Any], str] | None = None) -> Ma
 
 CATALOGUES: Mapping[str, Callable[[], Mapping[str, str]]] = {
     "scenarios": _shipped,
+    "sweeps": _sweeps,
     "methods": partial(_table, "raydr.methods", "METHODS", attrgetter("summary")),
     "embedders": partial(_table, "raydr.embedding", "EMBEDDERS"),
     "partitions": partial(_table, "raydr.partition", "PARTITIONS"),
@@ -71,24 +79,29 @@ def app() -> None:
     """Federated dimensionality reduction, simulated on Ray: one map of everybody's data, and its price in privacy."""
 
 
-@app.command()
-@click.argument("scenario")
-@click.option(
+_SET = click.option(
     "--set",
     "assignments",
     multiple=True,
     metavar="KEY=VALUE",
     help="Override a key, such as method.landmarks=200. Repeatable.",
 )
-@click.option("--out", type=click.Path(path_type=Path), help="The run folder. Default: runs/NAME-TIMESTAMP.")
-@click.option(
+_ADDRESS = click.option(
     "--address", help="A Ray cluster, such as auto or HOST:PORT. Default: $RAY_ADDRESS, or this machine."
 )
-@click.option(
+_DATA_DIR = click.option(
     "--data-dir",
     type=click.Path(path_type=Path),
     help="Folder of built-in data sets as NAME.npz. Default: $RAYDR_DATA.",
 )
+
+
+@app.command()
+@click.argument("scenario")
+@_SET
+@click.option("--out", type=click.Path(path_type=Path), help="The run folder. Default: runs/NAME-TIMESTAMP.")
+@_ADDRESS
+@_DATA_DIR
 @click.option("--resume", is_flag=True, help="SCENARIO is the folder of an interrupted run: go on with it.")
 @click.option("--quiet", "-q", is_flag=True, help="Print nothing but the report's path.")
 def run(
@@ -127,11 +140,170 @@ def run(
 
 
 @app.command()
-@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
-def report(folder: Path) -> None:
-    """Make the report and picture of RUN, a run folder, again from its files."""
-    from raydr.report import write_picture, write_report
+@click.argument("sweep_", metavar="SWEEP")
+@_SET
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="The sweep's folder. Default: runs/NAME-TIMESTAMP."
+)
+@_ADDRESS
+@_DATA_DIR
+@click.option("--quick", is_flag=True, help="Take what the sweep's section `quick` says: a minute or so.")
+@click.option("--resume", is_flag=True, help="SWEEP is the folder of an interrupted sweep: go on with it.")
+@click.option("--retry-failed", is_flag=True, help="With --resume: run trials again that failed.")
+@click.option("--mlflow", metavar="URI", help="Also log every trial to MLflow: needs raydr[mlflow].")
+@click.option(
+    "--tensorboard",
+    type=click.Path(path_type=Path),
+    help="Also log every trial to TensorBoard, into this folder.",
+)
+@click.option("--quiet", "-q", is_flag=True, help="Print nothing but the page's path.")
+def sweep(
+    sweep_: str,
+    assignments: tuple[str, ...],
+    out: Path | None,
+    address: str | None,
+    data_dir: Path | None,
+    quick: bool,
+    resume: bool,
+    retry_failed: bool,
+    mlflow: str | None,
+    tensorboard: Path | None,
+    quiet: bool,
+) -> None:
+    """Run every trial of SWEEP, side by side where there is room, and write its folder, page included.
 
+    SWEEP is a YAML file, or a name from `raydr list sweeps`. --set overrides keys of the base scenario.
+    """
+    from raydr.front.terminal import heard_on_terminal, print_sweep
+    from raydr.journal import unheard
+    from raydr.records import SWEEP_REPORT
+    from raydr.scenarios.reading import parse_override
+    from raydr.tune import sweeping
+    from raydr.tune.reading import read_sweep
+    from raydr.tune.trackers import trackers
+
+    if resume and (assignments or out is not None or quick):
+        raise click.UsageError("--resume goes on with a sweep as it was: leave out --set, --out and --quick")
+    if retry_failed and not resume:
+        raise click.UsageError("--retry-failed is of --resume: it runs trials again that failed before")
+    overrides = dict(parse_override(assignment) for assignment in assignments)
+    checked = None if resume else read_sweep(sweep_, overrides, quick=quick)
+    name = Path(sweep_).name.split(".")[0] if checked is None else checked.name
+    told = trackers(name, mlflow, tensorboard)
+    with nullcontext(unheard) if quiet else heard_on_terminal() as listener:
+        if checked is None:
+            folder = sweeping.resume(
+                Path(sweep_),
+                address=address,
+                data_dir=data_dir,
+                listener=listener,
+                retry_failed=retry_failed,
+                trackers=told,
+            )
+        else:
+            folder = sweeping.sweep(
+                checked, out=out, address=address, data_dir=data_dir, listener=listener, trackers=told
+            )
+    if not quiet:
+        print_sweep(folder)
+    with noting(f"The sweep is whole in {folder}."):
+        click.echo(folder / SWEEP_REPORT)
+
+
+@app.command()
+@click.argument("scenario", metavar="FILE")
+@_SET
+@_ADDRESS
+@_DATA_DIR
+@click.option(
+    "--json", "out", metavar="FILE", type=click.Path(path_type=Path), help="Also write the plan here as JSON."
+)
+def plan(
+    scenario: str,
+    assignments: tuple[str, ...],
+    address: str | None,
+    data_dir: Path | None,
+    out: Path | None,
+) -> None:
+    """Say what a run of FILE will need: processes, memory, messages, epsilon, time, and what will not fit.
+
+    FILE is a scenario as for `raydr run`, or a sweep as for `raydr sweep`. Nothing is started; a plan that does not fit
+    is still a plan, with status 0.
+    """
+    import json
+
+    from raydr.actors.capacity import capacity_at
+    from raydr.files import write_whole
+    from raydr.front.terminal import logged_on_terminal, print_plan, print_sweep_plan
+    from raydr.scenarios.planning import Plan, plan_of_scenario
+    from raydr.scenarios.reading import parse_override, read
+    from raydr.tune.planning import SweepPlan, plan_of_sweep
+    from raydr.tune.reading import names_sweep, read_sweep
+
+    overrides = dict(parse_override(assignment) for assignment in assignments)
+    planned: Plan | SweepPlan
+    with logged_on_terminal():
+        if names_sweep(scenario):
+            swept = read_sweep(scenario, overrides)
+            planned = plan_of_sweep(swept, capacity=capacity_at(address), data_dir=data_dir)
+        else:
+            checked = read(scenario, overrides)
+            planned = plan_of_scenario(checked, capacity=capacity_at(address), data_dir=data_dir)
+    if out is not None:
+        content = json.dumps(planned.to_json(), indent=2, allow_nan=False) + "\n"
+        write_whole(out, content.encode(), "free the place, or name another with --json")
+    if isinstance(planned, SweepPlan):
+        print_sweep_plan(planned)
+    else:
+        print_plan(planned)
+
+
+@app.command()
+@click.argument("file")
+@address_option
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a key of the scenario, or of a sweep's base. Repeatable.",
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="The folder to fetch to. Default: runs/NAME-TIMESTAMP."
+)
+@_DATA_DIR
+@click.option(
+    "--detach", is_flag=True, help="Print the job's id and leave it: `raydr jobs follow ID` goes on."
+)
+@click.option("--quiet", "-q", is_flag=True, help="Print nothing but the report's path.")
+def submit(
+    file: str,
+    address: str,
+    assignments: tuple[str, ...],
+    out: Path | None,
+    data_dir: Path | None,
+    detach: bool,
+    quiet: bool,
+) -> None:
+    """Run FILE, a scenario or a sweep, as a job on a Ray cluster, follow it and bring its folder back."""
+    from raydr.scenarios.reading import parse_override
+
+    overrides = dict(parse_override(assignment) for assignment in assignments)
+    submit_file(file, address, overrides=overrides, out=out, data_dir=data_dir, detach=detach, quiet=quiet)
+
+
+app.add_command(jobs)
+
+
+@app.command()
+@click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path))
+def report(folder: Path) -> None:
+    """Make the report and picture of a run folder, or the page of a sweep folder, again from its files."""
+    from raydr.report import is_sweep, write_picture, write_report, write_sweep_report
+
+    if is_sweep(folder):
+        click.echo(write_sweep_report(folder))
+        return
     write_picture(folder)
     click.echo(write_report(folder))
 
@@ -181,11 +353,7 @@ def transform(folder: Path, data: Path, out: Path) -> None:
     type=click.Path(path_type=Path),
     help="Also write the table here as JSON.",
 )
-@click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path),
-    help="Folder of built-in data sets as NAME.npz. Default: $RAYDR_DATA.",
-)
+@_DATA_DIR
 def bounds(folder: Path, out: Path | None, data_dir: Path | None) -> None:
     """Compare what P1's theorems promise of RUN, a run folder with learnt landmarks, with what came of it.
 
@@ -213,8 +381,11 @@ def list_(what: str) -> None:
     print_catalogue(CATALOGUES[what]())
 
 
-def main() -> NoReturn:
-    """Do what the command line says; :mod:`raydr.__main__` is how one comes here."""
+def main(work: Callable[[], int] = lambda: status(sys.argv[1:])) -> NoReturn:
+    """Do what the command line says, or other work that returns an exit status, and end with that.
+
+    :mod:`raydr.__main__` is how one comes here.
+    """
     ending = _Ending()
     code = _INTERRUPTED
     try:
@@ -226,7 +397,7 @@ def main() -> NoReturn:
         logging.getLogger().addHandler(logging.NullHandler())
         if not sys.warnoptions:
             warnings.simplefilter("ignore")
-        code = status(sys.argv[1:])
+        code = work()
         # All is said and done: what a signal would interrupt now is Python's own farewell.
         ending.install(lambda number, frame: os._exit(code))
     except KeyboardInterrupt:  # between two lines that have nothing to lose
@@ -299,7 +470,7 @@ class _Ending:
         self.number = number
         for each in ENDING:
             signal.signal(each, signal.SIG_IGN)
-        self._raised = KeyboardInterrupt()
+        self._raised = KeyboardInterrupt(number)
         raise self._raised
 
     def insist(self, dropped: sys.UnraisableHookArgs) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
@@ -18,12 +19,16 @@ from rich.text import Text
 
 from raydr import journal
 from raydr.front.results import Remarks
+from raydr.front.sweeps import SweepTable, sweep_table
 from raydr.plain import plain
 from raydr.report import Comparison, mapped, wording
 from raydr.report.runfolder import read_run
 
 if TYPE_CHECKING:
+    from raydr.actors.jobs import Job
     from raydr.scenarios.bounding import Line
+    from raydr.scenarios.planning import Plan, PlannedPrivacy
+    from raydr.tune.planning import SweepPlan
 
 _FIRST = (
     "clustering_nmi", "clustering_ari",
@@ -43,18 +48,26 @@ def heard_on_terminal() -> Iterator[journal.Listener]:
         with _logged(lines.say):
             yield lines.hear
         return
+    sweep = SweepTable()
     with (
-        Bars(
+        _Bars(
             SpinnerColumn(finished_text=Text("✓", "green")),
             TextColumn("{task.description}", table_column=Column(min_width=12)),
             _Seconds(table_column=Column(min_width=8, justify="right")),
             _RunningBar(bar_width=30),
             _Count(),
             console=console,
+            beneath=sweep,
         ) as bars,
         _logged(lambda text: console.print(_line(text))),
     ):
-        yield _StageBars(bars).hear
+        stages = _StageBars(bars)
+
+        def hear(event: journal.Event) -> None:
+            sweep.hear(event)
+            stages.hear(event)
+
+        yield hear
 
 
 @contextmanager
@@ -86,12 +99,32 @@ def print_result(folder: Path) -> None:
     console.print()
 
 
+def print_sweep(folder: Path) -> None:
+    """Points with what their runs came to, the best first, and what failed, on standard error."""
+    console = _console(Remarks(sys.stderr))
+    console.print()
+    for part in sweep_table(folder):
+        console.print(part)
+    console.print()
+
+
 def print_comparison(comparison: Comparison) -> None:
     """Runs as columns, measures as rows; the best of a row is bold."""
     table = _table("", *comparison.runs)
     for row in comparison.rows:
         cells = [Text(text, "bold" if best else "") for text, best in zip(row.texts, row.best, strict=True)]
         table.add_row(_line(row.title), *cells)
+    _console(sys.stdout).print(table)
+
+
+def print_jobs(jobs: Sequence[Job]) -> None:
+    """Jobs of a cluster, one to a line, on standard output."""
+    titles = ("job", "", "what", "state", "started", "took")
+    table = Table(*(Column(_line(title)) for title in titles), box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for job in jobs:
+        started = "" if job.started is None else f"{datetime.fromtimestamp(job.started):%Y-%m-%d %H:%M:%S}"
+        took = "" if job.started is None else f"{(job.ended or time.time()) - job.started:.0f} s"
+        table.add_row(*map(_line, (job.id, job.kind, job.name, job.state.lower(), started, took)))
     _console(sys.stdout).print(table)
 
 
@@ -107,6 +140,112 @@ def print_bounds(lines: Sequence[Line]) -> None:
         ]
         table.add_row(_line(line.theorem), _line(line.what), *numbers, _line(line.note))
     _console(sys.stdout).print(table)
+
+
+def print_plan(plan: Plan) -> None:
+    """What a run will need, on standard output: clients, messages, privacy, memory, time, and what does not fit."""
+    console = _console(sys.stdout)
+    console.print(_line(_planned_data(plan)))
+    console.print(_line(plan.seating))
+    console.print()
+    if plan.messages:
+        table = _table("messages", "to", "count", "bytes", "epsilon")
+        for entry in plan.messages:
+            about = "about " if entry.assumed else ""
+            epsilon = "" if entry.epsilon is None else f"{entry.epsilon:.4g}"
+            whither = "clients" if entry.direction == "down" else "server"
+            cells = (whither, wording.count(entry.count), about + wording.size(entry.bytes), epsilon)
+            table.add_row(_line(entry.kind), *cells)
+        console.print(table)
+        rounds = f" in {wording.plural(plan.rounds, 'round')}" if plan.rounds else ""
+        total = f"{wording.size(plan.bytes_up)} to the server, {wording.size(plan.bytes_down)} to clients"
+        console.print(_line(f"in all {total}{rounds}"))
+    if plan.privacy is not None:
+        console.print(_line(_planned_privacy(plan.privacy)))
+    console.print()
+    if plan.memory:
+        table = _table("memory", "processes", "each, at its peak")
+        for process in plan.memory:
+            table.add_row(_line(process.process), wording.count(process.count), wording.size(process.bytes))
+        console.print(table)
+    for node in plan.nodes:
+        console.print(
+            _line(
+                f"{node.name} needs {wording.size(node.needed)} and has {wording.size(node.available)}:"
+                f" {'fits' if node.fits else 'will not fit'}"
+            ),
+            style="" if node.fits else "bold",
+        )
+    for remedy in plan.remedies:
+        keys = " ".join(f"--set {key}={value}" for key, value in remedy.keys)
+        console.print(_line(f"would fit with {keys} ({remedy.why})"))
+    if not plan.fits and not plan.remedies:
+        console.print(
+            _line("No key of the scenario makes it fit: it needs a larger machine, or more of them.")
+        )
+    if plan.stages:
+        console.print()
+        longest = sorted(plan.stages, key=lambda stage: -stage.seconds)[:5]
+        parts = ", ".join(f"{stage.stage} {_roughly(stage.seconds)}" for stage in longest)
+        console.print(_line(f"roughly {_roughly(plan.seconds)}: {parts}"))
+    for note in plan.notes:
+        console.print(_line(note))
+
+
+def print_sweep_plan(plan: SweepPlan) -> None:
+    """What a sweep will need, on standard output: trials, memory of one, messages and time of all, and what fails."""
+    console = _console(sys.stdout)
+    trials, points = wording.plural(plan.trials, "trial"), wording.plural(plan.points, "point")
+    console.print(_line(f"{plan.name}: {trials} of {points}, {plan.at_once} at once"))
+    room = f"{wording.size(plan.memory_bytes)}, and has {wording.size(plan.room_bytes)}"
+    console.print(
+        _line(f"the largest trial needs {room}: {'fits' if plan.fits else 'will not fit'}"),
+        style="" if plan.fits else "bold",
+    )
+    if not plan.fits:
+        console.print(
+            _line("would fit with more of trial.cpus or trial.memory_gib, on machines that have them")
+        )
+    sent = f"{wording.size(plan.bytes_up)} to servers, {wording.size(plan.bytes_down)} to clients"
+    console.print(_line(f"in all {sent}; roughly {_roughly(plan.seconds)}"))
+    for each in plan.planned:
+        if each.refused is not None:
+            console.print(_line(f"point {each.point} will fail: {each.refused}"), style="bold")
+    if len(plan.planned) < plan.points:
+        console.print(_line(f"planned by {wording.plural(len(plan.planned), 'point')} of them"))
+
+
+def _planned_data(plan: Plan) -> str:
+    clients = wording.plural(plan.clients, "client")
+    if not plan.rows:
+        return f"{plan.scenario}: {plan.method} at {clients}"
+    sizes = (
+        f"{plan.smallest:,} rows each"
+        if plan.smallest == plan.largest
+        else f"{plan.smallest:,} to {plan.largest:,} rows each"
+    )
+    rows, features = wording.plural(plan.rows, "row"), wording.plural(plan.features, "feature")
+    return f"{plan.scenario}: {plan.method} of {rows} of {features} at {clients}, {sizes}"
+
+
+def _planned_privacy(privacy: PlannedPrivacy) -> str:
+    if privacy.accounted is None:
+        return (
+            "epsilon: none claimed"
+            if privacy.known
+            else "epsilon: none claimed before the method's own messages"
+        )
+    accounted = f"epsilon of what noise covers: {privacy.accounted:.4g} at delta {privacy.delta:g}"
+    if privacy.epsilon is not None:
+        return f"epsilon: {privacy.epsilon:.4g} at delta {privacy.delta:g}"
+    return (
+        f"{accounted}; of the whole run none, since {privacy.infinite[0]}" if privacy.infinite else accounted
+    )
+
+
+def _roughly(seconds: float) -> str:
+    """Seconds to one digit or two, which is all that a plan knows."""
+    return wording.duration(float(f"{max(seconds, 0.1):.2g}"))
 
 
 def print_catalogue(entries: Mapping[str, str]) -> None:
@@ -165,6 +304,19 @@ class _Saying(logging.Handler):
         self._say(record.getMessage())
 
 
+class _Bars(Bars):
+    """Bars with a table beneath them while a sweep runs."""
+
+    def __init__(self, *columns: ProgressColumn, beneath: SweepTable, console: Console) -> None:
+        self._beneath = beneath
+        super().__init__(*columns, console=console)
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        if self._beneath.under_way:
+            yield self._beneath.rendered()
+
+
 class _StageBars:
     """One row for each stage."""
 
@@ -182,8 +334,12 @@ class _StageBars:
                 self._bars.update(self._tasks[stage], completed=done, total=total)
             case journal.StageEnded(stage, _) if stage in self._tasks:
                 self._bars.update(self._tasks[stage], completed=1, total=1)
-            case journal.Incident(text):
+            case journal.Incident(text) | journal.Seated(text):
                 self._bars.console.print(_line(text))
+            case journal.SweepBegan(trials, done, _):
+                self._tasks["trials"] = self._bars.add_task("trials", total=trials, completed=done)
+            case journal.TrialEnded():
+                self._bars.advance(self._tasks["trials"])
 
 
 class _Seconds(ProgressColumn):
@@ -216,15 +372,19 @@ class _PlainLines:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._spoke = time.monotonic()
+        self._sweep = SweepTable()
 
     def hear(self, event: journal.Event) -> None:
+        self._sweep.hear(event)
         match event:
             case journal.StageEnded(stage, seconds):
                 self.say(f"{stage}: {seconds:.1f} s")
             case journal.Progress(stage, done, total) if done < total and self._silent_s() > PATIENCE_S:
                 self.say(f"{stage}: {done}/{total}")
-            case journal.Incident(text):
+            case journal.Incident(text) | journal.Seated(text):
                 self.say(text)
+            case journal.SweepBegan() | journal.TrialEnded():
+                self.say(self._sweep.said(event))
 
     def say(self, text: str) -> None:
         self._console.print(_line(text))
