@@ -141,8 +141,8 @@ class _Going:
                 row = row_of_run(trial, run)
                 if digest_of_run(run) != trial.digest:
                     raise OutputError(
-                        f"The folder {run} is of a run with other settings than sweep.yaml gives trial {trial.name}: move"
-                        " it away to have the trial run again, or bring sweep.yaml back as it was."
+                        f"The folder {run} is of a run with other settings than sweep.yaml gives trial {trial.name}:"
+                        " move it away to have the trial run again, or bring sweep.yaml back as it was."
                     )
                 self.ledger.rows[row.point, row.repeat] = row
             elif row is not None and row.status == "done" and not run.exists():
