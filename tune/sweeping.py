@@ -138,12 +138,12 @@ class _Going:
                     " sweep goes on as it began. Change that back, or start a new sweep."
                 )
             if row is None and run.exists():
-                row = row_of_run(trial, run)
                 if digest_of_run(run) != trial.digest:
                     raise OutputError(
                         f"The folder {run} is of a run with other settings than sweep.yaml gives trial {trial.name}:"
                         " move it away to have the trial run again, or bring sweep.yaml back as it was."
                     )
+                row = row_of_run(trial, run)
                 self.ledger.rows[row.point, row.repeat] = row
             elif row is not None and row.status == "done" and not run.exists():
                 raise OutputError(

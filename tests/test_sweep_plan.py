@@ -1,0 +1,141 @@
+"""What `raydr plan` says of a sweep is what its trials' own books say afterwards."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from sweeps import SPACE, inline, table, tiny_sweep
+from tiny import tiny
+
+from raydr.actors.capacity import Capacity, Machine
+from raydr.errors import ScenarioError
+from raydr.front.cli import status
+from raydr.scenarios.planning import plan_of_scenario
+from raydr.tune import planning
+from raydr.tune.planning import SweepPlan, plan_of_sweep
+from raydr.tune.schema import Sweep
+from raydr.tune.search import search_of
+from raydr.tune.sweeping import sweep
+
+GIBIBYTE = 2**30
+
+
+def machines(*sizes: tuple[int, float]) -> Capacity:
+    """Machines of so many cores and GiB."""
+    return Capacity(
+        tuple(Machine(f"m{place}", cores, round(gib * GIBIBYTE)) for place, (cores, gib) in enumerate(sizes))
+    )
+
+
+ROOMY = machines((4, 400.0))
+
+
+def planned(asked: Sweep, capacity: Capacity = ROOMY) -> SweepPlan:
+    """The plan of a sweep on these machines."""
+    return plan_of_sweep(asked, capacity=capacity, data_dir=None)
+
+
+def test_bytes_and_failures_are_those_of_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = planned(tiny_sweep())
+    inline(monkeypatch)
+    rows = table(sweep(tiny_sweep(), out=tmp_path / "swept"))
+    assert (plan.points, plan.trials) == (4, len(rows)) == (4, 8)
+    for key in ("bytes_up", "bytes_down"):
+        assert getattr(plan, key) == sum(row[key] or 0 for row in rows) > 0
+    failed = {row["point"]: row["error"] for row in rows if row["status"] == "failed"}
+    refused = {each.point: each.refused for each in plan.planned if each.refused is not None}
+    assert refused.keys() == failed.keys() == {1, 3}
+    assert all(refused[point] in failed[point] for point in refused)
+
+
+@pytest.mark.parametrize(
+    ("trial", "nodes", "at_once"),
+    [
+        ({"cpus": 1}, [(4, 16.0)], 4),
+        ({"cpus": 3}, [(4, 16.0), (8, 16.0)], 3),
+        ({"cpus": 1, "memory_gib": 6.0}, [(4, 16.0)], 2),
+        ({"cpus": 5}, [(4, 16.0)], 0),
+    ],
+)
+def test_as_many_at_once_as_cores_and_memory_allow(
+    trial: dict[str, Any], nodes: list[tuple[int, float]], at_once: int
+) -> None:
+    plan = planned(tiny_sweep(trial=trial), machines(*nodes))
+    assert plan.at_once == at_once
+    assert plan.fits == (at_once > 0)
+
+
+def test_a_trial_has_what_it_states_or_the_share_of_its_cores() -> None:
+    one = max(
+        sum(process.count * process.bytes for process in plan.memory)
+        for each in planned(tiny_sweep()).planned
+        if (plan := each.plan) is not None
+    )
+    share = planned(tiny_sweep(trial={"cpus": 1}), machines((4, 16.0)))
+    stated = planned(tiny_sweep(trial={"cpus": 1, "memory_gib": 6.0}), machines((4, 16.0)))
+    assert (share.room_bytes, stated.room_bytes) == (4 * GIBIBYTE, 6 * GIBIBYTE)
+    assert share.memory_bytes == stated.memory_bytes == one
+    assert not planned(tiny_sweep(trial={"memory_gib": 0.01}), machines((4, 16.0))).fits
+
+
+def test_time_is_that_of_the_trials_shared_by_those_at_once() -> None:
+    asked = tiny_sweep(space={"clients.count": [3]}, repeats=4)
+    alone, beside = planned(asked, machines((1, 100.0))), planned(asked, machines((4, 400.0)))
+    assert alone.seconds == pytest.approx(4 * beside.seconds)
+    point = alone.planned[0].plan
+    assert point is not None
+    assert alone.seconds == pytest.approx(4 * point.seconds)
+
+
+def test_many_points_are_planned_by_some_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = tiny_sweep(space={"method.landmarks": list(range(10, 20))})
+    whole = planned(asked)
+    monkeypatch.setattr(planning, "MOST_POINTS", 5)
+    part = planned(asked)
+    assert [each.point for each in part.planned] == [0, 2, 4, 6, 8]
+    assert (part.points, part.trials) == (whole.points, whole.trials) == (10, 20)
+    assert part.bytes_up == pytest.approx(whole.bytes_up, rel=0.05)
+
+
+def test_max_trials_is_heeded() -> None:
+    assert planned(tiny_sweep(max_trials=3)).trials == 3
+
+
+def test_a_point_is_planned_as_its_scenario_is() -> None:
+    capacity = machines((1, 100.0))
+    asked = tiny_sweep(space={"method.landmarks": [12]})
+    first = search_of(asked).point(0, {})
+    assert first is not None
+    alone = plan_of_scenario(first.scenario(0), capacity=capacity, data_dir=None)
+    (point,) = planned(asked, capacity).planned
+    assert point.plan is not None
+    assert point.plan.to_json()["messages"] == alone.to_json()["messages"]
+
+
+def test_the_command_plans_a_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "swept.yaml"
+    file.write_text(yaml.safe_dump({"name": "swept", "base": tiny(), "space": SPACE, "repeats": 2}))
+    assert status(["plan", str(file), "--json", str(tmp_path / "plan.json")]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "swept: 8 trials of 4 points" in printed
+    assert all(f"point {point} will fail: " in printed for point in (1, 3))
+    assert "150 rows cannot give 200 clients" in printed
+    content = json.loads((tmp_path / "plan.json").read_text())
+    assert content["fits"]
+    assert content["planned"][0]["values"] == {"method.landmarks": 12, "clients.count": 3}
+    assert content["planned"][0]["plan"]["messages"]
+
+
+def test_a_sweep_that_cannot_be_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "swept.yaml"
+    file.write_text(
+        yaml.safe_dump({"name": "swept", "base": tiny(), "space": {"method.landmarks": ["many"]}})
+    )
+    assert status(["plan", str(file)]) == 2
+    assert "method.landmarks" in capsys.readouterr().err
+    with pytest.raises(ScenarioError, match=r"method\.landmarks"):
+        planned(tiny_sweep(space={"method.landmarks": ["many"]}))
