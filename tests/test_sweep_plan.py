@@ -118,7 +118,9 @@ def test_a_point_is_planned_as_its_scenario_is() -> None:
 
 def test_the_command_plans_a_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "swept.yaml"
-    file.write_text(yaml.safe_dump({"name": "swept", "base": tiny(), "space": SPACE, "repeats": 2}))
+    file.write_text(
+        yaml.safe_dump({"name": "swept", "base": tiny(), "space": SPACE, "repeats": 2}, sort_keys=False)
+    )
     assert status(["plan", str(file), "--json", str(tmp_path / "plan.json")]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "swept: 8 trials of 4 points" in printed
