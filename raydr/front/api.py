@@ -124,9 +124,9 @@ def run(
     dotted = {key.replace("__", "."): value for key, value in overrides.items()}
     folder = run_scenario(
         read(scenario, dotted),
-        out=Path(out) if out is not None else None,
+        out=_path(out),
         address=address,
-        data_dir=Path(data_dir) if data_dir is not None else None,
+        data_dir=_path(data_dir),
         listener=listener,
     )
     return Result(folder)
@@ -192,7 +192,7 @@ def resume(
     whole = resume_run(
         Path(folder),
         address=address,
-        data_dir=Path(data_dir) if data_dir is not None else None,
+        data_dir=_path(data_dir),
         listener=listener,
     )
     return Result(whole)
@@ -291,9 +291,9 @@ def sweep(
     dotted = {key.replace("__", "."): value for key, value in overrides.items()}
     folder = run_sweep(
         read_sweep(sweep, dotted, quick=quick),
-        out=Path(out) if out is not None else None,
+        out=_path(out),
         address=address,
-        data_dir=Path(data_dir) if data_dir is not None else None,
+        data_dir=_path(data_dir),
         listener=listener,
     )
     return SweepResult(folder)
@@ -332,8 +332,12 @@ def resume_sweep(
     whole = resume_run(
         Path(folder),
         address=address,
-        data_dir=Path(data_dir) if data_dir is not None else None,
+        data_dir=_path(data_dir),
         listener=listener,
         retry_failed=retry_failed,
     )
     return SweepResult(whole)
+
+
+def _path(place: str | Path | None) -> Path | None:
+    return Path(place) if place is not None else None

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from raydr.actors.telling import Failed, Kept, Told, line_of
 from raydr.errors import RaydrError
-from raydr.front import cli
+from raydr.front import process
 from raydr.front.results import Remarks
 from raydr.front.submission import DATA, SCENARIO, SUBMISSION, SWEEP, localised
 from raydr.journal import Event, Incident, Progress
@@ -25,7 +25,7 @@ _PACE_S = 0.5
 
 def main() -> NoReturn:
     """Do what ``submission.json`` in the current folder says, and end with the exit status that it has here."""
-    cli.main(_told)
+    process.main(_told)
 
 
 def _told() -> int:
