@@ -14,7 +14,7 @@ import ray
 from raydr.actors.address import cluster_asked_for, require_answer
 from raydr.actors.authentication import closed_to_others, environment_of_ray, forget, require_closed
 from raydr.actors.leftovers import MARK, end_processes, groups_of_ray, remove_session, session_folders
-from raydr.actors.manners import well_behaved
+from raydr.actors.manners import well_behaved, without_dashboard
 from raydr.actors.search_path import LikeTheDriver
 from raydr.errors import OutputError, RunError
 from raydr.signals import signals_deferred
@@ -70,7 +70,8 @@ def _started() -> Iterator[None]:
     try:
         with environment_of_ray({MARK: mark, **_settings(), **closed_to_others()}):
             try:
-                _init("local", include_dashboard=False)
+                with without_dashboard():
+                    _init("local", include_dashboard=False)
             except Exception as error:
                 keep = True
                 raise RunError(

@@ -112,20 +112,18 @@ class RayTransport:
         # The cores of a placement group are its run's already: tasks there ask for none, and are no more than these.
         turns, ahead = (repeat({}), room.cores + 2) if room.group is None else (room.in_turn(), room.cores)
         waiting = iter(tasks)
-        try:
-            for task in islice(waiting, ahead):
+        # Those under way when nobody wants more come to their end: to cancel a task of which Ray is just being told that
+        # it is done ends this process (Ray 2.55: "Tried to complete task that was not pending").
+        for task in islice(waiting, ahead):
+            under_way.append(_server_task.options(**next(turns)).remote(work, task))
+        while under_way:
+            try:
+                result = ray.get(under_way.popleft())
+            except RayTaskError as error:
+                raise own(error) from None
+            for task in islice(waiting, 1):
                 under_way.append(_server_task.options(**next(turns)).remote(work, task))
-            while under_way:
-                try:
-                    result = ray.get(under_way.popleft())
-                except RayTaskError as error:
-                    raise own(error) from None
-                for task in islice(waiting, 1):
-                    under_way.append(_server_task.options(**next(turns)).remote(work, task))
-                yield result
-        finally:
-            for reference in under_way:
-                ray.cancel(reference)
+            yield result
 
     def peak_memory_bytes(self) -> int:
         """Largest resident memory that any client actor ever had."""
