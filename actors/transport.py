@@ -112,8 +112,8 @@ class RayTransport:
         # The cores of a placement group are its run's already: tasks there ask for none, and are no more than these.
         turns, ahead = (repeat({}), room.cores + 2) if room.group is None else (room.in_turn(), room.cores)
         waiting = iter(tasks)
-        # Those under way when nobody wants more come to their end: to cancel a task of which Ray is just being told that
-        # it is done ends this process (Ray 2.55: "Tried to complete task that was not pending").
+        # Those under way when nobody wants more come to their end: cancelling a task just as Ray hears that it is done
+        # ends this process (Ray 2.55: "Tried to complete task that was not pending").
         for task in islice(waiting, ahead):
             under_way.append(_server_task.options(**next(turns)).remote(work, task))
         while under_way:
