@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -21,6 +22,9 @@ _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]
 """How HTTP/2, and so any speaker of gRPC, begins: a preface, and settings that set nothing."""
 _SETTINGS = 4
 """The type of the frame that must be the answer."""
+
+_CERTIFICATES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
+"""Files that a process of a cluster with RAY_USE_TLS has."""
 
 _INTRODUCTION = """
 import sys
@@ -64,8 +68,9 @@ def require_answer(address: str) -> str:
         raise OutputError(f"{address!r} is no address of a Ray cluster: give HOST:PORT, or auto.")
     if not _speaks_grpc(address, host.strip("[]"), int(port)):
         raise OutputError(
-            f"What answers at {address!r} is no Ray cluster. Give the HOST:PORT that `ray start --head` named (6379"
-            " as a rule, not the dashboard's), or leave --address out to run on this machine."
+            f"What answers at {address!r} is no Ray cluster, or not with RAY_USE_TLS as it is set here. Give the"
+            " HOST:PORT that `ray start --head` named (6379 as a rule, not the dashboard's), or leave --address out to"
+            " run on this machine."
         )
     _require_admission(address, found, deadline - time.monotonic())
     return found
@@ -83,7 +88,7 @@ def _found(address: str) -> str:
 
 def _speaks_grpc(address: str, host: str, port: int) -> bool:
     try:
-        with socket.create_connection((host, port), timeout=_SILENCE_S) as connection:
+        with _secured(socket.create_connection((host, port), timeout=_SILENCE_S), host) as connection:
             connection.settimeout(_SILENCE_S)
             connection.sendall(_HELLO)
             answer = b""
@@ -94,6 +99,27 @@ def _speaks_grpc(address: str, host: str, port: int) -> bool:
     except OSError as error:
         raise _nobody(address, (error.strerror or str(error)).lower()) from error
     return len(answer) >= 4 and answer[3] == _SETTINGS
+
+
+def _secured(connection: socket.socket, host: str) -> socket.socket:
+    """The connection as Ray's own are: plain, or TLS with the files that the environment names."""
+    if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
+        return connection
+    files = [os.environ.get(name, "") for name in _CERTIFICATES]
+    try:
+        context = ssl.create_default_context(cafile=files[2])
+        context.load_cert_chain(*files[:2])
+    except OSError as error:
+        connection.close()
+        said = (
+            f"{name}: {os.strerror(error.errno)}" if (name := error.filename) and error.errno else str(error)
+        )
+        raise OutputError(
+            f"RAY_USE_TLS is set, and the files that {', '.join(_CERTIFICATES)} name cannot be used ({said}): give the"
+            " ones of the cluster's nodes, or unset RAY_USE_TLS."
+        ) from error
+    context.set_alpn_protocols(["h2"])
+    return context.wrap_socket(connection, server_hostname=host)
 
 
 def _require_admission(address: str, found: str, timeout_s: float) -> None:

@@ -387,7 +387,18 @@ def test_a_standard_error_that_takes_nothing_changes_no_exit_status(tmp_path: Pa
 def test_help_lists_the_commands_in_the_order_of_use(capsys: pytest.CaptureFixture[str]) -> None:
     assert status(["--help"]) == 0
     commands = re.findall(r"^  (\w+)  ", capsys.readouterr().out.partition("Commands:")[2], re.MULTILINE)
-    assert commands == ["run", "sweep", "plan", "submit", "jobs", "report", "compare", "transform", "bounds", "list"]
+    assert commands == [
+        "run",
+        "sweep",
+        "plan",
+        "submit",
+        "jobs",
+        "report",
+        "compare",
+        "transform",
+        "bounds",
+        "list",
+    ]
     assert status(["--version"]) == 0
     assert re.fullmatch(r"raydr \d+\.\d+\.\d+\S*\n", capsys.readouterr().out)
 

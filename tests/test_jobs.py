@@ -22,7 +22,9 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from io import BytesIO
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,12 @@ import numpy as np
 import psutil
 import pytest
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from processes import TOKEN, all_gone, as_from_a_terminal, processes_of
+from sweeps import inline
+from sweeps import table as swept
 from tiny import tiny, tiny_file, tiny_scenario
 
 from raydr.actors import first_look, jobs, keeping, shipping
@@ -42,6 +49,8 @@ from raydr.front.cli import status
 from raydr.journal import CheckpointTaken, Incident, Progress, RoundEnded, StageEnded, StageStarted
 from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
+from raydr.tune.reading import read_sweep
+from raydr.tune.sweeping import sweep
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 RAYDR = [sys.executable, "-m", "raydr"]
@@ -248,6 +257,33 @@ def test_a_job_gives_the_bits_of_the_local_run_and_names_the_files_of_its_client
         (kept / keeping.MANIFEST).unlink()
         with pytest.raises(RunError, match="has not kept"):
             dashboard.fetch(dashboard.job(job[1]), arrived)
+
+
+@pytest.mark.slow
+def test_a_sweep_that_is_sent_comes_back_whole_with_the_bits_of_one_here(head: Place, tmp_path: Path) -> None:
+    table(tmp_path)
+    tiny_file(tmp_path, data={"path": "north.csv", "label": "kind"})
+    file = tmp_path / "sweep.yaml"
+    axes = {"clients.count": [2, 3, 100], "method.landmarks": [10]}
+    content = {"name": "swept", "base": "tiny.yaml", "space": axes, "repeats": 2, "trial": {"report": False}}
+    file.write_text(yaml.safe_dump(content))
+    done = head.raydr("submit", str(file), "--address", head.url, "--out", "fetched", "--set", "seed=3")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{tmp_path}/fetched/sweep.html\n"
+    with pytest.MonkeyPatch.context() as patch:
+        inline(patch)
+        local = sweep(read_sweep(file, {"seed": 3}), out=tmp_path / "local")
+    fetched = tmp_path / "fetched"
+    assert swept(fetched) == swept(local)
+    assert [row["status"] for row in swept(local)] == ["done"] * 4 + ["failed"] * 2
+    for run_ in (local / "trials").iterdir():
+        bits = (run_ / "embedding.parquet").read_bytes()
+        assert (fetched / "trials" / run_.name / "embedding.parquet").read_bytes() == bits
+    assert {entry.name for entry in fetched.iterdir()} == {entry.name for entry in local.iterdir()}
+    # What came back can be run and resumed from here: paths lead to the files of the client.
+    base = yaml.safe_load((fetched / "sweep.yaml").read_text())["base"]
+    assert base["data"]["path"] == str((tmp_path / "north.csv").resolve())
+    assert status(["run", str(fetched / "best.yaml"), "--out", str(tmp_path / "again"), "-q"]) == 0
 
 
 @pytest.mark.slow
@@ -848,6 +884,82 @@ def test_the_commands_of_the_page_work(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
         assert f"{tmp_path}/two-hospitals/report.html" in done.stdout
         assert re.search(r"raydr-tiny-\w+ +run +tiny +succeeded", done.stdout)
+    finally:
+        for straggler in processes_of(mark):
+            straggler.kill()
+        all_gone(mark)
+        shutil.rmtree(short, ignore_errors=True)
+
+
+# --- on the wire ----------------------------------------------------------------------------------------------------
+
+
+def certificates(folder: Path) -> dict[str, str]:
+    """An authority and a certificate of this machine's, as the variables that name them to Ray."""
+    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
+    issuer, subject = (
+        x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]) for name in ("ca", "node")
+    )
+    now = datetime.now(UTC)
+    names = [x509.IPAddress(ip_address("127.0.0.1")), x509.DNSName("localhost")]
+    paths = {}
+    for name, key, whose, more in (
+        ("CA", keys[0], issuer, x509.BasicConstraints(ca=True, path_length=None)),
+        ("SERVER", keys[1], subject, x509.SubjectAlternativeName(names)),
+    ):
+        made = x509.CertificateBuilder(issuer, whose, key.public_key(), x509.random_serial_number(), now)
+        made = made.not_valid_after(now + timedelta(days=1)).add_extension(more, critical=name == "CA")
+        paths[f"RAY_TLS_{name}_CERT"] = folder / f"{name}.crt"
+        signed = made.sign(keys[0], hashes.SHA256())
+        paths[f"RAY_TLS_{name}_CERT"].write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    paths["RAY_TLS_SERVER_KEY"] = folder / "node.key"
+    paths["RAY_TLS_SERVER_KEY"].write_bytes(
+        keys[1].private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+    return {"RAY_USE_TLS": "1", **{name: str(path) for name, path in paths.items()}}
+
+
+@pytest.mark.slow
+def test_a_run_on_a_cluster_that_speaks_tls_has_the_bits_of_one_here(tmp_path: Path) -> None:
+    short = tempfile.mkdtemp(prefix="rj", dir="/tmp")
+    mark, port = uuid.uuid4().hex, free_port()
+    environment = {
+        **os.environ,
+        **certificates(tmp_path),
+        TOKEN: mark,
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_raylet_start_wait_time_s": "240",
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+    }
+    file = tiny_file(tmp_path, runtime={"federation": "ray", "actors": 2, "checkpoint_every": 0})
+
+    def ended(*command: str, **more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, env=environment | more, timeout=PATIENCE_S
+        )
+
+    try:
+        place = "--node-ip-address=127.0.0.1"
+        head = ["--head", place, f"--port={port}", "--include-dashboard=false", f"--temp-dir={short}/h"]
+        for options in (head, [f"--address=127.0.0.1:{port}", place, f"--temp-dir={short}/n"]):
+            began = ended("ray", "start", *options, "--num-cpus=1")
+            assert began.returncode == 0, began.stdout + began.stderr
+        done = ended(*RAYDR, "run", str(file), "--address", f"127.0.0.1:{port}", "--out", "secret", "-q")
+        assert done.returncode == 0, done.stderr
+        here = run(read(file, {"runtime.federation": "inline"}), out=tmp_path / "here")
+        assert (tmp_path / "secret/embedding.parquet").read_bytes() == (
+            here / "embedding.parquet"
+        ).read_bytes()
+        plain = ended(*RAYDR, "run", str(file), "--address", f"127.0.0.1:{port}", "-q", RAY_USE_TLS="0")
+        assert plain.returncode == 2, plain.stderr
+        assert "not with RAY_USE_TLS as it is set here" in " ".join(plain.stderr.split())
+        lost = ended(
+            *RAYDR, "run", str(file), "--address", f"127.0.0.1:{port}", "-q", RAY_TLS_SERVER_KEY="no"
+        )
+        assert lost.returncode == 2, lost.stderr
+        assert "RAY_USE_TLS is set, and RAY_TLS_SERVER_KEY name" in " ".join(lost.stderr.split())
     finally:
         for straggler in processes_of(mark):
             straggler.kill()
