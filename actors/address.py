@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 
 from ray._private.services import get_ray_address_from_environment
 
@@ -87,8 +88,12 @@ def _found(address: str) -> str:
 
 
 def _speaks_grpc(address: str, host: str, port: int) -> bool:
+    tls = _tls()
     try:
-        with _secured(socket.create_connection((host, port), timeout=_SILENCE_S), host) as connection:
+        with ExitStack() as opened:
+            connection = opened.enter_context(socket.create_connection((host, port), timeout=_SILENCE_S))
+            if tls is not None:
+                connection = opened.enter_context(tls.wrap_socket(connection, server_hostname=host))
             connection.settimeout(_SILENCE_S)
             connection.sendall(_HELLO)
             answer = b""
@@ -101,25 +106,22 @@ def _speaks_grpc(address: str, host: str, port: int) -> bool:
     return len(answer) >= 4 and answer[3] == _SETTINGS
 
 
-def _secured(connection: socket.socket, host: str) -> socket.socket:
-    """The connection as Ray's own are: plain, or TLS with the files that the environment names."""
+def _tls() -> ssl.SSLContext | None:
+    """How Ray's own connections are secured, by the files that the environment names; None where they are plain."""
     if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
-        return connection
-    files = [os.environ.get(name, "") for name in _CERTIFICATES]
+        return None
+    certificate, key, authority = files = [os.environ.get(name, "") for name in _CERTIFICATES]
     try:
-        context = ssl.create_default_context(cafile=files[2])
-        context.load_cert_chain(*files[:2])
+        context = ssl.create_default_context(cafile=authority)
+        context.load_cert_chain(certificate, key)
     except OSError as error:
-        connection.close()
-        said = (
-            f"{name}: {os.strerror(error.errno)}" if (name := error.filename) and error.errno else str(error)
-        )
+        absent = [name for name, file in zip(_CERTIFICATES, files, strict=True) if not os.path.isfile(file)]
         raise OutputError(
-            f"RAY_USE_TLS is set, and the files that {', '.join(_CERTIFICATES)} name cannot be used ({said}): give the"
-            " ones of the cluster's nodes, or unset RAY_USE_TLS."
+            f"RAY_USE_TLS is set, and {', '.join(absent or _CERTIFICATES)} name no certificate and key that can be used"
+            f" ({error}): give the files of the cluster's nodes, or unset RAY_USE_TLS."
         ) from error
     context.set_alpn_protocols(["h2"])
-    return context.wrap_socket(connection, server_hostname=host)
+    return context
 
 
 def _require_admission(address: str, found: str, timeout_s: float) -> None:

@@ -31,6 +31,8 @@ _SETTINGS = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     # What Ray has to tell its control service at the end, which may be gone: 5 s of waiting without this.
     "RAY_task_events_shutdown_flush_timeout_ms": "500",
+    # A question to a control service that is gone fails before Ray, after 60 s, ends the process that asks.
+    "RAY_gcs_server_request_timeout_seconds": "40",
 }
 
 logger = logging.getLogger(__name__)

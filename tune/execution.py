@@ -16,9 +16,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+from unittest.mock import patch
 
 import ray
 from ray import tune
+from ray.tune.execution.tune_controller import TuneController
 from ray.tune.schedulers import AsyncHyperBandScheduler, MedianStoppingRule, TrialScheduler
 from ray.tune.search import Searcher
 from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
@@ -112,10 +114,10 @@ def execute(
     """
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     desk = _Desk.options(scheduling_strategy=here, max_restarts=-1, max_task_retries=-1).remote(work)
-    runs = _Runs(trials, size.retries)
+    runs, vitals = _Runs(trials, size.retries), Vitals()
     cache, before = tempfile.mkdtemp(prefix="raydr-tune-"), set(_groups())
     try:
-        with _environment(), dead_parts_named():
+        with _environment(), dead_parts_named(), _nothing_asked_of_the_dead(vitals):
             tune.Tuner(
                 tune.with_resources(
                     _trainable(desk, data_dir, size.report, stopping is not None),
@@ -134,7 +136,7 @@ def execute(
                     name="sweep",
                     storage_path=cache,
                     verbose=0,
-                    callbacks=[_Heard(runs)],
+                    callbacks=[_Heard(runs, vitals)],
                 ),
             ).fit()
     except RunError:  # Ray itself is gone, and would not answer
@@ -251,8 +253,8 @@ class _InOrder(Searcher):  # type: ignore[misc]
 class _Heard(tune.Callback):  # type: ignore[misc]
     """Tells the sweep what became of each trial, and looks whether Ray is alive."""
 
-    def __init__(self, runs: _Runs) -> None:
-        self._runs, self._vitals = runs, Vitals()
+    def __init__(self, runs: _Runs, vitals: Vitals) -> None:
+        self._runs, self._vitals = runs, vitals
 
     def on_step_begin(self, iteration: int, trials: Any, **info: Any) -> None:
         self._vitals.look()
@@ -312,6 +314,22 @@ def _scheduler(stopping: ASHA | MedianStopping | None) -> TrialScheduler | None:
             return MedianStoppingRule(time_attr="round", grace_period=grace, min_samples_required=least)
         case _:
             return None
+
+
+@contextmanager
+def _nothing_asked_of_the_dead(vitals: Vitals) -> Iterator[None]:
+    """Have Tune leave placement groups alone, at its end, where Ray's control service is gone.
+
+    To each question it would wait for an answer until Ray ends this process.
+    """
+    cleanup = TuneController.cleanup
+
+    def of_the_living(controller: Any) -> None:
+        vitals.require()
+        cleanup(controller)
+
+    with patch.object(TuneController, "cleanup", of_the_living):
+        yield
 
 
 @contextmanager
