@@ -275,7 +275,9 @@ def test_a_sweep_that_is_sent_comes_back_whole_with_the_bits_of_one_here(head: P
         inline(patch)
         local = sweep(read_sweep(file, {"seed": 3}), out=tmp_path / "local")
     fetched = tmp_path / "fetched"
-    assert swept(fetched) == swept(local)
+    # A trial's digest is of its scenario as it ran, with the path that its table had there.
+    one, other = ([row | {"digest": None} for row in swept(place)] for place in (fetched, local))
+    assert one == other
     assert [row["status"] for row in swept(local)] == ["done"] * 4 + ["failed"] * 2
     for run_ in (local / "trials").iterdir():
         bits = (run_ / "embedding.parquet").read_bytes()

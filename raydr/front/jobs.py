@@ -169,8 +169,8 @@ def _hear_out(head: Head, job: str, listener: Listener) -> None:
 
 
 def _brought_back(head: Head, job: Job, out: Path | None, quiet: bool) -> None:
-    from raydr.front.terminal import print_result
-    from raydr.records import REPORT
+    from raydr.front.terminal import print_result, print_sweep
+    from raydr.records import REPORT, SWEEP_REPORT
     from raydr.scenarios.folder import default_folder, incomplete
 
     target = out or default_folder(job.name, datetime.now())
@@ -183,9 +183,10 @@ def _brought_back(head: Head, job: Job, out: Path | None, quiet: bool) -> None:
         )
         raise
     target = target.expanduser().absolute()
-    report = target / REPORT
-    if not quiet and job.kind == "run":
-        print_result(target)
+    printed, page = (print_sweep, SWEEP_REPORT) if job.kind == "sweep" else (print_result, REPORT)
+    report = target / page
+    if not quiet:
+        printed(target)
     with noting(f"What the job left is whole in {target}."):
         click.echo(report if report.exists() else target)
 
