@@ -848,7 +848,9 @@ def test_the_commands_of_the_page_work(tmp_path: Path) -> None:
     gcs, dashboard = str(free_port()), str(free_port())
     script = script.replace("6379", gcs).replace("8265", dashboard)
     script = script.replace(
-        "ray start --head", "ray start --head --temp-dir=$SHORT --ray-client-server-port=$CLIENT_PORT"
+        "ray start --head",
+        "ray start --head --temp-dir=$SHORT --ray-client-server-port=$CLIENT_PORT"
+        " --dashboard-agent-listen-port=$AGENT_PORT",  # as others may have the usual one
     )
     short = tempfile.mkdtemp(prefix="rj", dir="/tmp")
     script = script.replace("/tmp/north", f"{short}/n").replace("/tmp/east", f"{short}/e")
@@ -869,6 +871,7 @@ def test_the_commands_of_the_page_work(tmp_path: Path) -> None:
         TOKEN: mark,
         "SHORT": f"{short}/h",
         "CLIENT_PORT": str(free_port()),
+        "AGENT_PORT": str(free_port()),
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_raylet_start_wait_time_s": "240",

@@ -117,7 +117,7 @@ def execute(
     runs, vitals = _Runs(trials, size.retries), Vitals()
     cache, before = tempfile.mkdtemp(prefix="raydr-tune-"), set(_groups())
     try:
-        with _environment(), dead_parts_named(), _nothing_asked_of_the_dead(vitals):
+        with _environment(trials_at_once(size)), dead_parts_named(), _nothing_asked_of_the_dead(vitals):
             tune.Tuner(
                 tune.with_resources(
                     _trainable(desk, data_dir, size.report, stopping is not None),
@@ -333,10 +333,15 @@ def _nothing_asked_of_the_dead(vitals: Vitals) -> Iterator[None]:
 
 
 @contextmanager
-def _environment() -> Iterator[None]:
-    """What Tune reads from the environment, for the length of a ``with`` block."""
-    before = {name: os.environ.get(name) for name in _SETTINGS}
-    os.environ |= _SETTINGS
+def _environment(at_once: int) -> Iterator[None]:
+    """What Tune reads from the environment, for the length of a ``with`` block.
+
+    As many trials wait as there is room for. Where only one does, as is Tune's way, a process that has ended its trial
+    takes that one before the process that starts for it is there, and no second process ever runs.
+    """
+    settings = {**_SETTINGS, "TUNE_MAX_PENDING_TRIALS_PG": str(at_once)}
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ |= settings
     try:
         yield
     finally:
