@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os.path
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Self, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict
@@ -39,9 +40,8 @@ class Settings(BaseModel):
         Source(path='/rows.csv')
         """
         changed = {}
-        for name, field in type(self).model_fields.items():
+        for name, mark in _marks(type(self)).items():
             value = getattr(self, name)
-            mark = path_mark(field)
             if mark is not None and isinstance(value, str):
                 if mark.elsewhere is None or getattr(self, mark.elsewhere) is None:
                     changed[name] = _absolute(value)
@@ -50,6 +50,11 @@ class Settings(BaseModel):
         return self.model_copy(
             update={name: value for name, value in changed.items() if value != getattr(self, name)}
         )
+
+
+@cache
+def _marks(model: type[Settings]) -> dict[str, OfFile | None]:
+    return {name: path_mark(field) for name, field in model.model_fields.items()}
 
 
 def path_mark(field: FieldInfo) -> OfFile | None:

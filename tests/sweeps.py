@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tiny import tiny
 
-from raydr.tune.folder import SweepWork
+from raydr.tune.folder import Packed, SweepWork
 from raydr.tune.reading import read_sweep
 from raydr.tune.running import run_trial
 from raydr.tune.schema import Sweep
@@ -60,7 +60,7 @@ def inline(monkeypatch: pytest.MonkeyPatch, *, dies_after: int | None = None) ->
     return ran
 
 
-def _to(work: SweepWork, trial: Trial) -> Callable[[bytes], None]:
+def _to(work: SweepWork, trial: Trial) -> Callable[[Packed], None]:
     return lambda content: work.take(trial.name, content)
 
 

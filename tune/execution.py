@@ -30,7 +30,7 @@ from raydr.actors.room import within_room
 from raydr.actors.vitals import Vitals, dead_parts_named
 from raydr.errors import RunError, ScenarioError
 from raydr.scenarios.reading import dump_json
-from raydr.tune.folder import SweepWork
+from raydr.tune.folder import Packed, SweepWork
 from raydr.tune.running import run_trial
 from raydr.tune.schema import ASHA, MedianStopping, TrialSettings
 from raydr.tune.trials import Trial
@@ -171,7 +171,7 @@ class _DeskProcess:
     def __init__(self, work: SweepWork) -> None:
         self._work = work
 
-    def take(self, name: str, content: bytes) -> None:
+    def take(self, name: str, content: Packed) -> None:
         self._work.take(name, content)
 
 

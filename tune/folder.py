@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import shutil
-import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +11,9 @@ from typing import ClassVar
 
 from raydr import records
 from raydr.scenarios.checkpoints import locked
+
+Packed = Mapping[str, bytes]
+"""Content of a folder's files by their paths in it."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +55,15 @@ class SweepWork:
         for left in self.place.glob("trial-*"):
             shutil.rmtree(left, ignore_errors=True)
 
-    def take(self, name: str, content: bytes) -> None:
+    def take(self, name: str, content: Packed) -> None:
         """Unpack a trial's run folder, which stands under its name once it is whole; a second time changes nothing."""
         if self.run(name).exists():
             return
         unfinished = self.place / f"trial-{name}"
         shutil.rmtree(unfinished, ignore_errors=True)
-        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-            archive.extractall(unfinished, filter="data")
+        for path, data in content.items():
+            (unfinished / path).parent.mkdir(parents=True, exist_ok=True)
+            (unfinished / path).write_bytes(data)
         self.run(name).parent.mkdir(exist_ok=True)
         unfinished.rename(self.run(name))
 
@@ -69,9 +71,7 @@ class SweepWork:
         return (self.folder / records.TRIAL_FOLDERS).glob("*")
 
 
-def packed(folder: Path) -> bytes:
-    """Everything in a folder as bytes, from wherever a trial ran to wherever its sweep is kept."""
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w") as archive:
-        archive.add(folder, arcname=".")
-    return content.getvalue()
+def packed(folder: Path) -> Packed:
+    """Every file of a folder, from wherever a trial ran to wherever its sweep is kept."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}

@@ -12,7 +12,7 @@ from raydr.errors import RaydrError
 from raydr.journal import Event, RoundEnded
 from raydr.scenarios import runner
 from raydr.scenarios.reading import read
-from raydr.tune.folder import packed
+from raydr.tune.folder import Packed, packed
 
 Told = dict[str, float | int | str | None]
 """What a trial tells while it runs and at its end."""
@@ -24,7 +24,7 @@ def run_trial(
     data_dir: Path | None,
     report: bool,
     by_round: Callable[[Told], None] | None,
-    deliver: Callable[[bytes], None],
+    deliver: Callable[[Packed], None],
 ) -> Told:
     """Run a scenario, deliver its run folder, and say how it ended.
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import PlainValidator
+from pydantic import PlainValidator, TypeAdapter
 
 from raydr.privacy.accounting import Charge, epsilon_of
 from raydr.privacy.mechanism import Mechanism, mechanism_of
@@ -133,6 +134,10 @@ def paid_as(entry: Entry) -> str:
 
 def read_entries(described: list[dict[str, Any]]) -> tuple[Entry, ...]:
     """Entries that :meth:`Ledger.as_list` wrote."""
-    from pydantic import TypeAdapter
+    entries: tuple[Entry, ...] = _adapter().validate_python(described)
+    return entries
 
-    return TypeAdapter(tuple[Entry, ...]).validate_python(described)
+
+@cache
+def _adapter() -> Any:
+    return TypeAdapter(tuple[Entry, ...])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -205,18 +206,27 @@ def _bytes(folder: Path, file: str) -> bytes:
 
 def _parse(folder: Path, file: str, kind: type[T]) -> T:
     """Parse and check a JSON file (``.json``) or a file of one JSON value per line (``.jsonl``)."""
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     content = _bytes(folder, file)
     if file.endswith(".jsonl"):
         content = b"[" + b",".join(line for line in content.splitlines() if line.strip()) + b"]"
     try:
-        return TypeAdapter(kind).validate_json(content)
+        parsed: T = _adapter(kind).validate_json(content)  # type: ignore[arg-type]  # a type is hashable
+        return parsed
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(step) for step in first["loc"])
         reason = f"is broken at {where}: {first['msg']}" if where else f"is broken: {first['msg']}"
         raise _not_whole(folder, file, reason) from error
+
+
+@cache
+def _adapter(kind: Any) -> Any:
+    """Made once for each kind: a sweep's page reads a thousand folders."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
 
 
 def _parse_scenario(folder: Path, text: str) -> Mapping[str, Any]:
