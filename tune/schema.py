@@ -178,7 +178,9 @@ class Sweep(Settings):
     )
     max_trials: int | None = Field(None, ge=1, description="runs in all, at most")
     time_budget_s: float | None = Field(
-        None, gt=0, description="seconds after which no further trial begins; those under way end"
+        None,
+        gt=0,
+        description="seconds after which no further trial is taken up; those under way or next in line end",
     )
     trial: TrialSettings = Field(TrialSettings(), description="what one trial gets of the cluster")
     quick: Quick | None = Field(
