@@ -172,7 +172,6 @@ def several_nodes() -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "case", ["trial-of-two-nodes", "trial-with-sites", "sites", "site-lost", "node-lost"]
 )
