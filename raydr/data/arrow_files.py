@@ -26,6 +26,9 @@ from raydr.data.columns import (
 )
 from raydr.errors import DataError
 
+_BLOCK = 2**26
+"""Bytes of a CSV file that are read at once."""
+
 
 def read_csv(path: Path, choice: Choice) -> Columns:
     """Read a CSV file with a header line; the separator is a comma, semicolon or tab, whichever heads it.
@@ -45,6 +48,8 @@ def read_csv(path: Path, choice: Choice) -> Columns:
     try:
         table = arrow_csv.read_csv(
             path,
+            # Of 20,000 columns a block of the usual size holds few rows, and each block costs something by column.
+            read_options=arrow_csv.ReadOptions(block_size=_BLOCK),
             # A quoted cell may hold a line break: slower to split among threads, but it is read right.
             parse_options=arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True),
         )
@@ -113,6 +118,7 @@ def _columns(
         None if column is None else (column, *_cells(name, column, table[column]))
         for column in (choice.label, choice.client, choice.id)
     )
+    used, listed = {*features, *choice.named.values()}, set(default)
     return Columns(
         name=name,
         matrix=_matrix(table, features),
@@ -122,9 +128,9 @@ def _columns(
         identity=None if identity is None else identify(*identity),
         locate=locate,
         unread={
-            column: NOT_LISTED if column in default else "an index that pandas stored"
+            column: NOT_LISTED if column in listed else "an index that pandas stored"
             for column in available
-            if column not in features and column not in choice.named.values()
+            if column not in used
         },
     )
 
