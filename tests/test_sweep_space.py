@@ -184,6 +184,23 @@ class TestOptuna:
         again = self.proposed()
         assert [dict(again.point(number, measured).values) for number in range(16)] == whole[:16]  # type: ignore[union-attr]
 
+    def test_it_is_told_of_every_point_before_each_proposal(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        import optuna
+
+        told: list[tuple[int, Any]] = []
+        add = optuna.study.Study.add_trial
+
+        def heard(study: Any, trial: Any) -> None:
+            told.append((len(study.get_trials(deepcopy=False)), trial.values))
+            add(study, trial)
+
+        monkeypatch.setattr(optuna.study.Study, "add_trial", heard)
+        found = self.all(self.proposed(12))
+        came_to = [
+            None if number == 5 else list(self.measure(each).values()) for number, each in enumerate(found)
+        ]
+        assert told == [(number, came_to[number]) for before in (0, 4, 8) for number in range(before)]
+
     def test_it_learns_from_what_points_came_to(self) -> None:
         found = [abs(each["method.landmarks"] - 40) for each in self.all(self.proposed(60))]
         assert sum(found[-20:]) < sum(found[:20])
