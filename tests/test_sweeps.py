@@ -275,6 +275,19 @@ class TestGoingOn:
         file.write_text(text)
         assert "0000-0" not in inline_resume(monkeypatch, folder)
 
+    def test_a_sweep_on_which_another_works_is_left_to_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder = cut(tmp_path, monkeypatch, 3)
+        before = table(folder)
+        with (
+            SweepWork(folder).locked(),
+            pytest.raises(OutputError, match="Another process is at work on the sweep"),
+        ):
+            resume(folder)
+        assert table(folder) == before
+        assert "0000-1" not in inline_resume(monkeypatch, folder)
+
     def test_a_done_trial_without_its_folder_is_refused(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
