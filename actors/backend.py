@@ -24,6 +24,7 @@ from raydr.data import Census, Site, SiteFile
 from raydr.errors import RunError
 from raydr.journal import CheckpointTaken, Event, Incident, Listener, Seated
 from raydr.methods.serving import Plan, Served
+from raydr.privacy.secrets import Secret
 
 
 @dataclass
@@ -54,6 +55,7 @@ class RayBackend:
         plan: Plan,
         *,
         listener: Listener,
+        root: Secret | None = None,
         checkpoint: bytes | None = None,
     ) -> Served:
         """Place the clients and run the server part in the coordinator; one that dies goes on from its checkpoint.
@@ -75,6 +77,8 @@ class RayBackend:
         placements = place(parts, seated.actors, room, with_gpus=plan.batch_clients)
         self.actors = len(placements)
         latest = checkpoint
+        # The object store brings it to the hosts of clients; inside of a tuple it is fetched by nobody on the way.
+        secret = (ray.put(root or Secret.drawn()),)
 
         def hear(event: Event) -> None:
             nonlocal latest
@@ -85,7 +89,7 @@ class RayBackend:
         for attempt in range(plan.policy.retries + 1):
             coordinator = Coordinator.options(**room.beside()).remote()
             try:
-                transport = RayTransport(placements, plan.seed, plan.faults, self.timeout_s, plan.run)
+                transport = RayTransport(placements, plan.seed, plan.faults, self.timeout_s, plan.run, secret)
                 stream = coordinator.serve.options(num_returns="streaming").remote(
                     transport, len(parts), plan, latest
                 )

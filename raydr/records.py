@@ -57,8 +57,12 @@ class Measures:
 
 @dataclass(frozen=True)
 class Environment:
-    """Where a run ran and what it cost: versions, machine, peak memory by process, seconds by stage."""
+    """Where a run ran and what it cost: its name, versions, machine, peak memory by process, seconds by stage.
 
+    ``run`` ends with a commitment to the clients' secret, by which a secret is known again.
+    """
+
+    run: str
     raydr: str
     python: str
     platform: str

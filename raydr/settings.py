@@ -16,14 +16,18 @@ class OfFile:
     """Marks a key whose text is the path of a file, so that no such key is forgotten when paths are resolved.
 
     ``elsewhere`` names the key of the same section that says, where it is given, which other machine has the file:
-    a path there means nothing here and is left as it is.
+    a path there means nothing here and is left as it is. ``secret`` is the file that is sent to nobody.
     """
 
     elsewhere: str | None = None
+    secret: bool = False
 
 
 LocalPath: TypeAlias = Annotated[str, OfFile()]
 """Path of a file that this machine sees."""
+
+SecretPath: TypeAlias = Annotated[str, OfFile(secret=True)]
+"""Path of a file that this machine sees, and that no other is to be sent."""
 
 
 class Settings(BaseModel):

@@ -14,6 +14,7 @@ from raydr.federation import ClientHost, InlineTransport, Seat, fingerprint
 from raydr.federation.checkpoint import Checkpoint
 from raydr.journal import Journal, Listener
 from raydr.methods.serving import Plan, Served, serve
+from raydr.privacy.secrets import Secret
 from raydr.scenarios.holdings import Rows
 
 
@@ -30,9 +31,13 @@ class Backend(Protocol):
         plan: Plan,
         *,
         listener: Listener,
+        root: Secret | None = None,
         checkpoint: bytes | None = None,
     ) -> Served:
-        """Run clients and server; ``parts`` are each client's rows, or where they are."""
+        """Run clients and server; ``parts`` are each client's rows, or where they are.
+
+        ``root`` is given to the hosts of clients alone; by default one is drawn.
+        """
 
     def count_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> list[Census]:
         """Read clients' own files where they are, and say everything of them but the rows."""
@@ -58,14 +63,18 @@ class InlineBackend:
         plan: Plan,
         *,
         listener: Listener,
+        root: Secret | None = None,
         checkpoint: bytes | None = None,
     ) -> Served:
         """Run clients and server here."""
+        root = root or Secret.drawn()
         read = [part.file.read().rows if isinstance(part, Site) else part for part in parts]
         seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(read)]
         # Hosts of one client each, where crashes are to strike one client and not all.
         groups = [[seat] for seat in seats] if plan.faults.crashes else [seats]
-        transport = InlineTransport([ClientHost(group, plan.seed, plan.faults, plan.run) for group in groups])
+        transport = InlineTransport(
+            [ClientHost(group, plan.seed, plan.faults, plan.run, root) for group in groups]
+        )
         resume = Checkpoint.from_bytes(checkpoint) if checkpoint is not None else None
         return serve(transport, len(parts), plan, journal=Journal(listener), resume=resume)
 

@@ -35,11 +35,14 @@ class Resumption:
         Every round that is done.
     damaged : tuple of str
         Later checkpoints that cannot be used, and why.
+    run : str
+        Name of the run.
     """
 
     content: bytes
     rounds: tuple[RoundEnded, ...]
     damaged: tuple[str, ...]
+    run: str
 
 
 @contextmanager
@@ -167,8 +170,9 @@ class Checkpoints:
     def _was(self) -> Identity | None:
         """What the run says that it is made from; None where that cannot be read. Checkpoints know its digest."""
         try:
-            return Identity(**json.loads(self._identity.read_text()))
-        except (OSError, ValueError, TypeError):
+            described = json.loads(self._identity.read_text())
+            return Identity(**{**described, "paths": tuple(described["paths"])})
+        except (OSError, ValueError, TypeError, KeyError):
             return None
 
     def _resumption(self, path: Path, identity: Identity, damaged: tuple[str, ...]) -> Resumption:
@@ -177,12 +181,12 @@ class Checkpoints:
         except OSError as error:
             raise RunError(f"it cannot be read ({error.strerror})") from error
         checkpoint = Checkpoint.from_bytes(content)
-        if checkpoint.run != identity.digest:
+        if not checkpoint.run.startswith(f"{identity.study}-"):
             raise RunError("it is of another scenario, other data or another version of raydr")
         rounds = self._read_rounds(checkpoint.round)
         if History.of(rounds) != checkpoint.history:
             raise RunError(f"the rounds before it, in {self._rounds.name}, are damaged")
-        return Resumption(content, rounds, damaged)
+        return Resumption(content, rounds, damaged, checkpoint.run)
 
     def _read_rounds(self, until: int) -> tuple[RoundEnded, ...]:
         """Rows of the rounds up to a number; of one that was done again, the last."""

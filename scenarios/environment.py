@@ -17,12 +17,13 @@ _PACKAGES = ("numpy", "scipy", "scikit-learn", "openTSNE", "umap-learn", "numba"
 
 
 def environment(
-    *, started: datetime, federation: str, actors: int, peak_memory_bytes: Mapping[str, int]
+    *, run: str, started: datetime, federation: str, actors: int, peak_memory_bytes: Mapping[str, int]
 ) -> Environment:
     """Versions and hardware here, and what is known of a run before its seconds are."""
     import psutil
 
     return Environment(
+        run=run,
         raydr=version("raydr"),
         python=sys.version.split()[0],
         platform=platform.platform(),

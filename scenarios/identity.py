@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel
 
 from raydr.arrays import fingerprint
 from raydr.data import Site
@@ -18,6 +19,7 @@ from raydr.plain import listed
 from raydr.registry import extensions
 from raydr.scenarios.holdings import Holdings
 from raydr.scenarios.schema import Scenario
+from raydr.settings import path_mark
 
 _NAMED = 5
 """Differences that are named; of more, their number."""
@@ -35,11 +37,14 @@ class Identity:
         Every setting, paths resolved, but for those of ``runtime`` that change no bit.
     data : mapping of name to fingerprint
         Each client's rows, the public rows, and what the table says of its rows beside them.
+    paths : tuple of str
+        Keys of the scenario that say where files lie.
     """
 
     raydr: str
     scenario: Mapping[str, Any]
     data: Mapping[str, str]
+    paths: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, scenario: Scenario, holdings: Holdings) -> Identity:
@@ -57,16 +62,26 @@ class Identity:
         labels = None if holdings.labels is None else fingerprint(holdings.labels)
         data["the labels"] = _digest([labels, holdings.label_names])
         data["the public rows"] = "" if holdings.public is None else fingerprint(holdings.public)
-        return cls(_version(), dict(_flat(settings)), data)
+        return cls(_version(), dict(_flat(settings)), data, _paths(scenario))
 
     @property
-    def digest(self) -> str:
-        """Of all of it."""
-        return _digest([self.raydr, self.scenario, self.data])
+    def study(self) -> str:
+        """Digest of what the messages' bits follow from, wherever files lie and however the run is called and judged.
+
+        Runs that differ in it never share noise; those that do not send the same messages.
+        """
+        apart = ("name", "compare", "metrics")
+        settings = {key: value for key, value in self.scenario.items() if key not in (*apart, *self.paths)}
+        return _digest([self.raydr, settings, self.data])
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
-        return {"raydr": self.raydr, "scenario": dict(self.scenario), "data": dict(self.data)}
+        return {
+            "raydr": self.raydr,
+            "scenario": dict(self.scenario),
+            "data": dict(self.data),
+            "paths": list(self.paths),
+        }
 
     def require(self, was: Identity) -> None:
         """Refuse to go on with a run that was made from something else.
@@ -101,6 +116,18 @@ class Identity:
 def _version() -> str:
     added = " and ".join(f"{name} {number}" for name, number in sorted(extensions().items()))
     return version("raydr") + (f" with {added}" if added else "")
+
+
+def _paths(settings: BaseModel, prefix: str = "") -> tuple[str, ...]:
+    """Dotted keys that name files of this machine or of others."""
+    found: tuple[str, ...] = ()
+    for name, field in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        if isinstance(value, BaseModel):
+            found += _paths(value, f"{prefix}{name}.")
+        elif path_mark(field) is not None:
+            found += (f"{prefix}{name}",)
+    return found
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -18,6 +18,7 @@ from raydr.methods import METHODS
 from raydr.methods.serving import Plan, Served
 from raydr.metrics import DEFAULT_METRICS, METRICS
 from raydr.privacy.ledger import Entry, Granularity
+from raydr.privacy.secrets import Origin, RootedRun
 from raydr.privacy.statement import statement
 from raydr.records import Measures
 from raydr.report import write_picture, write_report
@@ -119,6 +120,7 @@ def _run_in(
         holdings = beginning.holdings
         served, findings = _simulate(scenario, beginning, backend, journal, checkpoints)
         described = environment(
+            run=beginning.run.name,
             started=started,
             federation=backend.name,
             actors=backend.actors,
@@ -165,10 +167,10 @@ def _shown(folder: Path, listener: Listener) -> Path:
 
 @dataclass(frozen=True)
 class Beginning:
-    """Data that fit the scenario, the digest of what the run is made from, and where it goes on, if it does."""
+    """Data that fit the scenario, the run's name and secrets, and where it goes on, if it does."""
 
     holdings: Holdings
-    run: str
+    run: RootedRun
     resumption: Resumption | None
 
 
@@ -181,7 +183,10 @@ def _begin(scenario: Scenario, holdings: Holdings, checkpoints: Checkpoints) -> 
         holdings = with_public_file(holdings, public)
     identity = Identity.of(scenario, holdings)
     with unwritable(checkpoints.folder):
-        return Beginning(holdings, identity.digest, checkpoints.begin(identity))
+        resumption = checkpoints.begin(identity)
+    origin = Origin(scenario.resolved().privacy.secret)
+    run = origin.again(identity.study, resumption.run) if resumption else origin.begin(identity.study)
+    return Beginning(holdings, run, resumption)
 
 
 @contextmanager
@@ -226,7 +231,8 @@ def _simulate(
 
     served = backend.serve(
         holdings.parts,
-        replace(plan_of(scenario, len(holdings.parts)), public=holdings.public, run=beginning.run),
+        replace(plan_of(scenario, len(holdings.parts)), public=holdings.public, run=beginning.run.name),
+        root=beginning.run.root,
         listener=hear,
         checkpoint=resumption.content if resumption is not None else None,
     )

@@ -26,7 +26,7 @@ from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.mechanism import MECHANISMS, Coverage, Mechanism, mechanism_of
 from raydr.registry import ExtensionError, kind_of, one_of
 from raydr.robust import RobustRule
-from raydr.settings import LocalPath, OfFile, Settings
+from raydr.settings import LocalPath, OfFile, SecretPath, Settings
 from raydr.statistics.scaling import Scale
 
 
@@ -191,6 +191,12 @@ class PrivacySettings(Settings):
             return None
         return checked(content)
 
+    secret: SecretPath | None = Field(
+        None,
+        description="file with at least 32 secret bytes, from which clients' keys, masks and noise follow, and so a run"
+        " that can be repeated to the bit; default: drawn from the system, with new noise in each run. The server does"
+        " not have it",
+    )
     secure_aggregation: bool = Field(
         False, description="hide each client's summand from the server; no release of raydr does so yet"
     )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +17,10 @@ from processes import simulation_processes
 # No cluster of whoever runs the tests is joined, nor spoken to by their token.
 for _name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
     os.environ.pop(_name, None)
+
+# What raydr keeps for its user it keeps elsewhere for tests.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="raydr-state-")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 # A shell has what it starts in the background ignore Ctrl-C, and tests of it would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

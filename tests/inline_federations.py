@@ -12,6 +12,10 @@ from raydr.federation import ClientHost, Context, Federation, InlineTransport, S
 from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.transport import Transport
 from raydr.journal import Journal
+from raydr.privacy.secrets import Secret
+
+KNOWN = Secret(bytes(range(32)))
+"""Of clients whose noise is the same whenever it is drawn for the same seed."""
 
 
 def federate(
@@ -21,13 +25,15 @@ def federate(
     packing: Sequence[int] | None = None,
     journal: Journal | None = None,
     resume: Checkpoint | None = None,
+    root: Secret | None = None,
     **context: Any,
 ) -> Federation:
     """One client for each partition; ``packing`` gives the number of clients in each host (default: one host)."""
     seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(partitions)]
     ends = np.cumsum(packing if packing is not None else [len(seats)])
     assert ends[-1] == len(seats)
-    hosts = [ClientHost(list(group), seed) for group in np.split(np.array(seats, object), ends[:-1])]
+    groups = np.split(np.array(seats, object), ends[:-1])
+    hosts = [ClientHost(list(group), seed, root=root or KNOWN) for group in groups]
     transport, said = InlineTransport(hosts), Context(seed=seed, **context)
     return Federation(transport, len(seats), said, journal=journal, resume=resume)
 

@@ -10,6 +10,7 @@ import numpy as np
 from raydr.arrays import FloatArray
 from raydr.federation.streams import client_stream
 from raydr.privacy.mechanism import Mechanism
+from raydr.privacy.secrets import Secret
 
 
 @dataclass
@@ -23,12 +24,16 @@ class Client:
     rows : (rows, features) float32 or float64
         The partition. Requests that scale or perturb the data replace it; it is never changed in place.
     seed : int
-        The run's seed, from which :meth:`stream` derives this client's randomness.
+        The run's seed, from which :meth:`stream` derives this client's randomness. The server knows it too.
     round : int
         The round of the call that is being answered; 0 before the first.
     memory : dict of name to anything
         What a client part keeps to spare itself work. A restarted client has forgotten it, so whatever is in it must
         be such that it can be computed again, to the same bits, from rows and streams.
+    secret : Secret
+        The client's own, in all rounds: of its noise, and of what it seals. The server does not have it.
+    shared : Secret
+        What all clients share, and the server does not have either.
     """
 
     index: int
@@ -38,6 +43,8 @@ class Client:
     memory: dict[str, Any] = field(default_factory=dict, repr=False)
     run: str = ""
     covered_by: Mechanism | None = None
+    secret: Secret = field(default_factory=Secret.drawn)
+    shared: Secret = field(default_factory=Secret.drawn)
 
     def stream(self, purpose: str) -> np.random.Generator:
         """Independent random numbers for ``(seed, client, round, purpose)``, whoever asks, however often."""

@@ -19,9 +19,9 @@ from raydr.federation.failures import Failure, Kind
 from raydr.federation.messages import Range, RefusedReplyError, Reply, Request, declared_ranges
 from raydr.federation.ring import RingSum, fraction_bits, resolution
 from raydr.federation.simulated.faults import Corruption, FaultPlan, Moment, SimulatedCrashError, corrupted
-from raydr.federation.streams import client_stream
 from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, by_protection, weight_of
 from raydr.privacy.mechanism import Mechanism, Quantity
+from raydr.privacy.secrets import Secret
 from raydr.threads import one_blas_thread
 
 
@@ -55,7 +55,9 @@ class ClientHost:
     faults : FaultPlan
         What goes wrong on purpose.
     run : str
-        Digest of what the run is made from, to which clients bind what they seal.
+        Name of the run, to which clients bind what they seal.
+    root : Secret
+        Of all clients' secrets, the same at all hosts of a run; the server does not have it.
 
     Raises
     ------
@@ -67,6 +69,7 @@ class ClientHost:
     seed: int
     faults: FaultPlan = field(default_factory=FaultPlan)
     run: str = ""
+    root: Secret = field(default_factory=Secret.drawn)
     _clients: dict[int, Client] = field(default_factory=dict, repr=False)
     _followed: dict[int, _Followed] = field(default_factory=dict, repr=False)
     _joint: dict[int, Reply | Failure] = field(default_factory=dict, repr=False)
@@ -88,7 +91,15 @@ class ClientHost:
         self._dying = False
         self._followed.clear()
         self._clients = {
-            seat.index: Client(seat.index, seat.rows, self.seed, run=self.run) for seat in self.seats
+            seat.index: Client(
+                seat.index,
+                seat.rows,
+                self.seed,
+                run=self.run,
+                secret=self.root.derived("client", seat.index),
+                shared=self.root.derived("all clients"),
+            )
+            for seat in self.seats
         }
         with one_blas_thread():
             for call in history:
@@ -331,7 +342,7 @@ _BLURRED = "rows under a mechanism"
 
 def blurred(client: Client, mechanism: Mechanism, unit: float) -> FloatArray:
     """A client's rows under a mechanism on data, in their own precision; the same whenever they are drawn."""
-    stream = client_stream(client.seed, client.index, 0, "noise on data")
+    stream = client.secret.stream("noise on data")
     records = Quantity(mechanism.limited(client.rows), unit, mechanism.record_sensitivity)
     return np.asarray(mechanism.cover(records, stream).astype(client.rows.dtype))
 
@@ -358,7 +369,7 @@ def _covered(reply: Reply, client: Client, told: Request[Any], call: Call) -> Re
             sensitivity, share = call.sharing.sensitivity, 1.0 / (weight * math.sqrt(call.sharing.clients))
     elif mechanism.shared:
         raise TypeError(f"{type(told).__name__} is not added up, and {mechanism.words} covers a sum alone")
-    stream = client.stream(f"noise on {mechanism.on}: {type(reply).__name__}")
+    stream = client.secret.stream("noise", mechanism.on, type(reply).__name__, client.round)
     values = {}
     for name, quantity in reply.quantities(mechanism.on, told).items():
         quantity = replace(quantity, sensitivity=sensitivity, share=share, resolution=finest)

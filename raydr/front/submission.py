@@ -112,11 +112,14 @@ class _Gathered:
 
     def files_of(self, scenario: Scenario) -> Iterator[tuple[str, str]]:
         """Take in the files that a scenario names; tell each one's absolute path and name of it among the work."""
-        for key, text in _paths(scenario.resolved()):
+        for key, text, secret in _paths(scenario.resolved()):
             if text not in self._seen:
                 # The file's own name stays, which a run folder tells of.
                 name = f"files/{len(self.work)}/{Path(text).name}"
-                self._seen[text] = name if self._taken(name, Path(text), key) else None
+                if secret:
+                    self._remark(f"{key} is sent to nobody: the cluster's head must have {text} there")
+                sent = not secret and self._taken(name, Path(text), key)
+                self._seen[text] = name if sent else None
             known = self._seen[text]
             if known is not None:
                 yield text, known
@@ -162,12 +165,12 @@ class _Gathered:
         return True
 
 
-def _paths(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Keys that name files of this machine, with the files; those of sites are the nodes' own."""
+def _paths(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, str, bool]]:
+    """Keys that name files of this machine, the files, and whether they are secret; those of sites are the nodes'."""
     for name, field in type(settings).model_fields.items():
         value, mark = getattr(settings, name), path_mark(field)
         if mark is not None and mark.elsewhere is None and isinstance(value, str):
-            yield f"{prefix}{name}", value
+            yield f"{prefix}{name}", value, mark.secret
         elif isinstance(value, BaseModel):
             yield from _paths(value, f"{prefix}{name}.")
 

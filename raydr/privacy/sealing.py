@@ -4,9 +4,9 @@ A client that forgets everything between two calls can be restarted, moved or re
 remember travels with the server's own state, sealed by ChaCha20-Poly1305 (RFC 8439) and bound to the run, the client,
 the round and the purpose for which it was sealed: opened as anything else, it is refused.
 
-It is as secret as the client's secret. Who has that can read it; in a simulation it follows from the run's seed, which
-the server knows too. And what is bound is what the opener says: a server that hands out old content under its own old
-round is noticed only by a client that has been handed newer content before and remembers so.
+It is as secret as the client's secret (:mod:`raydr.privacy.secrets`), which the server does not have. What is bound is
+what the opener says: old content handed out as new is refused; a server that hands it out under its own old round is
+noticed by a client that has been handed newer content before and remembers so.
 """
 
 from __future__ import annotations

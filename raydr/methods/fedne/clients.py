@@ -19,7 +19,6 @@ from raydr.federation import (
     answers,
     answers_jointly,
 )
-from raydr.federation.streams import client_stream
 from raydr.privacy.sealing import Binding, seal, sealed_size, unseal
 
 if TYPE_CHECKING:
@@ -291,8 +290,8 @@ def kept_size(parameters: int) -> int:
 
 
 def _secret(client: Client) -> bytes:
-    """Secret of one client, the same in all rounds. It follows from the run's seed, which the server knows too."""
-    return client_stream(client.seed, client.index, 0, "key").bytes(32)
+    """Key under which one client seals, the same in all rounds."""
+    return client.secret.key("sealing")
 
 
 def _binding(client: Client, round: int) -> Binding:

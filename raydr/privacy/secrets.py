@@ -1,0 +1,192 @@
+"""What clients know and the server does not: the root of all keys, masks and noise of a run.
+
+The root is given to the hosts of clients alone. It follows from 32 bytes that are drawn from the system's own source
+and kept for this user, outside of every run folder, or that a file holds; and from what the run is (its ``study``), so
+that two runs that differ in anything never share noise, whose difference would tell what it was to hide. A run repeated
+with the same file is the same release.
+
+A stream of a secret is ChaCha20 (RFC 8439): whoever has seen any part of it can tell nothing of the rest, which is not
+so of numpy's own generators.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from raydr.errors import DataError, OutputError, RunError
+
+SIZE = 32
+"""Bytes of a secret."""
+_LARGEST_FILE = 2**20
+
+
+@dataclass(frozen=True)
+class Secret:
+    """Bytes that are shown to nobody, and what follows from them.
+
+    Examples
+    --------
+    >>> root = Secret(bytes(32))
+    >>> root
+    Secret()
+    >>> root.derived("client", 3).stream("noise").random() == root.derived("client", 4).stream("noise").random()
+    False
+    """
+
+    _bytes: bytes = field(repr=False)
+
+    @classmethod
+    def drawn(cls) -> Secret:
+        """A new one, from the system's own source."""
+        return cls(secrets.token_bytes(SIZE))
+
+    def derived(self, *names: str | int) -> Secret:
+        """Another secret, which tells nothing of this one nor of any of other names (HKDF, RFC 5869)."""
+        return Secret(self.key(*names))
+
+    def key(self, *names: str | int) -> bytes:
+        """Return 32 bytes that are for one use, which the names tell."""
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+        info = json.dumps(["raydr", *names]).encode()
+        return HKDF(SHA256(), SIZE, salt=None, info=info).derive(self._bytes)
+
+    def stream(self, *names: str | int) -> np.random.Generator:
+        """Random numbers that nobody without the secret can tell from others; the same for the same names."""
+        from randomgen import ChaCha
+
+        return np.random.Generator(
+            ChaCha(key=int.from_bytes(self.key("stream", *names), "little"), rounds=20)
+        )
+
+    @property
+    def commitment(self) -> str:
+        """A name by which the secret can be known again, and from which it does not follow."""
+        return self.key("commitment")[:8].hex()
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a run's root comes from: this user's own secret, or a file.
+
+    Attributes
+    ----------
+    file : str or None
+        The file; None for the secret that is kept for this user.
+    """
+
+    file: str | None = None
+
+    def begin(self, study: str) -> RootedRun:
+        """A new run: of the user's own secret, no two have the same root.
+
+        Raises
+        ------
+        DataError, OutputError
+            If the secret cannot be read or kept.
+        """
+        return self._rooted(study, "file" if self.file is not None else secrets.token_hex(8))
+
+    def again(self, study: str, name: str) -> RootedRun:
+        """The run of that name once more: a resumed one, or one that is audited.
+
+        Raises
+        ------
+        RunError
+            If its secret is not here: with another, what was noisy before would be sent again under other noise.
+        """
+        rooted = self._rooted(study, name.split("-")[1] if name.count("-") == 2 else "")
+        if rooted.name != name:
+            place = (
+                f"privacy.secret, {self.file}, is another file than it was"
+                if self.file is not None
+                else f"the secret that it began with is not the one in {_kept_at()}: it lies with the user, on the"
+                " machine, where the run began"
+            )
+            raise RunError(
+                f"The clients' secret of that run is not here: {place}. Bring it, or start the run anew."
+            )
+        return rooted
+
+    def _rooted(self, study: str, nonce: str) -> RootedRun:
+        source = _of_file(Path(self.file)) if self.file is not None else _kept()
+        root = source.derived("run", study, nonce)
+        return RootedRun(root, f"{study}-{nonce}-{root.commitment}")
+
+
+@dataclass(frozen=True)
+class RootedRun:
+    """A run's root, for the hosts of clients, and the run's name, which everybody may know.
+
+    Attributes
+    ----------
+    root : Secret
+        From which every secret of its clients follows.
+    name : str
+        What the run is made from, what tells it from others of the same making, and the root's commitment.
+    """
+
+    root: Secret
+    name: str
+
+
+def _of_file(path: Path) -> Secret:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST_FILE + 1)
+    except OSError as error:
+        raise DataError(
+            f"privacy.secret: {path} cannot be read ({error.strerror}). It is a file with at least {SIZE} secret bytes:"
+            f" `head -c {SIZE} /dev/urandom > {path}` makes one."
+        ) from error
+    if not SIZE <= len(content) <= _LARGEST_FILE:
+        raise DataError(
+            f"privacy.secret: {path} has {len(content):,} bytes, and a secret has at least {SIZE} and at most"
+            f" {_LARGEST_FILE:,}: `head -c {SIZE} /dev/urandom > {path}` makes one."
+        )
+    return Secret(hmac.digest(b"raydr secret file", content, "sha256"))
+
+
+def _kept_at() -> Path:
+    from platformdirs import user_state_path
+
+    return user_state_path("raydr", appauthor=False) / "secret"
+
+
+def _kept() -> Secret:
+    """The secret that is kept for this user; drawn when it is first asked for."""
+    path = _kept_at()
+    try:
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(secrets.token_bytes(SIZE))
+                file.flush()
+                os.fsync(file.fileno())
+            try:
+                os.link(fresh, path)  # of two processes that draw at once, the first is believed by both
+            except FileExistsError:
+                pass
+            finally:
+                fresh.unlink()
+        content = path.read_bytes()
+    except OSError as error:
+        raise OutputError(
+            f"{path}, where the clients' secret is kept, cannot be used ({error.strerror or error}): set XDG_STATE_HOME"
+            " to a folder that can be written, or privacy.secret to a file."
+        ) from error
+    if len(content) != SIZE:
+        raise OutputError(
+            f"{path}, where the clients' secret is kept, is damaged: it has {len(content)} bytes instead of {SIZE}."
+            " Remove it, and another is drawn; what was begun with it cannot be resumed."
+        )
+    return Secret(content)

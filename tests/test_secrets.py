@@ -1,0 +1,288 @@
+"""What clients know and the server does not: where it comes from, what follows from it, and who never has it."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from inline_federations import KNOWN
+from processes import simulation_processes
+from tiny import tiny, tiny_run
+
+from raydr.errors import DataError, OutputError, RaydrError, RunError
+from raydr.federation import ClientHost, Seat, fingerprint
+from raydr.journal import CheckpointTaken, Event, RoundEnded
+from raydr.methods.landmarks.maps import FedTSNE
+from raydr.methods.serving import Plan
+from raydr.privacy.gaussian import GaussianNoise
+from raydr.privacy.mechanism import Coverage
+from raydr.privacy.secrets import SIZE, Origin, Secret
+from raydr.scenarios.reading import read
+from raydr.scenarios.runner import resume, run
+from raydr.scenarios.schema import Scenario
+
+NOISY: dict[str, Any] = {"privacy__noise": {"on": "gradient", "multiplier": 1.0}}
+
+
+def secret_file(folder: Path, content: bytes = b"a secret of a test, 32 bytes or more") -> str:
+    path = folder / "secret.key"
+    path.write_bytes(content)
+    return str(path)
+
+
+def map_of(folder: Path) -> bytes:
+    return (folder / "embedding.parquet").read_bytes()
+
+
+def test_a_stream_is_the_cipher_itself() -> None:
+    """The numbers are the key stream of ChaCha20 as another library has it."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+
+    key = KNOWN.key("stream", "noise", 3)
+    stream = Cipher(algorithms.ChaCha20(key, bytes(16)), None).encryptor().update(bytes(4096))
+    drawn = KNOWN.stream("noise", 3).bit_generator.random_raw(512)
+    assert drawn.astype("<u8").tobytes() == stream
+
+
+def test_names_part_secrets() -> None:
+    names = [
+        ("client", 1),
+        ("client", 2),
+        ("client", 12),
+        ("client", "1"),
+        ("client",),
+        ("all clients",),
+        ("client", 1, 2),
+    ]
+    assert len({KNOWN.key(*name) for name in names}) == len(names)
+    assert KNOWN.derived("client", 1).key("sealing") != KNOWN.derived("client", 2).key("sealing")
+    assert KNOWN.derived("client", 1) == KNOWN.derived("client", 1) != Secret.drawn()
+
+
+def test_a_secret_is_not_shown() -> None:
+    assert "bytes" not in repr(KNOWN)
+    assert str(bytes(range(32))) not in repr([KNOWN])
+    assert KNOWN.commitment not in KNOWN.key("sealing").hex()
+
+
+def test_the_users_secret_is_drawn_once_and_is_the_users_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    runs = [Origin().begin("study") for _ in range(3)]
+    kept = tmp_path / "raydr" / "secret"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert len(kept.read_bytes()) == SIZE
+    assert os.listdir(kept.parent) == ["secret"], "nothing else is left there"
+    assert len({found.root.key("x") for found in runs}) == 3, "runs of one study have secrets of their own"
+    again = Origin().again("study", runs[1].name)
+    assert again == runs[1]
+    for other in ("another study", runs[0].name.split("-")[0]):
+        assert Origin().begin(other).root != runs[0].root
+
+
+def test_another_secret_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    begun = Origin().begin("study")
+    (tmp_path / "raydr" / "secret").write_bytes(bytes(32))
+    with pytest.raises(RunError, match="is not the one in"):
+        Origin().again("study", begun.name)
+    (tmp_path / "raydr" / "secret").write_bytes(bytes(31))
+    with pytest.raises(OutputError, match="damaged: it has 31 bytes"):
+        Origin().begin("study")
+    (tmp_path / "raydr" / "secret").write_bytes(bytes(32))
+    of_file = Origin(secret_file(tmp_path)).begin("study")
+    assert Origin(secret_file(tmp_path)).begin("study") == of_file
+    with pytest.raises(RunError, match="is another file than it was"):
+        Origin(secret_file(tmp_path, bytes(40))).again("study", of_file.name)
+    with pytest.raises(RunError, match="not the one"):
+        Origin().again("study", of_file.name)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "cannot be read"), (bytes(31), "has 31 bytes"), (bytes(2**20 + 1), "has 1,048,577 bytes")],
+)
+def test_a_file_that_holds_no_secret_is_refused(tmp_path: Path, content: bytes | None, message: str) -> None:
+    path = str(tmp_path / "none") if content is None else secret_file(tmp_path, content)
+    with pytest.raises(DataError, match=f"privacy.secret: .*{message}"):
+        Origin(path).begin("study")
+
+
+def test_a_place_that_cannot_be_written_is_an_error_that_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    with pytest.raises(OutputError, match="set XDG_STATE_HOME"):
+        Origin().begin("study")
+
+
+def test_noise_is_new_in_each_run_unless_a_file_says_otherwise(tmp_path: Path) -> None:
+    maps = [map_of(tiny_run(tmp_path / f"drawn-{turn}", **NOISY)) for turn in range(2)]
+    assert maps[0] != maps[1]
+    kept: dict[str, Any] = {**NOISY, "privacy__secret": secret_file(tmp_path)}
+    one = tiny_run(tmp_path / "one", **kept)
+    other = tiny_run(tmp_path / "other", **kept | {"name": "called-otherwise", "metrics": ["npa_1"]})
+    assert map_of(one) == map_of(other), "the same release, however it is called and judged"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    moved = tiny_run(tmp_path / "moved", **kept | {"privacy__secret": secret_file(elsewhere)})
+    assert map_of(one) == map_of(moved), "wherever the file lies"
+    again = run(read(one / "scenario.yaml"), out=tmp_path / "again")
+    assert map_of(one) == map_of(again)
+
+
+def test_without_noise_no_secret_moves_the_map(tmp_path: Path) -> None:
+    assert map_of(tiny_run(tmp_path / "one")) == map_of(tiny_run(tmp_path / "other"))
+
+
+def test_runs_that_differ_share_no_noise(tmp_path: Path) -> None:
+    """Else the difference of two releases would be that of what they hide: here one release is another, scaled."""
+    file = secret_file(tmp_path)
+    noise = [
+        Origin(file).begin(study).root.derived("client", 0).stream("noise").random(4) for study in ("a", "b")
+    ]
+    assert not np.intersect1d(*noise).size
+
+
+def test_what_follows_from_the_seed_alone_seals_and_hides_nothing() -> None:
+    """Of two hosts with one seed and secrets of their own, no client has a key or noise of the other's."""
+    rows = np.zeros((2, 2))
+    seat = Seat(0, rows, fingerprint(rows))
+    hosts = [ClientHost([seat], seed=7), ClientHost([seat], seed=7)]
+    clients = [host._clients[0] for host in hosts]
+    assert clients[0].stream("batches").random() == clients[1].stream("batches").random()
+    assert clients[0].secret.key("sealing") != clients[1].secret.key("sealing")
+    assert clients[0].shared != clients[1].shared
+
+
+class LeftError(Exception):
+    pass
+
+
+def begun_and_left(scenario: Scenario, out: Path, after: int = 2) -> Path:
+    """An incomplete run folder with a checkpoint after so many rounds."""
+
+    def stop(event: Event) -> None:
+        if isinstance(event, CheckpointTaken) and event.round == after:
+            raise LeftError
+
+    with pytest.raises(LeftError):
+        run(scenario, out=out, listener=stop)
+    (left,) = out.parent.glob(f"{out.name}*incomplete*")
+    return left
+
+
+def resumable(**overrides: Any) -> Scenario:
+    content = tiny() | {"runtime": {"federation": "inline", "checkpoint_every": 1}}
+    content["method"] |= {"rounds": 4}
+    return read(content, {key.replace("__", "."): value for key, value in (NOISY | overrides).items()})
+
+
+def test_a_run_goes_on_with_its_own_noise(tmp_path: Path) -> None:
+    file = secret_file(tmp_path)
+    scenario = resumable(privacy__secret=file)
+    whole = run(scenario, out=tmp_path / "whole")
+    resumed = resume(begun_and_left(scenario, tmp_path / "left"))
+    assert map_of(whole) == map_of(resumed)
+    assert (whole / "ledger.json").read_bytes() == (resumed / "ledger.json").read_bytes()
+    drawn = begun_and_left(resumable(), tmp_path / "drawn")
+    assert resume(drawn).exists()
+
+
+def test_a_run_whose_secret_is_gone_is_not_resumed_with_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rounds after the checkpoint were sent once, and would be sent again under other noise."""
+    left = begun_and_left(resumable(), tmp_path / "drawn")
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("XDG_STATE_HOME", str(tmp_path / "another user"))
+        with pytest.raises(RaydrError, match="lies with the user, on the machine, where the run began"):
+            resume(left)
+    assert resume(left).exists(), "nothing is lost: with its secret it goes on"
+    other = begun_and_left(resumable(privacy__secret=secret_file(tmp_path)), tmp_path / "kept")
+    secret_file(tmp_path, bytes(64))
+    with pytest.raises(RaydrError, match="is another file than it was"):
+        resume(other)
+
+
+def derived_from(root: Secret, clients: int) -> list[bytes]:
+    """The root, and keys from which all that is secret follows."""
+    owners = [root, root.derived("all clients"), *(root.derived("client", index) for index in range(clients))]
+    return [owner._bytes for owner in owners] + [owner.key("sealing") for owner in owners]
+
+
+def found_in(content: bytes, secrets: list[bytes]) -> list[int]:
+    """Which secrets are there, as they are or in hexadecimal."""
+    return [index for index, each in enumerate(secrets) if each in content or each.hex().encode() in content]
+
+
+def test_no_checkpoint_and_no_run_folder_holds_the_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    checkpoints: list[bytes] = []
+    whole = run(
+        resumable(),
+        out=tmp_path / "whole",
+        listener=lambda event: (
+            checkpoints.append(event.content) if isinstance(event, CheckpointTaken) else None
+        ),
+    )
+    name = json.loads((whole / "environment.json").read_text())["run"]
+    root = Origin().again(name.split("-")[0], name).root
+    secrets = [*derived_from(root, 3), (tmp_path / "state" / "raydr" / "secret").read_bytes()]
+    written = b"".join(path.read_bytes() for path in sorted(whole.rglob("*")) if path.is_file())
+    assert checkpoints
+    assert name.encode() in checkpoints[-1]
+    assert not found_in(written + b"".join(checkpoints), secrets)
+    assert found_in(written + secrets[0], secrets) == [0], "a search that finds what is there"
+
+
+@pytest.mark.ray
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="memory of processes cannot be read here")
+def test_the_coordinators_memory_never_holds_the_secret(cluster: None) -> None:
+    """Hosts of clients have it in their memory, which shows that the search would find it."""
+    from raydr.actors.backend import RayBackend
+
+    root = Secret.drawn()
+    settings = FedTSNE(landmarks=5, rounds=3, early_iterations=5, iterations=5)
+    coverage = Coverage(GaussianNoise(on="gradient", multiplier=1.0))
+    plan = Plan("fed-tsne", settings, "standard", seed=0, coverage=coverage, checkpoint_every=1, run="a run")
+    secrets = derived_from(root, 2)[:4]
+    found: dict[str, set[int]] = {"CoordinatorProcess": set(), "ClientProcess": set()}
+
+    def search(event: Event) -> None:
+        if isinstance(event, RoundEnded) and event.round == 2:
+            for name, seen in found.items():
+                for process in simulation_processes(name):
+                    seen.update(found_in(own_memory(process.pid), secrets))
+
+    rng = np.random.default_rng(0)
+    RayBackend(packing=1).serve(
+        [rng.normal(size=(20, 3)) for _ in range(2)], plan, listener=search, root=root
+    )
+    assert found == {"CoordinatorProcess": set(), "ClientProcess": {0, 1, 2, 3}}
+
+
+def own_memory(pid: int) -> bytes:
+    """Writable memory of a process that is its own: the object store, which all map, belongs to the node."""
+    content = bytearray()
+    with open(f"/proc/{pid}/mem", "rb", 0) as memory, open(f"/proc/{pid}/maps") as maps:
+        for line in maps:
+            place, modes = line.split()[:2]
+            start, end = (int(part, 16) for part in place.split("-"))
+            if modes != "rw-p" or end - start > 2**28:
+                continue
+            try:
+                memory.seek(start)
+                content += memory.read(end - start)
+            except (OSError, ValueError):
+                continue
+    return bytes(content)
