@@ -40,6 +40,7 @@ from raydr.privacy.accounting import (
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.ledger import Ledger
 from raydr.privacy.statement import statement
+from raydr.scenarios.identity import Identity
 from raydr.scenarios.runner import resume, run
 
 FALSE_ALARM = 1e-6
@@ -354,16 +355,21 @@ class TestRuns:
             current.update(client=client.index, round=call.round)
             return compute(self, client, call, told)
 
+        # Runs that differ have noise of their own: here faults alone differ, and are to change nothing.
+        monkeypatch.setattr(Identity, "study", "the study")
+        secret = tmp_path / "secret"
+        secret.write_bytes(bytes(32))
         monkeypatch.setattr(GaussianNoise, "cover", counting)
         monkeypatch.setattr(ClientHost, "_compute", noting)
         method = {"kind": "fed-tsne", "landmarks": 12, "rounds": 6, "early_iterations": 5, "iterations": 5}
-        plain = run(noisy_scenario(method=method), out=tmp_path / "plain")
+        kept = {"method": method, "privacy__secret": str(secret)}
+        plain = run(noisy_scenario(**kept), out=tmp_path / "plain")
         once = {key: set(values) for key, values in drawn.items()}
         assert len(once) == 6 * 3
         assert all(len(values) == 1 for values in once.values())
         crashes = [{"client": 1, "round": 2, "moment": when} for when in ("before", "during", "after")]
         shaken = run(
-            noisy_scenario(method=method, faults__crashes=crashes, runtime__retries=3),
+            noisy_scenario(**kept, faults__crashes=crashes, runtime__retries=3),
             out=tmp_path / "shaken",
         )
         assert drawn == once
@@ -381,7 +387,7 @@ class TestRuns:
 
         monkeypatch.setattr(StepRequest, "client_part", staticmethod(stopping))
         with pytest.raises(KeyboardInterrupt):
-            run(noisy_scenario(method=method, runtime__checkpoint_every=2), out=tmp_path / "cut")
+            run(noisy_scenario(**kept, runtime__checkpoint_every=2), out=tmp_path / "cut")
         monkeypatch.setattr(StepRequest, "client_part", staticmethod(learning.local_steps))
         (left,) = [folder for folder in tmp_path.iterdir() if "incomplete" in folder.name]
         resumed = resume(left)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from inline_federations import federate
+from inline_federations import KNOWN, federate
 from tiny import tiny_scenario
 
 from raydr.arrays import Float64Array
@@ -29,7 +29,6 @@ from raydr.federation import (
 )
 from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.messages import payload_bytes
-from raydr.federation.streams import client_stream
 from raydr.privacy import Coverage, Mechanism, Quantity
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.report.runfolder import read_run
@@ -109,7 +108,8 @@ def test_a_host_applies_what_the_request_names_and_the_ledger_says_so(on: Any, t
     for reply, rows, client in zip(
         federation.ask(LengthRequest(noise(on), together=together)), parts(), range(2), strict=True
     ):
-        stream = client_stream(0, client, 0, f"noise on {on}" + ("" if on == "data" else ": Lengths"))
+        secret = KNOWN.derived("client", client)
+        stream = secret.stream("noise on data") if on == "data" else secret.stream("noise", on, "Lengths", 0)
         if on == "data":
             expected = np.linalg.norm(rows + 0.5 * 3.0 * stream.standard_normal(rows.shape), axis=1)
         else:
