@@ -22,9 +22,9 @@ from raydr.actors.vitals import Vitals, dead_parts_named
 from raydr.arrays import FloatArray
 from raydr.data import Census, Site, SiteFile
 from raydr.errors import RunError
+from raydr.federation.client import Withheld
 from raydr.journal import CheckpointTaken, Event, Incident, Listener, Seated
 from raydr.methods.serving import Plan, Served
-from raydr.privacy.secrets import Secret
 
 
 @dataclass
@@ -55,7 +55,7 @@ class RayBackend:
         plan: Plan,
         *,
         listener: Listener,
-        root: Secret | None = None,
+        withheld: Withheld | None = None,
         checkpoint: bytes | None = None,
     ) -> Served:
         """Place the clients and run the server part in the coordinator; one that dies goes on from its checkpoint.
@@ -78,7 +78,7 @@ class RayBackend:
         self.actors = len(placements)
         latest = checkpoint
         # The object store brings it to the hosts of clients; inside of a tuple it is fetched by nobody on the way.
-        secret = (ray.put(root or Secret.drawn()),)
+        hidden = (ray.put(withheld or Withheld()),)
 
         def hear(event: Event) -> None:
             nonlocal latest
@@ -89,7 +89,7 @@ class RayBackend:
         for attempt in range(plan.policy.retries + 1):
             coordinator = Coordinator.options(**room.beside()).remote()
             try:
-                transport = RayTransport(placements, plan.seed, plan.faults, self.timeout_s, plan.run, secret)
+                transport = RayTransport(placements, plan.seed, plan.faults, self.timeout_s, plan.run, hidden)
                 stream = coordinator.serve.options(num_returns="streaming").remote(
                     transport, len(parts), plan, latest
                 )

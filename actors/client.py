@@ -11,10 +11,10 @@ import ray
 from raydr.arrays import FloatArray
 from raydr.data import SiteFile
 from raydr.federation import ClientHost, FaultPlan, Seat
+from raydr.federation.client import Withheld
 from raydr.federation.simulated.faults import SimulatedCrashError
 from raydr.federation.wire import Answer, Call, PartialSum, SumCall
 from raydr.memory import peak_memory_bytes
-from raydr.privacy.secrets import Secret
 
 
 class ClientProcess:
@@ -28,14 +28,14 @@ class ClientProcess:
         seed: int,
         faults: FaultPlan,
         run: str,
-        root: Sequence[ray.ObjectRef[Secret]],
+        withheld: Sequence[ray.ObjectRef[Withheld]],
         history: Sequence[Call],
     ) -> None:
         """Take clients in, after a restart with what set their state before.
 
         ``partitions`` are their rows (rows, features), read-only and shared with the object store while nothing
-        replaces them, or the one client's own file, which is read here; ``root`` says where the secret is, which is
-        fetched here and nowhere on the way; the rest is as for :class:`ClientHost`.
+        replaces them, or the one client's own file, which is read here. ``withheld`` says where that is which the
+        server is not to have: it is fetched here, and nowhere on the way. The rest is as for :class:`ClientHost`.
 
         Raises
         ------
@@ -46,7 +46,7 @@ class ClientProcess:
         """
         rows = [partitions.read().rows] if isinstance(partitions, SiteFile) else partitions
         seats = [Seat(*seat) for seat in zip(indices, rows, fingerprints, strict=True)]
-        self._host = ClientHost(seats, seed, faults, run, ray.get(root[0]))
+        self._host = ClientHost(seats, seed, faults, run, ray.get(withheld[0]))
         self._host.restore(history)
 
     def ask(self, call: Call, clients: tuple[int, ...]) -> list[Answer]:

@@ -19,10 +19,10 @@ from raydr.actors.sites import reachable
 from raydr.actors.streaming import own
 from raydr.data import SiteFile
 from raydr.federation import FaultPlan
+from raydr.federation.client import Withheld
 from raydr.federation.failures import Failure, Kind
 from raydr.federation.messages import payload_bytes
 from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, asked_at, history_at, remember
-from raydr.privacy.secrets import Secret
 from raydr.threads import one_blas_thread
 
 Task = TypeVar("Task")
@@ -68,8 +68,8 @@ class RayTransport:
         Seconds that an actor has for one call; one that takes longer is killed and counts as timed out.
     run : str
         Name of the run, to which clients bind what they seal.
-    root : sequence of one reference to Secret
-        Of all clients' secrets. Client actors look it up; the coordinator, which holds this, never does.
+    withheld : sequence of one reference to Withheld
+        Client actors look it up; the coordinator, which holds this, never does.
     """
 
     placements: Sequence[Placement]
@@ -77,8 +77,8 @@ class RayTransport:
     faults: FaultPlan
     timeout_s: float
     run: str = ""
-    root: Sequence[ray.ObjectRef[Secret]] = field(
-        default_factory=lambda: (ray.put(Secret.drawn()),), repr=False
+    withheld: Sequence[ray.ObjectRef[Withheld]] = field(
+        default_factory=lambda: (ray.put(Withheld()),), repr=False
     )
     _actors: list[ActorHandle[Any] | None] = field(default_factory=list, repr=False)
     _settled: dict[int, ray.ObjectRef[Any]] = field(default_factory=dict, repr=False)
@@ -220,7 +220,7 @@ class RayTransport:
             self.seed,
             self.faults,
             self.run,
-            self.root,
+            self.withheld,
             history_at(self._history, placement.clients),
         )
         self._starting[index] = self._settled[index]

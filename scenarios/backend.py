@@ -12,9 +12,9 @@ from raydr.arrays import FloatArray
 from raydr.data import Census, Site, SiteFile, census
 from raydr.federation import ClientHost, InlineTransport, Seat, fingerprint
 from raydr.federation.checkpoint import Checkpoint
+from raydr.federation.client import Withheld
 from raydr.journal import Journal, Listener
 from raydr.methods.serving import Plan, Served, serve
-from raydr.privacy.secrets import Secret
 from raydr.scenarios.holdings import Rows
 
 
@@ -31,12 +31,12 @@ class Backend(Protocol):
         plan: Plan,
         *,
         listener: Listener,
-        root: Secret | None = None,
+        withheld: Withheld | None = None,
         checkpoint: bytes | None = None,
     ) -> Served:
         """Run clients and server; ``parts`` are each client's rows, or where they are.
 
-        ``root`` is given to the hosts of clients alone; by default one is drawn.
+        ``withheld`` is given to the hosts of clients alone; by default a secret is drawn.
         """
 
     def count_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> list[Census]:
@@ -63,17 +63,17 @@ class InlineBackend:
         plan: Plan,
         *,
         listener: Listener,
-        root: Secret | None = None,
+        withheld: Withheld | None = None,
         checkpoint: bytes | None = None,
     ) -> Served:
         """Run clients and server here."""
-        root = root or Secret.drawn()
+        withheld = withheld or Withheld()
         read = [part.file.read().rows if isinstance(part, Site) else part for part in parts]
         seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(read)]
         # Hosts of one client each, where crashes are to strike one client and not all.
         groups = [[seat] for seat in seats] if plan.faults.crashes else [seats]
         transport = InlineTransport(
-            [ClientHost(group, plan.seed, plan.faults, plan.run, root) for group in groups]
+            [ClientHost(group, plan.seed, plan.faults, plan.run, withheld) for group in groups]
         )
         resume = Checkpoint.from_bytes(checkpoint) if checkpoint is not None else None
         return serve(transport, len(parts), plan, journal=Journal(listener), resume=resume)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from raydr.arrays import FloatArray
 from raydr.data.provenance import Provenance, sha256_of_file
@@ -21,6 +22,8 @@ from raydr.scenarios.folder import write_json
 FORMAT = 1
 """Of ``model.json``; another is refused."""
 CARD, ARRAYS, ENCODER = "model.json", "arrays.npz", "encoder.safetensors"
+KEYED = "keyed_scaling"
+"""Name of the array that holds a keyed run's scaling, sealed: only clients can read it."""
 _PREFIX = "encoder."
 """Before the names of arrays that are an encoder's."""
 
@@ -63,7 +66,7 @@ class Model:
     card: Card
 
 
-def write_model(run: Path, arrays: Mapping[str, FloatArray], data: Provenance) -> None:
+def write_model(run: Path, arrays: Mapping[str, NDArray[Any]], data: Provenance) -> None:
     """Write ``model/`` in a run folder that has its scenario: an encoder as safetensors, other arrays as npz."""
     folder = run / MODEL
     folder.mkdir(exist_ok=True)  # a resumed run may have come as far as this before
@@ -128,7 +131,7 @@ def read_model(run: Path) -> Model:
     for name, values in arrays.items():
         if values.dtype.kind not in "fiu" or not np.isfinite(values).all():
             raise _broken(folder, f"the array {name} has values that are no finite numbers")
-    for name in ("shift", "factor"):
+    for name in () if KEYED in arrays else ("shift", "factor"):
         if name not in arrays or arrays[name].shape != (len(card.columns),):
             raise _broken(
                 folder, f"the array {name} is not one number for each of {len(card.columns)} columns"

@@ -8,7 +8,7 @@ run will ask of clients that have sizes alone; memory and time from models of bo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from raydr.scenarios.footprint import Load, ProcessMemory, footprint
 from raydr.scenarios.pace import StageTime, embedder_of, stage_times
 from raydr.scenarios.prospect import Prospect, prospect_of
 from raydr.scenarios.remedies import NodeNeed, Remedy, needs_of, remedies
-from raydr.scenarios.runner import plan_of
+from raydr.scenarios.runner import plan_of, with_public
 from raydr.scenarios.schema import Scenario
 
 
@@ -237,10 +237,10 @@ def _rehearsed(scenario: Scenario, prospect: Prospect, actors: int) -> Rehearsed
     if not prospect.known:
         return None
     clients = len(prospect.sizes)
-    plan = replace(plan_of(scenario, clients), public=prospect.public)
+    plan, reserve = with_public(plan_of(scenario, clients), prospect.public)
     # As the backends have it: inline, a crash strikes one client alone.
     homes = pack(clients, actors or clients)
-    return rehearse(Crowd(prospect.sizes, prospect.sample, homes, scenario.seed, plan.faults), plan)
+    return rehearse(Crowd(prospect.sizes, prospect.sample, homes, scenario.seed, plan.faults, reserve), plan)
 
 
 def _load(

@@ -9,8 +9,10 @@ from datetime import datetime
 from pathlib import Path
 
 from raydr import records
+from raydr.arrays import FloatArray
 from raydr.errors import RunError
 from raydr.federation import Adversary, FailurePolicy, FaultPlan
+from raydr.federation.client import Withheld
 from raydr.federation.simulated.faults import Faults
 from raydr.journal import CheckpointTaken, Event, Incident, Journal, Listener, RoundEnded, unheard
 from raydr.memory import peak_memory_bytes
@@ -40,10 +42,11 @@ from raydr.scenarios.folder import (
 )
 from raydr.scenarios.holdings import Holdings, dealt_out, from_sites, with_public_file
 from raydr.scenarios.identity import Identity
-from raydr.scenarios.model import write_model
+from raydr.scenarios.model import KEYED, write_model
 from raydr.scenarios.reading import dump, read
 from raydr.scenarios.schema import Scenario
 from raydr.signals import signals_deferred
+from raydr.statistics.keying import keyed_scale, opened
 
 
 def run(
@@ -229,14 +232,21 @@ def _simulate(
                     checkpoints.keep(event)
         journal.tell(event)
 
+    plan, reserve = with_public(plan_of(scenario, len(holdings.parts)), holdings.public)
     served = backend.serve(
         holdings.parts,
-        replace(plan_of(scenario, len(holdings.parts)), public=holdings.public, run=beginning.run.name),
-        root=beginning.run.root,
+        replace(plan, run=beginning.run.name),
+        withheld=Withheld(beginning.run.root, reserve),
         listener=hear,
         checkpoint=resumption.content if resumption is not None else None,
     )
     served = served.reordered(holdings.in_table_order)
+    if served.sealed_scaling is not None:
+        # The evaluation scales as the clients did, who know what the server does not.
+        known = opened(
+            served.sealed_scaling, beginning.run.root, beginning.run.name, keyed_scale(scenario.data.scale)
+        )
+        served = replace(served, scaling=known.scaling)
     names = scenario.metrics
     if names == "default":
         # What only methods that make clusters can have is no lack of the others.
@@ -275,6 +285,13 @@ def _simulate(
     return served, findings
 
 
+def with_public(plan: Plan, public: FloatArray | None) -> tuple[Plan, FloatArray | None]:
+    """Return the plan with rows that are set apart, or what clients hide of them from the server."""
+    if plan.isometry_key:
+        return replace(plan, hidden=len(public) if public is not None else 0), public
+    return replace(plan, public=public), None
+
+
 def plan_of(scenario: Scenario, clients: int) -> Plan:
     """Return what a scenario asks of the federation, for so many clients."""
     runtime, faults = scenario.runtime, scenario.faults
@@ -295,6 +312,7 @@ def plan_of(scenario: Scenario, clients: int) -> Plan:
         batch_clients=runtime.batch_clients,
         coverage=scenario.coverage,
         budget=scenario.privacy.budget,
+        isometry_key=scenario.privacy.isometry_key,
     )
 
 
@@ -325,7 +343,10 @@ def _write(
     if served.outcome.notes:
         write_json(folder / records.NOTES, [asdict(note) for note in served.outcome.notes])
     write_rounds(folder / records.ROUNDS, journal.rounds)
-    scaling = {name: value for name, value in asdict(served.scaling).items() if name != "unit"}
+    if served.sealed_scaling is not None:
+        scaling = {KEYED: served.sealed_scaling}
+    else:
+        scaling = {name: value for name, value in asdict(served.scaling).items() if name != "unit"}
     data = holdings.provenance(scenario.data.scale)
     write_json(folder / records.DATA, asdict(data))
     write_model(folder, {**served.outcome.model, **scaling}, data)

@@ -197,6 +197,11 @@ class PrivacySettings(Settings):
         " that can be repeated to the bit; default: drawn from the system, with new noise in each run. The server does"
         " not have it",
     )
+    isometry_key: bool = Field(
+        False,
+        description="turn and shift all records by an isometry that clients agree on and the server does not know: the"
+        " same map, and known anchors stop helping. Obfuscation, not protection: raydr audit shows how far it goes",
+    )
     secure_aggregation: bool = Field(
         False, description="hide each client's summand from the server; no release of raydr does so yet"
     )
@@ -337,6 +342,29 @@ class Scenario(Settings):
                 f" {posted} in the clear: put noise on data with stage: all, or set strict to sums, which leaves that"
                 " out and says so"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _rows_that_can_be_keyed(self) -> Scenario:
+        if not self.privacy.isometry_key:
+            return self
+        reason = METHODS[self.method.kind].unkeyable(self.method)
+        noise = self.privacy.noise
+        if self.data.scale == "minmax":
+            reason = "extremes of features are no sums, and would be told: set data.scale to standard, unit or none"
+        elif (
+            noise is not None
+            and noise.on == "data"
+            and (noise.for_good or getattr(noise, "clip", None) is not None)
+        ):
+            reason = (
+                "noise that records carry for good is measured, and its clip seen, where the key hides them: leave"
+                " out privacy.noise.stage and privacy.noise.clip"
+            )
+        elif self.evaluate_every:
+            reason = "maps along the way are drawn from rows without the key: leave out evaluate_every"
+        if reason is not None:
+            raise ValueError(f"privacy.isometry_key: {reason}")
         return self
 
     @property

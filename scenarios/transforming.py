@@ -13,10 +13,14 @@ from raydr.data.columns import listing
 from raydr.errors import DataError, OutputError, RaydrError, ScenarioError
 from raydr.files import whole
 from raydr.methods import METHODS
+from raydr.privacy.secrets import Origin
 from raydr.records import MODEL, SCENARIO
+from raydr.report.runfolder import read_run
 from raydr.scenarios.folder import axes
-from raydr.scenarios.model import read_model
+from raydr.scenarios.model import KEYED, Model, read_model
 from raydr.scenarios.reading import read
+from raydr.scenarios.schema import Scenario
+from raydr.statistics.keying import keyed_scale, opened
 from raydr.statistics.scaling import Scaling, scale_rows
 
 _LOGGER = logging.getLogger(__name__)
@@ -56,7 +60,9 @@ def transform(folder: Path, data: Path, out: Path) -> Path:
     if unknown:
         _LOGGER.warning("%s: the run had no such columns, which are left aside: %s", data, listing(unknown))
     rows = table.rows
-    if scenario.data.scale != "none":
+    if KEYED in model.arrays:
+        rows = _keyed(folder, scenario, model, rows)
+    elif scenario.data.scale != "none":
         shift, factor = (np.asarray(model.arrays[name], np.float64) for name in ("shift", "factor"))
         rows = scale_rows(rows, Scaling(shift, factor, scenario.data.scale == "unit"))
     try:
@@ -74,6 +80,15 @@ def transform(folder: Path, data: Path, out: Path) -> Path:
     with whole(out, "free its place, or name another with --out") as unfinished:
         _write(unfinished, out.suffix, table, places)
     return out
+
+
+def _keyed(folder: Path, scenario: Scenario, model: Model, rows: FloatArray) -> FloatArray:
+    """Rows under the isometry key of a run: for its clients, who have the secret."""
+    run = read_run(folder).environment.run
+    root = Origin(scenario.resolved().privacy.secret).again(run.partition("-")[0], run).root
+    sealed = np.asarray(model.arrays[KEYED], np.uint8)
+    key = opened(sealed, root, run, keyed_scale(scenario.data.scale))
+    return key.applied(rows, root.derived("all clients"))
 
 
 def _refuse_nowhere(table: Table, places: FloatArray) -> None:

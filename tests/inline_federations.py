@@ -10,6 +10,7 @@ import numpy as np
 from raydr.arrays import FloatArray
 from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
 from raydr.federation.checkpoint import Checkpoint
+from raydr.federation.client import Withheld
 from raydr.federation.transport import Transport
 from raydr.journal import Journal
 from raydr.privacy.secrets import Secret
@@ -26,6 +27,7 @@ def federate(
     journal: Journal | None = None,
     resume: Checkpoint | None = None,
     root: Secret | None = None,
+    reserve: FloatArray | None = None,
     **context: Any,
 ) -> Federation:
     """One client for each partition; ``packing`` gives the number of clients in each host (default: one host)."""
@@ -33,7 +35,8 @@ def federate(
     ends = np.cumsum(packing if packing is not None else [len(seats)])
     assert ends[-1] == len(seats)
     groups = np.split(np.array(seats, object), ends[:-1])
-    hosts = [ClientHost(list(group), seed, root=root or KNOWN) for group in groups]
+    withheld = Withheld(root or KNOWN, reserve)
+    hosts = [ClientHost(list(group), seed, withheld=withheld) for group in groups]
     transport, said = InlineTransport(hosts), Context(seed=seed, **context)
     return Federation(transport, len(seats), said, journal=journal, resume=resume)
 

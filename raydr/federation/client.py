@@ -13,6 +13,22 @@ from raydr.privacy.mechanism import Mechanism
 from raydr.privacy.secrets import Secret
 
 
+@dataclass(frozen=True)
+class Withheld:
+    """What the hosts of clients are given and the server is not.
+
+    Attributes
+    ----------
+    root : Secret
+        Of all clients' secrets, the same at all hosts of a run.
+    reserve : (rows, features) array or None
+        Rows that nobody is mapped by, and that all clients know: anchors that are hidden from the server.
+    """
+
+    root: Secret = field(default_factory=Secret.drawn)
+    reserve: FloatArray | None = None
+
+
 @dataclass
 class Client:
     """A client as its own code sees it.
@@ -34,6 +50,8 @@ class Client:
         The client's own, in all rounds: of its noise, and of what it seals. The server does not have it.
     shared : Secret
         What all clients share, and the server does not have either.
+    reserve : (rows, features) array or None
+        Rows that all clients know, and the server does not.
     """
 
     index: int
@@ -45,6 +63,7 @@ class Client:
     covered_by: Mechanism | None = None
     secret: Secret = field(default_factory=Secret.drawn)
     shared: Secret = field(default_factory=Secret.drawn)
+    reserve: FloatArray | None = None
 
     def stream(self, purpose: str) -> np.random.Generator:
         """Independent random numbers for ``(seed, client, round, purpose)``, whoever asks, however often."""

@@ -36,6 +36,10 @@ class Context:
         What the run's releases may cost.
     public : (rows, features) array or None
         Rows that are nobody's secret, as read.
+    isometry_key : bool
+        Whether clients key their rows before anything is told of them.
+    hidden : int
+        How many public rows there are that the server does not see: clients tell them under the key.
     """
 
     seed: int
@@ -48,6 +52,8 @@ class Context:
     coverage: Coverage | None = None
     budget: Budget = field(default_factory=Budget)
     public: FloatArray | None = None
+    isometry_key: bool = False
+    hidden: int = 0
 
     def mechanism(self, on: str) -> Mechanism | None:
         """Return what clients apply on this, such as "gradient"; None where they do not."""

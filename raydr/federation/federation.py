@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.arrays import FloatArray
+from raydr.arrays import FloatArray, Int64Array
 from raydr.errors import RunError
 from raydr.federation.accounts import Accounts, sharing_of
 from raydr.federation.checkpoint import Checkpoint, History, LoopState
@@ -144,6 +144,14 @@ class Federation:
         """Every message that crossed the boundary."""
         return self._meter.ledger
 
+    def disclose_public(self, rows: FloatArray) -> None:
+        """Take rows that clients have told, and that are nobody's secret, for the public ones."""
+        self._public = rows
+
+    def keyed(self) -> None:
+        """Take note that whatever clients tell from now on is of rows under an isometry key."""
+        self._meter.keyed = True
+
     def cover_records(self, mechanism: Mechanism) -> None:
         """Take note that all clients' records carry noise for good, so that the accountant charges it once."""
         self._accounts.records = mechanism
@@ -230,6 +238,20 @@ class Federation:
     def sum(self, request: Request[R]) -> R:
         """Sum of all clients' replies, field by field; exact in the ring, rounded once to double precision."""
         return self._aggregate(request, "sum")
+
+    def padded_sum(
+        self, request: Request[R], *, weights: Literal["clients", "rows"] = "clients"
+    ) -> tuple[SumCall, dict[str, Int64Array]]:
+        """Call for a sum of the replies of clients that have rows, and what it is in the ring, under the pads of all.
+
+        The server cannot read it: it hands it back to the clients. No client can be done without.
+        """
+        if not type(request).padded:
+            raise TypeError(f"{type(request).__name__} is not padded: ask for its sum")
+        if self._in_rounds:
+            raise TypeError(f"{type(request).__name__} is padded, and rounds may lose clients and their pads")
+        call, total = self._total(request, weights)
+        return call, self._padded(total, call)
 
     def mean(self, request: Request[R], *, weights: Literal["clients", "rows"] = "clients") -> R:
         """Mean of the replies of clients that have rows; in rounds, of those that take part and answer.
@@ -341,6 +363,13 @@ class Federation:
         return cast(dict[int, R], replies)
 
     def _aggregate(self, request: Request[R], weighting: Weighting, *, mean: bool = False) -> R:
+        if type(request).padded:
+            raise TypeError(f"{type(request).__name__} is padded: the server cannot read its sum")
+        call, total = self._total(request, weighting)
+        return cast(R, self._decoded(total, call, mean))
+
+    def _total(self, request: Request[R], weighting: Weighting) -> tuple[SumCall, Total]:
+        """A call for a sum, and what clients answered to it, added up."""
         self.answered = ()
         total_weight = self.rows if weighting == "rows" else len(self._weighty(weighting))
         cohort = self._cohort(weighting)
@@ -374,7 +403,11 @@ class Federation:
         due.pay(self.ledger, len(total.clients))
         self.context.policy.require_quorum(len(total.clients), len(cohort))
         self.answered = tuple(sorted(total.clients))
-        return cast(R, self._decoded(total, call, mean))
+        return call, total
+
+    def _padded(self, total: Total, call: SumCall) -> dict[str, Int64Array]:
+        """What the clients get back of a padded sum."""
+        return total.totals
 
     def _decoded(self, total: Total, call: SumCall, mean: bool) -> Reply:
         """What the method learns of a sum."""

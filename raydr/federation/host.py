@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from raydr.arrays import FloatArray, fingerprint
 from raydr.errors import RunError
-from raydr.federation.client import Client
+from raydr.federation.client import Client, Withheld
 from raydr.federation.failures import Failure, Kind
 from raydr.federation.messages import Range, RefusedReplyError, Reply, Request, declared_ranges
+from raydr.federation.pads import pad
 from raydr.federation.ring import RingSum, fraction_bits, resolution
 from raydr.federation.simulated.faults import Corruption, FaultPlan, Moment, SimulatedCrashError, corrupted
 from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, by_protection, weight_of
 from raydr.privacy.mechanism import Mechanism, Quantity
-from raydr.privacy.secrets import Secret
 from raydr.threads import one_blas_thread
 
 
@@ -56,8 +56,8 @@ class ClientHost:
         What goes wrong on purpose.
     run : str
         Name of the run, to which clients bind what they seal.
-    root : Secret
-        Of all clients' secrets, the same at all hosts of a run; the server does not have it.
+    withheld : Withheld
+        What all hosts of a run are given, and the server is not.
 
     Raises
     ------
@@ -69,7 +69,7 @@ class ClientHost:
     seed: int
     faults: FaultPlan = field(default_factory=FaultPlan)
     run: str = ""
-    root: Secret = field(default_factory=Secret.drawn)
+    withheld: Withheld = field(default_factory=Withheld)
     _clients: dict[int, Client] = field(default_factory=dict, repr=False)
     _followed: dict[int, _Followed] = field(default_factory=dict, repr=False)
     _joint: dict[int, Reply | Failure] = field(default_factory=dict, repr=False)
@@ -96,8 +96,9 @@ class ClientHost:
                 seat.rows,
                 self.seed,
                 run=self.run,
-                secret=self.root.derived("client", seat.index),
-                shared=self.root.derived("all clients"),
+                secret=self.withheld.root.derived("client", seat.index),
+                shared=self.withheld.root.derived("all clients"),
+                reserve=self.withheld.reserve,
             )
             for seat in self.seats
         }
@@ -165,6 +166,8 @@ class ClientHost:
                     }
                 for name, ring in sums.items():
                     ring.add(getattr(reply, name), weight)
+                    if type(call.request).padded:
+                        ring.total += pad(client.shared, call.number, index, name, ring.total.shape)
                 for name, kept in sealed.items():
                     kept[index] = getattr(reply, name)
                 summed.append(index)

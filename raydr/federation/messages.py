@@ -193,6 +193,9 @@ class Request(Generic[R]):
     sets_state : bool
         Whether the client part changes the client. A client that had to be restarted repeats such requests in order,
         and no client follows one twice, however often it is asked.
+    padded : bool
+        Whether clients add pads to their summands that they alone can take off again
+        (:meth:`raydr.federation.Federation.padded_sum`).
 
     Attributes
     ----------
@@ -205,16 +208,18 @@ class Request(Generic[R]):
 
     what: ClassVar[str]
     sets_state: ClassVar[bool]
+    padded: ClassVar[bool]
     reply: ClassVar[type[Reply]]
     client_part: ClassVar[Callable[[Client, Any], Reply]]
     joint_part: ClassVar[Callable[[Sequence[Client], Sequence[Any]], Sequence[Reply]] | None] = None
     mechanism: Mechanism | None = None
     deviation: float = math.nan
 
-    def __init_subclass__(cls, *, what: str, sets_state: bool = False) -> None:
+    def __init_subclass__(cls, *, what: str, sets_state: bool = False, padded: bool = False) -> None:
         super().__init_subclass__()
         cls.what = what
         cls.sets_state = sets_state
+        cls.padded = padded
         (cls.reply,) = get_args(vars(cls)["__orig_bases__"][0])  # R of Request[R]
 
     def sensitivity(self, rows: int) -> float:

@@ -43,10 +43,13 @@ class Meter:
         Told of the end of each round and of each sort of incident.
     ledger : Ledger
         Every message so far.
+    keyed : bool
+        Whether clients speak of rows under an isometry key.
     """
 
     journal: Journal
     ledger: Ledger = field(default_factory=Ledger)
+    keyed: bool = False
     _round: _Traffic = field(default_factory=_Traffic, repr=False)
 
     def begin_round(self) -> None:
@@ -106,6 +109,7 @@ class Meter:
                     part.bytes,
                     part.protection,
                     public=kind.public,
+                    keyed=self.keyed,
                 )
             )
 

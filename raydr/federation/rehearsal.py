@@ -17,7 +17,7 @@ from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
 
-from raydr.arrays import FloatArray, shaped
+from raydr.arrays import FloatArray, Int64Array, shaped
 from raydr.federation.client import Client
 from raydr.federation.context import Context
 from raydr.federation.enrolment import Enrol, Enrolment
@@ -25,6 +25,8 @@ from raydr.federation.failures import Failure, Kind
 from raydr.federation.federation import Federation
 from raydr.federation.host import protection_of
 from raydr.federation.messages import Range, Reply, Request, declared_ranges
+from raydr.federation.pads import pad
+from raydr.federation.ring import RingSum, fraction_bits
 from raydr.federation.simulated.faults import FaultPlan, Moment
 from raydr.federation.sums import Total
 from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, asked_at, by_protection
@@ -52,6 +54,8 @@ class Crowd:
         The run's seed.
     faults : FaultPlan
         What goes wrong on purpose.
+    reserve : (rows, features) array or None
+        Rows that clients know and the server does not.
     """
 
     sizes: tuple[int, ...]
@@ -59,14 +63,15 @@ class Crowd:
     homes: Sequence[tuple[int, ...]]
     seed: int = 0
     faults: FaultPlan = field(default_factory=FaultPlan)
+    reserve: FloatArray | None = None
     _dying: set[tuple[int, ...]] = field(default_factory=set, repr=False)
 
     def __post_init__(self) -> None:
-        self.everybody = Client(0, self.sample, self.seed)
+        self.everybody = Client(0, self.sample, self.seed, reserve=self.reserve)
 
     def reset(self) -> None:
         """Return to the sample as it was read."""
-        self.everybody = Client(0, self.sample, self.seed)
+        self.everybody = Client(0, self.sample, self.seed, reserve=self.reserve)
         self._dying.clear()
 
     def ask(self, call: Call) -> list[Answer]:
@@ -215,6 +220,19 @@ class Rehearsal(Federation):
             yield
         finally:
             self._by_sample = before
+
+    def _padded(self, total: Total, call: SumCall) -> dict[str, Int64Array]:
+        """The sample's own reply for everybody, under the pads that it will take off."""
+        request, everybody = call.told(call.clients[0]), self._crowd.everybody
+        reply = type(request).client_part(everybody, request)
+        padded = {}
+        for name, declared in declared_ranges(type(reply), request, 0).items():
+            ring = RingSum(declared.shape, fraction_bits(declared.largest, call.total_weight))
+            ring.add(getattr(reply, name), call.total_weight)
+            for client in call.clients:
+                ring.total += pad(everybody.shared, call.number, client, name, declared.shape)
+            padded[name] = ring.total
+        return padded
 
     def _decoded(self, total: Total, call: SumCall, mean: bool) -> Reply:
         if not total.clients:

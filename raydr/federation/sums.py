@@ -25,11 +25,13 @@ class Total:
         Whose summands are in it.
     weight : int
         Total weight of the summands.
+    totals : mapping of field name to int64 array
+        Sums in the ring.
     """
 
     clients: set[int] = field(default_factory=set)
     weight: int = 0
-    _totals: dict[str, Int64Array] = field(default_factory=dict, repr=False)
+    totals: dict[str, Int64Array] = field(default_factory=dict, repr=False)
     _sealed: dict[str, dict[int, NDArray[Any]]] = field(default_factory=dict, repr=False)
     _reply: type[Reply] | None = None
 
@@ -37,9 +39,9 @@ class Total:
         """Add the partial sum of other clients."""
         for name, summand in part.totals.items():
             if self._reply is None:
-                self._totals[name] = summand.copy()
+                self.totals[name] = summand.copy()
             else:
-                self._totals[name] += summand
+                self.totals[name] += summand
         for name, sealed in part.sealed.items():
             self._sealed.setdefault(name, {}).update(sealed)
         self._reply = part.reply
@@ -61,6 +63,6 @@ class Total:
             if declared.sealed:
                 fields[name] = np.stack([self._sealed[name][client] for client in sorted(self.clients)])
                 continue
-            value = decode(self._totals[name], fraction_bits(declared.largest, call.total_weight))
+            value = decode(self.totals[name], fraction_bits(declared.largest, call.total_weight))
             fields[name] = (value if value.ndim else float(value)) / divisor
         return self._reply(**fields)

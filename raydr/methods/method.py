@@ -46,6 +46,10 @@ def _none(settings: Any) -> str | None:
     return None
 
 
+def _unknown(settings: Any) -> str | None:
+    return "nothing is known of what this method makes of rows that are turned: leave it out"
+
+
 def _one(settings: Any, noise: Mechanism) -> int:
     return 1
 
@@ -91,6 +95,9 @@ class Method:
     posts : callable
         What of each record leaves its client under no noise but that on data, as a clause for people, by settings;
         None where nothing does.
+    unkeyable : callable
+        Why clients' rows cannot be under an isometry key, as a clause for people, by settings; None where they can:
+        where all that is computed depends on distances alone, or turns with the rows.
     transform : callable
         Positions of new rows on the map, by settings, the run's model and rows scaled as the run's; None for methods
         whose map takes no new rows.
@@ -117,6 +124,7 @@ class Method:
     some_noisy: bool = False
     releases: Callable[[Any, Mechanism], int] = _one
     posts: Callable[[Any], str | None] = _none
+    unkeyable: Callable[[Any], str | None] = _unknown
     transform: Callable[[Any, Mapping[str, FloatArray], FloatArray], FloatArray] | None = None
     redraw: Callable[[Any, Mapping[str, FloatArray], Sequence[FloatArray], int, Journal], Outcome] | None = (
         None

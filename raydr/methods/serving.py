@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from raydr.arrays import Int64Array
+import numpy as np
+
+from raydr.arrays import Int64Array, UInt8Array
 from raydr.errors import RunError
 from raydr.federation import Context, Crowd, Effort, FaultPlan, Federation, Rehearsal, Transport
 from raydr.federation.blurring import blur_records
@@ -15,6 +17,7 @@ from raydr.methods import METHODS
 from raydr.methods.outcome import Outcome
 from raydr.privacy.ledger import Ledger
 from raydr.settings import Settings
+from raydr.statistics.keying import key_rows, keyed_scale
 from raydr.statistics.moments import spread
 from raydr.statistics.scaling import Scale, Scaling, fit_scaling
 from raydr.threads import one_blas_thread
@@ -54,11 +57,14 @@ class Served:
         What the clients' rows were scaled by.
     ledger : Ledger
         Every message.
+    sealed_scaling : (bytes,) uint8 or None
+        Of a keyed run, whose ``scaling`` says nothing: only clients can read it.
     """
 
     outcome: Outcome
     scaling: Scaling
     ledger: Ledger
+    sealed_scaling: UInt8Array | None = None
 
     def reordered(self, order: Int64Array) -> Served:
         """Same, with row ``order[i]`` of the outcome as its row ``i``."""
@@ -79,9 +85,9 @@ def serve(
     with one_blas_thread():
         with journal.stage("clients"):
             federation = Federation(transport, clients, plan, journal=journal, resume=resume)
-        scaling = _prepared(federation, plan)
+        scaling, sealed = _prepared(federation, plan)
         outcome = METHODS[plan.method].serve(federation, plan.settings)
-    return Served(outcome, scaling, federation.ledger.settled(plan.budget.delta))
+    return Served(outcome, scaling, federation.ledger.settled(plan.budget.delta), sealed)
 
 
 @dataclass(frozen=True)
@@ -137,12 +143,16 @@ def rehearse(crowd: Crowd, plan: Plan) -> Rehearsed:
     return Rehearsed(ledger, rehearsal.round, part is not None, rehearsal.efforts, rehearsal.guesses, failure)
 
 
-def _prepared(federation: Federation, plan: Plan) -> Scaling:
-    """What comes before every method: noise on records, and their scale."""
+def _prepared(federation: Federation, plan: Plan) -> tuple[Scaling, UInt8Array | None]:
+    """What comes before every method: noise on records, their scale, and their key, which makes a secret of both."""
+    if plan.isometry_key:
+        with federation.stage("isometry key"):
+            sealed = key_rows(federation, keyed_scale(plan.scale), plan.hidden)
+        return Scaling(np.zeros(federation.features), np.ones(federation.features), False), sealed
     noise = plan.mechanism("data")
     if noise is not None and noise.for_good:
         with federation.stage("noise on records"):
             unit = spread(federation).width if noise.by_level else math.nan
             blur_records(federation, noise, unit)
     with federation.stage("scaling"):
-        return fit_scaling(federation, plan.scale)
+        return fit_scaling(federation, plan.scale), None

@@ -51,6 +51,8 @@ class Entry:
         Differential privacy claimed for them; None where none is claimed.
     public : str
         Why they cost no privacy, where they do not.
+    keyed : bool
+        Whether they speak of rows under an isometry key, which is no protection that an accountant knows.
     """
 
     kind: str
@@ -64,6 +66,7 @@ class Entry:
     epsilon: float | None = None
     delta: float | None = None
     public: str = ""
+    keyed: bool = False
 
     @property
     def exposes_records(self) -> bool:

@@ -135,6 +135,7 @@ _HOOKS: dict[str, Any] = {
     "noise_on": frozenset({"data"}),
     "releases": releases,
     "rehearse": rehearse,
+    "unkeyable": lambda settings: None,
 }
 """Of all three methods, which differ in their settings alone."""
 

@@ -124,6 +124,13 @@ def learning_releases(settings: DistributionLearning, noise: Mechanism) -> int:
     return 1 + (settings.frequencies_in == "principal") if settings.share == "embedding" else settings.steps
 
 
+def unkeyable(settings: DistributionLearning) -> str | None:
+    """Why rows may not be turned: bounds are of the features as they are."""
+    if settings.bounds is None:
+        return None
+    return "method.bounds are of the features as they are, which the key hides: leave them out"
+
+
 def step_sensitivity(
     rows: int, landmarks: int, gamma: float, step: float, local_steps: int, share: str
 ) -> float:

@@ -31,6 +31,7 @@ from raydr.methods.landmarks.learning import (
     learn_landmarks,
     learning_releases,
     rehearse_learning,
+    unkeyable,
 )
 from raydr.methods.landmarks.nystrom import nystrom, require_rank
 from raydr.methods.landmarks.settings import LandmarkSettings
@@ -183,6 +184,7 @@ _HOOKS: dict[str, Any] = {
     "releases": releases,
     "posts": posted,
     "rehearse": rehearse,
+    "unkeyable": unkeyable,
 }
 """Of both methods, which differ in their embedder alone."""
 

@@ -43,6 +43,7 @@ from raydr.methods.landmarks.learning import (
     learn_landmarks,
     learning_releases,
     rehearse_learning,
+    unkeyable,
 )
 from raydr.methods.landmarks.nystrom import SimilarityFactor, require_rank, similarity_factor
 from raydr.methods.landmarks.pooled_kernel import pooled_spectrum
@@ -195,6 +196,7 @@ def rehearse(federation: Rehearsal, settings: FedSpectral) -> None:
     releases=learning_releases,
     posts=lambda settings: "the kernel value of every record with every landmark, which is its distance,",
     rehearse=rehearse,
+    unkeyable=unkeyable,
 )
 def serve(federation: Federation, settings: FedSpectral) -> Outcome:
     """Server part of Algorithm 3."""

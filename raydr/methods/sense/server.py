@@ -266,6 +266,11 @@ def transform(settings: SENSE, model: Mapping[str, FloatArray], rows: FloatArray
     some_noisy=True,
     transform=transform,
     rehearse=rehearse,
+    unkeyable=lambda settings: (
+        "points of a hyperbolic space are told by their distance to its origin, which a shift moves: leave it out"
+        if settings.geometry == "hyperbolic"
+        else None
+    ),
 )
 def serve(federation: Federation, settings: SENSE) -> Outcome:
     """Server part of Algorithm 1."""

@@ -1,0 +1,242 @@
+"""Rows under an isometry key: the same map, and nothing of the features for a server to read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from inline_federations import KNOWN, cut, federate
+from tiny import tiny, tiny_scenario
+
+import raydr
+from raydr.arrays import Float64Array
+from raydr.errors import RaydrError, RunError, ScenarioError
+from raydr.federation import Federation
+from raydr.federation.pads import pad
+from raydr.geometry.points import squared_distances
+from raydr.methods.sense.server import completed
+from raydr.methods.sense.settings import SENSE
+from raydr.privacy.isometry import Isometry
+from raydr.privacy.secrets import Secret
+from raydr.report.runfolder import read_run
+from raydr.scenarios.model import KEYED
+from raydr.statistics.keying import MomentsRequest, digits_of, key_rows, opened
+from raydr.statistics.scaling import fit_scaling, scale_rows
+
+KEY: dict[str, Any] = {"privacy__isometry_key": True}
+
+
+def rows(count: int = 60, features: int = 5, seed: int = 0) -> Float64Array:
+    rng = np.random.default_rng(seed)
+    return np.asarray(
+        rng.normal(size=(count, features)) * rng.lognormal(size=features) + rng.normal(size=features)
+    )
+
+
+def parts_of(federation: Federation) -> Float64Array:
+    hosts = federation._transport.hosts  # type: ignore[attr-defined]
+    return np.concatenate([client.rows for host in hosts for client in host._clients.values()])
+
+
+@pytest.mark.parametrize("features", [1, 2, 512, 513, 3001])
+def test_distances_stay_and_coordinates_do_not(features: int) -> None:
+    data = rows(20, features)
+    keyed = Isometry(KNOWN, data.mean(axis=0), float(data.std()))(data)
+    before, after = squared_distances(data, data), squared_distances(keyed, keyed)
+    np.testing.assert_allclose(after, before, atol=1e-11 * before.max())
+    if features > 2:
+        turned = (keyed - keyed.mean(axis=0)).ravel() @ (data - data.mean(axis=0)).ravel()
+        assert abs(turned) < 0.6 * ((data - data.mean(axis=0)) ** 2).sum(), "not along the features any more"
+    other = Isometry(Secret.drawn(), data.mean(axis=0), float(data.std()))(data)
+    assert not np.allclose(keyed, other)
+
+
+@pytest.mark.parametrize("features", [2, 64, 600])
+def test_a_turn_favours_no_direction(features: int) -> None:
+    """Where the first axis goes is uniform on the sphere: its entries have mean 0 and variance 1 / n."""
+    axis = np.eye(1, features)
+    zero = np.zeros(features)
+    seen = np.concatenate(
+        [
+            (key(axis) - key(np.zeros((1, features)))).ravel()
+            for key in (Isometry(KNOWN.derived(turn), zero, 1.0) for turn in range(2000 // features + 200))
+        ]
+    )
+    assert abs(seen.mean()) < 5 * np.sqrt(1 / features / len(seen))
+    np.testing.assert_allclose((seen**2).mean(), 1 / features, rtol=1e-9)
+    if features > 2:
+        assert abs((seen**4).mean() * features**2 - 3 * features / (features + 2)) < 0.25, "as of the sphere"
+
+
+@given(st.lists(st.floats(-(2.0**79), 2.0**79), min_size=1, max_size=5))
+def test_digits_add_up_to_the_value(values: list[float]) -> None:
+    digits = digits_of(np.array(values))
+    total = sum(digits[index] for index in range(len(digits) - 1, -1, -1))
+    np.testing.assert_allclose(total, values, rtol=1e-15, atol=2.0**-80)
+    for digit, unit in zip(digits[:-1], (48, 16, -16, -48), strict=True):
+        assert (np.ldexp(digit, -unit) % 1 == 0).all()
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    st.sampled_from([0.0, 1.0, -1e9, 1.7e9]),
+    st.sampled_from([1e-6, 1.0, 1e6]),
+    st.integers(1, 6),
+    st.integers(0, 100),
+)
+def test_clients_scale_as_the_open_sums_say(offset: float, width: float, clients: int, seed: int) -> None:
+    """Natural sites, empty ones among them, offsets and units: deviation 1 and mean 0, up to double precision."""
+    assume(abs(offset) * 1e-13 < width)  # else rounding alone is as wide as the narrowest column
+    data = rows(seed=seed) * width + offset
+    data[:, 1] = offset
+    keyed = federate(cut(data, clients, seed))
+    sealed = key_rows(keyed, "standard", 0)
+    found = opened(sealed, KNOWN, "", "standard").scaling
+    plain = federate(cut(data, clients, seed))
+    expected = fit_scaling(plain, "standard")
+    rounding = 8 * np.finfo(float).eps * abs(offset) / width
+    np.testing.assert_allclose(found.factor, expected.factor, rtol=1e-9 + 100 * rounding)
+    np.testing.assert_allclose(found.shift, expected.shift, rtol=1e-14, atol=1e-9 * width)
+    assert found.factor[1] == 0.0
+    before, after = parts_of(plain), parts_of(keyed)
+    np.testing.assert_allclose(
+        squared_distances(after, after), squared_distances(before, before), atol=1e-6 + 1e4 * rounding
+    )
+
+
+@pytest.mark.parametrize("scale", ["none", "unit"])
+def test_other_scales(scale: Any) -> None:
+    data = rows()
+    keyed, plain = federate(cut(data, 4, 0)), federate(cut(data, 4, 0))
+    key_rows(keyed, scale, 0)
+    fit_scaling(plain, scale)
+    before, after = parts_of(plain), parts_of(keyed)
+    np.testing.assert_allclose(squared_distances(after, after), squared_distances(before, before), atol=1e-9)
+
+
+def test_what_the_server_adds_up_is_uniform_and_the_pads_are_never_the_same() -> None:
+    """Of one total, from clients all of whose values are zero: without pads it would be zero."""
+    federation = federate([np.zeros((3, 2000)), np.zeros((2, 2000))])
+    request = MomentsRequest(2000, "none")
+    (first, totals), (second, again) = federation.padded_sum(request), federation.padded_sum(request)
+    assert first.number != second.number
+    for total in (totals["digits"], again["digits"], totals["digits"] - again["digits"]):
+        counts = np.bincount(total.view(np.uint8).ravel(), minlength=256)
+        expected = total.nbytes / 256
+        assert ((counts - expected) ** 2 / expected).sum() < 430, "chi-squared, false alarm in 10^10"
+    own = pad(KNOWN.derived("all clients"), first.number, 0, "digits", (5, 2000))
+    other = pad(KNOWN.derived("all clients"), first.number, 1, "digits", (5, 2000))
+    np.testing.assert_array_equal(totals["digits"], own + other)
+
+
+def test_a_padded_sum_is_read_by_nobody_who_should_not() -> None:
+    federation = federate([rows(), rows()])
+    with pytest.raises(TypeError, match="the server cannot read its sum"):
+        federation.sum(MomentsRequest(5, "none"))
+    with pytest.raises(RunError):
+        opened(key_rows(federation, "standard", 0), Secret.drawn(), "", "standard")
+
+
+def test_constant_data_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(RaydrError, match="Every feature is constant"):
+        key_rows(federate([np.ones((3, 2)), np.ones((4, 2))]), "standard", 0)
+    with pytest.raises(RaydrError, match="too large to be added up under pads"):
+        key_rows(federate([np.full((3, 2), 1e30), np.ones((4, 2))]), "standard", 0)
+
+
+def test_anchors_are_told_under_the_key_alone() -> None:
+    anchors = rows(8, seed=9)
+    federation = federate([rows(), rows(seed=1)], reserve=anchors)
+    assert federation.public is None
+    sealed = key_rows(federation, "standard", len(anchors))
+    found = opened(sealed, KNOWN, "", "standard")
+    assert federation.public is not None
+    np.testing.assert_allclose(
+        federation.public, Isometry(KNOWN.derived("all clients").derived("isometry"), found.centre, 1.0)(
+            scale_rows(anchors, found.scaling)
+        )
+    )  # fmt: skip
+    sent = [entry for entry in federation.ledger.entries.values() if entry.kind == "Disclosed"]
+    assert [(entry.count, entry.bytes, entry.keyed) for entry in sent] == [(2, anchors.nbytes, True)]
+
+
+def test_sense_recovers_the_same_geometry() -> None:
+    """P3's exchange with anchors that the server never sees: distances between records are as without the key."""
+    data, anchors = rows(), rows(6, seed=9)
+    plain, keyed = federate(cut(data, 3, 0), public=anchors), federate(cut(data, 3, 0), reserve=anchors)
+    key_rows(keyed, "none", len(anchors))
+    found = [completed(federation, SENSE(anchors=6)).points for federation in (plain, keyed)]
+    truth = squared_distances(data, data)
+    for points in found:
+        np.testing.assert_allclose(squared_distances(points, points), truth, atol=1e-8 * truth.max())
+    assert not np.allclose(found[0], found[1], atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"data__scale": "minmax"}, "extremes of features are no sums"),
+        ({"method__bounds": [0.0, 1.0]}, "method.bounds are of the features as they are"),
+        ({"evaluate_every": 1}, "leave out evaluate_every"),
+        ({"privacy__noise": {"on": "data", "level": 0.1, "stage": "all"}}, "carry for good"),
+        ({"method": {"kind": "sense", "geometry": "hyperbolic"}}, "distance to its origin"),
+    ],
+)
+def test_what_a_key_cannot_hide_is_refused(sections: dict[str, Any], message: str) -> None:
+    with pytest.raises(ScenarioError, match=f"privacy.isometry_key: .*{message}"):
+        tiny_scenario(**KEY, **sections)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        {"kind": "fed-tsne", "early_iterations": 5, "iterations": 5},
+        {"kind": "fed-spectral", "clusters": 3},
+        {"kind": "fedne", "rounds": 2, "hidden": [8], "local_steps": 2},
+        {"kind": "sense", "anchors": 3, "embedder": {"kind": "tsne", "early_iterations": 5, "iterations": 5}},
+    ],
+    ids=lambda method: method["kind"],
+)
+def test_a_keyed_run_and_new_rows_on_its_map(tmp_path: Path, method: dict[str, Any]) -> None:
+    """No file of the run folder tells shift or factor of a feature."""
+    content = tiny() | {"method": method, "privacy": {"isometry_key": True}}
+    content["data"] = {"source": "iris", "scale": "standard"}
+    result = raydr.run(content, out=tmp_path / "run")
+    run = read_run(result.folder)
+    told = [entry for entry in run.ledger if entry.direction == "up" and not entry.public]
+    assert told
+    assert all(entry.keyed for entry in told), "nothing was told of the rows before they were keyed"
+    with np.load(result.folder / "model" / "arrays.npz") as arrays:
+        assert KEYED in arrays.files
+        # An encoder has a shift and a factor of its own, of features that are turned.
+        assert "shift" not in arrays.files or method["kind"] == "fedne"
+
+
+def test_new_rows_are_placed_by_those_who_have_the_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method = {
+        "kind": "sense",
+        "anchors": 5,
+        "embedder": {"kind": "tsne", "early_iterations": 50, "iterations": 100},
+    }
+    content = tiny() | {"method": method, "data": {"source": "iris", "scale": "standard"}}
+    plain = raydr.run(content, out=tmp_path / "plain")
+    keyed = raydr.run(content | {"privacy": {"isometry_key": True}}, out=tmp_path / "keyed")
+    assert abs(plain.metrics["federated"]["npa_10"] - keyed.metrics["federated"]["npa_10"]) < 0.02
+    from sklearn.datasets import load_iris
+
+    iris = load_iris()
+    table = tmp_path / "new.csv"
+    lines = [",".join(iris.feature_names), *(",".join(map(str, row)) for row in iris.data[:5].tolist())]
+    table.write_text("\n".join(lines) + "\n")
+    places = raydr.transform(keyed.folder, table, out=tmp_path / "placed.csv")
+    assert places.exists()
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("XDG_STATE_HOME", str(tmp_path / "another user"))
+        with pytest.raises(RunError, match="lies with the user"):
+            raydr.transform(keyed.folder, table, out=tmp_path / "other.csv")
