@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from raydr.privacy.masking.messages import PAIR, SHARE, Shared, check_of, derive
 from raydr.privacy.masking.refusals import MaskingError, TooFewError
 from raydr.privacy.masking.shamir import PRIME, split
 from raydr.privacy.masking.streams import add_streams, stream_bytes
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ def advertise(secret: bytes, run: str, client: int) -> UInt8Array:
     client : int
         Who.
     """
-    return _array(keys.public_key(_private(_own(secret, run, client))))
+    return _array(_private(_own(secret, run, client)).public_key().public_bytes_raw())
 
 
 def enter(secret: bytes, group: Group, client: int, public_keys: UInt8Array) -> Member:
@@ -78,7 +82,7 @@ def enter(secret: bytes, group: Group, client: int, public_keys: UInt8Array) -> 
     _require_shape("public keys", public_keys, (len(neighbours), KEY))
     own = _own(secret, group.run, client)
     private = _private(own)
-    mine = keys.public_key(private)
+    mine = private.public_key().public_bytes_raw()
     owners, agreed = {mine: client}, {}
     for neighbour, public in zip(neighbours, (row.tobytes() for row in public_keys), strict=True):
         if public in owners:
@@ -219,8 +223,8 @@ def _own(secret: bytes, run: str, client: int) -> bytes:
     return keys.derive(keys.extract(secret), run, client)
 
 
-def _private(own: bytes) -> bytes:
-    return keys.derive(own, "agreement")
+def _private(own: bytes) -> X25519PrivateKey:
+    return keys.private_key(keys.derive(own, "agreement"))
 
 
 def _pair_seed(member: Member, label: Label, partner: int) -> bytes:

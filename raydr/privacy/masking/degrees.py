@@ -107,27 +107,26 @@ def degrees(clients: int, colluding: float = 0.2, dropping: float = 0.1) -> Degr
             " tells their values. Lower the colluding or dropping part, or have more clients."
         )
     everybody = clients - 1
-    least = everybody if clients <= COMPLETE else 2
+    secure, sharing, threshold = 2 ** (SECURITY_BITS + 1), everybody, 0
     masking = next(
         degree
-        for degree in _candidates(least, everybody)
-        if parted(clients, colluders + dropouts, degree) * 2 ** (SECURITY_BITS + 1) <= 1
+        for degree in _candidates(everybody if clients <= COMPLETE else 2, everybody)
+        if parted(clients, colluders + dropouts, degree) * secure <= 1
     )
+    # With everybody there is one: more neighbours are left than may collude.
     for sharing in _candidates(masking, everybody):
-        ways = comb(everybody, sharing)
-        lost, known = _ways(everybody, dropouts, sharing), _ways(everybody, colluders, sharing)
-        # The largest that drop-outs allow: it withstands more colluders than asked for.
-        threshold = (
-            sharing
-            + 1
-            - next(count for count, bad in enumerate(lost) if clients * bad * 2**CORRECTNESS_BITS <= ways)
-        )
-        if threshold > 0 and clients * known[threshold] * 2 ** (SECURITY_BITS + 1) <= ways:
-            return Degrees(clients, colluders, dropouts, masking, sharing, threshold)
-    raise ScenarioError(
-        f"of {clients} clients {colluders} may collude and {dropouts} drop out: no threshold is above the former and"
-        " within what the latter leave. Lower the colluding or dropping part, or have more clients."
-    )
+        ways, known = comb(everybody, sharing), _ways(everybody, colluders, sharing)
+        threshold = _largest_threshold(clients, dropouts, sharing)
+        if threshold and clients * known[threshold] * secure <= ways:
+            break
+    return Degrees(clients, colluders, dropouts, masking, sharing, threshold)
+
+
+def _largest_threshold(clients: int, dropouts: int, sharing: int) -> int:
+    """What drop-outs leave to everybody: the largest withstands more colluders than asked for; 0 if it is nothing."""
+    ways, lost = comb(clients - 1, sharing), _ways(clients - 1, dropouts, sharing)
+    too_many = next(count for count, bad in enumerate(lost) if clients * bad * 2**CORRECTNESS_BITS <= ways)
+    return sharing + 1 - too_many
 
 
 def parted(clients: int, gone: int, degree: int) -> Fraction:

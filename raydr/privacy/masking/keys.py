@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import hmac
 import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 KEY = 32
 TAG = 16
@@ -24,26 +28,24 @@ def derive(key: bytes, *use: str | int) -> bytes:
     return hmac.digest(key, json.dumps(use).encode() + b"\x01", "sha256")
 
 
-def public_key(private: bytes) -> bytes:
-    """X25519 public key (RFC 7748)."""
+def private_key(content: bytes) -> X25519PrivateKey:
+    """X25519 private key of 32 random bytes (RFC 7748)."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+    return X25519PrivateKey.from_private_bytes(content)
 
 
-def agree(private: bytes, public: bytes) -> bytes:
-    """Return what the owners of two X25519 keys alone know.
+def agree(private: X25519PrivateKey, public: bytes) -> bytes:
+    """Return what the owners of two keys alone know.
 
     Raises
     ------
     ValueError
-        If the public key is of small order, so that everybody knows it, or not a key.
+        If the public key is of small order, so that everybody knows it.
     """
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
-    return extract(
-        X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
-    )
+    return extract(private.exchange(X25519PublicKey.from_public_bytes(public)))
 
 
 def seal(key: bytes, content: bytes) -> bytes:
