@@ -209,13 +209,15 @@ def test_an_upload_that_comes_too_late_stays_masked() -> None:
         client: reveal(members[client], LABEL, shares_for(group, client, shared), alive, [late])
         for client in alive
     }
-    # With the late upload in the total, the server removes all pairs' streams: that of the client alone is left.
     zeros = np.zeros(50_000, np.int64)
     masked = np.add.reduce([mask(members[client], LABEL, shared, zeros) for client in alive])
     assert not unmask(group, shared, alive, rows, masked).any()
-    own = upload + masked
-    assert uniform(own.tobytes())
-    assert uniform((own - masked).tobytes())
+    # The server now knows all streams of pairs, and takes them off the upload: that of the client alone is left.
+    added, subtracted = known_streams(members[late], tuple(shared), ())
+    add_streams(upload, subtracted, added[1:])
+    assert uniform(upload.tobytes())
+    add_streams(upload, [], added[:1])
+    assert not upload.any()
 
 
 def test_survivors_vectors_are_uniform_but_for_their_sum() -> None:
