@@ -244,7 +244,10 @@ class RayTransport:
 def _envelope(call: Call) -> Any:
     """A call, or where it is in the object store."""
     content = tuple(call.parts.values()) or (call.request,)
-    return ray.put(call) if sum(map(payload_bytes, content)) > _BROADCAST_BYTES else call
+    size = sum(map(payload_bytes, content))
+    if isinstance(call, SumCall) and call.masks is not None:
+        size += payload_bytes(call.masks.keys)
+    return ray.put(call) if size > _BROADCAST_BYTES else call
 
 
 def _with_one_thread(work: Callable[[Any], Any], task: Any) -> Any:

@@ -313,6 +313,7 @@ def plan_of(scenario: Scenario, clients: int) -> Plan:
         coverage=scenario.coverage,
         budget=scenario.privacy.budget,
         isometry_key=scenario.privacy.isometry_key,
+        secure=scenario.secure_sums,
     )
 
 

@@ -99,7 +99,7 @@ COMPANIONS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 """What a key needs beside it, where it cannot stand alone."""
 
-REFUSED = {("method.learning.landmarks", "value"), ("privacy.secure_aggregation", "True")}
+REFUSED = {("method.learning.landmarks", "value")}
 """What no scenario can say."""
 
 

@@ -182,7 +182,7 @@ def test_an_unknown_metric_is_refused_with_the_nearest() -> None:
             {"privacy__secure_aggregation": True, "method__aggregation": {"kind": "coordinate-median"}},
             "which is what privacy.secure_aggregation would hide",
         ),
-        ({"privacy__secure_aggregation": True}, "the server sees every summand"),
+        ({"privacy__secure_aggregation": True, "clients__count": 2}, "needs at least 3 clients"),
         ({"faults__dropout": 0.1}, "set runtime.quorum below 1"),
         ({"faults__crashes": [{"client": 0, "round": 1}], "runtime__retries": 0}, "runtime.retries"),
         ({"clients__sites": [{"path": "a.csv"}]}, "leave count and partition out"),

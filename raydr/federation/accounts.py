@@ -6,7 +6,7 @@ However often clients are asked again, their noise has the same stream and so th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import Any
 
@@ -31,10 +31,13 @@ class Due:
         Of the client least protected; None where there is nothing to charge, or nothing is claimed.
     sharers : int
         How many clients share the noise of a sum; 0 where each covers its own.
+    secure : bool
+        Whether the server sees the sum alone too.
     """
 
     charge: Charge | None = None
     sharers: int = 0
+    secure: bool = False
 
     def pay(self, ledger: Ledger, answered: int) -> None:
         """Charge it; noise that is shared is as strong as those who answered make it."""
@@ -44,6 +47,8 @@ class Due:
         if self.sharers:
             present = sqrt(answered / self.sharers)
             charge = Charge(charge.kind, charge.deviation, charge.sensitivity, charge.of_sums * present)
+            if self.secure:
+                charge = replace(charge, deviation=charge.of_sums * charge.sensitivity)
         ledger.charge(charge)
 
 
@@ -57,10 +62,13 @@ class Accounts:
         What the run may cost.
     records : Mechanism or None
         What all records carry for good.
+    secure : bool
+        Whether the server sees sums alone, of what is summed.
     """
 
     budget: Budget
     records: Mechanism | None = None
+    secure: bool = False
     _covered: set[tuple[str, int]] = field(default_factory=set, repr=False)
 
     def afford(self, call: Call, sizes: Sequence[int], ledger: Ledger) -> Due:
@@ -94,7 +102,7 @@ class Accounts:
                     f"{kind.__name__} is asked for twice in round {call.round}, and the same noise would cover both"
                 )
             self._covered.add((kind.__name__, call.round))
-            due = _due(call, worst)
+            due = _due(call, worst, self.secure)
         if due.charge is not None:
             where = f"round {call.round}" if call.in_rounds else "the next release"
             require_affordable(ledger.charges, due.charge, self.budget, f"{kind.__name__} of {where}")
@@ -111,13 +119,17 @@ class Accounts:
         )
 
 
-def _due(call: Call, worst: Claim) -> Due:
+def _due(call: Call, worst: Claim, secure: bool) -> Due:
     """What an answer costs whose noise is worth least at some client, and may be shared by all."""
     name, told = type(call.request).reply.__name__, call.told(call.clients[0])
     if not (isinstance(call, SumCall) and call.sharing is not None and told.mechanism is not None):
         return Due(Charge(name, worst.deviation, worst.sensitivity, worst.multiplier))
     whole = told.mechanism.claim(call.sharing.sensitivity, **_rounding(call, told))
     of_sums = whole.multiplier if whole is not None else worst.multiplier
+    if secure:
+        # Of the sum: how far a record moves it, and the noise of all who add to it.
+        moved = whole.sensitivity if whole is not None else worst.sensitivity
+        return Due(Charge(name, of_sums * moved, moved, of_sums), call.sharing.clients, secure=True)
     return Due(Charge(name, worst.deviation, worst.sensitivity, of_sums), call.sharing.clients)
 
 
@@ -157,8 +169,13 @@ def _rounding(call: Call, told: Request[Any]) -> dict[str, Any]:
     return {"values": sum(int(np.prod(declared.shape)) for declared in shapes), "resolution": finest}
 
 
-def sharing_of(request: Request[Any], sizes: Mapping[int, int], weighting: Weighting) -> Sharing | None:
-    """How clients with so many rows divide noise that covers their weighted sum; None where each covers its own."""
+def sharing_of(
+    request: Request[Any], sizes: Mapping[int, int], weighting: Weighting, lost: int = 0
+) -> Sharing | None:
+    """How clients with so many rows divide noise that covers their weighted sum; None where each covers its own.
+
+    Shares are such that there is enough noise without ``lost`` of them.
+    """
     mechanism: Mechanism | None = request.mechanism
     if mechanism is None or not mechanism.shared:
         return None
@@ -166,4 +183,4 @@ def sharing_of(request: Request[Any], sizes: Mapping[int, int], weighting: Weigh
     moved = max(
         (weight * request.sensitivity(rows) for rows, weight in weights.items() if weight), default=0.0
     )
-    return Sharing(sum(1 for rows in sizes.values() if weights[rows]), moved)
+    return Sharing(max(1, sum(1 for rows in sizes.values() if weights[rows]) - lost), moved)

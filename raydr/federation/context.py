@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from raydr.arrays import FloatArray
 from raydr.federation.failures import FailurePolicy
+from raydr.federation.secure import SecureSums
 from raydr.privacy.accounting import Budget
 from raydr.privacy.mechanism import Coverage, Mechanism
 
@@ -38,6 +39,8 @@ class Context:
         Rows that are nobody's secret, as read.
     isometry_key : bool
         Whether clients key their rows before anything is told of them.
+    secure : SecureSums or None
+        What sums withstand whose summands the server does not see; None where it sees them.
     hidden : int
         How many public rows there are that the server does not see: clients tell them under the key.
     """
@@ -54,6 +57,7 @@ class Context:
     public: FloatArray | None = None
     isometry_key: bool = False
     hidden: int = 0
+    secure: SecureSums | None = None
 
     def mechanism(self, on: str) -> Mechanism | None:
         """Return what clients apply on this, such as "gradient"; None where they do not."""

@@ -5,6 +5,7 @@ Failures are values: a host or a transport reports them, one policy decides, and
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -99,6 +100,10 @@ class FailurePolicy:
         if mendable and attempt < self.retries:
             return Decision.RETRY
         return Decision.DROP if droppable and self.quorum < 1 else Decision.GIVE_UP
+
+    def most_lost(self, asked: int) -> int:
+        """How many of so many may fail to answer a call that can do without some."""
+        return asked - math.ceil(Fraction(repr(self.quorum)) * asked)
 
     def require_quorum(self, answered: int, asked: int) -> None:
         """Raise QuorumError if too few answered, by the decimal that was written: 0.56 of 25 are 14."""

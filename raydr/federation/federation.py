@@ -31,6 +31,7 @@ from raydr.federation.enrolment import Enrol
 from raydr.federation.failures import ClientError, Decision, Failure, Kind, QuorumError
 from raydr.federation.messages import Reply, Request, declared_ranges, payload_bytes
 from raydr.federation.meter import Meter
+from raydr.federation.secure import Prepared, Secretariat
 from raydr.federation.streams import server_stream
 from raydr.federation.sums import Total
 from raydr.federation.transport import Transport
@@ -46,6 +47,8 @@ C = TypeVar("C", bound=Call)
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 State = dict[str, NDArray[Any]]
+
+MASKED = "server, which learns the sum alone"
 
 
 class Federation:
@@ -98,7 +101,13 @@ class Federation:
         self._loops: list[LoopState] = []
         self._calls = 0
         self._in_rounds = False
-        self._accounts = Accounts(context.budget)
+        secure = context.secure
+        self._accounts = Accounts(context.budget, secure=secure is not None)
+        self._secretariat = (
+            Secretariat(secure, context.run, context.seed, tuple(range(clients)))
+            if secure is not None
+            else None
+        )
         self.context = context
         self.clients = clients
         self.round = 0
@@ -373,6 +382,9 @@ class Federation:
         self.answered = ()
         total_weight = self.rows if weighting == "rows" else len(self._weighty(weighting))
         cohort = self._cohort(weighting)
+        droppable = self._in_rounds and weighting != "sum"
+        lost = self.context.policy.most_lost(len(cohort)) if droppable else 0
+        sizes = {client: self.sizes[client] for client in cohort}
         call = SumCall(
             request,
             self._number(),
@@ -382,8 +394,12 @@ class Federation:
             self._in_rounds,
             weighting=weighting,
             total_weight=total_weight,
-            sharing=sharing_of(request, {client: self.sizes[client] for client in cohort}, weighting),
+            sharing=sharing_of(request, sizes, weighting, lost),
         )
+        due = self._accounts.afford(call, self.sizes, self.ledger)
+        prepared = self._prepared(call, droppable)
+        if prepared is not None:
+            call = replace(call, masks=prepared.masks, clients=tuple(sorted(prepared.shared)))
         total = Total()
 
         def send(attempt: SumCall) -> list[Failure]:
@@ -394,16 +410,43 @@ class Federation:
                 if part.reply is None or late or not total.clients.isdisjoint(part.clients):
                     continue
                 total.add(part)
-                seen_by = "server, which adds up what each client sends"
-                self._meter.received(part.reply, part.sent, seen_by, part.reply.granularity)
+                seen_by = MASKED if prepared is not None else "server, which adds up what each client sends"
+                self._meter.received(
+                    part.reply, part.sent, seen_by, part.reply.granularity, secure=prepared is not None
+                )
             return failures + _missing(attempt, total.clients, failures)
 
-        due = self._accounts.afford(call, self.sizes, self.ledger)
-        self._deliver(call, send, droppable=self._in_rounds and weighting != "sum")
+        self._deliver(call, send, droppable=droppable)
         due.pay(self.ledger, len(total.clients))
         self.context.policy.require_quorum(len(total.clients), len(cohort))
+        if prepared is not None:
+            self._unmask(prepared, total, droppable)
         self.answered = tuple(sorted(total.clients))
         return call, total
+
+    def _prepared(self, call: SumCall, droppable: bool) -> Prepared | None:
+        """Have clients prepare for a secure sum, where sums are secure."""
+        if self._secretariat is None:
+            return None
+        prepared = self._secretariat.prepared(
+            call.clients,
+            call.number,
+            call.round,
+            lambda request, asked: self._beside(request, asked, droppable),
+        )
+        self._meter.sent(prepared.masks.told(), tuple(sorted(prepared.shared)))
+        return prepared
+
+    def _unmask(self, prepared: Prepared, total: Total, droppable: bool) -> None:
+        prepared.unmask(total, lambda request, asked: self._beside(request, asked, droppable))
+
+    def _beside(self, request: Request[Any], asked: tuple[int, ...], droppable: bool) -> dict[int, Any]:
+        """Replies to what secure sums ask beside the sum itself: simulated faults strike the sum alone."""
+        in_rounds, self._in_rounds = self._in_rounds, False
+        try:
+            return self._replies(request, asked, "server, to hand on", droppable=droppable)
+        finally:
+            self._in_rounds = in_rounds
 
     def _padded(self, total: Total, call: SumCall) -> dict[str, Int64Array]:
         """What the clients get back of a padded sum."""

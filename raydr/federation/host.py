@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.arrays import FloatArray, fingerprint
+from raydr.arrays import FloatArray, Int64Array, fingerprint
 from raydr.errors import RunError
 from raydr.federation.client import Client, Withheld
 from raydr.federation.failures import Failure, Kind
 from raydr.federation.messages import Range, RefusedReplyError, Reply, Request, declared_ranges
 from raydr.federation.pads import pad
-from raydr.federation.ring import RingSum, fraction_bits, resolution
+from raydr.federation.ring import RingSum, fraction_bits, resolution, split_as
 from raydr.federation.simulated.faults import Corruption, FaultPlan, Moment, SimulatedCrashError, corrupted
 from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, by_protection, weight_of
 from raydr.privacy.mechanism import Mechanism, Quantity
@@ -141,6 +141,7 @@ class ClientHost:
         """Weighted sum of the replies of the clients asked, all of whom live here."""
         boundary = Boundary(call)
         sums: dict[str, RingSum] = {}
+        masked: Int64Array | None = None
         sealed: dict[str, dict[int, NDArray[Any]]] = {}
         summed: list[int] = []
         failures: list[Failure] = []
@@ -164,10 +165,18 @@ class ClientHost:
                         for name, declared in ranges.items()
                         if not declared.sealed
                     }
+                if call.masks is not None:
+                    # Each client's summand is masked by itself, also beside others of its process.
+                    for ring in sums.values():
+                        ring.total[...] = 0
                 for name, ring in sums.items():
                     ring.add(getattr(reply, name), weight)
                     if type(call.request).padded:
                         ring.total += pad(client.shared, call.number, index, name, ring.total.shape)
+                if call.masks is not None:
+                    summand = np.concatenate([ring.total.reshape(-1) for ring in sums.values()])
+                    summand = call.masks.on(client, summand)
+                    masked = summand if masked is None else np.add(masked, summand, out=masked)
                 for name, kept in sealed.items():
                     kept[index] = getattr(reply, name)
                 summed.append(index)
@@ -175,6 +184,8 @@ class ClientHost:
                 total_weight += weight
         self._die_later(call)
         totals = {name: ring.total for name, ring in sums.items()}
+        if masked is not None:
+            totals = split_as(masked, totals)
         each = sum(total.nbytes for total in totals.values())
         sizes = [each + sum(kept[index].nbytes for kept in sealed.values()) for index in summed]
         return PartialSum(

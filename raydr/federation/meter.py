@@ -92,7 +92,13 @@ class Meter:
         self.ledger.record(Entry(kind.__name__, kind.what, "down", granularity, seen_by, len(asked), size))
 
     def received(
-        self, kind: type[Reply], sent: Sequence[Sent], seen_by: str, granularity: Granularity
+        self,
+        kind: type[Reply],
+        sent: Sequence[Sent],
+        seen_by: str,
+        granularity: Granularity,
+        *,
+        secure: bool = False,
     ) -> None:
         """Count replies of one kind, and who could read them how finely."""
         for part in sent:
@@ -110,6 +116,7 @@ class Meter:
                     part.protection,
                     public=kind.public,
                     keyed=self.keyed,
+                    secure=secure,
                 )
             )
 

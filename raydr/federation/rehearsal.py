@@ -27,6 +27,7 @@ from raydr.federation.host import protection_of
 from raydr.federation.messages import Range, Reply, Request, declared_ranges
 from raydr.federation.pads import pad
 from raydr.federation.ring import RingSum, fraction_bits
+from raydr.federation.secure import Prepared
 from raydr.federation.simulated.faults import FaultPlan, Moment
 from raydr.federation.sums import Total
 from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, asked_at, by_protection
@@ -220,6 +221,10 @@ class Rehearsal(Federation):
             yield
         finally:
             self._by_sample = before
+
+    def _unmask(self, prepared: Prepared, total: Total, droppable: bool) -> None:
+        """Ask as a run does, and compute nothing."""
+        prepared.reveal(total, lambda request, asked: self._beside(request, asked, droppable))
 
     def _padded(self, total: Total, call: SumCall) -> dict[str, Int64Array]:
         """The sample's own reply for everybody, under the pads that it will take off."""

@@ -7,6 +7,8 @@ fractional bits follows from the declared range and the total weight, so that no
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -116,6 +118,19 @@ class RingSum:
             if weight != 1:
                 np.multiply(summand, weight, out=summand)
             np.add(into, summand, out=into)
+
+
+def split_as(flat: Int64Array, like: Mapping[str, Int64Array]) -> dict[str, Int64Array]:
+    """Cut one long sum (n,) into arrays of these names and shapes, in their order.
+
+    >>> split_as(np.arange(3), {"one": np.zeros((2, 1), int), "two": np.zeros((), int)})["one"].tolist()
+    [[0], [1]]
+    """
+    parts, start = {}, 0
+    for name, shaped in like.items():
+        parts[name] = flat[start : start + shaped.size].reshape(shaped.shape)
+        start += shaped.size
+    return parts
 
 
 def decode(total: Int64Array, bits: IntArray) -> Float64Array:

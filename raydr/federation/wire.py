@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from raydr.arrays import Int64Array
 from raydr.federation.failures import Failure
 from raydr.federation.messages import Reply, Request
+from raydr.federation.secure import Masks
 from raydr.privacy.mechanism import Mechanism
 
 Weighting: TypeAlias = Literal["sum", "clients", "rows"]
@@ -89,11 +90,14 @@ class SumCall(Call):
         Of all clients, which fixes the ring's resolution for all parties.
     sharing : Sharing or None
         Of noise that is to cover the sum alone.
+    masks : Masks or None
+        Under which clients are to hide their summands; None where the server may see them.
     """
 
     weighting: Weighting = "sum"
     total_weight: int = 0
     sharing: Sharing | None = None
+    masks: Masks | None = None
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,8 @@ class Entry:
         Why they cost no privacy, where they do not.
     keyed : bool
         Whether they speak of rows under an isometry key, which is no protection that an accountant knows.
+    secure : bool
+        Whether the server learnt their sum alone, by secure aggregation.
     """
 
     kind: str
@@ -67,6 +69,7 @@ class Entry:
     delta: float | None = None
     public: str = ""
     keyed: bool = False
+    secure: bool = False
 
     @property
     def exposes_records(self) -> bool:

@@ -109,7 +109,7 @@ def statement(ledger: Ledger, budget: Budget) -> Statement:
         epsilon_of_sums=epsilon_of(ledger.charges, budget.delta, "sums"),
         accountants=accountant_epsilons(ledger.charges, budget.delta) if ledger.charges else {},
         adjacency=next(iter(adjacencies), None),
-        secure_aggregation=False,
+        secure_aggregation=any(entry.secure for entry in up),
         strict=budget.strict,
         epsilon_max=budget.epsilon_max,
         releases=tuple(_release(entry, ledger, budget.delta) for entry in up),

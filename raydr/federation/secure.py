@@ -1,0 +1,403 @@
+"""Secure sums in a federation: the messages around each sum, by which the server learns the total and no summand.
+
+The protocol is :mod:`raydr.privacy.masking`. Here its stages are requests like any others, which the ledger counts.
+Clients keep nothing that they could not compute again: each request brings the public keys that it needs.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from raydr.arrays import Int64Array, UInt8Array
+from raydr.federation.client import Client
+from raydr.federation.messages import Range, Reply, Request, answers
+from raydr.federation.ring import split_as
+from raydr.privacy import masking
+from raydr.privacy.ledger import Granularity
+from raydr.privacy.masking.keys import KEY, TAG
+from raydr.privacy.masking.messages import CHECK, PAIR, SHARE
+
+if TYPE_CHECKING:
+    from raydr.federation.sums import Total
+
+R = TypeVar("R", bound=Reply)
+_PUBLIC = "it follows from random numbers alone"
+
+
+@dataclass(frozen=True)
+class SecureSums:
+    """What secure sums withstand.
+
+    Attributes
+    ----------
+    colluding : float
+        Part of the clients that may put together with the server all that they know.
+    dropping : float
+        Part of the clients that may be lost to a sum.
+    """
+
+    colluding: float = 0.2
+    dropping: float = 0.0
+
+
+@dataclass(frozen=True)
+class Circle:
+    """Who takes part in secure sums.
+
+    Attributes
+    ----------
+    members : uint8
+        One bit for each client.
+    colluding, dropping : float
+        See :class:`SecureSums`.
+    """
+
+    members: UInt8Array
+    colluding: float
+    dropping: float
+
+    def group(self, run: str, seed: int) -> masking.Group:
+        """Return the group of these clients in a run."""
+        return _group(self.members.tobytes(), self.colluding, self.dropping, run, seed)
+
+
+@lru_cache(maxsize=64)
+def _group(members: bytes, colluding: float, dropping: float, run: str, seed: int) -> masking.Group:
+    clients = named(np.frombuffer(members, np.uint8))
+    return masking.Group(run, clients, masking.degrees(len(clients), colluding, dropping), seed)
+
+
+def bits_of(clients: frozenset[int] | tuple[int, ...]) -> UInt8Array:
+    """Clients as bits, eight in a byte.
+
+    >>> named(bits_of((0, 3, 17)))
+    (0, 3, 17)
+    """
+    flags = np.zeros(max(clients, default=-1) + 1, bool)
+    flags[list(clients)] = True
+    return np.packbits(flags)
+
+
+def named(bits: UInt8Array) -> tuple[int, ...]:
+    """Clients of bits, ascending."""
+    return tuple(np.flatnonzero(np.unpackbits(bits)).tolist())
+
+
+@dataclass(frozen=True)
+class Masks:
+    """What clients need to know to mask their summands of one call; it travels with the call.
+
+    Attributes
+    ----------
+    circle : Circle
+        Who could take part.
+    label : Label
+        Of the sum.
+    shared : uint8
+        Who does, a bit for each client.
+    keys : mapping of client to (neighbours, 32) uint8
+        Public keys of each client's neighbours.
+    """
+
+    circle: Circle
+    label: masking.Label
+    shared: UInt8Array
+    keys: Mapping[int, UInt8Array]
+
+    def on(self, client: Client, vector: Int64Array) -> Int64Array:
+        """Masked vector of a client."""
+        group = self.circle.group(client.run, client.seed)
+        member = _member(client, group, self.keys[client.index])
+        return masking.mask(member, self.label, named(self.shared), vector)
+
+    def told(self) -> MasksTold:
+        """What of it no other message tells a client."""
+        return MasksTold(self.label, self.shared)
+
+
+@dataclass(frozen=True)
+class MasksTold(Request["PublicKey"], what="who takes part in a secure sum"):
+    """Counted by the ledger; it is sent along with the request for the summand."""
+
+    label: masking.Label
+    shared: UInt8Array
+
+
+def _member(client: Client, group: masking.Group, keys: UInt8Array) -> masking.Member:
+    """A client as a member of a group; agreements take time, so the last group's are kept."""
+    kept = client.memory.get(_MEMBER)
+    if kept is None or kept.group is not group:
+        kept = client.memory[_MEMBER] = masking.enter(_secret(client), group, client.index, keys)
+    member: masking.Member = kept
+    return member
+
+
+_MEMBER, _REVEALED = "member of a group", "revealed"
+
+
+def _secret(client: Client) -> bytes:
+    return client.secret.key("masking")
+
+
+@dataclass(frozen=True)
+class PublicKey(
+    Reply, granularity=Granularity.AGGREGATE, what="a client's public key (X25519)", public=_PUBLIC
+):
+    """``key``: (32,) uint8."""
+
+    key: UInt8Array
+
+    @staticmethod
+    def ranges(request: AdvertiseRequest, rows: int) -> dict[str, Range]:
+        """32 bytes."""
+        return {"key": Range((KEY,), dtype="uint8")}
+
+
+@dataclass(frozen=True)
+class AdvertiseRequest(Request[PublicKey], what="the question for a public key"):
+    """Asked once."""
+
+
+@answers(AdvertiseRequest)
+def advertise(client: Client, request: AdvertiseRequest) -> PublicKey:
+    """Client part: the key that follows from its secret."""
+    return PublicKey(masking.advertise(_secret(client), client.run, client.index))
+
+
+@dataclass(frozen=True)
+class Shares(
+    Reply,
+    granularity=Granularity.AGGREGATE,
+    what="shares of the secrets of a client's masks, sealed for its neighbours",
+    public=_PUBLIC,
+):
+    """See :class:`raydr.privacy.masking.Shared`."""
+
+    shares: UInt8Array
+    seeds: UInt8Array
+    check: UInt8Array
+
+    @staticmethod
+    def ranges(request: ShareRequest, rows: int) -> dict[str, Range]:
+        """As many as there are neighbours and partners."""
+        return {
+            "shares": Range((len(request.keys), PAIR), dtype="uint8"),
+            "seeds": Range((KEY * request.partners + TAG,), dtype="uint8"),
+            "check": Range((CHECK,), dtype="uint8"),
+        }
+
+
+@dataclass(frozen=True)
+class ShareRequest(Request[Shares], what="public keys of a client's neighbours"):
+    """Told to one client before a sum; ``keys`` (neighbours, 32) uint8."""
+
+    circle: Circle
+    label: masking.Label
+    keys: UInt8Array
+    partners: int
+
+
+@answers(ShareRequest)
+def share(client: Client, request: ShareRequest) -> Shares:
+    """Client part: hand out shares."""
+    group = request.circle.group(client.run, client.seed)
+    shared = masking.share(_member(client, group, request.keys), request.label)
+    return Shares(shared.shares, shared.seeds, shared.check)
+
+
+@dataclass(frozen=True)
+class Revealed(
+    Reply,
+    granularity=Granularity.AGGREGATE,
+    what="one share of each neighbour's secrets, by which the masks come off the total",
+    public=_PUBLIC,
+):
+    """``shares`` (neighbours, 33) uint8."""
+
+    shares: UInt8Array
+
+    @staticmethod
+    def ranges(request: RevealRequest, rows: int) -> dict[str, Range]:
+        """One of each neighbour."""
+        return {"shares": Range((len(request.keys), SHARE), dtype="uint8")}
+
+
+@dataclass(frozen=True)
+class RevealRequest(Request[Revealed], what="sealed shares of a client's neighbours, and who has uploaded"):
+    """Told to one survivor: ``keys`` and ``shares`` of its neighbours; who uploaded and who did not, as bits."""
+
+    circle: Circle
+    label: masking.Label
+    keys: UInt8Array
+    shares: UInt8Array
+    survivors: UInt8Array
+    dropped: UInt8Array
+
+
+@answers(RevealRequest)
+def reveal(client: Client, request: RevealRequest) -> Revealed:
+    """Client part: reveal a share of each neighbour, and no other share of the same sum ever after.
+
+    Raises
+    ------
+    MaskingError
+        If it is asked about one sum twice, with other survivors: both answers together could show a vector.
+    """
+    told = request.survivors.tobytes(), request.dropped.tobytes()
+    before = client.memory.setdefault(_REVEALED, {}).setdefault(request.label, told)
+    if before != told:
+        raise masking.MaskingError(
+            f"client {client.index} is asked twice to reveal shares of call {request.label.call}, with other"
+            " survivors: both answers together could show a vector."
+        )
+    group = request.circle.group(client.run, client.seed)
+    member = _member(client, group, request.keys)
+    alive, gone = named(request.survivors), named(request.dropped)
+    return Revealed(masking.reveal(member, request.label, request.shares, alive, gone))
+
+
+@dataclass(frozen=True)
+class ShareRequests(Request[Shares], what=ShareRequest.what):
+    """A request for each client."""
+
+    own: dict[int, ShareRequest]
+
+    def addressed_to(self, client: int) -> ShareRequest:  # type: ignore[override]
+        """What one client is told."""
+        return self.own[client]
+
+
+@dataclass(frozen=True)
+class RevealRequests(Request[Revealed], what=RevealRequest.what):
+    """A request for each survivor."""
+
+    own: dict[int, RevealRequest]
+
+    def addressed_to(self, client: int) -> RevealRequest:  # type: ignore[override]
+        """What one client is told."""
+        return self.own[client]
+
+
+Ask = Callable[[Request[R], tuple[int, ...]], dict[int, R]]
+"""Brings the replies of those clients who answer, by client."""
+
+
+@dataclass
+class Secretariat:
+    """The server's part in all secure sums of a federation.
+
+    Attributes
+    ----------
+    settings : SecureSums
+        What they withstand.
+    run : str
+        Name of the run.
+    seed : int
+        Of the order on the circle.
+    clients : tuple of int
+        All there are.
+    start : str
+        Tells this start of the run from others: a label serves one sum.
+    """
+
+    settings: SecureSums
+    run: str
+    seed: int
+    clients: tuple[int, ...]
+    start: str = field(default_factory=lambda: secrets.token_hex(8))
+    _public: dict[int, UInt8Array] = field(default_factory=dict, repr=False)
+
+    def prepared(self, cohort: tuple[int, ...], call: int, round: int, ask: Ask[Shares]) -> Prepared:
+        """Have clients who are to sum share the secrets of their masks.
+
+        Raises
+        ------
+        ScenarioError
+            If they are too few for secure sums.
+        TooFewError
+            If fewer share than the settings allow.
+        """
+        members = bits_of(cohort)
+        circle = Circle(members, self.settings.colluding, self.settings.dropping)
+        group = circle.group(self.run, self.seed)
+        if not self._public:
+            told = ask(AdvertiseRequest(), self.clients)  # type: ignore[arg-type]
+            self._public = {client: reply.key for client, reply in told.items()}  # type: ignore[attr-defined]
+        label = masking.Label(self.start, call, round)
+        keys = {client: masking.keys_for(group, client, self._public) for client in cohort}
+        replies = ask(
+            ShareRequests(
+                {
+                    client: ShareRequest(circle, label, keys[client], len(group.partners(client)))
+                    for client in cohort
+                }
+            ),
+            cohort,
+        )
+        group.require(frozenset(replies), "shared")
+        shared = {
+            client: masking.Shared(reply.shares, reply.seeds, reply.check)
+            for client, reply in replies.items()
+        }
+        return Prepared(group, Masks(circle, label, bits_of(tuple(sorted(shared))), keys), shared)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A secure sum for which clients have shared.
+
+    Attributes
+    ----------
+    group : Group
+        Who could take part.
+    masks : Masks
+        What goes with the call.
+    shared : mapping of client to Shared
+        What those who do take part have handed out.
+    """
+
+    group: masking.Group
+    masks: Masks
+    shared: Mapping[int, masking.Shared]
+
+    def unmask(self, total: Total, ask: Ask[Revealed]) -> None:
+        """Take the masks off a total, in place.
+
+        Raises
+        ------
+        TooFewError
+            If too many clients have been lost.
+        """
+        revealed = {client: reply.shares for client, reply in self.reveal(total, ask).items()}
+        vector = np.concatenate([part.reshape(-1) for part in total.totals.values()])
+        plain = masking.unmask(self.group, self.shared, tuple(total.clients), revealed, vector)
+        total.totals = split_as(plain, total.totals)
+
+    def reveal(self, total: Total, ask: Ask[Revealed]) -> dict[int, Revealed]:
+        """Ask the survivors of a sum for shares of the others' secrets."""
+        survivors = tuple(sorted(total.clients))
+        self.group.require(frozenset(survivors), "uploaded")
+        alive, gone = bits_of(survivors), bits_of(tuple(sorted(self.shared.keys() - total.clients)))
+        masks = self.masks
+        return ask(
+            RevealRequests(
+                {
+                    client: RevealRequest(
+                        masks.circle,
+                        masks.label,
+                        masks.keys[client],
+                        masking.shares_for(self.group, client, self.shared),
+                        alive,
+                        gone,
+                    )
+                    for client in survivors
+                }
+            ),
+            survivors,
+        )

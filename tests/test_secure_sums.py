@@ -1,0 +1,338 @@
+"""Secure sums in a federation: the plain sum to the bit, whoever is lost, and never a summand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from inline_federations import KNOWN, federate
+from tiny import tiny_run, tiny_scenario
+
+from raydr.arrays import Float64Array, FloatArray, Int64Array
+from raydr.errors import ScenarioError
+from raydr.federation import (
+    Client,
+    ClientHost,
+    Context,
+    FailurePolicy,
+    FaultPlan,
+    Federation,
+    Granularity,
+    InlineTransport,
+    QuorumError,
+    Range,
+    Reply,
+    Request,
+    Seat,
+    answers,
+    fingerprint,
+)
+from raydr.federation.client import Withheld
+from raydr.federation.failures import Failure, Kind
+from raydr.federation.secure import RevealRequest, SecureSums
+from raydr.federation.wire import Answer, Call, PartialSum, SumCall
+from raydr.privacy.masking import MaskingError, TooFewError
+from raydr.report.runfolder import read_run
+
+
+@dataclass(frozen=True)
+class Vectors(Reply, granularity=Granularity.AGGREGATE, what="two arrays and a number"):
+    wide: Float64Array
+    tall: Float64Array
+    number: float
+
+    @staticmethod
+    def ranges(request: VectorsRequest, rows: int) -> dict[str, Range]:
+        return {"wide": Range((3, 4), 1e3), "tall": Range((5,), 1e-3), "number": Range((), 7.0)}
+
+
+@dataclass(frozen=True)
+class VectorsRequest(Request[Vectors], what="a question"):
+    pass
+
+
+@answers(VectorsRequest)
+def vectors_of(client: Client, request: VectorsRequest) -> Vectors:
+    rng = np.random.default_rng([client.index, client.round])
+    return Vectors(rng.uniform(-1e3, 1e3, (3, 4)), rng.uniform(-1e-3, 1e-3, 5), float(rng.uniform(-7, 7)))
+
+
+def parts(count: int) -> list[FloatArray]:
+    return [np.full((1 + index % 3, 2), float(index)) for index in range(count)]
+
+
+def secure(count: int, dropping: float = 0.0, **context: Any) -> Federation:
+    return federate(parts(count), secure=SecureSums(dropping=dropping), **context)
+
+
+def as_arrays(reply: Any) -> list[Any]:
+    return [np.asarray(value).tolist() for value in vars(reply).values()]
+
+
+@dataclass
+class Losing(InlineTransport):
+    """Loses clients at the stages that are named, for good."""
+
+    at: dict[str, frozenset[int]] = field(default_factory=dict)
+    seen: list[tuple[tuple[int, ...], dict[str, Int64Array]]] = field(default_factory=list)
+
+    def ask(self, call: Call) -> list[Answer]:
+        return self._without(call, type(call.told(call.clients[0])).__name__, super().ask)
+
+    def sum(self, call: SumCall) -> Iterator[PartialSum]:
+        gone = self.at.get("sum", frozenset()).intersection(call.clients) if call.in_rounds else frozenset()
+        left = tuple(client for client in call.clients if client not in gone)
+        failures = tuple(Failure(client, Kind.CLIENT_RAISED, "lost") for client in sorted(gone))
+        for part in super().sum(replace(call, clients=left)):
+            self.seen.append((part.clients, {name: total.copy() for name, total in part.totals.items()}))
+            yield part
+        if failures:
+            yield PartialSum(call.number, call.round, failures=failures)
+
+    def _without(self, call: Call, stage: str, ask: Any) -> list[Answer]:
+        gone = self.at.get(stage, frozenset()).intersection(call.clients)
+        left = tuple(client for client in call.clients if client not in gone)
+        answered = ask(call.cut(left)) if left else []
+        return [*answered, *(Failure(client, Kind.CLIENT_RAISED, "lost") for client in sorted(gone))]
+
+
+def losing(
+    count: int, quorum: float, at: dict[str, frozenset[int]], *, apart: bool = False
+) -> tuple[Federation, Losing]:
+    seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts(count))]
+    groups = [[seat] for seat in seats] if apart else [seats]
+    transport = Losing([ClientHost(group, 0, withheld=Withheld(KNOWN)) for group in groups], at=at)
+    context = Context(
+        seed=0, policy=FailurePolicy(quorum=quorum), secure=SecureSums(dropping=round(1.0 - quorum, 9))
+    )
+    return Federation(transport, count, context), transport
+
+
+@pytest.mark.parametrize("count", [3, 5, 20])
+@pytest.mark.parametrize("packing", ["together", "apart"])
+def test_a_secure_sum_is_the_plain_one_to_the_bit(count: int, packing: str) -> None:
+    where = None if packing == "together" else [1] * count
+    plain, hidden = federate(parts(count), packing=where), secure(count, packing=where)
+    for federation in (plain, hidden):
+        federation.round = 3
+    assert as_arrays(plain.sum(VectorsRequest())) == as_arrays(hidden.sum(VectorsRequest()))
+    assert as_arrays(plain.mean(VectorsRequest(), weights="rows")) == as_arrays(
+        hidden.mean(VectorsRequest(), weights="rows")
+    )
+
+
+def one_round(federation: Federation) -> list[Any]:
+    """The mean of one round."""
+    (found,) = [as_arrays(federation.mean(VectorsRequest())) for _ in federation.rounds(1, {})]
+    return found
+
+
+STAGES = ("ShareRequest", "sum", "RevealRequest")
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("lost", range(5))
+def test_whoever_is_lost_at_whatever_stage_the_sum_is_that_of_who_uploaded(stage: str, lost: int) -> None:
+    """Of 20 clients 4 may be lost: up to as many the sum is that of the others, and past that none comes."""
+    gone = frozenset(range(3, 3 + lost))
+    hidden, _ = losing(20, 0.8, {stage: gone})
+    plain, _ = losing(20, 0.8, {"sum": frozenset() if stage == "RevealRequest" else gone})
+    assert one_round(hidden) == one_round(plain)
+
+
+@pytest.mark.parametrize("stage", ["ShareRequest", "sum"])
+def test_one_more_is_refused(stage: str) -> None:
+    hidden, _ = losing(20, 0.8, {stage: frozenset(range(5))})
+    with pytest.raises((TooFewError, QuorumError), match="only 15 of 20 clients"):
+        one_round(hidden)
+
+
+def test_too_few_shares_are_refused() -> None:
+    hidden, _ = losing(20, 0.8, {"RevealRequest": frozenset(range(12))})
+    with pytest.raises(TooFewError, match="have revealed a share"):
+        one_round(hidden)
+
+
+def test_losses_at_all_stages_at_once() -> None:
+    at = {"ShareRequest": frozenset({1}), "sum": frozenset({5, 6}), "RevealRequest": frozenset({9})}
+    hidden, _ = losing(20, 0.8, at)
+    plain, _ = losing(20, 0.8, {"sum": frozenset({1, 5, 6})})
+    assert one_round(hidden) == one_round(plain)
+    assert hidden.answered == tuple(client for client in range(20) if client not in (1, 5, 6))
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_what_leaves_a_host_is_uniform(apart: bool) -> None:
+    """Bytes of what the server is sent, over many sums: chi-squared, false alarm in 10^10. Without masks it is not."""
+
+    def statistic(federation: Federation, transport: Losing) -> float:
+        for _ in range(60):
+            federation.sum(VectorsRequest())
+        chosen = [totals for clients, totals in transport.seen if not apart or clients == (1,)]
+        content = np.concatenate([part.reshape(-1) for totals in chosen for part in totals.values()])
+        counts = np.bincount(content.view(np.uint8), minlength=256)
+        return float(((counts - content.nbytes / 256) ** 2 / (content.nbytes / 256)).sum())
+
+    hidden, transport = losing(5, 1.0, {}, apart=apart)
+    assert statistic(hidden, transport) < 430
+    transport.seen.clear()
+    hidden._secretariat = None
+    assert statistic(hidden, transport) > 430
+
+
+def test_no_two_sums_have_the_same_masks() -> None:
+    """Clients answer alike; were masks alike too, the difference of two uploads would be zero."""
+    hidden, transport = losing(5, 1.0, {}, apart=True)
+    for _ in range(2):
+        hidden.sum(VectorsRequest())
+    uploads = [totals["wide"] for clients, totals in transport.seen if clients == (2,)]
+    assert len(uploads) == 2
+    assert (uploads[0] != uploads[1]).all()
+    again, others = losing(5, 1.0, {}, apart=True)
+    again.sum(VectorsRequest())
+    (later,) = [totals["wide"] for clients, totals in others.seen if clients == (2,)]
+    assert (later != uploads[0]).all(), "nor in another start of the same run"
+
+
+def test_a_client_reveals_once() -> None:
+    """What it says of one sum under two sets of survivors could show a vector."""
+    hidden, transport = losing(5, 0.5, {})
+    asked: list[RevealRequest] = []
+    ask = transport.ask
+
+    def keeping(call: Call) -> list[Answer]:
+        told = call.told(call.clients[0])
+        if isinstance(told, RevealRequest):
+            asked.append(told)
+        return ask(call)
+
+    transport.ask = keeping  # type: ignore[method-assign]
+    hidden.sum(VectorsRequest())
+    client = transport.hosts[0]._clients[0]
+    first = asked[0]
+    part = RevealRequest.client_part
+    part(client, first)
+    with pytest.raises(MaskingError, match="asked twice to reveal"):
+        part(client, replace(first, survivors=first.dropped, dropped=first.survivors))
+
+
+def test_crashes_and_retries_change_no_bit() -> None:
+    """A host that is restarted has forgotten its agreements, and finds them again."""
+    found = []
+    for plan, hidden in ((FaultPlan(), False), (crashing(), True)):
+        seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts(6))]
+        hosts = [ClientHost([seat], 0, plan, withheld=Withheld(KNOWN)) for seat in seats]
+        context = Context(seed=0, secure=SecureSums() if hidden else None)
+        federation = Federation(InlineTransport(hosts), 6, context)
+        found.append([as_arrays(federation.mean(VectorsRequest())) for _ in federation.rounds(3, {})])
+    assert found[0] == found[1]
+
+
+def crashing() -> FaultPlan:
+    from raydr.federation import Crash
+
+    return FaultPlan(
+        crashes=tuple(
+            Crash(client=client, round=round, moment=moment)
+            for client, round, moment in ((1, 1, "before"), (2, 2, "during"), (3, 2, "after"))
+        )
+    )
+
+
+METHODS: dict[str, dict[str, Any]] = {
+    "learnt landmarks": {},
+    "principal axes": {"method": {"kind": "fed-tsne", "early_iterations": 5, "iterations": 5}},
+    "random features": {"method__share": "embedding"},
+    "spectral": {"method": {"kind": "fed-spectral", "clusters": 3}},
+    "fedne": {"method": {"kind": "fedne", "rounds": 3, "hidden": [8], "local_steps": 2}},
+    "sense, minmax": {
+        "method": {
+            "kind": "sense",
+            "anchors": 3,
+            "embedder": {"kind": "tsne", "early_iterations": 5, "iterations": 5},
+        },
+        "data__scale": "minmax",
+    },
+    "drop-outs": {"faults__dropout": 0.1, "runtime__quorum": 0.5, "clients__count": 12},
+    "some take part": {"clients__participation": 0.5, "clients__count": 10},
+    "keyed": {"privacy__isometry_key": True, "data__scale": "standard"},
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_sum_of_every_method_can_be_secret(name: str, tmp_path: Path) -> None:
+    """The same run folder but for what it says of messages, and no sum whose summands the server saw."""
+    secret = tmp_path / "secret"
+    secret.write_bytes(bytes(32))
+    sections: dict[str, Any] = {"clients__count": 5, "privacy__secret": str(secret), **METHODS[name]}
+    plain = tiny_run(tmp_path / "plain", **sections)
+    hidden = tiny_run(tmp_path / "hidden", **sections, privacy__secure_aggregation=True)
+    if "isometry_key" not in str(sections):
+        assert (plain / "embedding.parquet").read_bytes() == (hidden / "embedding.parquet").read_bytes()
+    run = read_run(hidden)
+    assert run.privacy.secure_aggregation
+    summed = [entry for entry in run.ledger if "adds up" in entry.seen_by]
+    assert not summed
+    assert {entry.kind for entry in run.ledger if entry.secure}
+
+
+def test_noise_in_shares_is_worth_the_same_to_the_server_as_to_all_others(tmp_path: Path) -> None:
+    """It sees one noisy sum: what would be epsilon of an upload is no more."""
+    noise = {"on": "gradient", "epsilon": 1.0, "per": "sum"}
+    sections: dict[str, Any] = {"clients__count": 10, "privacy__noise": noise}
+    plain = read_run(tiny_run(tmp_path / "plain", **sections)).privacy
+    hidden = read_run(tiny_run(tmp_path / "hidden", **sections, privacy__secure_aggregation=True)).privacy
+    assert plain.epsilon_of_sums == pytest.approx(1.0, rel=1e-6)
+    assert plain.epsilon_accounted > 2.0
+    assert hidden.epsilon_accounted == pytest.approx(1.0, rel=1e-6)
+    assert hidden.epsilon_of_sums == hidden.epsilon_accounted
+
+
+def test_noise_is_enough_after_the_worst_drop_out_that_is_allowed(tmp_path: Path) -> None:
+    """And a quorum that is not needed costs noise: epsilon is below what was asked for."""
+    noise = {"on": "gradient", "epsilon": 1.0, "per": "sum"}
+    sections: dict[str, Any] = {
+        "clients__count": 12,
+        "privacy__noise": noise,
+        "privacy__secure_aggregation": True,
+        "runtime__quorum": 0.5,
+    }
+    whole = read_run(tiny_run(tmp_path / "whole", **sections)).privacy
+    lossy = read_run(tiny_run(tmp_path / "lossy", **sections, faults__dropout=0.1)).privacy
+    assert whole.epsilon_accounted < lossy.epsilon_accounted <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"clients__count": 2}, "needs at least 3 clients"),
+        ({"clients__count": 4, "runtime__quorum": 0.5}, "fewer than 2 are left"),
+        ({"clients__count": 10, "clients__participation": 0.2}, "needs at least 3 clients"),
+        ({"privacy__colluding": 0.9}, "fewer than 2 are left"),
+    ],
+)
+def test_clients_that_are_too_few_for_a_secret_are_refused(sections: dict[str, Any], message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
+        tiny_scenario(privacy__secure_aggregation=True, **sections)
+
+
+@pytest.mark.ray
+def test_ray_gives_the_bits_of_the_inline_federation(cluster: None) -> None:
+    from raydr.actors.backend import RayBackend
+    from raydr.methods.landmarks.maps import FedTSNE
+    from raydr.methods.serving import Plan
+    from raydr.scenarios.backend import InlineBackend
+
+    settings = FedTSNE(landmarks=5, rounds=2, early_iterations=5, iterations=5)
+    plan = Plan("fed-tsne", settings, "standard", seed=0, secure=SecureSums(), run="a run")
+    rows = [np.random.default_rng(index).normal(size=(9, 3)) for index in range(4)]
+    served = [
+        backend.serve(rows, plan, listener=lambda event: None)
+        for backend in (InlineBackend(), RayBackend(packing=2))
+    ]
+    assert served[0].outcome.embedding.tobytes() == served[1].outcome.embedding.tobytes()
+    assert served[0].ledger.as_list() == served[1].ledger.as_list()
