@@ -13,7 +13,7 @@ from inline_federations import KNOWN, federate
 from tiny import tiny_run, tiny_scenario
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
-from raydr.errors import ScenarioError
+from raydr.errors import RaydrError, ScenarioError
 from raydr.federation import (
     Client,
     ClientHost,
@@ -218,6 +218,14 @@ def test_a_client_reveals_once() -> None:
     part(client, first)
     with pytest.raises(MaskingError, match="asked twice to reveal"):
         part(client, replace(first, survivors=first.dropped, dropped=first.survivors))
+
+
+def test_a_server_of_another_run_is_refused_by_name() -> None:
+    seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts(3))]
+    transport = InlineTransport([ClientHost(seats, 0, run="one run")])
+    federation = Federation(transport, 3, Context(seed=0, run="another", secure=SecureSums()))
+    with pytest.raises(RaydrError, match="are not in the same run"):
+        federation.sum(VectorsRequest())
 
 
 def test_crashes_and_retries_change_no_bit() -> None:

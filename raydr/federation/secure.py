@@ -56,15 +56,30 @@ class Circle:
         One bit for each client.
     colluding, dropping : float
         See :class:`SecureSums`.
+    digest : str
+        Of the group that the server makes of them.
     """
 
     members: UInt8Array
     colluding: float
     dropping: float
+    digest: str
 
-    def group(self, run: str, seed: int) -> masking.Group:
-        """Return the group of these clients in a run."""
-        return _group(self.members.tobytes(), self.colluding, self.dropping, run, seed)
+    def group(self, client: Client) -> masking.Group:
+        """Return the group as a client makes it of them, in the run that it knows itself to be in.
+
+        Raises
+        ------
+        MaskingError
+            If the server is in another.
+        """
+        found = _group(self.members.tobytes(), self.colluding, self.dropping, client.run, client.seed)
+        if found.digest != self.digest:
+            raise masking.MaskingError(
+                f"client {client.index} and the server are not in the same run, or of other seeds: no sum can be secret"
+                " between them."
+            )
+        return found
 
 
 @lru_cache(maxsize=64)
@@ -112,7 +127,7 @@ class Masks:
 
     def on(self, client: Client, vector: Int64Array) -> Int64Array:
         """Masked vector of a client."""
-        group = self.circle.group(client.run, client.seed)
+        group = self.circle.group(client)
         member = _member(client, group, self.keys[client.index])
         return masking.mask(member, self.label, named(self.shared), vector)
 
@@ -206,7 +221,7 @@ class ShareRequest(Request[Shares], what="public keys of a client's neighbours")
 @answers(ShareRequest)
 def share(client: Client, request: ShareRequest) -> Shares:
     """Client part: hand out shares."""
-    group = request.circle.group(client.run, client.seed)
+    group = request.circle.group(client)
     shared = masking.share(_member(client, group, request.keys), request.label)
     return Shares(shared.shares, shared.seeds, shared.check)
 
@@ -256,7 +271,7 @@ def reveal(client: Client, request: RevealRequest) -> Revealed:
             f"client {client.index} is asked twice to reveal shares of call {request.label.call}, with other"
             " survivors: both answers together could show a vector."
         )
-    group = request.circle.group(client.run, client.seed)
+    group = request.circle.group(client)
     member = _member(client, group, request.keys)
     alive, gone = named(request.survivors), named(request.dropped)
     return Revealed(masking.reveal(member, request.label, request.shares, alive, gone))
@@ -323,9 +338,9 @@ class Secretariat:
         TooFewError
             If fewer share than the settings allow.
         """
-        members = bits_of(cohort)
-        circle = Circle(members, self.settings.colluding, self.settings.dropping)
-        group = circle.group(self.run, self.seed)
+        members, settings = bits_of(cohort), self.settings
+        group = _group(members.tobytes(), settings.colluding, settings.dropping, self.run, self.seed)
+        circle = Circle(members, settings.colluding, settings.dropping, group.digest)
         if not self._public:
             told = ask(AdvertiseRequest(), self.clients)  # type: ignore[arg-type]
             self._public = {client: reply.key for client, reply in told.items()}  # type: ignore[attr-defined]
