@@ -399,7 +399,7 @@ class TestRuns:
         folder = run(noisy_scenario(), out=tmp_path / "run")
         privacy = json.loads((folder / "privacy.json").read_text())
         assert privacy["epsilon"] is None
-        assert "per-record distances leave the client in the clear" in " ".join(privacy["infinite"])
+        assert "leaves the client in the clear, for each record" in " ".join(privacy["infinite"])
         assert privacy["epsilon_accounted"] == pytest.approx(1.0, rel=1e-6)
         kinds = {release["kind"] for release in privacy["releases"]}
         assert {"Enrolment", "Within", "Moment", "Histogram", "Step", "Distances"} <= kinds

@@ -35,7 +35,7 @@ from raydr.report.picture import png
 from raydr.report.views import BOUNDARY, frame, panels, principal_axes
 from raydr.report.wording import (
     BLURRED,
-    DISTANCES,
+    IN_THE_CLEAR,
     by_revelation,
     duration,
     promise,
@@ -104,7 +104,7 @@ def write_run(
         "not_computed": {"steadiness": "needs an extra that is not installed"},
     }
     environment = {
-        "raydr": "0.1.0", "python": "3.11.7", "platform": "Linux", "cpu": "a processor", "cores": 2,
+        "run": "a run", "raydr": "0.1.0", "python": "3.11.7", "platform": "Linux", "cpu": "a processor", "cores": 2,
         "memory_bytes": 8_000_000_000, "packages": {"numpy": "2.4.6"}, "seconds": {"rounds": 3.5, "embedding": 6.0},
         "peak_memory_bytes": {"driver": 400_000_000, "site 0": 120_000_000},
         "started": "2026-02-03T10:22:31+00:00", "federation": "ray", "actors": 3,
@@ -482,7 +482,7 @@ class TestWhatLeft:
         self, tmp_path: Path, ledger: list[dict[str, Any]], warned: bool
     ) -> None:
         folder = write_run(tmp_path / "run", ledger=ledger)
-        assert (DISTANCES in write_report(folder).read_text(encoding="utf-8")) is warned
+        assert (IN_THE_CLEAR in write_report(folder).read_text(encoding="utf-8")) is warned
         assert (
             "No record's own values left a client unprotected." in summary(read_run(folder))
         ) is not warned
@@ -490,7 +490,7 @@ class TestWhatLeft:
     def test_noise_alone_protects_nobody(self, tmp_path: Path) -> None:
         """A tenth of the clients, noise that changes no digit: what all of them sent is named, and how."""
         some = [message(count=1, protection=NOISE), message(count=9)]
-        for ledger, warned in ((some, DISTANCES), (some[:1], BLURRED)):
+        for ledger, warned in ((some, IN_THE_CLEAR), (some[:1], BLURRED)):
             run = read_run(write_run(tmp_path / str(len(ledger)), ledger=ledger))
             assert warning(run) == warned
             assert warned in write_report(run.path).read_text(encoding="utf-8")

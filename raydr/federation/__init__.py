@@ -21,7 +21,7 @@ from raydr.federation.ring import RangeError
 from raydr.federation.simulated.adversary import Adversary, attackers
 from raydr.federation.simulated.faults import Crash, FaultPlan
 from raydr.federation.transport import Transport
-from raydr.privacy.ledger import Granularity
+from raydr.privacy.ledger import Granularity, Public
 from raydr.privacy.mechanism import Bound
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "Federation",
     "Granularity",
     "InlineTransport",
+    "Public",
     "QuorumError",
     "Range",
     "RangeError",

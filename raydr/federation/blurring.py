@@ -8,7 +8,7 @@ from raydr.federation.client import Client
 from raydr.federation.federation import Federation
 from raydr.federation.host import blurred
 from raydr.federation.messages import Range, Reply, Request, answers
-from raydr.privacy.ledger import Granularity
+from raydr.privacy.ledger import Granularity, Public
 from raydr.privacy.mechanism import Mechanism
 
 
@@ -17,7 +17,7 @@ class Blurred(
     Reply,
     granularity=Granularity.AGGREGATE,
     what="word that a client has added noise to its records",
-    public="it says nothing of the records",
+    public=Public.EMPTY,
 ):
     """An answer without content."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from raydr.federation.client import Client
 from raydr.federation.messages import Range, Reply, Request, answers
-from raydr.privacy.ledger import Granularity
+from raydr.privacy.ledger import Granularity, Public
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class Enrolment(
     Reply,
     granularity=Granularity.PER_CLIENT,
     what="how many rows and features a client has",
-    public="neighbouring data have as many rows and features: they are taken as public",
+    public=Public.SHAPES,
 ):
     """Size of a client's partition."""
 

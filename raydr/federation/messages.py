@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray, Float64Array
 from raydr.errors import RunError
-from raydr.privacy.ledger import Granularity
+from raydr.privacy.ledger import Granularity, Public
 from raydr.privacy.mechanism import Bound, Mechanism, Quantity
 from raydr.settings import Settings
 
@@ -124,20 +124,24 @@ class Reply(ABC):
         Whether the reply speaks of single records, of one client, or is meant to be summed over clients.
     what : str
         One sentence for the ledger: what the reply contains, in words that a data owner understands.
-    public : str
-        Why it costs no privacy, where it does not, as a clause: it is what neighbouring data have in common. Left out,
-        the accountant charges it.
+    public : Public or None
+        Why it costs no privacy. Left out, the accountant charges it.
     covers : sequence of str
         Fields of finite range that a mechanism may change, and so widen.
     """
 
     granularity: ClassVar[Granularity]
     what: ClassVar[str]
-    public: ClassVar[str]
+    public: ClassVar[Public | None]
     covers: ClassVar[tuple[str, ...]]
 
     def __init_subclass__(
-        cls, *, granularity: Granularity, what: str, public: str = "", covers: tuple[str, ...] = ()
+        cls,
+        *,
+        granularity: Granularity,
+        what: str,
+        public: Public | None = None,
+        covers: tuple[str, ...] = (),
     ) -> None:
         super().__init_subclass__()
         cls.granularity = granularity

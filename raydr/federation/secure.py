@@ -19,7 +19,7 @@ from raydr.federation.client import Client
 from raydr.federation.messages import Range, Reply, Request, answers
 from raydr.federation.ring import split_as
 from raydr.privacy import masking
-from raydr.privacy.ledger import Granularity
+from raydr.privacy.ledger import Granularity, Public
 from raydr.privacy.masking.keys import KEY, TAG
 from raydr.privacy.masking.messages import CHECK, PAIR, SHARE
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from raydr.federation.sums import Total
 
 R = TypeVar("R", bound=Reply)
-_PUBLIC = "it follows from random numbers alone"
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ def _secret(client: Client) -> bytes:
 
 @dataclass(frozen=True)
 class PublicKey(
-    Reply, granularity=Granularity.AGGREGATE, what="a client's public key (X25519)", public=_PUBLIC
+    Reply, granularity=Granularity.AGGREGATE, what="a client's public key (X25519)", public=Public.RANDOM
 ):
     """``key``: (32,) uint8."""
 
@@ -190,7 +189,7 @@ class Shares(
     Reply,
     granularity=Granularity.AGGREGATE,
     what="shares of the secrets of a client's masks, sealed for its neighbours",
-    public=_PUBLIC,
+    public=Public.RANDOM,
 ):
     """See :class:`raydr.privacy.masking.Shared`."""
 
@@ -231,7 +230,7 @@ class Revealed(
     Reply,
     granularity=Granularity.AGGREGATE,
     what="one share of each neighbour's secrets, by which the masks come off the total",
-    public=_PUBLIC,
+    public=Public.RANDOM,
 ):
     """``shares`` (neighbours, 33) uint8."""
 

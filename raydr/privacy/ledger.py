@@ -27,6 +27,16 @@ class Granularity(StrEnum):
     AGGREGATE = "aggregate"
 
 
+class Public(StrEnum):
+    """Why a message costs no privacy: what neighbouring data have in common, or what the server cannot read."""
+
+    SHAPES = "shapes"
+    EMPTY = "empty"
+    RANDOM = "random"
+    SEALED = "sealed"
+    APART = "apart"
+
+
 @dataclass(frozen=True)
 class Entry:
     """All messages of one kind, in one direction, under one protection.
@@ -49,8 +59,8 @@ class Entry:
         What the clients' hosts did to them before they were sent; None where nothing was.
     epsilon, delta : float or None
         Differential privacy claimed for them; None where none is claimed.
-    public : str
-        Why they cost no privacy, where they do not.
+    public : Public or None
+        Why they cost no privacy; None where they do.
     keyed : bool
         Whether they speak of rows under an isometry key, which is no protection that an accountant knows.
     secure : bool
@@ -67,7 +77,7 @@ class Entry:
     protection: Annotated[Mechanism, PlainValidator(mechanism_of)] | None = None
     epsilon: float | None = None
     delta: float | None = None
-    public: str = ""
+    public: Public | None = None
     keyed: bool = False
     secure: bool = False
 

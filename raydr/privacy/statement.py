@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from raydr.privacy.accounting import Budget, accountant_epsilons, composed_multiplier, epsilon_of
-from raydr.privacy.ledger import Entry, Granularity, Ledger, paid_as
+from raydr.privacy.ledger import Entry, Granularity, Ledger, Public, paid_as
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +23,8 @@ class Release:
         As the ledger has them.
     messages : int
         Of all clients together.
-    public : str
-        Why it costs nothing, where it does not.
+    public : Public or None
+        Why it costs nothing; None where it costs something.
     mechanism : str or None
         What covers it, in words.
     releases : int
@@ -42,7 +42,7 @@ class Release:
     granularity: str
     seen_by: str
     messages: int
-    public: str
+    public: Public | None
     mechanism: str | None
     releases: int
     deviation: float | None
@@ -131,10 +131,9 @@ def reason(entry: Entry) -> str:
         f" under {entry.protection.words}, which claims nothing" if entry.protection else " in the clear"
     )
     if entry.granularity == Granularity.PER_RECORD:
-        subject = "per-record distances" if "distance" in entry.what else "values of each record"
         return (
-            f"{subject} leave the client{covered} ({entry.what}), so no run that posts them is differentially private"
-            " as a whole"
+            f"{entry.kind} leaves the client{covered}, for each record ({entry.what}), so no run that posts it is"
+            " differentially private as a whole"
         )
     return f"{entry.kind} leaves the client{covered}: {entry.what}"
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from raydr.privacy.ledger import Entry
+from raydr.privacy.ledger import Entry, Public
 from raydr.report.runfolder import RunFolder
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 _EVERY_RECORD = "{} left the clients {}; no run in which that happens is differentially private as a whole."
 _CLEAR, _NOISY = "in the clear", "under noise for which nobody vouches"
-DISTANCES = _EVERY_RECORD.format("Per-record distances", _CLEAR)
 IN_THE_CLEAR = _EVERY_RECORD.format("Something of every single record", _CLEAR)
 BLURRED = _EVERY_RECORD.format("Something of every single record", _NOISY)
 
@@ -23,6 +22,15 @@ MONTHS = (
     "January", "February", "March", "April", "May", "June",
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
+
+COSTLESS = {
+    Public.SHAPES: "row counts are taken as public",
+    Public.EMPTY: "it says nothing of records",
+    Public.RANDOM: "it follows from random numbers alone",
+    Public.SEALED: "only clients can read it",
+    Public.APART: "of rows that are mapped for nobody",
+}
+"""Why a message costs no privacy."""
 
 REVEALING = ("per-record", "per-client", "aggregate")
 """Granularities, the most revealing first."""
@@ -132,7 +140,7 @@ def higher_is_better(name: str) -> bool | None:
 def promise(message: Entry) -> str:
     """Write the differential privacy claimed for a message: ``ε = 2, δ = 1e−05``, that none is, or none is lost."""
     if message.epsilon is None:
-        return "costs none" if message.public else "none claimed"
+        return f"costs none: {COSTLESS[message.public]}" if message.public is not None else "none claimed"
     parts = [f"ε = {message.epsilon:g}"] + [f"δ = {message.delta:g}"] * (message.delta is not None)
     return ", ".join(part.replace("-", "−").replace(" ", "\u00a0") for part in parts)
 
@@ -188,10 +196,7 @@ def warning(run: RunFolder) -> str | None:
     """The one sentence that must not be missed, None where there is none."""
     if not run.exposed:
         return None
-    clear = [message for message in run.exposed if message.protection is None]
-    if not clear:
-        return BLURRED
-    return DISTANCES if all("distance" in message.what for message in clear) else IN_THE_CLEAR
+    return IN_THE_CLEAR if any(message.protection is None for message in run.exposed) else BLURRED
 
 
 def by_revelation(message: Entry) -> tuple[int, bool, int]:

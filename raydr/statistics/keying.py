@@ -17,7 +17,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array, UInt8Array
 from raydr.errors import DataError, RunError, ScenarioError
-from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.federation import Client, Federation, Granularity, Public, Range, Reply, Request, answers
 from raydr.federation.pads import pad
 from raydr.federation.ring import decode, fraction_bits
 from raydr.privacy.isometry import Isometry
@@ -28,7 +28,6 @@ from raydr.statistics.scaling import Scale, Scaling, scale_rows
 KeyedScale: TypeAlias = Literal["none", "standard", "unit"]
 
 _DIGITS, _DIGIT_BITS, _LARGEST_BITS = 5, 32, 80
-_MADE_UP = "it is padded: only the clients can read it"
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Moments(
     Reply,
     granularity=Granularity.AGGREGATE,
     what="for each feature, a client's mean or mean squared deviation, under a pad that only clients know",
-    public=_MADE_UP,
+    public=Public.SEALED,
 ):
     """``digits`` (5, features): see :func:`digits_of`."""
 
@@ -126,7 +125,7 @@ class Keyed(
     Reply,
     granularity=Granularity.AGGREGATE,
     what="the scaling of the features, which only clients can read",
-    public="it is sealed under a secret of the clients",
+    public=Public.SEALED,
 ):
     """``scaling``: shift, factor and what the isometry is drawn around, sealed; the same of every client."""
 
@@ -230,7 +229,7 @@ class Disclosed(
     Reply,
     granularity=Granularity.AGGREGATE,
     what="rows set apart as anchors, under the isometry key",
-    public="they are rows of nobody who is mapped, set apart beforehand",
+    public=Public.APART,
 ):
     """``rows`` (count, features) float64."""
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.errors import DataError
-from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.federation import Client, Federation, Granularity, Public, Range, Reply, Request, answers
 from raydr.statistics.moments import column_extremes, spread
 
 Scale: TypeAlias = Literal["none", "standard", "minmax", "unit"]
@@ -37,7 +37,7 @@ class Done(
     Reply,
     granularity=Granularity.AGGREGATE,
     what="word that a client has done as it was told",
-    public="it says nothing of the records",
+    public=Public.EMPTY,
 ):
     """An answer without content."""
 
