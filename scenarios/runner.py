@@ -10,7 +10,7 @@ from pathlib import Path
 
 from raydr import records
 from raydr.errors import RunError
-from raydr.federation import Adversary, FailurePolicy, FaultPlan
+from raydr.federation import FailurePolicy, FaultPlan, Liars
 from raydr.federation.simulated.faults import Faults
 from raydr.journal import CheckpointTaken, Event, Incident, Journal, Listener, RoundEnded, unheard
 from raydr.memory import peak_memory_bytes
@@ -281,7 +281,7 @@ def plan_of(scenario: Scenario, clients: int) -> Plan:
         policy=FailurePolicy(runtime.retries, runtime.quorum),
         faults=FaultPlan(
             **{name: getattr(faults, name) for name in Faults.model_fields},
-            adversary=Adversary.drawn(liars, scenario.seed, clients) if liars is not None else None,
+            adversary=Liars.drawn(liars, scenario.seed, clients) if liars is not None else None,
         ),
         participation=scenario.clients.participation,
         checkpoint_every=runtime.checkpoint_every,

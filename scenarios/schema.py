@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from raydr.errors import ScenarioError
-from raydr.federation.simulated import ATTACKS, Attack, attackers
+from raydr.federation.simulated import ADVERSARIES, Adversary, attackers
 from raydr.federation.simulated.faults import Faults
 from raydr.methods import METHODS, MethodSettings
 from raydr.partition import IID, PARTITIONS, Dealing
@@ -50,13 +50,13 @@ def _section(mechanism: type[Settings]) -> type[Settings]:
 if TYPE_CHECKING:
     AnyMethod: TypeAlias = MethodSettings
     AnyPartition: TypeAlias = Dealing
-    AnyAttack: TypeAlias = Attack
+    AnyAdversary: TypeAlias = Adversary
     AnyNoise: TypeAlias = NoiseSettings
 else:
     METHODS.close()
     AnyMethod = one_of(tuple(method.settings for method in METHODS.values()))
     AnyPartition = PARTITIONS.choice
-    AnyAttack = ATTACKS.choice
+    AnyAdversary = ADVERSARIES.choice
     MECHANISMS.close()
     _SECTIONS = tuple(_section(mechanism) for mechanism in MECHANISMS.values())
     globals().update({section.__name__: section for section in _SECTIONS})  # found there when it is unpickled
@@ -171,7 +171,7 @@ class RuntimeSettings(Settings):
 class FaultSettings(Faults):
     """Simulated reality: what goes wrong on purpose, by the seed."""
 
-    adversary: AnyAttack | None = Field(None, description="clients that lie")
+    adversary: AnyAdversary | None = Field(None, description="clients that lie")
 
 
 class PrivacySettings(Settings):

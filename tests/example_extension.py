@@ -17,7 +17,7 @@ from raydr.arrays import Float64Array, FloatArray
 from raydr.data import Table
 from raydr.embedding import embedder
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
-from raydr.federation.simulated import Attack, attack
+from raydr.federation.simulated import Adversary, adversary
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress
 from raydr.journal import Journal
@@ -155,8 +155,8 @@ class Rounding(Mechanism):
         return np.asarray(self.step * quantity.unit * np.rint(quantity.values / (self.step * quantity.unit)))
 
 
-@attack
-class Silence(Attack):
+@adversary
+class Silence(Adversary):
     """Nothing but zeros."""
 
     kind: Literal["silence"] = "silence"

@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-GROUPS = ("methods", "embedders", "partitions", "attacks", "mechanisms", "metrics")
+GROUPS = ("methods", "embedders", "partitions", "adversaries", "mechanisms", "metrics")
 ADDED = {
     "methods": ("fed-pca", "Federated principal components by power iteration."),
     "embedders": ("still", "The first layout, as it is but for its size."),
     "partitions": ("blocks", "Rows dealt in blocks, in their order."),
-    "attacks": ("silence", "Nothing but zeros."),
+    "adversaries": ("silence", "Nothing but zeros."),
     "mechanisms": ("rounding", "Values rounded to multiples of a step."),
     "metrics": ("reach", "the largest coordinate of the map"),
 }
@@ -152,7 +152,7 @@ def test_workers_of_ray_find_it_and_give_the_bits_of_one_process(
         assert (inline / file).read_bytes() == (plain / file).read_bytes()
 
 
-def test_the_attack_strikes_and_the_mechanism_is_in_the_ledger_of_those_alone_who_apply_it(
+def test_the_adversary_strikes_and_the_mechanism_is_in_the_ledger_of_those_alone_who_apply_it(
     example: Path, plain: Path, tmp_path: Path
 ) -> None:
     folder = run_folder(

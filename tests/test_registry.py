@@ -12,7 +12,7 @@ from tiny import tiny, tiny_scenario
 
 from raydr.embedding import EMBEDDERS
 from raydr.errors import ScenarioError
-from raydr.federation.simulated import ATTACKS
+from raydr.federation.simulated import ADVERSARIES
 from raydr.front.cli import CATALOGUES
 from raydr.methods import METHODS
 from raydr.metrics import DEFAULT_METRICS, METRICS
@@ -28,7 +28,7 @@ CHOICES: dict[str, Registry[Any]] = {
     "method": METHODS,
     "clients.partition": PARTITIONS,
     "method.embedder": EMBEDDERS,
-    "faults.adversary": ATTACKS,
+    "faults.adversary": ADVERSARIES,
     "privacy.noise": MECHANISMS,
 }
 """Sections of a scenario that choose from a registry by ``kind``."""
@@ -36,7 +36,7 @@ LISTED: dict[str, Registry[Any]] = {
     "methods": METHODS,
     "partitions": PARTITIONS,
     "embedders": EMBEDDERS,
-    "attacks": ATTACKS,
+    "adversaries": ADVERSARIES,
     "mechanisms": MECHANISMS,
     "metrics": METRICS,
 }

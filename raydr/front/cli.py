@@ -46,7 +46,7 @@ CATALOGUES: Mapping[str, Callable[[], Mapping[str, str]]] = {
     "methods": partial(_table, "raydr.methods", "METHODS", attrgetter("summary")),
     "embedders": partial(_table, "raydr.embedding", "EMBEDDERS"),
     "partitions": partial(_table, "raydr.partition", "PARTITIONS"),
-    "attacks": partial(_table, "raydr.federation.simulated", "ATTACKS"),
+    "adversaries": partial(_table, "raydr.federation.simulated", "ADVERSARIES"),
     "mechanisms": partial(_table, "raydr.privacy", "MECHANISMS"),
     "metrics": partial(_table, "raydr.metrics", "METRICS", attrgetter("description")),
     "datasets": partial(_table, "raydr.data", "DATASETS", attrgetter("description")),
