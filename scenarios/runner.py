@@ -72,6 +72,8 @@ def run(
             (folder / records.SCENARIO).write_text(dump(scenario), encoding="utf-8")
         _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener)
     whole = target.expanduser().absolute()
+    if scenario.audit is not None:
+        _audited(whole, data_dir, listener)
     return _shown(whole, listener) if report else whole
 
 
@@ -98,6 +100,8 @@ def resume(
     scenario = read(folder / records.SCENARIO)
     with taken_up(folder):
         _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener)
+    if scenario.audit is not None:
+        _audited(target, data_dir, listener)
     return _shown(target, listener)
 
 
@@ -129,6 +133,17 @@ def _run_in(
             _write(folder, scenario, holdings, served, findings, journal)
         seconds = {stage: round(seconds, 4) for stage, seconds in journal.seconds.items()}
         write_json(folder / records.ENVIRONMENT, asdict(replace(described, seconds=seconds)))
+
+
+def _audited(folder: Path, data_dir: Path | None, listener: Listener) -> None:
+    """Attack a run that is whole: what fails here costs no result."""
+    from raydr.scenarios.auditing import audit  # which repeats runs, by what is here
+
+    try:
+        audit(folder, data_dir=data_dir, listener=listener, report=False)
+    except BaseException as error:
+        error.add_note(f"The run in {folder} is whole: `raydr audit {folder}` attacks it.")
+        raise
 
 
 def _shown(folder: Path, listener: Listener) -> Path:
