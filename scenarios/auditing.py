@@ -155,6 +155,7 @@ def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, da
         served.outcome.embedding,
         own,
         scenario.data.scale != "none",
+        scenario.privacy.delta,
     )
     apart = rows_apart(scenario, holdings, data_dir)
     shuffled = stream(scenario.seed, "audit").permutation(len(apart))

@@ -50,6 +50,8 @@ class View:
         Rows that it was given with the run, in its units.
     scaled : bool
         Whether clients were told to scale their rows by ``data.scale`` before the method began.
+    delta : float
+        At which epsilon is told.
     """
 
     transcript: Transcript
@@ -57,6 +59,7 @@ class View:
     embedding: FloatArray
     public: FloatArray | None = None
     scaled: bool = False
+    delta: float = 1e-5
 
     @property
     def rows(self) -> int:
@@ -306,7 +309,14 @@ class Attack:
 ATTACKS: Registry[Attack] = Registry(
     "attacks",
     "raydr.attacks",
-    first=("trilateration",),
+    first=(
+        "trilateration",
+        "distribution_alignment",
+        "known_sample",
+        "distance_geometry",
+        "membership",
+        "canary",
+    ),
 )
 """Every attack by its name."""
 
