@@ -395,6 +395,7 @@ def test_help_lists_the_commands_in_the_order_of_use(capsys: pytest.CaptureFixtu
         "jobs",
         "report",
         "compare",
+        "audit",
         "transform",
         "bounds",
         "list",

@@ -10,6 +10,7 @@ import pytest
 from scenario_reference import PAGE
 from tiny import tiny, tiny_scenario
 
+from raydr.attacks import ATTACKS
 from raydr.embedding import EMBEDDERS
 from raydr.errors import ScenarioError
 from raydr.federation.simulated import ADVERSARIES
@@ -37,6 +38,7 @@ LISTED: dict[str, Registry[Any]] = {
     "partitions": PARTITIONS,
     "embedders": EMBEDDERS,
     "adversaries": ADVERSARIES,
+    "attacks": ATTACKS,
     "mechanisms": MECHANISMS,
     "metrics": METRICS,
 }

@@ -314,6 +314,8 @@ ATTACKS: Registry[Attack] = Registry(
         "distribution_alignment",
         "known_sample",
         "distance_geometry",
+        "gradient_matching",
+        "surrogate_inversion",
         "membership",
         "canary",
     ),

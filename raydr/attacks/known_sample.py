@@ -41,7 +41,7 @@ def attempts(found: Cloud, side: Side) -> Iterator[Reconstruction]:
             uses=(found.kind,),
             knows=f"distances between records, as far as the messages tell them, and {count:,} of the records"
             + (f"; the mean of {len(side.public):,} rows of like data" if mean is not None else ""),
-            variant=f"{count:,} known records",
+            variant=f"{count:,} known record{'' if count == 1 else 's'}",
             numbers={"known_records": count, "public_rows": len(side.public)},
             estimate=Estimate((piece,)),
             guess=mean if mean is not None else values.mean(axis=0),

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from raydr.attacks.verdicts import Audit, Example, Verdict
-from raydr.report import wording
+from raydr.report import charts, wording
 
 MOST_GALLERIES = 6
 """Attempts whose records are shown: one of each attack, the one that came nearest."""
+
+
+ALIGNMENT = "distribution-alignment"
+"""The attack whose error over public rows is drawn."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,31 @@ def _line(verdict: Verdict) -> Line:
         said,
         beats,
         not verdict.why,
+    )
+
+
+def curve(audit: Audit) -> charts.LineChart | None:
+    """Median error of distribution-alignment over the logarithm of public rows; None with fewer than two attempts."""
+    tried = [
+        (int(verdict.numbers["public_rows"]), verdict.errors)
+        for verdict in audit.verdicts
+        if verdict.attack == ALIGNMENT and verdict.errors is not None and "public_rows" in verdict.numbers
+    ]
+    tried.sort(key=lambda attempt: attempt[0])
+    counts, errors = [count for count, _ in tried], [found.centred.median for _, found in tried]
+    guess = tried[-1][1].centred_guess.median if tried else None
+    logarithms = [math.log10(max(count, 1)) for count in counts]
+    chart = charts.line_chart(logarithms, errors, "error", guess)
+    if chart is None or len(chart.points) < len(counts):
+        return None
+    said = [f"{count:,} public rows: {_number(error)}" for count, error in zip(counts, errors, strict=True)]
+    return replace(
+        chart,
+        points=tuple((x, y, text) for (x, y, _), text in zip(chart.points, said, strict=True)),
+        x_ticks=tuple(
+            charts.Tick(min(x, chart.right - 14.0), f"{count:,}")
+            for (x, _, _), count in zip(chart.points, counts, strict=True)
+        ),
     )
 
 

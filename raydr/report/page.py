@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from raydr.files import write_whole
 from raydr.records import REPORT
-from raydr.report import charts, mapped, wording
+from raydr.report import audited, charts, mapped, wording
 from raydr.report.colouring import RAMP, colourings
 from raydr.report.maps import embedded_maps
 from raydr.report.progress import curves, small_maps, stages
@@ -116,6 +116,9 @@ def _content(run: RunFolder) -> dict[str, Any]:
         "against_whom": wording.against_whom(run),
         "charged": [release for release in run.privacy.releases if release.mechanism is not None],
         "epsilon": wording.epsilon,
+        "attacks": audited.lines(run.audit) if run.audit is not None else [],
+        "galleries": audited.galleries(run.audit) if run.audit is not None else [],
+        "curve": audited.curve(run.audit) if run.audit is not None else None,
         "facts": mapped.facts(run.data),
         "sources": mapped.sources(run.data),
         "hashed": mapped.HASHED,

@@ -187,7 +187,10 @@ def read_audit(folder: Path) -> Audit | None:
         return None
     audit = _parse(folder, records.AUDIT, Audit)
     if audit.scenario != sha256_of_file(folder / records.SCENARIO):
-        raise _not_whole(folder, records.AUDIT, "is of another run: its scenario.yaml was another")
+        raise OutputError(
+            f"{folder / records.AUDIT} is of another run: its {records.SCENARIO} was another. Delete it; `raydr audit"
+            f" {folder}` makes one of this run."
+        )
     return audit
 
 
