@@ -158,7 +158,7 @@ def hide_points(view: View) -> View:
 
 
 def test_noise_on_distances_is_damped_and_nothing_is_called_exact() -> None:
-    rows, anchors = random(200, 6, 0), random(40, 6, 1)
+    rows, anchors = 100.0 * random(200, 6, 0), 100.0 * random(7, 6, 1)
     noise = GaussianNoise(on="distances", level=0.1)
     (found,) = trilateration(anchored(rows, anchors, noise), NOTHING)
     errors = scored(found, rows).errors

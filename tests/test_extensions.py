@@ -203,7 +203,11 @@ def test_the_attack_recovers_what_the_method_posts_and_is_in_the_report(
     example: Path, tmp_path: Path
 ) -> None:
     folder = run_folder(
-        example, tmp_path, "audited", audit={"attacks": ["same-place"]}, data={"source": "iris", "rows": 60}
+        example,
+        tmp_path,
+        "audited",
+        audit={"attacks": ["same-place"]},
+        data={"source": "iris", "rows": 60, "scale": "minmax"},
     )
     (verdict,) = content(folder, "audit.json")["verdicts"]
     assert verdict["attack"] == "same-place"

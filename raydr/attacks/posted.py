@@ -33,7 +33,7 @@ class Posted:
     space : Space
         In which distances are measured.
     noise : float
-        Relative deviation of what a mechanism added to distances; 0 where none did.
+        Deviation of what a mechanism added to distances, in units of the mean one; 0 where none did.
     kind : type of Reply
         The message.
     """

@@ -62,14 +62,15 @@ def located(message: Posted) -> tuple[list[Piece], Float64Array]:
     """Estimates of the records of a message, and how far from the hull each lies, (rows,)."""
     if message.points is None:
         raise NotApplicableError("the server does not know the points to which distances were posted.")
+    noise = message.noise * float(np.sqrt(message.squared).mean()) if message.squared.size else 0.0
     if isinstance(message.space, EuclideanSpace):
         # Seen from one of the points: with an offset of 1e8 a mean has no digits below 1e-8.
         origin = message.points[0].astype(np.float64)
-        hull = message.space.frame(message.points - origin, message.noise)
+        hull = message.space.frame(message.points - origin, noise)
         coordinates, beside = refined(hull, message.squared)
         piece = Piece(message.rows, hull.solver.centre + origin, coordinates, hull.solver.basis)
         return [piece], beside
-    frame = message.space.frame(message.space.points(message.points), message.noise)
+    frame = message.space.frame(message.space.points(message.points), noise)
     coordinates, beside = frame.located(message.squared)
     placed = frame.points(coordinates, np.zeros((len(coordinates), 0)))
     rows = np.asarray(message.space.rows(message.space.chart(placed)))
