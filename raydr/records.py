@@ -2,7 +2,8 @@
 
 Those of ``ledger.json``, ``rounds.jsonl``, ``notes.json`` and ``data.json`` are the run's own:
 :class:`raydr.privacy.ledger.Entry`, :class:`raydr.journal.RoundEnded`, :class:`raydr.methods.outcome.Note` and
-:class:`raydr.data.provenance.Provenance`; that of ``privacy.json`` is :class:`raydr.privacy.statement.Statement`.
+:class:`raydr.data.provenance.Provenance`; that of ``privacy.json`` is :class:`raydr.privacy.statement.Statement`, and
+that of ``audit.json`` :class:`raydr.attacks.verdicts.Audit`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ PROGRESS, PROGRESS_MAPS = "progress.json", "progress.parquet"
 """Of maps along the way, where the scenario asks for them: metrics by round and name, and places by round and row."""
 METRICS, LEDGER, ROUNDS, NOTES = "metrics.json", "ledger.json", "rounds.jsonl", "notes.json"
 DATA, ENVIRONMENT, PRIVACY = "data.json", "environment.json", "privacy.json"
+AUDIT = "audit.json"
+"""What attacks recovered, where the run was audited."""
 MODEL = "model"
 """A folder."""
 REPORT, PICTURE = "report.html", "embedding.png"

@@ -13,6 +13,7 @@ from raydr.data import Census, Site, SiteFile, census
 from raydr.federation import ClientHost, InlineTransport, Seat, fingerprint
 from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.client import Withheld
+from raydr.federation.transcript import Transcript
 from raydr.journal import Journal, Listener
 from raydr.methods.serving import Plan, Served, serve
 from raydr.scenarios.holdings import Rows
@@ -51,11 +52,15 @@ class Backend(Protocol):
 
 @dataclass
 class InlineBackend:
-    """Everything in this process, one part after the other."""
+    """Everything in this process, one part after the other.
+
+    With a ``transcript``, what the server sees is written into it, and each client has a host of its own.
+    """
 
     name: str = "inline"
     actors: int = 0
     peak_memory_bytes: dict[str, int] = field(default_factory=dict)
+    transcript: Transcript | None = None
 
     def serve(
         self,
@@ -70,13 +75,21 @@ class InlineBackend:
         withheld = withheld or Withheld()
         read = [part.file.read().rows if isinstance(part, Site) else part for part in parts]
         seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(read)]
-        # Hosts of one client each, where crashes are to strike one client and not all.
-        groups = [[seat] for seat in seats] if plan.faults.crashes else [seats]
+        # Hosts of one client each, where crashes are to strike one client and not all, or each summand is to be seen.
+        apart = bool(plan.faults.crashes) or self.transcript is not None
+        groups = [[seat] for seat in seats] if apart else [seats]
         transport = InlineTransport(
             [ClientHost(group, plan.seed, plan.faults, plan.run, withheld) for group in groups]
         )
         resume = Checkpoint.from_bytes(checkpoint) if checkpoint is not None else None
-        return serve(transport, len(parts), plan, journal=Journal(listener), resume=resume)
+        return serve(
+            transport,
+            len(parts),
+            plan,
+            journal=Journal(listener),
+            resume=resume,
+            transcript=self.transcript,
+        )
 
     def count_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> list[Census]:
         """Read the files here; nodes do not matter."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from raydr.arrays import Float64Array
-from raydr.errors import DataError, ScenarioError
+from raydr.errors import ScenarioError
 from raydr.methods.landmarks import bounds, measured
 from raydr.methods.landmarks.kernel import (
     default_step,
@@ -25,9 +25,10 @@ from raydr.records import SCENARIO
 from raydr.report import RunFolder, read_run
 from raydr.robust import Mean
 from raydr.scenarios.backend import InlineBackend
-from raydr.scenarios.holdings import Holdings, dealt_out, from_sites
+from raydr.scenarios.holdings import dealt_out, from_sites
 from raydr.scenarios.model import read_model
 from raydr.scenarios.reading import read
+from raydr.scenarios.repetition import require_same_data
 from raydr.scenarios.schema import Scenario
 from raydr.statistics.scaling import Scaling, scale_rows
 from raydr.threads import one_blas_thread
@@ -127,7 +128,7 @@ def _learnt(folder: Path, data_dir: Path | None) -> _Learnt:
         )
     sites = scenario.clients.sites
     holdings = from_sites(scenario, InlineBackend()) if sites else dealt_out(scenario, data_dir)
-    _require_same(run, holdings, scenario.data.scale)
+    require_same_data(run, holdings, scenario.data.scale)
     shift, factor = (np.asarray(model.arrays[name], np.float64) for name in ("shift", "factor"))
     rows = scale_rows(holdings.pooled(), Scaling(shift, factor, scenario.data.scale == "unit"))
     random = np.random.default_rng((scenario.seed, SAMPLE))
@@ -141,23 +142,6 @@ def _learnt(folder: Path, data_dir: Path | None) -> _Learnt:
         tuple(rows[drawn[owners == client]].astype(np.float64) for client in range(len(holdings.names))),
         tuple(np.bincount(holdings.client_of_row, minlength=len(holdings.names)).tolist()),
     )
-
-
-def _require_same(run: RunFolder, holdings: Holdings, scaling: str) -> None:
-    """Raise DataError unless what was read now is what data.json says that the run read."""
-    now, then = holdings.provenance(scaling), run.data
-    changed = [
-        one.name
-        for one, other in zip(now.sources, then.sources, strict=False)
-        if (one.sha256, one.hashed) != (other.sha256, other.hashed)
-    ]
-    same = (now.columns, now.mapped, len(now.sources)) == (then.columns, then.mapped, len(then.sources))
-    if changed or not same:
-        raise DataError(
-            f"The data are not those of the run in {run.path} any more"
-            f" ({', '.join(changed) or 'other columns, rows or files'}, by data.json): bring them back, or repeat the"
-            " run."
-        )
 
 
 def _convergence(learnt: _Learnt) -> Iterator[Line]:

@@ -70,8 +70,12 @@ class Identity:
 
         Runs that differ in it never share noise; those that do not send the same messages.
         """
-        apart = ("name", "compare", "metrics")
-        settings = {key: value for key, value in self.scenario.items() if key not in (*apart, *self.paths)}
+        apart = ("name", "compare", "metrics", "audit")
+        settings = {
+            key: value
+            for key, value in self.scenario.items()
+            if key.partition(".")[0] not in apart and key not in self.paths
+        }
         return _digest([self.raydr, settings, self.data])
 
     def to_json(self) -> dict[str, Any]:

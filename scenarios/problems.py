@@ -93,7 +93,7 @@ def truth_values(content: Mapping[str, Any], checked: BaseModel, path: tuple[str
         taken = getattr(checked, key)
         if isinstance(given, Mapping) and isinstance(taken, BaseModel):
             found += truth_values(given, taken, (*path, key))
-        elif isinstance(given, bool) and not isinstance(taken, bool):
+        elif isinstance(given, bool) and isinstance(taken, int | float) and not isinstance(taken, bool):
             found.append(f"{'.'.join((*path, key))} is {in_yaml(given)}: it must be a number")
     return found
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from raydr import records
 from raydr.arrays import FloatArray
 from raydr.errors import RunError
-from raydr.federation import Adversary, FailurePolicy, FaultPlan
+from raydr.federation import FailurePolicy, FaultPlan, Liars
 from raydr.federation.client import Withheld
 from raydr.federation.simulated.faults import Faults
 from raydr.journal import CheckpointTaken, Event, Incident, Journal, Listener, RoundEnded, unheard
@@ -76,6 +76,8 @@ def run(
             (folder / records.SCENARIO).write_text(dump(scenario), encoding="utf-8")
         _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener)
     whole = target.expanduser().absolute()
+    if scenario.audit is not None:
+        _audited(whole, data_dir, listener)
     return _shown(whole, listener) if report else whole
 
 
@@ -102,6 +104,8 @@ def resume(
     scenario = read(folder / records.SCENARIO)
     with taken_up(folder):
         _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener)
+    if scenario.audit is not None:
+        _audited(target, data_dir, listener)
     return _shown(target, listener)
 
 
@@ -134,6 +138,17 @@ def _run_in(
             _write(folder, scenario, holdings, served, findings, journal)
         seconds = {stage: round(seconds, 4) for stage, seconds in journal.seconds.items()}
         write_json(folder / records.ENVIRONMENT, asdict(replace(described, seconds=seconds)))
+
+
+def _audited(folder: Path, data_dir: Path | None, listener: Listener) -> None:
+    """Attack a run that is whole: what fails here costs no result."""
+    from raydr.scenarios.auditing import audit  # which repeats runs, by what is here
+
+    try:
+        audit(folder, data_dir=data_dir, listener=listener, report=False)
+    except BaseException as error:
+        error.add_note(f"The run in {folder} is whole: `raydr audit {folder}` attacks it.")
+        raise
 
 
 def _shown(folder: Path, listener: Listener) -> Path:
@@ -240,13 +255,7 @@ def _simulate(
         listener=hear,
         checkpoint=resumption.content if resumption is not None else None,
     )
-    served = served.reordered(holdings.in_table_order)
-    if served.sealed_scaling is not None:
-        # The evaluation scales as the clients did, who know what the server does not.
-        known = opened(
-            served.sealed_scaling, beginning.run.root, beginning.run.name, keyed_scale(scenario.data.scale)
-        )
-        served = replace(served, scaling=known.scaling)
+    served = with_scaling(served.reordered(holdings.in_table_order), beginning.run, scenario)
     names = scenario.metrics
     if names == "default":
         # What only methods that make clusters can have is no lack of the others.
@@ -292,6 +301,14 @@ def with_public(plan: Plan, public: FloatArray | None) -> tuple[Plan, FloatArray
     return replace(plan, public=public), None
 
 
+def with_scaling(served: Served, run: RootedRun, scenario: Scenario) -> Served:
+    """Return the same with the scaling that a keyed run's clients hide from the server: for the evaluation."""
+    if served.sealed_scaling is None:
+        return served
+    known = opened(served.sealed_scaling, run.root, run.name, keyed_scale(scenario.data.scale))
+    return replace(served, scaling=known.scaling)
+
+
 def plan_of(scenario: Scenario, clients: int) -> Plan:
     """Return what a scenario asks of the federation, for so many clients."""
     runtime, faults = scenario.runtime, scenario.faults
@@ -304,7 +321,7 @@ def plan_of(scenario: Scenario, clients: int) -> Plan:
         policy=FailurePolicy(runtime.retries, runtime.quorum),
         faults=FaultPlan(
             **{name: getattr(faults, name) for name in Faults.model_fields},
-            adversary=Adversary.drawn(liars, scenario.seed, clients) if liars is not None else None,
+            adversary=Liars.drawn(liars, scenario.seed, clients) if liars is not None else None,
         ),
         participation=scenario.clients.participation,
         checkpoint_every=runtime.checkpoint_every,

@@ -19,7 +19,7 @@ from pydantic import (
 
 from raydr.errors import ScenarioError
 from raydr.federation.secure import SecureSums
-from raydr.federation.simulated import ATTACKS, Attack, attackers
+from raydr.federation.simulated import ADVERSARIES, Adversary, attackers
 from raydr.federation.simulated.faults import Faults
 from raydr.methods import METHODS, MethodSettings
 from raydr.partition import IID, PARTITIONS, Dealing
@@ -53,13 +53,13 @@ def _section(mechanism: type[Settings]) -> type[Settings]:
 if TYPE_CHECKING:
     AnyMethod: TypeAlias = MethodSettings
     AnyPartition: TypeAlias = Dealing
-    AnyAttack: TypeAlias = Attack
+    AnyAdversary: TypeAlias = Adversary
     AnyNoise: TypeAlias = NoiseSettings
 else:
     METHODS.close()
     AnyMethod = one_of(tuple(method.settings for method in METHODS.values()))
     AnyPartition = PARTITIONS.choice
-    AnyAttack = ATTACKS.choice
+    AnyAdversary = ADVERSARIES.choice
     MECHANISMS.close()
     _SECTIONS = tuple(_section(mechanism) for mechanism in MECHANISMS.values())
     globals().update({section.__name__: section for section in _SECTIONS})  # found there when it is unpickled
@@ -174,7 +174,7 @@ class RuntimeSettings(Settings):
 class FaultSettings(Faults):
     """Simulated reality: what goes wrong on purpose, by the seed."""
 
-    adversary: AnyAttack | None = Field(None, description="clients that lie")
+    adversary: AnyAdversary | None = Field(None, description="clients that lie")
 
 
 class PrivacySettings(Settings):
@@ -257,6 +257,34 @@ class PrivacySettings(Settings):
         return Coverage(mechanism.calibrated(releases, self.delta), self.noise.clients)
 
 
+class AuditSettings(Settings):
+    """Attacks on the run's own messages: what an honest but curious server recovers."""
+
+    attacks: tuple[str, ...] | None = Field(
+        None, description="names of attacks, raydr list attacks; default: all that apply"
+    )
+    public_rows: int = Field(
+        10_000,
+        ge=0,
+        description="rows of like data that the server is given, at most: rows of the source that are not mapped, or,"
+        " where all are, a fifth of those that are",
+    )
+    known_records: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
+        None,
+        description="how many records of the run the server knows; default: 0, 1, 5, 20 and features + 1",
+    )
+
+    @field_validator("attacks")
+    @classmethod
+    def _attacks_that_there_are(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        from raydr.attacks import ATTACKS
+
+        for name in names or ():
+            if name not in ATTACKS:
+                raise ValueError(f"there is no attack {name!r}: choose among {', '.join(ATTACKS)}")
+        return names
+
+
 NAME_PATTERN, LONGEST_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$", 100
 """Of a scenario's name, which is part of the name of a folder wherever it runs."""
 
@@ -288,6 +316,14 @@ class Scenario(Settings):
         ge=0,
         description="also draw and score the map after every so many rounds, and before the first; 0: do not",
     )
+    audit: AuditSettings | None = Field(
+        None, description="true, or a section: attack the run once it is whole, as raydr audit does"
+    )
+
+    @field_validator("audit", mode="before")
+    @classmethod
+    def _audit_or_not(cls, audit: Any) -> Any:
+        return {} if audit is True else None if audit is False else audit
 
     @model_validator(mode="after")
     def _one_origin(self) -> Scenario:

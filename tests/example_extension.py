@@ -6,7 +6,7 @@ in the end each posts its records' coordinates along them. `test_extensions.py` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -14,10 +14,11 @@ import numpy as np
 from pydantic import Field
 
 from raydr.arrays import Float64Array, FloatArray
+from raydr.attacks import Estimate, NotApplicableError, Reconstruction, Side, View, attack
 from raydr.data import Table
 from raydr.embedding import embedder
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
-from raydr.federation.simulated import Attack, attack
+from raydr.federation.simulated import Adversary, adversary
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress
 from raydr.journal import Journal
@@ -155,8 +156,8 @@ class Rounding(Mechanism):
         return np.asarray(self.step * quantity.unit * np.rint(quantity.values / (self.step * quantity.unit)))
 
 
-@attack
-class Silence(Attack):
+@adversary
+class Silence(Adversary):
     """Nothing but zeros."""
 
     kind: Literal["silence"] = "silence"
@@ -164,6 +165,27 @@ class Silence(Attack):
     def lie(self, truth: Float64Array, declared: Range, agreed: np.random.Generator) -> Float64Array:
         """Zeros."""
         return np.zeros(declared.shape)
+
+
+@attack("same-place", "says that a record is the public row nearest to it on the axes")
+def same_place(view: View, side: Side) -> Iterator[Reconstruction]:
+    """The axes are the server's own, so it can place rows of like data on them too."""
+    found = view.transcript.of(Coordinates)
+    if not found:
+        raise NotApplicableError("no client posted coordinates.")
+    rows, estimates = [], []
+    for seen, reply in found:
+        axes = seen.request.axes  # type: ignore[attr-defined]
+        apart = ((reply.places[:, None] - side.require_public(1) @ axes) ** 2).sum(axis=2)
+        rows.append(view.rows_of(seen.client or 0))
+        estimates.append(np.asarray(side.public[apart.argmin(axis=1)], np.float64))
+    yield Reconstruction(
+        uses=(Coordinates,),
+        knows="rows of like data",
+        numbers={"public_rows": len(side.public)},
+        estimate=Estimate.of(np.concatenate(rows), np.concatenate(estimates)),
+        guess=np.asarray(side.public.mean(axis=0, dtype=np.float64)),
+    )
 
 
 @partition

@@ -15,12 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-GROUPS = ("methods", "embedders", "partitions", "attacks", "mechanisms", "metrics")
+GROUPS = ("methods", "embedders", "partitions", "adversaries", "attacks", "mechanisms", "metrics")
 ADDED = {
     "methods": ("fed-pca", "Federated principal components by power iteration."),
     "embedders": ("still", "The first layout, as it is but for its size."),
     "partitions": ("blocks", "Rows dealt in blocks, in their order."),
-    "attacks": ("silence", "Nothing but zeros."),
+    "adversaries": ("silence", "Nothing but zeros."),
+    "attacks": ("same-place", "says that a record is the public row nearest to it on the axes"),
     "mechanisms": ("rounding", "Values rounded to multiples of a step."),
     "metrics": ("reach", "the largest coordinate of the map"),
 }
@@ -152,7 +153,7 @@ def test_workers_of_ray_find_it_and_give_the_bits_of_one_process(
         assert (inline / file).read_bytes() == (plain / file).read_bytes()
 
 
-def test_the_attack_strikes_and_the_mechanism_is_in_the_ledger_of_those_alone_who_apply_it(
+def test_the_adversary_strikes_and_the_mechanism_is_in_the_ledger_of_those_alone_who_apply_it(
     example: Path, plain: Path, tmp_path: Path
 ) -> None:
     folder = run_folder(
@@ -196,6 +197,24 @@ def test_embedder_and_mechanism_serve_a_method_of_raydr(example: Path, tmp_path:
     np.testing.assert_allclose(positions(folders[1]), 4.0 * positions(folders[0]))
     sent = next(entry for entry in content(folders[0], "ledger.json") if entry["kind"] == "AnchorDistances")
     assert sent["protection"] == rounding
+
+
+def test_the_attack_recovers_what_the_method_posts_and_is_in_the_report(
+    example: Path, tmp_path: Path
+) -> None:
+    folder = run_folder(
+        example,
+        tmp_path,
+        "audited",
+        audit={"attacks": ["same-place"]},
+        data={"source": "iris", "rows": 60, "scale": "minmax"},
+    )
+    (verdict,) = content(folder, "audit.json")["verdicts"]
+    assert verdict["attack"] == "same-place"
+    assert verdict["messages"] == {"Coordinates": 3}
+    errors = verdict["errors"]
+    assert errors["centred"]["median"] < 0.5 * errors["centred_guess"]["median"]
+    assert "same-place" in (folder / "report.html").read_text()
 
 
 def test_a_run_belongs_to_the_packages_that_it_was_made_with(plain: Path) -> None:

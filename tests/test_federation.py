@@ -32,7 +32,6 @@ from requests_for_tests import (
 from raydr.arrays import UInt8Array
 from raydr.errors import DataError, RunError
 from raydr.federation import (
-    Adversary,
     ClientError,
     ClientHost,
     Crash,
@@ -40,13 +39,14 @@ from raydr.federation import (
     FaultPlan,
     Federation,
     InlineTransport,
+    Liars,
     QuorumError,
     Seat,
     answers_jointly,
     fingerprint,
 )
 from raydr.federation.checkpoint import Checkpoint
-from raydr.federation.simulated import ATTACKS
+from raydr.federation.simulated import ADVERSARIES
 from raydr.federation.streams import client_stream
 from raydr.federation.wire import Call
 from raydr.journal import CheckpointTaken, Event, Journal, RoundEnded
@@ -534,7 +534,7 @@ def test_the_ledger_counts_sealed_bytes(make: Make) -> None:
 @pytest.mark.parametrize("kind", ["sign-flip", "scaling", "collusion"])
 def test_an_adversary_leaves_what_is_sealed_for_itself_as_it_is(make: Make, kind: Any) -> None:
     faults = FaultPlan(
-        adversary=Adversary((1, 3), ATTACKS[kind].model_validate({"fraction": 0.4, "strength": 3.0}))
+        adversary=Liars((1, 3), ADVERSARIES[kind].model_validate({"fraction": 0.4, "strength": 3.0}))
     )
     federation, honest = make(faults=faults), inline()
     lying = federation_over(transport(0, partitions(), 0, faults, 60.0), CLIENTS, seed=0)

@@ -1,4 +1,4 @@
-"""Mechanisms and attacks: applied at the host's boundary, one value from scenario to ledger, added by one file."""
+"""Mechanisms and adversaries: applied at the host's boundary, one value from scenario to ledger, added by one file."""
 
 from __future__ import annotations
 

@@ -10,9 +10,10 @@ import pytest
 from scenario_reference import PAGE
 from tiny import tiny, tiny_scenario
 
+from raydr.attacks import ATTACKS
 from raydr.embedding import EMBEDDERS
 from raydr.errors import ScenarioError
-from raydr.federation.simulated import ATTACKS
+from raydr.federation.simulated import ADVERSARIES
 from raydr.front.cli import CATALOGUES
 from raydr.methods import METHODS
 from raydr.metrics import DEFAULT_METRICS, METRICS
@@ -28,7 +29,7 @@ CHOICES: dict[str, Registry[Any]] = {
     "method": METHODS,
     "clients.partition": PARTITIONS,
     "method.embedder": EMBEDDERS,
-    "faults.adversary": ATTACKS,
+    "faults.adversary": ADVERSARIES,
     "privacy.noise": MECHANISMS,
 }
 """Sections of a scenario that choose from a registry by ``kind``."""
@@ -36,6 +37,7 @@ LISTED: dict[str, Registry[Any]] = {
     "methods": METHODS,
     "partitions": PARTITIONS,
     "embedders": EMBEDDERS,
+    "adversaries": ADVERSARIES,
     "attacks": ATTACKS,
     "mechanisms": MECHANISMS,
     "metrics": METRICS,

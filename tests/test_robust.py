@@ -19,7 +19,6 @@ from raydr.arrays import Float64Array
 from raydr.data import load
 from raydr.errors import ScenarioError
 from raydr.federation import (
-    Adversary,
     ClientError,
     ClientHost,
     Crash,
@@ -27,12 +26,13 @@ from raydr.federation import (
     FaultPlan,
     Federation,
     InlineTransport,
+    Liars,
     QuorumError,
     Seat,
     attackers,
     fingerprint,
 )
-from raydr.federation.simulated import ATTACKS, Attack
+from raydr.federation.simulated import ADVERSARIES, Adversary
 from raydr.journal import Journal
 from raydr.methods.landmarks.kernel import cross_term, landmark_term, row_term
 from raydr.methods.landmarks.learning import LearntLandmarks, learn_landmarks
@@ -372,9 +372,9 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
             carrier.close()
 
 
-def told(kind: str, strength: float = 1.0) -> Attack:
+def told(kind: str, strength: float = 1.0) -> Adversary:
     """Return a lie of that kind; who tells it is for the test to say."""
-    return ATTACKS[kind].model_validate({"fraction": 0.2, "strength": strength})
+    return ADVERSARIES[kind].model_validate({"fraction": 0.2, "strength": strength})
 
 
 def inline(**options: Any) -> Federation:
@@ -393,9 +393,7 @@ def trajectory(federation: Federation) -> list[bytes]:
 
 
 def test_the_same_bits_whatever_carries_the_calls(make: Make) -> None:
-    faults = FaultPlan(
-        adversary=Adversary((1, 6), told("collusion", 1e-5)), crashes=(Crash(client=6, round=1),)
-    )
+    faults = FaultPlan(adversary=Liars((1, 6), told("collusion", 1e-5)), crashes=(Crash(client=6, round=1),))
     expected = trajectory(inline(faults=FaultPlan(adversary=faults.adversary)))
     assert trajectory(make(faults=faults)) == expected
     assert trajectory(inline()) != expected
@@ -447,7 +445,7 @@ def test_a_cohort_too_small_for_the_rule_is_refused() -> None:
 
 @pytest.mark.parametrize("kind", ["sign-flip", "scaling", "collusion"])
 def test_lies_pass_the_boundary_and_change_nobody_else(kind: Any) -> None:
-    adversary = Adversary((1, 6), told(kind, 1e9))
+    adversary = Liars((1, 6), told(kind, 1e9))
     truth: list[list[Noisy]] = []
     sent: list[list[Noisy]] = []
     for seen, faults in ((truth, FaultPlan()), (sent, FaultPlan(adversary=adversary))):
@@ -475,7 +473,7 @@ def test_lies_pass_the_boundary_and_change_nobody_else(kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["sign-flip", "scaling", "collusion"])
 def test_where_the_range_is_infinite_lies_are_finite(kind: Any) -> None:
-    federation = inline(faults=FaultPlan(adversary=Adversary((1,), told(kind, 3.0))))
+    federation = inline(faults=FaultPlan(adversary=Liars((1,), told(kind, 3.0))))
     for _ in federation.rounds(1, {}):
         lie = federation.ask(ProductRequest(4))[1].values
     assert lie.shape == (4, 4)
@@ -493,7 +491,7 @@ def test_attackers_are_drawn_by_the_seed_in_exact_number() -> None:
 
 
 def digits_landmarks(
-    rule: Any, adversary: Adversary | None, rows: Float64Array, parts: list[Float64Array]
+    rule: Any, adversary: Liars | None, rows: Float64Array, parts: list[Float64Array]
 ) -> tuple[float, LearntLandmarks]:
     """Objective (9) of the landmarks against all rows, and the landmarks."""
     federation = federation_over(transport(0, parts, 0, FaultPlan(adversary=adversary)), len(parts), seed=0)
@@ -515,9 +513,9 @@ def test_landmarks_of_digits_survive_two_attackers_of_ten() -> None:
     mean: Any = TypeAdapter(Aggregation).validate_python({"kind": "mean"})
     clean = digits_landmarks(mean, None, rows, parts)[0]
     attacks = [
-        Adversary((1, 6), told("sign-flip")),
-        Adversary((1, 6), told("scaling", 100.0)),
-        Adversary((1, 6), told("collusion", 0.1)),
+        Liars((1, 6), told("sign-flip")),
+        Liars((1, 6), told("scaling", 100.0)),
+        Liars((1, 6), told("collusion", 0.1)),
     ]
     rules = [CoordinateMedian(), TrimmedMean(trim=2), Krum(attackers=2), MultiKrum(attackers=2)]
     for adversary in attacks:

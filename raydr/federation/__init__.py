@@ -18,14 +18,13 @@ from raydr.federation.messages import (
 )
 from raydr.federation.rehearsal import Crowd, Effort, Rehearsal
 from raydr.federation.ring import RangeError
-from raydr.federation.simulated.adversary import Adversary, attackers
 from raydr.federation.simulated.faults import Crash, FaultPlan
+from raydr.federation.simulated.lying import Liars, attackers
 from raydr.federation.transport import Transport
 from raydr.privacy.ledger import Granularity, Public
 from raydr.privacy.mechanism import Bound
 
 __all__ = [
-    "Adversary",
     "Bound",
     "Client",
     "ClientError",
@@ -39,6 +38,7 @@ __all__ = [
     "Federation",
     "Granularity",
     "InlineTransport",
+    "Liars",
     "Public",
     "QuorumError",
     "Range",

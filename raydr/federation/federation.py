@@ -34,8 +34,9 @@ from raydr.federation.meter import Meter
 from raydr.federation.secure import Prepared, Secretariat
 from raydr.federation.streams import server_stream
 from raydr.federation.sums import Total
+from raydr.federation.transcript import Seen, Transcript
 from raydr.federation.transport import Transport
-from raydr.federation.wire import Answered, Call, SumCall, Weighting, by_protection
+from raydr.federation.wire import Answered, Call, PartialSum, SumCall, Weighting, by_protection
 from raydr.journal import CheckpointTaken, Journal
 from raydr.privacy.ledger import Granularity, Ledger
 from raydr.privacy.mechanism import Mechanism
@@ -66,6 +67,8 @@ class Federation:
         Told of stages, rounds, incidents and checkpoints.
     resume : Checkpoint, optional
         Where to go on: loops of rounds take up their saved state and skip what was done.
+    transcript : Transcript, optional
+        Where to write down what the server sees.
 
     Attributes
     ----------
@@ -87,6 +90,7 @@ class Federation:
         *,
         journal: Journal | None = None,
         resume: Checkpoint | None = None,
+        transcript: Transcript | None = None,
     ) -> None:
         if resume is not None and (resume.run, resume.seed) != (context.run, context.seed):
             raise RunError(
@@ -97,6 +101,7 @@ class Federation:
         self._meter = Meter(journal or Journal())
         self._public = context.public
         self._resume = resume
+        self._transcript = transcript
         self._history = resume.history if resume is not None else History()
         self._loops: list[LoopState] = []
         self._calls = 0
@@ -364,6 +369,14 @@ class Federation:
                 kind = type(fresh[0].reply)
                 sent = by_protection((answer.protection, payload_bytes(answer.reply)) for answer in fresh)
                 self._meter.received(kind, sent, seen_by, finest or kind.granularity)
+                if self._transcript is not None:
+                    for answer in fresh:
+                        told = call.told(answer.client)
+                        self._transcript.add(
+                            Seen(
+                                call.number, call.round, told, answer.client, answer.reply, answer.protection
+                            )
+                        )
             return failures + _missing(attempt, replies, failures)
 
         due = self._accounts.afford(call, self.sizes, self.ledger)
@@ -375,7 +388,10 @@ class Federation:
         if type(request).padded:
             raise TypeError(f"{type(request).__name__} is padded: the server cannot read its sum")
         call, total = self._total(request, weighting)
-        return cast(R, self._decoded(total, call, mean))
+        learnt = self._decoded(total, call, mean)
+        if self._transcript is not None:
+            self._transcript.add(Seen(call.number, call.round, request, None, learnt))
+        return cast(R, learnt)
 
     def _total(self, request: Request[R], weighting: Weighting) -> tuple[SumCall, Total]:
         """A call for a sum, and what clients answered to it, added up."""
@@ -414,6 +430,8 @@ class Federation:
                 self._meter.received(
                     part.reply, part.sent, seen_by, part.reply.granularity, secure=prepared is not None
                 )
+                if self._transcript is not None and prepared is None:
+                    self._write_down(self._transcript, call, part)
             return failures + _missing(attempt, total.clients, failures)
 
         self._deliver(call, send, droppable=droppable)
@@ -451,6 +469,16 @@ class Federation:
     def _padded(self, total: Total, call: SumCall) -> dict[str, Int64Array]:
         """What the clients get back of a padded sum."""
         return total.totals
+
+    def _write_down(self, transcript: Transcript, call: SumCall, part: PartialSum) -> None:
+        """Note one client's summand: what the server of a deployment receives where sums are not secret."""
+        if len(part.clients) != 1 or type(call.request).padded:
+            return
+        client, alone = part.clients[0], Total()
+        alone.add(part)
+        reply = alone.decoded(call, max(1, part.weight))
+        protection = part.sent[0].protection if part.sent else None
+        transcript.add(Seen(call.number, call.round, call.told(client), client, reply, protection))
 
     def _decoded(self, total: Total, call: SumCall, mean: bool) -> Reply:
         """What the method learns of a sum."""

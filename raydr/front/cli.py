@@ -46,7 +46,8 @@ CATALOGUES: Mapping[str, Callable[[], Mapping[str, str]]] = {
     "methods": partial(_table, "raydr.methods", "METHODS", attrgetter("summary")),
     "embedders": partial(_table, "raydr.embedding", "EMBEDDERS"),
     "partitions": partial(_table, "raydr.partition", "PARTITIONS"),
-    "attacks": partial(_table, "raydr.federation.simulated", "ATTACKS"),
+    "adversaries": partial(_table, "raydr.federation.simulated", "ADVERSARIES"),
+    "attacks": partial(_table, "raydr.attacks", "ATTACKS", attrgetter("description")),
     "mechanisms": partial(_table, "raydr.privacy", "MECHANISMS"),
     "metrics": partial(_table, "raydr.metrics", "METRICS", attrgetter("description")),
     "datasets": partial(_table, "raydr.data", "DATASETS", attrgetter("description")),
@@ -311,6 +312,50 @@ def compare(folders: tuple[Path, ...], out: Path | None) -> None:
     print_comparison(compare_runs(folders))
     if page is not None:
         click.echo(page)
+
+
+@app.command()
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.option(
+    "--attack",
+    "attacks",
+    multiple=True,
+    metavar="NAME",
+    help="Only this one: raydr list attacks. Repeatable.",
+)
+@click.option(
+    "--public", type=click.Path(path_type=Path), help="A file of rows of like data that the server is given."
+)
+@click.option(
+    "--public-rows", type=click.IntRange(min=0), help="How many rows of like data, at most. Default: 10000."
+)
+@_DATA_DIR
+@click.option("--quiet", "-q", is_flag=True, help="Print nothing but the report's path.")
+def audit(
+    folder: Path,
+    attacks: tuple[str, ...],
+    public: Path | None,
+    public_rows: int | None,
+    data_dir: Path | None,
+    quiet: bool,
+) -> None:
+    """Attack RUN, a run folder, with what its server saw: what could be recovered, beside what one could guess.
+
+    Repeats the run in this process, to the bit, as only a simulation can; writes audit.json and makes the report again.
+    """
+    from raydr.front.terminal import heard_on_terminal, print_audit
+    from raydr.journal import unheard
+    from raydr.records import REPORT
+    from raydr.report import read_audit
+    from raydr.scenarios import auditing
+
+    settings = auditing.asked(folder, attacks, public_rows)
+    with nullcontext(unheard) if quiet else heard_on_terminal() as listener:
+        written = auditing.audit(folder, settings, public=public, data_dir=data_dir, listener=listener)
+    found = read_audit(written)
+    if not quiet and found is not None:
+        print_audit(found)
+    click.echo(written / REPORT)
 
 
 @app.command()

@@ -21,11 +21,12 @@ from raydr import journal
 from raydr.front.results import Remarks
 from raydr.front.sweeps import SweepTable, sweep_table
 from raydr.plain import plain
-from raydr.report import Comparison, mapped, wording
+from raydr.report import Comparison, audited, gist, mapped, wording
 from raydr.report.runfolder import read_run
 
 if TYPE_CHECKING:
     from raydr.actors.jobs import Job
+    from raydr.attacks.verdicts import Audit
     from raydr.scenarios.bounding import Line
     from raydr.scenarios.planning import Plan, PlannedPrivacy
     from raydr.tune.planning import SweepPlan
@@ -96,6 +97,8 @@ def print_result(folder: Path) -> None:
         console.print()
     console.print(_line(wording.summary(run)))
     console.print(_line(mapped.line(run.data)))
+    for point in gist.points(run):
+        console.print(_line(f"{point.title}: {point.figure}. {point.text}"))
     console.print()
 
 
@@ -139,6 +142,20 @@ def print_bounds(lines: Sequence[Line]) -> None:
             for value in (line.bound, line.measured, line.factor)
         ]
         table.add_row(_line(line.theorem), _line(line.what), *numbers, _line(line.note))
+    _console(sys.stdout).print(table)
+
+
+def print_audit(audit: Audit) -> None:
+    """What attacks recovered, on standard output; what the messages gave away is bold."""
+    table = _table("attack", "error", "guess", "exact")
+    for title in ("knowing", "note"):
+        table.add_column(_line(title))
+    for line in audited.lines(audit):
+        name = f"{line.attack}: {line.variant}" if line.variant else line.attack
+        numbers = [
+            Text(value, "bold" if line.beats else "") for value in (line.error, line.guess, line.exact)
+        ]
+        table.add_row(_line(name), *numbers, _line(line.knows), _line(line.said))
     _console(sys.stdout).print(table)
 
 

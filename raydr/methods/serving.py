@@ -12,6 +12,7 @@ from raydr.errors import RunError
 from raydr.federation import Context, Crowd, Effort, FaultPlan, Federation, Rehearsal, Transport
 from raydr.federation.blurring import blur_records
 from raydr.federation.checkpoint import Checkpoint
+from raydr.federation.transcript import Transcript
 from raydr.journal import Journal
 from raydr.methods import METHODS
 from raydr.methods.outcome import Outcome
@@ -79,12 +80,23 @@ class Served:
 
 
 def serve(
-    transport: Transport, clients: int, plan: Plan, *, journal: Journal, resume: Checkpoint | None = None
+    transport: Transport,
+    clients: int,
+    plan: Plan,
+    *,
+    journal: Journal,
+    resume: Checkpoint | None = None,
+    transcript: Transcript | None = None,
 ) -> Served:
-    """Carry a plan out over a transport that reaches ``clients`` clients, from a checkpoint if there is one."""
+    """Carry a plan out over a transport that reaches ``clients`` clients, from a checkpoint if there is one.
+
+    What the server sees is written into ``transcript`` where there is one.
+    """
     with one_blas_thread():
         with journal.stage("clients"):
-            federation = Federation(transport, clients, plan, journal=journal, resume=resume)
+            federation = Federation(
+                transport, clients, plan, journal=journal, resume=resume, transcript=transcript
+            )
         scaling, sealed = _prepared(federation, plan)
         outcome = METHODS[plan.method].serve(federation, plan.settings)
     return Served(outcome, scaling, federation.ledger.settled(plan.budget.delta), sealed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from raydr.report.comparison import Comparison, ComparisonRow, compare, write_comparison
 from raydr.report.page import write_report
 from raydr.report.picture import write_picture
-from raydr.report.runfolder import RunFolder, read_run
+from raydr.report.runfolder import RunFolder, read_audit, read_run
 from raydr.report.sweep import write_sweep_report
 from raydr.report.sweepfolder import Point, SweepFolder, Trial, is_sweep, read_sweep
 
@@ -18,6 +18,7 @@ __all__ = [
     "Trial",
     "compare",
     "is_sweep",
+    "read_audit",
     "read_run",
     "read_sweep",
     "write_comparison",

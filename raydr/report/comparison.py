@@ -12,7 +12,7 @@ import numpy as np
 from raydr.arrays import Float64Array
 from raydr.errors import OutputError
 from raydr.files import write_whole
-from raydr.report import wording
+from raydr.report import gist, wording
 from raydr.report.colouring import RAMP, Colouring, colouring
 from raydr.report.inline import in_page
 from raydr.report.page import part, templates
@@ -107,7 +107,7 @@ def write_comparison(folders: Sequence[Path], out: Path) -> Path:
     table = _table(runs)
     maps = [beside(run, runs[0])[0] for run in runs]
     pictures = [
-        (name, wording.summary(run), in_page(points, shades, INCHES, in_disk=run.in_disk))
+        (name, _caption(run), in_page(points, shades, INCHES, in_disk=run.in_disk))
         for name, run, points, shades in zip(table.runs, runs, maps, colours, strict=True)
     ]
     page = templates().get_template("comparison.html")
@@ -216,3 +216,7 @@ def shared_colours(
     key = colouring(by, [name for some in names for name in some])
     colour = dict(zip(key.names, key.colours, strict=True))
     return key, [[colour[name] for name in some] for some in names]
+
+
+def _caption(run: RunFolder) -> str:
+    return f"{wording.summary(run)} {gist.points(run)[0].text}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from raydr.files import write_whole
 from raydr.records import REPORT
-from raydr.report import charts, mapped, wording
+from raydr.report import audited, charts, gist, mapped, wording
 from raydr.report.colouring import RAMP, colourings
 from raydr.report.maps import embedded_maps
 from raydr.report.progress import curves, small_maps, stages
@@ -93,6 +93,7 @@ def _content(run: RunFolder) -> dict[str, Any]:
         "script": part("report.js"),
         # Only Bokeh's core: the page's own controls are plain HTML.
         "bokeh": [Markup(raw) for raw in Resources(mode="inline", components=["bokeh"]).js_raw],
+        "gist": gist.points(run),
         "maps": embedded_maps(run),
         "colourings": colourings(run),
         "ramp": ", ".join(RAMP),
@@ -116,6 +117,9 @@ def _content(run: RunFolder) -> dict[str, Any]:
         "against_whom": wording.against_whom(run),
         "charged": [release for release in run.privacy.releases if release.mechanism is not None],
         "epsilon": wording.epsilon,
+        "attacks": audited.lines(run.audit) if run.audit is not None else [],
+        "galleries": audited.galleries(run.audit) if run.audit is not None else [],
+        "curve": audited.curve(run.audit) if run.audit is not None else None,
         "facts": mapped.facts(run.data),
         "sources": mapped.sources(run.data),
         "hashed": mapped.HASHED,

@@ -13,7 +13,8 @@ import numpy as np
 
 from raydr import records
 from raydr.arrays import Float64Array, Int64Array
-from raydr.data.provenance import Provenance
+from raydr.attacks.verdicts import Audit
+from raydr.data.provenance import Provenance, sha256_of_file
 from raydr.documents import MEGABYTE, DocumentError, parse_yaml, read_limited, require_limited
 from raydr.errors import OutputError
 from raydr.journal import Count, RoundEnded
@@ -82,6 +83,8 @@ class RunFolder:
         What the method says of the run; none where it says nothing.
     along : tuple of Along
         Maps along the way, by round; none where the scenario asks for none.
+    audit : Audit or None
+        What attacks recovered; None where the run was not audited.
     """
 
     path: Path
@@ -101,6 +104,7 @@ class RunFolder:
     notes: tuple[Note, ...] = ()
     clusters: tuple[str, ...] | None = None
     along: tuple[Along, ...] = ()
+    audit: Audit | None = None
 
     @property
     def name(self) -> str:
@@ -173,7 +177,21 @@ def read_run(folder: Path) -> RunFolder:
         notes=_parse(folder, records.NOTES, tuple[Note, ...]) if (folder / records.NOTES).exists() else (),
         clusters=clusters,
         along=_read_along(folder, rows, federated.shape[1]),
+        audit=read_audit(folder),
     )
+
+
+def read_audit(folder: Path) -> Audit | None:
+    """What attacks on a run recovered; None where it was not audited; raises as :func:`read_run`."""
+    if not (folder / records.AUDIT).exists():
+        return None
+    audit = _parse(folder, records.AUDIT, Audit)
+    if audit.scenario != sha256_of_file(folder / records.SCENARIO):
+        raise OutputError(
+            f"{folder / records.AUDIT} is of another run: its {records.SCENARIO} was another. Delete it; `raydr audit"
+            f" {folder}` makes one of this run."
+        )
+    return audit
 
 
 def read_rounds(folder: Path) -> tuple[RoundEnded, ...]:

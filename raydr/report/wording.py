@@ -205,7 +205,7 @@ def by_revelation(message: Entry) -> tuple[int, bool, int]:
 
 
 def summary(run: RunFolder) -> str:
-    """Say in two sentences what was mapped, how faithfully, and what left the clients unprotected."""
+    """Say in a sentence what was mapped, and how faithfully."""
     method = run.scenario.get("method")
     settings = method if isinstance(method, Mapping) else {}
     mapped = f"{plural(len(run.federated), 'row')} at {plural(run.client_count, 'client')}"
@@ -213,7 +213,7 @@ def summary(run: RunFolder) -> str:
     for thing in ("landmark", "anchor"):
         if isinstance(number := settings.get(f"{thing}s"), int):
             mapped += f" with {plural(number, thing)}"
-    return f"{mapped}; {_faithfulness(run)}. {_exposure(run)}"
+    return f"{mapped}; {_faithfulness(run)}."
 
 
 def _faithfulness(run: RunFolder) -> str:
@@ -239,24 +239,6 @@ def _faithfulness(run: RunFolder) -> str:
             f"as the map of the pooled data ({values})"
         )
     return f"{values} for the map of the pooled data"
-
-
-def _exposure(run: RunFolder) -> str:
-    if not run.exposed:
-        return "No record's own values left a client unprotected."
-    said = "; ".join(_lower_first(message.what.rstrip(". ")) + _blurred(message) for message in run.exposed)
-    return f"What left the clients unprotected, record by record: {said}."
-
-
-def _blurred(message: Entry) -> str:
-    if message.protection is None:
-        return ""
-    return f" ({plural(message.count, 'message')} under {protection(message)}, which promises nothing)"
-
-
-def _lower_first(text: str) -> str:
-    """Lower the first letter unless it begins an acronym or a symbol."""
-    return text[:1].lower() + text[1:] if text[1:2].islower() else text
 
 
 def arrow(name: str) -> str:

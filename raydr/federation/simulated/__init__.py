@@ -1,5 +1,5 @@
 """Simulated reality: what goes wrong on purpose, and who lies."""
 
-from raydr.federation.simulated.adversary import ATTACKS, Adversary, Attack, attack, attackers
+from raydr.federation.simulated.lying import ADVERSARIES, Adversary, Liars, adversary, attackers
 
-__all__ = ["ATTACKS", "Adversary", "Attack", "attack", "attackers"]
+__all__ = ["ADVERSARIES", "Adversary", "Liars", "adversary", "attackers"]

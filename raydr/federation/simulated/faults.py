@@ -2,7 +2,7 @@
 
 What goes wrong is drawn from ``(seed, client, round)``, so the same faults strike whatever the machine does. Only
 calls inside rounds are struck, and only first attempts: a client that is asked again has recovered. Adversaries do not
-recover (:mod:`raydr.federation.simulated.adversary`).
+recover (:mod:`raydr.federation.simulated.lying`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field, InstanceOf
 
 from raydr.federation.messages import Reply
-from raydr.federation.simulated.adversary import Adversary
+from raydr.federation.simulated.lying import Liars
 from raydr.federation.streams import client_stream
 from raydr.settings import Settings
 
@@ -65,7 +65,7 @@ class Faults(Settings):
 class FaultPlan(Faults):
     """What goes wrong among so many clients: also who lies, in every round and attempt."""
 
-    adversary: InstanceOf[Adversary] | None = None
+    adversary: InstanceOf[Liars] | None = None
 
     def drops_out(self, seed: int, client: int, round: int) -> bool:
         """Whether the client does not answer in this round."""

@@ -1,4 +1,4 @@
-"""The attacks that come with raydr."""
+"""The adversaries that come with raydr."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 
 from raydr.arrays import Float64Array
 from raydr.federation.messages import Range
-from raydr.federation.simulated.adversary import Attack, attack
+from raydr.federation.simulated.lying import Adversary, adversary
 
 
-@attack
-class SignFlip(Attack):
+@adversary
+class SignFlip(Adversary):
     """The truth times minus the strength."""
 
     kind: Literal["sign-flip"] = "sign-flip"
@@ -22,8 +22,8 @@ class SignFlip(Attack):
         return -self.strength * truth
 
 
-@attack
-class Exaggeration(Attack):
+@adversary
+class Exaggeration(Adversary):
     """The truth times the strength."""
 
     kind: Literal["scaling"] = "scaling"
@@ -33,9 +33,9 @@ class Exaggeration(Attack):
         return self.strength * truth
 
 
-@attack
-class Collusion(Attack):
-    """One random direction, the same for all attackers and in every round, as long as strength times the range.
+@adversary
+class Collusion(Adversary):
+    """One random direction, the same for all liars and in every round, as long as strength times the range.
 
     Where the range is infinite, its entries reach the strength itself.
     """
@@ -43,7 +43,7 @@ class Collusion(Attack):
     kind: Literal["collusion"] = "collusion"
 
     def lie(self, truth: Float64Array, declared: Range, agreed: np.random.Generator) -> Float64Array:
-        """What the attackers agreed on."""
+        """What the liars agreed on."""
         largest = np.asarray(declared.largest, np.float64)
         reach = np.where(np.isfinite(largest), largest, 1.0)
         return np.asarray(self.strength * reach * agreed.uniform(-1.0, 1.0, declared.shape))

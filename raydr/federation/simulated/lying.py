@@ -1,6 +1,7 @@
 """Simulated adversaries: clients that lie in every round, as cleverly as the boundary lets them.
 
-An attack is added by one file: settings with a lie, registered by :func:`attack`.
+An adversary is added by one file: settings with a lie, registered by :func:`adversary`. Attacks on privacy, which read
+what honest clients send, are another matter (:mod:`raydr.attacks`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from raydr.registry import Kinds
 from raydr.settings import Settings
 
 
-class Attack(Settings, ABC):
+class Adversary(Settings, ABC):
     """How many clients lie, and what they send instead of the truth."""
 
     kind: str
@@ -31,7 +32,7 @@ class Attack(Settings, ABC):
 
     @abstractmethod
     def lie(self, truth: Float64Array, declared: Range, agreed: np.random.Generator) -> Float64Array:
-        """Return what an attacker sends instead of one field of a reply, before it is clipped to the range.
+        """Return what a liar sends instead of one field of a reply, before it is clipped to the range.
 
         Parameters
         ----------
@@ -40,42 +41,42 @@ class Attack(Settings, ABC):
         declared : Range
             What the field must be.
         agreed : Generator
-            The same numbers for all attackers, in every round: what they agreed on beforehand.
+            The same numbers for all liars, in every round: what they agreed on beforehand.
         """
 
 
-ATTACKS = Kinds("attacks", "raydr.federation.simulated")
-"""Every attack by its ``faults.adversary.kind``."""
+ADVERSARIES = Kinds("adversaries", "raydr.federation.simulated")
+"""Every adversary by its ``faults.adversary.kind``."""
 
-attack = ATTACKS
-"""Decorator that registers an attack."""
+adversary = ADVERSARIES
+"""Decorator that registers an adversary."""
 
 
 @dataclass(frozen=True)
-class Adversary:
+class Liars:
     """Some clients, and what they send instead of the truth.
 
-    What they send is as declared: finite, of the right shape, and within the range, to whose ends it is clipped. An
-    attacker that is asked again lies again. What is sealed for themselves stays as it is.
+    What they send is as declared: finite, of the right shape, and within the range, to whose ends it is clipped. A liar
+    that is asked again lies again. What is sealed for themselves stays as it is.
 
     Attributes
     ----------
     clients : tuple of int
-        The attackers.
-    attack : Attack
+        The liars.
+    adversary : Adversary
         Their lie; how many there are is decided.
     """
 
     clients: tuple[int, ...]
-    attack: Attack
+    adversary: Adversary
 
     @classmethod
-    def drawn(cls, attack: Attack, seed: int, clients: int) -> Self:
-        """Return an attack's adversary among so many clients."""
-        return cls(attackers(seed, clients, attack.fraction), attack)
+    def drawn(cls, adversary: Adversary, seed: int, clients: int) -> Self:
+        """Return those who lie in an adversary's way among so many clients."""
+        return cls(attackers(seed, clients, adversary.fraction), adversary)
 
     def forged(self, reply: Reply, request: Request[Any], client: Client) -> Reply:
-        """Return what a client sends: the reply itself unless the client is an attacker."""
+        """Return what a client sends: the reply itself unless the client is a liar."""
         if client.index not in self.clients:
             return reply
         ranges = declared_ranges(type(reply), request, client.rows.shape[0])
@@ -88,9 +89,9 @@ class Adversary:
 
     def _forged(self, name: str, value: Any, declared: Range, seed: int) -> Any:
         largest = np.asarray(declared.largest, np.float64)
-        # The ringleader's stream, which each attacker can open, whatever process it is in.
-        agreed = client_stream(seed, min(self.clients), 0, f"{self.attack.kind} on {name}")
-        lie = self.attack.lie(np.asarray(value, np.float64), declared, agreed)
+        # The ringleader's stream, which each liar can open, whatever process it is in.
+        agreed = client_stream(seed, min(self.clients), 0, f"{self.adversary.kind} on {name}")
+        lie = self.adversary.lie(np.asarray(value, np.float64), declared, agreed)
         clipped = np.clip(lie, -largest, largest)
         return clipped.astype(declared.dtype) if isinstance(value, np.ndarray) else float(clipped)
 

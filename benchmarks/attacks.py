@@ -1,0 +1,220 @@
+"""What raydr gives away: attacks on each method at its default settings, and on MNIST and Fashion-MNIST in full size.
+
+    python -m benchmarks.attacks [--quick] [--part methods|images] [--json FILE]
+
+``methods`` runs each method on 800 rows of digits at 10 clients, and at 100 clients of two records each, with what is
+not named below at its default, audits the run as ``raydr audit`` does, and prints the best attempt of each attack.
+
+``images`` takes 40,000 rows of MNIST and Fashion-MNIST, and no map: SENSE with 783 and fewer anchors, as the paper has
+it; the same with rows and anchors under a secret rotation and shift that the server does not know: trilateration in the
+secret frame; and the curve of distribution alignment over public rows. Errors are medians, over a
+record's length (and over its distance from the mean). Data come from RAYDR_DATA, else from where they are public.
+``--quick``: 200 rows of digits, and 4,000 of MNIST.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from raydr.arrays import Float64Array, FloatArray
+from raydr.threads import one_blas_thread
+
+PRIVATE, PUBLIC, CLIENTS = 40_000, 10_000, 10
+ANCHORS = (783, 400, 200, 50)
+CURVE = (100, 200, 500, 1_000, 2_000, 5_000)
+METHODS: dict[str, dict[str, Any]] = {
+    "sense": {"method": {"kind": "sense"}},
+    "sense, 20 anchors": {"method": {"kind": "sense", "anchors": 20}},
+    "sense, noise 0.1 on distances": {
+        "method": {"kind": "sense"},
+        "privacy": {"noise": {"on": "distances", "level": 0.1}},
+    },
+    "fed-tsne": {"method": {"kind": "fed-tsne"}},
+    "fed-umap": {"method": {"kind": "fed-umap"}},
+    "fed-spectral": {"method": {"kind": "fed-spectral", "clusters": 10}},
+    "fed-tsne, random directions": {"method": {"kind": "fed-tsne", "landmarks_from": "random"}},
+    "fed-tsne, epsilon 1 on embedding": {
+        "method": {"kind": "fed-tsne", "share": "embedding"},
+        "privacy": {"noise": {"on": "embedding", "epsilon": 1.0, "clip": 60.0}},
+    },
+    "fedne": {"method": {"kind": "fedne", "rounds": 20}},
+    "fedne, mlp": {"method": {"kind": "fedne", "rounds": 20, "surrogate": "mlp"}},
+    "fedavg-ne": {"method": {"kind": "fedavg-ne", "rounds": 20}},
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A measurement: of what, by which attack, and what came of it."""
+
+    case: str
+    attack: str
+    found: str
+    guess: str
+    seconds: float
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Of a table."""
+        return self.case, self.attack, self.found, self.guess, f"{self.seconds:.1f}"
+
+
+def methods(quick: bool) -> Iterator[Line]:
+    """Every method by every attack, the best attempt of each."""
+    from raydr.report import read_audit
+    from raydr.scenarios.auditing import audit
+    from raydr.scenarios.reading import read
+    from raydr.scenarios.runner import run
+
+    rows = 200 if quick else 800
+    for clients, count in ((10, rows), (100, 200)):
+        for name, sections in METHODS.items():
+            content = {
+                "name": "leaks",
+                "data": {"source": "digits", "rows": count},
+                "clients": {"count": clients},
+                "runtime": {"federation": "inline"},
+                "metrics": ["npa_10"],
+            } | sections
+            with tempfile.TemporaryDirectory() as place:
+                folder = run(read(content), out=Path(place) / "run", report=False)
+                audit(folder, report=False)
+                found = read_audit(folder)
+            if found is not None:
+                yield from best_of(f"{name}, {clients} clients", found)
+
+
+def best_of(case: str, audit: Any) -> Iterator[Line]:
+    """The best attempt of each attack that applies."""
+    from raydr.report.audited import lines
+
+    best: dict[str, Any] = {}
+    for verdict, line in zip(audit.verdicts, _in_order(audit, lines(audit)), strict=True):
+        if not line.applies:
+            continue
+        score = (
+            verdict.errors.centred.median
+            if verdict.errors is not None
+            else -verdict.membership.auc
+            if verdict.membership is not None
+            else 0.0
+        )
+        if verdict.attack not in best or score < best[verdict.attack][0]:
+            best[verdict.attack] = score, verdict, line
+    for _, verdict, line in best.values():
+        exact = f", {line.exact} exact" if verdict.errors is not None and verdict.errors.exact else ""
+        variant = f": {line.variant}" if line.variant else ""
+        yield Line(case, f"{line.attack}{variant}", f"{line.error}{exact}", line.guess, verdict.seconds)
+
+
+def _in_order(audit: Any, lines: Sequence[Any]) -> list[Any]:
+    """Lines in the order of the verdicts: those that do not apply are sorted to the end."""
+    applying, others = iter([x for x in lines if x.applies]), iter([x for x in lines if not x.applies])
+    return [next(others if verdict.why else applying) for verdict in audit.verdicts]
+
+
+def images(quick: bool) -> Iterator[Line]:
+    """MNIST and Fashion-MNIST in full size."""
+    from raydr.attacks import Side
+    from raydr.attacks.cloud import cloud
+    from raydr.attacks.distribution_alignment import attempts
+    from raydr.attacks.trilateration import trilateration
+    from raydr.data import load
+
+    def distribution_alignment(view: Any, side: Any) -> Iterator[Any]:
+        return attempts(cloud(view), side, [len(side.public)])
+
+    for source in ("mnist",) if quick else ("mnist", "fashion_mnist"):
+        table = load(source=source)
+        order = np.random.default_rng(0).permutation(len(table.rows))
+        private = table.rows[order[: 4_000 if quick else PRIVATE]]
+        public = table.rows[order[PRIVATE : PRIVATE + PUBLIC]]
+        anchors = np.asarray(table.rows[order[PRIVATE + PUBLIC :][: ANCHORS[0]]], np.float64)
+        for count in ANCHORS:
+            view = seen(private, anchors[:count])
+            yield judged(f"{source}, SENSE, {count} anchors", trilateration, view, Side(public[:0]), private)
+        turn, shift = secret(private.shape[1])
+        keyed = (np.asarray(private, np.float64) - shift) @ turn
+        hidden = (anchors - shift) @ turn
+        view = seen(keyed, hidden)
+        yield judged(f"{source}, keyed, 783 hidden anchors", trilateration, view, Side(public[:0]), private)
+        for count in (*CURVE, PUBLIC):
+            side = Side(public[:count])
+            yield judged(f"{source}, keyed, 783 hidden anchors", distribution_alignment, view, side, private)
+
+
+def secret(features: int) -> tuple[Float64Array, Float64Array]:
+    """A rotation (features, features) and a shift (features,) that the server does not know."""
+    random = np.random.default_rng(1)
+    turn, _ = np.linalg.qr(random.standard_normal((features, features)))
+    return turn, random.normal(0.0, 100.0, features)
+
+
+def seen(rows: FloatArray, anchors: Float64Array) -> Any:
+    """What the server sees of step 2 of SENSE, with distances inside clients left out."""
+    from raydr.attacks import View
+    from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
+    from raydr.federation.transcript import Transcript
+    from raydr.methods.sense.clients import AnchorRequest
+    from raydr.methods.sense.spaces import EuclideanSpace
+
+    parts = np.array_split(np.asarray(rows), CLIENTS)
+    hosts = [ClientHost([Seat(index, part, fingerprint(part))], 0) for index, part in enumerate(parts)]
+    transcript = Transcript()
+    federation = Federation(InlineTransport(hosts), CLIENTS, Context(seed=0), transcript=transcript)
+    federation.ask(AnchorRequest(anchors, EuclideanSpace(), False))
+    return View(transcript, federation.sizes, np.zeros((len(rows), 2)))
+
+
+def judged(case: str, attack: Any, view: Any, side: Any, rows: FloatArray) -> Line:
+    """The last attempt of an attack."""
+    from raydr.attacks.scoring import Scores, Truth
+
+    truth = Truth(rows, [""] * len(rows), np.zeros(0, np.bool_), np.arange(1))
+    started = time.perf_counter()
+    with one_blas_thread():
+        *_, found = attack(view, side)
+        seconds = time.perf_counter() - started
+    scores = Scores.of(found.estimate, found.guess, truth, np.zeros(0, np.int64))
+    errors = scores.errors
+    told = f"{errors.relative.median:.2g} ({errors.centred.median:.2g}), {100 * errors.exact:.1f} % exact"
+    if found.certain is not None:
+        called = int(found.certain.sum())
+        right = int((scores.centred[found.certain] < 1e-3).sum())
+        told += f", {called:,} called exact, {right:,} are"
+    guess = f"{errors.relative_guess.median:.2g} ({errors.centred_guess.median:.2g})"
+    name = attack.__name__.replace("_", "-") + (f": {found.variant}" if found.variant else "")
+    return Line(case, name, told, guess, seconds)
+
+
+PARTS = {"methods": methods, "images": images}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--part", choices=PARTS)
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args()
+    found: list[dict[str, Any]] = []
+    print("| case | attack | error | guessing | seconds |\n| --- | --- | --- | --- | --- |")
+    for name in [asked.part] if asked.part else PARTS:
+        for line in PARTS[name](asked.quick):
+            print(f"| {' | '.join(line.cells)} |", flush=True)
+            found.append(vars(line))
+    if asked.json is not None:
+        asked.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

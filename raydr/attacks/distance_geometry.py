@@ -1,0 +1,29 @@
+"""Distance geometry: records from distances to points of which the server knows nothing at all.
+
+That the anchors are hidden does not hide the records' geometry (:mod:`raydr.attacks.cloud`): where the data span no
+more dimensions than can be fitted, the distances give it to rounding. What then places it are public rows, as in
+``distribution-alignment``, or known records, as in ``known-sample``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from raydr.attacks import distribution_alignment, known_sample
+from raydr.attacks.cloud import unfolded_cloud
+from raydr.attacks.contract import NotApplicableError, Reconstruction, Side, View, attack
+
+
+@attack("distance-geometry", "records from distances to anchors or landmarks that the server does not know")
+def distance_geometry(view: View, side: Side) -> Iterator[Reconstruction]:
+    """Unfold the distances, and place what comes out by all public rows, and by the most known records."""
+    found = unfolded_cloud(view)
+    if len(side.public) < distribution_alignment.LEAST_PUBLIC and not side.counts:
+        raise NotApplicableError(
+            "nothing places what it unfolds: there are no public rows, and no known records."
+        )
+    if len(side.public) >= distribution_alignment.LEAST_PUBLIC:
+        yield from distribution_alignment.attempts(found, side, [len(side.public)])
+    if side.counts:
+        yield from known_sample.attempts(found, replace(side, counts=side.counts[-1:]))

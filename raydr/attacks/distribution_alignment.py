@@ -1,0 +1,130 @@
+"""Distribution alignment: a secret frame is undone by rows of like data, without a single known record.
+
+The server has the records but for an isometry (:mod:`raydr.attacks.cloud`), and rows of like data. Both clouds have
+the same principal axes, but for their signs; third moments tell those, and rotations that bring each record near to a
+public row (nearest-neighbour Procrustes) do the rest.
+
+Measured, 40,000 rows of MNIST under a secret rotation, 10,000 other rows, 100 axes: median error 0.25 of a record's
+length, where guessing errs by 0.78 and the best 100 axes by 0.22.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from raydr.arrays import Float64Array, FloatArray, Int64Array
+from raydr.attacks.cloud import Cloud, cloud
+from raydr.attacks.contract import Estimate, Piece, Reconstruction, Side, View, attack
+from raydr.attacks.principal import Axes, principal_axes
+
+MOST_AXES = 100
+CURVE = (100, 300, 1_000, 3_000)
+"""Numbers of public rows that are tried beside all that there are."""
+LEAST_PUBLIC = 20
+_FITTED_ROWS = 5_000
+"""Of the records, by whom the rotation is found: 10,000 gain 0.003 (MNIST) in three times the time."""
+_STAGES = ((20, 4), (50, 4), (MOST_AXES, 8))
+"""Axes by which neighbours are found, and steps with so many: the first are told apart best."""
+_TRIED = 6  # axes of which every choice of signs is tried
+_TRIAL_ROWS = 500
+_BLOCK = 2048
+
+
+@attack("distribution-alignment", "records whose frame is secret, from rows of like data and no known record")
+def distribution_alignment(view: View, side: Side) -> Iterator[Reconstruction]:
+    """One attempt for each number of public rows."""
+    found = cloud(view)
+    side.require_public(LEAST_PUBLIC)
+    yield from attempts(
+        found, side, [*(count for count in CURVE if count < len(side.public)), len(side.public)]
+    )
+
+
+def attempts(found: Cloud, side: Side, counts: list[int]) -> Iterator[Reconstruction]:
+    """Place a cloud by so many public rows, once for each number."""
+    hidden = principal_axes(found.points, MOST_AXES, side.seed)
+    coordinates = hidden.coordinates(found.points)
+    for count in counts:
+        piece = aligned(found.rows, coordinates, side.public[:count], side.seed)
+        yield Reconstruction(
+            uses=(found.kind,),
+            knows=f"distances between records, as far as the messages tell them, and {count:,} rows of like data;"
+            " neither a record nor the frame",
+            variant=f"{count:,} public rows",
+            numbers={"public_rows": count, "axes": piece.coordinates.shape[1]},
+            estimate=Estimate((piece,)),
+            guess=np.asarray(side.public[:count].mean(axis=0, dtype=np.float64)),
+        )
+
+
+@dataclass(frozen=True)
+class _Clouds:
+    """Coordinates of records (rows, axes) and of public rows (public rows, axes), each along its own axes."""
+
+    hidden: Float64Array
+    public: Float64Array
+
+
+def aligned(rows: Int64Array, coordinates: Float64Array, public: FloatArray, seed: int) -> Piece:
+    """Estimates of records, from their coordinates along their principal axes, by rows of like data."""
+    most = min(coordinates.shape[1], MOST_AXES, max(2, len(public) // 4))
+    axes: Axes = principal_axes(public, most, seed)
+    count = min(coordinates.shape[1], len(axes.basis))
+    clouds = _Clouds(coordinates[:, :count], axes.coordinates(public)[:, :count])
+    turned = clouds.hidden @ _rotation(clouds, seed)
+    return Piece(rows, axes.mean, turned, axes.basis[:count])
+
+
+def _rotation(clouds: _Clouds, seed: int) -> Float64Array:
+    """Orthogonal matrix (axes, axes) that turns the hidden cloud onto the public one."""
+    count = clouds.public.shape[1]
+    random = np.random.default_rng((seed, 2))
+    some = clouds.hidden[random.permutation(len(clouds.hidden))[:_FITTED_ROWS]]
+    turn = np.diag(_signs(some, clouds.public))
+    for axes, steps in _STAGES:
+        for _ in range(steps):
+            moved = some @ turn
+            near = _nearest(moved[:, :axes], clouds.public[:, :axes])
+            left, _, right = np.linalg.svd(some.T @ clouds.public[near])
+            turn = left @ right
+        if axes >= count:
+            break
+    return turn
+
+
+def _signs(hidden: Float64Array, public: Float64Array) -> Float64Array:
+    """Sign of each axis, (axes,): by third moments, and of the first axes those that bring the clouds nearest."""
+    signs = np.where(_skewness(hidden) * _skewness(public) < 0.0, -1.0, 1.0)
+    tried = min(_TRIED, len(signs))
+    some, there = hidden[:_TRIAL_ROWS, :tried], public[:, :tried]
+    best, least = signs[:tried], np.inf
+    for choice in range(2**tried):
+        flips = np.where((choice >> np.arange(tried)) & 1, -1.0, 1.0) * signs[:tried]
+        moved = some * flips
+        apart = float(np.sqrt(((moved - there[_nearest(moved, there)]) ** 2).sum(axis=1)).mean())
+        if apart < least * (1.0 - 1e-6):
+            best, least = flips, apart
+    return np.concatenate([best, signs[tried:]])
+
+
+def _skewness(coordinates: Float64Array) -> Float64Array:
+    centred = coordinates - coordinates.mean(axis=0)
+    deviation = np.sqrt((centred**2).mean(axis=0))
+    return np.asarray(
+        (centred**3).mean(axis=0) / np.maximum(deviation, np.finfo(np.float64).tiny ** 0.25) ** 3
+    )
+
+
+def _nearest(moved: Float64Array, fixed: Float64Array) -> Int64Array:
+    """Number of the fixed point nearest to each moved one, in single precision: which of two as near is no matter."""
+    scale = np.float32(1.0 / max(float(np.abs(fixed).max()), 1e-30))
+    there = fixed.astype(np.float32) * scale
+    lengths = (there**2).sum(axis=1)
+    found = np.empty(len(moved), np.int64)
+    for start in range(0, len(moved), _BLOCK):
+        block = moved[start : start + _BLOCK].astype(np.float32) * scale
+        found[start : start + _BLOCK] = (lengths - 2.0 * block @ there.T).argmin(axis=1)
+    return found

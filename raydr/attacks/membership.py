@@ -1,0 +1,118 @@
+"""Membership: whether a record was in the run, from each thing that the server is left with.
+
+Asked of records of like data of which some are in the run. What was posted of each record tells it outright: a member's
+own line is there. What was learnt from all of them, landmarks or a mean embedding, should tell little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from raydr.arrays import Float64Array, FloatArray
+from raydr.attacks.contract import NotApplicableError, Scored, Side, View, attack
+from raydr.attacks.posted import Posted, posted
+from raydr.federation.messages import Reply
+from raydr.geometry.points import squared_distances
+from raydr.methods.fedne.clients import PositionRequest, Positions, positions_of
+from raydr.methods.landmarks.learning import Step, StepRequest
+from raydr.methods.landmarks.mean_embedding import MeanEmbedding, MeanEmbeddingRequest
+
+_COMPARED = 16
+"""Points whose distances are compared: two records at the same distance from so many are one."""
+_BLOCK = 256
+
+Source = Callable[[View, FloatArray], tuple[str, tuple[type[Reply], ...], Float64Array] | None]
+
+
+@attack("membership", "whether a record of like data was in the run")
+def membership(view: View, side: Side) -> Iterator[Scored]:
+    """One attempt for each thing that the server is left with."""
+    if not len(side.candidates):
+        raise NotApplicableError(
+            "nobody can be asked after: it needs records of the source that are not in the run, and all of them are."
+        )
+    found = False
+    for source in SOURCES:
+        told = source(view, side.candidates)
+        if told is None:
+            continue
+        found = True
+        variant, uses, scores = told
+        yield Scored(
+            uses=uses,
+            knows=f"{len(side.candidates):,} records of like data, some of them in the run",
+            variant=variant,
+            numbers={"candidates": len(side.candidates)},
+            scores=scores,
+        )
+    if not found:
+        raise NotApplicableError("the server is left with nothing that a record could be compared with.")
+
+
+def _by_posted(view: View, rows: FloatArray) -> tuple[str, tuple[type[Reply], ...], Float64Array] | None:
+    """How near a record's distances to the points are to those that somebody posted."""
+    try:
+        messages = posted(view)
+    except NotApplicableError:
+        return None
+    if any(message.points is None for message in messages):
+        return None
+    scores = np.maximum.reduce([_nearness(message, rows) for message in messages])
+    return "distances posted", (messages[0].kind,), scores
+
+
+def _nearness(message: Posted, rows: FloatArray) -> Float64Array:
+    from scipy.spatial.distance import cdist
+
+    if message.points is None:
+        raise NotApplicableError("the server does not know the points.")
+    few = np.unique(np.linspace(0, len(message.points) - 1, _COMPARED).round().astype(np.int64))
+    points = message.space.points(message.points[few])
+    own = np.sqrt(message.space.squared_distances(message.space.points(rows), points))
+    there = np.sqrt(message.squared[:, few])
+    scores = np.full(len(rows), -np.inf)
+    if len(there):
+        for start in range(0, len(rows), _BLOCK):
+            some = slice(start, start + _BLOCK)
+            scores[some] = -cdist(own[some], there).min(axis=1)
+    return scores
+
+
+def _by_map(view: View, rows: FloatArray) -> tuple[str, tuple[type[Reply], ...], Float64Array] | None:
+    """How near the encoder places a record to somebody's place on the map."""
+    from scipy.spatial import cKDTree
+
+    asked = [seen.request for seen in view.transcript if isinstance(seen.request, PositionRequest)]
+    if not asked:
+        return None
+    fed = view.fed(rows).astype(np.float32)
+    places = positions_of(fed, asked[-1].weights, asked[-1].hidden).astype(np.float64)
+    apart, _ = cKDTree(view.embedding.astype(np.float64)).query(places)
+    return "encoder and published map", (Positions,), -np.asarray(apart)
+
+
+def _by_landmarks(view: View, rows: FloatArray) -> tuple[str, tuple[type[Reply], ...], Float64Array] | None:
+    """How near a record is to a landmark that was learnt from all."""
+    asked = [seen.request for seen in view.transcript if isinstance(seen.request, StepRequest)]
+    if not asked:
+        return None
+    apart = squared_distances(np.asarray(rows, np.float64), asked[-1].landmarks).min(axis=1)
+    return "learnt landmarks", (Step,), -np.asarray(apart)
+
+
+def _by_embedding(view: View, rows: FloatArray) -> tuple[str, tuple[type[Reply], ...], Float64Array] | None:
+    """How much the mean of random features has of a record's own."""
+    for seen in view.transcript:
+        if seen.client is None and isinstance(seen.reply, MeanEmbedding):
+            request, embedding = seen.request, seen.reply.embedding
+            if isinstance(request, MeanEmbeddingRequest):
+                features = request.features
+                scores = [float(features.mean(row[None].astype(np.float64)) @ embedding) for row in rows]
+                return "mean embedding", (MeanEmbedding,), np.array(scores)
+    return None
+
+
+SOURCES: tuple[Source, ...] = (_by_posted, _by_map, _by_landmarks, _by_embedding)
+"""What the server may be left with."""

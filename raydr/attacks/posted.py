@@ -1,0 +1,94 @@
+"""Distances that clients posted of each record, whatever message they came in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from raydr.arrays import Float64Array, Int64Array
+from raydr.attacks.contract import NotApplicableError, View
+from raydr.federation.messages import Reply
+from raydr.federation.transcript import Seen
+from raydr.methods.landmarks.maps import Distances
+from raydr.methods.landmarks.spectral import Kernels
+from raydr.methods.sense.clients import AnchorDistances
+from raydr.methods.sense.spaces import EuclideanSpace, Space
+
+NOTHING = "no client posted distances of its records to anything."
+
+
+@dataclass(frozen=True)
+class Posted:
+    """Distances of some clients' records to the same points.
+
+    Attributes
+    ----------
+    rows : (rows,) int64
+        Numbers of the records.
+    squared : (rows, points) float64
+        Squared distances.
+    points : (points, features) float64 or None
+        Where the server takes the points to be; None where it is not told.
+    space : Space
+        In which distances are measured.
+    noise : float
+        Deviation of what a mechanism added to distances, in units of the mean one; 0 where none did.
+    kind : type of Reply
+        The message.
+    """
+
+    rows: Int64Array
+    squared: Float64Array
+    points: Float64Array | None
+    space: Space
+    noise: float
+    kind: type[Reply]
+
+
+def posted(view: View) -> list[Posted]:
+    """All distances that were posted: one of these for all clients that were told the same.
+
+    Raises
+    ------
+    NotApplicableError
+        If none were.
+    """
+    groups: dict[tuple[int, float], list[Posted]] = {}
+    kept = []
+    for seen in view.transcript:
+        one = _of(view, seen)
+        if one is not None:
+            kept.append(one.points)  # while it is kept, no other array has its identity
+            groups.setdefault((id(one.points), one.noise), []).append(one)
+    if not groups:
+        raise NotApplicableError(NOTHING)
+    return [_together(group) for group in groups.values()]
+
+
+def _together(group: list[Posted]) -> Posted:
+    first = group[0]
+    rows = np.concatenate([one.rows for one in group])
+    squared = np.concatenate([one.squared for one in group])
+    return Posted(rows, squared, first.points, first.space, first.noise, first.kind)
+
+
+def _of(view: View, seen: Seen) -> Posted | None:
+    if seen.client is None:
+        return None
+    rows, request, reply = view.rows_of(seen.client), seen.request, seen.reply
+    level = 0.0 if seen.protection is None else abs(float(np.nan_to_num(seen.protection.deviation)))
+    euclidean, space = EuclideanSpace(), getattr(request, "space", None)
+    match reply:
+        case AnchorDistances():
+            points = getattr(request, "anchors", None)
+            return Posted(rows, reply.squared, points, space or euclidean, reply.noise or level, type(reply))
+        case Distances():
+            points = getattr(request, "landmarks", None)
+            return Posted(rows, reply.squared, points, euclidean, level, type(reply))
+        case Kernels():
+            values = np.maximum(reply.values, np.finfo(np.float64).tiny)
+            squared = np.maximum(-np.log(values) / getattr(request, "gamma", 1.0), 0.0)
+            points = getattr(request, "landmarks", None)
+            return Posted(rows, squared, points, euclidean, level, type(reply))
+    return None

@@ -1,0 +1,247 @@
+"""Findings held against the records: only a simulation can."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from raydr.arrays import BoolArray, Float64Array, FloatArray, Int64Array
+from raydr.attacks.contract import (
+    EXACT,
+    Attack,
+    Bounded,
+    Estimate,
+    Finding,
+    NotApplicableError,
+    Reconstruction,
+    Scored,
+    Side,
+    Unordered,
+    View,
+)
+from raydr.attacks.verdicts import (
+    Certificate,
+    EpsilonBound,
+    Errors,
+    Example,
+    Membership,
+    Quantiles,
+    Verdict,
+)
+
+EXAMPLES = 6
+"""Records that are shown beside their estimates, evenly over the quantiles of the error."""
+MOST_EXAMPLE_VALUES = 4096
+_BLOCK = 1024
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What an audit alone knows.
+
+    Attributes
+    ----------
+    rows : (rows, features)
+        All records, client by client, in the run's units.
+    names : sequence of str, (rows,)
+        Their identities.
+    members : (candidates,) bool
+        Which of the side knowledge's candidates are in the run.
+    shown : (features shown,) int64
+        Columns that examples show.
+    """
+
+    rows: FloatArray
+    names: Sequence[str]
+    members: BoolArray
+    shown: Int64Array
+
+    @property
+    def mean(self) -> Float64Array:
+        """Of all records."""
+        return np.asarray(self.rows.mean(axis=0, dtype=np.float64))
+
+
+def judged(
+    attack: Attack, view: View, side: Side, truth: Truth, counts: Callable[[str], int]
+) -> list[Verdict]:
+    """Verdicts on what an attack finds; one that says why where it does not apply.
+
+    ``counts`` gives how many messages of a kind the ledger has.
+    """
+    verdicts = []
+    started = time.perf_counter()
+    try:
+        findings = iter(attack.mount(view, side))
+        while (finding := next(findings, None)) is not None:
+            verdicts.append(
+                _verdict(attack, finding, view, side, truth, counts, time.perf_counter() - started)
+            )
+            started = time.perf_counter()
+    except NotApplicableError as reason:
+        why = str(reason)
+        verdicts.append(Verdict(attack=attack.name, description=attack.description, why=why))
+    return verdicts
+
+
+def _verdict(
+    attack: Attack,
+    finding: Finding,
+    view: View,
+    side: Side,
+    truth: Truth,
+    counts: Callable[[str], int],
+    seconds: float,
+) -> Verdict:
+    errors, certificate, membership, bound = None, None, None, None
+    examples: tuple[Example, ...] = ()
+    match finding:
+        case Reconstruction():
+            spared = np.union1d(side.spared, side.known[: int(finding.numbers.get("known_records", 0))])
+            scored = Scores.of(finding.estimate, finding.guess, truth, spared)
+            errors, examples = scored.errors, scored.examples(finding.estimate, truth)
+            if finding.certain is not None:
+                called = finding.certain & scored.counted
+                certificate = Certificate(int(called.sum()), int((scored.centred[called] < EXACT).sum()))
+        case Unordered():
+            matched = _matched(finding, view, truth)
+            scored = Scores.of(matched, finding.guess, truth, side.spared)
+            errors, examples = scored.errors, scored.examples(matched, truth)
+        case Scored():
+            membership = told_apart(finding.scores, truth.members)
+        case Bounded():
+            bound = EpsilonBound(
+                epsilon=finding.epsilon,
+                claimed=finding.claimed,
+                delta=finding.delta,
+                confidence=finding.confidence,
+            )
+    return Verdict(
+        attack=attack.name,
+        description=attack.description,
+        variant=finding.variant,
+        messages={kind.__name__: counts(kind.__name__) for kind in finding.uses},
+        knows=finding.knows,
+        numbers=dict(finding.numbers),
+        errors=errors,
+        certificate=certificate,
+        membership=membership,
+        bound=bound,
+        examples=examples,
+        seconds=round(seconds, 3),
+    )
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Errors of estimates, in the order of the estimate's rows; ``counted`` are those that count."""
+
+    rows: Int64Array
+    relative: Float64Array
+    centred: Float64Array
+    errors: Errors
+    counted: BoolArray
+
+    @classmethod
+    def of(cls, estimate: Estimate, guess: Float64Array, truth: Truth, spared: Int64Array) -> Scores:
+        """Distances of every estimate, and of one guess for all, from the records.
+
+        Raises
+        ------
+        NotApplicableError
+            If no record is left to be scored.
+        """
+        centre = truth.mean
+        found = []
+        for numbers, block in estimate.blocks():
+            true = np.asarray(truth.rows[numbers], np.float64)
+            apart = block - true, guess - true, true, true - centre
+            found.append(np.stack([np.linalg.norm(part, axis=1) for part in apart]))
+        if not found:
+            raise NotApplicableError("no client has a record that it could recover.")
+        far, other, length, spread = np.concatenate(found, axis=1)
+        counted = ~np.isin(estimate.rows, spared)
+        if not counted.any():
+            raise NotApplicableError("no record is left that it does not know already.")
+        length, spread = (_above_zero(size) for size in (length, spread))
+        errors = Errors(
+            records=int(counted.sum()),
+            relative=_quantiles((far / length)[counted]),
+            relative_guess=_quantiles((other / length)[counted]),
+            centred=_quantiles((far / spread)[counted]),
+            centred_guess=_quantiles((other / spread)[counted]),
+            exact=float(((far / spread)[counted] < EXACT).mean()),
+        )
+        return cls(estimate.rows, far / length, far / spread, errors, counted)
+
+    def examples(self, estimate: Estimate, truth: Truth) -> tuple[Example, ...]:
+        """Some records beside their estimates, evenly over the quantiles of the error."""
+        among = np.flatnonzero(self.counted)
+        order = among[np.argsort(self.centred[among], kind="stable")]
+        places = order[np.unique(np.linspace(0, len(order) - 1, EXAMPLES).round().astype(np.int64))]
+        wanted = {int(self.rows[place]): place for place in places}
+        recovered: dict[int, Float64Array] = {}
+        for numbers, block in estimate.blocks():
+            for at in np.flatnonzero(np.isin(numbers, list(wanted))):
+                recovered[int(numbers[at])] = block[at][truth.shown]
+        return tuple(
+            Example(
+                str(truth.names[row]),
+                _rounded(truth.rows[row][truth.shown]),
+                _rounded(recovered[row]),
+                float(self.centred[place]),
+            )
+            for row, place in wanted.items()
+        )
+
+
+def told_apart(scores: Float64Array, members: BoolArray) -> Membership:
+    """Area under the curve, and the members found at one false alarm in a thousand.
+
+    >>> told_apart(np.array([3.0, 2.0, 1.0, 0.0]), np.array([True, False, True, False])).auc
+    0.75
+    """
+    from scipy.stats import rankdata
+
+    inside, outside = int(members.sum()), int((~members).sum())
+    if not inside or not outside:
+        raise NotApplicableError("there are no candidates of both sorts.")
+    ranks = rankdata(scores)
+    auc = (ranks[members].sum() - inside * (inside + 1) / 2.0) / (inside * outside)
+    threshold = np.sort(scores[~members])[::-1][outside // 1000]
+    found = float((scores[members] > threshold).mean())
+    return Membership(auc=float(auc), tpr=found, members=inside, others=outside)
+
+
+def _matched(finding: Unordered, view: View, truth: Truth) -> Estimate:
+    """Each client's estimates in the order of its records that makes the squared errors least together."""
+    from scipy.optimize import linear_sum_assignment
+    from scipy.spatial.distance import cdist
+
+    rows, values = [], []
+    for client, estimates in finding.parts.items():
+        numbers = view.rows_of(client)
+        cost = cdist(np.asarray(truth.rows[numbers], np.float64), estimates, "sqeuclidean")
+        order = linear_sum_assignment(cost)[1]
+        rows.append(numbers)
+        values.append(estimates[order])
+    if not rows:
+        raise NotApplicableError("no client is small enough.")
+    return Estimate.of(np.concatenate(rows), np.concatenate(values))
+
+
+def _above_zero(sizes: Float64Array) -> Float64Array:
+    """Sizes, those of next to nothing raised to a millionth of the typical one: a record may be the mean itself."""
+    typical = float(np.sqrt((sizes**2).mean()))
+    return np.maximum(sizes, 1e-6 * typical if typical > 0.0 else 1.0)
+
+
+def _quantiles(values: Float64Array) -> Quantiles:
+    return Quantiles(*(float(value) for value in np.quantile(values, [0.0, 0.01, 0.1, 0.5, 0.9])))
+
+
+def _rounded(values: Iterable[float]) -> tuple[float, ...]:
+    return tuple(float(f"{value:.5g}") for value in values)

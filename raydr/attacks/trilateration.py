@@ -1,0 +1,107 @@
+"""Trilateration: records from their distances to points that the server knows.
+
+Distances to points tell a record's place in the points' hull, and how far from it the record lies. Where that is
+nothing, the record is known to rounding, and the server can tell (:mod:`raydr.geometry.trilateration`): fewer points
+than dimensions do not hide a record that lies in their span. P3, Theorem 3.1, asks for K < d anchors; of MNIST that
+leaves nine records of ten in the open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from raydr.arrays import Float64Array
+from raydr.attacks.contract import (
+    EXACT,
+    Estimate,
+    NotApplicableError,
+    Piece,
+    Reconstruction,
+    Side,
+    View,
+    attack,
+)
+from raydr.attacks.posted import Posted, posted
+from raydr.methods.sense.frames import AffineFrame
+from raydr.methods.sense.spaces import EuclideanSpace
+
+_REFINEMENTS, _BLOCK = 6, 4096
+_SURE = 0.5 * EXACT
+"""A record is called exact where what is left open of it is at most this part of its distance from the mean."""
+
+
+@attack("trilateration", "records from their distances to anchors or landmarks that the server knows")
+def trilateration(view: View, side: Side) -> Iterator[Reconstruction]:
+    """Every record's nearest point in the hull of the points that it told its distances to."""
+    messages = posted(view)
+    if any(message.points is None for message in messages):
+        raise NotApplicableError("the server does not know the points to which distances were posted.")
+    found = [located(message) for message in messages]
+    estimate = Estimate(tuple(piece for pieces, _ in found for piece in pieces))
+    beside = np.concatenate([heights for _, heights in found])
+    noisy = any(message.noise for message in messages)
+    certain = None
+    if not noisy:
+        certain = beside <= _SURE * np.hypot(estimate.lengths(estimate.mean()), beside)
+    points = np.concatenate([_rows(message) for message in messages])
+    count = len(np.unique(points, axis=0))
+    yield Reconstruction(
+        uses=(messages[0].kind,),
+        knows=f"the {count:,} points to which distances were posted"
+        + ("; what noise was added to them is told" if noisy else ""),
+        numbers={"points": count},
+        estimate=estimate,
+        guess=np.asarray(points.mean(axis=0)),
+        certain=certain,
+    )
+
+
+def located(message: Posted) -> tuple[list[Piece], Float64Array]:
+    """Estimates of the records of a message, and how far from the hull each lies, (rows,)."""
+    if message.points is None:
+        raise NotApplicableError("the server does not know the points to which distances were posted.")
+    noise = message.noise * float(np.sqrt(message.squared).mean()) if message.squared.size else 0.0
+    if isinstance(message.space, EuclideanSpace):
+        # Seen from one of the points: with an offset of 1e8 a mean has no digits below 1e-8.
+        origin = message.points[0].astype(np.float64)
+        hull = message.space.frame(message.points - origin, noise)
+        coordinates, beside = refined(hull, message.squared)
+        piece = Piece(message.rows, hull.solver.centre + origin, coordinates, hull.solver.basis)
+        return [piece], beside
+    frame = message.space.frame(message.space.points(message.points), noise)
+    coordinates, beside = frame.located(message.squared)
+    placed = frame.points(coordinates, np.zeros((len(coordinates), 0)))
+    rows = np.asarray(message.space.rows(message.space.chart(placed)))
+    return list(Estimate.of(message.rows, rows).pieces), beside
+
+
+def refined(frame: AffineFrame, squared: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """Coordinates (rows, rank) in the hull of some points, and distances (rows,) from it, by squared distances.
+
+    A solution by singular vectors is wrong by eps times the square of the points' condition, which for 783 pictures of
+    clothes is 3e7: median error 0.02 although the distances are exact. Its residual, solved for again, takes that away.
+    A distance from the hull whose square comes out negative is as far from 0 as a positive one.
+    """
+    solver = frame.solver
+    forward = solver.basis @ (frame.anchors - solver.centre).T
+    coordinates, beside = np.empty((len(squared), solver.rank)), np.empty(len(squared))
+    for start in range(0, len(squared), _BLOCK):
+        some = slice(start, start + _BLOCK)
+        products = 0.5 * (solver.squared_norms - squared[some])
+        products -= products.mean(axis=1, keepdims=True)
+        found = solver.coordinates(squared[some])
+        for _ in range(0 if frame.noise else _REFINEMENTS):
+            step = (products - found @ forward) @ solver.solution
+            found += step
+            if float(np.abs(step).max(initial=0.0)) < 1e-9 * float(np.abs(found).max(initial=0.0)):
+                break
+        heights = squared[some].mean(axis=1) - solver.squared_norms.mean() - (found**2).sum(axis=1)
+        coordinates[some], beside[some] = found, np.sqrt(np.abs(heights))
+    return coordinates, beside
+
+
+def _rows(message: Posted) -> Float64Array:
+    points = message.points
+    return np.zeros((0, 0)) if points is None else points

@@ -1,0 +1,161 @@
+"""What an audit writes down: ``audit.json``, one verdict for each attempt of each attack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """Of an error over records."""
+
+    minimum: float
+    q01: float
+    q10: float
+    median: float
+    q90: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Errors:
+    """How far estimates are from the records, beside how far the best guess without the messages is.
+
+    Attributes
+    ----------
+    records : int
+        That were scored.
+    relative, relative_guess : Quantiles
+        Distance from the record over the record's length.
+    centred, centred_guess : Quantiles
+        Distance from the record over the record's distance from the mean of all: 1 for whoever guesses the mean, and
+        the same wherever the data have their origin.
+    exact : float
+        Part of the records whose centred error is below 1e-3.
+    """
+
+    records: int
+    relative: Quantiles
+    relative_guess: Quantiles
+    centred: Quantiles
+    centred_guess: Quantiles
+    exact: float
+
+    @property
+    def beats_guessing(self) -> bool:
+        """Whether half of the records are better known than by guessing."""
+        return self.centred.median < self.centred_guess.median
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How many records the server itself calls exact, and how many of those are."""
+
+    called_exact: int
+    of_those_exact: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Membership:
+    """How well members are told from others.
+
+    ``auc`` is the probability that a member has the higher score; ``tpr`` the part of the members that are found where
+    at most one other in a thousand, rounded down, is taken for one.
+    """
+
+    auc: float
+    tpr: float
+    members: int
+    others: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpsilonBound:
+    """A lower bound on a release's epsilon, and what is claimed for it."""
+
+    epsilon: float
+    claimed: float
+    delta: float
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Example:
+    """A record of the run beside its estimate: the values of :attr:`Audit.shown`, in the run's units."""
+
+    row: str
+    true: tuple[float, ...]
+    recovered: tuple[float, ...]
+    error: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What an attempt came to; of an attack that does not apply, ``why`` not, and nothing else.
+
+    Attributes
+    ----------
+    attack, description : str
+        Name, and a line on what it does.
+    variant : str
+        What sets this attempt apart from others of the attack.
+    why : str
+        Why it does not apply; empty where it does.
+    messages : mapping of kind to int
+        Messages that it read, as the ledger names and counts them.
+    knows : str
+        Its side knowledge.
+    numbers : mapping of name to number
+        Of that.
+    errors : Errors or None
+        Of what was recovered.
+    certificate : Certificate or None
+        Where the server can tell what it knows.
+    membership : Membership or None
+    bound : EpsilonBound or None
+    examples : tuple of Example
+        By error, the best first.
+    seconds : float
+    """
+
+    attack: str
+    description: str
+    variant: str = ""
+    why: str = ""
+    messages: Mapping[str, int] = field(default_factory=dict)
+    knows: str = ""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    errors: Errors | None = None
+    certificate: Certificate | None = None
+    membership: Membership | None = None
+    bound: EpsilonBound | None = None
+    examples: tuple[Example, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """The content of ``audit.json``.
+
+    Attributes
+    ----------
+    raydr : str
+        The version that made it.
+    scenario : str
+        SHA-256 of the run's scenario.yaml, by which it is known to be of this run.
+    public : str
+        Which public rows the attacks were given, as a clause.
+    shown : tuple of str
+        Names of the features that examples show.
+    image : tuple of int or None
+        Height, width and channels where a row is a picture; ``shown`` are then all features, in order.
+    verdicts : tuple of Verdict
+        In the order of ``raydr list attacks``.
+    """
+
+    raydr: str
+    scenario: str
+    public: str
+    shown: tuple[str, ...]
+    image: tuple[int, int, int] | None
+    verdicts: tuple[Verdict, ...]

@@ -1,0 +1,194 @@
+"""What the server could recover, in words and pictures, from ``audit.json``."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from raydr.attacks.verdicts import Audit, Example, Verdict
+from raydr.report import charts, wording
+
+MOST_GALLERIES = 6
+"""Attempts whose records are shown: one of each attack, the one that came nearest."""
+
+
+ALIGNMENT = "distribution-alignment"
+"""The attack whose error over public rows is drawn."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """An attempt in a row of the table.
+
+    Attributes
+    ----------
+    attack, description, variant, knows : str
+    messages : str
+        Which it read, and how many there were.
+    error, guess : str
+        Median error of what was recovered, and of guessing.
+    exact : str
+        Part of the records that are known to 1e-3.
+    said : str
+        What else there is to say, or why the attack does not apply.
+    beats : bool
+        Whether the messages gave something away.
+    applies : bool
+    """
+
+    attack: str
+    description: str
+    variant: str
+    knows: str
+    messages: str
+    error: str
+    guess: str
+    exact: str
+    said: str
+    beats: bool
+    applies: bool
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A record beside its estimate: addresses of two pictures, or two rows of values."""
+
+    row: str
+    error: str
+    true: str | tuple[str, ...]
+    recovered: str | tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Records of one attempt, the best first."""
+
+    attack: str
+    variant: str
+    shown: tuple[Shown, ...]
+
+
+def lines(audit: Audit) -> list[Line]:
+    """One for each attempt, those that do not apply last."""
+    found = [_line(verdict) for verdict in audit.verdicts]
+    return sorted(found, key=lambda line: not line.applies)
+
+
+def _line(verdict: Verdict) -> Line:
+    error, guess, exact, said, beats = "–", "–", "–", verdict.why, False
+    if verdict.errors is not None:
+        errors = verdict.errors
+        error, guess = _number(errors.centred.median), _number(errors.centred_guess.median)
+        exact, beats = wording.percent(errors.exact), errors.beats_guessing
+        relative, guessed = (_number(of.median) for of in (errors.relative, errors.relative_guess))
+        said = f"{wording.plural(errors.records, 'record')}; of its length: {relative}, guess {guessed}"
+        if verdict.certificate is not None:
+            called, right = verdict.certificate.called_exact, verdict.certificate.of_those_exact
+            said += f"; the server calls {called:,} exact, and {right:,} of those are"
+    if verdict.membership is not None:
+        found = verdict.membership
+        error, guess, beats = f"AUC {found.auc:.3f}", "AUC 0.500", found.auc > 0.6
+        said = (
+            f"{wording.percent(found.tpr)} of {found.members:,} members found at one false alarm in a thousand of"
+            f" {found.others:,} others"
+        )
+    if verdict.bound is not None:
+        bound = verdict.bound
+        error, guess, beats = (
+            f"ε ≥ {bound.epsilon:.3g}",
+            f"claimed {bound.claimed:.3g}",
+            bound.epsilon > bound.claimed,
+        )
+        said = f"at delta {bound.delta:g}, with confidence {bound.confidence:g}"
+    messages = ", ".join(f"{count:,} {kind}" for kind, count in verdict.messages.items())
+    return Line(
+        verdict.attack,
+        verdict.description,
+        verdict.variant,
+        verdict.knows,
+        messages,
+        error,
+        guess,
+        exact,
+        said,
+        beats,
+        not verdict.why,
+    )
+
+
+def curve(audit: Audit) -> charts.LineChart | None:
+    """Median error of distribution-alignment over the logarithm of public rows; None with fewer than two attempts."""
+    tried = [
+        (int(verdict.numbers["public_rows"]), verdict.errors)
+        for verdict in audit.verdicts
+        if verdict.attack == ALIGNMENT and verdict.errors is not None and "public_rows" in verdict.numbers
+    ]
+    tried.sort(key=lambda attempt: attempt[0])
+    counts, errors = [count for count, _ in tried], [found.centred.median for _, found in tried]
+    guess = tried[-1][1].centred_guess.median if tried else None
+    logarithms = [math.log10(max(count, 1)) for count in counts]
+    chart = charts.line_chart(logarithms, errors, "error", guess)
+    if chart is None or len(chart.points) < len(counts):
+        return None
+    said = [f"{count:,} public rows: {_number(error)}" for count, error in zip(counts, errors, strict=True)]
+    return replace(
+        chart,
+        points=tuple((x, y, text) for (x, y, _), text in zip(chart.points, said, strict=True)),
+        x_ticks=tuple(
+            charts.Tick(min(x, chart.right - 14.0), f"{count:,}")
+            for (x, _, _), count in zip(chart.points, counts, strict=True)
+        ),
+    )
+
+
+def galleries(audit: Audit) -> list[Gallery]:
+    """Recovered beside true records, of the nearest attempt of each attack."""
+    nearest: dict[str, Verdict] = {}
+    for verdict in audit.verdicts:
+        if verdict.errors is None or not verdict.examples:
+            continue
+        best = nearest.get(verdict.attack)
+        if best is None or best.errors is None or verdict.errors.centred.median < best.errors.centred.median:
+            nearest[verdict.attack] = verdict
+    return [
+        Gallery(
+            verdict.attack, verdict.variant, tuple(_shown(example, audit) for example in verdict.examples)
+        )
+        for verdict in list(nearest.values())[:MOST_GALLERIES]
+    ]
+
+
+def _shown(example: Example, audit: Audit) -> Shown:
+    error = _number(example.error)
+    if audit.image is None or len(example.true) != int(np.prod(audit.image)):
+        return Shown(example.row, error, _values(example.true), _values(example.recovered))
+    low, high = min(example.true), max(example.true)
+    true, recovered = (
+        _picture(values, audit.image, low, high) for values in (example.true, example.recovered)
+    )
+    return Shown(example.row, error, true, recovered)
+
+
+def _picture(values: Sequence[float], image: tuple[int, int, int], low: float, high: float) -> str:
+    """Address of a picture of a row, its shades those of the true record's range."""
+    from matplotlib.image import imsave
+
+    height, width, channels = image
+    shades = np.clip((np.array(values) - low) / max(high - low, 1e-300), 0.0, 1.0)
+    pixels = np.repeat(shades.reshape(height, width, channels), 3 // channels, axis=2)
+    file = io.BytesIO()
+    imsave(file, pixels, format="png")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def _values(values: Sequence[float]) -> tuple[str, ...]:
+    return tuple(_number(value) for value in values)
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}".replace("-", "−")

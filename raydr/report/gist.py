@@ -1,0 +1,116 @@
+"""The first screen's answer to what a run gave away: typed protections, the accountant, and what attacks found.
+
+No text of a message has a part in it: neither in what is said, nor in how it is said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from raydr.attacks.verdicts import Audit, Verdict
+from raydr.privacy.verdict import Left, verdict
+from raydr.report import wording
+from raydr.report.runfolder import RunFolder
+
+Tone = Literal["good", "bad", "open"]
+
+LEFT = {
+    Left.RECORDS: "Something of every single record left its client with nothing that vouches for it.",
+    Left.UPLOADS: "No record by itself left its client; what each client computed of its records did, for the server to"
+    " read.",
+    Left.SUMS: "Sums over clients alone: the server could read no client's own part of them.",
+    Left.NOTHING: "Nothing left a client but under noise that is accounted for.",
+}
+_UNPROVEN = "Not tried yet: `raydr audit` shows what a server recovers from this run's own messages."
+FOUND_MEMBERS = 0.6
+"""AUC from which members are said to be told from others."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A line of the answer.
+
+    Attributes
+    ----------
+    title, figure, text : str
+        What it is about, the figure of it, and a sentence.
+    tone : {"good", "bad", "open"}
+        Whether that protects, does not, or is not known.
+    """
+
+    title: str
+    figure: str
+    text: str
+    tone: Tone
+
+
+def points(run: RunFolder) -> tuple[Point, ...]:
+    """What left, what it cost, what was hidden, and what attacks recovered."""
+    found = verdict(run.ledger, run.privacy)
+    tones: dict[Left, Tone] = {
+        Left.RECORDS: "bad",
+        Left.UPLOADS: "open",
+        Left.SUMS: "open",
+        Left.NOTHING: "good",
+    }
+    left = Point("What left", found.left.value, LEFT[found.left], tones[found.left])
+    at = f"δ = {found.delta:g}".replace("-", "−")
+    if found.epsilon is None:
+        some = " What noise covers is accounted for below." if found.noisy else ""
+        cost = Point("Differential privacy", "ε = ∞", f"No epsilon holds for the whole run.{some}", "bad")
+    else:
+        text = f"The whole run, at {at}." if found.noisy else "No release told anything of a record."
+        cost = Point("Differential privacy", f"ε = {wording.epsilon(found.epsilon)}", text, "good")
+    shown = [left, cost]
+    if found.keyed:
+        shown.append(
+            Point(
+                "Isometry key",
+                "obfuscation",
+                "Records were turned by a key that the server lacks. Whoever has rows like them can find the turn.",
+                "open",
+            )
+        )
+    return (*shown, recovered(run.audit))
+
+
+def recovered(audit: Audit | None) -> Point:
+    """What the attack recovered that came nearest."""
+    title = "Attacks"
+    if audit is None:
+        return Point(title, "not audited", _UNPROVEN, "open")
+    tried = [found for found in audit.verdicts if not found.why]
+    broken = [
+        found for found in tried if found.bound is not None and found.bound.epsilon > found.bound.claimed
+    ]
+    if broken:
+        return Point(title, "claim broken", f"{broken[0].attack} shows more epsilon than is claimed.", "bad")
+    nearest = min((found for found in tried if found.errors is not None), key=_share, default=None)
+    members = max((found.membership.auc for found in tried if found.membership is not None), default=0.5)
+    if nearest is not None and nearest.errors is not None and _share(nearest) < 1.0:
+        errors = nearest.errors
+        text = (
+            f"{nearest.attack}: half of the records are known to within {errors.centred.median:.2g} of their distance"
+            f" from the mean, where guessing gives {errors.centred_guess.median:.2g};"
+            f" {wording.percent(errors.exact)} are known exactly."
+        )
+        return Point(title, f"error {wording.percent(_share(nearest))} of a guess", text, "bad")
+    if members > FOUND_MEMBERS:
+        text = (
+            f"Records of the run are told from others with an AUC of {members:.2f}, where guessing gives 0.5."
+        )
+        return Point(title, f"members AUC {members:.2f}", text, "bad")
+    if not tried:
+        return Point(title, "none applies", "No attack that raydr knows applies to these messages.", "open")
+    count = len({found.attack for found in tried})
+    return Point(title, "no better than guessing", f"{wording.plural(count, 'attack')} tried.", "good")
+
+
+def _share(found: Verdict) -> float:
+    """Median error over that of guessing."""
+    errors = found.errors
+    if errors is None:
+        return 1.0
+    guess = errors.centred_guess.median
+    return errors.centred.median / guess if guess else 1.0

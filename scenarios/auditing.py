@@ -1,0 +1,280 @@
+"""The audit of a run: repeat it with a transcript, attack what the server saw, write down what came of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from raydr import records
+from raydr.arrays import FloatArray, Int64Array
+from raydr.attacks import ATTACKS, Side, View
+from raydr.attacks.scoring import Truth, judged
+from raydr.attacks.verdicts import Audit
+from raydr.data import load
+from raydr.data.provenance import sha256_of_file
+from raydr.data.sampling import stream
+from raydr.errors import ScenarioError
+from raydr.files import write_whole
+from raydr.journal import Journal, Listener, unheard
+from raydr.records import is_incomplete
+from raydr.report import read_run, write_report
+from raydr.scenarios.holdings import Holdings
+from raydr.scenarios.reading import read
+from raydr.scenarios.repetition import Repetition, repeated
+from raydr.scenarios.schema import AuditSettings, Scenario
+from raydr.statistics.scaling import scale_rows
+from raydr.threads import one_blas_thread
+
+MOST_CANDIDATES = 2000
+"""Records of each sort of whom it is asked whether they are in the run: false alarms of one in a thousand are two."""
+_SHARE = 5
+"""Of one row in so many the server is told, where there are no others of the source."""
+_SHOWN = 12  # features of an example that is no picture, those that vary most
+_KNOWN = (0, 1, 5, 20)
+
+
+def audit(
+    folder: Path,
+    settings: AuditSettings | None = None,
+    *,
+    public: Path | None = None,
+    data_dir: Path | None = None,
+    listener: Listener = unheard,
+    report: bool = True,
+) -> Path:
+    """Attack the run of a folder, write its ``audit.json``, make its report again, and return the folder.
+
+    Parameters
+    ----------
+    folder : Path
+        A whole run folder.
+    settings : AuditSettings, optional
+        Which attacks, with what side knowledge; those of the run's scenario without it.
+    public : Path, optional
+        A file of rows of like data, with the columns of the run's.
+    data_dir : Path, optional
+        Folder of built-in data sets.
+    listener : callable
+        Hears :mod:`raydr.journal` events.
+    report : bool
+        Whether to make the report again.
+
+    Raises
+    ------
+    OutputError, ScenarioError, DataError, RunError
+        If the run cannot be repeated, to the bit (:func:`raydr.scenarios.repetition.repeated`).
+    """
+    folder = folder.expanduser().absolute()
+    # The stages of the repetition are those of the run: they are timed as one.
+    journal = Journal(listener)
+    with journal.stage("audit: the run once more"):
+        repetition = repeated(folder, data_dir, unheard)
+    settings = settings or repetition.scenario.audit or AuditSettings()
+    with journal.stage("audit: side knowledge"):
+        case = _case(repetition, settings, public, data_dir)
+    found = audited(repetition, case, settings, journal)
+    content = json.dumps(asdict(found), indent=1, allow_nan=False) + "\n"
+    write_whole(folder / records.AUDIT, content.encode(), "make room there, and audit again")
+    if report:
+        write_report(folder)
+    return folder
+
+
+def asked(folder: Path, attacks: Sequence[str], public_rows: int | None) -> AuditSettings:
+    """Settings of a run's scenario, with what the command line says instead.
+
+    Raises
+    ------
+    ScenarioError
+        If there is no such attack.
+    """
+    if is_incomplete(folder) or not (folder / records.SCENARIO).is_file():
+        read_run(folder)  # says what is wrong
+    settings = read(folder / records.SCENARIO).audit or AuditSettings()
+    unknown = [name for name in attacks if name not in ATTACKS]
+    if unknown:
+        near = get_close_matches(unknown[0], ATTACKS, n=1, cutoff=0.0)[0]
+        raise ScenarioError(
+            f"There is no attack {unknown[0]!r}; did you mean {near!r}? Attacks are {', '.join(ATTACKS)}."
+        )
+    changed: dict[str, Any] = {"attacks": tuple(attacks)} if attacks else {}
+    if public_rows is not None:
+        changed["public_rows"] = public_rows
+    return settings.model_copy(update=changed)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What attacks are given, and what they are judged by."""
+
+    view: View
+    side: Side
+    truth: Truth
+
+
+def audited(repetition: Repetition, case: Case, settings: AuditSettings, journal: Journal) -> Audit:
+    """Verdicts on all attacks, or those that the settings name."""
+    counts = Counter({entry.kind: entry.count for entry in repetition.run.ledger if entry.direction == "up"})
+    columns = repetition.holdings.feature_names
+    image = picture(columns)
+    verdicts = []
+    for name in settings.attacks if settings.attacks is not None else tuple(ATTACKS):
+        with journal.stage(f"audit: {name}"), one_blas_thread():
+            verdicts += judged(ATTACKS[name], case.view, case.side, case.truth, counts.__getitem__)
+    return Audit(
+        raydr=version("raydr"),
+        scenario=sha256_of_file(repetition.run.path / records.SCENARIO),
+        public=case.side.origin or "none",
+        shown=() if image else tuple(columns[column] for column in case.truth.shown),
+        image=image,
+        verdicts=tuple(verdicts),
+    )
+
+
+def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, data_dir: Path | None) -> Case:
+    """View, side knowledge and truth of a repetition."""
+    scenario, holdings, served = repetition.scenario, repetition.holdings, repetition.served
+    order = np.argsort(holdings.client_of_row, kind="stable")
+    scaling = served.scaling
+    rows = scale_rows(holdings.pooled(), scaling)[order]
+    sizes = np.bincount(holdings.client_of_row, minlength=len(holdings.names))
+    keyed = scenario.privacy.isometry_key
+    own = None if holdings.public is None or keyed else scale_rows(holdings.public, scaling)
+    view = View(
+        repetition.transcript,
+        tuple(int(size) for size in sizes),
+        served.outcome.embedding,
+        own,
+        scenario.data.scale != "none" and not keyed,
+        scenario.privacy.delta,
+    )
+    apart = rows_apart(scenario, holdings, data_dir)
+    shuffled = stream(scenario.seed, "audit").permutation(len(apart))
+    apart = scale_rows(apart[shuffled], scaling)
+    others, apart = _candidates(apart, len(rows))
+    side = _side(repetition, settings, rows, own, apart, file)
+    members = _drawn(scenario, "audit members", len(rows), len(others), side.spared)
+    candidates = np.concatenate([rows[members], others]) if len(others) else rows[:0]
+    inside = np.arange(len(candidates)) < len(members)
+    mixed = stream(scenario.seed, "audit candidates").permutation(len(candidates))
+    side = replace(side, candidates=candidates[mixed])
+    names = [str(holdings.ids[row]) for row in order]
+    return Case(view, side, Truth(rows, names, inside[mixed], _shown(rows, holdings.feature_names)))
+
+
+def _candidates(apart: FloatArray, rows: int) -> tuple[FloatArray, FloatArray]:
+    """Rows of nobody to ask after, and the rest."""
+    count = min(MOST_CANDIDATES, len(apart) // 3, rows)
+    return apart[:count], apart[count:]
+
+
+def _side(
+    repetition: Repetition,
+    settings: AuditSettings,
+    rows: FloatArray,
+    own: FloatArray | None,
+    apart: FloatArray,
+    file: Path | None,
+) -> Side:
+    """Public rows, from wherever there are any, and records that the server happens to know."""
+    scenario, holdings, scaling = repetition.scenario, repetition.holdings, repetition.served.scaling
+    spared = np.zeros(0, np.int64)
+    wanted = settings.public_rows
+    if file is not None:
+        table = load(path=file, features=holdings.feature_names, for_map=False)
+        given = scale_rows(table.rows, scaling)[:wanted]
+        origin = f"{len(given):,} rows of {file.name}"
+    else:
+        given = np.concatenate([apart[:0] if own is None else own.astype(apart.dtype), apart])[:wanted]
+        held = 0 if own is None else min(len(own), len(given))
+        kinds = [
+            f"{held:,} that the run gave it" if held else "",
+            f"{len(given) - held:,} of the source that are not mapped" if len(given) > held else "",
+        ]
+        origin = f"{len(given):,} rows: " + " and ".join(filter(None, kinds))
+    if not len(given) and wanted:
+        spared = _drawn(scenario, "audit split", len(rows), min(wanted, len(rows) // _SHARE), spared)
+        given = rows[spared]
+        origin = (
+            f"{len(given):,} rows of the run itself, since the source has no others: which are theirs it is not told,"
+            " and they are not scored"
+        )
+    counts = settings.known_records
+    if counts is None:
+        counts = tuple(sorted({*_KNOWN, rows.shape[1] + 1}))
+        counts = tuple(count for count in counts if count <= len(rows) // 2)
+    known = _drawn(scenario, "audit known records", len(rows), max(counts, default=0), spared)
+    counts = tuple(count for count in counts if count <= len(known))
+    return Side(
+        public=given,
+        origin=origin,
+        known=known,
+        values=rows[known],
+        counts=counts,
+        seed=scenario.seed,
+        spared=spared,
+    )
+
+
+def rows_apart(scenario: Scenario, holdings: Holdings, data_dir: Path | None) -> FloatArray:
+    """Rows of the run's table that are neither mapped nor given to the server, as read; none of files of clients' own.
+
+    Those that equal a row of the run are left out too: they would be no stranger's.
+    """
+    data = scenario.data
+    if scenario.clients.sites or data.graph is not None:
+        return np.zeros((0, holdings.features))
+    table = load(
+        source=data.source,
+        path=data.path,
+        label=data.label,
+        features=data.features,
+        client=scenario.clients.partition.client_column,
+        id_column=data.id,
+        missing=data.missing,
+        seed=scenario.seed,
+        data_dir=data_dir,
+    )
+    used = {row.tobytes() for row in holdings.pooled()}
+    if holdings.public is not None:
+        used |= {row.tobytes() for row in holdings.public.astype(table.rows.dtype)}
+    fresh = np.array([row.tobytes() not in used for row in table.rows], np.bool_)
+    return np.asarray(table.rows[fresh])
+
+
+def picture(names: Sequence[str]) -> tuple[int, int, int] | None:
+    """Height, width and channels of a row that is a picture, None where it is none: square, its columns numbered alike.
+
+    >>> picture([f"x{pixel}" for pixel in range(784)])
+    (28, 28, 1)
+    """
+    kinds = {re.sub(r"[\d_]+", "", name) for name in names}
+    for channels in (1, 3):
+        side = math.isqrt(len(names) // channels)
+        if len(kinds) == 1 and side >= 8 and side * side * channels == len(names):
+            return side, side, channels
+    return None
+
+
+def _shown(rows: FloatArray, names: Sequence[str]) -> Int64Array:
+    """Features that examples show."""
+    if picture(names) is not None:
+        return np.arange(len(names))
+    deviations = rows.std(axis=0, dtype=np.float64)
+    return np.sort(np.argsort(-deviations, kind="stable")[:_SHOWN])
+
+
+def _drawn(scenario: Scenario, purpose: str, rows: int, count: int, spared: Int64Array) -> Int64Array:
+    """So many numbers of records, none of them spared."""
+    among = np.setdiff1d(np.arange(rows), spared)
+    return stream(scenario.seed, purpose).permutation(among)[:count]

@@ -1,0 +1,183 @@
+"""A run repeated in this process, to the bit, so that what the server saw can be looked at after the fact."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from raydr.errors import DataError, OutputError, RunError, ScenarioError
+from raydr.federation.client import Withheld
+from raydr.federation.transcript import Transcript
+from raydr.journal import Event, Journal, Listener, RoundEnded
+from raydr.methods import METHODS
+from raydr.methods.serving import Served
+from raydr.privacy.ledger import Entry
+from raydr.privacy.secrets import Origin
+from raydr.records import SCENARIO
+from raydr.registry import extensions
+from raydr.report import RunFolder, read_run
+from raydr.scenarios.backend import InlineBackend
+from raydr.scenarios.environment import versions
+from raydr.scenarios.holdings import Holdings, dealt_out, from_sites, with_public_file
+from raydr.scenarios.identity import Identity
+from raydr.scenarios.reading import read
+from raydr.scenarios.runner import plan_of, with_public, with_scaling
+from raydr.scenarios.schema import Scenario
+
+_DECIDING = ("numpy", "scipy", "scikit-learn", "openTSNE", "umap-learn", "numba")
+"""Packages whose version may change bits of a map."""
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """A run, and the same run once more.
+
+    Attributes
+    ----------
+    run : RunFolder
+    scenario : Scenario
+    holdings : Holdings
+        Who holds which rows.
+    served : Served
+        What the server came to, rows in client order.
+    transcript : Transcript
+        What it saw on the way.
+    """
+
+    run: RunFolder
+    scenario: Scenario
+    holdings: Holdings
+    served: Served
+    transcript: Transcript
+
+
+def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetition:
+    """Repeat the run of a folder, and make sure that it is the same run.
+
+    Raises
+    ------
+    OutputError
+        If the folder is no whole run folder, or another version made it.
+    ScenarioError
+        If such a run cannot be repeated.
+    DataError
+        If the data are not those of the run any more.
+    RunError
+        If the repetition has another map or another ledger.
+    """
+    run = read_run(folder)
+    scenario = read(folder / SCENARIO)
+    require_repeatable(run, scenario)
+    journal = Journal(listener)
+    with journal.stage("data"):
+        sites = scenario.clients.sites
+        holdings = from_sites(scenario, InlineBackend()) if sites else dealt_out(scenario, data_dir)
+        require_same_data(run, holdings, scenario.data.scale)
+        public = METHODS[scenario.method.kind].public_file(scenario.method)
+        if public is not None:
+            holdings = with_public_file(holdings, public)
+    transcript = Transcript()
+    plan, reserve = with_public(plan_of(scenario, len(holdings.parts)), holdings.public)
+    # With another secret, noise would be another, and the messages those of another run.
+    rooted = Origin(scenario.resolved().privacy.secret).again(
+        Identity.of(scenario, holdings).study, run.environment.run
+    )
+    served = InlineBackend(transcript=transcript).serve(
+        holdings.parts,
+        replace(plan, run=rooted.name, checkpoint_every=0),
+        listener=lambda event: _passed_on(event, listener),
+        withheld=Withheld(rooted.root, reserve),
+    )
+    _require_same_outcome(run, served.reordered(holdings.in_table_order))
+    served = with_scaling(served, rooted, scenario)
+    return Repetition(run, scenario, holdings, served, transcript)
+
+
+def require_repeatable(run: RunFolder, scenario: Scenario) -> None:
+    """Refuse what cannot come out the same.
+
+    Raises
+    ------
+    OutputError
+        If another version made the run.
+    ScenarioError
+        If its bits hang on how clients were packed.
+    """
+    here, then = {"raydr": version("raydr")} | versions(), dict(run.environment.packages)
+    then["raydr"] = run.environment.raydr
+    deciding = ("raydr", *_DECIDING, *extensions())
+    changed = [
+        f"{name} {then.get(name, 'none')} (here {here[name]})"
+        for name in deciding
+        if then.get(name) != here[name]
+    ]
+    if changed:
+        raise OutputError(
+            f"The run in {run.path} was made with {', '.join(changed)}, so its repetition would be another run: audit"
+            " it with the versions that made it, or run the scenario again."
+        )
+    if scenario.runtime.batch_clients:
+        raise ScenarioError(
+            "runtime.batch_clients trains clients of one actor as one, with bits that hang on how they were packed, so"
+            " the run cannot be repeated with each client apart: run it without, and audit that."
+        )
+
+
+def require_same_data(run: RunFolder, holdings: Holdings, scaling: str) -> None:
+    """Raise DataError unless what was read now is what data.json says that the run read."""
+    now, then = holdings.provenance(scaling), run.data
+    changed = [
+        one.name
+        for one, other in zip(now.sources, then.sources, strict=False)
+        if (one.sha256, one.hashed) != (other.sha256, other.hashed)
+    ]
+    same = (now.columns, now.mapped, len(now.sources)) == (then.columns, then.mapped, len(then.sources))
+    if changed or not same:
+        raise DataError(
+            f"The data are not those of the run in {run.path} any more"
+            f" ({', '.join(changed) or 'other columns, rows or files'}, by data.json): bring them back, or repeat the"
+            " run."
+        )
+
+
+def _require_same_outcome(run: RunFolder, served: Served) -> None:
+    """Raise RunError unless map and ledger are the run's, the map to the bit."""
+    found = np.asarray(served.outcome.embedding, np.float64)
+    if found.shape != run.federated.shape or not np.array_equal(found, run.federated):
+        off = "another shape" if found.shape != run.federated.shape else _apart(found, run.federated)
+        raise RunError(
+            f"The repetition of the run in {run.path} has another map ({off}), so what it shows is not what that run's"
+            " server saw. Bits change between processors and where clients were lost by chance: run the scenario here"
+            " again, and audit that."
+        )
+    was, now = _messages(run.ledger), _messages(served.ledger.entries.values())
+    different = [entry["kind"] for entry in [*was, *now] if (entry in was) != (entry in now)]
+    if different:
+        raise RunError(
+            f"The repetition of the run in {run.path} has the same map but other messages"
+            f" ({', '.join(dict.fromkeys(different))}): clients were asked again there, or ledger.json was changed. Run"
+            " the scenario again, and audit that."
+        )
+
+
+def _apart(one: Any, other: Any) -> str:
+    moved = int((one != other).any(axis=1).sum())
+    return f"{moved:,} of {len(one):,} rows moved, by {float(np.abs(one - other).max()):.2g} at most"
+
+
+def _messages(entries: Iterable[Entry]) -> Sequence[dict[str, Any]]:
+    return [
+        json.loads(json.dumps(entry.as_dict())) for entry in entries if entry.direction != "simulation-only"
+    ]
+
+
+def _passed_on(event: Event, listener: Listener) -> None:
+    """Everything but the rounds, which are those of the run."""
+    if not isinstance(event, RoundEnded):
+        listener(event)

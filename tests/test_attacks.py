@@ -1,0 +1,455 @@
+"""Attacks: they beat guessing where theory says that they must, and fail where protection says that they must."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from attacked import federation_seen, scored, skewed, truth_of, turned, view_of
+
+from raydr.arrays import Float64Array
+from raydr.attacks import ATTACKS, NotApplicableError, Side, View
+from raydr.attacks.canary import SCORES, bounded
+from raydr.attacks.canary import canary as canary_attack
+from raydr.attacks.cloud import cloud, unfolded
+from raydr.attacks.contract import Estimate, Piece, Reconstruction, Unordered
+from raydr.attacks.distance_geometry import distance_geometry
+from raydr.attacks.distribution_alignment import aligned, distribution_alignment
+from raydr.attacks.gradient_matching import gradient_matching
+from raydr.attacks.known_sample import known_sample
+from raydr.attacks.membership import membership
+from raydr.attacks.principal import principal_axes
+from raydr.attacks.scoring import judged, told_apart
+from raydr.attacks.surrogate_inversion import surrogate_inversion
+from raydr.attacks.trilateration import trilateration
+from raydr.federation.transcript import FIRST_CALLS, Seen, Transcript
+from raydr.geometry.points import squared_distances
+from raydr.methods.fedne.clients import PositionRequest
+from raydr.methods.fedne.surrogates import DensityRequest
+from raydr.methods.landmarks.learning import Step, StepRequest
+from raydr.methods.landmarks.maps import DistanceRequest
+from raydr.methods.landmarks.mean_embedding import MeanEmbedding, MeanEmbeddingRequest
+from raydr.methods.landmarks.spectral import KernelRequest
+from raydr.methods.sense.clients import AnchorRequest
+from raydr.methods.sense.spaces import EuclideanSpace, HyperbolicSpace
+from raydr.privacy.gaussian import GaussianNoise
+from raydr.privacy.ledger import Granularity
+from raydr.statistics.scaling import ScaleRows
+
+NOTHING = Side(np.zeros((0, 0)))
+
+
+def cut(rows: Float64Array, clients: int = 3) -> list[Float64Array]:
+    return np.array_split(rows, clients)
+
+
+def anchored(rows: Float64Array, anchors: Float64Array, mechanism: GaussianNoise | None = None) -> View:
+    return view_of(cut(rows), AnchorRequest(anchors, EuclideanSpace(), False, mechanism))
+
+
+def random(rows: int, features: int, seed: int) -> Float64Array:
+    return np.random.default_rng(seed).standard_normal((rows, features)) * np.linspace(3.0, 0.5, features)
+
+
+# ------------------------------------------------------------------------------------------------ transcript
+
+
+def test_the_server_sees_each_summand_where_hosts_do_not_add_up_and_the_sum() -> None:
+    rows, landmarks = random(9, 4, 0), random(3, 4, 1)
+    request = StepRequest(landmarks, 0.1, 1.0, 1, "gradient")
+    federation, transcript = federation_seen(cut(rows))
+    learnt = federation.mean(request, weights="rows")
+    seen = transcript.of(Step)
+    assert [one.client for one, _ in seen] == [0, 1, 2]
+    together = sum(len(part) * reply.direction for part, (_, reply) in zip(cut(rows), seen, strict=True))
+    np.testing.assert_allclose(together / len(rows), learnt.direction, atol=1e-12)
+    (whole,) = [one for one in transcript if one.client is None]
+    np.testing.assert_array_equal(whole.reply.direction, learnt.direction)  # type: ignore[attr-defined]
+
+
+def test_what_a_host_adds_up_beforehand_is_no_summand() -> None:
+    federation, transcript = federation_seen(cut(random(9, 4, 0)), packed=True)
+    federation.mean(StepRequest(random(3, 4, 1), 0.1, 1.0, 1, "gradient"), weights="rows")
+    assert transcript.of(Step) == []
+    assert [seen.client for seen in transcript if isinstance(seen.reply, Step)] == [None]
+
+
+def test_of_many_rounds_the_first_and_the_last_are_kept_and_all_are_counted() -> None:
+    federation, transcript = federation_seen(cut(random(9, 4, 0)))
+    for gamma in range(1, 21):
+        federation.mean(StepRequest(random(3, 4, 1), float(gamma), 1.0, 1, "gradient"))
+    kept = [seen.request.gamma for seen, _ in transcript.of(Step)]  # type: ignore[attr-defined]
+    assert sorted(set(kept)) == [1.0, 2.0, 3.0, 20.0]
+    assert len(kept) == 3 * (FIRST_CALLS + 1)
+    assert transcript.counts[Step] == 60
+
+
+def test_every_reply_of_single_records_is_kept() -> None:
+    federation, transcript = federation_seen(cut(random(9, 4, 0)))
+    for seed in range(10):
+        federation.ask(DistanceRequest(random(3, 4, seed)))
+    kept = [seen for seen in transcript if type(seen.reply).granularity == Granularity.PER_RECORD]
+    assert len(kept) == 30
+
+
+# --------------------------------------------------------------------------------------------- trilateration
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e8])
+def test_d_plus_one_anchors_know_every_record_and_know_that_they_do(offset: float) -> None:
+    rows, anchors = random(60, 8, 0) + offset, random(9, 8, 1) + offset
+    (found,) = trilateration(anchored(rows, anchors), NOTHING)
+    scores = scored(found, rows)
+    assert scores.errors.exact == 1.0
+    assert scores.errors.beats_guessing
+    assert found.certain is not None
+    assert found.certain.all()
+
+
+def test_fewer_anchors_know_the_records_in_their_span_and_tell_them_from_the_others() -> None:
+    """K = d - 1: the theorem's own setting. Half of the records lie where anchors can tell."""
+    anchors = random(7, 8, 1)
+    weights = np.random.default_rng(2).dirichlet(np.ones(7), 30)
+    rows = np.concatenate([weights @ anchors, random(30, 8, 3)])
+    (found,) = trilateration(anchored(rows, anchors), NOTHING)
+    scores = scored(found, rows)
+    assert found.certain is not None
+    np.testing.assert_array_equal(found.certain, np.arange(60) < 30)
+    np.testing.assert_array_equal(scores.centred < 1e-3, np.arange(60) < 30)
+
+
+def test_in_a_secret_frame_trilateration_is_no_better_than_guessing() -> None:
+    """The server routes anchors that the clients have turned: what it trilaterates is turned too."""
+    rows, anchors = skewed(300, 8, 0), skewed(20, 8, 1)
+    keyed = turned(np.concatenate([rows, anchors]))
+    (found,) = trilateration(anchored(keyed[:300], keyed[300:]), NOTHING)
+    errors = scored(found, rows).errors
+    assert errors.centred.median >= errors.centred_guess.median * 0.95
+    assert errors.exact == 0.0
+
+
+def test_without_the_points_it_does_not_apply() -> None:
+    view = anchored(random(30, 4, 0), random(6, 4, 1))
+    hidden = hide_points(view)
+    with pytest.raises(NotApplicableError, match="does not know the points"):
+        list(trilateration(hidden, NOTHING))
+
+
+def each_with_its_own(parts: list[Float64Array], scale: float) -> View:
+    """What a server sees that shows each client other anchors."""
+    transcript = Transcript()
+    for client, part in enumerate(parts):
+        own = scale * random(12, part.shape[1], client + 2)
+        for seen in view_of([part], AnchorRequest(own, EuclideanSpace(), False)).transcript:
+            if isinstance(seen.request, AnchorRequest):
+                transcript.add(Seen(1, 0, seen.request, client, seen.reply))
+    sizes = tuple(len(part) for part in parts)
+    return View(transcript, sizes, np.zeros((sum(sizes), 2)))
+
+
+def hide_points(view: View) -> View:
+    """The same, but that the requests hold no anchors."""
+    hidden = Transcript()
+    for seen in view.transcript:
+        request = seen.request
+        if isinstance(request, AnchorRequest):
+            request = PositionRequest(np.zeros(0, np.float32), ())  # type: ignore[assignment]
+        hidden.add(Seen(seen.number, seen.round, request, seen.client, seen.reply))
+    return View(hidden, view.sizes, view.embedding)
+
+
+def test_noise_on_distances_is_damped_and_nothing_is_called_exact() -> None:
+    rows, anchors = 100.0 * random(200, 6, 0), 100.0 * random(7, 6, 1)
+    noise = GaussianNoise(on="distances", level=0.1)
+    (found,) = trilateration(anchored(rows, anchors, noise), NOTHING)
+    errors = scored(found, rows).errors
+    assert found.certain is None
+    assert errors.exact == 0.0
+    assert errors.beats_guessing  # noise of a tenth of a distance hides little
+
+
+@pytest.mark.parametrize("kind", ["distances", "kernels", "hyperbolic", "own-anchors"])
+def test_whatever_message_the_distances_came_in(kind: str) -> None:
+    rows, points = 0.2 * random(40, 5, 0), 0.2 * random(12, 5, 1)
+    parts = cut(rows)
+    requests = {
+        "distances": [DistanceRequest(points)],
+        "kernels": [KernelRequest(points, 0.3)],
+        "hyperbolic": [AnchorRequest(points, HyperbolicSpace(), False)],
+        "own-anchors": [],
+    }[kind]
+    view = view_of(parts, *requests)
+    if kind == "own-anchors":
+        view = each_with_its_own(parts, 0.2)
+    (found,) = trilateration(view, NOTHING)
+    assert scored(found, rows).errors.exact == 1.0
+
+
+# ------------------------------------------------------------------------------------------ secret frames
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e8])
+def test_public_rows_undo_a_secret_frame(offset: float) -> None:
+    rows, public = skewed(600, 10, 0), skewed(800, 10, 1)
+    keyed = turned(rows) + offset
+    side = Side(public + offset)
+    anchors = keyed[:12] + 0.1 * np.random.default_rng(3).standard_normal((12, 10))
+    *_, found = distribution_alignment(anchored(keyed, anchors), side)
+    errors = scored(found, rows + offset).errors
+    assert errors.centred.median < 0.25 * errors.centred_guess.median
+
+
+def test_few_public_rows_do_not_undo_it_and_none_do_not_apply() -> None:
+    """Of data without third moments, a dozen rows tell nothing of the frame."""
+    rows = random(300, 12, 0)
+    with pytest.raises(NotApplicableError, match="20 public rows"):
+        list(distribution_alignment(anchored(turned(rows), random(14, 12, 1)), Side(rows[:0])))
+    alike = np.random.default_rng(1).standard_normal((300, 12))
+    keyed, public = turned(alike), np.random.default_rng(2).standard_normal((24, 12))
+    *_, found = distribution_alignment(anchored(keyed, keyed[:14] + 0.1), Side(public))
+    errors = scored(found, alike).errors
+    assert errors.centred.median > 0.9 * errors.centred_guess.median
+
+
+def test_the_curve_over_public_rows_tries_each_number_once_and_all() -> None:
+    keyed = turned(skewed(100, 6, 0))
+    found = list(distribution_alignment(anchored(keyed, keyed[:8] + 0.1), Side(skewed(700, 6, 1))))
+    assert [one.numbers["public_rows"] for one in found] == [100, 300, 700]
+
+
+def test_known_records_undo_as_many_dimensions_and_d_plus_one_all() -> None:
+    rows = random(80, 6, 0)
+    keyed = turned(rows)
+    view = anchored(keyed, turned(random(9, 6, 1)))
+    known = np.random.default_rng(0).permutation(80)[:7]
+    side = Side(random(400, 6, 2), known=known, values=rows[known], counts=(0, 1, 3, 5, 7))
+    medians = []
+    for found in known_sample(view, side):
+        left = np.setdiff1d(np.arange(80), known)
+        medians.append(float(np.median(scored(found, rows).centred[left])))
+        if found.numbers["known_records"] == 7:
+            assert scored(found, rows).errors.exact == 1.0
+    assert medians == sorted(medians, reverse=True)
+    assert medians[0] > 0.9
+    assert medians[-1] < 1e-9
+
+
+def test_known_records_without_public_rows_need_one() -> None:
+    rows = random(40, 4, 0)
+    known = np.arange(5)
+    side = Side(rows[:0], known=known, values=rows[:5], counts=(0, 1, 5))
+    found = list(known_sample(anchored(turned(rows), turned(random(6, 4, 1))), side))
+    assert [one.numbers["known_records"] for one in found] == [1, 5]
+    assert scored(found[-1], rows).errors.exact == 1.0
+
+
+def test_distances_to_points_that_nobody_knows_give_the_geometry() -> None:
+    rows, points = random(200, 4, 0), random(30, 4, 1)
+    shape = unfolded(np.asarray(squared_distances(rows, points)))
+    np.testing.assert_allclose(squared_distances(shape, shape), squared_distances(rows, rows), atol=1e-6)
+
+
+def test_hidden_anchors_do_not_hide_the_geometry_from_whoever_knows_some_records() -> None:
+    rows, anchors = random(200, 4, 0), random(30, 4, 1)
+    view = hide_points(anchored(rows, anchors))
+    known = np.arange(5)
+    side = Side(rows[:0], known=known, values=rows[:5], counts=(5,))
+    (found,) = distance_geometry(view, side)
+    assert scored(found, rows).errors.exact > 0.99
+    (found,) = known_sample(view, side)  # which unfolds where it must
+    assert scored(found, rows).errors.exact > 0.99
+    with pytest.raises(NotApplicableError, match="nothing places"):
+        list(distance_geometry(view, NOTHING))
+
+
+def test_clouds_of_clients_with_anchors_of_their_own_are_one_cloud() -> None:
+    rows = random(40, 5, 0)
+    found = cloud(each_with_its_own(cut(rows), 1.0))
+    np.testing.assert_array_equal(found.rows, np.arange(40))
+    np.testing.assert_allclose(
+        squared_distances(found.points, found.points), squared_distances(rows, rows), atol=1e-3
+    )
+
+
+def test_twenty_thousand_features_need_no_square_of_them() -> None:
+    draw = np.random.default_rng(0)
+    mixing = draw.standard_normal((3, 20_000))
+    public = (draw.gamma(1.0, 1.0, (60, 3)) * [4.0, 2.0, 1.0] @ mixing).astype(np.float32)
+    axes = principal_axes(public, 3, 0)
+    dense = np.linalg.svd(public - public.mean(axis=0), full_matrices=False)[2][:3]
+    np.testing.assert_allclose(np.abs(axes.basis @ dense.T), np.eye(3), atol=1e-4)
+    piece = aligned(np.arange(60), axes.coordinates(public), public, 0)
+    errors = scored(
+        Reconstruction(uses=(), knows="", estimate=Estimate((piece,)), guess=axes.mean), public
+    ).errors
+    assert errors.centred.median < 1e-2
+
+
+# ------------------------------------------------------------------------------------- small clients
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_gradient_gives_the_records_of_a_small_client(size: int) -> None:
+    rows, landmarks = random(4 * size, 6, 0), random(20, 6, 1)
+    request = StepRequest(landmarks, 0.05, 1.0, 1, "gradient")
+    view = view_of(cut(rows, 4), request, mean=True)
+    (found,) = gradient_matching(view, Side(random(50, 6, 2)))
+    assert isinstance(found, Unordered)
+    assert sorted(found.parts) == [0, 1, 2, 3]
+    (verdict,) = judged(
+        ATTACKS["gradient-matching"], view, Side(random(50, 6, 2)), truth_of(rows), lambda kind: 4
+    )
+    assert verdict.errors is not None
+    assert verdict.errors.centred.q90 < 0.05
+    assert verdict.errors.beats_guessing
+
+
+def test_a_sum_alone_gives_no_record_and_large_clients_are_let_be() -> None:
+    rows, request = random(8, 6, 0), StepRequest(random(20, 6, 1), 0.05, 1.0, 1, "gradient")
+    federation, transcript = federation_seen(cut(rows, 4), packed=True)
+    federation.mean(request)
+    with pytest.raises(NotApplicableError, match="no client's own gradient"):
+        list(gradient_matching(View(transcript, federation.sizes, np.zeros((8, 2))), Side(rows)))
+    with pytest.raises(NotApplicableError, match="more than 8 records"):
+        list(gradient_matching(view_of(cut(random(40, 6, 0)), request, mean=True), Side(rows)))
+
+
+def test_noise_on_a_gradient_keeps_the_record_of_a_small_client() -> None:
+    rows, landmarks = random(60, 6, 0), random(20, 6, 1)
+    noise = GaussianNoise(on="gradient", multiplier=1.0)
+    request = StepRequest(landmarks, 0.05, 1.0, 1, "gradient", mechanism=noise, objective=False)
+    view, side = view_of(cut(rows, 60), request, mean=True), Side(random(500, 6, 2))
+    (verdict,) = judged(ATTACKS["gradient-matching"], view, side, truth_of(rows), lambda kind: 4)
+    assert verdict.errors is not None
+    assert verdict.errors.centred.median > 0.9 * verdict.errors.centred_guess.median
+    assert verdict.errors.centred.minimum > 0.2
+
+
+def test_the_field_says_where_a_client_with_one_record_lies_and_so_what_it_is_like() -> None:
+    """A linear encoder of the first two features: the map is all that the attack can know of a record."""
+    rows, public = random(6, 2, 0), random(4000, 2, 1)
+    weights = np.concatenate([np.eye(2).ravel(), np.zeros(2)]).astype(np.float32)
+    view = view_of(cut(rows, 6), DensityRequest(weights, (), 16.0, 65), mean=True)
+    (found,) = surrogate_inversion(view, Side(public))
+    scores = [float(np.linalg.norm(found.parts[row][0] - rows[row])) for row in range(6)]
+    assert max(scores) < 0.3 < 0.3 * float(np.linalg.norm(rows - public.mean(axis=0), axis=1).mean())
+    with pytest.raises(NotApplicableError, match="public rows"):
+        list(surrogate_inversion(view, Side(public[:10])))
+
+
+# --------------------------------------------------------------------------------- membership, canaries
+
+
+def test_what_was_posted_of_each_record_tells_who_was_there() -> None:
+    rows, others = random(300, 5, 0), random(300, 5, 1)
+    side = Side(rows[:0], candidates=np.concatenate([rows, others]))
+    (found,) = membership(anchored(rows, random(7, 5, 2)), side)
+    told = told_apart(found.scores, np.arange(600) < 300)
+    assert told.auc > 0.999
+    assert told.tpr == 1.0
+
+
+def test_a_noisy_mean_embedding_does_not_tell_who_was_there_and_a_bare_one_of_few_does() -> None:
+    rows, others = random(200, 5, 0), random(1000, 5, 1)
+    side = Side(rows[:0], candidates=np.concatenate([rows, others]))
+    aucs = {}
+    for name, noise in (("bare", None), ("noisy", GaussianNoise(on="embedding", multiplier=3.7))):
+        request = MeanEmbeddingRequest(3, 512, 5.0, np.zeros(5), None, witnesses(), noise)
+        found = next(
+            one
+            for one in membership(view_of(cut(rows, 2), request, mean=True), side)
+            if MeanEmbedding in one.uses
+        )
+        aucs[name] = told_apart(found.scores, np.arange(1200) < 200).auc
+    assert aucs["bare"] > 0.75
+    assert abs(aucs["noisy"] - 0.5) < 0.1
+
+
+def witnesses() -> Float64Array:
+    from raydr.methods.landmarks.features import fourier_features
+
+    return fourier_features(3, 512, 5.0, np.zeros(5)).frequencies[-1, -4:]
+
+
+def test_auc_and_false_alarms_are_those_of_counting() -> None:
+    draw = np.random.default_rng(0)
+    scores, members = np.round(draw.normal(size=400), 1), draw.random(400) < 0.3
+    inside, outside = scores[members], scores[~members]
+    pairs = np.sign(inside[:, None] - outside[None, :])
+    told = told_apart(scores, members)
+    assert told.auc == pytest.approx(float((pairs == 1).mean() + 0.5 * (pairs == 0).mean()))
+    assert told.tpr == float((inside > outside.max()).mean())
+
+
+class HalfTheNoise(GaussianNoise):
+    """A mechanism that promises twice what it adds."""
+
+    def cover(self, quantity, stream):  # type: ignore[no-untyped-def]
+        honest = super().cover(quantity, stream)
+        return np.asarray((honest + quantity.values) / 2.0)
+
+
+@pytest.mark.parametrize("kind", SCORES, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("honest", [True, False])
+def test_canaries_stay_below_an_honest_claim_and_above_half_the_noise(kind: type, honest: bool) -> None:
+    on = {"Step": "gradient", "MeanEmbedding": "embedding", "SecondMoments": "moments"}[kind.__name__]
+    made = GaussianNoise if honest else HalfTheNoise
+    noise = made(on=on, multiplier=0.5, clip=3.0 if on == "moments" else None)  # type: ignore[arg-type]
+    found = bounded(kind, SCORES[kind], noise, 1e-5, 5)
+    assert (0.6 * found.claimed < found.epsilon <= found.claimed) if honest else found.epsilon > found.claimed
+
+
+def test_canaries_are_of_the_noise_that_the_run_had() -> None:
+    rows, noise = random(30, 5, 0), GaussianNoise(on="gradient", multiplier=2.0, per="sum")
+    request = StepRequest(random(4, 5, 1), 0.1, 1.0, 1, "gradient", mechanism=noise, objective=False)
+    (found,) = canary_attack(view_of(cut(rows), request, mean=True), NOTHING)
+    assert found.variant == "gradient"
+    assert 0.0 < found.epsilon <= found.claimed
+    with pytest.raises(NotApplicableError, match="no noise"):
+        list(canary_attack(anchored(rows, random(7, 5, 2)), NOTHING))
+    level = GaussianNoise(on="distances", level=0.1)
+    with pytest.raises(NotApplicableError, match="claims nothing"):
+        list(canary_attack(anchored(rows, random(7, 5, 2), level), NOTHING))
+
+
+# -------------------------------------------------------------------------------------- units and scores
+
+
+def test_a_method_that_scales_rows_itself_is_undone() -> None:
+    rows = random(30, 4, 0) + 50.0
+    parts = cut(rows)
+    shift, factor = np.full(4, 50.0), np.array([0.5, 0.5, 0.0, 2.0])
+    view = view_of(parts, ScaleRows(shift, factor, False))
+    inside = view.fed(rows)
+    np.testing.assert_allclose(inside, (rows - shift) * factor)
+    np.testing.assert_allclose(view.unfed(inside)[:, [0, 1, 3]], rows[:, [0, 1, 3]])
+    scaled = View(view.transcript, view.sizes, view.embedding, scaled=True)
+    assert scaled.own_scaling is None  # that one was the scenario's
+
+
+def test_errors_are_over_lengths_and_over_distances_from_the_mean() -> None:
+    rows = np.array([[10.0, 0.0], [10.0, 2.0], [10.0, -2.0], [10.0, 0.0]])
+    estimate = Estimate((Piece(np.arange(4), np.array([10.0, 0.0]), np.zeros((4, 0)), np.zeros((0, 2))),))
+    found = Reconstruction(uses=(), knows="", estimate=estimate, guess=np.array([0.0, 0.0]))
+    scores = scored(found, rows)
+    np.testing.assert_allclose(scores.relative, [0.0, 2.0 / np.sqrt(104), 2.0 / np.sqrt(104), 0.0])
+    np.testing.assert_allclose(scores.centred, [0.0, 1.0, 1.0, 0.0])  # the mean itself divides by no zero
+    assert scores.errors.relative_guess.median == pytest.approx(1.0)
+    assert scores.errors.exact == 0.5
+
+
+def test_records_that_the_server_knows_already_are_not_scored() -> None:
+    rows = random(20, 3, 0)
+    known = np.arange(10)
+    side = Side(rows[:10], known=known, values=rows[:10], counts=(10,))
+    (verdict,) = judged(
+        ATTACKS["known-sample"], anchored(rows, random(5, 3, 1)), side, truth_of(rows), lambda kind: 3
+    )
+    assert verdict.errors is not None
+    assert verdict.errors.records == 10
+    assert verdict.messages == {"AnchorDistances": 3}
+    assert {int(example.row) for example in verdict.examples} <= set(range(10, 20))
+    spared = Side(rows[:10], spared=np.arange(20))
+    (verdict,) = judged(
+        ATTACKS["trilateration"], anchored(rows, random(5, 3, 1)), spared, truth_of(rows), lambda kind: 3
+    )
+    assert "no record is left" in verdict.why

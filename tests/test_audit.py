@@ -1,0 +1,285 @@
+"""The audit: a run repeated to the bit, attacked, and written down; refused by name where it is not the same run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from tiny import tiny, tiny_file, tiny_run, tiny_scenario
+
+from raydr.arrays import FloatArray
+from raydr.attacks import ATTACKS
+from raydr.data import load
+from raydr.errors import DataError, OutputError, RunError, ScenarioError
+from raydr.front.cli import status
+from raydr.records import AUDIT, EMBEDDING, ENVIRONMENT, LEDGER, REPORT, SCENARIO
+from raydr.report import read_audit
+from raydr.report.audited import curve, galleries, lines
+from raydr.scenarios.auditing import asked, audit, picture, rows_apart
+from raydr.scenarios.backend import InlineBackend
+from raydr.scenarios.holdings import dealt_out
+from raydr.scenarios.reading import dump, read
+
+ROWS = 90  # of 150, so that some are left over
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny run that was attacked as soon as it was whole."""
+    return tiny_run(tmp_path_factory.mktemp("audited") / "run", data__rows=ROWS, audit=True)
+
+
+@pytest.fixture
+def plain(audited: Path, tmp_path: Path) -> Path:
+    """A copy of it that can be harmed."""
+    import shutil
+
+    return Path(shutil.copytree(audited, tmp_path / "run"))
+
+
+def content(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / AUDIT).read_text())  # type: ignore[no-any-return]
+
+
+def test_every_attack_has_a_verdict_or_says_why_not(audited: Path) -> None:
+    verdicts = content(audited)["verdicts"]
+    assert list(dict.fromkeys(verdict["attack"] for verdict in verdicts)) == list(ATTACKS)
+    for verdict in verdicts:
+        found = [verdict[key] for key in ("errors", "membership", "bound") if verdict[key] is not None]
+        assert (len(found) == 1) != bool(verdict["why"])
+        assert not verdict["why"] or verdict["why"].endswith(".")
+
+
+def test_landmarks_enough_give_every_record_away_and_the_numbers_are_the_ledgers(audited: Path) -> None:
+    """12 landmarks in 4 dimensions: the server knows every record of iris, and that it does."""
+    (verdict,) = [one for one in content(audited)["verdicts"] if one["attack"] == "trilateration"]
+    assert verdict["errors"]["exact"] == 1.0
+    assert verdict["certificate"] == {"called_exact": ROWS, "of_those_exact": ROWS}
+    ledger = json.loads((audited / LEDGER).read_text())
+    (entry,) = [entry for entry in ledger if entry["kind"] == "Distances"]
+    assert verdict["messages"] == {"Distances": entry["count"]}
+
+
+def test_an_audit_again_says_the_same_and_the_page_shows_it(audited: Path, plain: Path) -> None:
+    (plain / AUDIT).unlink()
+    assert status(["audit", str(plain), "--quiet"]) == 0
+    once, again = content(audited), content(plain)
+    for found in (once, again):
+        for verdict in found["verdicts"]:
+            verdict.pop("seconds")
+    assert once == again
+    page = (plain / REPORT).read_text()
+    assert "What the server could recover" in page
+    assert "petal length" in page.partition("What the server could recover")[2]
+    (plain / AUDIT).unlink()
+    assert status(["report", str(plain)]) == 0
+    assert "What the server could recover" not in (plain / REPORT).read_text()
+
+
+def test_the_run_is_the_same_with_an_audit_and_without(audited: Path, tmp_path: Path) -> None:
+    bare = tiny_run(tmp_path / "bare", data__rows=ROWS)
+    for file in (EMBEDDING, LEDGER):
+        assert (bare / file).read_bytes() == (audited / file).read_bytes()
+    assert not (bare / AUDIT).exists()
+
+
+def test_one_attack_with_fewer_public_rows(plain: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(["audit", str(plain), "--attack", "distribution-alignment", "--public-rows", "25"]) == 0
+    out = capsys.readouterr().out
+    assert "distribution-alignment: 25 public rows" in out
+    assert out.splitlines()[-1] == str(plain / REPORT)
+    (verdict,) = content(plain)["verdicts"]
+    assert verdict["numbers"]["public_rows"] == 25
+
+
+def test_public_rows_of_a_file(plain: Path, tmp_path: Path) -> None:
+    table = load(source="iris")
+    file = tmp_path / "like.csv"
+    rows = "\n".join(",".join(map(str, row)) for row in table.rows[:30])
+    file.write_text(",".join(table.features) + "\n" + rows + "\n")
+    audit(plain, asked(plain, ["distribution-alignment"], None), public=file)
+    assert content(plain)["public"] == "30 rows of like.csv"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--attack", "trilaterate"], "did you mean 'trilateration'"),
+        (["--public", "nowhere.csv"], "nowhere.csv"),
+        (["--public-rows", "-1"], "--public-rows"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(
+    plain: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status(["audit", str(plain), *arguments]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+# ---------------------------------------------------------------------------------- not the same run
+
+
+def test_other_data_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    table = load(source="iris").rows
+
+    def write(rows: FloatArray) -> None:
+        lines = [",".join(map(str, row)) for row in rows]
+        file.write_text("\n".join(["a,b,c,d", *lines]) + "\n")
+
+    write(table)
+    folder = tiny_run(tmp_path / "run", data={"path": str(file)})
+    write(table + 0.5)
+    with pytest.raises(DataError, match=r"not those of the run .*rows\.csv"):
+        audit(folder)
+    assert not (folder / AUDIT).exists()
+
+
+def test_another_map_is_refused(plain: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(plain / EMBEDDING)
+    x = table["x"].to_numpy().copy()
+    x[3] = np.nextafter(x[3], np.float32(9.0))
+    pq.write_table(table.set_column(2, "x", pa.array(x)), plain / EMBEDDING)
+    with pytest.raises(RunError, match=r"another map .*1 of 90 rows moved"):
+        audit(plain)
+
+
+def test_another_ledger_is_refused(plain: Path) -> None:
+    ledger = json.loads((plain / LEDGER).read_text())
+    ledger[0]["count"] += 1
+    (plain / LEDGER).write_text(json.dumps(ledger))
+    with pytest.raises(RunError, match=f"same map but other messages \\({ledger[0]['kind']}"):
+        audit(plain)
+
+
+def test_another_version_is_refused(plain: Path) -> None:
+    environment = json.loads((plain / ENVIRONMENT).read_text())
+    environment["raydr"] = "0.0.1"
+    environment["packages"]["numpy"] = "1.0"
+    (plain / ENVIRONMENT).write_text(json.dumps(environment))
+    with pytest.raises(OutputError, match=r"made with raydr 0\.0\.1 .*numpy 1\.0"):
+        audit(plain)
+
+
+def test_clients_that_trained_as_one_are_refused(plain: Path) -> None:
+    scenario = yaml.safe_load((plain / SCENARIO).read_text())
+    scenario["runtime"]["batch_clients"] = True
+    (plain / SCENARIO).write_text(yaml.safe_dump(scenario))
+    (plain / AUDIT).unlink()
+    with pytest.raises(ScenarioError, match=r"runtime\.batch_clients"):
+        audit(plain)
+
+
+def test_an_audit_of_another_run_is_refused_by_the_report(plain: Path) -> None:
+    (plain / SCENARIO).write_text((plain / SCENARIO).read_text() + "\n# changed\n")
+    with pytest.raises(OutputError, match=r"audit\.json is of another run"):
+        read_audit(plain)
+
+
+def test_a_run_whose_audit_fails_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise RunError("another map")
+
+    monkeypatch.setattr("raydr.scenarios.repetition._require_same_outcome", fail)
+    with pytest.raises(RunError, match="another map") as caught:
+        tiny_run(tmp_path / "run", audit=True)
+    assert "is whole" in "".join(caught.value.__notes__)
+    assert (tmp_path / "run" / EMBEDDING).exists()
+
+
+# ------------------------------------------------------------------------------------- side knowledge
+
+
+def test_rows_that_are_left_over_are_nobodys(tmp_path: Path) -> None:
+    scenario = tiny_scenario(data__rows=ROWS)
+    holdings = dealt_out(scenario, None)
+    apart = rows_apart(scenario, holdings, None)
+    inside = {row.tobytes() for row in holdings.pooled()}
+    assert 40 < len(apart) <= 60
+    assert not any(row.tobytes() in inside for row in apart)
+
+
+def test_where_no_row_is_left_a_fifth_of_the_runs_own_are_told_and_not_scored(tmp_path: Path) -> None:
+    folder = tiny_run(tmp_path / "run", audit=True)
+    found = content(folder)
+    assert found["public"].startswith("30 rows of the run itself")
+    by_name = {verdict["attack"]: verdict for verdict in found["verdicts"]}
+    assert by_name["trilateration"]["errors"]["records"] == 120
+    assert "in the run, and all of them are" in by_name["membership"]["why"]
+
+
+def test_sites_are_repeated_too(tmp_path: Path) -> None:
+    table = load(source="iris")
+    sites = []
+    for site in range(3):
+        file = tmp_path / f"site{site}.csv"
+        rows = [",".join(map(str, row)) for row in table.rows[50 * site : 50 * site + 50]]
+        file.write_text("\n".join(["a,b,c,d", *rows]) + "\n")
+        sites.append({"path": str(file)})
+    content_ = tiny() | {"data": {}, "clients": {"sites": sites}, "audit": {"attacks": ["trilateration"]}}
+    folder = tmp_path / "run"
+    assert status(["run", str(tiny_file(tmp_path, **content_)), "--out", str(folder), "--quiet"]) == 0
+    (verdict,) = content(folder)["verdicts"]
+    assert verdict["errors"]["exact"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"), [(True, {}), (False, None), ({"public_rows": 5}, {"public_rows": 5})]
+)
+def test_true_is_a_section_of_defaults_and_false_is_none(given: Any, wanted: Any) -> None:
+    scenario = tiny_scenario(audit=given)
+    again = read(yaml.safe_load(dump(scenario)))
+    assert again == scenario
+    assert (scenario.audit is None) == (wanted is None)
+    if wanted:
+        assert scenario.audit is not None
+        assert scenario.audit.public_rows == 5
+
+
+def test_attacks_that_there_are_not_are_refused_with_the_scenario() -> None:
+    with pytest.raises(ScenarioError, match="there is no attack 'guessing'"):
+        tiny_scenario(audit={"attacks": ["guessing"]})
+
+
+@pytest.mark.parametrize(
+    ("names", "image"),
+    [
+        ([f"pixel_{row}_{column}" for row in range(8) for column in range(8)], (8, 8, 1)),
+        ([f"x{number}" for number in range(192)], (8, 8, 3)),
+        ([f"x{number}" for number in range(65)], None),
+        ([f"gene{letter}" for letter in "abcdefgh" * 8], None),
+        ([f"x{number}" for number in range(4)], None),
+    ],
+)
+def test_which_rows_are_pictures(names: list[str], image: Any) -> None:
+    assert picture(names) == image
+
+
+def test_the_report_shows_the_nearest_attempt_of_each_attack_and_the_curve(audited: Path) -> None:
+    found = read_audit(audited)
+    assert found is not None
+    shown = galleries(found)
+    assert len({gallery.attack for gallery in shown}) == len(shown)
+    best = min(
+        verdict.errors.centred.median
+        for verdict in found.verdicts
+        if verdict.attack == "known-sample" and verdict.errors is not None
+    )
+    (known,) = [gallery for gallery in shown if gallery.attack == "known-sample"]
+    (verdict,) = [one for one in found.verdicts if (one.attack, one.variant) == (known.attack, known.variant)]
+    assert verdict.errors is not None
+    assert verdict.errors.centred.median == best
+    assert curve(found) is None  # one attempt is no curve
+    applying = [line.applies for line in lines(found)]
+    assert applying == sorted(applying, reverse=True)
+
+
+def test_without_a_transcript_nothing_is_written_down() -> None:
+    assert InlineBackend().transcript is None
