@@ -129,21 +129,32 @@ class Reply(ABC):
         the accountant charges it.
     covers : sequence of str
         Fields of finite range that a mechanism may change, and so widen.
+    stays : bool
+        Whether its client keeps it, so that nothing leaves: the ledger has it as simulation-only, since only here can
+        the evaluation look at it.
     """
 
     granularity: ClassVar[Granularity]
     what: ClassVar[str]
     public: ClassVar[str]
     covers: ClassVar[tuple[str, ...]]
+    stays: ClassVar[bool]
 
     def __init_subclass__(
-        cls, *, granularity: Granularity, what: str, public: str = "", covers: tuple[str, ...] = ()
+        cls,
+        *,
+        granularity: Granularity,
+        what: str,
+        public: str = "",
+        covers: tuple[str, ...] = (),
+        stays: bool = False,
     ) -> None:
         super().__init_subclass__()
         cls.granularity = granularity
         cls.what = what
         cls.public = public
         cls.covers = covers
+        cls.stays = stays
 
     @staticmethod
     @abstractmethod
