@@ -33,17 +33,19 @@ class Axes:
 def view(federation: Federation, settings: PrivateMap) -> View:
     """How clients see rows: wide ones through sums that the server draws, and no data decide."""
     features = federation.features
+    clip = settings.reach(features)
     if features <= MOST_SUMS:
-        return View(settings.centre, None, None, features)
+        return View(settings.centre, clip, None, None, features)
     stream = federation.stream("sums of features")
     signs = stream.choice(np.array([-1.0, 1.0]), features)
-    return View(settings.centre, stream.integers(MOST_SUMS, size=features), signs, MOST_SUMS)
+    return View(settings.centre, clip, stream.integers(MOST_SUMS, size=features), signs, MOST_SUMS)
 
 
 def private_axes(federation: Federation, settings: PrivateMap, budget: Budget) -> Axes:
     """Two releases: mean and mean length, which say where to see rows from and how to cut them; then the scatter."""
-    seen, clip, rows = view(federation, settings), settings.reach(federation.features), federation.rows
-    first = federation.sum(FirstMomentsRequest(seen, clip, rows, budget.noise(budget.first, clip)))
+    seen, rows = view(federation, settings), federation.rows
+    clip = seen.clip
+    first = federation.sum(FirstMomentsRequest(seen, rows, budget.noise(budget.first, clip)))
     mean = clip * first.packed[:-1] / rows
     squared = clip**2 * float(first.packed[-1]) / rows
     # Noise may leave less than nothing; a millionth of what the clip allows is as good as a point.

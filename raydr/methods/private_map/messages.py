@@ -24,16 +24,19 @@ from raydr.privacy import Mechanism, Quantity
 from raydr.statistics.second_moments import shortened
 
 _BLOCK_ROWS = 2048
+_FAR = 1e6
 
 
 @dataclass(frozen=True)
 class View:
-    """How clients see rows: from a centre, and wide rows through sums of features with random signs.
+    """How clients see rows: from a centre, wide ones through sums of features with random signs, none as too long.
 
     Attributes
     ----------
     centre : float
         Subtracted from each feature.
+    clip : float
+        Norm to which rows are cut, so seen, whatever is made of them.
     bucket : (features,) int64 or None
         Which sum each feature goes to; None where features are few enough to be seen as they are.
     sign : (features,) float64 or None
@@ -43,6 +46,7 @@ class View:
     """
 
     centre: float
+    clip: float
     bucket: Int64Array | None
     sign: Float64Array | None
     sums: int
@@ -50,14 +54,16 @@ class View:
     def of(self, rows: FloatArray) -> Float64Array:
         """Rows (rows, features) as they are seen, (rows, sums) float64: products are on average what they were."""
         seen = rows.astype(np.float64) - self.centre
-        if self.bucket is None or self.sign is None:
-            return seen
-        order = np.argsort(self.bucket, kind="stable")
-        filled, starts = np.unique(self.bucket[order], return_index=True)
-        sums = np.zeros((len(seen), self.sums))
-        if len(seen):
-            sums[:, filled] = np.add.reduceat((seen * self.sign)[:, order], starts, axis=1)
-        return sums
+        # Squares of what is far beyond the clip would overflow; as far in each feature is far enough.
+        np.clip(seen, -_FAR * self.clip, _FAR * self.clip, out=seen)
+        if self.bucket is not None and self.sign is not None:
+            order = np.argsort(self.bucket, kind="stable")
+            filled, starts = np.unique(self.bucket[order], return_index=True)
+            sums = np.zeros((len(seen), self.sums))
+            if len(seen):
+                sums[:, filled] = np.add.reduceat((seen * self.sign)[:, order], starts, axis=1)
+            seen = sums
+        return self.clip * shortened(seen, self.clip)
 
 
 @dataclass(frozen=True)
@@ -100,10 +106,9 @@ class FirstMoments(
 
 @dataclass(frozen=True)
 class FirstMomentsRequest(Request[FirstMoments], what="how to see records, and the norm to cut them to"):
-    """Ask for sums of records cut to ``clip``; ``rows`` are everybody's."""
+    """Ask for sums of records as they are seen; ``rows`` are everybody's."""
 
     view: View
-    clip: float
     rows: int
     mechanism: Mechanism | None = None
 
@@ -117,7 +122,7 @@ def first_moments(client: Client, request: FirstMomentsRequest) -> FirstMoments:
     """Client part."""
     total = np.zeros(request.view.sums + 1)
     for start in range(0, len(client.rows), _BLOCK_ROWS):
-        rows = shortened(request.view.of(client.rows[start : start + _BLOCK_ROWS]), request.clip)
+        rows = request.view.of(client.rows[start : start + _BLOCK_ROWS]) / request.view.clip
         total[:-1] += rows.sum(axis=0)
         total[-1] += float(np.einsum("ij,ij->", rows, rows))
     return FirstMoments(total)
@@ -265,7 +270,7 @@ class PlaceRequest(Request[Places], what="the frame, the landmarks, and the map 
 @answers(PlaceRequest)
 def places(client: Client, request: PlaceRequest) -> Places:
     """Client part."""
-    own: OwnRows | None = own_rows(client.rows, request.own) if request.own else None
+    own: OwnRows | None = own_rows(request.frame.view.of(client.rows), request.own) if request.own else None
     points = _coordinates(client, request.frame)
     return Places(place(points, request.landmarks, own, iterations=request.iterations))
 

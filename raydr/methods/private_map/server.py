@@ -67,15 +67,17 @@ def _model_of(frame: Frame, landmarks: Landmarks) -> dict[str, FloatArray]:
     """What :func:`transform` needs; nothing in it has not been released."""
     wide = {} if frame.view.bucket is None else {"bucket": frame.view.bucket.astype(np.float64)}
     signs = {} if frame.view.sign is None else {"sign": frame.view.sign}
-    told = {"centre": np.array([frame.view.centre]), "mean": frame.mean, "axes": frame.axes}
+    told = {"seen": np.array([frame.view.centre, frame.view.clip]), "mean": frame.mean, "axes": frame.axes}
     return {**told, **vars(landmarks), **wide, **signs}
 
 
 def _view_of(model: Mapping[str, FloatArray]) -> View:
-    centre, sums = float(model["centre"][0]), len(model["mean"])
+    centre, clip, sums = *map(float, model["seen"]), len(model["mean"])
     if "bucket" not in model:
-        return View(centre, None, None, sums)
-    return View(centre, np.asarray(model["bucket"], np.int64), np.asarray(model["sign"], np.float64), sums)
+        return View(centre, clip, None, None, sums)
+    return View(
+        centre, clip, np.asarray(model["bucket"], np.int64), np.asarray(model["sign"], np.float64), sums
+    )
 
 
 def rehearse(federation: Rehearsal, settings: PrivateMap) -> None:
@@ -84,7 +86,7 @@ def rehearse(federation: Rehearsal, settings: PrivateMap) -> None:
     seen, rows = view(federation, settings), federation.rows
     noise = budget.noise(budget.first, 1.0)
     with federation.stage("frame"):
-        federation.sum(FirstMomentsRequest(seen, 1.0, rows, noise))
+        federation.sum(FirstMomentsRequest(seen, rows, noise))
         mean = shaped((seen.sums,))
         federation.sum(ScatterRequest(seen, mean, 1.0, rows, budget.noise(budget.scatter, 1.0)))
         federation.reckon(at_clients=2.0 * rows * seen.sums**2, at_server=10.0 * seen.sums**3)
