@@ -153,7 +153,7 @@ def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, da
     view = View(
         repetition.transcript,
         tuple(int(size) for size in sizes),
-        served.outcome.embedding,
+        served.outcome.embedding if served.outcome.published else served.outcome.embedding[:0],
         own,
         scenario.data.scale != "none" and not keyed,
         scenario.privacy.delta,

@@ -235,8 +235,6 @@ class PrivacySettings(Settings):
                 "epsilon_max bounds what the accountant charges, and a release that no noise covers has no epsilon:"
                 " set strict to true, or to sums where what is posted of each record is not meant"
             )
-        if self.strict and self.noise is None:
-            raise ValueError("strict lets nothing leave without noise, and there is none: give noise")
         if self.strict and self.noise is not None and self.noise.by_level:
             raise ValueError(
                 "strict needs noise that claims something, and a level depends on the data: give noise.epsilon,"
@@ -385,6 +383,15 @@ class Scenario(Settings):
                 f"privacy.strict lets nothing leave without a claim, and method.kind {self.method.kind!r} posts"
                 f" {posted} in the clear: put noise on data with stage: all, or set strict to sums, which leaves that"
                 " out and says so"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _noise_where_nothing_else_may_leave(self) -> Scenario:
+        own = METHODS[self.method.kind].noise_of_its_own
+        if self.privacy.strict and self.privacy.noise is None and not own:
+            raise ValueError(
+                "privacy.strict lets nothing leave without noise, and there is none: give privacy.noise"
             )
         return self
 

@@ -41,6 +41,8 @@ FLOATS = [1e-5, 1e16, 0.1 + 0.2, 1 / 3, 5e-324, 1.7976931348623157e308, 1.0, 2.0
 INTEGERS = [2, 1, 0, 3, 7, 128, 2**31, 2**32 - 1, 2**63]
 
 COMPANIONS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("method", {"method.clip": 3.0}),
+    ("method.clip", {"method.bounds": [0.0, 1.0]}),
     ("data.source", {"data.path": "/a.csv"}),
     ("data.path", {"data.source": None}),
     ("data.graph", {"data.source": None}),

@@ -45,7 +45,7 @@ class View:
     sizes : tuple of int
         Rows of each client; rows are numbered client by client.
     embedding : (rows, dimensions)
-        The map.
+        The map; no rows where places stay with the clients.
     public : (public rows, features) or None
         Rows that it was given with the run, in its units.
     scaled : bool

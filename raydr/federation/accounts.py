@@ -82,7 +82,7 @@ class Accounts:
             If it would pass the budget.
         """
         kind = type(call.request).reply
-        if kind.public or not call.clients:
+        if kind.public or kind.stays or not call.clients:
             return Due()
         claims = [claim_of(call, told, rows, self.records) for told, rows in told_of(call, sizes) if rows]
         if None in claims or not claims:  # of clients without rows nothing can be told

@@ -369,7 +369,7 @@ class Federation:
                 kind = type(fresh[0].reply)
                 sent = by_protection((answer.protection, payload_bytes(answer.reply)) for answer in fresh)
                 self._meter.received(kind, sent, seen_by, finest or kind.granularity)
-                if self._transcript is not None:
+                if self._transcript is not None and not kind.stays:
                     for answer in fresh:
                         told = call.told(answer.client)
                         self._transcript.add(

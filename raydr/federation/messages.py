@@ -128,12 +128,16 @@ class Reply(ABC):
         Why it costs no privacy. Left out, the accountant charges it.
     covers : sequence of str
         Fields of finite range that a mechanism may change, and so widen.
+    stays : bool
+        Whether its client keeps it, so that nothing leaves: the ledger has it as simulation-only, since only here can
+        the evaluation look at it.
     """
 
     granularity: ClassVar[Granularity]
     what: ClassVar[str]
     public: ClassVar[Public | None]
     covers: ClassVar[tuple[str, ...]]
+    stays: ClassVar[bool]
 
     def __init_subclass__(
         cls,
@@ -142,12 +146,14 @@ class Reply(ABC):
         what: str,
         public: Public | None = None,
         covers: tuple[str, ...] = (),
+        stays: bool = False,
     ) -> None:
         super().__init_subclass__()
         cls.granularity = granularity
         cls.what = what
         cls.public = public
         cls.covers = covers
+        cls.stays = stays
 
     @staticmethod
     @abstractmethod

@@ -101,14 +101,16 @@ class Meter:
         secure: bool = False,
     ) -> None:
         """Count replies of one kind, and who could read them how finely."""
+        if kind.stays:
+            seen_by = "its client alone, and the evaluation, which no federation has"
         for part in sent:
             self._round.answered += part.clients
-            self._round.bytes_up += part.bytes
+            self._round.bytes_up += 0 if kind.stays else part.bytes
             self.ledger.record(
                 Entry(
                     kind.__name__,
                     kind.what,
-                    "up",
+                    "simulation-only" if kind.stays else "up",
                     granularity,
                     seen_by,
                     part.clients,

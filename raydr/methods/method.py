@@ -92,6 +92,8 @@ class Method:
     releases : callable
         How many answers noise covers, by settings and mechanism: what an epsilon is divided among; 0
         where these settings upload nothing of that sort.
+    noise_of_its_own : bool
+        Whether clients add noise with a claim to all that leaves them, by the method's own settings.
     posts : callable
         What of each record leaves its client under no noise but that on data, as a clause for people, by settings;
         None where nothing does.
@@ -123,6 +125,7 @@ class Method:
     noise_on: frozenset[str] = frozenset()
     some_noisy: bool = False
     releases: Callable[[Any, Mechanism], int] = _one
+    noise_of_its_own: bool = False
     posts: Callable[[Any], str | None] = _none
     unkeyable: Callable[[Any], str | None] = _unknown
     transform: Callable[[Any, Mapping[str, FloatArray], FloatArray], FloatArray] | None = None

@@ -45,6 +45,8 @@ class Outcome:
         Of each row, from 0; None where the method makes no clusters.
     snapshots : mapping of round to mapping of name to array
         Models along the way, where they were asked for: what :attr:`raydr.methods.method.Method.redraw` draws maps of.
+    published : bool
+        Whether the server has the map; where it has not, each client has its own rows' places, and the evaluation all.
     """
 
     embedding: FloatArray
@@ -53,6 +55,7 @@ class Outcome:
     notes: tuple[Note, ...] = ()
     clusters: Int64Array | None = None
     snapshots: Mapping[int, Mapping[str, FloatArray]] = field(default_factory=dict)
+    published: bool = True
 
 
 @dataclass(frozen=True)

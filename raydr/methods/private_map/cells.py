@@ -1,0 +1,107 @@
+"""Cells of the frame, by noisy rounds of Lloyd's algorithm: few cells first, split where many rows are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from raydr.arrays import Float64Array
+from raydr.federation import Federation
+from raydr.methods.private_map.frame import Axes
+from raydr.methods.private_map.messages import CellSumsRequest
+from raydr.methods.private_map.settings import COUNT_WEIGHT, Budget, PrivateMap
+
+_FIRST_SPREAD = 0.8
+"""Of the first centres, in deviations along the axes."""
+_SPLIT = 0.3
+"""How far both halves of a cell go, in deviations along the axes."""
+_CLIP = 0.55
+"""Of residuals, in root mean square lengths of rows in the frame. *Measured*: from 0.4 to 0.7 the classes of MNIST's
+cells are as pure."""
+
+
+def private_cells(
+    federation: Federation, settings: PrivateMap, budget: Budget, axes: Axes
+) -> tuple[Float64Array, Float64Array]:
+    """Centres (cells, axes) and noisy counts (cells,), of cells that more than noise speaks for."""
+    sizes = budget.cells(settings, federation.rows, federation.clients)
+    deviations = np.sqrt(axes.variances)
+    clip = _CLIP * float(np.sqrt(axes.variances.sum()))
+    first = federation.stream("first cells").standard_normal((sizes[0], len(deviations)))
+    state = {
+        "centres": _FIRST_SPREAD * deviations * first,
+        "counts": np.full(sizes[0], federation.rows / sizes[0]),
+    }
+    for round in federation.rounds(settings.rounds, state):
+        index = round - 1
+        noise = budget.deviation(index, federation.clients)
+        if index:
+            before = budget.deviation(index - 1, federation.clients)
+            stream = federation.stream("splits")
+            state["centres"] = split(
+                state["centres"], state["counts"], sizes[index], _SPLIT * deviations, before, stream
+            )
+        asked = CellSumsRequest(
+            axes.frame, state["centres"], clip, federation.rows, budget.noise(budget.rounds[index], clip)
+        )
+        sums = federation.sum(asked)
+        moved, counts = shrunken_steps(clip * sums.residuals, sums.counts / COUNT_WEIGHT, clip, noise)
+        state["centres"], state["counts"] = state["centres"] + moved, counts
+        federation.report(objective=None, moved=float((moved**2).sum()))
+    return spoken_for(state["centres"], state["counts"], budget.deviation(-1, federation.clients))
+
+
+def shrunken_steps(
+    sums: Float64Array, counts: Float64Array, clip: float, noise: float
+) -> tuple[Float64Array, Float64Array]:
+    """How far each centre goes, (cells, axes), and the counts; a step is shrunk by what of it is noise.
+
+    Stein's shrinkage of the step, once by the mean signal of all cells and once by the cell's own, whichever is
+    bolder; a cell whose count is no more than noise stays.
+    """
+    axes, floor = sums.shape[1], np.maximum(counts, noise)
+    steps = sums / floor[:, None]
+    lengths = (steps**2).sum(axis=1)
+    noisy = axes * (noise * clip / floor) ** 2
+    signal = max(float((lengths - noisy).mean()), 1e-3 * clip**2)
+    pooled = signal / (signal + noisy)
+    own = 1.0 - noisy * max(0, axes - 2) / axes / np.maximum(lengths, 1e-300)
+    kept = np.where(counts > noise, np.maximum(pooled, own), 0.0)
+    return kept[:, None] * steps, counts
+
+
+def split(
+    centres: Float64Array,
+    counts: Float64Array,
+    wanted: int,
+    apart: Float64Array,
+    noise: float,
+    stream: np.random.Generator,
+) -> Float64Array:
+    """Centres (wanted, axes): light cells are dropped, and the heaviest split in two until there are so many."""
+    light = np.maximum(1.5 * noise / COUNT_WEIGHT, 0.2 * max(float(counts.sum()), 0.0) / len(counts))
+    kept = counts > light
+    if not kept.any():
+        kept = counts >= counts.max()
+    centres, weights = centres[kept], counts[kept]
+    while len(centres) < wanted:
+        count = min(wanted - len(centres), len(centres))
+        heavy = np.argsort(-weights, kind="stable")[:count]
+        step = apart * stream.standard_normal((count, centres.shape[1]))
+        halves = centres[heavy] + step
+        centres = centres.copy()
+        centres[heavy] -= step
+        weights = weights.copy()
+        weights[heavy] /= 2.0
+        centres, weights = np.concatenate([centres, halves]), np.concatenate([weights, weights[heavy]])
+    return centres[np.argsort(-weights, kind="stable")[:wanted]] if len(centres) > wanted else centres
+
+
+def spoken_for(
+    centres: Float64Array, counts: Float64Array, noise: float
+) -> tuple[Float64Array, Float64Array]:
+    """Cells whose count exceeds half its noise, by decreasing count; the heaviest where none does."""
+    order = np.argsort(-counts, kind="stable")
+    heavy = order[counts[order] > noise]
+    if not len(heavy):
+        heavy = order[:1]
+    return centres[heavy], np.maximum(counts[heavy], 1.0)

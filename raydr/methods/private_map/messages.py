@@ -1,0 +1,284 @@
+"""What clients of a private map are asked for: three kinds of noisy sums, and places that stay where they are.
+
+Neighbouring data differ in one record, there or not; rows of clients are counted in public. Every sum says how far one
+record can move it, and names the mechanism that covers it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+
+from raydr.arrays import Float64Array, FloatArray, Int64Array
+from raydr.federation import Client, Granularity, Range, Reply, Request, answers
+from raydr.methods.private_map.placing import Landmarks, OwnRows, own_rows, place
+from raydr.methods.private_map.settings import (
+    CELL_SENSITIVITY,
+    COUNT_WEIGHT,
+    FIRST_SENSITIVITY,
+    SCATTER_SENSITIVITY,
+)
+from raydr.privacy import Mechanism, Quantity
+from raydr.statistics.second_moments import shortened
+
+_BLOCK_ROWS = 2048
+_FAR = 1e6
+
+
+@dataclass(frozen=True)
+class View:
+    """How clients see rows: from a centre, wide ones through sums of features with random signs, none as too long.
+
+    Attributes
+    ----------
+    centre : float
+        Subtracted from each feature.
+    clip : float
+        Norm to which rows are cut, so seen, whatever is made of them.
+    bucket : (features,) int64 or None
+        Which sum each feature goes to; None where features are few enough to be seen as they are.
+    sign : (features,) float64 or None
+        With which sign.
+    sums : int
+        How many there are.
+    """
+
+    centre: float
+    clip: float
+    bucket: Int64Array | None
+    sign: Float64Array | None
+    sums: int
+
+    def of(self, rows: FloatArray) -> Float64Array:
+        """Rows (rows, features) as they are seen, (rows, sums) float64: products are on average what they were."""
+        seen = rows.astype(np.float64) - self.centre
+        # Squares of what is far beyond the clip would overflow; as far in each feature is far enough.
+        np.clip(seen, -_FAR * self.clip, _FAR * self.clip, out=seen)
+        if self.bucket is not None and self.sign is not None:
+            order = np.argsort(self.bucket, kind="stable")
+            filled, starts = np.unique(self.bucket[order], return_index=True)
+            sums = np.zeros((len(seen), self.sums))
+            if len(seen):
+                sums[:, filled] = np.add.reduceat((seen * self.sign)[:, order], starts, axis=1)
+            seen = sums
+        return self.clip * shortened(seen, self.clip)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Axes that the moments told: ``axes`` (sums, axes) float64, orthonormal, seen from ``mean`` (sums,) float64."""
+
+    view: View
+    mean: Float64Array
+    axes: Float64Array
+
+    def coordinates(self, rows: FloatArray) -> Float64Array:
+        """Rows (rows, features) along the axes, (rows, axes)."""
+        blocks = [
+            (self.view.of(rows[start : start + _BLOCK_ROWS]) - self.mean) @ self.axes
+            for start in range(0, len(rows), _BLOCK_ROWS)
+        ]
+        return np.concatenate(blocks) if blocks else np.zeros((0, self.axes.shape[1]))
+
+
+@dataclass(frozen=True)
+class FirstMoments(
+    Reply,
+    granularity=Granularity.AGGREGATE,
+    what="the sum of a client's records, and of their squared lengths",
+    covers=("packed",),
+):
+    """``packed`` (sums + 1,) float64: of records in units of the clip, then of their squared lengths."""
+
+    packed: Float64Array
+
+    @staticmethod
+    def ranges(request: FirstMomentsRequest, rows: int) -> dict[str, Range]:
+        """All rows might be one client's."""
+        return {"packed": Range((request.view.sums + 1,), request.rows * (1.0 + 1e-9))}
+
+    def quantities(self, on: str, request: object) -> dict[str, Quantity]:
+        """All of it."""
+        return {"packed": Quantity(self.packed)}
+
+
+@dataclass(frozen=True)
+class FirstMomentsRequest(Request[FirstMoments], what="how to see records, and the norm to cut them to"):
+    """Ask for sums of records as they are seen; ``rows`` are everybody's."""
+
+    view: View
+    rows: int
+    mechanism: Mechanism | None = None
+
+    def sensitivity(self, rows: int) -> float:
+        """Of the sum, which has no mean's 1 / rows."""
+        return FIRST_SENSITIVITY
+
+
+@answers(FirstMomentsRequest)
+def first_moments(client: Client, request: FirstMomentsRequest) -> FirstMoments:
+    """Client part."""
+    total = np.zeros(request.view.sums + 1)
+    for start in range(0, len(client.rows), _BLOCK_ROWS):
+        rows = request.view.of(client.rows[start : start + _BLOCK_ROWS]) / request.view.clip
+        total[:-1] += rows.sum(axis=0)
+        total[-1] += float(np.einsum("ij,ij->", rows, rows))
+    return FirstMoments(total)
+
+
+@dataclass(frozen=True)
+class Scatter(
+    Reply,
+    granularity=Granularity.AGGREGATE,
+    what="how each pair of features varies together in a client's records",
+    covers=("triangle",),
+):
+    """``triangle`` (sums (sums + 1) / 2,) float64: upper triangle of the sum of x x^T, x in units of the clip."""
+
+    triangle: Float64Array
+
+    @staticmethod
+    def ranges(request: ScatterRequest, rows: int) -> dict[str, Range]:
+        """All rows might be one client's."""
+        size = request.mean.size
+        return {"triangle": Range((size * (size + 1) // 2,), request.rows * (1.0 + 1e-9))}
+
+    def quantities(self, on: str, request: object) -> dict[str, Quantity]:
+        """All of it; the triangle is told once, so its noise is symmetric (Dwork et al. 2014)."""
+        return {"triangle": Quantity(self.triangle)}
+
+
+@dataclass(frozen=True)
+class ScatterRequest(
+    Request[Scatter], what="the noisy mean, and the norm to cut records to, seen from there"
+):
+    """Ask for second moments around ``mean``."""
+
+    view: View
+    mean: Float64Array
+    clip: float
+    rows: int
+    mechanism: Mechanism | None = None
+
+    def sensitivity(self, rows: int) -> float:
+        """Of the sum."""
+        return SCATTER_SENSITIVITY
+
+
+@answers(ScatterRequest)
+def scatter(client: Client, request: ScatterRequest) -> Scatter:
+    """Client part."""
+    size = request.mean.size
+    square = np.zeros((size, size))
+    for start in range(0, len(client.rows), _BLOCK_ROWS):
+        seen = request.view.of(client.rows[start : start + _BLOCK_ROWS]) - request.mean
+        rows = shortened(seen, request.clip)
+        square += rows.T @ rows
+    return Scatter(square[np.triu_indices(size)])
+
+
+@dataclass(frozen=True)
+class CellSums(
+    Reply,
+    granularity=Granularity.AGGREGATE,
+    what="by cell of the frame, how many of a client's records lie there, and where from its centre",
+    covers=("residuals", "counts"),
+):
+    """Sums by cell.
+
+    Attributes
+    ----------
+    residuals : (cells, axes) float64
+        Of records from the cell's centre, in units of the clip.
+    counts : (cells,) float64
+        Of records, times ``COUNT_WEIGHT``.
+    """
+
+    residuals: Float64Array
+    counts: Float64Array
+
+    @staticmethod
+    def ranges(request: CellSumsRequest, rows: int) -> dict[str, Range]:
+        """All rows might be one client's, and in one cell."""
+        largest = request.rows * (1.0 + 1e-9)
+        shape = request.centres.shape
+        return {"residuals": Range(shape, largest), "counts": Range(shape[:1], largest)}
+
+    def quantities(self, on: str, request: object) -> dict[str, Quantity]:
+        """All of it."""
+        return {"residuals": Quantity(self.residuals), "counts": Quantity(self.counts)}
+
+
+@dataclass(frozen=True)
+class CellSumsRequest(Request[CellSums], what="the frame, and the centres of cells in it"):
+    """One round on cells: each record counts in the cell whose ``centres`` (cells, axes) is nearest."""
+
+    frame: Frame
+    centres: Float64Array
+    clip: float
+    rows: int
+    mechanism: Mechanism | None = None
+
+    def sensitivity(self, rows: int) -> float:
+        """Of residuals and counts together."""
+        return CELL_SENSITIVITY
+
+
+@answers(CellSumsRequest)
+def cell_sums(client: Client, request: CellSumsRequest) -> CellSums:
+    """Client part."""
+    centres, points = request.centres, _coordinates(client, request.frame)
+    residuals, counts = np.zeros(centres.shape), np.zeros(len(centres))
+    halves = np.einsum("ij,ij->i", centres, centres) / 2.0
+    for start in range(0, len(points), _BLOCK_ROWS):
+        block = points[start : start + _BLOCK_ROWS]
+        nearest = np.argmax(block @ centres.T - halves, axis=1)
+        np.add.at(residuals, nearest, shortened(block - centres[nearest], request.clip))
+        counts += np.bincount(nearest, minlength=len(centres))
+    return CellSums(residuals, COUNT_WEIGHT * counts)
+
+
+@dataclass(frozen=True)
+class Places(
+    Reply,
+    granularity=Granularity.PER_RECORD,
+    what="where each record lies on the map, which its client keeps",
+    stays=True,
+):
+    """``places`` (rows, 2) float64: for the client itself, and in a simulation for the evaluation."""
+
+    places: Float64Array
+
+    @staticmethod
+    def ranges(request: PlaceRequest, rows: int) -> dict[str, Range]:
+        """A place for each row."""
+        return {"places": Range((rows, 2))}
+
+
+@dataclass(frozen=True)
+class PlaceRequest(Request[Places], what="the frame, the landmarks, and the map of the landmarks"):
+    """Have clients place their rows; ``own`` and ``iterations`` as in the settings."""
+
+    frame: Frame
+    landmarks: Landmarks
+    own: float
+    iterations: int
+
+
+@answers(PlaceRequest)
+def places(client: Client, request: PlaceRequest) -> Places:
+    """Client part."""
+    own: OwnRows | None = own_rows(request.frame.view.of(client.rows), request.own) if request.own else None
+    points = _coordinates(client, request.frame)
+    return Places(place(points, request.landmarks, own, iterations=request.iterations))
+
+
+def _coordinates(client: Client, frame: Frame) -> Float64Array:
+    """Rows along the axes, computed once for all rounds."""
+    made_of = blake2b(frame.mean.tobytes() + frame.axes.tobytes()).digest()
+    kept = client.memory.get("private map")
+    if kept is None or kept[0] != made_of or kept[1] is not client.rows:
+        kept = client.memory["private map"] = made_of, client.rows, frame.coordinates(client.rows)
+    return np.asarray(kept[2])

@@ -1,0 +1,147 @@
+"""The private map: what the server learns are noisy sums, and what it draws is a map of landmarks.
+
+1. Clients add up their records, and the server learns the noisy mean and mean length (:mod:`...frame`).
+2. Seen from there, and cut to that length, they add up second moments: noisy principal axes, the frame.
+3. In a few rounds they add up, by cell of the frame, residuals and counts: noisy Lloyd (:mod:`...cells`).
+4. The server draws the cells by t-SNE: the landmarks and their map, which all clients get.
+5. Each client places its own rows among them, at home, with what it knows of its own rows (:mod:`...placing`).
+
+All that leaves a client is in 1 to 3, under Gaussian noise whose multipliers together come to ``method.epsilon``; what
+the server makes of it is post-processing. Places stay: the evaluation, which no federation has, alone sees them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from raydr.arrays import Float64Array, FloatArray, shaped
+from raydr.embedding import principal_components
+from raydr.federation import Federation, Rehearsal
+from raydr.geometry.neighbors import nearest_neighbors
+from raydr.geometry.points import Points
+from raydr.methods.method import method
+from raydr.methods.outcome import Note, Outcome
+from raydr.methods.private_map.cells import private_cells
+from raydr.methods.private_map.frame import Axes, private_axes, view
+from raydr.methods.private_map.messages import (
+    CellSumsRequest,
+    FirstMomentsRequest,
+    Frame,
+    PlaceRequest,
+    ScatterRequest,
+    View,
+)
+from raydr.methods.private_map.placing import Landmarks, place
+from raydr.methods.private_map.settings import Budget, PrivateMap
+from raydr.threads import cores
+
+_FEWEST_DRAWN = 8
+"""Cells that t-SNE draws; fewer lie along their first two principal axes."""
+
+
+def draw(settings: PrivateMap, centres: Float64Array, seed: int) -> Float64Array:
+    """Map (cells, 2) of the cells' centres (cells, axes), about 0."""
+    start = principal_components(centres, 2)
+    if len(centres) < _FEWEST_DRAWN:
+        return start
+    perplexity = min(settings.perplexity or 30.0, (len(centres) - 1) / 3)
+    drawn = settings.model_copy(update={"perplexity": perplexity})
+    graph = nearest_neighbors(Points(centres), drawn.neighbors_needed(len(centres)), threads=cores())
+    places = drawn.embed(graph, start, seed=seed, threads=cores())
+    return np.asarray(places - places.mean(axis=0))
+
+
+def transform(settings: PrivateMap, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
+    """Places of new rows: each against the landmarks alone."""
+    frame = Frame(
+        _view_of(model), np.asarray(model["mean"], np.float64), np.asarray(model["axes"], np.float64)
+    )
+    landmarks = Landmarks(*(np.asarray(model[name], np.float64) for name in ("centres", "counts", "places")))
+    return place(frame.coordinates(rows), landmarks, iterations=settings.placing_iterations)
+
+
+def _model_of(frame: Frame, landmarks: Landmarks) -> dict[str, FloatArray]:
+    """What :func:`transform` needs; nothing in it has not been released."""
+    wide = {} if frame.view.bucket is None else {"bucket": frame.view.bucket.astype(np.float64)}
+    signs = {} if frame.view.sign is None else {"sign": frame.view.sign}
+    told = {"seen": np.array([frame.view.centre, frame.view.clip]), "mean": frame.mean, "axes": frame.axes}
+    return {**told, **vars(landmarks), **wide, **signs}
+
+
+def _view_of(model: Mapping[str, FloatArray]) -> View:
+    centre, clip, sums = *map(float, model["seen"]), len(model["mean"])
+    if "bucket" not in model:
+        return View(centre, clip, None, None, sums)
+    return View(
+        centre, clip, np.asarray(model["bucket"], np.int64), np.asarray(model["sign"], np.float64), sums
+    )
+
+
+def rehearse(federation: Rehearsal, settings: PrivateMap) -> None:
+    """Ask what :func:`serve` asks, of as many cells as it has at most."""
+    budget = Budget.of(settings, federation.context.budget.delta)
+    seen, rows = view(federation, settings), federation.rows
+    noise = budget.noise(budget.first, 1.0)
+    with federation.stage("frame"):
+        federation.sum(FirstMomentsRequest(seen, rows, noise))
+        mean = shaped((seen.sums,))
+        federation.sum(ScatterRequest(seen, mean, 1.0, rows, budget.noise(budget.scatter, 1.0)))
+        federation.reckon(at_clients=2.0 * rows * seen.sums**2, at_server=10.0 * seen.sums**3)
+    axes = min(settings.axes, seen.sums)
+    frame = Frame(seen, mean, shaped((seen.sums, axes)))
+    sizes = budget.cells(settings, rows, federation.clients)
+    with federation.stage("cells"):
+        for round in federation.rounds(settings.rounds, {}):
+            centres = shaped((sizes[round - 1], axes))
+            noise = budget.noise(budget.rounds[round - 1], 1.0)
+            federation.sum(CellSumsRequest(frame, centres, 1.0, rows, noise))
+            federation.reckon(at_clients=2.0 * rows * centres.size)
+    with federation.stage("map"):
+        federation.reckon(at_server=1e3 * (settings.early_iterations + settings.iterations) * sizes[-1])
+    with federation.stage("places"):
+        landmarks = Landmarks(centres, shaped((len(centres),)), shaped((len(centres), 2)))
+        federation.ask(PlaceRequest(frame, landmarks, settings.own, settings.placing_iterations))
+        federation.reckon(at_clients=10.0 * settings.placing_iterations * rows * len(centres))
+        federation.guess("all cells were taken to be spoken for", PlaceRequest)
+
+
+_HOOKS: dict[str, Any] = {
+    "transform": transform,
+    "rehearse": rehearse,
+    "noise_of_its_own": True,
+    "unkeyable": lambda settings: (
+        "clip and bounds are of the features as they are, and noise guards more: leave it out"
+    ),
+}
+
+
+@method(PrivateMap, "Private map", **_HOOKS)
+def serve(federation: Federation, settings: PrivateMap) -> Outcome:
+    """Server part."""
+    settings.check(federation.rows, federation.features)
+    budget = Budget.of(settings, federation.context.budget.delta)
+    with federation.stage("frame"):
+        axes = private_axes(federation, settings, budget)
+    with federation.stage("cells"):
+        centres, counts = private_cells(federation, settings, budget, axes)
+    with federation.stage("map"):
+        landmarks = Landmarks(centres, counts, draw(settings, centres, federation.seed))
+    with federation.stage("places"):
+        asked = PlaceRequest(axes.frame, landmarks, settings.own, settings.placing_iterations)
+        places = [reply.places for reply in federation.ask(asked)]
+    model = _model_of(axes.frame, landmarks)
+    return Outcome(np.concatenate(places), None, model, (_note(settings, axes, landmarks),), published=False)
+
+
+def _note(settings: PrivateMap, axes: Axes, landmarks: Landmarks) -> Note:
+    """Say what the server holds."""
+    covered = "sums" if settings.per == "sum" else "each client's uploads"
+    return Note(
+        "What the server learnt",
+        f"Noise on {covered} was divided so that all of them together come to epsilon {settings.epsilon:g}. From them"
+        f" the server has {len(axes.variances)} axes and {len(landmarks.counts)} landmarks, and a map of these. Where"
+        " each record lies on it, its client alone knows; scores and pictures of all records are of this simulation.",
+    )

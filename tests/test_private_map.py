@@ -1,0 +1,308 @@
+"""The private map: what a record can move, what the run claims, and that places stay at home."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from inline_federations import cut, federate
+from sklearn.datasets import load_digits, make_blobs
+
+from raydr.arrays import FloatArray
+from raydr.errors import ScenarioError
+from raydr.federation import Client, Federation, Reply, Request
+from raydr.methods import METHODS, Outcome
+from raydr.methods.private_map.cells import shrunken_steps, split
+from raydr.methods.private_map.frame import leading_axes, private_axes, view
+from raydr.methods.private_map.messages import (
+    CellSumsRequest,
+    FirstMomentsRequest,
+    Frame,
+    ScatterRequest,
+    View,
+)
+from raydr.methods.private_map.placing import Landmarks, conditional, own_rows, place
+from raydr.methods.private_map.settings import Budget, PrivateMap
+from raydr.privacy.accounting import Budget as RunBudget
+from raydr.privacy.ledger import Granularity
+from raydr.privacy.statement import statement
+from raydr.scenarios.reading import read
+
+QUICK: dict[str, Any] = {"early_iterations": 10, "iterations": 10, "placing_iterations": 5}
+
+
+def settings_of(**more: Any) -> PrivateMap:
+    return PrivateMap(**{"epsilon": 8.0, "bounds": (0.0, 16.0), **QUICK, **more})
+
+
+def served(federation: Federation, method: PrivateMap) -> Outcome:
+    return METHODS["private-map"].serve(federation, method)
+
+
+def digits(rows: int) -> FloatArray:
+    return np.asarray(load_digits().data[:rows])
+
+
+def released(request: Request[Any], rows: FloatArray) -> FloatArray:
+    """All that one client would add to the sums, as one vector."""
+    reply: Reply = type(request).client_part(Client(0, rows, 0), request)
+    return np.concatenate([np.ravel(value) for value in vars(reply).values()])
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0.01, 100.0), st.integers(1, 30))
+@settings(max_examples=60, deadline=None)
+def test_no_record_moves_a_sum_by_more_than_is_declared(seed: int, length: float, count: int) -> None:
+    random = np.random.default_rng(seed)
+    rows = length * random.standard_normal((count, 6))
+    whole = View(0.5, 3.0, None, None, 6)
+    folded = View(0.5, 3.0, random.integers(3, size=6), random.choice(np.array([-1.0, 1.0]), 6), 3)
+    for seen in (whole, folded):
+        axes = np.linalg.qr(random.standard_normal((seen.sums, 2)))[0]
+        frame = Frame(seen, random.standard_normal(seen.sums), axes)
+        requests: list[Request[Any]] = [
+            FirstMomentsRequest(seen, count),
+            ScatterRequest(seen, frame.mean, 2.0, count),
+            CellSumsRequest(frame, random.standard_normal((4, 2)), 1.5, count),
+        ]
+        for request in requests:
+            moved = np.linalg.norm(released(request, rows) - released(request, rows[1:]))
+            assert moved <= request.sensitivity(count)
+
+
+def test_what_is_declared_is_reached() -> None:
+    """A sensitivity that nobody reaches would be noise for nothing."""
+    far = np.full((1, 6), 1e6)
+    frame = Frame(View(0.0, 3.0, None, None, 6), np.zeros(6), np.eye(6)[:, :2])
+    requests: list[tuple[Request[Any], float]] = [
+        (FirstMomentsRequest(frame.view, 1), 1.0),
+        (ScatterRequest(frame.view, frame.mean, 2.0, 1), 0.7),  # the triangle has each pair once
+        (CellSumsRequest(frame, np.zeros((1, 2)), 1.5, 1), 1.0),
+    ]
+    for request, part in requests:
+        assert np.linalg.norm(released(request, far)) > part * request.sensitivity(1) - 1e-6
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 5])
+@pytest.mark.parametrize("epsilon", [0.5, 8.0])
+def test_the_accountant_comes_to_what_is_claimed(epsilon: float, rounds: int) -> None:
+    federation = federate(np.array_split(digits(300), 3))
+    served(federation, settings_of(epsilon=epsilon, rounds=rounds))
+    told = statement(federation.ledger, RunBudget())
+    assert told.infinite == ()
+    assert told.epsilon_of_sums == pytest.approx(epsilon, rel=1e-6)
+    assert told.epsilon_of_sums >= epsilon * (1.0 - 1e-9)
+    assert told.epsilon is not None
+    assert told.epsilon > epsilon  # whoever sees uploads sees less noise in each
+
+
+def test_noise_by_each_client_is_worth_the_same_to_the_server() -> None:
+    federation = federate(np.array_split(digits(300), 3))
+    served(federation, settings_of(per="client"))
+    told = statement(federation.ledger, RunBudget())
+    assert told.epsilon == pytest.approx(8.0, rel=1e-6)
+    assert told.epsilon_of_sums == pytest.approx(8.0, rel=1e-6)
+
+
+def test_delta_is_the_runs_unless_the_method_has_its_own() -> None:
+    strict = Budget.of(settings_of(delta=1e-9), 1e-5)
+    assert strict == Budget.of(settings_of(), 1e-9)
+    assert strict.first > Budget.of(settings_of(), 1e-5).first
+
+
+def test_nothing_of_single_records_leaves() -> None:
+    federation = federate(np.array_split(digits(300), 3), budget=RunBudget(strict=True))
+    outcome = served(federation, settings_of())
+    up = [entry for entry in federation.ledger.entries.values() if entry.direction == "up"]
+    assert {entry.kind for entry in up} == {"Enrolment", "FirstMoments", "Scatter", "CellSums"}
+    assert not any(entry.granularity is Granularity.PER_RECORD for entry in up)
+    assert not any(entry.exposes_records for entry in federation.ledger.entries.values())
+    (places,) = [entry for entry in federation.ledger.entries.values() if entry.kind == "Places"]
+    assert places.direction == "simulation-only"
+    assert places.bytes == outcome.embedding.size * 8
+
+
+def test_noise_is_as_strong_as_the_accountant_is_told() -> None:
+    budget = Budget.of(settings_of(), 1e-5)
+    rows = np.zeros((40, 300))
+    seen = View(0.0, 1.0, None, None, 300)
+    for per, wanted in (("sum", 1.0), ("client", 2.0)):
+        noise = budget.noise(budget.first, 1.0).model_copy(update={"per": per})
+        told = federate(np.array_split(rows, 4)).sum(FirstMomentsRequest(seen, 40, noise))
+        assert np.std(told.packed) == pytest.approx(wanted * budget.first * np.sqrt(2.0), rel=0.15)
+
+
+def test_the_same_bits_however_clients_are_packed() -> None:
+    parts = cut(digits(400), 5, 3)
+    first, *others = [
+        served(federate(parts, packing=packing), settings_of(own=0.4))
+        for packing in ([5], [1, 1, 1, 1, 1], [2, 3])
+    ]
+    for other in others:
+        assert other.embedding.tobytes() == first.embedding.tobytes()
+        assert all(np.array_equal(other.model[name], value) for name, value in first.model.items())
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param([digits(60), digits(0), digits(1)], id="no row and one row"),
+        pytest.param([np.full((50, 64), 3.0), np.full((20, 64), 3.0)], id="constant rows"),
+        pytest.param([digits(4)], id="four rows"),
+        pytest.param([digits(200)[:, 20:21]], id="one feature"),
+        pytest.param([digits(200)[:, 20:22]], id="two features"),
+        pytest.param([np.full((200, 64), 1e300)], id="rows far out of bounds"),
+    ],
+)
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 1e4])
+def test_rows_of_any_sort_get_a_place(parts: list[FloatArray], epsilon: float) -> None:
+    outcome = served(federate(parts), settings_of(epsilon=epsilon))
+    assert outcome.embedding.shape == (sum(map(len, parts)), 2)
+    assert np.isfinite(outcome.embedding).all()
+
+
+def test_a_shift_of_rows_and_bounds_changes_nothing() -> None:
+    here = served(federate([digits(300)]), settings_of())
+    there = served(federate([digits(300) + 2.0**27]), settings_of(bounds=(2.0**27, 2.0**27 + 16.0)))
+    assert np.allclose(here.embedding, there.embedding, rtol=0, atol=1e-6)
+
+
+def test_wide_rows_are_seen_through_few_sums() -> None:
+    wide = np.random.default_rng(0).random((60, 5000))
+    method = settings_of(bounds=(0.0, 1.0))
+    federation = federate([wide])
+    seen = view(federation, method)
+    narrow = seen.of(wide)
+    assert narrow.shape == (60, seen.sums)
+    assert seen.sums < 5000
+    for feature in (0, 4999):  # each feature is in one sum, with its sign
+        only = np.full((1, 5000), 0.5)
+        only[0, feature] = 1.5
+        found = seen.of(only)
+        assert np.flatnonzero(found).size == 1
+        assert abs(found).sum() == pytest.approx(1.0)
+    lengths = np.linalg.norm(narrow, axis=1) / np.linalg.norm(wide - 0.5, axis=1)
+    assert abs(lengths - 1.0).max() < 0.15
+    outcome = served(federation, method)
+    again = METHODS["private-map"].transform
+    assert again is not None
+    assert again(method, outcome.model, wide[:3]).shape == (3, 2)
+
+
+def test_without_noise_the_axes_are_the_principal_ones() -> None:
+    rows = digits(500)
+    axes = private_axes(federate([rows]), settings_of(axes=8), Budget.of(settings_of(epsilon=1e9), 1e-5))
+    centred = rows - rows.mean(axis=0)
+    # Seen from the mean, rows are cut to their mean length: what is beyond counts less, so angles are small, not none.
+    true = np.linalg.svd(centred, full_matrices=False)[2][:4].T
+    overlap = np.linalg.svd(axes.frame.axes.T @ true)[1]
+    assert overlap.min() > 0.95
+    exact = leading_axes((centred.T @ centred / 500)[np.triu_indices(64)], 64, 0.0, 4)
+    assert np.allclose(np.abs(np.sum(exact[0] * true, axis=0)), 1.0)
+    assert np.allclose(exact[1], np.linalg.svd(centred)[1][:4] ** 2 / 500)
+
+
+def test_axes_that_noise_alone_could_have_are_left_out() -> None:
+    random = np.random.default_rng(1)
+    noise = random.standard_normal((40, 40))
+    square = np.triu(noise) + np.triu(noise, 1).T
+    square[:3, :3] += np.diag([400.0, 300.0, 200.0])
+    axes, variances = leading_axes(square[np.triu_indices(40)], 40, 1.0, 20)
+    assert axes.shape == (40, 3)
+    assert (np.diff(variances) < 0).all()
+
+
+def test_a_step_is_shrunk_the_more_the_noisier_it_is() -> None:
+    sums, counts = np.full((3, 4), 5.0), np.array([1.0, 50.0, 50.0])
+    silent, _ = shrunken_steps(sums, counts, 1.0, 1e-9)
+    assert np.allclose(silent, sums / counts[:, None])
+    shrunken, _ = shrunken_steps(sums, counts, 1.0, 3.0)
+    assert not shrunken[0].any()  # a count below its noise
+    assert (np.abs(shrunken[1:]) < np.abs(silent[1:])).all()
+
+
+def test_light_cells_give_way_to_halves_of_heavy_ones() -> None:
+    centres = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
+    found = split(centres, np.array([100.0, 0.1, 60.0]), 4, np.full(2, 0.1), 0.5, np.random.default_rng(0))
+    assert len(found) == 4
+    nearest = np.linalg.norm(found[:, None] - centres, axis=2).argmin(axis=1)
+    assert sorted(nearest) == [0, 0, 2, 2]
+
+
+def test_affinities_have_the_perplexity() -> None:
+    distances = np.sort(np.random.default_rng(0).random((20, 40)) * 1e6, axis=1)
+    found = conditional(distances, 7.0)
+    assert np.allclose(found.sum(axis=1), 1.0)
+    assert np.allclose(np.exp(-(found * np.log(np.maximum(found, 1e-300))).sum(axis=1)), 7.0)
+
+
+def landmarks(count: int = 30) -> Landmarks:
+    random = np.random.default_rng(5)
+    centres = random.standard_normal((count, 3))
+    return Landmarks(centres, random.uniform(1.0, 9.0, count), 3.0 * random.standard_normal((count, 2)))
+
+
+def test_a_row_goes_where_its_force_is_none() -> None:
+    """The force is the gradient of ``sum p log(1 + d^2) / 2 + sum c / (1 + d^2) / 2 Z``, by central differences."""
+    from raydr.methods.private_map import placing
+
+    known, points = landmarks(), np.random.default_rng(6).standard_normal((4, 3))
+    affinities = placing._affinities(points, known.centres)
+    repulsion = placing._Repulsion.of(known)
+
+    def energy(y: FloatArray) -> FloatArray:
+        squared = ((y[:, None] - known.places) ** 2).sum(axis=2)
+        pull = (affinities.toarray() * np.log1p(squared)).sum(axis=1)
+        return np.asarray((pull + (repulsion.counts / (1.0 + squared)).sum(axis=1) / repulsion.whole) / 2.0)
+
+    at = np.random.default_rng(7).standard_normal((4, 2))
+    force = placing._pull(affinities, at, known.places) - repulsion.at(at)
+    for axis in range(2):
+        step = 1e-5 * np.eye(2)[axis]
+        assert np.allclose((energy(at + step) - energy(at - step)) / 2e-5, force[:, axis], atol=1e-8)
+    start = energy(place(points, known, iterations=0))
+    assert energy(place(points, known, iterations=200)).sum() < start.sum()
+
+
+def test_a_new_rows_place_is_its_own_matter() -> None:
+    known, points = landmarks(), np.random.default_rng(8).standard_normal((9, 3))
+    together = place(points, known, iterations=20)
+    alone = np.concatenate([place(points[row : row + 1], known, iterations=20) for row in range(9)])
+    assert np.allclose(together, alone, atol=1e-9)
+
+
+def test_few_rows_are_placed_by_landmarks_alone() -> None:
+    assert own_rows(digits(50), 0.4) is None
+    assert own_rows(np.ones((500, 3)), 0.4) is None
+    many = own_rows(digits(500), 0.4)
+    assert many is not None
+    assert many.nearest.shape == (500, 5)
+    assert many.affinities.sum() == pytest.approx(500.0)
+
+
+def test_groups_far_apart_stay_apart() -> None:
+    rows, labels = make_blobs(1500, 10, centers=4, cluster_std=0.3, center_box=(0.0, 10.0), random_state=0)
+    method = PrivateMap(epsilon=2.0, bounds=(-2.0, 12.0), early_iterations=100, iterations=100)
+    order = np.argsort(labels, kind="stable")
+    for dealt in (np.arange(1500), order):  # mixed, and a group or two at each client
+        parts = np.array_split(rows[dealt], 3)
+        outcome = served(federate(parts), method)
+        nearest = np.linalg.norm(outcome.embedding[:, None] - outcome.embedding, axis=2)
+        np.fill_diagonal(nearest, np.inf)
+        assert (labels[dealt][nearest.argmin(axis=1)] == labels[dealt]).mean() > 0.99
+
+
+def test_rows_whose_length_nobody_bounds_are_refused() -> None:
+    with pytest.raises(ScenarioError, match="bounds"):
+        read(
+            {
+                "name": "x",
+                "data": {"source": "digits"},
+                "clients": {"count": 2},
+                "method": {"kind": "private-map", "epsilon": 1.0},
+            }
+        )
+    with pytest.raises(ScenarioError, match="at least 4 rows"):
+        served(federate([digits(3)]), settings_of())
