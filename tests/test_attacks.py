@@ -325,6 +325,13 @@ def test_a_sum_alone_gives_no_record_and_large_clients_are_let_be() -> None:
         list(gradient_matching(view_of(cut(random(40, 6, 0)), request, mean=True), Side(rows)))
 
 
+def test_of_several_local_steps_it_says_that_it_does_not_undo_them() -> None:
+    request = StepRequest(random(20, 6, 1), 0.05, 1.0, 3, "landmarks")
+    view = view_of(cut(random(4, 6, 0), 4), request, mean=True)
+    with pytest.raises(NotApplicableError, match="several local steps"):
+        list(gradient_matching(view, Side(random(50, 6, 2))))
+
+
 def test_noise_on_a_gradient_keeps_the_record_of_a_small_client() -> None:
     rows, landmarks = random(60, 6, 0), random(20, 6, 1)
     noise = GaussianNoise(on="gradient", multiplier=1.0)
