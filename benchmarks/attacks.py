@@ -39,6 +39,7 @@ METHODS: dict[str, dict[str, Any]] = {
         "privacy": {"noise": {"on": "distances", "level": 0.1}},
     },
     "fed-tsne": {"method": {"kind": "fed-tsne"}},
+    "fed-tsne, 30 learnt landmarks": {"method": {"kind": "fed-tsne", "landmarks": 30, "rounds": 10}},
     "fed-umap": {"method": {"kind": "fed-umap"}},
     "fed-spectral": {"method": {"kind": "fed-spectral", "clusters": 10}},
     "fed-tsne, random directions": {"method": {"kind": "fed-tsne", "landmarks_from": "random"}},

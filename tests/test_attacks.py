@@ -105,6 +105,18 @@ def test_d_plus_one_anchors_know_every_record_and_know_that_they_do(offset: floa
     assert found.certain.all()
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_distances_to_ill_conditioned_anchors_are_used_to_their_last_digit(seed: int) -> None:
+    """Anchors that spread 10,000,000 times as far one way as another: by singular vectors alone errors are 0.3."""
+    draw = np.random.default_rng(seed)
+    scale, turn = np.geomspace(1e4, 1e-3, 8), np.linalg.qr(draw.standard_normal((8, 8)))[0]
+    rows, anchors = ((draw.standard_normal((count, 8)) * scale) @ turn for count in (50, 9))
+    (found,) = trilateration(anchored(rows, anchors), NOTHING)
+    assert scored(found, rows).errors.centred.q90 < 1e-5
+    assert found.certain is not None
+    assert found.certain.all()
+
+
 def test_fewer_anchors_know_the_records_in_their_span_and_tell_them_from_the_others() -> None:
     """K = d - 1: the theorem's own setting. Half of the records lie where anchors can tell."""
     anchors = random(7, 8, 1)
@@ -158,7 +170,7 @@ def hide_points(view: View) -> View:
 
 
 def test_noise_on_distances_is_damped_and_nothing_is_called_exact() -> None:
-    rows, anchors = 100.0 * random(200, 6, 0), 100.0 * random(7, 6, 1)
+    rows, anchors = 100.0 * random(200, 30, 0), 100.0 * random(31, 30, 1)  # in some ways all is noise
     noise = GaussianNoise(on="distances", level=0.1)
     (found,) = trilateration(anchored(rows, anchors, noise), NOTHING)
     errors = scored(found, rows).errors
@@ -311,6 +323,13 @@ def test_a_sum_alone_gives_no_record_and_large_clients_are_let_be() -> None:
         list(gradient_matching(View(transcript, federation.sizes, np.zeros((8, 2))), Side(rows)))
     with pytest.raises(NotApplicableError, match="more than 8 records"):
         list(gradient_matching(view_of(cut(random(40, 6, 0)), request, mean=True), Side(rows)))
+
+
+def test_of_several_local_steps_it_says_that_it_does_not_undo_them() -> None:
+    request = StepRequest(random(20, 6, 1), 0.05, 1.0, 3, "landmarks")
+    view = view_of(cut(random(4, 6, 0), 4), request, mean=True)
+    with pytest.raises(NotApplicableError, match="several local steps"):
+        list(gradient_matching(view, Side(random(50, 6, 2))))
 
 
 def test_noise_on_a_gradient_keeps_the_record_of_a_small_client() -> None:

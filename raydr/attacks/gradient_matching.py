@@ -46,7 +46,7 @@ def gradient_matching(view: View, side: Side) -> Iterator[Unordered]:
         raise NotApplicableError(
             f"every client has more than {MOST_RECORDS} records, of which a sum of gradients is fitted by others too."
         )
-    guess = _guess(view, side)
+    guess, found_any = _guess(view, side), False
     for kind, seen, matched in ((Step, steps, _from_gradient), (Change, changes, _from_encoder)):
         parts = {}
         for client in small:
@@ -55,6 +55,7 @@ def gradient_matching(view: View, side: Side) -> Iterator[Unordered]:
                 if found is not None:
                     parts[client] = found
         if parts:
+            found_any = True
             yield Unordered(
                 uses=(kind,),
                 knows="the row counts of clients"
@@ -64,6 +65,8 @@ def gradient_matching(view: View, side: Side) -> Iterator[Unordered]:
                 parts=parts,
                 guess=guess,
             )
+    if not found_any:
+        raise NotApplicableError("clients upload what several local steps came to, which it does not undo.")
 
 
 def _first(view: View, kind: type[Step] | type[Change]) -> dict[int, tuple[object, object]]:
