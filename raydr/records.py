@@ -29,8 +29,9 @@ REPORT, PICTURE = "report.html", "embedding.png"
 AXES = "xyz"
 """Columns of a map's coordinates, as many as it has dimensions."""
 
-SWEEP, SWEEP_REPORT = "sweep.yaml", "sweep.html"
-"""What a sweep folder was asked, which makes it one, and its page, which ``raydr report`` makes again."""
+SWEEP, SWEEP_REPORT, FRONTIER = "sweep.yaml", "sweep.html", "frontier.png"
+"""What a sweep folder was asked, which makes it one, and its page, which ``raydr report`` makes again; of audited runs
+also a picture of utility against leakage."""
 TRIALS, POINTS, PARETO = "trials.parquet", "points.parquet", "pareto.parquet"
 """Of a sweep: a row per trial, ordered by point and repeat; a row per point, means and deviations over its repeats that
 are done; and the rows of those that no other point beats in all of the sweep's objectives."""

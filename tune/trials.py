@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from raydr import records
 from raydr.privacy.ledger import read_entries
+from raydr.report import read_audit
 from raydr.scenarios.reading import read
 from raydr.scenarios.schema import Scenario
 from raydr.tune.space import Point, digest
@@ -22,6 +23,9 @@ COSTS = (
     "bytes_exposed",
     "epsilon",
     "epsilon_accounted",
+    "leakage",
+    "exact",
+    "membership_auc",
     "rounds",
     "objective",
     "seconds",
@@ -156,8 +160,9 @@ def measures_of(run: Path) -> dict[str, float]:
     """Metrics and costs of a run, by name: those that there are.
 
     ``federated.METRIC``, ``central.METRIC``; bytes that went up, down, and up unprotected record by record; ``epsilon``
-    of the whole run, which is none where it is infinite, and ``epsilon_accounted``; rounds, and the last one's
-    objective; seconds of all stages; the largest process's memory.
+    of the whole run, which is none where it is infinite, and ``epsilon_accounted``; of an audited run ``leakage``,
+    ``exact`` and ``membership_auc`` (:class:`raydr.attacks.verdicts.Audit`); rounds, and the last one's objective;
+    seconds of all stages; the largest process's memory.
     """
     metrics, cost, ran = (
         _json(run, name) for name in (records.METRICS, records.PRIVACY, records.ENVIRONMENT)
@@ -179,6 +184,9 @@ def measures_of(run: Path) -> dict[str, float]:
         "seconds": sum(ran["seconds"].values()),
         "peak_memory_bytes": max(ran["peak_memory_bytes"].values(), default=None),
     }
+    audit = read_audit(run)
+    if audit is not None:
+        measures |= {name: getattr(audit, name) for name in ("leakage", "exact", "membership_auc")}
     return {name: float(value) for name, value in measures.items() if value is not None}
 
 

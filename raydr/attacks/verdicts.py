@@ -132,6 +132,14 @@ class Verdict:
     examples: tuple[Example, ...] = ()
     seconds: float = 0.0
 
+    @property
+    def leakage(self) -> float:
+        """What the messages gave away: 1 for all of half of the records, 0 for no more than a guess."""
+        guess = self.errors.centred_guess.median if self.errors is not None else 0.0
+        if self.errors is None or not guess:
+            return 0.0
+        return max(0.0, 1.0 - self.errors.centred.median / guess)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
@@ -159,3 +167,27 @@ class Audit:
     shown: tuple[str, ...]
     image: tuple[int, int, int] | None
     verdicts: tuple[Verdict, ...]
+
+    @property
+    def nearest(self) -> Verdict | None:
+        """The attempt that recovered most, by its median error over that of guessing; None where none recovers."""
+        found = [verdict for verdict in self.verdicts if verdict.errors is not None]
+        return max(found, key=lambda verdict: verdict.leakage, default=None)
+
+    @property
+    def leakage(self) -> float:
+        """Of the nearest attempt; 0 where none recovers anything."""
+        return self.nearest.leakage if self.nearest is not None else 0.0
+
+    @property
+    def exact(self) -> float:
+        """Largest part of the records that any attempt recovers exactly."""
+        return max(
+            (verdict.errors.exact for verdict in self.verdicts if verdict.errors is not None), default=0.0
+        )
+
+    @property
+    def membership_auc(self) -> float | None:
+        """Largest that any attempt reaches; None where none was made."""
+        found = [verdict.membership.auc for verdict in self.verdicts if verdict.membership is not None]
+        return max(found, default=None)

@@ -24,6 +24,9 @@ COSTS: Mapping[str, tuple[str, Unit, Way | None]] = {
     "bytes_down": ("Sent to the clients", "bytes", "min"),
     "epsilon": ("ε of the whole run", "epsilon", "min"),
     "epsilon_accounted": ("ε of what noise covers", "epsilon", "min"),
+    "leakage": ("Recovered by the best attack, 0 for a guess", "metric", "min"),
+    "exact": ("Records recovered exactly", "metric", "min"),
+    "membership_auc": ("Members told from others, AUC", "metric", "min"),
     "seconds": ("Seconds", "seconds", "min"),
     "peak_memory_bytes": ("Peak memory of a process", "bytes", "min"),
     "rounds": ("Rounds", "count", "min"),
@@ -33,7 +36,7 @@ COSTS: Mapping[str, tuple[str, Unit, Way | None]] = {
 """Title, unit and better way of the measures that are no metrics."""
 TELLING = ("federated.npa_10", "federated.trustworthiness")
 """Measures that say best how faithful a map is, where a sweep does not say what it is after."""
-PRICES = ("bytes_exposed", "epsilon", "bytes_up", "seconds")
+PRICES = ("leakage", "bytes_exposed", "epsilon", "bytes_up", "seconds")
 
 
 @dataclass(frozen=True)

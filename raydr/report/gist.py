@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from raydr.attacks.verdicts import Audit, Verdict
+from raydr.attacks.verdicts import Audit
 from raydr.privacy.verdict import Left, verdict
 from raydr.report import wording
 from raydr.report.runfolder import RunFolder
@@ -25,6 +25,8 @@ LEFT = {
 _UNPROVEN = "Not tried yet: `raydr audit` shows what a server recovers from this run's own messages."
 FOUND_MEMBERS = 0.6
 """AUC from which members are said to be told from others."""
+SOMETHING = 0.02
+"""Leakage from which an attack is said to be better than guessing: below, sampling alone may make it."""
 
 
 @dataclass(frozen=True)
@@ -86,16 +88,16 @@ def recovered(audit: Audit | None) -> Point:
     ]
     if broken:
         return Point(title, "claim broken", f"{broken[0].attack} shows more epsilon than is claimed.", "bad")
-    nearest = min((found for found in tried if found.errors is not None), key=_share, default=None)
-    members = max((found.membership.auc for found in tried if found.membership is not None), default=0.5)
-    if nearest is not None and nearest.errors is not None and _share(nearest) < 1.0:
+    nearest = audit.nearest
+    members = audit.membership_auc or 0.5
+    if nearest is not None and nearest.errors is not None and nearest.leakage > SOMETHING:
         errors = nearest.errors
         text = (
             f"{nearest.attack}: half of the records are known to within {errors.centred.median:.2g} of their distance"
             f" from the mean, where guessing gives {errors.centred_guess.median:.2g};"
             f" {wording.percent(errors.exact)} are known exactly."
         )
-        return Point(title, f"error {wording.percent(_share(nearest))} of a guess", text, "bad")
+        return Point(title, f"error {wording.percent(1.0 - nearest.leakage)} of a guess", text, "bad")
     if members > FOUND_MEMBERS:
         text = (
             f"Records of the run are told from others with an AUC of {members:.2f}, where guessing gives 0.5."
@@ -105,12 +107,3 @@ def recovered(audit: Audit | None) -> Point:
         return Point(title, "none applies", "No attack that raydr knows applies to these messages.", "open")
     count = len({found.attack for found in tried})
     return Point(title, "no better than guessing", f"{wording.plural(count, 'attack')} tried.", "good")
-
-
-def _share(found: Verdict) -> float:
-    """Median error over that of guessing."""
-    errors = found.errors
-    if errors is None:
-        return 1.0
-    guess = errors.centred_guess.median
-    return errors.centred.median / guess if guess else 1.0

@@ -18,6 +18,7 @@ from raydr.report import wording
 from raydr.report.axes import Axis, axes, measures_of_interest, ranking
 from raydr.report.bands import Course, courses
 from raydr.report.colouring import CATEGORIES, GREY, RAMP
+from raydr.report.frontier import write_frontier
 from raydr.report.page import part, templates
 from raydr.report.sweepfolder import SweepFolder, Trial, read_sweep
 from raydr.report.thumbnails import thumbnails
@@ -62,8 +63,16 @@ def write_sweep_report(folder: Path) -> Path:
         written.
     """
     sweep = read_sweep(Path(folder))
-    page = templates().get_template("sweep.html").render(**_content(sweep))
+    picture = write_frontier(sweep)
+    page = templates().get_template("sweep.html").render(**_content(sweep), frontier=_address(picture))
     return write_whole(sweep.path / SWEEP_REPORT, page.encode("utf-8"), ELSEWHERE)
+
+
+def _address(picture: Path | None) -> str | None:
+    """A picture as an address that stands in the page itself."""
+    if picture is None:
+        return None
+    return "data:image/png;base64," + base64.b64encode(picture.read_bytes()).decode("ascii")
 
 
 def _content(sweep: SweepFolder) -> dict[str, Any]:

@@ -1,0 +1,182 @@
+"""Utility against leakage: one picture of a sweep whose runs were audited, every system and every protection in it.
+
+To the right is what attacks recovered, up is how faithful the map is: the corner to be in is above to the left. What a
+point is called follows from typed facts of its run: method, protections, and the accountant's epsilon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from raydr.files import write_whole
+from raydr.privacy.verdict import Left, verdict
+from raydr.records import FRONTIER
+from raydr.report import wording
+from raydr.report.colouring import CATEGORIES
+from raydr.report.picture import png
+from raydr.report.runfolder import ELSEWHERE, RunFolder, read_run
+from raydr.report.sweepfolder import SweepFolder
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+UTILITIES = ("ca_10", "npa_10", "trustworthiness")
+"""What a map is good for: each has a panel where runs have it."""
+_LEAST_GAP = 0.035
+"""Of a panel's height, between two names."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A point of the sweep.
+
+    Attributes
+    ----------
+    system, protection : str
+        What mapped, and what protected.
+    leakage : float
+        0 where the best attack guesses, 1 where it recovers.
+    utilities : mapping of metric to float
+        Of the federated map.
+    bounded : bool
+        Whether the whole run has an epsilon.
+    """
+
+    system: str
+    protection: str
+    leakage: float
+    utilities: dict[str, float]
+    bounded: bool
+
+
+def places(sweep: SweepFolder) -> list[Place]:
+    """Points whose runs were audited; their names are those of their first run."""
+    found = []
+    for point in sweep.points:
+        leakage = point.means.get("leakage")
+        trial = next(
+            (trial for trial in sweep.trials if trial.point == point.point and trial.folder is not None), None
+        )
+        if leakage is None or trial is None or not (sweep.path / str(trial.folder)).is_dir():
+            continue
+        run = read_run(sweep.path / str(trial.folder))
+        values = {name: point.means.get(f"federated.{name}") for name in UTILITIES}
+        utilities = {name: value for name, value in values.items() if value is not None}
+        if utilities:
+            system, protection = wording.method_name(run.scenario), protections(run)
+            found.append(Place(system, protection, leakage, utilities, run.privacy.epsilon is not None))
+    return found
+
+
+def protections(run: RunFolder) -> str:
+    """What protects a run, in a few words, from its ledger and its accountant."""
+    found = verdict(run.ledger, run.privacy)
+    if run.privacy.epsilon is not None and found.noisy:
+        return f"ε = {wording.epsilon(run.privacy.epsilon)}"
+    parts = []
+    if found.keyed:
+        parts.append("isometry key")
+    noises = {entry.protection.on for entry in run.ledger if entry.protection is not None}
+    parts += [f"noise on {on}" for on in sorted(noises)]
+    if run.privacy.secure_aggregation and found.left is not Left.RECORDS:
+        parts.append("secure sums")
+    return ", ".join(parts) or "nothing"
+
+
+def frontier(sweep: SweepFolder) -> bytes | None:
+    """Bytes of the picture as PNG; None where no run was audited."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    shown = places(sweep)
+    names = [name for name in UTILITIES if any(name in place.utilities for place in shown)]
+    if not names:
+        return None
+    systems = list(dict.fromkeys(place.system for place in shown))
+    colours = {system: CATEGORIES[index % len(CATEGORIES)] for index, system in enumerate(systems)}
+    figure = Figure(figsize=(5.4 * len(names) + 0.6, 6.2), dpi=100, layout="constrained")
+    for name, axes in zip(names, figure.subplots(1, len(names), squeeze=False)[0], strict=True):
+        _panel(axes, name, shown, colours, _pooled(sweep, name))
+    marks = [
+        Line2D([], [], linestyle="", marker="o", markersize=8, color=colours[system], label=system)
+        for system in systems
+    ]
+    marks.append(
+        Line2D(
+            [], [], linestyle="", marker="D", markersize=7, color="#5f6670", label="differentially private"
+        )
+    )
+    if any(_pooled(sweep, name) is not None for name in names):
+        marks.append(Line2D([], [], linestyle="--", color="#5f6670", label="pooled data"))
+    figure.legend(handles=marks, loc="outside lower center", ncols=len(marks), frameon=False, fontsize=11)
+    figure.supxlabel(
+        "recovered by the best attack: 0 no more than a guess, 1 every other record exactly", fontsize=12
+    )
+    return png(figure)
+
+
+def write_frontier(sweep: SweepFolder) -> Path | None:
+    """Write ``frontier.png`` into a sweep folder; None where no run was audited.
+
+    Raises
+    ------
+    OutputError
+        If it cannot be written.
+    """
+    content = frontier(sweep)
+    return write_whole(sweep.path / FRONTIER, content, ELSEWHERE) if content is not None else None
+
+
+def _pooled(sweep: SweepFolder, name: str) -> float | None:
+    """Best that a map of the pooled data reaches in the sweep."""
+    found = [value for point in sweep.points if (value := point.means.get(f"central.{name}")) is not None]
+    return max(found, default=None)
+
+
+def _panel(
+    axes: Axes, name: str, shown: Sequence[Place], colours: dict[str, str], pooled: float | None
+) -> None:
+    """One utility over leakage, each point with its protection's name."""
+    here = [place for place in shown if name in place.utilities]
+    for place in here:
+        axes.plot(
+            place.leakage,
+            place.utilities[name],
+            marker="D" if place.bounded else "o",
+            markersize=9,
+            color=colours[place.system],
+            markeredgecolor="white",
+            linestyle="",
+            zorder=3,
+        )
+    values = [place.utilities[name] for place in here] + ([pooled] if pooled is not None else [])
+    low, high = min(values), max(values)
+    margin = 0.08 * (high - low or 1.0)
+    axes.set(xlim=(-0.06, 1.32), ylim=(low - margin, high + margin), xticks=[0.0, 0.25, 0.5, 0.75, 1.0])
+    if pooled is not None:
+        axes.axhline(pooled, linestyle="--", color="#5f6670", linewidth=1.0, zorder=1)
+    _name(axes, here, name, (high - low + 2 * margin) * _LEAST_GAP, colours)
+    axes.set_title(wording.metric_title(name), fontsize=13)
+    axes.grid(color="#e2e4e8", linewidth=0.8)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _name(axes: Axes, here: Sequence[Place], name: str, gap: float, colours: dict[str, str]) -> None:
+    """Names to the right of the points, moved up where they would stand on one another."""
+    last: dict[int, float] = {}
+    for place in sorted(here, key=lambda place: place.utilities[name]):
+        column = round(place.leakage / 0.25)
+        height = max(place.utilities[name], last.get(column, -1e9) + gap)
+        last[column] = height
+        axes.text(
+            place.leakage + 0.03,
+            height,
+            place.protection,
+            fontsize=8.5,
+            va="center",
+            color=colours[place.system],
+            parse_math=False,
+        )
