@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 UTILITIES = ("ca_10", "npa_10", "trustworthiness")
 """What a map is good for: each has a panel where runs have it."""
-_LEAST_GAP = 0.035
+_LEAST_GAP = 0.036
 """Of a panel's height, between two names."""
+_LETTER = 0.019
+"""Width of a letter, in units of leakage."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +76,12 @@ def places(sweep: SweepFolder) -> list[Place]:
 def protections(run: RunFolder) -> str:
     """What protects a run, in a few words, from its ledger and its accountant."""
     found = verdict(run.ledger, run.privacy)
-    if run.privacy.epsilon is not None and found.noisy:
+    noises = {entry.protection.on for entry in run.ledger if entry.protection is not None}
+    if run.privacy.epsilon is not None and noises:
         return f"ε = {wording.epsilon(run.privacy.epsilon)}"
     parts = []
     if found.keyed:
         parts.append("isometry key")
-    noises = {entry.protection.on for entry in run.ledger if entry.protection is not None}
     parts += [f"noise on {on}" for on in sorted(noises)]
     if run.privacy.secure_aggregation and found.left is not Left.RECORDS:
         parts.append("secure sums")
@@ -112,9 +114,6 @@ def frontier(sweep: SweepFolder) -> bytes | None:
     if any(_pooled(sweep, name) is not None for name in names):
         marks.append(Line2D([], [], linestyle="--", color="#5f6670", label="pooled data"))
     figure.legend(handles=marks, loc="outside lower center", ncols=len(marks), frameon=False, fontsize=11)
-    figure.supxlabel(
-        "recovered by the best attack: 0 no more than a guess, 1 every other record exactly", fontsize=12
-    )
     return png(figure)
 
 
@@ -160,23 +159,36 @@ def _panel(
         axes.axhline(pooled, linestyle="--", color="#5f6670", linewidth=1.0, zorder=1)
     _name(axes, here, name, (high - low + 2 * margin) * _LEAST_GAP, colours)
     axes.set_title(wording.metric_title(name), fontsize=13)
+    axes.set_xlabel(
+        "recovered by the best attack (0: a guess, 1: all)", fontsize=10.5
+    )
     axes.grid(color="#e2e4e8", linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def _name(axes: Axes, here: Sequence[Place], name: str, gap: float, colours: dict[str, str]) -> None:
-    """Names to the right of the points, moved up where they would stand on one another."""
-    last: dict[int, float] = {}
-    for place in sorted(here, key=lambda place: place.utilities[name]):
-        column = round(place.leakage / 0.25)
-        height = max(place.utilities[name], last.get(column, -1e9) + gap)
-        last[column] = height
-        axes.text(
-            place.leakage + 0.03,
-            height,
+    """Names to the right of the points, each as near its point as those before it leave room."""
+    from matplotlib.patheffects import withStroke
+
+    taken: list[tuple[float, float, float]] = []  # from where to where, and how high
+    for place in sorted(here, key=lambda place: (-place.utilities[name], place.leakage)):
+        left = place.leakage + 0.035
+        right = left + _LETTER * len(place.protection)
+        steps = sorted(range(-40, 41), key=lambda step: (abs(step), step > 0))
+        heights = [place.utilities[name] + step * gap / 2 for step in steps]
+        height = next(
+            (at for at in heights if all(right < a or left > b or abs(at - c) > gap for a, b, c in taken)),
+            heights[0],
+        )
+        taken.append((left, right, height))
+        axes.annotate(
             place.protection,
+            (place.leakage, place.utilities[name]),
+            (left, height),
             fontsize=8.5,
             va="center",
             color=colours[place.system],
             parse_math=False,
+            zorder=4,
+            path_effects=[withStroke(linewidth=2.5, foreground="white")],
         )
