@@ -6,7 +6,7 @@ However often clients are asked again, their noise has the same stream and so th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import Any
 
@@ -43,7 +43,7 @@ class Due:
             return
         if self.sharers:
             present = sqrt(answered / self.sharers)
-            charge = Charge(charge.kind, charge.deviation, charge.sensitivity, charge.of_sums * present)
+            charge = replace(charge, of_sums=charge.of_sums * present)
         ledger.charge(charge)
 
 
@@ -114,11 +114,12 @@ class Accounts:
 def _due(call: Call, worst: Claim) -> Due:
     """What an answer costs whose noise is worth least at some client, and may be shared by all."""
     name, told = type(call.request).reply.__name__, call.told(call.clients[0])
+    unit = told.mechanism.protects if told.mechanism is not None else "record"
     if not (isinstance(call, SumCall) and call.sharing is not None and told.mechanism is not None):
-        return Due(Charge(name, worst.deviation, worst.sensitivity, worst.multiplier))
+        return Due(Charge(name, worst.deviation, worst.sensitivity, worst.multiplier, unit))
     whole = told.mechanism.claim(call.sharing.sensitivity, **_rounding(call, told))
     of_sums = whole.multiplier if whole is not None else worst.multiplier
-    return Due(Charge(name, worst.deviation, worst.sensitivity, of_sums), call.sharing.clients)
+    return Due(Charge(name, worst.deviation, worst.sensitivity, of_sums, unit), call.sharing.clients)
 
 
 def told_of(call: Call, sizes: Sequence[int]) -> list[tuple[Request[Any], int]]:
