@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -35,7 +36,9 @@ DIRECTIONS = 8
 0.54 and 0.68 with 8, 0.52 and 0.65 with 12; of the nearest of 20 rows drawn at random, which moves 41 C, 0.48."""
 _DIGITS = 8
 _SPAN = 3.0
-"""Deviations of the first direction to each side that keys tell apart."""
+"""Extents to each side that keys tell apart along a direction."""
+Member: TypeAlias = "slice | Int64Array"
+"""Places in line of one member of each pair."""
 
 
 @dataclass(frozen=True)
@@ -148,12 +151,13 @@ def summed_gradient(
         return np.zeros(architecture.parameters)
     table = rows.astype(np.float64)
     line = in_line(table, request.directions, request.offsets, request.extent)
-    first, second = line[:-1], line[1:]
+    table = table[line]
+    members: list[Member] = [slice(0, -1), slice(1, None)]
+    if repelled is not None:
+        numbers, place = repelled[line[:-1]], np.argsort(line)
+        members.append(np.where(numbers >= 0, place[numbers], np.arange(len(numbers))))
     layers = [part.astype(np.float64) for part in architecture.parts(request.weights)]
     activations = _activations(table, layers)
-    members = [first, second]
-    if repelled is not None:
-        members.append(np.where(repelled[first] >= 0, repelled[first], first))
     errors = _position_errors(activations[-1], members, request)
     return _summed(activations[:-1], layers, members, errors, request.clip)
 
@@ -214,7 +218,7 @@ def _activations(rows: Float64Array, layers: list[Float64Array]) -> list[Float64
 
 
 def _position_errors(
-    positions: Float64Array, members: list[Int64Array], request: PairRequest
+    positions: Float64Array, members: list[Member], request: PairRequest
 ) -> list[Float64Array]:
     """Gradient of each pair's loss in the position of each of its members, (pairs, 2)."""
     import torch
@@ -225,7 +229,8 @@ def _position_errors(
     at = [torch.from_numpy(positions[member]).requires_grad_() for member in members]
     loss = attraction(squared_distance(at[0], at[1]))
     if len(at) == 3:
-        other = torch.from_numpy((members[2] != members[0]).astype(np.float64))
+        third = np.arange(len(positions))[members[2]]
+        other = torch.from_numpy((third != np.arange(len(third))).astype(np.float64))
         loss = loss + request.negatives * other * repulsion(squared_distance(at[0], at[2]))
     else:
         grid = Grid(request.reach, len(request.field))
@@ -238,7 +243,7 @@ def _position_errors(
 def _summed(
     inputs: list[Float64Array],
     layers: list[Float64Array],
-    members: list[Int64Array],
+    members: list[Member],
     errors: list[Float64Array],
     clip: float,
 ) -> Float64Array:
@@ -248,7 +253,7 @@ def _summed(
     its squared norm is sum_st (a_s . a_t) (e_s . e_t), and in the offsets sum_st (e_s . e_t).
     """
     at_layers: list[list[Float64Array]] = []
-    squared = np.zeros(len(members[0]))
+    squared = np.zeros(len(errors[0]))
     for index in range(len(inputs) - 1, -1, -1):
         at_layers.insert(0, errors)
         lengths = np.einsum("ij,ij->i", inputs[index], inputs[index])
@@ -270,6 +275,10 @@ def _summed(
     for values, at_layer in zip(inputs, at_layers, strict=True):
         by_row = np.zeros((len(values), at_layer[0].shape[1]))
         for member, error in zip(members, at_layer, strict=True):
-            np.add.at(by_row, member, np.where(factor[:, None] > 0.0, factor[:, None] * error, 0.0))
+            counted = np.where(factor[:, None] > 0.0, factor[:, None] * error, 0.0)
+            if isinstance(member, slice):
+                by_row[member] += counted
+            else:
+                np.add.at(by_row, member, counted)
         parts += [(values.T @ by_row).ravel(), by_row.sum(axis=0)]
     return -np.concatenate(parts)
