@@ -2,12 +2,13 @@
 
     python -m benchmarks.fedne_noise [--quick] [--rows N] [--rounds N] [--seed N] [--only NAME,...] [--json FILE]
 
-MNIST as mnist.npz in ``$RAYDR_DATA``, 10,000 training and 2,000 test rows, IID clients, inline. ``knn_accuracy`` is that
-of the test rows, placed by the encoder, among the training rows on the map; trustworthiness judges the test rows' map (7
-neighbours). Lines are named UNIT.CLIENTS.EPSILON. Noise covers sums (``per: sum``) at delta 1e-5, and ``inf`` is the
-same training with noise of a billionth. ``start`` is the first encoder by itself, at ``inf``. What P2's section 6
-offers, networks as surrogates: ``mlp`` as they are, ``mlp.noise-L`` under noise of level L, ``mlp.left-out-F`` without
-a part F of the others'; ``field.noise-L`` of the field.
+MNIST as mnist.npz in ``$RAYDR_DATA``, 10,000 training and 2,000 test rows, inline. ``knn_accuracy`` is that of the test
+rows, placed by the encoder, among the training rows on the map; trustworthiness judges the test rows' map (7
+neighbours). Lines are named UNIT.CLIENTS.EPSILON, of IID clients; noise covers sums (``per: sum``) at delta 1e-5, and
+``inf`` is the same training under noise of a billionth. ``start`` and ``start-random`` are first encoders, untrained.
+
+What P2's section 6 offers, 20 clients by Dirichlet(0.1): ``mlp`` are networks as surrogates, ``mlp.noise-L`` under
+noise of level L, ``mlp.left-out-F`` without a part F of the others'; ``field.noise-L`` is the field under noise.
 
 ``--quick`` takes 1,000 rows, 3 rounds, and 10 clients alone.
 """
@@ -39,6 +40,7 @@ BY_UNIT: dict[str, dict[str, Any]] = {
     "record": {},
     "client": {"surrogate": "none", "start": "random", "rounds": 20},
 }
+STARTS = {"start": "principal", "start-random": "random"}
 SECTION_6: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
     "mlp": ({}, None),
     "mlp.noise-0.1": ({}, {"level": 0.1}),
@@ -54,13 +56,13 @@ SECTION_6: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
 def names(clients: Sequence[int]) -> list[str]:
     """Every line."""
     paid = [f"{unit}.{count}.{epsilon:g}" for unit in OF_UNITS for count in clients for epsilon in EPSILONS]
-    return ["start", *paid, *SECTION_6]
+    return [*STARTS, *paid, *SECTION_6]
 
 
 def line(name: str, rounds: int) -> tuple[dict[str, Any], dict[str, Any] | None, int]:
     """Settings, noise, and number of clients of a line."""
-    if name == "start":
-        return {**SETTINGS, "rounds": 1, "learning_rate": 1e-9}, None, 10
+    if name in STARTS:
+        return {**SETTINGS, "rounds": 1, "learning_rate": 1e-9, "start": STARTS[name]}, None, 10
     if name in SECTION_6:
         more, noise = SECTION_6[name]
         content = {"surrogate": "mlp", "surrogate_from": 0.0, "control_variates": False, "rounds": rounds}

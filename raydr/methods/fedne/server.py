@@ -112,11 +112,16 @@ def rehearse(federation: Rehearsal, settings: AveragedEncoder) -> None:
             if noise is not None and by_record(noise):
                 pairs = pair_request(federation, settings, state, noise, axes)
                 average(federation, pairs, settings.aggregation, weights="rows")
+                # Forward, and backward for both members of a pair.
+                operations = (
+                    10.0 * parameters * sum(federation.sizes[client] for client in federation.answered)
+                )
             else:
                 request = train_request(training, state, settings.rate(round), noise)
                 average(federation, request, settings.aggregation, weights=weighting(noise))
-            present = [federation.sizes[client] for client in federation.answered]
-            federation.reckon(at_clients=training_operations(settings, present, federation.features))
+                present = [federation.sizes[client] for client in federation.answered]
+                operations = training_operations(settings, present, federation.features)
+            federation.reckon(at_clients=operations)
     with federation.stage("map"):
         federation.ask(PositionRequest(weights, settings.hidden))
         federation.reckon(at_clients=2.0 * federation.rows * parameters)
