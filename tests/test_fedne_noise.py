@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -294,19 +295,27 @@ def pair_scores(kind: type[GaussianNoise], present: BoolArray) -> Float64Array:
     return -told[: 2 * CANARIES : 2] / (2.0 * request.clip)
 
 
+TRAINED: dict[str, Any] = {"together": True, "most_steps": 1, "hidden": (16, 16)}
+
+
+@cache
+def trained() -> tuple[list[Float64Array], list[Float64Array]]:
+    """Clients' rows, and in which direction each would change the encoder."""
+    rng = np.random.default_rng(2)
+    parts = [rng.normal(size=(6, 3)) for _ in range(CANARIES)]
+    plain = federate(parts).ask(training_request(3, None, **TRAINED))
+    return parts, [reply.weights / np.linalg.norm(reply.weights) for reply in plain]
+
+
 def client_scores(kind: type[GaussianNoise], present: BoolArray) -> Float64Array:
     """Clients that train, or have a single record and so nothing to train on; each is looked for in its own upload."""
     noise = kind(on="update", unit="client", multiplier=MULTIPLIER, clip=1e-3)
-    rng = np.random.default_rng(2)
-    training = {"together": True, "most_steps": 1, "hidden": (16, 16)}
-    parts = [rng.normal(size=(6, 3)) for _ in range(CANARIES)]
-    plain = federate(parts).ask(training_request(3, None, **training))
+    parts, directions = trained()
     covered = federate([part if there else part[:1] for part, there in zip(parts, present, strict=True)])
-    noisy = covered.ask(training_request(3, noise, **training))
-    directions = [reply.weights / np.linalg.norm(reply.weights) for reply in plain]
+    noisy = covered.ask(training_request(3, noise, **TRAINED))
     return np.array(
-        [reply.weights @ direction for reply, direction in zip(noisy, directions, strict=True)]
-    ) / (noise.clip or 1.0)  # fmt: skip
+        [reply.weights @ direction / 1e-3 for reply, direction in zip(noisy, directions, strict=True)]
+    )
 
 
 SCORES = {"pairs": pair_scores, "clients": client_scores}

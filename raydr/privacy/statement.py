@@ -92,7 +92,7 @@ class Statement:
     epsilon_of_sums: float
     accountants: Mapping[str, float]
     adjacency: str | None
-    unit: Literal["record", "client"] | None
+    unit: Literal["record", "client"] | None = None
     secure_aggregation: bool
     strict: bool | str
     epsilon_max: float | None

@@ -157,7 +157,7 @@ def summed_gradient(
         numbers, place = repelled[line[:-1]], np.argsort(line)
         members.append(np.where(numbers >= 0, place[numbers], np.arange(len(numbers))))
     layers = [part.astype(np.float64) for part in architecture.parts(request.weights)]
-    activations = _activations(table, layers)
+    activations = activations_of(table, layers)
     errors = _position_errors(activations[-1], members, request)
     return _summed(activations[:-1], layers, members, errors, request.clip)
 
@@ -168,7 +168,8 @@ def in_line(rows: Float64Array, directions: Float64Array, offsets: Float64Array,
     What is beyond the cube that the curve fills counts as at its side.
     """
     cells = 1 << _DIGITS
-    along = (rows @ directions) / (extent or 1.0) + offsets
+    # Row by row, as BLAS does not: who else is there must not change even the last digit of a key.
+    along = np.einsum("ij,jk->ik", rows, directions) / (extent or 1.0) + offsets
     places = np.clip((along + _SPAN) / (2.0 * _SPAN) * cells, 0, cells - 1).astype(np.int64)
     return np.lexsort(hilbert_digits(places)[::-1])
 
@@ -206,7 +207,7 @@ def hilbert_digits(places: Int64Array) -> Int64Array:
     return np.asarray((axes[None] >> shifts[:, None, None]) & 1).reshape(_DIGITS * count, -1)
 
 
-def _activations(rows: Float64Array, layers: list[Float64Array]) -> list[Float64Array]:
+def activations_of(rows: Float64Array, layers: list[Float64Array]) -> list[Float64Array]:
     """What goes into each layer, (rows, width), and at the end what comes out."""
     found, hidden = [rows], rows
     for index in range(0, len(layers), 2):

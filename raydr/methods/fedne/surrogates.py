@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from raydr.arrays import Float32Array, Float64Array
+from raydr.arrays import Float32Array, Float64Array, FloatArray
 from raydr.federation import Client, Granularity, Range, Reply, Request, answers
 from raydr.methods.fedne.clients import positions_of
 from raydr.privacy import Mechanism, Quantity
@@ -36,7 +36,7 @@ class Density(
     Attributes
     ----------
     share : (nodes, nodes) float64
-        Sums to 1: of its rows, or of `SPEAKING_ROWS` of them drawn for the round; under noise by record, of all.
+        Sums to 1: of its rows, or of `SPEAKING_ROWS` of them drawn for the round; without votes, of all.
     votes : (sizes,) float64
         For each of :data:`REACHES`, 0 or 1: whether all these rows lie within it; none where they are not asked for.
     """
@@ -79,15 +79,25 @@ def density(client: Client, request: DensityRequest) -> Density:
     """Client part of the field surrogate."""
     from raydr.methods.fedne.field import Grid, deposit
 
+    if not request.votes:
+        exact = positions_in_double(client.rows, request.weights, request.hidden)
+        return Density(deposit(Grid(request.reach, request.nodes), exact) / max(1, len(exact)), np.zeros(0))
     rows = client.rows
-    if len(rows) > SPEAKING_ROWS and not (request.mechanism is not None and request.mechanism.cut):
+    if len(rows) > SPEAKING_ROWS:
         rows = rows[client.stream("density").choice(len(rows), SPEAKING_ROWS, replace=False)]
     positions = positions_of(rows, request.weights, request.hidden)
     share = deposit(Grid(request.reach, request.nodes), positions) / max(1, len(positions))
-    if not request.votes:
-        return Density(share, np.zeros(0))
     farthest = np.abs(positions).max(initial=0.0)
     return Density(share, (farthest <= REACHES).astype(np.float64))
+
+
+def positions_in_double(rows: FloatArray, weights: Float32Array, hidden: tuple[int, ...]) -> Float64Array:
+    """Positions (rows, 2) so exact that who else is there moves none by more than a claim has room for."""
+    from raydr.methods.fedne.encoder import Architecture
+    from raydr.methods.fedne.pairs import activations_of
+
+    layers = [part.astype(np.float64) for part in Architecture(rows.shape[1], hidden).parts(weights)]
+    return activations_of(rows.astype(np.float64), layers)[-1]
 
 
 @dataclass(frozen=True)
