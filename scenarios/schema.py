@@ -247,7 +247,7 @@ class PrivacySettings(Settings):
         """What the run may cost."""
         return Budget(self.delta, self.epsilon_max, self.strict)
 
-    def coverage(self, releases: int) -> Coverage | None:
+    def coverage(self, releases: float) -> Coverage | None:
         """The mechanism as clients are told it, fit for so many releases, and who applies it."""
         if self.noise is None:
             return None
@@ -367,6 +367,9 @@ class Scenario(Settings):
                 " upload nothing of that sort: look at privacy.noise.stage, method.landmarks_from, method.share and"
                 " method.rounds"
             )
+        reason = method.unpayable(self.method, noise)
+        if reason is not None:
+            raise ValueError(f"privacy.noise.on is {noise.on!r}, and {reason}")
         if noise.clients < 1 and not method.some_noisy:
             raise ValueError(
                 f"privacy.noise.clients is {noise.clients:g}, but with method.kind {self.method.kind!r} all clients add"

@@ -123,6 +123,7 @@ def test_a_host_applies_what_the_request_names_and_the_ledger_says_so(on: Any, t
         "level": 0.5,
         "per": "client",
         "adjacency": "add-remove",
+        "unit": "record",
         "decay": "none",
         "stage": "learning",
         "kind": "gaussian-noise",

@@ -68,6 +68,17 @@ COMPANIONS: tuple[tuple[str, dict[str, Any]], ...] = (
         "privacy.noise.on",
         {"privacy.noise.epsilon": 0.5, "privacy.noise.clip": 3.0, "method": {"kind": "fed-tsne"}},
     ),
+    ("method.surrogates_left_out", {"method.surrogate": "mlp"}),
+    ("privacy.noise.on", {"privacy.noise.level": 0.5, "method": {"kind": "fedne"}}),
+    (
+        "privacy.noise",
+        {
+            "privacy.noise.on": "update",
+            "privacy.noise.epsilon": 0.5,
+            "privacy.noise.clip": 1.0,
+            "method": {"kind": "fedne", "bounds": [0, 8]},
+        },
+    ),
     ("method.rank", {"method.estimator": "nystrom"}),
     ("method.rank", {"method.estimator": "nystrom", "method.rounds": 3}),
     ("method.rank_tolerance", {"method.estimator": "nystrom"}),

@@ -54,6 +54,10 @@ def _one(settings: Any, noise: Mechanism) -> int:
     return 1
 
 
+def _nothing(settings: Any, noise: Mechanism) -> str | None:
+    return None
+
+
 @dataclass(frozen=True)
 class Method:
     """A federated method: its settings and its server part, which meets the client part through messages.
@@ -90,8 +94,11 @@ class Method:
     some_noisy : bool
         Whether noise may be added by a part of the clients alone.
     releases : callable
-        How many answers noise covers, by settings and mechanism: what an epsilon is divided among; 0
-        where these settings upload nothing of that sort.
+        How many answers noise covers, by settings and mechanism: what an epsilon is divided among, those that are to
+        spend less counted as the part that they spend; 0 where these settings upload nothing of that sort.
+    unpayable : callable
+        Why these settings cannot be had under a mechanism, as a clause for people, by settings and mechanism; None
+        where they can.
     noise_of_its_own : bool
         Whether clients add noise with a claim to all that leaves them, by the method's own settings.
     posts : callable
@@ -124,7 +131,8 @@ class Method:
     rounds: Callable[[Any], int] = _own_rounds
     noise_on: frozenset[str] = frozenset()
     some_noisy: bool = False
-    releases: Callable[[Any, Mechanism], int] = _one
+    releases: Callable[[Any, Mechanism], float] = _one
+    unpayable: Callable[[Any, Mechanism], str | None] = _nothing
     noise_of_its_own: bool = False
     posts: Callable[[Any], str | None] = _none
     unkeyable: Callable[[Any], str | None] = _unknown

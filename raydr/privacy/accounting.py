@@ -6,6 +6,9 @@ z_i cost what one of multiplier (sum 1 / z_i^2)^-1/2 costs, and of that the anal
 delta (Balle & Wang 2018; composition: Dong, Roth & Su 2022). The PLD and RDP accountants of dp-accounting are given the
 same events, one for each release, and must not say less. A record is one client's, so what different clients release
 in one call is one event: that of the client least protected.
+
+A charge says whose presence it hides, a record's or a whole client's. Epsilons of the one say nothing of the other
+that would be exact, so charges of both are not added up.
 """
 
 from __future__ import annotations
@@ -28,6 +31,10 @@ View = Literal["server", "sums"]
 
 class BudgetError(RunError):
     """A release that would take a run past ``privacy.epsilon_max``; it was not made."""
+
+
+class UnitError(RunError):
+    """Charges of different units of privacy, which have no common epsilon."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +68,15 @@ class Charge:
         Of the noise, and of what it covers, of the client least protected, as the server sees them.
     of_sums : float
         Noise multiplier for those who see sums alone; that of the upload where each is covered by itself.
+    unit : {"record", "client"}
+        Whose presence moves what is released by ``sensitivity`` at most.
     """
 
     kind: str
     deviation: float
     sensitivity: float
     of_sums: float
+    unit: Literal["record", "client"] = "record"
 
     @property
     def multiplier(self) -> float:
@@ -85,11 +95,37 @@ Charges = Mapping[Charge, int]
 def composed_multiplier(charges: Charges, view: View = "server") -> float:
     """Multiplier of the one Gaussian release that costs as much as all of these; infinite for none.
 
+    Raises
+    ------
+    UnitError
+        If some of them hide records and others clients.
+
     >>> composed_multiplier({Charge("Step", 10.0, 1.0, 10.0): 100})
     1.0
     """
+    unit_of(charges)
     spent = math.fsum(count / charge.seen_by(view) ** 2 for charge, count in charges.items())
     return 1.0 / math.sqrt(spent) if spent else math.inf
+
+
+def unit_of(charges: Charges) -> Literal["record", "client"] | None:
+    """Whose presence all of these hide; None for no charge.
+
+    Raises
+    ------
+    UnitError
+        If some of them hide records and others clients.
+
+    >>> unit_of({Charge("Change", 1.0, 1.0, 1.0, "client"): 3})
+    'client'
+    """
+    units = {charge.unit: charge.kind for charge in charges}
+    if len(units) > 1:
+        raise UnitError(
+            f"{units['record']} is charged by record and {units['client']} by client, and what they cost cannot be"
+            " added up: cover all releases by noise of one privacy.noise.unit."
+        )
+    return next(iter(units), None)
 
 
 def gaussian_epsilon(multiplier: float, delta: float) -> float:
@@ -122,7 +158,7 @@ def gaussian_delta(multiplier: float, epsilon: float) -> float:
     return float(ndtr(half - rest) - math.exp(min(0.0, epsilon + float(log_ndtr(-half - rest)))))
 
 
-def gaussian_multiplier(epsilon: float, delta: float, releases: int = 1) -> float:
+def gaussian_multiplier(epsilon: float, delta: float, releases: float = 1) -> float:
     """Least multiplier at which so many Gaussian releases together are (epsilon, delta)-differentially private."""
     from dp_accounting import get_sigma_gaussian
 
@@ -140,7 +176,8 @@ def epsilon_of(charges: Charges, delta: float, view: View = "server") -> float:
 
 
 def dp_event(charges: Charges, view: View = "server") -> DpEvent:
-    """The releases as dp-accounting has them: one Gaussian event for each."""
+    """The releases as dp-accounting has them: one Gaussian event for each; of one unit, or UnitError is raised."""
+    unit_of(charges)
     from dp_accounting import ComposedDpEvent, GaussianDpEvent, SelfComposedDpEvent
 
     return ComposedDpEvent(

@@ -21,7 +21,7 @@ from pydantic import Field, model_validator
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.privacy.accounting import gaussian_multiplier
-from raydr.privacy.mechanism import Bound, Claim, Mechanism, Quantity, mechanism
+from raydr.privacy.mechanism import Bound, Claim, Mechanism, Quantity, Unit, mechanism
 
 _STEPS = 40
 """Binary digits of the noise below its deviation."""
@@ -33,15 +33,18 @@ _TAIL = 12.0
 class GaussianNoise(Mechanism):
     """Gaussian noise that clients add."""
 
-    on: Literal["data", "variable", "gradient", "embedding", "moments", "distances"] = Field(
+    on: Literal[
+        "data", "variable", "gradient", "embedding", "moments", "distances", "update", "surrogate"
+    ] = Field(
         description="what it covers: records, a client's landmarks (P1 5.2), its gradient, its random features and the"
-        " moments of their frame, the moments of principal axes, or distances that are posted"
+        " moments of their frame, the moments of principal axes, distances that are posted, all that training an"
+        " encoder uploads, or surrogates alone (P2 6)"
     )
     level: float | None = Field(
         None,
         gt=0,
         description="deviation in units of the data: on data the features' own, on distances a record's mean distance,"
-        " on the gradient that of all its entries (P1's beta); claims nothing",
+        " on the gradient that of all its entries (P1's beta), on surrogates their root mean square; claims nothing",
     )
     sigma: float | None = Field(None, gt=0, description="deviation in units of what it covers")
     multiplier: float | None = Field(
@@ -68,7 +71,12 @@ class GaussianNoise(Mechanism):
         None,
         gt=0,
         description="norm to which records are cut: on data seen from 0, before any scaling; of moments from their"
-        " centre",
+        " centre; of updates, a client's whole update, or what each pair of records adds to it",
+    )
+    unit: Unit = Field(
+        "record",
+        description="of noise on updates: what is there or not in neighbouring data, one record's contribution or that"
+        " of a client with all its records (DP-FedAvg)",
     )
     stage: Literal["learning", "all"] = Field(
         "learning",
@@ -101,21 +109,32 @@ class GaussianNoise(Mechanism):
                 "nothing bounds how far a record moves its distances, so noise on them can claim nothing: give level,"
                 " or put noise on data"
             )
-        if self.on in ("embedding", "moments") and self.level is not None:
+        if self.on in ("embedding", "moments", "update") and self.level is not None:
             raise ValueError(
                 f"level is of P1's experiments, which have no {self.on}: give epsilon, multiplier or sigma"
             )
+        if self.on == "surrogate" and self.level is None:
+            raise ValueError(
+                "noise on surrogates alone can claim nothing, since all else leaves bare: give level, or put noise on"
+                " update, which covers all that training uploads"
+            )
         if self.per == "sum" and (self.on in ("data", "distances") or self.level is not None):
             raise ValueError(
-                "per: sum is of calibrated noise on what is added up (gradient, variable, embedding, moments): choose"
-                " per: client"
+                "per: sum is of calibrated noise on what is added up (gradient, variable, embedding, moments, update):"
+                " choose per: client"
             )
-        if self.clip is not None and self.on not in ("data", "moments", "embedding"):
+        if self.clip is not None and self.on not in ("data", "moments", "embedding", "update"):
             raise ValueError(f"clip cuts records, and noise on {self.on} needs no such bound: leave it out")
         if self.on == "data" and self.clip is None and self.level is None and self.sigma is None:
             raise ValueError("noise on data can be calibrated only if records are cut: give clip, a norm")
         if self.on == "moments" and self.clip is None:
             raise ValueError("moments of records of any length have no sensitivity: give clip, a norm")
+        if self.on == "update" and self.clip is None:
+            raise ValueError("updates of any length have no sensitivity: give clip, a norm")
+        if self.unit == "client" and self.on != "update":
+            raise ValueError(
+                f"unit: client is of noise on updates, and noise on {self.on} hides records: leave unit out"
+            )
         if self.decay != "none" and self.on not in ("gradient", "variable"):
             raise ValueError(f"decay is by round, and noise on {self.on} is added once: leave it out")
         if self.stage != "learning" and self.on != "data":
@@ -139,7 +158,12 @@ class GaussianNoise(Mechanism):
             much = f"{self.multiplier:.4g} times the sensitivity"
         else:
             much = f"epsilon {self.epsilon:g}"
-        plural = {"gradient": "gradients", "variable": "variables", "embedding": "embeddings"}
+        plural = {
+            "gradient": "gradients",
+            "variable": "variables",
+            "embedding": "embeddings",
+            "update": "updates",
+        }
         where = f"the sum of {plural.get(self.on, self.on)}" if self.per == "sum" else self.on
         return f"Gaussian noise of {much} on {where}"
 
@@ -163,7 +187,21 @@ class GaussianNoise(Mechanism):
         """Whether each client adds its share alone."""
         return self.per == "sum"
 
-    def calibrated(self, releases: int, delta: float) -> Self:
+    @property
+    def protects(self) -> Unit:
+        """Records, or clients as wholes."""
+        return self.unit
+
+    def parted(self, share: float, sensitivity: float) -> Self:
+        """Return the same, told by a multiplier that spends so many times what a release of ``sensitivity`` does."""
+        multiplier = self.multiplier
+        if self.sigma is not None:
+            multiplier = self.sigma / self._moved(sensitivity)
+        if multiplier is None:
+            return self
+        return self.model_copy(update={"sigma": None, "multiplier": multiplier / math.sqrt(share)})
+
+    def calibrated(self, releases: float, delta: float) -> Self:
         """Return the same with the multiplier at which so many releases come to its epsilon, at its delta or this.
 
         Without an epsilon, nothing changes. Under ``decay`` the multiplier is that of the first round.
@@ -171,7 +209,7 @@ class GaussianNoise(Mechanism):
         if self.epsilon is None or not releases:
             return self
         if self.decay != "none":
-            releases = releases * (releases + 1) // 2  # 1 / z_s^2 = s / z_1^2
+            releases = releases * (releases + 1) / 2  # 1 / z_s^2 = s / z_1^2
         multiplier = gaussian_multiplier(self.epsilon, self.delta or delta, releases)
         return self.model_copy(update={"multiplier": multiplier})
 

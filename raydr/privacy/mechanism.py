@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from raydr.arrays import Float64Array, FloatArray
 from raydr.errors import ScenarioError
 from raydr.registry import Kinds
 from raydr.settings import Settings
+
+Unit: TypeAlias = Literal["record", "client"]
+"""Whose presence a claim is about: one record's, or that of a client with all of its records."""
 
 Bound: TypeAlias = "float | FloatArray"
 """Largest absolute value that one client may send in a field: one number, or one for each entry."""
@@ -130,12 +133,27 @@ class Mechanism(Settings, ABC):
         """Whether only the sum of all clients' answers is covered, to which each adds its share."""
         return False
 
+    @property
+    def protects(self) -> Unit:
+        """Whose presence its claims are about."""
+        return "record"
+
+    def parted(self, share: float, sensitivity: float) -> Self:
+        """Return the same for a release that is to spend so many times what one of ``sensitivity`` spends under it.
+
+        Where it claims nothing there is nothing to spend, and nothing changes.
+        """
+        return self
+
     def in_round(self, done: int) -> Self:
         """Return the same for the round after ``done`` others, where its strength depends on it."""
         return self
 
-    def calibrated(self, releases: int, delta: float) -> Self:
-        """Return the same, fit for so many releases where it is told by what all of them may cost at ``delta``."""
+    def calibrated(self, releases: float, delta: float) -> Self:
+        """Return the same, fit for so many releases where it is told by what all of them may cost at ``delta``.
+
+        One that spends only a part of what the others do counts as that part.
+        """
         return self
 
     def claim(
@@ -163,6 +181,16 @@ class Mechanism(Settings, ABC):
             Of a client with a single record, the most that there is.
         """
         return math.inf
+
+
+def moved_mean(mechanism: Mechanism | None, sensitivity: float, rows: int) -> float:
+    """How far what a mechanism protects moves a client's mean over so many rows, of vectors no longer than this.
+
+    A record is one of the rows, and a client all of them.
+    """
+    if mechanism is not None and mechanism.protects == "client":
+        return sensitivity
+    return sensitivity / rows
 
 
 MECHANISMS = Kinds("mechanisms", "raydr.privacy")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-from raydr.privacy.accounting import Budget, accountant_epsilons, composed_multiplier, epsilon_of
+from raydr.privacy.accounting import Budget, accountant_epsilons, composed_multiplier, epsilon_of, unit_of
 from raydr.privacy.ledger import Entry, Granularity, Ledger, Public, paid_as
 
 
@@ -59,7 +60,7 @@ class Statement:
     Attributes
     ----------
     epsilon : float or None
-        Of the whole run, against the server as it is, with one record as the unit; None where it is infinite.
+        Of the whole run, against the server as it is, for one ``unit``; None where it is infinite.
     delta : float
         At which epsilon is told.
     infinite : tuple of str
@@ -72,6 +73,8 @@ class Statement:
         ``epsilon_accounted`` by dp-accounting's own accountants.
     adjacency : str or None
         Which data are neighbours: "add-remove" or "replace-one"; None where nothing is charged.
+    unit : {"record", "client"} or None
+        Whose presence the charged releases hide; None where nothing is charged.
     secure_aggregation : bool
         Whether each client's summand is hidden from the server.
     strict : bool or str
@@ -89,6 +92,7 @@ class Statement:
     epsilon_of_sums: float
     accountants: Mapping[str, float]
     adjacency: str | None
+    unit: Literal["record", "client"] | None = None
     secure_aggregation: bool
     strict: bool | str
     epsilon_max: float | None
@@ -109,6 +113,7 @@ def statement(ledger: Ledger, budget: Budget) -> Statement:
         epsilon_of_sums=epsilon_of(ledger.charges, budget.delta, "sums"),
         accountants=accountant_epsilons(ledger.charges, budget.delta) if ledger.charges else {},
         adjacency=next(iter(adjacencies), None),
+        unit=unit_of(ledger.charges),
         secure_aggregation=any(entry.secure for entry in up),
         strict=budget.strict,
         epsilon_max=budget.epsilon_max,

@@ -159,9 +159,7 @@ def _panel(
         axes.axhline(pooled, linestyle="--", color="#5f6670", linewidth=1.0, zorder=1)
     _name(axes, here, name, (high - low + 2 * margin) * _LEAST_GAP, colours)
     axes.set_title(wording.metric_title(name), fontsize=13)
-    axes.set_xlabel(
-        "recovered by the best attack (0: a guess, 1: all)", fontsize=10.5
-    )
+    axes.set_xlabel("recovered by the best attack (0: a guess, 1: all)", fontsize=10.5)
     axes.grid(color="#e2e4e8", linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)
 

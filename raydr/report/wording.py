@@ -161,9 +161,12 @@ def cost(run: RunFolder) -> str:
     at = f"δ = {privacy.delta:g}".replace("-", "−")
     if privacy.epsilon is not None and not any(release.releases for release in privacy.releases):
         return "Nothing of any record left a client, so the run cost no privacy."
+    whose, kept = {
+        "client": ("a client's whole contribution", "a client"),
+    }.get(privacy.unit or "", ("a record's contribution", "a record"))
     unit = {
-        "add-remove": "whether a record's contribution is there or not",
-        "replace-one": "whether a record is there or another in its place",
+        "add-remove": f"whether {whose} is there or not",
+        "replace-one": f"whether {kept} is there or another in its place",
     }.get(privacy.adjacency or "", "")
     if privacy.epsilon is not None:
         return (

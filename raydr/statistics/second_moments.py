@@ -17,6 +17,7 @@ from raydr.arrays import Float64Array, FloatArray
 from raydr.errors import ScenarioError
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.privacy import Mechanism, Quantity
+from raydr.privacy.mechanism import moved_mean
 from raydr.statistics.principal_axes import PrincipalAxes, signed
 from raydr.threads import one_blas_thread
 
@@ -61,7 +62,7 @@ class SecondMomentsRequest(Request[SecondMoments], what="a common centre, and th
 
     def sensitivity(self, rows: int) -> float:
         """Of the means over so many rows."""
-        return SENSITIVITY / rows
+        return moved_mean(self.mechanism, SENSITIVITY, rows)
 
 
 @answers(SecondMomentsRequest)

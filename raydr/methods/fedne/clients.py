@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from raydr.arrays import Float32Array, FloatArray, Int64Array, UInt8Array
+from raydr.arrays import Float32Array, Float64Array, FloatArray, Int64Array, UInt8Array
 from raydr.errors import RunError
 from raydr.federation import (
     Client,
@@ -19,6 +20,7 @@ from raydr.federation import (
     answers,
     answers_jointly,
 )
+from raydr.privacy import Mechanism, Quantity
 from raydr.privacy.sealing import Binding, seal, sealed_size, unseal
 
 if TYPE_CHECKING:
@@ -76,15 +78,16 @@ class Change(
     granularity=Granularity.AGGREGATE,
     what="by how much a client's training changed each weight of the encoder, its mean loss, by how much its mean"
     " gradient differs from that of its last round, and that gradient sealed for itself",
+    covers=("weights",),
 ):
     """What training changed at one client.
 
     Attributes
     ----------
-    weights : (parameters,) float32, of all clients together float64
-        Trained minus received.
+    weights : (parameters,) float32, of all clients together and under noise float64
+        Trained minus received; under noise cut to its clip.
     loss : float
-        Mean over its batches.
+        Mean over its batches; under noise 0, since nothing covers it.
     control : (parameters,) float32, of all clients together float64
         Change of its control variate; empty where there are none. Exact below 1: numbers in half precision are
         multiples of 2^-24.
@@ -102,12 +105,19 @@ class Change(
         """What so many steps of Adam can do at most."""
         largest = LONGEST_STEP * request.learning_rate * max(1, request.training.most_steps) + 1e-6
         size = kept_size(request.control.size) if request.control.size else 0
+        dtype = "float32"
+        if request.mechanism is not None:
+            dtype, largest = "float64", min(largest, request.clip)
         return {
-            "weights": Range(request.weights.shape, largest, "float32"),
+            "weights": Range(request.weights.shape, largest, dtype),
             "loss": Range((), LARGEST_LOSS),
             "control": Range(request.control.shape, 2.0 * LARGEST_GRADIENT, "float32"),
             "kept": Range((size,), 255.0, "uint8", sealed=True),
         }
+
+    def quantities(self, on: str, request: TrainRequest) -> dict[str, Quantity]:
+        """The change of the weights."""
+        return {"weights": Quantity(self.weights.astype(np.float64))}
 
 
 @dataclass(frozen=True)
@@ -124,6 +134,8 @@ class Training:
         Of all clients.
     together : bool
         Whether clients of one host train as one.
+    left_out : float
+        Part of the others' networks that each client leaves out.
     """
 
     hidden: tuple[int, ...]
@@ -136,6 +148,7 @@ class Training:
     most_steps: int
     rows: int
     together: bool
+    left_out: float = 0.0
 
     @property
     def device(self) -> str:
@@ -173,6 +186,8 @@ class TrainRequest(
         Every client's own, as it sealed it; addressed to a client, its own alone.
     kept_rounds : (clients,) int64
         The round in which each sealed it; 0 before its first. Addressed to a client, its own alone.
+    mechanism : Mechanism or None
+        Noise by client on the whole change.
     """
 
     training: Training
@@ -185,6 +200,18 @@ class TrainRequest(
     control: Float32Array
     kept: UInt8Array
     kept_rounds: Int64Array
+    mechanism: Mechanism | None = None
+    deviation: float = math.nan
+
+    @property
+    def clip(self) -> float:
+        """Norm to which a client's whole change is cut."""
+        cut = self.mechanism.cut if self.mechanism is not None else None
+        return math.inf if cut is None else cut
+
+    def sensitivity(self, rows: int) -> float:
+        """Of a client with any number of rows: all that it says is cut to the clip, and of one record nothing less."""
+        return self.clip * (1.0 + 1e-9)
 
     def addressed_to(self, client: int) -> TrainRequest:
         """What it has sealed for itself alone."""
@@ -236,10 +263,14 @@ def _trained(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> lis
             " scale in the client's rows, or lower method.learning_rate."
         )
     changes = trained.weights - request.weights
+    if request.mechanism is not None:
+        return [Change(cut(change, request.clip), 0.0, *_nothing_kept()) for change in changes]
     losses = np.minimum(trained.losses, LARGEST_LOSS)
     if controls is None:
-        none = np.zeros(0, np.float32), np.zeros(0, np.uint8)
-        return [Change(change, float(loss), *none) for change, loss in zip(changes, losses, strict=True)]
+        return [
+            Change(change, float(loss), *_nothing_kept())
+            for change, loss in zip(changes, losses, strict=True)
+        ]
     renewed = np.clip(trained.gradients, -LARGEST_GRADIENT, LARGEST_GRADIENT)
     halves = torch.from_numpy(renewed).half()
     moved = halves.float().numpy()
@@ -250,6 +281,17 @@ def _trained(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> lis
             clients, changes, losses, moved, halves.numpy().view(np.uint8), strict=True
         )
     ]
+
+
+def cut(change: FloatArray, clip: float) -> Float64Array:
+    """A change (parameters,) in double precision, as long as ``clip`` at most."""
+    values = change.astype(np.float64)
+    return np.asarray(values * (clip / max(float(np.linalg.norm(values)), clip)))
+
+
+def _nothing_kept() -> tuple[Float32Array, UInt8Array]:
+    """No control variate, neither its change nor itself."""
+    return np.zeros(0, np.float32), np.zeros(0, np.uint8)
 
 
 def _controls(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> Float32Array | None:
@@ -336,8 +378,20 @@ def objective_of(clients: Sequence[Client], request: TrainRequest) -> Objective:
         return Objective(negatives, alone, None, proximity)
     others = np.tile(request.shares, (len(clients), 1))
     others[np.arange(len(clients)), [client.index for client in clients]] = 0.0
+    if training.left_out:
+        others = np.stack([_some(*each, training.left_out) for each in zip(clients, others, strict=True)])
     own = np.array([len(client.rows) / training.rows for client in clients], np.float32)
     return Objective(negatives, own, together(request.surrogates, others, device), proximity)
+
+
+def _some(client: Client, shares: Float32Array, left_out: float) -> Float32Array:
+    """Shares (networks,) of which a random part is 0, the others raised so that they come to as much as before."""
+    there = np.flatnonzero(shares)
+    kept = max(1, round((1.0 - left_out) * len(there)))
+    chosen = client.stream("surrogates kept").choice(there, min(kept, len(there)), replace=False)
+    some = np.zeros_like(shares)
+    some[chosen] = shares[chosen]
+    return np.asarray(some * (shares.sum() / max(float(some.sum()), np.finfo(np.float32).tiny)), np.float32)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ ServerOptimizer: TypeAlias = Literal["fedavg", "fedavgm", "fedadam"]
 MOMENTUM, SECOND_DECAY = 0.9, 0.99
 ADAPTIVITY = 1e-3
 """tau of FedAdam: changes of a parameter that are smaller than this are not blown up."""
+_LEAST_ROOT = 1e-8
 
 
 def initial_memory(parameters: int) -> Float64Array:
@@ -58,6 +59,20 @@ def server_step(
             second = SECOND_DECAY * second + (1.0 - SECOND_DECAY) * change**2
             step = first / (np.sqrt(second) + ADAPTIVITY)
     return (weights + learning_rate * step).astype(np.float32), np.stack([first, second])
+
+
+def adam_step(
+    weights: Float32Array, gradient: Float64Array, memory: Float64Array, round: int, learning_rate: float
+) -> tuple[Float32Array, Float64Array]:
+    """Weights (parameters,) after Adam's step down a mean gradient, and both means for the next; see `server_step`.
+
+    ``round`` counts from 1: what the means lack of the rounds before is made up for (Kingma & Ba 2015).
+    """
+    first = MOMENTUM * memory[0] + (1.0 - MOMENTUM) * gradient
+    second = SECOND_DECAY * memory[1] + (1.0 - SECOND_DECAY) * gradient**2
+    mean, square = first / (1.0 - MOMENTUM**round), second / (1.0 - SECOND_DECAY**round)
+    step = learning_rate * mean / (np.sqrt(square) + _LEAST_ROOT)
+    return (weights + step).astype(np.float32), np.stack([first, second])
 
 
 def stepped_rate(round: int, rounds: int, first: float, factor: float) -> float:

@@ -25,7 +25,7 @@ docs/fedne.md.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,19 @@ from raydr.methods.fedne.clients import (
 )
 from raydr.methods.fedne.effort import step_operations, training_operations
 from raydr.methods.fedne.model import model_of, redraw, standardised, transform
+from raydr.methods.fedne.optimizer import adam_step
+from raydr.methods.fedne.paid import (
+    by_record,
+    density_noise,
+    noise_on_updates,
+    rehearse_scaled,
+    releases,
+    scaled_within_bounds,
+    starts_at_axes,
+    unpayable,
+    weighting,
+)
+from raydr.methods.fedne.pairs import DIRECTIONS, PairRequest
 from raydr.methods.fedne.pooled import central
 from raydr.methods.fedne.settings import AveragedEncoder, ContrastiveEncoder, FedAvgNE, FedNE, FedProxNE
 from raydr.methods.fedne.surrogates import REACHES, Density, DensityRequest, SurrogateRequest
@@ -50,7 +63,11 @@ from raydr.methods.method import method
 from raydr.methods.outcome import Outcome
 from raydr.methods.snapshots import keep, kept
 from raydr.privacy.mechanism import Mechanism
-from raydr.statistics.principal_axes import principal_axes, rehearse_axes
+from raydr.statistics.principal_axes import PrincipalAxes, principal_axes, rehearse_axes
+from raydr.threads import one_blas_thread
+
+if TYPE_CHECKING:
+    from raydr.methods.fedne.field import Grid
 
 State = dict[str, NDArray[Any]]
 
@@ -68,10 +85,16 @@ def rehearse(federation: Rehearsal, settings: AveragedEncoder) -> None:
 
     parameters = Architecture(federation.features, settings.hidden).parameters
     controls = no_control_variates(federation, settings, parameters)
-    with federation.by_sample(), federation.stage("input scale"):
-        _, reach = standardised(federation)
+    noise, reach, axes = noise_on_updates(federation), np.zeros(0), None
+    with federation.stage("input scale"):
+        if settings.bounds is None:
+            with federation.by_sample():
+                _, reach = standardised(federation)
+        else:
+            rehearse_scaled(federation, settings)
+            axes = planned_axes(federation, settings)
     with federation.stage("first encoder"):
-        if isinstance(settings, FedNE) and settings.start == "principal":
+        if axes is None and isinstance(settings, FedNE) and settings.start == "principal":
             rehearse_axes(federation, reach, first_axes(settings))
         if isinstance(settings, FedNE) and settings.prototypes is not None:
             federation.ask(PrototypeRequest(settings.prototypes, federation.features))
@@ -86,13 +109,30 @@ def rehearse(federation: Rehearsal, settings: AveragedEncoder) -> None:
                     renew_networks(federation, settings, state)
                 else:
                     _rehearse_field(federation, settings, state)
-            request = train_request(training, state, settings.rate(round))
-            average(federation, request, settings.aggregation, weights="rows")
-            present = [federation.sizes[client] for client in federation.answered]
-            federation.reckon(at_clients=training_operations(settings, present, federation.features))
+            if noise is not None and by_record(noise):
+                pairs = pair_request(federation, settings, state, noise, axes)
+                average(federation, pairs, settings.aggregation, weights="rows")
+                # Forward, and backward for both members of a pair.
+                operations = (
+                    10.0 * parameters * sum(federation.sizes[client] for client in federation.answered)
+                )
+            else:
+                request = train_request(training, state, settings.rate(round), noise)
+                average(federation, request, settings.aggregation, weights=weighting(noise))
+                present = [federation.sizes[client] for client in federation.answered]
+                operations = training_operations(settings, present, federation.features)
+            federation.reckon(at_clients=operations)
     with federation.stage("map"):
         federation.ask(PositionRequest(weights, settings.hidden))
         federation.reckon(at_clients=2.0 * federation.rows * parameters)
+
+
+def planned_axes(federation: Rehearsal, settings: AveragedEncoder) -> PrincipalAxes | None:
+    """As many axes as a run has at most; how many stand out of its noise, only the run finds out."""
+    if not starts_at_axes(settings):
+        return None
+    count = min(first_axes(settings), federation.features)
+    return PrincipalAxes(np.ones((federation.features, count)), np.ones(count))
 
 
 def planned_reach(rows: int) -> float:
@@ -110,6 +150,12 @@ def _rehearse_field(federation: Rehearsal, settings: FedNE, state: State) -> Non
     """Ask what :func:`renew_field` asks of a map of the planned reach."""
     from raydr.methods.fedne.field import Grid
 
+    noise = density_noise(federation, settings)
+    if noise_on_updates(federation) is not None:
+        request = paid_density(federation, settings, state)
+        average(federation, request, settings.aggregation, weights=weighting(noise))
+        state["field"] = shaped((request.nodes, request.nodes), np.float32)
+        return
     reach = planned_reach(federation.rows)
     federation.guess(
         f"its grid is as large as the map, which was taken to reach {reach:.0f} units",
@@ -118,24 +164,28 @@ def _rehearse_field(federation: Rehearsal, settings: FedNE, state: State) -> Non
         TrainRequest,
     )
     grid = Grid.covering(reach, settings.grid_step)
-    request = DensityRequest(state["weights"], settings.hidden, grid.reach, grid.nodes)
+    request = DensityRequest(state["weights"], settings.hidden, grid.reach, grid.nodes, mechanism=noise)
     average(federation, request, settings.aggregation, weights="rows")
     state["field"] = shaped((grid.nodes, grid.nodes), np.float32)
 
 
-def releases(settings: AveragedEncoder, noise: Mechanism) -> int:
-    """One, of the records: P2 has no noise, so only records that carry it for good are offered."""
-    return int(noise.for_good)
+def unkeyable(settings: AveragedEncoder) -> str | None:
+    """Why rows may not be turned: bounds are of the features as they are."""
+    if settings.bounds is None:
+        return None
+    return "method.bounds are of the features as they are, which the key hides: leave them out"
 
 
 _HOOKS: dict[str, Any] = {
     "central": central,
     "transform": transform,
     "redraw": redraw,
-    "noise_on": frozenset({"data"}),
+    "noise_on": frozenset({"data", "update", "surrogate"}),
     "releases": releases,
+    "unpayable": unpayable,
+    "posts": lambda settings: "where every record lies on the map",
     "rehearse": rehearse,
-    "unkeyable": lambda settings: None,
+    "unkeyable": unkeyable,
 }
 """Of all three methods, which differ in their settings alone."""
 
@@ -150,10 +200,16 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
 
     architecture = Architecture(federation.features, settings.hidden)
     controls = no_control_variates(federation, settings, architecture.parameters)
+    noise = noise_on_updates(federation)
     with federation.stage("input scale"):
-        scaling, reach = standardised(federation)
+        if settings.bounds is None:
+            scaling, reach = standardised(federation)
+            axes = None
+        else:
+            scaled = scaled_within_bounds(federation, settings, first_axes(settings))
+            scaling, axes, reach = scaled.scaling, scaled.axes, np.zeros(0)
     with federation.stage("first encoder"):
-        weights = first_weights(federation, settings, reach)
+        weights = first_weights(federation, settings, reach, axes)
     state: State = {
         "weights": weights,
         "memory": initial_memory(len(weights)),
@@ -165,8 +221,13 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
     with federation.stage("rounds"):
         for round in federation.rounds(settings.rounds, state):
             renew_surrogates(federation, settings, state, round)
-            request = train_request(training, state, settings.rate(round))
-            answer = average(federation, request, settings.aggregation, weights="rows")
+            if noise is not None and by_record(noise):
+                step_by_record(federation, settings, state, round, noise, axes)
+                keep(federation, state, "weights")
+                federation.report(objective=None)
+                continue
+            request = train_request(training, state, settings.rate(round), noise)
+            answer = average(federation, request, settings.aggregation, weights=weighting(noise))
             state["weights"], state["memory"] = server_step(
                 settings.server_optimizer,
                 state["weights"],
@@ -176,10 +237,9 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
             )
             renew_control_variates(federation, state, answer)
             keep(federation, state, "weights")
-            federation.report(objective=answer.loss)
+            federation.report(objective=answer.loss if noise is None else None)
     with federation.stage("map"):
-        final = PositionRequest(state["weights"], settings.hidden)
-        places = np.concatenate([reply.places for reply in federation.ask(final)])
+        places = places_of(federation, settings, state["weights"])
     return Outcome(
         places,
         None,
@@ -187,6 +247,64 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
         snapshots={
             round: model_of(architecture.layers(weights), scaling) for round, weights in kept(state).items()
         },
+    )
+
+
+def places_of(federation: Federation, settings: AveragedEncoder, weights: Float32Array) -> Float32Array:
+    """Places (rows, 2) of all records on the map, which each client posts as they are.
+
+    The one way by which they reach the server: where they are to stay at home, it goes here.
+    """
+    replies = federation.ask(PositionRequest(weights, settings.hidden))
+    return np.concatenate([reply.places for reply in replies])
+
+
+def step_by_record(
+    federation: Federation,
+    settings: AveragedEncoder,
+    state: State,
+    round: int,
+    noise: Mechanism,
+    axes: PrincipalAxes | None,
+) -> None:
+    """Steps 3 and 4 under noise by record: clients tell gradients of pairs, and the server takes Adam's step."""
+    request = pair_request(federation, settings, state, noise, axes)
+    answer = average(federation, request, settings.aggregation, weights="rows")
+    rate = settings.server_learning_rate * settings.rate(round)
+    state["weights"], state["memory"] = adam_step(
+        state["weights"], answer.gradient, state["memory"], round, rate
+    )
+
+
+def pair_request(
+    federation: Federation,
+    settings: AveragedEncoder,
+    state: State,
+    noise: Mechanism,
+    axes: PrincipalAxes | None,
+) -> PairRequest:
+    """What clients are told; the curve runs through the first principal axes, turned anew, or random directions."""
+    random = federation.stream("curve")
+    count = min(DIRECTIONS, federation.features)
+    if axes is not None:
+        count = min(count, axes.directions.shape[1])
+        with one_blas_thread():
+            directions = axes.directions[:, :count] @ np.linalg.qr(random.standard_normal((count, count)))[0]
+        extent = float(np.sqrt((axes.deviations[:count] ** 2).mean()))
+    else:
+        directions = random.standard_normal((federation.features, count)) / math.sqrt(federation.features)
+        extent = 1.0
+    return PairRequest(
+        weights=state["weights"],
+        hidden=settings.hidden,
+        directions=directions,
+        offsets=random.uniform(-0.3, 0.3, count),
+        extent=extent,
+        negatives=settings.negatives,
+        field=state["field"],
+        reach=float(state["grid"]),
+        clip=noise.cut or math.inf,
+        mechanism=noise,
     )
 
 
@@ -206,10 +324,13 @@ def training_of(federation: Federation, settings: AveragedEncoder) -> Training:
         most_steps=min(steps, settings.local_steps or steps),
         rows=federation.rows,
         together=federation.context.batch_clients,
+        left_out=settings.surrogates_left_out if isinstance(settings, FedNE) else 0.0,
     )
 
 
-def train_request(training: Training, state: State, learning_rate: float) -> TrainRequest:
+def train_request(
+    training: Training, state: State, learning_rate: float, noise: Mechanism | None = None
+) -> TrainRequest:
     """Step 3 as clients are told it in a round."""
     return TrainRequest(
         training=training,
@@ -222,18 +343,27 @@ def train_request(training: Training, state: State, learning_rate: float) -> Tra
         control=state["control"].astype(np.float32),
         kept=state["kept"],
         kept_rounds=state["kept_rounds"],
+        mechanism=noise,
     )
 
 
-def first_weights(federation: Federation, settings: ContrastiveEncoder, reach: Float64Array) -> Float32Array:
-    """Weights (parameters,) at random, or near principal components, or trained on prototypes, as the settings say."""
+def first_weights(
+    federation: Federation,
+    settings: ContrastiveEncoder,
+    reach: Float64Array,
+    axes: PrincipalAxes | None = None,
+) -> Float32Array:
+    """Weights (parameters,) at random, or near principal components, or trained on prototypes, as the settings say.
+
+    Unless ``axes`` are known, they are asked for; ``reach`` then bounds each feature.
+    """
     from raydr.methods.fedne.encoder import Architecture, initial_weights, principal_weights
     from raydr.methods.fedne.warm_start import warm_start
 
     architecture = Architecture(federation.features, settings.hidden)
     random = federation.stream("encoder")
     if isinstance(settings, FedNE) and settings.start == "principal":
-        axes = principal_axes(federation, reach, first_axes(settings))
+        axes = axes or principal_axes(federation, reach, first_axes(settings))
         weights = principal_weights(architecture, axes.directions, axes.deviations, random)
     else:
         weights = initial_weights(architecture, random)
@@ -268,7 +398,8 @@ def no_control_variates(federation: Federation, settings: AveragedEncoder, param
     ScenarioError
         If they would take more memory than the server has for them.
     """
-    if not isinstance(settings, FedNE) or not settings.has_control_variates:
+    without = noise_on_updates(federation) is not None
+    if without or not isinstance(settings, FedNE) or not settings.has_control_variates:
         return {
             "control": np.zeros(0),
             "kept": np.zeros((0, 0), np.uint8),
@@ -326,9 +457,21 @@ def renew_field(federation: Federation, settings: FedNE, state: State) -> None:
     """Sum the clients' densities on a grid that holds them all, convolve the sum with the repulsion of one point."""
     from raydr.methods.fedne.field import Grid, repulsion_field
 
+    noise = density_noise(federation, settings)
+    if noise_on_updates(federation) is not None:
+        answer = average(
+            federation,
+            paid_density(federation, settings, state),
+            settings.aggregation,
+            weights=weighting(noise),
+        )
+        grid = paid_grid(federation, settings)
+        state["grid"] = np.array(grid.reach)
+        state["field"] = repulsion_field(grid, answer.share).astype(np.float32)
+        return
     for _ in range(_SIZINGS):
         grid = Grid.covering(_MARGIN * float(state["reach"]), settings.grid_step)
-        request = DensityRequest(state["weights"], settings.hidden, grid.reach, grid.nodes)
+        request = DensityRequest(state["weights"], settings.hidden, grid.reach, grid.nodes, mechanism=noise)
         answer = average(federation, request, settings.aggregation, weights="rows")
         unanimous = np.flatnonzero(answer.votes >= 1.0)
         reach = float(REACHES[unanimous[0] if len(unanimous) else -1])
@@ -338,6 +481,22 @@ def renew_field(federation: Federation, settings: FedNE, state: State) -> None:
             break
     state["grid"] = np.array(grid.reach)
     state["field"] = repulsion_field(grid, answer.share).astype(np.float32)
+
+
+def paid_grid(federation: Federation, settings: FedNE) -> Grid:
+    """The grid where nobody may vote on its size: as large as the map of so many rows has turned out to be."""
+    from raydr.methods.fedne.field import Grid
+
+    return Grid.covering(planned_reach(federation.rows), settings.grid_step)
+
+
+def paid_density(federation: Federation, settings: FedNE, state: State) -> DensityRequest:
+    """Step 2 where noise covers it."""
+    grid = paid_grid(federation, settings)
+    noise = density_noise(federation, settings)
+    return DensityRequest(
+        state["weights"], settings.hidden, grid.reach, grid.nodes, votes=False, mechanism=noise
+    )
 
 
 def renew_networks(federation: Federation, settings: FedNE, state: State) -> None:
@@ -357,6 +516,7 @@ def renew_networks(federation: Federation, settings: FedNE, state: State) -> Non
             settings.surrogate_points,
             settings.grid_step,
             settings.negatives,
+            federation.context.mechanism("surrogate"),
         )
     )
     for client, reply in replies.items():

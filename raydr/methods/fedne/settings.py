@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -66,6 +67,20 @@ class AveragedEncoder(ContrastiveEncoder):
         "fedavg", description="what the server makes of the clients' mean change"
     )
     server_learning_rate: float = Field(1.0, gt=0, description="factor on the server's step")
+    bounds: tuple[float, float] | None = Field(
+        None,
+        description="least and largest value of any feature, as scaled: rows' mean and scale, and principal axes, then"
+        " come by one sum that noise can cover, and nothing is voted on",
+    )
+
+    @model_validator(mode="after")
+    def _bounds_in_order(self) -> Self:
+        if self.bounds is not None and not 0 < self.bounds[1] - self.bounds[0] < math.inf:
+            low, high = self.bounds
+            raise ValueError(
+                f"bounds are {low:g} and {high:g}: give the least value first, then a larger one"
+            )
+        return self
 
 
 class FedAvgNE(AveragedEncoder):
@@ -115,6 +130,12 @@ class FedNE(AveragedEncoder):
     surrogate_points: Literal["grid", "local"] = Field(
         "grid", description="where mlp surrogates are trained: on a grid, or at the client's own points"
     )
+    surrogates_left_out: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="part of the others' mlp surrogates that each client leaves out of a round, drawn anew (P2 6)",
+    )
     grid_step: float = Field(0.3, gt=0, description="distance of the grid's nodes, in units of the map")
     mixing: float | None = Field(0.2, gt=0, description="alpha of Beta(alpha, alpha), or null for no mixing")
     start: Literal["principal", "random"] = Field(
@@ -143,6 +164,15 @@ class FedNE(AveragedEncoder):
         if self.control_variates is None:
             return isinstance(self.aggregation, Mean)
         return self.control_variates
+
+    @model_validator(mode="after")
+    def _surrogates_to_leave_out(self) -> Self:
+        if self.surrogates_left_out and self.surrogate != "mlp":
+            raise ValueError(
+                f"surrogates_left_out is of the others' networks, and surrogate is {self.surrogate!r}: leave it out, or"
+                " choose surrogate: mlp"
+            )
+        return self
 
     @model_validator(mode="after")
     def _mean_with_control_variates(self) -> Self:

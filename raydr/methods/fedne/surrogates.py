@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from raydr.arrays import Float32Array, Float64Array
+from raydr.arrays import Float32Array, Float64Array, FloatArray
 from raydr.federation import Client, Granularity, Range, Reply, Request, answers
 from raydr.methods.fedne.clients import positions_of
+from raydr.privacy import Mechanism, Quantity
+from raydr.privacy.mechanism import moved_mean
 
 REACHES: Float64Array = 0.25 * np.exp2(np.arange(129) / 8)
 """Sizes of the map that clients vote on, from 0.25 to 16,384 in steps of 9%."""
@@ -25,15 +29,16 @@ class Density(
     Reply,
     granularity=Granularity.AGGREGATE,
     what="what part of a client's rows lies at which place of the map's grid, and how large its part of the map is",
+    covers=("share",),
 ):
     """What a client tells of its part of the map.
 
     Attributes
     ----------
     share : (nodes, nodes) float64
-        Sums to 1: of its rows, or of `SPEAKING_ROWS` of them drawn for the round.
+        Sums to 1: of its rows, or of `SPEAKING_ROWS` of them drawn for the round; without votes, of all.
     votes : (sizes,) float64
-        For each of :data:`REACHES`, 0 or 1: whether all these rows lie within it.
+        For each of :data:`REACHES`, 0 or 1: whether all these rows lie within it; none where they are not asked for.
     """
 
     share: Float64Array
@@ -44,8 +49,12 @@ class Density(
         """No more than all rows at one node, and one vote for each size."""
         return {
             "share": Range((request.nodes, request.nodes), 1.0 + 1e-9),
-            "votes": Range(REACHES.shape, 1.0, separate=True),
+            "votes": Range(REACHES.shape if request.votes else (0,), 1.0, separate=True),
         }
+
+    def quantities(self, on: str, request: object) -> dict[str, Quantity]:
+        """The shares; a level is told in units of their root mean square."""
+        return {"share": Quantity(self.share, unit=float(np.sqrt((self.share**2).mean())))}
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,13 @@ class DensityRequest(Request[Density], what="the present encoder and a grid over
     hidden: tuple[int, ...]
     reach: float
     nodes: int
+    votes: bool = True
+    mechanism: Mechanism | None = None
+    deviation: float = math.nan
+
+    def sensitivity(self, rows: int) -> float:
+        """Shares of a row are four numbers that are not negative and sum to 1, and so are no longer than 1."""
+        return moved_mean(self.mechanism, 1.0 + 1e-9, rows)
 
 
 @answers(DensityRequest)
@@ -63,6 +79,9 @@ def density(client: Client, request: DensityRequest) -> Density:
     """Client part of the field surrogate."""
     from raydr.methods.fedne.field import Grid, deposit
 
+    if not request.votes:
+        exact = positions_in_double(client.rows, request.weights, request.hidden)
+        return Density(deposit(Grid(request.reach, request.nodes), exact) / max(1, len(exact)), np.zeros(0))
     rows = client.rows
     if len(rows) > SPEAKING_ROWS:
         rows = rows[client.stream("density").choice(len(rows), SPEAKING_ROWS, replace=False)]
@@ -70,6 +89,15 @@ def density(client: Client, request: DensityRequest) -> Density:
     share = deposit(Grid(request.reach, request.nodes), positions) / max(1, len(positions))
     farthest = np.abs(positions).max(initial=0.0)
     return Density(share, (farthest <= REACHES).astype(np.float64))
+
+
+def positions_in_double(rows: FloatArray, weights: Float32Array, hidden: tuple[int, ...]) -> Float64Array:
+    """Positions (rows, 2) so exact that who else is there moves none by more than a claim has room for."""
+    from raydr.methods.fedne.encoder import Architecture
+    from raydr.methods.fedne.pairs import activations_of
+
+    layers = [part.astype(np.float64) for part in Architecture(rows.shape[1], hidden).parts(weights)]
+    return activations_of(rows.astype(np.float64), layers)[-1]
 
 
 @dataclass(frozen=True)
@@ -87,6 +115,15 @@ class Surrogate(
         """Any finite numbers: nothing bounds what a network learns."""
         return {"parameters": Range(request.surrogates.shape[-1:], dtype="float32")}
 
+    def quantities(self, on: str, request: object) -> dict[str, Quantity]:
+        """All parameters; a level is told in units of their root mean square."""
+        values = self.parameters.astype(np.float64)
+        return {"parameters": Quantity(values, unit=float(np.sqrt((values**2).mean())))}
+
+    def covered(self, values: Mapping[str, Float64Array], mechanism: Mechanism) -> Surrogate:
+        """Same with noise, in single precision: a level claims nothing that rounding could break."""
+        return Surrogate(values["parameters"].astype(np.float32))
+
 
 @dataclass(frozen=True)
 class SurrogateRequest(
@@ -100,6 +137,8 @@ class SurrogateRequest(
     points: Literal["grid", "local"]
     step: float
     negatives: int
+    mechanism: Mechanism | None = None
+    deviation: float = math.nan
 
     def addressed_to(self, client: int) -> SurrogateRequest:
         """Its own surrogate alone."""

@@ -1,0 +1,268 @@
+"""What FedNE's releases cost, where noise on updates claims something: each is charged, or not made.
+
+In a round the update is the one that matters, and the field costs a tenth of it: a table over a plane, of which one
+record or client moves no more than its own share. What rows are scaled by, and the axes that the first encoder begins
+with, are learnt from one noisy sum. What has no bounded sensitivity is switched off: control variates, votes on the
+map's reach, networks as surrogates, prototypes, the loss.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from raydr.arrays import Float64Array, shaped
+from raydr.errors import ScenarioError
+from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.methods.fedne.pairs import pairs_moved
+from raydr.methods.fedne.settings import AveragedEncoder, FedNE, FedProxNE
+from raydr.privacy import Mechanism, Quantity
+from raydr.privacy.mechanism import moved_mean
+from raydr.statistics.principal_axes import PrincipalAxes
+from raydr.statistics.scaling import ScaleRows, Scaling
+from raydr.statistics.second_moments import (
+    SENSITIVITY,
+    SecondMomentsRequest,
+    axes_of,
+    require_few_features,
+    shortened,
+    unpacked,
+)
+from raydr.threads import one_blas_thread
+
+DENSITY_SHARE = 0.1
+"""What a round's density spends, as a part of what its update does."""
+AXES_PART, MEAN_PART = 0.25, 0.05
+"""Of all that is spent: by the moments of principal axes, or by a mean and a scale alone."""
+
+
+def noise_on_updates(federation: Federation) -> Mechanism | None:
+    """Return what covers all that clients upload, None where nothing is to."""
+    return federation.context.mechanism("update")
+
+
+def by_record(noise: Mechanism | None) -> bool:
+    """Whether clients tell gradients of pairs rather than where their own training ended."""
+    return noise is not None and noise.protects == "record"
+
+
+def weighting(noise: Mechanism | None) -> Literal["clients", "rows"]:
+    """How clients count: by rows, unless a whole client is what noise hides: then the largest may not count more."""
+    return "clients" if noise is not None and noise.protects == "client" else "rows"
+
+
+def starts_at_axes(settings: AveragedEncoder) -> bool:
+    """Whether the first encoder is made of principal axes."""
+    return isinstance(settings, FedNE) and settings.start == "principal"
+
+
+def has_field(settings: AveragedEncoder) -> bool:
+    """Whether rows are repelled by a field."""
+    return isinstance(settings, FedNE) and settings.surrogate == "field"
+
+
+def releases(settings: AveragedEncoder, noise: Mechanism) -> float:
+    """How many updates' worth all releases spend; of noise on records one, since it is drawn once."""
+    if noise.on == "data":
+        return int(noise.for_good)
+    if noise.on == "surrogate":
+        return field_rounds(settings) if isinstance(settings, FedNE) else 0
+    spent = settings.rounds + (DENSITY_SHARE * field_rounds(settings) if has_field(settings) else 0.0)
+    return spent / (1.0 - _moments_part(settings))
+
+
+def field_rounds(settings: AveragedEncoder) -> int:
+    """In how many rounds surrogates are renewed."""
+    if not isinstance(settings, FedNE) or settings.surrogate == "none":
+        return 0
+    left = settings.rounds + 1 - settings.first_surrogate_round
+    return max(0, -(-left // settings.surrogate_every))
+
+
+def _moments_part(settings: AveragedEncoder) -> float:
+    return AXES_PART if starts_at_axes(settings) else MEAN_PART
+
+
+def unpayable(settings: AveragedEncoder, noise: Mechanism) -> str | None:
+    """Why these settings cannot be had under a mechanism; None where they can."""
+    if noise.on != "update":
+        return None
+    if settings.bounds is None:
+        return (
+            "nothing bounds how far a record moves the rows' mean and scale: give method.bounds, the least and the"
+            " largest value of any feature"
+        )
+    if isinstance(settings, FedNE):
+        if settings.control_variates:
+            return "control variates are one more upload, which nothing covers: leave control_variates out"
+        if settings.surrogate == "mlp":
+            return "nothing bounds what a network learns: choose method.surrogate: field or none"
+        if settings.prototypes is not None:
+            return "prototypes are means of records in the clear: leave method.prototypes out"
+    if noise.protects == "record":
+        if isinstance(settings, FedProxNE):
+            return (
+                "by record the server takes all steps, from where nothing pulls back: choose fedavg-ne, or"
+                " privacy.noise.unit: client"
+            )
+        if settings.server_optimizer != "fedavg":
+            return (
+                "by record the server takes Adam's steps at method.learning_rate: leave method.server_optimizer out,"
+                " or choose privacy.noise.unit: client"
+            )
+    return None
+
+
+def update_sensitivity(federation: Federation, settings: AveragedEncoder, noise: Mechanism) -> float:
+    """Of the update of the client with the fewest rows, in units of which other releases' noise is told."""
+    clip = noise.cut or math.inf
+    if noise.protects == "client":
+        return clip
+    return pairs_moved(has_field(settings)) * clip / min(rows for rows in federation.sizes if rows)
+
+
+def density_noise(federation: Federation, settings: AveragedEncoder) -> Mechanism | None:
+    """What covers a round's density: what covers all, spending its part; or noise on surrogates alone (P2 6)."""
+    noise = noise_on_updates(federation)
+    if noise is None:
+        return federation.context.mechanism("surrogate")
+    return noise.parted(DENSITY_SHARE, update_sensitivity(federation, settings, noise))
+
+
+def moments_noise(federation: Federation, settings: AveragedEncoder) -> Mechanism | None:
+    """What covers the one release before the rounds."""
+    noise = noise_on_updates(federation)
+    if noise is None:
+        return None
+    share = releases(settings, noise) * _moments_part(settings)
+    return noise.parted(share, update_sensitivity(federation, settings, noise))
+
+
+@dataclass(frozen=True)
+class MeanAndLength(
+    Reply,
+    granularity=Granularity.AGGREGATE,
+    what="where a client's rows lie on average, and how far from the middle",
+    covers=("packed",),
+):
+    """``packed`` (features + 1,) float64: mean of x, then of |x|^2, in units of the longest that x may be."""
+
+    packed: Float64Array
+
+    @staticmethod
+    def ranges(request: MeanRequest, rows: int) -> dict[str, Range]:
+        """No entry exceeds 1; a billionth is for rounding."""
+        return {"packed": Range((request.centre.size + 1,), 1.0 + 1e-9)}
+
+    def quantities(self, on: str, request: object) -> dict[str, Quantity]:
+        """All of it."""
+        return {"packed": Quantity(self.packed)}
+
+
+@dataclass(frozen=True)
+class MeanRequest(Request[MeanAndLength], what="a common centre, and the length to shorten rows to"):
+    """Ask for the moments of rows seen from ``centre`` (features,), none of which counts as longer than ``clip``."""
+
+    centre: Float64Array
+    clip: float
+    mechanism: Mechanism | None = None
+    deviation: float = math.nan
+
+    def sensitivity(self, rows: int) -> float:
+        """Of the means over so many rows."""
+        return moved_mean(self.mechanism, SENSITIVITY, rows)
+
+
+@answers(MeanRequest)
+def mean_and_length(client: Client, request: MeanRequest) -> MeanAndLength:
+    """Client part, in double precision."""
+    rows = shortened(client.rows - request.centre, request.clip)
+    count = max(1, len(rows))
+    return MeanAndLength(np.append(rows.sum(axis=0), (rows**2).sum()) / count)
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """What one sum said of all rows.
+
+    Attributes
+    ----------
+    scaling : Scaling
+        What clients have done to their rows.
+    axes : PrincipalAxes or None
+        Of the scaled rows, as many as stand out of the noise; None where none were asked for.
+    """
+
+    scaling: Scaling
+    axes: PrincipalAxes | None
+
+
+def moments_request(federation: Federation, settings: AveragedEncoder) -> MeanRequest | SecondMomentsRequest:
+    """What to ask of rows that lie within ``method.bounds``: none is farther from their middle than the clip."""
+    if settings.bounds is None:
+        raise ScenarioError("moments within bounds need bounds: give method.bounds.")
+    low, high = settings.bounds
+    centre = np.full(federation.features, (low + high) / 2.0)
+    clip, noise = (high - low) / 2.0 * math.sqrt(federation.features), moments_noise(federation, settings)
+    if starts_at_axes(settings):
+        require_few_features(federation.features)
+        return SecondMomentsRequest(centre, clip, noise)
+    return MeanRequest(centre, clip, noise)
+
+
+def scaled_within_bounds(federation: Federation, settings: AveragedEncoder, axes: int) -> Scaled:
+    """Have clients shift and scale their rows by what one sum says, as :func:`standardised` does by several."""
+    request = moments_request(federation, settings)
+    noise = request.mechanism
+    packed, found = _mean_of(federation, request), None
+    with one_blas_thread():
+        mean, square = packed[:-1], float(packed[-1])
+        if isinstance(request, SecondMomentsRequest):
+            mean, products = unpacked(packed, federation.features)
+            square = float(np.trace(products))
+            found = axes_of(packed, federation.features, request.clip, axes)
+    variance = (square - float(mean @ mean)) / federation.features
+    low, high = settings.bounds or (0.0, 0.0)
+    # Noise may leave no variance at all: then as if values were anywhere within their bounds.
+    scale = request.clip * math.sqrt(variance) if variance > 0.0 else (high - low) / math.sqrt(12.0)
+    scaling = Scaling(request.centre + request.clip * mean, np.full(federation.features, 1.0 / scale), False)
+    federation.ask(ScaleRows(scaling.shift, scaling.factor, scaling.unit))
+    if found is not None:
+        found = _above(found, request.clip * math.sqrt(_noise_edge(federation, noise)), scale)
+    return Scaled(scaling, found)
+
+
+def _mean_of(federation: Federation, request: MeanRequest | SecondMomentsRequest) -> Float64Array:
+    """What all clients say together."""
+    weights = weighting(request.mechanism)
+    if isinstance(request, MeanRequest):
+        return federation.mean(request, weights=weights).packed
+    return federation.mean(request, weights=weights).packed
+
+
+def rehearse_scaled(federation: Federation, settings: AveragedEncoder) -> None:
+    """Ask what :func:`scaled_within_bounds` asks."""
+    _mean_of(federation, moments_request(federation, settings))
+    features = shaped((federation.features,))
+    federation.ask(ScaleRows(features, features, False))
+
+
+def _noise_edge(federation: Federation, noise: Mechanism | None) -> float:
+    """Largest eigenvalue, about, of the noise in the mean of second moments: 2 sigma sqrt(features) (Wigner 1955)."""
+    if noise is None:
+        return 0.0
+    sizes = [rows for rows in federation.sizes if rows]
+    count = len(sizes) if noise.protects == "client" else federation.rows
+    claim = noise.claim(SENSITIVITY / count)
+    deviation = claim.deviation if claim is not None else 0.0
+    alone = 1.0 if noise.shared else math.sqrt(len(sizes))
+    return 2.0 * deviation * alone * math.sqrt(federation.features)
+
+
+def _above(axes: PrincipalAxes, edge: float, scale: float) -> PrincipalAxes:
+    """Axes along which rows vary by more than noise alone would say, at least one, in scaled units."""
+    count = max(1, int((axes.deviations > edge).sum()))
+    return PrincipalAxes(axes.directions[:, :count], axes.deviations[:count] / scale)
