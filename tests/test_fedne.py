@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from inline_federations import federate, federation_over
+from inline_federations import KNOWN, federate, federation_over
 from requests_for_tests import OwnShift
 from sklearn.neighbors import KNeighborsClassifier
 from tiny import labelled, tiny_run, tiny_scenario
@@ -20,6 +20,7 @@ from raydr.data import load
 from raydr.errors import DataError, OutputError, RunError, ScenarioError
 from raydr.federation import Client, ClientHost, Federation, InlineTransport, Seat, fingerprint
 from raydr.federation.checkpoint import Checkpoint
+from raydr.federation.client import Withheld
 from raydr.federation.failures import Failure, FailurePolicy
 from raydr.federation.simulated.faults import FaultPlan
 from raydr.federation.streams import client_stream
@@ -265,6 +266,11 @@ def test_fedne_tells_classes_apart_where_averaging_does_not(partition: str) -> N
 # Control variates
 
 
+def key_of(client: int) -> bytes:
+    """Key under which a client of the known root seals."""
+    return KNOWN.derived("client", client).key("sealing")
+
+
 def test_the_servers_control_variate_is_the_mean_of_the_clients_own() -> None:
     """C is the mean by rows of all c_i, also of those that last took part rounds ago; each reads its own alone."""
     parts, taken = blobs([30, 10, 0, 25, 8, 19]), []
@@ -275,7 +281,7 @@ def test_the_servers_control_variate_is_the_mean_of_the_clients_own() -> None:
 
     seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
     federation = federation_over(
-        InlineTransport([ClientHost(seats, 0)]),
+        InlineTransport([ClientHost(seats, 0, withheld=Withheld(KNOWN))]),
         len(seats),
         seed=0,
         journal=Journal(hear),
@@ -288,11 +294,11 @@ def test_the_servers_control_variate_is_the_mean_of_the_clients_own() -> None:
         expected = np.zeros(state["control"].shape)
         for client, sealed in enumerate(state["kept"]):
             if sealed.any():
-                secret = client_stream(0, client, 0, "key").bytes(32)
+                secret = key_of(client)
                 binding = Binding("", client, int(state["kept_rounds"][client]), "control variate")
                 own = unseal(sealed, secret, binding).view(np.float16)
                 expected += len(parts[client]) / 92 * own.astype(np.float64)
-                for other in (client_stream(0, client + 1, 0, "key").bytes(32), secret):
+                for other in (key_of(client + 1), secret):
                     with pytest.raises(RunError, match="another client"):
                         unseal(sealed, other, replace(binding, client=client + 1))
         np.testing.assert_allclose(state["control"], expected, atol=1e-8)
@@ -303,12 +309,12 @@ def test_the_servers_control_variate_is_the_mean_of_the_clients_own() -> None:
 def test_a_client_follows_the_mean_course_and_tells_how_its_own_changed() -> None:
     """The first step of Adam goes along the sign of g_i + c - c_i; what is told is the new c_i minus the old."""
     rows = blobs()[0].astype(np.float32)
-    client = Client(0, rows, 0, round=1)
+    client = Client(0, rows, 0, round=1, secret=KNOWN.derived("client", 0))
     weights = first_weights(federate(blobs()), FedAvgNE(**SMALL), np.ones(5))
     random = np.random.default_rng(0)
     mean = random.normal(0, 5, len(weights)).astype(np.float32)
     own = random.normal(0, 5, len(weights)).astype(np.float16)
-    key = client_stream(0, 0, 0, "key").bytes(32)
+    key = key_of(0)
     plain = TrainRequest(
         replace(TRAINING, batch=512, most_steps=1), weights, 1e-3, np.zeros((0, 0), np.float32), 1.0,
         np.zeros((0, 0), np.float32), np.zeros(0, np.float32), mean,
@@ -467,7 +473,7 @@ def test_a_resumed_run_has_the_same_bits(name: str) -> None:
     def run(resume: Checkpoint | None) -> bytes:
         seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
         federation = federation_over(
-            InlineTransport([ClientHost(seats, 0)]),
+            InlineTransport([ClientHost(seats, 0, withheld=Withheld(KNOWN))]),
             len(seats),
             seed=0,
             journal=Journal(hear),
@@ -522,7 +528,7 @@ def test_clients_trained_as_one_change_as_each_would() -> None:
         [
             seal(
                 own.view(np.uint8),
-                client_stream(0, index, 0, "key").bytes(32),
+                key_of(index),
                 Binding("", index, 1, "control variate"),
             )
             for index, own in enumerate(courses)
@@ -535,7 +541,10 @@ def test_clients_trained_as_one_change_as_each_would() -> None:
         kept_rounds=np.ones(6, np.int64),
     )
     for asked in (request, networks, corrected):
-        clients = [Client(index, part.astype(np.float32), 0, 1) for index, part in enumerate(parts)]
+        clients = [
+            Client(index, part.astype(np.float32), 0, 1, secret=KNOWN.derived("client", index))
+            for index, part in enumerate(parts)
+        ]
         for client, together in zip(clients, jointly(clients, asked), strict=True):
             alone = train_locally(client, asked.addressed_to(client.index))
             np.testing.assert_allclose(together.weights, alone.weights, atol=3e-4)
