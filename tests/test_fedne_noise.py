@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from inline_federations import federate
 from test_canaries import HalfTheNoise
 from test_fedne import NO_CONTROL_VARIATES, TRAINING, blobs
-from tiny import tiny_scenario
+from tiny import tiny_run, tiny_scenario
 
 from raydr.arrays import BoolArray, Float64Array, Int64Array
 from raydr.errors import ScenarioError
@@ -46,6 +46,7 @@ from raydr.privacy.accounting import (
 )
 from raydr.privacy.canaries import Audited, audited_epsilon, coins
 from raydr.privacy.gaussian import GaussianNoise
+from raydr.report.runfolder import read_run
 from raydr.scenarios.planning import plan_of_scenario
 from raydr.scenarios.runner import run
 
@@ -539,3 +540,21 @@ class TestSurrogates:
 
 def round_of(value: torch.Tensor) -> float:
     return round(float(value), 4)
+
+
+def test_a_map_that_stays_at_home_has_the_epsilon_of_its_encoder(tmp_path: Path) -> None:
+    """No message of any record, so the run as a whole has a claim; the map itself is the one that is posted."""
+    method = {"kind": "fedne", "rounds": 2, "hidden": [8], "bounds": [0.0, 8.0]}
+    noise = {"on": "update", "unit": "record", "epsilon": 8.0, "clip": 1.0, "per": "sum"}
+    secret = tmp_path / "secret"
+    secret.write_bytes(bytes(32))
+    privacy = {"noise": noise, "strict": True, "secure_aggregation": True, "secret": str(secret)}
+    kept = read_run(tiny_run(tmp_path / "kept", method=method | {"publish": "local"}, privacy=privacy))
+    assert kept.privacy.epsilon == pytest.approx(8.0, rel=1e-6)
+    assert kept.privacy.infinite == ()
+    places = [
+        entry for entry in kept.ledger if entry.granularity == "per-record" and entry.direction != "down"
+    ]
+    assert {entry.direction for entry in places} == {"simulation-only"}
+    with pytest.raises(ScenarioError, match="where every record lies on the map"):
+        tiny_scenario(method=method, privacy=privacy)

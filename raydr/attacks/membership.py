@@ -85,7 +85,7 @@ def _by_map(view: View, rows: FloatArray) -> tuple[str, tuple[type[Reply], ...],
     from scipy.spatial import cKDTree
 
     asked = [seen.request for seen in view.transcript if isinstance(seen.request, PositionRequest)]
-    if not asked:
+    if not asked or not len(view.embedding):
         return None
     fed = view.fed(rows).astype(np.float32)
     places = positions_of(fed, asked[-1].weights, asked[-1].hidden).astype(np.float64)

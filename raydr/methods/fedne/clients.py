@@ -420,6 +420,27 @@ def post_positions(client: Client, request: PositionRequest) -> Positions:
     return Positions(positions_of(client.rows, request.weights, request.hidden))
 
 
+@dataclass(frozen=True)
+class PositionsAtHome(
+    Positions, granularity=Granularity.PER_RECORD, what="where every record lies on the map", stays=True
+):
+    """Places that each client keeps."""
+
+
+@dataclass(frozen=True)
+class PlaceAtHome(Request[PositionsAtHome], what="the final encoder"):
+    """Told once, at the end: each client places its own rows, and tells nobody."""
+
+    weights: Float32Array
+    hidden: tuple[int, ...]
+
+
+@answers(PlaceAtHome)
+def keep_positions(client: Client, request: PlaceAtHome) -> PositionsAtHome:
+    """Client part of a map that stays at home."""
+    return PositionsAtHome(positions_of(client.rows, request.weights, request.hidden))
+
+
 def positions_of(rows: FloatArray, weights: Float32Array, hidden: tuple[int, ...]) -> Float32Array:
     """Positions (rows, 2) of rows by an encoder."""
     from raydr.methods.fedne.encoder import place

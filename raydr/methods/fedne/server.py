@@ -35,6 +35,7 @@ from raydr.errors import ScenarioError
 from raydr.federation import Federation, Rehearsal, average
 from raydr.methods.fedne.clients import (
     Change,
+    PlaceAtHome,
     PositionRequest,
     PrototypeRequest,
     Training,
@@ -123,7 +124,7 @@ def rehearse(federation: Rehearsal, settings: AveragedEncoder) -> None:
                 operations = training_operations(settings, present, federation.features)
             federation.reckon(at_clients=operations)
     with federation.stage("map"):
-        federation.ask(PositionRequest(weights, settings.hidden))
+        places_of(federation, settings, weights)
         federation.reckon(at_clients=2.0 * federation.rows * parameters)
 
 
@@ -183,7 +184,7 @@ _HOOKS: dict[str, Any] = {
     "noise_on": frozenset({"data", "update", "surrogate"}),
     "releases": releases,
     "unpayable": unpayable,
-    "posts": lambda settings: "where every record lies on the map",
+    "posts": lambda settings: "where every record lies on the map" if settings.publish == "server" else None,
     "rehearse": rehearse,
     "unkeyable": unkeyable,
 }
@@ -247,16 +248,17 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
         snapshots={
             round: model_of(architecture.layers(weights), scaling) for round, weights in kept(state).items()
         },
+        published=settings.publish == "server",
     )
 
 
 def places_of(federation: Federation, settings: AveragedEncoder, weights: Float32Array) -> Float32Array:
-    """Places (rows, 2) of all records on the map, which each client posts as they are.
-
-    The one way by which they reach the server: where they are to stay at home, it goes here.
-    """
-    replies = federation.ask(PositionRequest(weights, settings.hidden))
-    return np.concatenate([reply.places for reply in replies])
+    """Places (rows, 2) of all records on the map, which each client posts as they are, or keeps for the evaluation."""
+    if settings.publish == "local":
+        kept = federation.ask(PlaceAtHome(weights, settings.hidden))
+        return np.concatenate([reply.places for reply in kept])
+    posted = federation.ask(PositionRequest(weights, settings.hidden))
+    return np.concatenate([reply.places for reply in posted])
 
 
 def step_by_record(

@@ -67,6 +67,11 @@ class AveragedEncoder(ContrastiveEncoder):
         "fedavg", description="what the server makes of the clients' mean change"
     )
     server_learning_rate: float = Field(1.0, gt=0, description="factor on the server's step")
+    publish: Literal["server", "local"] = Field(
+        "server",
+        description="where records' places go: to the server, which has the whole map; or nowhere: each client keeps"
+        " its own, and only the simulation's evaluation sees all",
+    )
     bounds: tuple[float, float] | None = Field(
         None,
         description="least and largest value of any feature, as scaled: rows' mean and scale, and principal axes, then"
