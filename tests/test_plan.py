@@ -127,6 +127,20 @@ AWKWARD: list[tuple[str, dict[str, Any]]] = [
     ("digits-fedne", NE | {"method.surrogate": "none"}),
     ("digits-fedne", NE | {"method.surrogate": "mlp", "clients.participation": 0.5}),
     ("digits-fedne", NE | {"method.surrogate": "none", "method.prototypes": 10, "method.warm_steps": 2}),
+    ("digits-fed-tsne", LEARNT | {"privacy": {"isometry_key": True}, "data.scale": "standard"}),
+    ("digits-sense", SMALL | {"privacy": {"isometry_key": True}}),
+    ("digits-fed-tsne", LEARNT | {"privacy": {"secure_aggregation": True}}),
+    (
+        "digits-fed-tsne",
+        LEARNT
+        | {
+            "privacy": {
+                "noise": {"on": "gradient", "epsilon": 3.0, "per": "sum"},
+                "secure_aggregation": True,
+            },
+            "clients.participation": 0.5,
+        },
+    ),
     ("digits-fedne", {"data.rows": 200, "method": {"kind": "local-ne", "rounds": 2, "hidden": [8]}}),
     ("digits-fedne", {"data.rows": 200, "method": {"kind": "global-ne", "rounds": 2, "hidden": [8]}}),
     ("digits-fedne", {"data.rows": 200, "method": {"kind": "fedprox-ne", "rounds": 2, "hidden": [8]}}),
@@ -148,6 +162,21 @@ def test_messages_their_bytes_and_epsilon_are_those_of_the_ledger(
     assert plan.privacy is not None
     assert plan.privacy.epsilon == told["epsilon"]
     assert (plan.privacy.accounted or 0.0) == told["epsilon_accounted"]
+
+
+def test_of_a_private_map_epsilon_is_known_and_cells_are_guessed(tmp_path: Path) -> None:
+    """How many cells noise leaves, only the run finds out; what it costs is known beforehand."""
+    scenario = quick("digits-private-map", {"data.rows": 200})
+    plan = plan_of_scenario(scenario, capacity=ROOMY)
+    told = json.loads((run(scenario, out=tmp_path / "run") / "privacy.json").read_text())
+    assert plan.privacy is not None
+    assert plan.privacy.epsilon == pytest.approx(told["epsilon"], rel=1e-9)
+    sent = booked(ledger(tmp_path / "run"))
+    assumed = {entry.kind for entry in plan.messages if entry.assumed}
+    assert assumed == {"CellSums", "CellSumsRequest", "PlaceRequest"}
+    assert [row for row in planned(plan) if row[0] not in assumed] == [
+        row for row in sent if row[0] not in assumed
+    ]
 
 
 def test_hyperbolic_records_and_uneven_clients_are_counted_too(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from raydr.federation.simulated.faults import FaultPlan, Moment
 from raydr.federation.sums import Total
 from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, asked_at, by_protection
 from raydr.journal import Journal
+from raydr.privacy.ledger import Public
 from raydr.robust import RobustRule
 
 R = TypeVar("R", bound=Reply)
@@ -108,6 +109,9 @@ class Crowd:
         told = call.told(client)
         if isinstance(told, Enrol):
             reply: Reply = Enrolment(self.sizes[client], self.sample.shape[1])
+        elif type(told).reply.public is Public.APART:
+            # Rows that are set apart are known beforehand, and what follows hangs on them.
+            reply = type(told).client_part(self.everybody, told)
         else:
             reply = as_declared(told, self.sizes[client])
         return Answered(client, call.number, call.round, reply, protection_of(self.everybody, told))

@@ -27,6 +27,7 @@ from raydr.methods.outcome import Note, Outcome
 from raydr.methods.private_map.cells import private_cells
 from raydr.methods.private_map.frame import Axes, private_axes, view
 from raydr.methods.private_map.messages import (
+    CellSums,
     CellSumsRequest,
     FirstMomentsRequest,
     Frame,
@@ -105,7 +106,7 @@ def rehearse(federation: Rehearsal, settings: PrivateMap) -> None:
         landmarks = Landmarks(centres, shaped((len(centres),)), shaped((len(centres), 2)))
         federation.ask(PlaceRequest(frame, landmarks, settings.own, settings.placing_iterations))
         federation.reckon(at_clients=10.0 * settings.placing_iterations * rows * len(centres))
-        federation.guess("all cells were taken to be spoken for", PlaceRequest)
+        federation.guess("all cells were taken to be spoken for", CellSums, CellSumsRequest, PlaceRequest)
 
 
 _HOOKS: dict[str, Any] = {
