@@ -5,8 +5,7 @@ from elsewhere. It never sees the records: :mod:`raydr.attacks.scoring` holds it
 the units of the run: as read, and scaled as ``data.scale`` says.
 
 The server is honest but curious: it keeps to the protocol, and keeps what it gets. Where sums are not secret, that is
-every client's summand. What the run's seed would tell it, a key or noise that follows from it, is no message: in a
-deployment it has no such seed.
+every client's summand.
 """
 
 from __future__ import annotations
