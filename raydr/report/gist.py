@@ -93,9 +93,9 @@ def recovered(audit: Audit | None) -> Point:
     if nearest is not None and nearest.errors is not None and nearest.leakage > SOMETHING:
         errors = nearest.errors
         text = (
-            f"{nearest.attack}: half of the records are known to within {errors.centred.median:.2g} of their distance"
-            f" from the mean, where guessing gives {errors.centred_guess.median:.2g};"
-            f" {wording.percent(errors.exact)} are known exactly."
+            f"{', '.join(filter(None, (nearest.attack, nearest.variant)))}: half of the records are known to within"
+            f" {errors.centred.median:.2g} of their distance from the mean, where guessing gives"
+            f" {errors.centred_guess.median:.2g}; {wording.percent(errors.exact)} are known exactly."
         )
         return Point(title, f"error {wording.percent(1.0 - nearest.leakage)} of a guess", text, "bad")
     if members > FOUND_MEMBERS:
