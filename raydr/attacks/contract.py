@@ -52,6 +52,9 @@ class View:
         Whether clients were told to scale their rows by ``data.scale`` before the method began.
     delta : float
         At which epsilon is told.
+    keyed : bool
+        Whether clients keyed their rows before anything was told of them: what the server takes for features are not,
+        and it knows.
     """
 
     transcript: Transcript
@@ -60,6 +63,7 @@ class View:
     public: FloatArray | None = None
     scaled: bool = False
     delta: float = 1e-5
+    keyed: bool = False
 
     @property
     def rows(self) -> int:
@@ -138,6 +142,18 @@ class Side:
     candidates: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     seed: int = 0
     spared: Int64Array = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def guess(self, like: FloatArray) -> Float64Array:
+        """What is best said of any record without the messages, (features,): the mean of rows of like data.
+
+        Parameters
+        ----------
+        like : (points, features)
+            What else the server has that lies where records do, by which it guesses where there are no public rows.
+            Where nothing does, as where all points are keyed, it says 0.
+        """
+        rows = self.public if len(self.public) else like
+        return np.asarray(rows.mean(axis=0, dtype=np.float64) if len(rows) else np.zeros(rows.shape[1]))
 
     def require_public(self, least: int) -> FloatArray:
         """Public rows, at least so many; raises NotApplicableError where there are fewer."""

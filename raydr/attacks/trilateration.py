@@ -43,17 +43,21 @@ def trilateration(view: View, side: Side) -> Iterator[Reconstruction]:
     beside = np.concatenate([heights for _, heights in found])
     noisy = any(message.noise for message in messages)
     certain = None
-    if not noisy:
+    if not noisy and not view.keyed:  # of keyed records the frame is believed, and it is another
         certain = beside <= _SURE * np.hypot(estimate.lengths(estimate.mean()), beside)
     points = np.concatenate([_rows(message) for message in messages])
     count = len(np.unique(points, axis=0))
+    knows = f"the {count:,} points to which distances were posted"
+    if view.keyed:
+        knows += ", under a key that it lacks"
+    if noisy:
+        knows += "; what noise was added to them is told"
     yield Reconstruction(
         uses=(messages[0].kind,),
-        knows=f"the {count:,} points to which distances were posted"
-        + ("; what noise was added to them is told" if noisy else ""),
+        knows=knows,
         numbers={"points": count},
         estimate=estimate,
-        guess=np.asarray(points.mean(axis=0)),
+        guess=side.guess(points[:0] if view.keyed else points),
         certain=certain,
     )
 
