@@ -158,6 +158,7 @@ def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, da
         scenario.data.scale != "none" and not keyed,
         scenario.privacy.delta,
         keyed,
+        scenario.privacy.secure_aggregation,
     )
     apart = rows_apart(scenario, holdings, data_dir)
     shuffled = stream(scenario.seed, "audit").permutation(len(apart))

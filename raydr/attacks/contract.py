@@ -55,6 +55,8 @@ class View:
     keyed : bool
         Whether clients keyed their rows before anything was told of them: what the server takes for features are not,
         and it knows.
+    secure : bool
+        Whether it saw sums alone, of what is summed.
     """
 
     transcript: Transcript
@@ -64,6 +66,7 @@ class View:
     scaled: bool = False
     delta: float = 1e-5
     keyed: bool = False
+    secure: bool = False
 
     @property
     def rows(self) -> int:
@@ -332,6 +335,7 @@ ATTACKS: Registry[Attack] = Registry(
         "distance_geometry",
         "gradient_matching",
         "surrogate_inversion",
+        "landmark_lifting",
         "membership",
         "canary",
     ),
