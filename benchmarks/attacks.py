@@ -144,7 +144,7 @@ def best_of(case: str, audit: Any) -> Iterator[Line]:
             if verdict.errors is not None
             else -verdict.membership.auc
             if verdict.membership is not None
-            else 0.0
+            else -verdict.bound.epsilon / verdict.bound.claimed
         )
         if verdict.attack not in best or score < best[verdict.attack][0]:
             best[verdict.attack] = score, verdict, line
