@@ -157,6 +157,8 @@ def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, da
         own,
         scenario.data.scale != "none" and not keyed,
         scenario.privacy.delta,
+        keyed,
+        scenario.privacy.secure_aggregation,
     )
     apart = rows_apart(scenario, holdings, data_dir)
     shuffled = stream(scenario.seed, "audit").permutation(len(apart))

@@ -379,6 +379,11 @@ def _notes(scenario: Scenario, prospect: Prospect, rehearsed: Rehearsed | None) 
         notes.append(
             "A sample of the rows answered for all where the data decide how often something is asked."
         )
+    if scenario.audit is not None:
+        notes.append(
+            "The audit repeats the run in one process, so federation and method take their time once more, beside that"
+            " of the attacks; neither is in the times above."
+        )
     noise = scenario.privacy.noise
     if getattr(noise, "sigma", None) is not None and getattr(scenario.method, "gamma", 1.0) is None:
         notes.append(

@@ -215,3 +215,21 @@ def test_axes_around_a_centre_are_those_of_centred_rows() -> None:
     around = principal_axes.principal_axes(federate([rows]), reach, 3, centre)
     centred = principal_axes.principal_axes(federate([rows - centre]), reach, 3)
     np.testing.assert_allclose(around.directions, centred.directions, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_errors_grow_with_the_condition_of_the_anchors_and_not_with_its_square(seed: int) -> None:
+    """Condition 1e7, rows exact to 19 digits: no error is above that of rounding the distances themselves."""
+    draw = np.random.default_rng(seed)
+    turn = np.linalg.qr(draw.standard_normal((8, 8)))[0]
+    rows, anchors = (
+        (draw.standard_normal((count, 8)) * np.geomspace(1e4, 1e-3, 8)) @ turn for count in (40, 9)
+    )
+    apart = rows.astype(np.longdouble)[:, None] - anchors.astype(np.longdouble)[None]
+    squared = (apart**2).sum(axis=2).astype(np.float64)
+    placed, solver = trilaterate(anchors, [squared])
+    true = (rows.astype(np.longdouble) - solver.centre) @ solver.basis.T.astype(np.longdouble)
+    smallest = 1.0 / np.linalg.norm(solver.solution, axis=0).max()
+    rounding = np.finfo(np.float64).eps * squared.max() * np.sqrt(len(anchors)) / smallest
+    assert solver.rank == 8
+    assert float(np.abs(placed - true).max()) < 10.0 * rounding

@@ -51,6 +51,11 @@ class View:
         Whether clients were told to scale their rows by ``data.scale`` before the method began.
     delta : float
         At which epsilon is told.
+    keyed : bool
+        Whether clients keyed their rows before anything was told of them: what the server takes for features are not,
+        and it knows.
+    secure : bool
+        Whether it saw sums alone, of what is summed.
     """
 
     transcript: Transcript
@@ -59,6 +64,8 @@ class View:
     public: FloatArray | None = None
     scaled: bool = False
     delta: float = 1e-5
+    keyed: bool = False
+    secure: bool = False
 
     @property
     def rows(self) -> int:
@@ -137,6 +144,18 @@ class Side:
     candidates: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     seed: int = 0
     spared: Int64Array = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def guess(self, like: FloatArray) -> Float64Array:
+        """What is best said of any record without the messages, (features,): the mean of rows of like data.
+
+        Parameters
+        ----------
+        like : (points, features)
+            What else the server has that lies where records do, by which it guesses where there are no public rows.
+            Where nothing does, as where all points are keyed, it says 0.
+        """
+        rows = self.public if len(self.public) else like
+        return np.asarray(rows.mean(axis=0, dtype=np.float64) if len(rows) else np.zeros(rows.shape[1]))
 
     def require_public(self, least: int) -> FloatArray:
         """Public rows, at least so many; raises NotApplicableError where there are fewer."""
@@ -315,6 +334,7 @@ ATTACKS: Registry[Attack] = Registry(
         "distance_geometry",
         "gradient_matching",
         "surrogate_inversion",
+        "landmark_lifting",
         "membership",
         "canary",
     ),

@@ -21,7 +21,7 @@ from raydr.attacks.contract import Estimate, Piece, Reconstruction, Side, View, 
 from raydr.attacks.principal import Axes, principal_axes
 
 MOST_AXES = 100
-CURVE = (100, 300, 1_000, 3_000)
+CURVE = (30, 100, 300, 1_000, 3_000)
 """Numbers of public rows that are tried beside all that there are."""
 LEAST_PUBLIC = 20
 _FITTED_ROWS = 5_000

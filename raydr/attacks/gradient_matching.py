@@ -81,10 +81,10 @@ def _first(view: View, kind: type[Step] | type[Change]) -> dict[int, tuple[objec
 def _guess(view: View, side: Side) -> Float64Array:
     """What one says of a record without the messages: the mean of public rows, or of the first landmarks."""
     if len(side.public):
-        return np.asarray(side.public.mean(axis=0, dtype=np.float64))
+        return side.guess(side.public)
     for seen in view.transcript:
         if isinstance(seen.request, StepRequest):
-            return view.unfed(seen.request.landmarks.mean(axis=0))
+            return side.guess(view.unfed(seen.request.landmarks)[: 0 if view.keyed else None])
     raise NotApplicableError("there are no public rows to guess by.")
 
 

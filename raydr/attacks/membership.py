@@ -12,12 +12,14 @@ import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.attacks.contract import NotApplicableError, Scored, Side, View, attack
+from raydr.attacks.landmark_lifting import last_cells
 from raydr.attacks.posted import Posted, posted
 from raydr.federation.messages import Reply
 from raydr.geometry.points import squared_distances
 from raydr.methods.fedne.clients import PositionRequest, Positions, positions_of
 from raydr.methods.landmarks.learning import Step, StepRequest
 from raydr.methods.landmarks.mean_embedding import MeanEmbedding, MeanEmbeddingRequest
+from raydr.methods.private_map.messages import CellSums
 
 _COMPARED = 16
 """Points whose distances are compared: two records at the same distance from so many are one."""
@@ -114,5 +116,26 @@ def _by_embedding(view: View, rows: FloatArray) -> tuple[str, tuple[type[Reply],
     return None
 
 
-SOURCES: tuple[Source, ...] = (_by_posted, _by_map, _by_landmarks, _by_embedding)
+def _by_cells(view: View, rows: FloatArray) -> tuple[str, tuple[type[Reply], ...], Float64Array] | None:
+    """How densely records lie where a record does, by the cells that were learnt and how many are in each."""
+    last = last_cells(view)
+    if last is None:
+        return None
+    points = last.frame.coordinates(view.fed(rows))
+    apart = squared_distances(points, last.centres)
+    width = max(float(np.median(apart.min(axis=1))), np.finfo(np.float64).tiny)
+    density = np.log(np.maximum(np.exp(-apart / (2.0 * width)) @ last.counts, np.finfo(np.float64).tiny))
+    return "cells and their counts", (CellSums,), density
+
+
+def _by_centres(view: View, rows: FloatArray) -> tuple[str, tuple[type[Reply], ...], Float64Array] | None:
+    """How near a record is to the centre of a cell."""
+    last = last_cells(view)
+    if last is None:
+        return None
+    points = last.frame.coordinates(view.fed(rows))
+    return "cells' centres", (CellSums,), -np.asarray(squared_distances(points, last.centres).min(axis=1))
+
+
+SOURCES: tuple[Source, ...] = (_by_posted, _by_map, _by_landmarks, _by_embedding, _by_cells, _by_centres)
 """What the server may be left with."""

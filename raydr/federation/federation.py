@@ -390,7 +390,7 @@ class Federation:
         call, total = self._total(request, weighting)
         learnt = self._decoded(total, call, mean)
         if self._transcript is not None:
-            self._transcript.add(Seen(call.number, call.round, request, None, learnt))
+            self._transcript.add(Seen(call.number, call.round, request, None, learnt, total.protection))
         return cast(R, learnt)
 
     def _total(self, request: Request[R], weighting: Weighting) -> tuple[SumCall, Total]:

@@ -13,6 +13,7 @@ from raydr.federation.failures import QuorumError
 from raydr.federation.messages import Reply, declared_ranges
 from raydr.federation.ring import decode, fraction_bits
 from raydr.federation.wire import PartialSum, SumCall
+from raydr.privacy.mechanism import Mechanism
 
 
 @dataclass
@@ -34,6 +35,12 @@ class Total:
     totals: dict[str, Int64Array] = field(default_factory=dict, repr=False)
     _sealed: dict[str, dict[int, NDArray[Any]]] = field(default_factory=dict, repr=False)
     _reply: type[Reply] | None = None
+    _protections: set[Mechanism | None] = field(default_factory=set, repr=False)
+
+    @property
+    def protection(self) -> Mechanism | None:
+        """What every summand's host did to it; None where one did nothing, or they did different things."""
+        return next(iter(self._protections)) if len(self._protections) == 1 else None
 
     def add(self, part: PartialSum) -> None:
         """Add the partial sum of other clients."""
@@ -45,6 +52,7 @@ class Total:
         for name, sealed in part.sealed.items():
             self._sealed.setdefault(name, {}).update(sealed)
         self._reply = part.reply
+        self._protections.update(sent.protection for sent in part.sent)
         self.clients.update(part.clients)
         self.weight += part.weight
 

@@ -44,7 +44,7 @@ class Seen:
     reply : Reply
         What came.
     protection : Mechanism or None
-        What the client says that its host did to it.
+        What the client says that its host did to it; of a sum, what all did alike.
     """
 
     number: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 from raydr.arrays import FloatArray
 from raydr.journal import Listener, unheard
 from raydr.records import (
+    AUDIT,
     AXES,
     BEST,
     EMBEDDING,
@@ -61,6 +62,11 @@ class Result:
         """What the run cost: see :class:`raydr.privacy.statement.Statement`; ``epsilon`` is None where infinite."""
         content: dict[str, Any] = self._json(PRIVACY)
         return content
+
+    @property
+    def audit(self) -> dict[str, Any] | None:
+        """What attacks recovered: see :class:`raydr.attacks.verdicts.Audit`; None where the run was not audited."""
+        return self._json(AUDIT) if (self.folder / AUDIT).exists() else None
 
     @property
     def embedding(self) -> FloatArray:
@@ -160,6 +166,64 @@ def transform(folder: str | Path, data: str | Path, *, out: str | Path) -> Path:
     from raydr.scenarios.transforming import transform as place
 
     return place(Path(folder), Path(data), Path(out))
+
+
+def audit(
+    folder: str | Path,
+    attacks: Sequence[str] = (),
+    *,
+    public: str | Path | None = None,
+    public_rows: int | None = None,
+    data_dir: str | Path | None = None,
+    listener: Listener = unheard,
+) -> Result:
+    """Attack a run with what its server saw, write its ``audit.json``, and make its report again.
+
+    The run is repeated in this process, to the bit, so it takes as long as the run's federation once more.
+
+    Parameters
+    ----------
+    folder : str or Path
+        A whole run folder.
+    attacks : sequence of str
+        Names as in ``raydr list attacks``; without any, those of the run's scenario, or all.
+    public : str or Path, optional
+        A file of rows of like data, with the run's columns, that the server is given; without it, rows of the source
+        that are not mapped, or a fifth of the run's own.
+    public_rows : int, optional
+        How many rows of like data, at most; ``audit.public_rows`` of the run's scenario without it.
+    data_dir, listener
+        As for :func:`run`.
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    raydr.errors.RaydrError
+        ``OutputError`` for what is no whole run folder or was made by another version, ``ScenarioError`` for attacks
+        that there are not and runs that cannot be repeated, ``DataError`` for data that are not the run's any more,
+        ``RunError`` for a repetition that came out otherwise.
+
+    Examples
+    --------
+    >>> import raydr
+    >>> result = raydr.audit("runs/digits-sense", ["trilateration"])  # doctest: +SKIP
+    >>> [verdict["errors"]["exact"] for verdict in result.audit["verdicts"]]  # doctest: +SKIP
+    [1.0]
+    """
+    from raydr.errors import ScenarioError
+    from raydr.scenarios import auditing
+
+    place = Path(folder)
+    if public_rows is not None and public_rows < 0:
+        raise ScenarioError(f"public_rows is {public_rows}: give 0 or more.")
+    settings = auditing.asked(place, attacks, public_rows)
+    written = auditing.audit(
+        place, settings, public=_path(public), data_dir=_path(data_dir), listener=listener
+    )
+    return Result(written)
 
 
 def resume(

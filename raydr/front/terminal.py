@@ -156,7 +156,10 @@ def print_audit(audit: Audit) -> None:
             Text(value, "bold" if line.beats else "") for value in (line.error, line.guess, line.exact)
         ]
         table.add_row(_line(name), *numbers, _line(line.knows), _line(line.said))
-    _console(sys.stdout).print(table)
+    console = _console(sys.stdout)
+    console.print(table)
+    if enough := audited.enough_public_rows(audit):
+        console.print(_line(enough))
 
 
 def print_plan(plan: Plan) -> None:

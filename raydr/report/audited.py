@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from raydr.attacks.verdicts import Audit, Example, Verdict
+from raydr.attacks.verdicts import Audit, Errors, Example, Verdict
 from raydr.report import charts, wording
 
 MOST_GALLERIES = 6
@@ -19,6 +19,8 @@ MOST_GALLERIES = 6
 
 ALIGNMENT = "distribution-alignment"
 """The attack whose error over public rows is drawn."""
+_LEAST_GAIN = 0.1
+"""Part of a guess's error that the best attempt must take away for a frame to be said to be found."""
 
 
 @dataclass(frozen=True)
@@ -121,14 +123,46 @@ def _line(verdict: Verdict) -> Line:
     )
 
 
-def curve(audit: Audit) -> charts.LineChart | None:
-    """Median error of distribution-alignment over the logarithm of public rows; None with fewer than two attempts."""
+def tried_alignments(audit: Audit) -> list[tuple[int, Errors]]:
+    """Numbers of public rows that distribution-alignment was given, ascending, and what came of each."""
     tried = [
         (int(verdict.numbers["public_rows"]), verdict.errors)
         for verdict in audit.verdicts
         if verdict.attack == ALIGNMENT and verdict.errors is not None and "public_rows" in verdict.numbers
     ]
-    tried.sort(key=lambda attempt: attempt[0])
+    return sorted(tried, key=lambda attempt: attempt[0])
+
+
+def enough_public_rows(audit: Audit) -> str:
+    """A sentence on how many rows of like data undo a secret frame of these data; empty where it was not tried.
+
+    The smallest number tried from which on errors are at most half-way between a guess and the best attempt; with
+    fewer, neighbours may settle in a wrong turn, so a smaller number that did well by chance does not count.
+    """
+    tried = tried_alignments(audit)
+    if not tried:
+        return ""
+    best = min(errors.centred.median for _, errors in tried)
+    guess = tried[-1][1].centred_guess.median
+    most = tried[-1][0]
+    if best > (1.0 - _LEAST_GAIN) * guess:
+        return f"{ALIGNMENT} does not find a secret frame of these data with {most:,} rows like them."
+    half = (guess + best) / 2.0
+    count = most
+    for tried_count, errors in reversed(tried):
+        if errors.centred.median > half:
+            break
+        count = tried_count
+    return (
+        f"{ALIGNMENT} takes {count:,} rows like these data to undo a secret frame: from there on, of the numbers tried,"
+        f" the error is at most half-way ({_number(half)}) from a guess ({_number(guess)}) to the best"
+        f" ({_number(best)})."
+    )
+
+
+def curve(audit: Audit) -> charts.LineChart | None:
+    """Median error of distribution-alignment over the logarithm of public rows; None with fewer than two attempts."""
+    tried = tried_alignments(audit)
     counts, errors = [count for count, _ in tried], [found.centred.median for _, found in tried]
     guess = tried[-1][1].centred_guess.median if tried else None
     logarithms = [math.log10(max(count, 1)) for count in counts]

@@ -11,6 +11,7 @@ from typing import Literal
 from raydr.attacks.verdicts import Audit
 from raydr.privacy.verdict import Left, verdict
 from raydr.report import wording
+from raydr.report.audited import enough_public_rows
 from raydr.report.runfolder import RunFolder
 
 Tone = Literal["good", "bad", "open"]
@@ -66,14 +67,10 @@ def points(run: RunFolder) -> tuple[Point, ...]:
         cost = Point("Differential privacy", f"ε = {wording.epsilon(found.epsilon)}", text, "good")
     shown = [left, cost]
     if found.keyed:
-        shown.append(
-            Point(
-                "Isometry key",
-                "obfuscation",
-                "Records were turned by a key that the server lacks. Whoever has rows like them can find the turn.",
-                "open",
-            )
-        )
+        said = "Records were turned by a key that the server lacks. Whoever has rows like them can find the turn."
+        if run.audit is not None and (found_with := enough_public_rows(run.audit)):
+            said = f"Records were turned by a key that the server lacks. {found_with}"
+        shown.append(Point("Isometry key", "obfuscation", said, "open"))
     return (*shown, recovered(run.audit))
 
 

@@ -119,6 +119,7 @@ def _content(run: RunFolder) -> dict[str, Any]:
         "epsilon": wording.epsilon,
         "attacks": audited.lines(run.audit) if run.audit is not None else [],
         "galleries": audited.galleries(run.audit) if run.audit is not None else [],
+        "enough_public_rows": audited.enough_public_rows(run.audit) if run.audit is not None else "",
         "curve": audited.curve(run.audit) if run.audit is not None else None,
         "facts": mapped.facts(run.data),
         "sources": mapped.sources(run.data),

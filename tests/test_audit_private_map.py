@@ -1,0 +1,183 @@
+"""The audit of a private map: no attack is better than guessing, and no release tells more than is claimed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from attacked import federation_seen, truth_of
+
+from raydr.arrays import Float64Array
+from raydr.attacks import Side, View
+from raydr.attacks.landmark_lifting import landmark_lifting, lifted
+from raydr.attacks.scoring import Scores
+from raydr.federation.secure import SecureSums
+from raydr.methods import METHODS
+from raydr.methods.private_map.messages import CellSums, FirstMoments, Scatter
+from raydr.methods.private_map.messages import View as Sight
+from raydr.methods.private_map.settings import Budget, PrivateMap
+from raydr.privacy import Quantity
+from raydr.privacy.accounting import epsilon_of
+from raydr.privacy.canaries import audited_epsilon, coins
+from raydr.privacy.gaussian import GaussianNoise
+from raydr.records import LEDGER
+from raydr.report import read_run
+from raydr.report.gist import points
+from raydr.scenarios.reading import read
+from raydr.scenarios.runner import run
+
+DRAWN: dict[str, Any] = {"early_iterations": 5, "iterations": 5, "placing_iterations": 5}
+QUICK = {f"method.{name}": value for name, value in DRAWN.items()}
+
+
+def shipped(folder: Path, **more: Any) -> Path:
+    """The shipped scenario, its drawing cut short, of 1,200 rows, so that 597 are nobody's."""
+    changed = {
+        "runtime.federation": "inline",
+        "data.rows": 1200,
+        "compare": [],
+        "metrics": ["npa_10"],
+        **QUICK,
+        **more,
+    }
+    return run(read("digits-private-map", changed), out=folder)
+
+
+def verdicts(folder: Path) -> list[dict[str, Any]]:
+    return [one for one in json.loads((folder / "audit.json").read_text())["verdicts"] if not one["why"]]
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return shipped(tmp_path_factory.mktemp("private") / "run", audit=True)
+
+
+def test_every_attack_is_within_two_percent_of_guessing(audited: Path) -> None:
+    found = verdicts(audited)
+    assert {one["attack"] for one in found} == {"landmark-lifting", "membership", "canary"}
+    for one in found:
+        if one["errors"]:
+            ratio = one["errors"]["centred"]["median"] / one["errors"]["centred_guess"]["median"]
+            assert 0.98 < ratio < 1.02
+            assert one["errors"]["exact"] == 0.0
+        if one["membership"]:
+            told = one["membership"]
+            # By chance alone a curve over so many candidates is off by this much, once in 400 times.
+            chance = 3.0 * np.sqrt((1.0 / told["members"] + 1.0 / told["others"]) / 12.0)
+            assert abs(told["auc"] - 0.5) < max(0.02, chance)
+
+
+def test_every_release_has_canaries_that_stay_below_the_claim(audited: Path) -> None:
+    bounds = {one["variant"]: one["bound"] for one in verdicts(audited) if one["bound"]}
+    assert set(bounds) == {f"moments, {kind.__name__}" for kind in (FirstMoments, Scatter, CellSums)}
+    for bound in bounds.values():
+        assert bound["epsilon"] <= bound["claimed"] < 8.0
+    assert bounds["moments, CellSums"]["epsilon"] > 0.0
+    assert not any(point.title == "Attacks" and point.tone == "bad" for point in points(read_run(audited)))
+
+
+def test_no_entry_of_the_ledger_speaks_of_single_records(audited: Path) -> None:
+    up = [entry for entry in json.loads((audited / LEDGER).read_text()) if entry["direction"] == "up"]
+    assert up
+    assert not any(entry["granularity"] == "per-record" for entry in up)
+    assert all(entry["secure"] or entry["public"] for entry in up)
+
+
+@pytest.fixture
+def half_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mechanisms claim what they claimed, and add half of it."""
+    _with_noise(0.5, monkeypatch)
+
+
+def _with_noise(part: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = GaussianNoise.cover
+
+    def less(self: GaussianNoise, quantity: Quantity, stream: np.random.Generator) -> Float64Array:
+        noisy = honest(self, quantity, stream)
+        return np.asarray(quantity.values + part * (noisy - quantity.values))
+
+    monkeypatch.setattr(GaussianNoise, "cover", less)
+
+
+@pytest.mark.usefixtures("half_the_noise")
+@pytest.mark.parametrize("secure", [True, False])
+def test_half_the_noise_is_caught(secure: bool, tmp_path: Path) -> None:
+    folder = shipped(
+        tmp_path / "run",
+        audit={"attacks": ["canary"]},
+        **{"privacy.secure_aggregation": secure, "privacy.strict": False},
+    )
+    assert any(one["bound"]["epsilon"] > one["bound"]["claimed"] for one in verdicts(folder))
+    (point,) = [point for point in points(read_run(folder)) if point.title == "Attacks"]
+    assert point.figure == "claim broken"
+
+
+@pytest.mark.parametrize(("part", "broken"), [(1.0, False), (0.25, True)])
+def test_canaries_through_the_whole_method(
+    part: float, broken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of 600 records made up are there; all that the server has of a run is asked which.
+
+    Mean and scatter have a part of the budget that a canary shows to 0.37 of what the claim allows.
+    """
+    if part < 1.0:
+        _with_noise(part, monkeypatch)
+    count, epsilon = 600, 20.0
+    present = coins(count, 3)
+    rows = np.where(present[:, None], np.eye(count), 0.0)
+    federation, transcript = federation_seen(np.array_split(rows, 4), secure=SecureSums(colluding=0.0))
+    settings = PrivateMap(epsilon=epsilon, clip=1.0, axes=2, cells=4, rounds=1, **DRAWN)
+    METHODS["private-map"].serve(federation, settings)
+    budget = Budget.of(settings, 1e-5)
+    sums = {type(seen.reply): seen.reply for seen in transcript if seen.client is None}
+    mean, scatter = sums[FirstMoments], sums[Scatter]
+    assert isinstance(mean, FirstMoments)
+    assert isinstance(scatter, Scatter)
+    variances = scatter.triangle[np.cumsum([0, *range(count, 1, -1)])]
+    # Each by how little noise it has.
+    weights = 1.0 / (2.0 * budget.first**2), 1.0 / budget.scatter**2
+    scores = (weights[0] * mean.packed[:-1] + weights[1] * variances) / sum(weights)
+    found = audited_epsilon(scores, present, 0.5, 1e-5)
+    claimed = epsilon_of(federation.ledger.charges, 1e-5)
+    assert claimed == pytest.approx(epsilon, rel=1e-6)
+    assert found.epsilon > 1.0
+    assert (found.epsilon > claimed) == broken
+
+
+# ---------------------------------------------------------------------------------------- lifting
+
+
+def test_a_lifted_row_is_seen_as_it_was_and_is_the_shortest() -> None:
+    random = np.random.default_rng(0)
+    bucket = random.permutation(np.repeat(np.arange(5), 4))
+    sight = Sight(0.5, 1e3, bucket, random.choice(np.array([-1.0, 1.0]), 20), 5)
+    seen = random.standard_normal(5)
+    row = lifted(seen, sight)
+    np.testing.assert_allclose(sight.of(row[None])[0], seen, atol=1e-12)
+    spread = np.zeros((5, 20))
+    spread[bucket, np.arange(20)] = sight.sign
+    np.testing.assert_allclose(row - 0.5, np.linalg.pinv(spread) @ seen, atol=1e-12)
+    plain = Sight(0.5, 1e3, None, None, 5)
+    np.testing.assert_allclose(plain.of(lifted(seen, plain)[None])[0], seen, atol=1e-12)
+
+
+@pytest.mark.parametrize("secure", [True, False])
+def test_a_clients_own_mean_sets_its_records_apart_where_uploads_are_seen(secure: bool) -> None:
+    """Clients far apart, each of many records: no noise for records hides that, and secret sums do."""
+    random = np.random.default_rng(0)
+    parts = [random.standard_normal((400, 6)) + 8.0 * np.eye(6)[client] for client in range(4)]
+    federation, transcript = federation_seen(parts, secure=SecureSums(colluding=0.0) if secure else None)
+    METHODS["private-map"].serve(federation, PrivateMap(epsilon=8.0, clip=12.0, **DRAWN))
+    rows = np.concatenate(parts)
+    view = View(transcript, federation.sizes, np.zeros((0, 2)), secure=secure)
+    found = list(landmark_lifting(view, Side(rows[:0])))
+    ratios = []
+    for one in found:
+        errors = Scores.of(one.estimate, rows.mean(axis=0), truth_of(rows), np.zeros(0, np.int64)).errors
+        ratios.append(errors.centred.median / errors.centred_guess.median)
+    assert len(ratios) == (1 if secure else 2)
+    assert ratios[0] == pytest.approx(1.0, abs=0.05)
+    assert secure or ratios[1] < 0.5
