@@ -273,6 +273,18 @@ def test_a_new_rows_place_is_its_own_matter() -> None:
     assert np.allclose(together, alone, atol=1e-9)
 
 
+def test_a_row_between_two_groups_starts_in_one_of_them() -> None:
+    """Their mean would be far from both, and as far from what the row is like."""
+    random = np.random.default_rng(9)
+    centres = random.standard_normal((12, 3))
+    places = 0.1 * random.standard_normal((12, 2)) + np.where(np.arange(12) < 7, -50.0, 50.0)[:, None]
+    known = Landmarks(centres, np.ones(12), places)
+    starts = place(0.1 * random.standard_normal((20, 3)), known, iterations=0)
+    assert (np.linalg.norm(starts[:, None] - places, axis=2).min(axis=1) < 1e-9).all()
+    one = place(centres[:1] / 2.0, Landmarks(centres[:1], np.ones(1), places[:1]), iterations=0)
+    assert np.allclose(one, places[:1])
+
+
 def test_few_rows_are_placed_by_landmarks_alone() -> None:
     assert own_rows(digits(50), 0.4) is None
     assert own_rows(np.ones((500, 3)), 0.4) is None

@@ -13,9 +13,19 @@ each pushed their rows out of their class's part of the map: kNN accuracy 0.85 i
 epsilon 1).
 
 A row's affinities to landmarks are a mean of its own and its nearest own rows', which are neighbours in all features
-and not only in the frame: 0.89 with a quarter of
-it becomes 0.90 with half, trustworthiness unchanged (IID, the rows of two of ten clients). None of it leaves
-the client.
+and not only in the frame. None of it leaves the client.
+
+A row starts at one of its landmarks, the one where the attraction's energy is least: between two groups that lie far
+apart, the mean is a place that it does not leave, among rows it is not like. *Measured*, MNIST, epsilon 1, IID, the
+rows of three of ten clients, two seeds (kNN accuracy, trustworthiness by 4,000 rows); the start was chosen by
+trustworthiness, the part likewise, among those whose accuracy is above 0.905:
+
+    start      part of nearest own rows        seed 0            seed 1
+    mean       0.5                         0.908, 0.969      0.907, 0.967
+    landmark   0.5                         0.902, 0.976
+    landmark   0.65                        0.912, 0.975      0.909, 0.974
+    landmark   0.8                         0.912, 0.975      0.914, 0.974
+    landmark   1.0                         0.909, 0.972
 """
 
 from __future__ import annotations
@@ -32,7 +42,7 @@ from raydr.geometry.points import Points
 
 LANDMARK_PERPLEXITY = 6.0
 OWN_PERPLEXITY = 10.0
-SMOOTHED = 0.5
+SMOOTHED = 0.65
 """Part of a row's affinities to landmarks that is its nearest own rows'."""
 _SMOOTHED_OVER, _OWN_AXES = 5, 50
 _ROWS_OF_A_NEIGHBOR, _ROWS_OF_PERPLEXITY = 100, 60
@@ -132,7 +142,7 @@ def place(
         near = csr_array((share, own.nearest.ravel(), np.arange(rows + 1) * few), shape=(rows, rows))
         to_landmarks = csr_array((1.0 - SMOOTHED) * to_landmarks + near @ to_landmarks)
     repulsion = _Repulsion.of(landmarks)
-    present = np.asarray(to_landmarks @ fixed)
+    present = _starts(to_landmarks, fixed)
     change, gains = np.zeros_like(present), np.ones_like(present)
     for _ in range(iterations):
         force = (1.0 - weight) * _pull(to_landmarks, present, fixed) - repulsion.at(present)
@@ -167,6 +177,17 @@ def _affinities(points: Float64Array, centres: Float64Array) -> Any:
     weights = conditional(distances, perplexity)
     starts = np.arange(len(points) + 1) * few
     return csr_array((weights.ravel(), nearest.ravel(), starts), shape=(len(points), len(centres)))
+
+
+def _starts(affinities: Any, fixed: Float64Array) -> Float64Array:
+    """Of each row's landmarks the one where ``sum_l p_{l|i} log(1 + |y - y_l|^2)`` is least, (rows, 2)."""
+    apart = np.log(1.0 / _nearness(fixed, fixed))
+    starts = np.empty((affinities.shape[0], 2))
+    for start in range(0, len(starts), _BLOCK_ROWS):
+        block = affinities[start : start + _BLOCK_ROWS]
+        energy = np.where(block.toarray() > 0.0, np.asarray(block @ apart), np.inf)
+        starts[start : start + _BLOCK_ROWS] = fixed[np.argmin(energy, axis=1)]
+    return starts
 
 
 def _pull(affinities: Any, present: Float64Array, other: Float64Array) -> Float64Array:
