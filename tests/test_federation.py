@@ -159,7 +159,11 @@ def test_another_seed_gives_other_bits() -> None:
     assert trajectory(inline(seed=1)) != trajectory(inline())
 
 
-@pytest.mark.parametrize("moment", ["before", "during", "after"])
+SLOW_BEFORE = pytest.param("before", marks=pytest.mark.slow)
+"""Each death takes the start of a process; the two others are as telling."""
+
+
+@pytest.mark.parametrize("moment", [SLOW_BEFORE, "during", "after"])
 def test_a_process_that_dies_in_every_round_changes_no_bit(make: Make, moment: Any) -> None:
     crashes = tuple(Crash(client=1, round=number, moment=moment) for number in (1, 2, 3, 4))
     journal = Journal()
@@ -502,7 +506,7 @@ def test_those_who_drop_out_are_not_named(make: Make) -> None:
     assert len(seen) > 2
 
 
-@pytest.mark.parametrize("moment", ["before", "during", "after"])
+@pytest.mark.parametrize("moment", [SLOW_BEFORE, "during", "after"])
 def test_a_process_that_dies_in_every_second_round_changes_no_sealed_bit(make: Make, moment: Any) -> None:
     crashes = tuple(Crash(client=1, round=number, moment=moment) for number in (1, 3))
     journal = Journal()

@@ -45,6 +45,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "method.embedder": {"kind": "tsne", "early_iterations": 5, "iterations": 5},
     },
     "fedne": {"method.rounds": 2, "method.hidden": [8]},
+    "private-map": {"method.early_iterations": 5, "method.iterations": 5, "method.placing_iterations": 5},
 }
 """What makes a run of each method quick."""
 

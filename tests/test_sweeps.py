@@ -195,7 +195,9 @@ class TestLedger:
 
 
 class TestGoingOn:
-    @pytest.mark.parametrize("after", [1, 4, 8])
+    @pytest.mark.parametrize(
+        "after", [pytest.param(1, marks=pytest.mark.slow), 4, pytest.param(8, marks=pytest.mark.slow)]
+    )
     def test_what_came_whole_is_kept_and_nothing_runs_twice(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
     ) -> None:
