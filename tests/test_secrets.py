@@ -16,6 +16,7 @@ from tiny import tiny, tiny_run
 
 from raydr.errors import DataError, OutputError, RaydrError, RunError
 from raydr.federation import ClientHost, Seat, fingerprint
+from raydr.federation.client import Withheld
 from raydr.journal import CheckpointTaken, Event, RoundEnded
 from raydr.methods.landmarks.maps import FedTSNE
 from raydr.methods.serving import Plan
@@ -266,7 +267,7 @@ def test_the_coordinators_memory_never_holds_the_secret(cluster: None) -> None:
 
     rng = np.random.default_rng(0)
     RayBackend(packing=1).serve(
-        [rng.normal(size=(20, 3)) for _ in range(2)], plan, listener=search, root=root
+        [rng.normal(size=(20, 3)) for _ in range(2)], plan, listener=search, withheld=Withheld(root)
     )
     assert found == {"CoordinatorProcess": set(), "ClientProcess": {0, 1, 2, 3}}
 
