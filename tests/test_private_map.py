@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inline_federations import cut, federate
+from scipy.sparse import csr_array
 from sklearn.datasets import load_digits, make_blobs
 
 from raydr.arrays import FloatArray
@@ -244,26 +245,48 @@ def landmarks(count: int = 30) -> Landmarks:
     return Landmarks(centres, random.uniform(1.0, 9.0, count), 3.0 * random.standard_normal((count, 2)))
 
 
-def test_a_row_goes_where_its_force_is_none() -> None:
-    """The force is the gradient of ``sum p log(1 + d^2) / 2 + sum c / (1 + d^2) / 2 Z``, by central differences."""
-    from raydr.methods.private_map import placing
+def test_forces_are_slopes_of_energies() -> None:
+    """Of ``sum p log(1 + d^2) / 2`` and ``sum c / (1 + d^2) / 2``, by central differences, in more than one block."""
+    from raydr.embedding.kernels.student import pull, repel
 
-    known, points = landmarks(), np.random.default_rng(6).standard_normal((4, 3))
-    affinities = placing._affinities(points, known.centres)
-    repulsion = placing._Repulsion.of(known)
+    random = np.random.default_rng(6)
+    at, points, counts = random.standard_normal((2, 300)), random.standard_normal((2, 7)), random.random(7)
+    affinities = csr_array(np.where(random.random((300, 7)) < 0.6, random.random((300, 7)), 0.0))
 
-    def energy(y: FloatArray) -> FloatArray:
-        squared = ((y[:, None] - known.places) ** 2).sum(axis=2)
-        pull = (affinities.toarray() * np.log1p(squared)).sum(axis=1)
-        return np.asarray((pull + (repulsion.counts / (1.0 + squared)).sum(axis=1) / repulsion.whole) / 2.0)
+    def apart(rows: FloatArray) -> FloatArray:
+        return np.asarray(1.0 + ((rows[:, :, None] - points[:, None]) ** 2).sum(axis=0))
 
-    at = np.random.default_rng(7).standard_normal((4, 2))
-    force = placing._pull(affinities, at, known.places) - repulsion.at(at)
+    def energy(rows: FloatArray) -> FloatArray:
+        attraction = (affinities.toarray() * np.log(apart(rows))).sum(axis=1)
+        return np.asarray((3.0 * attraction + 2.0 * (counts / apart(rows)).sum(axis=1)) / 2.0)
+
+    force = np.ones((2, 300))
+    pull(affinities.indptr, affinities.indices, affinities.data, 3.0, at, points, force)
+    repel(counts, 2.0, at, points, force)
     for axis in range(2):
-        step = 1e-5 * np.eye(2)[axis]
-        assert np.allclose((energy(at + step) - energy(at - step)) / 2e-5, force[:, axis], atol=1e-8)
-    start = energy(place(points, known, iterations=0))
-    assert energy(place(points, known, iterations=200)).sum() < start.sum()
+        step = 1e-5 * np.eye(2)[axis][:, None]
+        assert np.allclose((energy(at + step) - energy(at - step)) / 2e-5, force[axis] - 1.0, atol=1e-8)
+
+
+def test_a_row_goes_where_its_force_is_none() -> None:
+    """The force as the docstring of the module has it, written out."""
+    known, points = landmarks(), np.random.default_rng(6).standard_normal((4, 3))
+    distances = np.linalg.norm(points[:, None] - known.centres, axis=2)
+    order = np.argsort(distances, axis=1)[:, :18]
+    affinities = np.zeros((4, 30))
+    near = conditional(np.take_along_axis(distances, order, axis=1), 6.0)
+    np.put_along_axis(affinities, order, near, axis=1)
+    counts = known.counts * 30 / known.counts.sum()
+    between = 1.0 / (1.0 + ((known.places[:, None] - known.places) ** 2).sum(axis=2))
+    whole = (counts @ (between - np.eye(30)) @ counts) / 30
+
+    def force(places: FloatArray) -> FloatArray:
+        apart = places[:, None] - known.places
+        student = 1.0 / (1.0 + (apart**2).sum(axis=2))
+        return np.einsum("il,ild->id", affinities * student - counts * student**2 / whole, apart)
+
+    assert np.abs(force(place(points, known, iterations=0))).max() > 0.01
+    assert np.abs(force(place(points, known, iterations=2000))).max() < 1e-6
 
 
 def test_a_new_rows_place_is_its_own_matter() -> None:
