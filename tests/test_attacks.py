@@ -423,7 +423,7 @@ def test_canaries_stay_below_an_honest_claim_and_above_half_the_noise(
         clip=3.0 if on == "moments" else None,
         per="client" if seen == "client" else "sum",
     )
-    found = bounded(kind, SCORES[kind], Release(noise, 1e-5, "secure" in seen), 5)
+    found = bounded(kind, SCORES[kind], Release(noise, 1e-5, "secure" in seen, 5), 5)
     # What the mean tells of a canary is 1 / sqrt(2) of what the claim allows: the length is of all of them.
     least = 0.4 if kind is FirstMoments else 0.6
     assert (

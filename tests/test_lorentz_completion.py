@@ -298,7 +298,7 @@ def test_rows_in_the_anchors_span_have_no_height_and_other_rows_have() -> None:
     off = moved(points, 1e-3 * random.normal(size=(33, 8)))
     assert not frame.located(squared_distances(points, points[:6]))[1].any()
     found = frame.located(squared_distances(off, points[:6]))[1]
-    expected = np.linalg.norm(seen_from(frame.centre, off)[0] @ frame.basis[3:].T, axis=1)
+    expected = np.linalg.norm(seen_from(frame.centre, off)[0] @ frame.complement.T, axis=1)
     np.testing.assert_allclose(found[:30], expected[:30], rtol=1e-3)
 
 
@@ -328,10 +328,11 @@ def test_the_residual_factor_says_nothing_of_directions() -> None:
     random = np.random.default_rng(7)
     points = exponential_map(random.normal(size=(30, 8)))
     frame = lorentz_frame(points[:5])
-    space = seen_from(frame.centre, points)[0] @ frame.basis.T
+    basis = np.concatenate([frame.spanned, frame.complement])
+    space = seen_from(frame.centre, points)[0] @ basis.T
     turned = space.copy()
     turned[:, 4:] = space[:, 4:] @ np.linalg.qr(random.normal(size=(4, 4)))[0]
-    again = boosted(on_hyperboloid(turned @ frame.basis), frame.centre)
+    again = boosted(on_hyperboloid(turned @ basis), frame.centre)
     factor = residual_factor(frame, points)
     np.testing.assert_allclose(residual_factor(frame, again), factor, atol=1e-9)
     np.testing.assert_allclose(factor @ factor.T, space[:, 4:] @ space[:, 4:].T, atol=1e-9)

@@ -43,6 +43,7 @@ from raydr.methods.private_map.settings import COUNT_WEIGHT
 from raydr.privacy import Mechanism
 from raydr.privacy.accounting import epsilon_of
 from raydr.privacy.canaries import audited_epsilon, coins
+from raydr.privacy.secrets import Secret
 from raydr.statistics.second_moments import SecondMoments, SecondMomentsRequest, unpacked
 
 CANARIES = 1_200
@@ -69,11 +70,14 @@ class Release:
         At which epsilon is told.
     secure : bool
         Whether the server sees the sum of clients alone.
+    seed : int
+        Of the noise: nobody is hidden by it, and an audit can be repeated.
     """
 
     mechanism: Mechanism
     delta: float
     secure: bool = False
+    seed: int = 0
 
     def of(
         self, rows: Float64Array, nobody: Float64Array, request: Request[R], weights: Weighting
@@ -88,7 +92,7 @@ class Release:
             parts = list(np.array_split(rows, _CLIENTS))
         else:
             parts = [rows, *[alone] * (_CLIENTS - 1 if self.mechanism.shared else 0)]
-        withheld = Withheld()
+        withheld = Withheld(Secret(bytes(32)).derived("canaries", self.seed))
         seats = [Seat(index, part, fingerprint(part)) for index, part in enumerate(parts)]
         hosts = [ClientHost([seat], seed=0, withheld=withheld) for seat in seats]
         transcript = Transcript()
@@ -117,7 +121,7 @@ def canary(view: View, side: Side) -> Iterator[Bounded]:
         if score is None or not _claims(mechanism):
             continue
         found = True
-        yield bounded(kind, score, Release(mechanism, view.delta, view.secure), side.seed)
+        yield bounded(kind, score, Release(mechanism, view.delta, view.secure, side.seed), side.seed)
     if not found:
         raise NotApplicableError(
             "noise covers "

@@ -87,7 +87,8 @@ def trilateration(
     left, singular, basis = np.linalg.svd(centred, full_matrices=False)
     extent = np.sqrt(largest_squared_distance)
     rounding = np.finfo(np.float64).eps * largest_squared_distance * np.sqrt(landmarks.shape[0])
-    kept = (singular > singular[0] * np.finfo(np.float64).eps * max(landmarks.shape)) & (
+    # By the number of landmarks alone: what is turned, or written in fewer coordinates, spans as much.
+    kept = (singular > singular[0] * np.finfo(np.float64).eps * (64 + landmarks.shape[0])) & (
         singular * 2e-6 * extent > rounding
     )
     if not np.any(kept):

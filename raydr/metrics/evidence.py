@@ -12,7 +12,7 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray, Int64Array, IntArray
 from raydr.errors import DataError
 from raydr.geometry.neighbors import NeighborGraph, nearest_neighbors
-from raydr.geometry.points import Geometry, Points
+from raydr.geometry.points import Geometry, Points, common_shift
 
 Shared = TypeVar("Shared")
 
@@ -142,8 +142,12 @@ class Examination:
 
     @cached_property
     def rows(self) -> Float64Array:
-        """The data in float64, (rows, features)."""
-        return np.ascontiguousarray(self.evidence.rows, dtype=np.float64)
+        """The data in float64, (rows, features), seen from near their mean: at an offset, products lose their digits.
+
+        Data on a grid stay there (`common_shift`), with all their ties.
+        """
+        table = np.ascontiguousarray(self.evidence.rows, dtype=np.float64)
+        return np.asarray(table - common_shift(table))
 
     @cached_property
     def truth(self) -> Geometry:

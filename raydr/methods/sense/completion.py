@@ -18,6 +18,7 @@ from raydr.methods.sense.anchors import Anchors
 from raydr.methods.sense.frames import Frame
 from raydr.methods.sense.lorentz_descent import random_start as random_points
 from raydr.methods.sense.lorentz_descent import refine
+from raydr.methods.sense.narrow import Narrow
 from raydr.methods.sense.observations import Observations
 from raydr.methods.sense.prior import Prior
 from raydr.methods.sense.settings import SENSE
@@ -44,6 +45,8 @@ class Known:
         the record feature by feature. NaN where noise on its distances makes the two incomparable.
     aligned : (clients,) float64
         Correlation of each client's residuals with those of others; empty where there are none.
+    narrow : Narrow
+        Which coordinates the points have.
     heights : (records,) float64 or None
         Lengths of residuals that lie in a common direction only because theirs is not known.
     """
@@ -52,6 +55,7 @@ class Known:
     codimension: int
     open_share: Float64Array
     aligned: Float64Array
+    narrow: Narrow
     heights: Float64Array | None = None
 
 
@@ -63,18 +67,21 @@ class Block:
     ----------
     space : Space
         Where records live.
-    anchors : (anchors, features) float64
-        That they see, as rows of a table.
+    anchors : (anchors, dimensions) float64
+        That they see, as points.
     squared : (rows, anchors) float64
         Squared distances to them.
     noise : float
         Deviation of the noise in their distances, in units of a record's mean distance; 0 for none.
+    frame : Frame or None
+        Of the anchors, where all blocks see the same without noise.
     """
 
     space: Space
     anchors: Float64Array
     squared: Float64Array
     noise: float
+    frame: Frame | None = None
 
 
 @dataclass(frozen=True)
@@ -115,13 +122,14 @@ class Located:
 def located(block: Block) -> Located:
     """The server's work on one block."""
     noise = block.noise * float(np.sqrt(block.squared).mean()) if block.noise else 0.0
-    frame = block.space.frame(block.space.points(block.anchors), noise)
+    frame = block.frame or block.space.frame(block.anchors, noise)
     return Located(frame, *frame.located(block.squared), noisy=block.noise > 0)
 
 
 def multisite_points(
     federation: Federation,
     settings: SENSE,
+    space: Space,
     anchors: Anchors,
     squared: Sequence[Float64Array],
     factors: Sequence[Float64Array],
@@ -132,8 +140,9 @@ def multisite_points(
     Of each client there are squared distances (rows, anchors) to the anchors that it sees, the residual factor
     (rows, width) of :func:`raydr.methods.sense.frames.residual_factor`, and the level of its noise.
     """
+    seen = Seen.of(space, anchors, sum(factor.shape[1] for factor in factors))
     blocks = [
-        Block(settings.space, anchors.seen_by(client), block, level)
+        seen.block(client, block, level)
         for client, (block, level) in enumerate(zip(squared, levels, strict=True))
     ]
     places = list(federation.compute(located, blocks))
@@ -147,14 +156,15 @@ def multisite_points(
     if settings.solver == "smacof":
         placed = np.split(points, np.cumsum(federation.sizes)[:-1])
         points = np.concatenate(refined(federation, settings, blocks, placed, placed))
-    first = places[0].frame
     share = np.concatenate([place.open_share for place in places])
-    return points, Known(first.rank, first.codimension, share, aligned.correlations)
+    rank = places[0].frame.rank
+    return points, Known(rank, federation.features - rank, share, aligned.correlations, seen.narrow)
 
 
 def pointwise_points(
     federation: Federation,
     settings: SENSE,
+    space: Space,
     anchors: Anchors,
     squared: Sequence[Float64Array],
     levels: Sequence[float],
@@ -165,7 +175,6 @@ def pointwise_points(
     least that records can differ in it. Where each sees anchors of its own, no direction is common; all anchors
     together then say what is likely there.
     """
-    space = settings.space
     if anchors.local.size:
         members = [np.array([client]) for client in range(federation.clients)]
     else:
@@ -175,13 +184,9 @@ def pointwise_points(
             for group in alike
             for start in range(0, len(group), _ROWS_OF_A_TASK)
         ]
+    seen = Seen.of(space, anchors, 1)
     blocks = [
-        Block(
-            space,
-            anchors.seen_by(int(group[0])),
-            np.concatenate([squared[client] for client in group]),
-            levels[group[0]],
-        )
+        seen.block(int(group[0]), np.concatenate([squared[client] for client in group]), levels[group[0]])
         for group in members
     ]
     places = list(federation.compute(located, blocks))
@@ -191,7 +196,7 @@ def pointwise_points(
             for place in places
         ]
     elif isinstance(space, EuclideanSpace):
-        prior = Prior.of(anchors.all)
+        prior = Prior.of(seen.all)
         points = [prior.expected(place.frame, place.coordinates) for place in places]
     else:
         points = [
@@ -205,8 +210,56 @@ def pointwise_points(
     common = not anchors.local.size and first.codimension > 0 and settings.solver == "closed-form"
     heights = np.concatenate([place.beside for place in places])
     return np.concatenate(points)[back], Known(
-        first.rank, first.codimension, share, np.zeros(0), heights[back] if common else None
+        first.rank,
+        federation.features - first.rank,
+        share,
+        np.zeros(0),
+        seen.narrow,
+        heights[back] if common else None,
     )
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Anchors as the server computes with them.
+
+    Attributes
+    ----------
+    space : Space
+        Where records live.
+    narrow : Narrow
+        The coordinates that points have.
+    common, local : float64
+        As of :class:`Anchors`, as points.
+    frame : Frame or None
+        Of the common ones, where there are no others.
+    """
+
+    space: Space
+    narrow: Narrow
+    common: Float64Array
+    local: Float64Array
+    frame: Frame | None
+
+    @classmethod
+    def of(cls, space: Space, anchors: Anchors, room: int) -> Seen:
+        """Points, with room for so many directions beside the anchors."""
+        points = space.points(anchors.all)
+        narrow = space.narrow(points, room)
+        points = space.narrowed(points, narrow)
+        common, local = points[: len(anchors.common)], points[len(anchors.common) :]
+        local = local.reshape(*anchors.local.shape[:2], points.shape[1])
+        return cls(space, narrow, common, local, None if local.size else space.frame(common))
+
+    @property
+    def all(self) -> Float64Array:
+        """All anchors, (anchors, dimensions)."""
+        return np.concatenate([self.common, self.local.reshape(-1, self.common.shape[1])])
+
+    def block(self, client: int, squared: Float64Array, noise: float) -> Block:
+        """What is known of a client, or of several that see the same."""
+        points = np.concatenate([self.common, self.local[client]]) if self.local.size else self.common
+        return Block(self.space, points, squared, noise, None if noise else self.frame)
 
 
 @dataclass(frozen=True)
@@ -269,8 +322,7 @@ def refined(
     """Points of each block by iteration, from random points, as published, or from where the closed form put them."""
     blocks = []
     for number, (block, points, within) in enumerate(zip(known, placed, own, strict=True)):
-        space, squared = block.space, block.squared
-        seen = space.points(block.anchors)
+        space, squared, seen = block.space, block.squared, block.anchors
         rng = federation.stream(f"start of block {number}")
         if settings.start == "closed-form":
             start = points

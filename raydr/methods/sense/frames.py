@@ -37,6 +37,9 @@ class Frame(Protocol):
     def beside(self, points: Float64Array) -> Float64Array:
         """Components outside, (rows, codimension), of known points (rows, dimensions)."""
 
+    def residuals(self, points: Float64Array) -> Float64Array:
+        """The same in any orthonormal basis of more directions: never more work than so many points need."""
+
     def points(self, coordinates: Float64Array, components: Float64Array) -> Float64Array:
         """Points (rows, dimensions) with these coordinates inside and components outside."""
 
@@ -129,12 +132,30 @@ class AffineFrame:
         """Components beside the hull, (rows, codimension), of points (rows, features)."""
         return np.asarray((points - self.solver.centre) @ self.complement.T)
 
+    def residuals(self, points: Float64Array) -> Float64Array:
+        """Components beside the hull, in as many directions as there are features where these are many."""
+        if not wide(points, self.rank):
+            return self.beside(points)
+        return without(points - self.solver.centre, self.solver.basis)
+
     def points(self, coordinates: Float64Array, components: Float64Array) -> Float64Array:
         """Points (rows, features) from both; components may be fewer than there are dimensions beside the hull."""
         placed = self.solver.centre + coordinates @ self.solver.basis
         if components.shape[1]:
             placed += components @ self.complement[: components.shape[1]]
         return np.asarray(placed)
+
+
+def wide(points: Float64Array, rank: int) -> bool:
+    """Whether a basis of all directions would have more of them than points and anchors need."""
+    return int(points.shape[1]) > rank + len(points)
+
+
+def without(vectors: Float64Array, basis: Float64Array) -> Float64Array:
+    """Vectors (rows, features) less what lies along an orthonormal basis (rank, features)."""
+    for _ in range(2):  # once leaves rounding of the part taken away
+        vectors = vectors - (vectors @ basis.T) @ basis
+    return vectors
 
 
 def residual_factor(frame: Frame, rows: Float64Array) -> Float64Array:
@@ -157,9 +178,9 @@ def residual_factor(frame: Frame, rows: Float64Array) -> Float64Array:
     factor : (rows, min(rows, codimension)) float64
         By falling singular value; the largest entry of each column is positive.
     """
-    components = frame.beside(rows)
-    left, singular, _ = np.linalg.svd(components, full_matrices=False)
-    factor = left * singular
+    left, singular, _ = np.linalg.svd(frame.residuals(rows), full_matrices=False)
+    width = min(len(rows), frame.codimension)
+    factor = (left * singular)[:, :width]
     if factor.size:
         largest = factor[np.abs(factor).argmax(axis=0), np.arange(factor.shape[1])]
         factor *= np.where(largest < 0, -1.0, 1.0)

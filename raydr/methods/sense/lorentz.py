@@ -20,6 +20,7 @@ rounding: with noise, all of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import sqrt
 
 import numpy as np
@@ -36,6 +37,7 @@ from raydr.geometry.hyperbolic import (
     seen_from,
     squared_arcs,
 )
+from raydr.methods.sense.frames import wide, without
 from raydr.methods.sense.lorentz_descent import checked_distances, descend
 from raydr.threads import one_blas_thread
 
@@ -61,9 +63,8 @@ class LorentzFrame:
         kappa of -kappa.
     centre : (d + 1,) float64
         A point on the hyperboloid in the midst of the anchors.
-    basis : (d, d) float64
-        Orthonormal space directions at the centre, in rows; the first ``rank`` span the anchors, the others are their
-        complement.
+    spanned : (rank, d) float64
+        Orthonormal space directions at the centre, in rows, that span the anchors.
     anchors : (anchors, rank + 1) float64
         The anchors seen from the centre, along the first ``rank`` directions; on the hyperboloid of that dimension.
     solution : (rank + 1, anchors) float64
@@ -74,7 +75,7 @@ class LorentzFrame:
 
     curvature: float
     centre: Float64Array
-    basis: Float64Array
+    spanned: Float64Array
     anchors: Float64Array
     solution: Float64Array
     noise: float
@@ -87,7 +88,13 @@ class LorentzFrame:
     @property
     def codimension(self) -> int:
         """Dimensions that distances to the anchors leave open, d - rank."""
-        return int(self.basis.shape[0]) - self.rank
+        return int(self.spanned.shape[1]) - self.rank
+
+    @cached_property
+    def complement(self) -> Float64Array:
+        """Orthonormal space directions beside those, (codimension, d)."""
+        with one_blas_thread():
+            return np.asarray(np.linalg.svd(self.spanned, full_matrices=True)[2][self.rank :])
 
     def located(self, squared_distances: Float64Array) -> tuple[Float64Array, Float64Array]:
         """p, (rows, rank), and |n|, (rows,), of rows with these squared distances (rows, anchors) to the anchors.
@@ -141,19 +148,24 @@ class LorentzFrame:
 
     def inside(self, points: Float64Array) -> Float64Array:
         """Coordinates inside, (rows, rank), of known points (rows, d + 1)."""
-        return self._seen(points)[:, : self.rank]
+        return np.asarray(self._seen(points) @ self.spanned.T)
 
     def beside(self, points: Float64Array) -> Float64Array:
         """Components outside, (rows, codimension), of known points (rows, d + 1)."""
-        return self._seen(points)[:, self.rank :]
+        return np.asarray(self._seen(points) @ self.complement.T)
+
+    def residuals(self, points: Float64Array) -> Float64Array:
+        """Components outside, in as many directions as there are features where these are many."""
+        if not wide(points, self.rank):
+            return self.beside(points)
+        return without(self._seen(points), self.spanned)
 
     def points(self, coordinates: Float64Array, components: Float64Array) -> Float64Array:
         """Points on the unit hyperboloid with these parts, p (rows, rank) and n (rows, at most ``codimension``)."""
         with one_blas_thread():
-            space = (
-                coordinates @ self.basis[: self.rank]
-                + components @ self.basis[self.rank : self.rank + components.shape[1]]
-            )
+            space = coordinates @ self.spanned
+            if components.shape[1]:
+                space += components @ self.complement[: components.shape[1]]
             # Back through the boost that put the centre at the origin.
             time = np.sqrt(1.0 + (space * space).sum(axis=1))
             along = time + space @ self.centre[1:] / (1.0 + self.centre[0])
@@ -161,9 +173,8 @@ class LorentzFrame:
         return contained(points, FARTHEST_RADIUS)
 
     def _seen(self, points: Float64Array) -> Float64Array:
-        if not len(points):
-            return np.zeros((0, self.basis.shape[0]))
-        return np.asarray(seen_from(self.centre, points)[0] @ self.basis.T)
+        """Space coordinates (rows, d) from the centre."""
+        return seen_from(self.centre, points)[0] if len(points) else np.zeros((0, self.spanned.shape[1]))
 
     def _rounding(self, points: Float64Array, distances: Float64Array) -> Float64Array:
         """Stress, (rows,), that rounding leaves: distances were computed from coordinates in the ball, of 1e-16."""
@@ -220,7 +231,7 @@ def lorentz_frame(anchors: Float64Array, curvature: float = 1.0, noise: float = 
     with one_blas_thread():
         centre = _centre(anchors)
         space, distances = seen_from(centre, anchors)
-        _, singular, basis = np.linalg.svd(_klein(space), full_matrices=True)
+        _, singular, basis = np.linalg.svd(_klein(space), full_matrices=False)
         rounding = 16.0 * EPS * centre[0] * sqrt(len(anchors))
         usable = sqrt(10.0 * (EPS * float(distances.max()) + scale * noise))
         rank = int(np.count_nonzero(singular > max(rounding, usable)))
@@ -230,10 +241,10 @@ def lorentz_frame(anchors: Float64Array, curvature: float = 1.0, noise: float = 
                 f"lie within {distances.max():.3g} of their centre, at curvature -1), so distances to them place "
                 "nothing: choose anchors that differ, or scale the data up (data.scale)."
             )
-        spanned = on_hyperboloid(space @ basis[:rank].T)
-        equations = np.column_stack([np.ones(len(anchors)), -spanned[:, 1:] / spanned[:, :1]])
+        seen = on_hyperboloid(space @ basis[:rank].T)
+        equations = np.column_stack([np.ones(len(anchors)), -seen[:, 1:] / seen[:, :1]])
         solution = np.linalg.pinv(equations)
-    return LorentzFrame(float(curvature), centre, basis, spanned, solution, scale * noise)
+    return LorentzFrame(float(curvature), centre, basis[:rank], seen, solution, scale * noise)
 
 
 def _centre(anchors: Float64Array) -> Float64Array:

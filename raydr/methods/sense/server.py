@@ -32,6 +32,7 @@ from raydr.methods.sense.anchors import Anchors, chosen_anchors
 from raydr.methods.sense.clients import AnchorRequest, AnchorRequests
 from raydr.methods.sense.completion import multisite_points, notes, pointwise_points
 from raydr.methods.sense.lorentz_geometry import ExpectedHyperboloid
+from raydr.methods.sense.narrow import Narrow
 from raydr.methods.sense.new_rows import map_scale, place
 from raydr.methods.sense.observations import Observations
 from raydr.methods.sense.settings import SENSE
@@ -55,8 +56,12 @@ class Completed:
     ----------
     anchors : Anchors
         That the clients saw.
+    space : Space
+        Where records live.
     points : (records, dimensions) float64
-        In client order.
+        In client order, in narrow coordinates.
+    narrow : Narrow
+        Which these are.
     geometry : Geometry
         Distances between them.
     notes : tuple of Note
@@ -64,30 +69,32 @@ class Completed:
     """
 
     anchors: Anchors
+    space: Space
     points: Float64Array
+    narrow: Narrow
     geometry: Geometry
     notes: tuple[Note, ...]
 
 
 def completed(federation: Federation, settings: SENSE) -> Completed:
     """Steps 1 to 3: anchors, distances, geometry."""
-    space = settings.space
     with federation.stage("anchors"):
         anchors = chosen_anchors(federation, settings)
-        observations = _observed(federation, settings, anchors)
+        space = settings.space.around(anchors.common)
+        observations = _observed(federation, settings, anchors, space)
     with federation.stage("distances"):
-        requests = requests_for(federation, settings, anchors)
+        requests = requests_for(federation, settings, anchors, space)
         replies = federation.ask(_addressed(requests))
     with federation.stage("geometry"):
         squared, levels = [reply.squared for reply in replies], [reply.noise for reply in replies]
         factors = [reply.inside for reply in replies]
         replies.clear()
         if settings.regime == "pointwise":
-            points, known = pointwise_points(federation, settings, anchors, squared, levels)
+            points, known = pointwise_points(federation, settings, space, anchors, squared, levels)
         else:
-            points, known = multisite_points(federation, settings, anchors, squared, factors, levels)
+            points, known = multisite_points(federation, settings, space, anchors, squared, factors, levels)
     told = notes(settings, observations, known, federation.context.coverage)
-    return Completed(anchors, points, space.geometry(points, known.heights), told)
+    return Completed(anchors, space, points, known.narrow, space.geometry(points, known.heights), told)
 
 
 def rehearse(federation: Rehearsal, settings: SENSE) -> None:
@@ -95,8 +102,9 @@ def rehearse(federation: Rehearsal, settings: SENSE) -> None:
     settings.check(federation.rows, federation.features)
     with federation.by_sample(), federation.stage("anchors"):
         anchors = chosen_anchors(federation, settings, learn=rehearse_anchors)
-        _observed(federation, settings, anchors)
-        requests = requests_for(federation, settings, anchors)
+        space = settings.space.around(anchors.common)
+        _observed(federation, settings, anchors, space)
+        requests = requests_for(federation, settings, anchors, space)
     features, seen = federation.features, anchors.seen_by_each
     with federation.stage("distances"):
         federation.ask(_addressed(requests))
@@ -117,9 +125,8 @@ def rehearse_anchors(federation: Federation, settings: DistributionLearning) -> 
     return rehearse_learning(federation, settings)
 
 
-def _observed(federation: Federation, settings: SENSE, anchors: Anchors) -> Observations:
+def _observed(federation: Federation, settings: SENSE, anchors: Anchors, space: Space) -> Observations:
     """What the server is to see; refuses what could place nothing before anybody is asked."""
-    space = settings.space
     space.frame(space.points(anchors.seen_by(0)))
     sizes = federation.sizes
     return Observations(
@@ -132,27 +139,28 @@ def _addressed(requests: AnchorRequests) -> AnchorRequests | AnchorRequest:
     return requests if len(requests.own) > 1 else requests.own[0]
 
 
-def references(space: Space, points: Float64Array, drawn: Drawn, anchors: Anchors) -> dict[str, FloatArray]:
+def references(known: Completed, drawn: Drawn, rng: np.random.Generator) -> dict[str, FloatArray]:
     """What places new rows on the map: means of small groups of records, and where on the map they lie.
 
     Groups are of ``LEAST_GROUP`` records or more that are near in the data and, with more weight, on the map; no
     reference is a record. A client places its new rows among them by (23), and tells nobody.
     """
-    chart, positions = space.chart(points), drawn.embedding.astype(np.float64)
+    space = known.space
+    chart, positions = space.chart(known.points), drawn.embedding.astype(np.float64)
     weight = _MAP_WEIGHT * chart.std() / max(float(positions.std()), np.finfo(np.float64).tiny)
     means = prototypes(np.hstack([chart, weight * positions]), min(LEAST_GROUP, len(chart))).astype(
         np.float64
     )
     scale = map_scale(drawn.graph.nearest(min(NEIGHBORS, drawn.graph.k)), drawn.embedding)
     return {
-        "anchors": anchors.common,
-        "references": space.rows(means[:, : chart.shape[1]]),
+        "anchors": known.anchors.common,
+        "references": space.rows(known.narrow.widened(means[:, : chart.shape[1]], rng)),
         "reference_positions": means[:, chart.shape[1] :] / weight,
         "map_scale": np.array([scale]),
     }
 
 
-def requests_for(federation: Federation, settings: SENSE, anchors: Anchors) -> AnchorRequests:
+def requests_for(federation: Federation, settings: SENSE, anchors: Anchors, space: Space) -> AnchorRequests:
     """One request for all clients where they are told the same, else one for each."""
     mechanisms: tuple[Mechanism | None, ...] = (None,) * federation.clients
     deviation, coverage = 0.0, federation.context.coverage
@@ -165,7 +173,7 @@ def requests_for(federation: Federation, settings: SENSE, anchors: Anchors) -> A
         tuple(
             AnchorRequest(
                 anchors.seen_by(client),
-                settings.space,
+                space,
                 settings.regime == "multisite",
                 mechanism,
                 deviation,
@@ -276,8 +284,8 @@ def serve(federation: Federation, settings: SENSE) -> Outcome:
     """Server part of Algorithm 1."""
     settings.check(federation.rows, federation.features)
     known = completed(federation, settings)
-    chart = settings.space.chart(known.points)
+    chart = known.space.chart(known.points)
     drawn = draw(known.geometry, chart, settings, federation.seed, federation.journal)
     with federation.stage("references for new rows"):
-        model = references(settings.space, known.points, drawn, known.anchors)
+        model = references(known, drawn, federation.stream("references"))
     return Outcome(drawn.embedding, known.geometry, model, notes=known.notes)

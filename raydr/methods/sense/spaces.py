@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray
+from raydr.errors import DataError
 from raydr.geometry.hyperbolic import (
     Hyperboloid,
     exponential_map,
@@ -16,20 +17,33 @@ from raydr.geometry.hyperbolic import (
     to_ball,
 )
 from raydr.geometry.hyperbolic import squared_distances as hyperbolic_squared_distances
-from raydr.geometry.points import Geometry, Points, squared_distances
+from raydr.geometry.points import Geometry, Points, common_shift, squared_distances
 from raydr.methods.sense.frames import AffineFrame, Frame
 from raydr.methods.sense.lorentz import LorentzFrame, lorentz_frame
 from raydr.methods.sense.lorentz_geometry import ExpectedHyperboloid
+from raydr.methods.sense.narrow import Narrow
+
+_LARGEST_ROUNDING = 1e-4
+"""Of values, in units of the spread of anchors, beyond which distances would be those of rounding."""
 
 
 class Space(Protocol):
     """What SENSE asks of a geometry."""
+
+    def around(self, anchors: FloatArray) -> Space:
+        """The same space, with an origin that all can work from without loss: near anchors, which are rows."""
 
     def points(self, rows: FloatArray) -> Float64Array:
         """Points of this space, (rows, dimensions), that rows of a table stand for."""
 
     def squared_distances(self, points: Float64Array, anchors: Float64Array) -> Float64Array:
         """Squared distances (rows, anchors) between points."""
+
+    def narrow(self, anchors: Float64Array, room: int) -> Narrow:
+        """Coordinates for anchors, which are points, with room beside them."""
+
+    def narrowed(self, anchors: Float64Array, narrow: Narrow) -> Float64Array:
+        """Anchors, which are points, as points in those coordinates."""
 
     def frame(self, anchors: Float64Array, noise: float = 0.0) -> Frame:
         """Subspace that anchors, which are points, span; ``noise`` is the deviation of noise added to distances."""
@@ -50,15 +64,54 @@ class Space(Protocol):
 
 @dataclass(frozen=True)
 class EuclideanSpace:
-    """Rows are points as they are."""
+    """Rows are points, as seen from an origin.
+
+    Parameters
+    ----------
+    origin : (features,) float64 or None
+        None for 0. Distances do not depend on it, digits do: of values about 1e8 whose differences are about 1, a point
+        as it is has eight digits left, in single precision none.
+    """
+
+    origin: Float64Array | None = field(default=None, compare=False)
+
+    def around(self, anchors: FloatArray) -> EuclideanSpace:
+        """Seen from near the anchors' mean, from where grids of values are still grids.
+
+        Raises
+        ------
+        DataError
+            If double precision has no digits left for what tells the anchors apart.
+        """
+        origin = common_shift(anchors)
+        points = np.asarray(anchors, dtype=np.float64) - origin
+        spread = float(np.sqrt((points.var(axis=0)).mean()))
+        rounding = float(np.spacing(np.abs(origin)).max())
+        if rounding > _LARGEST_ROUNDING * spread > 0.0:
+            column = int(np.abs(origin).argmax())
+            raise DataError(
+                f"Values of feature {column}, counted from 0, are about {origin[column]:.3g}, where double precision"
+                f" tells apart what differs by {rounding:.2g}, and the anchors' values differ by {spread:.2g}: take a"
+                " constant off that column, or scale the data by data.scale."
+            )
+        return EuclideanSpace(origin)
 
     def points(self, rows: FloatArray) -> Float64Array:
-        """The rows in double precision."""
-        return np.asarray(rows, dtype=np.float64)
+        """The rows in double precision, from the origin."""
+        points = np.asarray(rows, dtype=np.float64)
+        return points if self.origin is None else points - self.origin
 
     def squared_distances(self, points: Float64Array, anchors: Float64Array) -> Float64Array:
         """In double precision: in single, German credit loses its geometry (F-score 0.04 instead of 0.99)."""
         return np.asarray(squared_distances(points, anchors), dtype=np.float64)
+
+    def narrow(self, anchors: Float64Array, room: int) -> Narrow:
+        """Around the origin."""
+        return Narrow.of(anchors, room)
+
+    def narrowed(self, anchors: Float64Array, narrow: Narrow) -> Float64Array:
+        """Turned about the origin."""
+        return narrow.of_anchors(anchors)
 
     def frame(self, anchors: Float64Array, noise: float = 0.0) -> AffineFrame:
         """Affine hull of the anchors."""
@@ -80,8 +133,8 @@ class EuclideanSpace:
         return points
 
     def rows(self, chart: Float64Array) -> Float64Array:
-        """The same."""
-        return chart
+        """From 0 again."""
+        return chart if self.origin is None else chart + self.origin
 
 
 @dataclass(frozen=True)
@@ -99,6 +152,10 @@ class HyperbolicSpace:
     curvature: float = 1.0
     rows_are: Literal["features", "ball"] = "features"
 
+    def around(self, anchors: FloatArray) -> HyperbolicSpace:
+        """The same: its origin is a point like no other."""
+        return self
+
     def points(self, rows: FloatArray) -> Float64Array:
         """Points on the hyperboloid; DataError where a row is not in the ball, or too far out for double precision."""
         table = np.asarray(rows, dtype=np.float64)
@@ -109,6 +166,14 @@ class HyperbolicSpace:
     def squared_distances(self, points: Float64Array, anchors: Float64Array) -> Float64Array:
         """Squared geodesic distances."""
         return hyperbolic_squared_distances(points, anchors, self.curvature)
+
+    def narrow(self, anchors: Float64Array, room: int) -> Narrow:
+        """Of the space coordinates."""
+        return Narrow.of(anchors[:, 1:], room)
+
+    def narrowed(self, anchors: Float64Array, narrow: Narrow) -> Float64Array:
+        """Turned about the origin, which leaves time as it is."""
+        return np.column_stack([anchors[:, 0], narrow.of_anchors(anchors[:, 1:])])
 
     def frame(self, anchors: Float64Array, noise: float = 0.0) -> LorentzFrame:
         """Smallest hyperbolic subspace through the anchors."""
