@@ -86,7 +86,7 @@ def cache_by_method(of: Reference) -> Reference:
 
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("actors", [2, 5])
+@pytest.mark.parametrize("actors", [2, pytest.param(5, marks=pytest.mark.slow)])
 def test_ray_gives_the_bits_of_the_inline_federation(
     reference: Reference, tmp_path: Path, method: dict[str, Any], actors: int
 ) -> None:

@@ -159,11 +159,15 @@ def test_another_seed_gives_other_bits() -> None:
     assert trajectory(inline(seed=1)) != trajectory(inline())
 
 
-SLOW_BEFORE = pytest.param("before", marks=pytest.mark.slow)
-"""Each death takes the start of a process; the two others are as telling."""
+MOMENTS = [
+    pytest.param("before", marks=pytest.mark.slow),
+    "during",
+    pytest.param("after", marks=pytest.mark.slow),
+]
+"""When a process dies; each death takes the start of another."""
 
 
-@pytest.mark.parametrize("moment", [SLOW_BEFORE, "during", "after"])
+@pytest.mark.parametrize("moment", MOMENTS)
 def test_a_process_that_dies_in_every_round_changes_no_bit(make: Make, moment: Any) -> None:
     crashes = tuple(Crash(client=1, round=number, moment=moment) for number in (1, 2, 3, 4))
     journal = Journal()
@@ -506,7 +510,7 @@ def test_those_who_drop_out_are_not_named(make: Make) -> None:
     assert len(seen) > 2
 
 
-@pytest.mark.parametrize("moment", [SLOW_BEFORE, "during", "after"])
+@pytest.mark.parametrize("moment", MOMENTS)
 def test_a_process_that_dies_in_every_second_round_changes_no_sealed_bit(make: Make, moment: Any) -> None:
     crashes = tuple(Crash(client=1, round=number, moment=moment) for number in (1, 3))
     journal = Journal()
@@ -593,7 +597,7 @@ def row_sums(federation: Federation) -> list[float]:
     return [float(reply.values.sum()) / (FEATURES * reply.rows) for reply in replies if reply.rows]
 
 
-@pytest.mark.parametrize("moment", ["before", "during", "after"])
+@pytest.mark.parametrize("moment", MOMENTS)
 def test_a_process_that_dies_sets_no_state_twice(make: Make, moment: Any) -> None:
     crashes = tuple(Crash(client=1, round=number, moment=moment) for number in (1, 2, 3))
     federation, plain = make(faults=FaultPlan(crashes=crashes)), inline()

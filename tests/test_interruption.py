@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 RAYDR = [sys.executable, "-m", "raydr"]
 LONG = 10**7
 """Rounds or iterations that no test waits for."""
+SLOW_ENDS = [pytest.param(number, marks=pytest.mark.slow) for number in (signal.SIGTERM, signal.SIGHUP)]
 INTERRUPTED = "raydr: interrupted; nothing of this run is kept.\n"
 
 
@@ -179,7 +180,7 @@ main()
         assert command.end(timeout_s=30) == (128 + number, "", INTERRUPTED)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, *SLOW_ENDS])
 def test_a_signal_while_ray_forks_is_not_lost(tmp_path: Path, number: signal.Signals) -> None:
     """What a handler raises in a hook of a fork is dropped, and Ray forks with hooks, six times for a start."""
     forking = f"""
@@ -213,7 +214,7 @@ main()
         assert command.end() == (128 + signal.SIGTERM, "", INTERRUPTED)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, SLOW_ENDS[0]])
 def test_a_start_that_hangs_is_not_waited_for(tmp_path: Path, number: signal.Signals) -> None:
     hanging = f"""
 import os, signal, threading, time

@@ -133,7 +133,7 @@ def write_shadows(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("program", "federation"),
     [
-        pytest.param(_CONSOLE, "ray", id="raydr"),
+        pytest.param(_CONSOLE, "ray", id="raydr", marks=pytest.mark.slow),
         pytest.param([sys.executable, "-P", "-m", "raydr"], "inline", id="python -P -m raydr"),
     ],
 )

@@ -262,7 +262,7 @@ def wait_for_checkpoint(folder: Path) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("name", ["raylet", "gcs_server"])
+@pytest.mark.parametrize("name", [pytest.param("raylet", marks=pytest.mark.slow), "gcs_server"])
 def test_a_dead_part_of_ray_is_named_with_the_way_to_go_on(tmp_path: Path, name: str) -> None:
     scenario = on_ray(tmp_path, method=tiny()["method"] | {"rounds": LONG})
     with Command("run", str(scenario), "--out", "out", "--quiet") as command:
@@ -403,7 +403,7 @@ def test_a_runs_session_folder_and_processes_go_with_it(tmp_path: Path) -> None:
         assert not sessions_of(command.process.pid)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_an_interrupted_runs_session_folder_goes_too(tmp_path: Path, number: signal.Signals) -> None:
     scenario = on_ray(tmp_path, method=tiny()["method"] | {"rounds": LONG})
     with Command("run", str(scenario), "--out", "out") as command:

@@ -194,12 +194,20 @@ class TestAnchors:
         assert AnchorSettings(visibility="partial").per_client(features=64, rows=1000) == (32, 31)
 
     def test_a_sample_is_as_large_as_all_clients_need(self) -> None:
-        settings = AnchorSettings(visibility="partial", anchors=10, local_anchors=4)
+        settings = AnchorSettings(visibility="partial", anchors=10, local_anchors=4, anchor_source="sample")
         assert settings.public_rows(rows=100, mapped=50, features=20, clients=3) == 6 + 12
         assert settings.public_rows(rows=100, mapped=None, features=20, clients=None) == 6 + 4 * 18
         assert AnchorSettings(anchor_source="random").public_rows(100, 50, 20, 3) == 0
         with pytest.raises(DataError, match=r"sets 18 rows apart .* only 10 are not to be mapped"):
             settings.public_rows(rows=60, mapped=50, features=20, clients=3)
+
+    def test_by_default_a_sample_leaves_half_the_rows_and_each_client_one(self) -> None:
+        full, partial = AnchorSettings(anchors=10), AnchorSettings(visibility="partial", anchors=10)
+        assert full.public_rows(rows=100, mapped=None, features=20, clients=3) == 10
+        assert full.public_rows(rows=100, mapped=None, features=20, clients=100) == 0
+        assert partial.public_rows(rows=100, mapped=None, features=20, clients=3) == 5 + 5 * 3
+        assert partial.public_rows(rows=100, mapped=None, features=20, clients=None) == 0
+        assert (full.source(None), full.source(np.zeros((1, 20)))) == ("random", "sample")
 
     def test_random_anchors_lie_as_the_data_do_and_are_the_same_for_all_packings(self) -> None:
         parts = [part * 3.0 + 10.0 for part in multisite()]

@@ -123,6 +123,7 @@ def test_a_trial_larger_than_any_node_is_refused(cluster: None, tmp_path: Path) 
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_an_interruption_leaves_what_ended_and_no_process(cluster: None, whole: Path, tmp_path: Path) -> None:
     def interrupt(event: journal.Event) -> None:
         if isinstance(event, journal.TrialEnded):

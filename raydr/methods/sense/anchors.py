@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -17,6 +17,9 @@ from raydr.methods.landmarks.settings import DistributionLearning
 from raydr.methods.sense.observations import Visibility
 from raydr.settings import LocalPath, Settings
 from raydr.statistics.moments import spread
+
+
+AnchorSource: TypeAlias = Literal["sample", "random", "learnt", "file"]
 
 
 class AnchorSettings(Settings):
@@ -34,10 +37,11 @@ class AnchorSettings(Settings):
     local_anchors: int | None = Field(
         None, ge=1, description="how many of them no other client sees, if partial; default: half"
     )
-    anchor_source: Literal["sample", "random", "learnt", "file"] = Field(
-        "sample",
+    anchor_source: AnchorSource | None = Field(
+        None,
         description="sample: rows of the data that are set apart and mapped for nobody; random: Gaussian, as wide as"
-        " the data; learnt: landmarks of federated distribution learning; file: your own",
+        " the data; learnt: landmarks of federated distribution learning; file: your own; default: sample where at"
+        " least half of the rows are left to map, and one for each client; else random",
     )
     anchor_path: LocalPath | None = Field(
         None, description="the file of anchors, with the columns of the data"
@@ -107,13 +111,15 @@ class AnchorSettings(Settings):
         DataError
             If the data do not have so many rows.
         """
-        if self.anchor_source != "sample":
+        if self.anchor_source not in (None, "sample"):
             return 0
         common, local = self.per_client(features, rows)
         if clients is None:
             clients = mapped if mapped is not None else (rows - common) // (1 + local)
         wanted = common + local * clients
-        left = rows - (mapped if mapped is not None else 2)
+        left = rows - (mapped if mapped is not None else max(2, clients))
+        if self.anchor_source is None and wanted > min(left, max(2, rows // 2)):
+            return 0
         if wanted > left:
             each = f" and {local} for each of {clients} clients" if local else ""
             raise DataError(
@@ -122,6 +128,10 @@ class AnchorSettings(Settings):
                 " or choose method.anchor_source: random."
             )
         return wanted
+
+    def source(self, public: FloatArray | None) -> AnchorSource:
+        """Where anchors come from, by whether rows were set apart."""
+        return self.anchor_source or ("random" if public is None else "sample")
 
     def needs_table(self) -> str | None:
         """Why sites that keep their files will not do, None where they will."""
@@ -178,17 +188,18 @@ def chosen_anchors(
     """
     features, clients = federation.features, federation.clients
     public = federation.public
-    if settings.anchor_source in ("sample", "file") and public is None:
+    source = settings.source(public)
+    if source in ("sample", "file") and public is None:
         raise DataError(
-            f"method.anchor_source: {settings.anchor_source} needs rows that are set apart, and there are none; with"
+            f"method.anchor_source: {source} needs rows that are set apart, and there are none; with"
             " sites that hold files of their own, choose random, learnt or file."
         )
     known = federation.rows + (len(public) if public is not None else 0)
     common, local = settings.per_client(features, known)
-    if settings.anchor_source == "file" and settings.anchors is None and public is not None:
+    if source == "file" and settings.anchors is None and public is not None:
         common, local = (len(public), 0) if settings.visibility == "full" else (common, local)
     wanted = common + local * clients
-    match settings.anchor_source:
+    match source:
         case "sample" | "file":
             rows = _public(public, features, wanted)
         case "random":
