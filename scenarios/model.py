@@ -73,7 +73,7 @@ def write_model(run: Path, arrays: Mapping[str, NDArray[Any]], data: Provenance)
     encoder = {name.removeprefix(_PREFIX): arrays[name] for name in arrays if name.startswith(_PREFIX)}
     others = {name: arrays[name] for name in arrays if not name.startswith(_PREFIX)}
     with (folder / ARRAYS).open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **others)
+        np.savez(file, allow_pickle=False, **others)  # numbers of this kind hardly shrink
     if encoder:
         from safetensors.numpy import save_file
 

@@ -170,6 +170,8 @@ class Anchors:
     @property
     def all(self) -> Float64Array:
         """All anchors, (anchors, features)."""
+        if not self.local.size:
+            return self.common
         return np.concatenate([self.common, self.local.reshape(-1, self.common.shape[1])])
 
 

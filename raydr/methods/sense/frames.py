@@ -85,9 +85,9 @@ class AffineFrame:
     @cached_property
     def solver(self) -> Trilateration:
         """What turns distances into coordinates."""
-        centred = self.anchors - self.anchors.mean(axis=0)
         # Of the anchors alone, so that client and server agree on the rank without a word.
-        farthest = 4.0 * float((centred**2).sum(axis=1).max())
+        centre = self.anchors.mean(axis=0)
+        farthest = 4.0 * max(float(((anchor - centre) ** 2).sum()) for anchor in self.anchors)
         return trilateration(self.anchors, farthest, self.noise)
 
     @cached_property

@@ -83,8 +83,7 @@ def completed(federation: Federation, settings: SENSE) -> Completed:
         space = settings.space.around(anchors.common)
         observations = _observed(federation, settings, anchors, space)
     with federation.stage("distances"):
-        requests = requests_for(federation, settings, anchors, space)
-        replies = federation.ask(_addressed(requests))
+        replies = federation.ask(_addressed(requests_for(federation, settings, anchors, space)))
     with federation.stage("geometry"):
         squared, levels = [reply.squared for reply in replies], [reply.noise for reply in replies]
         factors = [reply.inside for reply in replies]
