@@ -290,7 +290,7 @@ def test_an_interrupted_run_with_a_checkpoint_says_how_to_go_on_and_does(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("raydr.methods.landmarks.maps.recovered_geometry", interrupt)
+        patch.setattr("raydr.methods.landmarks.maps.recovered", interrupt)
         assert status(["run", str(scenario), "--out", "out", "-q"]) == 130
     (kept,) = tmp_path.glob("out*")
     assert kept.name.startswith("out.incomplete-")

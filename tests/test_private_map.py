@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 from sklearn.datasets import load_digits, make_blobs
 
 from raydr.arrays import FloatArray
+from raydr.embedding.placing import conditional
 from raydr.errors import ScenarioError
 from raydr.federation import Client, Federation, Reply, Request
 from raydr.methods import METHODS, Outcome
@@ -25,7 +26,7 @@ from raydr.methods.private_map.messages import (
     ScatterRequest,
     View,
 )
-from raydr.methods.private_map.placing import Landmarks, conditional, own_rows, place
+from raydr.methods.private_map.placing import Landmarks, own_rows, place
 from raydr.methods.private_map.settings import Budget, PrivateMap
 from raydr.privacy.accounting import Budget as RunBudget
 from raydr.privacy.ledger import Granularity
@@ -250,7 +251,7 @@ def test_forces_are_slopes_of_energies() -> None:
     from raydr.embedding.kernels.student import pull, repel
 
     random = np.random.default_rng(6)
-    at, points, counts = random.standard_normal((2, 300)), random.standard_normal((2, 7)), random.random(7)
+    at, points, counts = random.standard_normal((3, 300)), random.standard_normal((3, 7)), random.random(7)
     affinities = csr_array(np.where(random.random((300, 7)) < 0.6, random.random((300, 7)), 0.0))
 
     def apart(rows: FloatArray) -> FloatArray:
@@ -260,11 +261,11 @@ def test_forces_are_slopes_of_energies() -> None:
         attraction = (affinities.toarray() * np.log(apart(rows))).sum(axis=1)
         return np.asarray((3.0 * attraction + 2.0 * (counts / apart(rows)).sum(axis=1)) / 2.0)
 
-    force = np.ones((2, 300))
+    force = np.ones((3, 300))
     pull(affinities.indptr, affinities.indices, affinities.data, 3.0, at, points, force)
     repel(counts, 2.0, at, points, force)
-    for axis in range(2):
-        step = 1e-5 * np.eye(2)[axis][:, None]
+    for axis in range(3):
+        step = 1e-5 * np.eye(3)[axis][:, None]
         assert np.allclose((energy(at + step) - energy(at - step)) / 2e-5, force[axis] - 1.0, atol=1e-8)
 
 

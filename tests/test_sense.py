@@ -18,9 +18,10 @@ from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points
 from raydr.journal import Journal
 from raydr.methods.outcome import Drawn
+from raydr.methods.references import LEAST_GROUP
 from raydr.methods.sense.anchors import Anchors, AnchorSettings, chosen_anchors, flattened
 from raydr.methods.sense.narrow import Narrow
-from raydr.methods.sense.server import LEAST_GROUP, Completed, references, serve, transform
+from raydr.methods.sense.server import Completed, new_rows_model, serve, transform
 from raydr.methods.sense.settings import SENSE
 from raydr.methods.sense.spaces import EuclideanSpace
 from raydr.methods.serving import Plan
@@ -177,14 +178,17 @@ def test_new_rows_land_where_their_like_are_and_the_model_holds_no_record() -> N
 
 
 def test_new_rows_land_where_they_belong_on_a_map_in_other_units() -> None:
-    """A map that is the data, 7.5 times as large: distances mean the same there only by the map's scale."""
+    """A map that is the data, in whatever units: near their like, and at the same place of it in all."""
     known, new = rows(300, features=2), rows(20, features=2, seed=9) / 2.0
-    drawn = Drawn(7.5 * known, nearest_neighbors(Points(known), 15))
+    drawn = Drawn(known, nearest_neighbors(Points(known), 15))
     anchors, space = Anchors(np.zeros((1, 2)), np.zeros((0, 0, 2))), EuclideanSpace()
     found = Completed(anchors, space, known, Narrow(None, 0), space.geometry(known), ())
-    model = references(found, drawn, np.random.default_rng(0))
-    assert model["map_scale"][0] == pytest.approx(7.5, rel=1e-5)
-    np.testing.assert_allclose(transform(SENSE(), model, new), 7.5 * new, atol=1e-3)
+    model = new_rows_model(SENSE(), found, drawn, np.random.default_rng(0))
+    placed = transform(SENSE(), model, new)
+    between = nearest_neighbors(Points(model["references"]), 1).distances
+    assert np.median(np.linalg.norm(placed - new, axis=1)) < 2.0 * np.median(between)
+    larger = dict(model) | {"reference_positions": 1024.0 * model["reference_positions"]}
+    np.testing.assert_allclose(transform(SENSE(), larger, new), 1024.0 * placed, rtol=1e-6)
 
 
 class TestAnchors:

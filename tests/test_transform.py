@@ -27,12 +27,12 @@ from raydr.front.cli import status
 from raydr.scenarios.model import digest_of, read_model
 
 FEATURES = ("age", "glucose", "bmi", "insulin", "3")
+SHORT: dict[str, Any] = {"early_iterations": 5, "iterations": 5}
 FEDNE: dict[str, Any] = {"kind": "fedne", "rounds": 2, "hidden": [8], "local_steps": 2}
-SENSE: dict[str, Any] = {
-    "kind": "sense",
-    "anchors": 6,
-    "embedder": {"kind": "tsne", "early_iterations": 5, "iterations": 5},
-}
+SENSE: dict[str, Any] = {"kind": "sense", "anchors": 6, "embedder": {"kind": "tsne", **SHORT}}
+METHODS = {"fedne": FEDNE, "sense": SENSE, "fed-tsne": {"kind": "fed-tsne", **SHORT}}
+UNUSED = {"anchors", "landmarks"}
+"""Arrays of a model that place no new rows."""
 
 
 def patients() -> dict[str, list[Any]]:
@@ -57,7 +57,7 @@ def write_csv(path: Path, columns: dict[str, list[Any]], order: Sequence[str] | 
     return path
 
 
-@pytest.fixture(scope="module", params=["fedne", "sense"])
+@pytest.fixture(scope="module", params=["fedne", "sense", "fed-tsne"])
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of a table with label, client and identity columns, and one that it does not map."""
     folder = tmp_path_factory.mktemp(request.param)
@@ -70,8 +70,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         "scale": "standard",
     }
     partition = {"partition": {"kind": "by-column", "column": "hospital"}}
-    method = FEDNE if request.param == "fedne" else SENSE
-    return tiny_run(folder / "run", data=data, clients=partition, method=method)
+    return tiny_run(folder / "run", data=data, clients=partition, method=METHODS[request.param])
 
 
 def placed(run: Path, table: Path) -> FloatArray:
@@ -336,11 +335,11 @@ def test_a_model_that_is_none_of_the_method_is_refused(run: Path, tmp_path: Path
     arrays = read_model(run).arrays
     for name in arrays:
         forged(copy, {other: values for other, values in arrays.items() if other != name})
-        if name != "anchors":
+        if name not in UNUSED:
             refusal(copy, table)
         for wrong in (arrays[name] * np.nan, arrays[name].ravel()[:-1], arrays[name].astype(str)):
             forged(copy, arrays | {name: wrong})
-            if name != "anchors" or wrong.dtype.kind != "f" or np.isnan(wrong).any():
+            if name not in UNUSED or wrong.dtype.kind != "f" or np.isnan(wrong).any():
                 refusal(copy, table)
     forged(copy, arrays, format=2)
     assert "in format 2, and raydr" in refusal(copy, table)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from raydr.arrays import Float32Array, FloatArray
+from raydr.arrays import Float32Array, FloatArray, Int64Array
 
 
 def prototype_count(rows: int, least: int) -> int:
@@ -18,24 +18,29 @@ def prototype_count(rows: int, least: int) -> int:
     return prototype_count(rows // 2, least) + prototype_count(rows - rows // 2, least)
 
 
-def prototypes(rows: FloatArray, least: int) -> Float32Array:
-    """Means of disjoint groups of ``least`` to ``2 * least - 1`` rows, (prototypes, features) float32.
+def groups(rows: FloatArray, least: int) -> list[Int64Array]:
+    """Disjoint groups of ``least`` to ``2 * least - 1`` rows (rows, features), by number; none of fewer rows.
 
     Groups are halved at the median along the line between two far rows: the one farthest from the group's mean, and the
-    one farthest from that. Rows of a group of fewer than ``least`` have no prototype.
+    one farthest from that.
     """
-    means = []
-    groups = [np.arange(len(rows))] if len(rows) >= least else []
-    while groups:
-        group = groups.pop()
-        members = rows[group].astype(np.float64)
-        mean = members.mean(axis=0)
+    whole = []
+    pending = [np.arange(len(rows))] if len(rows) >= least else []
+    while pending:
+        group = pending.pop()
         if len(group) < 2 * least:
-            means.append(mean)
+            whole.append(group)
             continue
-        far = members[((members - mean) ** 2).sum(axis=1).argmax()]
+        members = rows[group].astype(np.float64)
+        far = members[((members - members.mean(axis=0)) ** 2).sum(axis=1).argmax()]
         farther = members[((members - far) ** 2).sum(axis=1).argmax()]
         order = np.argsort(members @ (farther - far), kind="stable")
         half = len(group) // 2
-        groups += [group[order[half:]], group[order[:half]]]
+        pending += [group[order[half:]], group[order[:half]]]
+    return whole
+
+
+def prototypes(rows: FloatArray, least: int) -> Float32Array:
+    """Means of :func:`groups`, (prototypes, features) float32."""
+    means = [rows[group].mean(axis=0, dtype=np.float64) for group in groups(rows, least)]
     return np.array(means, np.float32).reshape(len(means), rows.shape[1])

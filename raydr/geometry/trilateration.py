@@ -53,6 +53,10 @@ class Trilateration:
         """Coordinates of rows, from squared distances (rows, landmarks), as (rows, rank) float64."""
         return np.asarray(0.5 * (self.squared_norms - squared_distances) @ self.solution)
 
+    def points(self, coordinates: Float64Array) -> Float64Array:
+        """Points (rows, features) with these coordinates (rows, rank)."""
+        return np.asarray(self.centre + coordinates @ self.basis)
+
     def squared_residuals(self, squared_distances: Float64Array, coordinates: Float64Array) -> Float64Array:
         """Squared distance of each row from the landmarks' hull, (rows,); the part that coordinates leave out."""
         heights = squared_distances.mean(axis=1) - self.squared_norms.mean()

@@ -3,8 +3,9 @@ r"""Forces of t-SNE on rows that move among points, where each row's force is it
 With the Student kernel :math:`w_{ij} = 1 / (1 + |y_i - z_j|^2)`, rows :math:`y` are pulled to points :math:`z` by
 :math:`\sum_j p_{ij} w_{ij} (y_i - z_j)` and repelled by :math:`\sum_j c_j w_{ij}^2 (y_i - z_j)`.
 
-Places are (2, points), so that one instruction serves several rows: 1.3 ns a pair, where rows that are not taken out of
-their array beforehand cost 6.9. No fastmath: sums that may be reordered have other bits on other processors.
+Places are (3, points), on a plane with a third coordinate of 0, so that one instruction serves several rows: 1.3 ns a
+pair, where rows that are not taken out of their array beforehand cost 6.9. No fastmath: sums that may be reordered have
+other bits on other processors.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numba
+import numpy as np
 
 from raydr.arrays import Float64Array, IntArray
 
@@ -28,37 +30,77 @@ def _pull(
     points: Float64Array,
     force: Float64Array,
 ) -> None:
-    """Add ``scale`` times the pull of sparse affinities, by row (compressed sparse rows), to ``force`` (2, rows)."""
+    """Add ``scale`` times the pull of sparse affinities, by row (compressed sparse rows), to ``force`` (3, rows)."""
     for row in range(rows.shape[1]):
-        along = across = 0.0
+        along = across = upwards = 0.0
         for place in range(starts[row], starts[row + 1]):
             point = columns[place]
             x, y = rows[0, row] - points[0, point], rows[1, row] - points[1, point]
-            weight = affinities[place] / (1.0 + x * x + y * y)
+            z = rows[2, row] - points[2, point]
+            weight = affinities[place] / (1.0 + x * x + y * y + z * z)
             along += weight * x
             across += weight * y
+            upwards += weight * z
         force[0, row] += scale * along
         force[1, row] += scale * across
+        force[2, row] += scale * upwards
 
 
 def _repel(
     counts: Float64Array, scale: float, rows: Float64Array, points: Float64Array, force: Float64Array
 ) -> None:
-    """Take ``scale`` times the repulsion of points, as often as ``counts`` (points,) say, from ``force`` (2, rows)."""
+    """Take ``scale`` times the repulsion of points, as often as ``counts`` (points,) say, from ``force`` (3, rows)."""
     for start in range(0, rows.shape[1], _ROWS):
         stop = min(start + _ROWS, rows.shape[1])
-        xs, ys = rows[0, start:stop], rows[1, start:stop]
-        to_xs, to_ys = force[0, start:stop], force[1, start:stop]
+        xs, ys, zs = rows[0, start:stop], rows[1, start:stop], rows[2, start:stop]
+        to_xs, to_ys, to_zs = force[0, start:stop], force[1, start:stop], force[2, start:stop]
         for point in range(points.shape[1]):
-            along, across, count = points[0, point], points[1, point], scale * counts[point]
+            along, across, upwards = points[0, point], points[1, point], points[2, point]
+            count = scale * counts[point]
             for row in range(stop - start):
-                x, y = xs[row] - along, ys[row] - across
-                near = 1.0 / (1.0 + x * x + y * y)
+                x, y, z = xs[row] - along, ys[row] - across, zs[row] - upwards
+                near = 1.0 / (1.0 + x * x + y * y + z * z)
                 weight = count * near * near
                 to_xs[row] -= weight * x
                 to_ys[row] -= weight * y
+                to_zs[row] -= weight * z
+
+
+def _least_pulled(
+    starts: IntArray, columns: IntArray, affinities: Float64Array, points: Float64Array, chosen: IntArray
+) -> None:
+    """Choose of each row's points the one, (rows,), where the energy of its pull, ``sum p log(1 + d^2)``, is least."""
+    for row in range(chosen.shape[0]):
+        least = np.inf
+        for candidate in range(starts[row], starts[row + 1]):
+            here, energy = columns[candidate], 0.0
+            for place in range(starts[row], starts[row + 1]):
+                point = columns[place]
+                x, y = points[0, here] - points[0, point], points[1, here] - points[1, point]
+                z = points[2, here] - points[2, point]
+                energy += affinities[place] * np.log(1.0 + x * x + y * y + z * z)
+                if energy >= least:
+                    break
+            if energy < least:
+                least = energy
+                chosen[row] = here
+
+
+def _nearness(counts: Float64Array, points: Float64Array) -> float:
+    """Sum over pairs of different points of ``c_k c_l / (1 + d^2)``."""
+    total = 0.0
+    for one in range(points.shape[1]):
+        near = 0.0
+        for other in range(one):
+            x, y = points[0, one] - points[0, other], points[1, one] - points[1, other]
+            z = points[2, one] - points[2, other]
+            near += counts[other] / (1.0 + x * x + y * y + z * z)
+        total += 2.0 * counts[one] * near
+    return total
 
 
 _compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
 pull: Callable[..., None] = _compiled(_pull)
 repel: Callable[..., None] = _compiled(_repel)
+least_pulled: Callable[..., None] = _compiled(_least_pulled)
+nearness: Callable[..., float] = _compiled(_nearness)

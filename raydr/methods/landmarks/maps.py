@@ -21,9 +21,10 @@ from pydantic import Field, model_validator
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding import TSNE, UMAP
+from raydr.errors import ScenarioError
 from raydr.federation import Client, Federation, Granularity, Range, Rehearsal, Reply, Request, answers
 from raydr.geometry.points import Geometry, Points, squared_distances
-from raydr.geometry.trilateration import trilaterate
+from raydr.geometry.trilateration import Trilateration, trilaterate
 from raydr.journal import Journal
 from raydr.methods.landmarks.frames import frame, rehearse_frame
 from raydr.methods.landmarks.learning import (
@@ -37,6 +38,7 @@ from raydr.methods.landmarks.nystrom import nystrom, require_rank
 from raydr.methods.landmarks.settings import LandmarkSettings
 from raydr.methods.method import MethodSettings, method
 from raydr.methods.outcome import Note, Outcome, draw_map
+from raydr.methods.references import placed, references
 from raydr.privacy import Mechanism
 
 
@@ -157,9 +159,9 @@ def redraw(
     """Steps 2 to 4 without clients, on each client's rows: what the evaluation draws of landmarks along the way."""
     landmarks = snapshot["landmarks"]
     squared = [_squared(rows, landmarks) for rows in parts]
-    geometry, coordinates = recovered_geometry(squared, landmarks, settings)
-    drawn = draw_map(geometry, coordinates, settings, seed=seed, journal=journal)
-    return Outcome(drawn.embedding, geometry)
+    found = recovered(squared, landmarks, settings)
+    drawn = draw_map(found.geometry, found.coordinates, settings, seed=seed, journal=journal)
+    return Outcome(drawn.embedding, found.geometry)
 
 
 def rehearse(federation: Rehearsal, settings: FedTSNE | FedUMAP) -> None:
@@ -177,6 +179,17 @@ def rehearse(federation: Rehearsal, settings: FedTSNE | FedUMAP) -> None:
         federation.reckon(at_server=2.0 * federation.rows * len(landmarks) * min(landmarks.shape))
 
 
+def transform(settings: FedTSNE | FedUMAP, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
+    """Positions (rows, dimensions) of new rows (rows, features), by :mod:`raydr.methods.references`, at home."""
+    if settings.estimator != "trilateration":
+        raise ScenarioError(
+            f"New rows are placed among points, and method.estimator: {settings.estimator} estimates distances alone:"
+            " run the scenario with trilateration, the default."
+        )
+    table, known = rows.astype(np.float64), model["references"]
+    return placed(model, lambda block: squared_distances(table[block], known), len(table))
+
+
 _HOOKS: dict[str, Any] = {
     "rounds": lambda settings: settings.rounds_asked,
     "redraw": redraw,
@@ -184,6 +197,7 @@ _HOOKS: dict[str, Any] = {
     "releases": releases,
     "posts": posted,
     "rehearse": rehearse,
+    "transform": transform,
     "unkeyable": unkeyable,
 }
 """Of both methods, which differ in their embedder alone."""
@@ -199,11 +213,16 @@ def serve(federation: Federation, settings: FedTSNE | FedUMAP) -> Outcome:
     with federation.stage("distances"):
         messages = [reply.squared for reply in federation.ask(DistanceRequest(landmarks))]
     with federation.stage("geometry"):
-        geometry, coordinates = recovered_geometry(messages, landmarks, settings)
+        found = recovered(messages, landmarks, settings)
         messages.clear()
-    drawn = draw_map(geometry, coordinates, settings, seed=federation.seed, journal=federation.journal)
+    drawn = draw_map(
+        found.geometry, found.coordinates, settings, seed=federation.seed, journal=federation.journal
+    )
+    if found.solver is not None:
+        with federation.stage("references for new rows"):
+            model = dict(model) | references(drawn.embedding, found.coordinates, found.solver.points)
     notes = _notes(len(landmarks), settings)
-    return Outcome(drawn.embedding, geometry, model, notes, snapshots=snapshots)
+    return Outcome(drawn.embedding, found.geometry, model, notes, snapshots=snapshots)
 
 
 def _landmarks(
@@ -230,22 +249,32 @@ def _notes(count: int, settings: LandmarkMap) -> tuple[Note, ...]:
     )
 
 
-def recovered_geometry(
-    squared: Sequence[Float64Array], landmarks: Float64Array, settings: LandmarkMap
-) -> tuple[Geometry, FloatArray]:
-    """Distances between all rows, estimated from each client's squared distances (rows, landmarks).
+@dataclass(frozen=True)
+class Recovered:
+    """What the server makes of the posted distances.
 
-    Returns
-    -------
+    Attributes
+    ----------
     geometry : Geometry
-        Of all rows, in client order.
+        Distances between all rows, in client order.
     coordinates : (rows, rank)
         Whose principal components start the map: the rows' coordinates, or for Nystrom their rows of B.
+    solver : Trilateration or None
+        What the coordinates are of; None for Nystrom's, which are of nothing.
     """
+
+    geometry: Geometry
+    coordinates: FloatArray
+    solver: Trilateration | None = None
+
+
+def recovered(squared: Sequence[Float64Array], landmarks: Float64Array, settings: LandmarkMap) -> Recovered:
+    """Distances between all rows, estimated from each client's squared distances (rows, landmarks)."""
     match settings.estimator:
         case "trilateration":
-            coordinates = trilaterate(landmarks, squared)[0].astype(np.float32)
-            return Points(coordinates), coordinates
+            coordinates, solver = trilaterate(landmarks, squared)
+            near = coordinates.astype(np.float32)
+            return Recovered(Points(near), near, solver)
         case "nystrom" | "nystrom-squared":
             power = 1.0 if settings.estimator == "nystrom-squared" else 0.5
             estimate = nystrom(
@@ -256,4 +285,4 @@ def recovered_geometry(
                 rank=settings.rank,
                 rank_tolerance=settings.rank_tolerance,
             )
-            return estimate, estimate.right
+            return Recovered(estimate, estimate.right)

@@ -18,7 +18,6 @@ from raydr.methods.sense.observations import Visibility
 from raydr.settings import LocalPath, Settings
 from raydr.statistics.moments import spread
 
-
 AnchorSource: TypeAlias = Literal["sample", "random", "learnt", "file"]
 
 

@@ -22,12 +22,12 @@ from raydr.federation import Federation, Rehearsal
 from raydr.geometry.hyperbolic import Hyperboloid, from_ball
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Geometry, Points, Progress, unheard
-from raydr.geometry.prototypes import prototypes
 from raydr.journal import Journal
 from raydr.methods.landmarks.learning import LearntLandmarks, rehearse_learning
 from raydr.methods.landmarks.settings import DistributionLearning
 from raydr.methods.method import method
 from raydr.methods.outcome import Drawn, Note, Outcome, Pooled, draw_map
+from raydr.methods.references import placed, references
 from raydr.methods.sense.anchors import Anchors, chosen_anchors
 from raydr.methods.sense.clients import AnchorRequest, AnchorRequests
 from raydr.methods.sense.completion import multisite_points, notes, pointwise_points
@@ -41,11 +41,7 @@ from raydr.privacy.mechanism import Mechanism
 from raydr.statistics.moments import spread
 
 NEIGHBORS = 3
-"""Nearest references that place a new row; 2 to 5 are as good (digits: 0.93)."""
-LEAST_GROUP = 5
-"""Records whose mean is a reference."""
-_MAP_WEIGHT = 3.0
-"""Spread of the map in units of the data's, when records are grouped; 1 gives 0.88 instead of 0.93."""
+"""Nearest references that place a new row in the disk; 2 to 5 are as good (digits: 0.93)."""
 
 
 @dataclass(frozen=True)
@@ -138,25 +134,20 @@ def _addressed(requests: AnchorRequests) -> AnchorRequests | AnchorRequest:
     return requests if len(requests.own) > 1 else requests.own[0]
 
 
-def references(known: Completed, drawn: Drawn, rng: np.random.Generator) -> dict[str, FloatArray]:
-    """What places new rows on the map: means of small groups of records, and where on the map they lie.
+def new_rows_model(
+    settings: SENSE, known: Completed, drawn: Drawn, rng: np.random.Generator
+) -> dict[str, FloatArray]:
+    """What places new rows: the references of :mod:`raydr.methods.references`; in the disk the scale for (23) too."""
+    chart, space = known.space.chart(known.points), known.space
 
-    Groups are of ``LEAST_GROUP`` records or more that are near in the data and, with more weight, on the map; no
-    reference is a record. A client places its new rows among them by (23), and tells nobody.
-    """
-    space = known.space
-    chart, positions = space.chart(known.points), drawn.embedding.astype(np.float64)
-    weight = _MAP_WEIGHT * chart.std() / max(float(positions.std()), np.finfo(np.float64).tiny)
-    means = prototypes(np.hstack([chart, weight * positions]), min(LEAST_GROUP, len(chart))).astype(
-        np.float64
-    )
-    scale = map_scale(drawn.graph.nearest(min(NEIGHBORS, drawn.graph.k)), drawn.embedding)
-    return {
-        "anchors": known.anchors.common,
-        "references": space.rows(known.narrow.widened(means[:, : chart.shape[1]], rng)),
-        "reference_positions": means[:, chart.shape[1] :] / weight,
-        "map_scale": np.array([scale]),
-    }
+    def rows(means: Float64Array) -> Float64Array:
+        return space.rows(known.narrow.widened(means, rng))
+
+    kept = {"anchors": known.anchors.common}
+    if isinstance(settings.embedder, COSNE):
+        scale = map_scale(drawn.graph.nearest(min(NEIGHBORS, drawn.graph.k)), drawn.embedding)
+        kept["map_scale"] = np.array([scale])
+    return kept | references(drawn.embedding, chart, rows)
 
 
 def requests_for(federation: Federation, settings: SENSE, anchors: Anchors, space: Space) -> AnchorRequests:
@@ -247,12 +238,17 @@ def central(
 
 
 def transform(settings: SENSE, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
-    """Positions (rows, dimensions) of new rows (rows, features) on the map, by P3 (23), without a server."""
-    space, known = settings.space, model["references"]
-    distances = np.sqrt(space.squared_distances(space.points(rows), space.points(known)))
+    """Positions (rows, dimensions) of new rows (rows, features) on the map, without a server.
+
+    By :mod:`raydr.methods.references`; in the disk, whose distances are not those of positions, by P3 (23).
+    """
+    space = settings.space
+    points, known = space.points(rows), space.points(model["references"])
+    if not isinstance(settings.embedder, COSNE):
+        return placed(model, lambda block: space.squared_distances(points[block], known), len(points))
     neighbors = min(NEIGHBORS, len(known))
     return place(
-        distances,
+        np.sqrt(space.squared_distances(points, known)),
         model["reference_positions"],
         neighbors=neighbors if neighbors > 1 else None,
         scale=float(model["map_scale"][0]),
@@ -286,5 +282,5 @@ def serve(federation: Federation, settings: SENSE) -> Outcome:
     chart = known.space.chart(known.points)
     drawn = draw(known.geometry, chart, settings, federation.seed, federation.journal)
     with federation.stage("references for new rows"):
-        model = references(known, drawn, federation.stream("references"))
+        model = new_rows_model(settings, known, drawn, federation.stream("references"))
     return Outcome(drawn.embedding, known.geometry, model, notes=known.notes)
