@@ -377,6 +377,17 @@ def test_a_run_whose_path_cannot_be_printed_is_whole_and_says_where(tmp_path: Pa
     assert (tmp_path / "out" / "report.html").is_file()
 
 
+def test_an_interruption_that_left_modules_half_made_is_said_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    as_it_is = status(interrupted), capsys.readouterr()
+    monkeypatch.setitem(sys.modules, "raydr.front.terminal", None)
+    assert (status(interrupted), capsys.readouterr()) == as_it_is
+
+
 def test_a_standard_error_that_takes_nothing_changes_no_exit_status(tmp_path: Path) -> None:
     for where in ("2> /dev/full", "2>&-"):
         assert redirected(["list", "methodes"], where)[0] == 2

@@ -137,7 +137,7 @@ def test_anchors_of_a_file_are_those_and_are_in_the_units_of_the_data(
     result = ran(tmp_path, data=data, method=method)
     assert len(result.embedding) == 60
     assert result.metrics["federated"]["distance_error"] < 1e-6
-    assert "distance of every record to 7 anchors in a space of 4 dimensions" in notes(result)
+    assert "to 7 anchors, from a file of their own, in a space of 4 dimensions" in notes(result)
 
 
 def test_columns_of_the_anchors_file_go_by_name(tmp_path: Path, blobs: np.ndarray[Any, Any]) -> None:
@@ -216,19 +216,22 @@ def test_sites_with_files_of_their_own_take_anchors_that_are_no_rows(
     assert len(result.embedding) == 60
 
 
+SAMPLE = {"anchor_source": "sample"}
+
+
 def test_sites_keep_their_rows_from_being_anchors(tmp_path: Path, blobs: np.ndarray[Any, Any]) -> None:
     with pytest.raises(ScenarioError, match="sites keep theirs: choose random, learnt or file"):
-        read(at_sites(tmp_path, blobs))
+        read(at_sites(tmp_path, blobs, anchor_source="sample"))
 
 
 @pytest.mark.parametrize(
     ("method", "words"),
     [
         ({"anchors": 1}, "method.anchors is 1: it must be at least 2"),
-        ({"anchors": 5000}, "sets 5000 rows apart (5000 for all), but of 150 rows only 148"),
-        ({"anchors": 149}, "lower method.anchors, method.local_anchors or data.rows"),
+        (SAMPLE | {"anchors": 5000}, "sets 5000 rows apart (5000 for all), but of 150 rows only 147"),
+        (SAMPLE | {"anchors": 149}, "lower method.anchors, method.local_anchors or data.rows"),
         (
-            {"anchors": 100, "visibility": "partial", "local_anchors": 50},
+            SAMPLE | {"anchors": 100, "visibility": "partial", "local_anchors": 50},
             "200 rows apart (50 for all and 50 for each of 3 clients)",
         ),
         ({"anchors": 8, "anchor_rank": 5}, "anchor_rank is 5, but the 8 anchors span 4"),
@@ -437,7 +440,7 @@ def test_notes_say_that_anchors_of_ones_own_tell_of_each_other(tmp_path: Path) -
     holdings = dealt_out(checked, None)
     federation = federate(holdings.parts, seed=checked.seed, public=holdings.public)
     known = completed(federation, checked.method)
-    off = np.linalg.norm(known.points - np.concatenate(holdings.parts), axis=1)
+    off = np.linalg.norm(known.space.rows(known.points) - np.concatenate(holdings.parts), axis=1)
     assert np.median(off) < 1e-9
 
 
@@ -465,7 +468,8 @@ def test_the_command_line_runs_it_and_refuses_it(
     assert status(["run", "digits-sense", *quick, *inline, "--out", "out"]) == 0
     said = capsys.readouterr().err
     assert "mapped by SENSE with 63 anchors" in said
-    assert status(["run", "digits-sense", "--set", "method.anchors=5000"]) == 2
+    sample = ["--set", "method.anchor_source=sample"]
+    assert status(["run", "digits-sense", "--set", "method.anchors=5000", *sample]) == 2
     assert "lower method.anchors" in capsys.readouterr().err
     assert status(["list", "methods"]) == 0
     assert "sense " in capsys.readouterr().out

@@ -131,9 +131,13 @@ class _Ending:
 
 def _say(text: str, code: int, error: BaseException | None = None) -> int:
     """Print a paragraph, with what was noted on the error, such as how to go on."""
-    from raydr.front.terminal import print_paragraph
-
-    print_paragraph(" ".join([f"raydr: {text}", *getattr(error, "__notes__", [])]))
+    paragraph = " ".join([f"raydr: {text}", *getattr(error, "__notes__", [])])
+    try:
+        from raydr.front.terminal import print_paragraph
+    except Exception:  # an import that was interrupted leaves modules behind that are half made
+        print(paragraph, file=sys.stderr)
+    else:
+        print_paragraph(paragraph)
     return code
 
 

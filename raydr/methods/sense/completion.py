@@ -14,7 +14,7 @@ from raydr.arrays import Float64Array
 from raydr.federation import Federation
 from raydr.methods.outcome import Note
 from raydr.methods.sense.alignment import LEAST_CORRELATION, align
-from raydr.methods.sense.anchors import Anchors
+from raydr.methods.sense.anchors import Anchors, AnchorSource
 from raydr.methods.sense.frames import Frame
 from raydr.methods.sense.lorentz_descent import random_start as random_points
 from raydr.methods.sense.lorentz_descent import refine
@@ -334,15 +334,27 @@ def refined(
     return list(federation.compute(iterated, blocks))
 
 
+_SOURCES: dict[AnchorSource, str] = {
+    "sample": "rows of the data that were set apart",
+    "random": "drawn at random, as wide as the data",
+    "learnt": "learnt from all clients' rows",
+    "file": "from a file of their own",
+}
+
+
 def notes(
-    settings: SENSE, observations: Observations, known: Known, coverage: Coverage | None = None
+    settings: SENSE,
+    observations: Observations,
+    known: Known,
+    source: AnchorSource,
+    coverage: Coverage | None = None,
 ) -> tuple[Note, ...]:
     """What the anchors protect and what they do not, from what the server saw in this run."""
     seen, open_ones = observations.seen_by_each, known.codimension
     paragraphs = [
-        f"Each client showed the server the distance of every record to {seen} anchors in a space of"
-        f" {known.rank + open_ones} dimensions. The anchors span {known.rank} of them, and in those the server can tell"
-        " each record's coordinates by solving linear equations."
+        f"Each client showed the server the distance of every record to {seen} anchors, {_SOURCES[source]}, in a space"
+        f" of {known.rank + open_ones} dimensions. The anchors span {known.rank} of them, and in those the server can"
+        " tell each record's coordinates by solving linear equations."
         + (
             f" Beside the span, {open_ones} dimension{'s' if open_ones > 1 else ''} stay{'s' if open_ones == 1 else ''}"
             " open (P3, theorems 3.1 and 3.2): another record, which differs there, could have the same distances. That"

@@ -88,7 +88,8 @@ def completed(federation: Federation, settings: SENSE) -> Completed:
             points, known = pointwise_points(federation, settings, space, anchors, squared, levels)
         else:
             points, known = multisite_points(federation, settings, space, anchors, squared, factors, levels)
-    told = notes(settings, observations, known, federation.context.coverage)
+    source = settings.source(federation.public)
+    told = notes(settings, observations, known, source, federation.context.coverage)
     return Completed(anchors, space, points, known.narrow, space.geometry(points, known.heights), told)
 
 

@@ -1,0 +1,126 @@
+"""Where the origin lies, and in which units features are told, changes no geometry, no score, and no map for the worse.
+
+Data are on a grid, so that an offset of 1e9 takes no digit from them: what changes then is raydr's own rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from inline_federations import federate
+
+from raydr.arrays import FloatArray
+from raydr.errors import DataError
+from raydr.geometry.points import Points
+from raydr.methods import METHODS
+from raydr.methods.sense.server import completed
+from raydr.methods.sense.settings import SENSE
+from raydr.metrics import METRICS, Evidence, evaluate
+
+GRID = 2.0**-7
+OFFSETS = (1e6, 1e9)
+SCALES = (2.0**-20, 2.0**20)
+SHORT: dict[str, Any] = {"early_iterations": 100, "iterations": 150}
+
+
+def grouped(count: int = 120, features: int = 5, groups: int = 4) -> tuple[FloatArray, FloatArray]:
+    """Rows of groups far apart, on a grid, and which group each is of."""
+    random = np.random.default_rng(3)
+    labels = np.arange(count) % groups
+    centres = 20.0 * random.permutation(np.eye(features))[:groups]
+    return np.round((centres[labels] + random.normal(size=(count, features))) / GRID) * GRID, labels
+
+
+def varied(rows: FloatArray) -> dict[str, tuple[FloatArray, float]]:
+    """The rows elsewhere, in other units, and one column alone elsewhere; and how much larger distances are."""
+    moved = {f"offset {offset:g}": (rows + offset, 1.0) for offset in OFFSETS}
+    scaled = {f"scale {scale:g}": (rows * scale, scale) for scale in SCALES}
+    stamped = rows.copy()
+    stamped[:, 2] += 1.7e9
+    return moved | scaled | {"one column": (stamped, 1.0)}
+
+
+ROWS, LABELS = grouped()
+VARIED = varied(ROWS)
+
+
+@pytest.mark.parametrize("name", VARIED)
+def test_no_metric_sees_where_the_origin_lies_or_which_units_there_are(name: str) -> None:
+    rows, scale = VARIED[name]
+    random = np.random.default_rng(0)
+    evidence = Evidence(
+        ROWS,
+        ROWS[:, :2] + random.normal(size=(len(ROWS), 2)),
+        LABELS,
+        Points(ROWS + 0.3 * random.normal(size=ROWS.shape)),
+        clusters=LABELS,
+    )
+    recovered = Points(evidence.recovered.coordinates * scale)  # type: ignore[union-attr]
+    before = evaluate(tuple(METRICS), evidence).values
+    after = evaluate(tuple(METRICS), replace(evidence, rows=rows, recovered=recovered)).values
+    assert set(before) == set(METRICS)
+    assert after == pytest.approx(before, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", VARIED)
+@pytest.mark.parametrize("regime", ["multisite", "pointwise"])
+@pytest.mark.parametrize("visibility", ["full", "partial"])
+def test_sense_recovers_the_same_geometry(name: str, regime: str, visibility: str) -> None:
+    def found(rows: FloatArray) -> FloatArray:
+        held = rows[30:]
+        parts = list(held[:, None]) if regime == "pointwise" else np.split(held, [40, 41, 70])
+        public = (
+            np.concatenate([rows[:30]] * 8)[: 3 + 1 * len(parts)] if visibility == "partial" else rows[:4]
+        )
+        settings = SENSE(
+            regime=regime,
+            visibility=visibility,
+            anchors=4,
+            local_anchors=1 if visibility == "partial" else None,
+        )
+        federation = federate(parts, public=public)
+        geometry = completed(federation, settings).geometry
+        return np.sqrt(geometry.squared_distance_block(0, len(held)).astype(np.float64))
+
+    rows, scale = VARIED[name]
+    before, after = found(ROWS), found(rows)
+    np.testing.assert_allclose(after / scale, before, atol=1e-5 * before.max())
+
+
+MAPS: dict[str, dict[str, Any]] = {
+    "fed-tsne": SHORT,
+    "fed-tsne, learnt": {"landmarks_from": "learnt", "landmarks": 20, "rounds": 10, **SHORT},
+    "fed-umap": {"epochs": 100},
+    "fed-spectral": {"clusters": 4},
+    "sense": {"anchors": 4, "embedder": {"kind": "tsne", **SHORT}},
+    "fedne": {"rounds": 8, "hidden": (16,)},
+    "private-map": {"epsilon": 1e4, "own": 0.0, **SHORT},
+}
+
+
+@pytest.mark.parametrize("method", MAPS)
+def test_groups_stay_apart_on_every_map(method: str) -> None:
+    kind = method.partition(",")[0]
+
+    def told_apart(rows: FloatArray) -> float:
+        bounds = {"bounds": (float(rows.min()), float(rows.max()))} if kind == "private-map" else {}
+        settings = METHODS[kind].settings(**MAPS[method], **bounds)
+        federation = federate(np.split(rows[4:], [30, 60, 61]), public=rows[:4] if kind == "sense" else None)
+        evidence = Evidence(rows[4:], METHODS[kind].serve(federation, settings).embedding, LABELS[4:])
+        return evaluate(("ca_10",), evidence).values["ca_10"]
+
+    expected = told_apart(ROWS)
+    assert expected > 0.9
+    for name, (rows, _) in VARIED.items():
+        if kind == "private-map" and name == "one column":
+            continue  # bounds are of all columns, so they are 1e9 times too wide for the others
+        assert told_apart(rows) >= expected - 0.06, name
+
+
+def test_what_double_precision_cannot_hold_is_refused() -> None:
+    rows = ROWS + 1e15
+    with pytest.raises(DataError, match="double precision tells apart what differs by"):
+        completed(federate(np.split(rows[4:], 4), public=rows[:4]), SENSE(anchors=4))
