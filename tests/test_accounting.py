@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -456,10 +457,11 @@ class TestRuns:
         privacy = json.loads((folder / "privacy.json").read_text())
         assert privacy["epsilon_of_sums"] == pytest.approx(1.0, rel=1e-6)
         assert (privacy["epsilon"], len(privacy["infinite"])) == (None, 1)
-        found = {
-            release["kind"]: release["releases"] for release in privacy["releases"] if release["releases"]
-        }
-        assert found == kinds
+        found: Counter[str] = Counter()
+        for release in privacy["releases"]:
+            found[release["kind"]] += release["releases"]
+        assert +found == kinds
+        assert sum(release["share"] or 0.0 for release in privacy["releases"]) == pytest.approx(1.0)
         if noise.get("per") == "sum":
             assert 1.5 < privacy["epsilon_accounted"] < 8.0
         else:

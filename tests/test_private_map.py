@@ -98,6 +98,8 @@ def test_the_accountant_comes_to_what_is_claimed(epsilon: float, rounds: int) ->
     assert told.epsilon_of_sums >= epsilon * (1.0 - 1e-9)
     assert told.epsilon is not None
     assert told.epsilon > epsilon  # whoever sees uploads sees less noise in each
+    assert sum(release.releases for release in told.releases) == rounds + 2
+    assert sum(release.share or 0.0 for release in told.releases) == pytest.approx(1.0)
 
 
 def test_noise_by_each_client_is_worth_the_same_to_the_server() -> None:

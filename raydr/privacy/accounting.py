@@ -70,6 +70,8 @@ class Charge:
         Noise multiplier for those who see sums alone; that of the upload where each is covered by itself.
     unit : {"record", "client"}
         Whose presence moves what is released by ``sensitivity`` at most.
+    words : str
+        Of the mechanism, by which the messages that it paid for are known.
     """
 
     kind: str
@@ -77,6 +79,7 @@ class Charge:
     sensitivity: float
     of_sums: float
     unit: Literal["record", "client"] = "record"
+    words: str = ""
 
     @property
     def multiplier(self) -> float:

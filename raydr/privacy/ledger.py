@@ -120,11 +120,21 @@ class Ledger:
         """Releases of one kind alone."""
         return {charge: count for charge, count in self.charges.items() if charge.kind == kind}
 
+    def costs_of(self, entry: Entry) -> dict[Charge, int]:
+        """Releases that paid for an entry's messages, none where nothing with a claim covers them."""
+        if entry.direction != "up" or entry.protection is None:
+            return {}
+        kind, words = paid_as(entry), entry.protection.words
+        costs = self.costs(kind)
+        if kind != entry.kind:
+            return costs
+        return {charge: count for charge, count in costs.items() if charge.words == words}
+
     def settled(self, delta: float) -> Ledger:
         """Return the same, of which each entry that a claim covers tells its epsilon at ``delta``."""
         entries = {}
         for key, entry in self.entries.items():
-            costs = self.costs(paid_as(entry)) if entry.direction == "up" and entry.protection else {}
+            costs = self.costs_of(entry)
             if costs:
                 entry = replace(entry, epsilon=epsilon_of(costs, delta), delta=delta)
             entries[key] = entry

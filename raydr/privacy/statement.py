@@ -122,7 +122,7 @@ def statement(ledger: Ledger, budget: Budget) -> Statement:
 
 
 def _claims(entry: Entry, ledger: Ledger) -> bool:
-    return entry.protection is not None and bool(ledger.costs(paid_as(entry)))
+    return bool(ledger.costs_of(entry))
 
 
 def bare(entry: Entry, ledger: Ledger) -> bool:
@@ -144,7 +144,7 @@ def reason(entry: Entry) -> str:
 
 
 def _release(entry: Entry, ledger: Ledger, delta: float) -> Release:
-    costs = ledger.costs(paid_as(entry)) if entry.protection is not None else {}
+    costs = ledger.costs_of(entry)
     first = next(iter(costs), None)
     whole = composed_multiplier(ledger.charges)
     return Release(
