@@ -56,7 +56,7 @@ INLINE = {"federation": "inline"}
 METHODS = [
     pytest.param(TSNE, id="fed-tsne"),
     pytest.param(FRAME, id="fed-tsne, principal"),
-    pytest.param(RANDOM_FRAME, id="fed-tsne, random"),
+    pytest.param(RANDOM_FRAME, id="fed-tsne, random", marks=pytest.mark.slow),
     pytest.param(RELEASE, id="fed-tsne, embedding"),
     # compiling takes UMAP many seconds in every process
     pytest.param(UMAP, id="fed-umap", marks=pytest.mark.slow),

@@ -94,7 +94,7 @@ MAPS: dict[str, dict[str, Any]] = {
     "fed-tsne": SHORT,
     "fed-tsne, learnt": {"landmarks_from": "learnt", "landmarks": 20, "rounds": 10, **SHORT},
     "fed-umap": {"epochs": 100},
-    "fed-spectral": {"clusters": 4},
+    "fed-spectral": {"clusters": 4, "landmarks": 20, "rounds": 10, "embedder": {"kind": "tsne", **SHORT}},
     "sense": {"anchors": 4, "embedder": {"kind": "tsne", **SHORT}},
     "fedne": {"rounds": 8, "hidden": (16,)},
     "private-map": {"epsilon": 1e4, "own": 0.0, **SHORT},

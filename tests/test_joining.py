@@ -78,6 +78,7 @@ def test_workers_of_a_cluster_joined_sleep_at_barriers_too(address: str) -> None
     assert done.stdout == "PASSIVE\n"
 
 
+@pytest.mark.slow
 def test_the_cluster_joined_is_named_and_left_running(
     tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -135,6 +135,7 @@ def test_a_trial_is_refused_by_its_own_memory(cluster: None, tmp_path: Path) -> 
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_trial_packs_by_its_own_memory(cluster: None, tmp_path: Path) -> None:
     import ray
 

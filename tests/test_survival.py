@@ -116,6 +116,7 @@ def test_a_cluster_that_is_too_small_is_refused_with_the_numbers(cluster: None) 
     require_room(rows(), 2, Room.here())
 
 
+@pytest.mark.slow
 def test_a_driver_killed_without_warning_can_be_resumed_to_the_same_bits(tmp_path: Path) -> None:
     scenario = {
         "name": "interrupted",

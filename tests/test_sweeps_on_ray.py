@@ -172,7 +172,8 @@ def wait_for_trials(out: Path, count: int) -> Path:
 
 
 @pytest.mark.ray
-@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_command_that_is_ended_goes_on_to_the_same_table(whole: Path, tmp_path: Path, number: int) -> None:
     token = secrets.token_hex(8)
     out = tmp_path / "cut"
