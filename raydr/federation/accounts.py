@@ -123,18 +123,21 @@ def _due(call: Call, worst: Claim, secure: bool) -> Due:
     """What an answer costs whose noise is worth least at some client, and may be shared by all."""
     name, told = type(call.request).reply.__name__, call.told(call.clients[0])
     unit = told.mechanism.protects if told.mechanism is not None else "record"
-    words = told.mechanism.words if told.mechanism is not None else ""
     if not (isinstance(call, SumCall) and call.sharing is not None and told.mechanism is not None):
-        return Due(Charge(name, worst.deviation, worst.sensitivity, worst.multiplier, unit, words))
+        return Due(Charge(name, worst.deviation, worst.sensitivity, worst.multiplier, unit, told.mechanism))
     whole = told.mechanism.claim(call.sharing.sensitivity, **_rounding(call, told))
     of_sums = whole.multiplier if whole is not None else worst.multiplier
     if secure:
         # Of the sum: how far a record moves it, and the noise of all who add to it.
         moved = whole.sensitivity if whole is not None else worst.sensitivity
         return Due(
-            Charge(name, of_sums * moved, moved, of_sums, unit, words), call.sharing.clients, secure=True
+            Charge(name, of_sums * moved, moved, of_sums, unit, told.mechanism),
+            call.sharing.clients,
+            secure=True,
         )
-    return Due(Charge(name, worst.deviation, worst.sensitivity, of_sums, unit, words), call.sharing.clients)
+    return Due(
+        Charge(name, worst.deviation, worst.sensitivity, of_sums, unit, told.mechanism), call.sharing.clients
+    )
 
 
 def told_of(call: Call, sizes: Sequence[int]) -> list[tuple[Request[Any], int]]:

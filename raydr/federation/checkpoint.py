@@ -21,8 +21,9 @@ from raydr.errors import RunError
 from raydr.journal import RoundEnded
 from raydr.privacy.accounting import Charge
 from raydr.privacy.ledger import Entry, Ledger, read_entries
+from raydr.privacy.mechanism import mechanism_of
 
-VERSION = 3
+VERSION = 4
 _MAGIC = b"raydr checkpoint "
 _DIGEST_BYTES = 32
 
@@ -129,7 +130,7 @@ class Checkpoint:
             "loops": [{"done": loop.done, "round": loop.round, "ended": loop.ended} for loop in self.loops],
             "ledger": [entry.as_dict() for entry in self.ledger],
             "history": self.history.digest,
-            "charges": [[asdict(charge), count] for charge, count in self.charges],
+            "charges": [[_described(charge), count] for charge, count in self.charges],
         }
         arrays = {
             f"{index}/{name}": value
@@ -181,8 +182,18 @@ class Checkpoint:
             tuple(loops),
             read_entries(described["ledger"]),
             History(described["history"]),
-            tuple((Charge(**charge), count) for charge, count in described["charges"]),
+            tuple((_charge(charge), count) for charge, count in described["charges"]),
         )
+
+
+def _described(charge: Charge) -> dict[str, Any]:
+    mechanism = charge.mechanism
+    return vars(charge) | {"mechanism": mechanism and mechanism.model_dump(mode="json")}
+
+
+def _charge(described: dict[str, Any]) -> Charge:
+    mechanism = described["mechanism"]
+    return Charge(**described | {"mechanism": mechanism and mechanism_of(mechanism)})
 
 
 def _header() -> bytes:

@@ -25,6 +25,8 @@ from raydr.errors import RunError, ScenarioError
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
+    from raydr.privacy.mechanism import Mechanism
+
 View = Literal["server", "sums"]
 """Who looks: the server, which sees each upload where no secure aggregation hides it, or who sees sums alone."""
 
@@ -70,8 +72,8 @@ class Charge:
         Noise multiplier for those who see sums alone; that of the upload where each is covered by itself.
     unit : {"record", "client"}
         Whose presence moves what is released by ``sensitivity`` at most.
-    words : str
-        Of the mechanism, by which the messages that it paid for are known.
+    mechanism : Mechanism or None
+        What covers the messages that it pays for.
     """
 
     kind: str
@@ -79,7 +81,7 @@ class Charge:
     sensitivity: float
     of_sums: float
     unit: Literal["record", "client"] = "record"
-    words: str = ""
+    mechanism: Mechanism | None = None
 
     @property
     def multiplier(self) -> float:

@@ -124,11 +124,11 @@ class Ledger:
         """Releases that paid for an entry's messages, none where nothing with a claim covers them."""
         if entry.direction != "up" or entry.protection is None:
             return {}
-        kind, words = paid_as(entry), entry.protection.words
+        kind = paid_as(entry)
         costs = self.costs(kind)
         if kind != entry.kind:
             return costs
-        return {charge: count for charge, count in costs.items() if charge.words == words}
+        return {charge: count for charge, count in costs.items() if charge.mechanism == entry.protection}
 
     def settled(self, delta: float) -> Ledger:
         """Return the same, of which each entry that a claim covers tells its epsilon at ``delta``."""

@@ -140,7 +140,7 @@ def multisite_points(
     Of each client there are squared distances (rows, anchors) to the anchors that it sees, the residual factor
     (rows, width) of :func:`raydr.methods.sense.frames.residual_factor`, and the level of its noise.
     """
-    seen = Seen.of(space, anchors, sum(factor.shape[1] for factor in factors))
+    seen = AnchorPoints.of(space, anchors, sum(factor.shape[1] for factor in factors))
     blocks = [
         seen.block(client, block, level)
         for client, (block, level) in enumerate(zip(squared, levels, strict=True))
@@ -184,7 +184,7 @@ def pointwise_points(
             for group in alike
             for start in range(0, len(group), _ROWS_OF_A_TASK)
         ]
-    seen = Seen.of(space, anchors, 1)
+    seen = AnchorPoints.of(space, anchors, 1)
     blocks = [
         seen.block(int(group[0]), np.concatenate([squared[client] for client in group]), levels[group[0]])
         for group in members
@@ -220,7 +220,7 @@ def pointwise_points(
 
 
 @dataclass(frozen=True)
-class Seen:
+class AnchorPoints:
     """Anchors as the server computes with them.
 
     Attributes
@@ -242,7 +242,7 @@ class Seen:
     frame: Frame | None
 
     @classmethod
-    def of(cls, space: Space, anchors: Anchors, room: int) -> Seen:
+    def of(cls, space: Space, anchors: Anchors, room: int) -> AnchorPoints:
         """Points, with room for so many directions beside the anchors."""
         points = space.points(anchors.all)
         narrow = space.narrow(points, room)
