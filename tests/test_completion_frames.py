@@ -8,10 +8,10 @@ from scipy.spatial.distance import cdist, pdist
 from scipy.stats import special_ortho_group
 
 from raydr.errors import DataError
-from raydr.methods.sense import alignment
-from raydr.methods.sense.alignment import LEAST_CORRELATION, align
+from raydr.methods.sense.alignment import align
 from raydr.methods.sense.frames import AffineFrame, residual_factor
 from raydr.methods.sense.prior import Prior
+from raydr.methods.sense.recurrence import Recurrence
 
 
 def drawn(rows: int, features: int, seed: int = 0) -> np.ndarray:
@@ -95,22 +95,21 @@ class TestAlignment:
         return [AffineFrame(anchors)] * len(sizes), np.split(rows, np.cumsum(sizes)[:-1])
 
     @staticmethod
-    def aligned(frames: list[AffineFrame], rows: list[np.ndarray]):
+    def aligned(frames: list[AffineFrame], rows: list[np.ndarray], **how):
         inside = [frame.inside(part) for frame, part in zip(frames, rows, strict=True)]
         factors = [residual_factor(frame, part) for frame, part in zip(frames, rows, strict=True)]
-        return align(frames, inside, factors, np.random.default_rng(0))
+        return align(frames, inside, factors, np.random.default_rng(0), **how)
 
-    def test_residuals_that_coordinates_predict_come_out_as_they_were(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    @pytest.mark.parametrize("values_too", [False, True])
+    def test_residuals_that_coordinates_predict_come_out_as_they_were(self, values_too: bool) -> None:
         frames, rows = self.clients(noise=0.0)
-        result = self.aligned(frames, rows)
+        result = self.aligned(frames, rows, anchors=frames[0].anchors if values_too else None)
         true, found = pdist(np.concatenate(rows)), pdist(result.points)
-        monkeypatch.setattr(alignment, "SWEEPS", 0)
-        begun = pdist(self.aligned(frames, rows).points)
+        begun = pdist(self.aligned(frames, rows, sweeps=0).points)
         assert np.linalg.norm(found - true) < np.linalg.norm(begun - true) / 10
-        assert (result.correlations[[0, 1, 4]] > LEAST_CORRELATION).all()
-        assert np.isnan(result.correlations[2])
+        assert result.turned[[0, 1, 4]].all()
+        assert result.settled[[0, 1, 4]].all()
+        assert not result.turned[[2, 3]].any()
 
     def test_distances_within_a_client_and_to_anchors_stay_exact_whatever_is_turned(self) -> None:
         for noise in (0.0, 1.0):
@@ -122,15 +121,12 @@ class TestAlignment:
                 )
                 np.testing.assert_allclose(pdist(placed), pdist(part), atol=1e-9)
 
-    def test_residuals_that_nothing_predicts_stay_as_they_began(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_residuals_that_nothing_predicts_stay_as_they_began(self) -> None:
         frames, rows = self.clients(noise=1.0)
         result = self.aligned(frames, rows)
-        monkeypatch.setattr(alignment, "SWEEPS", 0)
-        begun = self.aligned(frames, rows).points
+        begun = self.aligned(frames, rows, sweeps=0).points
         ends = np.cumsum([len(part) for part in rows])
-        stayed = result.correlations <= LEAST_CORRELATION
+        stayed = ~result.turned
         assert stayed[[0, 1, 4]].sum() >= 2
         for client in np.flatnonzero(stayed):
             own = slice(ends[client] - len(rows[client]), ends[client])
@@ -138,7 +134,61 @@ class TestAlignment:
 
     def test_equal_streams_give_equal_bits(self) -> None:
         frames, rows = self.clients(noise=0.2)
-        assert self.aligned(frames, rows).points.tobytes() == self.aligned(frames, rows).points.tobytes()
+        for anchors in (None, frames[0].anchors):
+            first, second = (self.aligned(frames, rows, anchors=anchors) for _ in range(2))
+            assert first.points.tobytes() == second.points.tobytes()
+
+
+class TestRecurringValues:
+    """Rows of codes and measurements that nothing predicts, of sites that have them in different shares."""
+
+    @staticmethod
+    def clients(open_dimensions: int, seed: int) -> tuple[AffineFrame, list[np.ndarray]]:
+        rng = np.random.default_rng(seed)
+        sites = []
+        for shift in (-0.5, 0.0, 0.5):
+            codes = np.rint(rng.normal(shift, 1.0, size=(150, 4)))
+            sites.append(np.column_stack([codes, rng.normal(3 * shift, 1.0, size=(150, 2))]))
+        directions = np.linalg.qr(rng.normal(size=(6, 6)))[0][: 6 - open_dimensions]
+        anchors = rng.normal(size=(12, 6 - open_dimensions)) @ directions
+        return AffineFrame(anchors), sites
+
+    @pytest.mark.parametrize("open_dimensions", [1, 2])
+    @pytest.mark.parametrize("seed", [0, 1, 2])
+    @pytest.mark.parametrize("offset", [0.0, 1e6])
+    def test_they_tell_each_clients_rotation(self, open_dimensions: int, seed: int, offset: float) -> None:
+        frame, rows = self.clients(open_dimensions, seed)
+        frame, rows = AffineFrame(frame.anchors + offset), [part + offset for part in rows]
+        result = TestAlignment.aligned([frame] * 3, rows, anchors=frame.anchors)
+        np.testing.assert_allclose(pdist(result.points), pdist(np.concatenate(rows)), atol=0.15)
+        assert result.settled.all()
+        assert result.recurring >= 4
+
+    def test_where_a_client_has_other_values_it_is_not_sure(self) -> None:
+        rng = np.random.default_rng(0)
+        settled = 0
+        for seed in range(5):
+            frame, rows = self.clients(2, seed)
+            rows[2] = rng.normal(size=rows[2].shape)
+            settled += int(TestAlignment.aligned([frame] * 3, rows, anchors=frame.anchors).settled[2])
+        assert settled <= 1
+
+    def test_measurements_do_not_recur_and_codes_do_whatever_their_offset_and_scale(self) -> None:
+        rng = np.random.default_rng(0)
+        rows = np.column_stack([rng.normal(size=(400, 30)), rng.integers(0, 5, size=(400, 2)), np.ones(400)])
+        found = Recurrence.of(rows)
+        assert {30, 31} <= set(found.columns) <= set(range(32))
+        assert len(found.columns) <= 3
+        for scale, offset in ((1e-6, 0.0), (1e6, 0.0), (1.0, 1e5)):
+            again = Recurrence.of(rows * scale + offset)
+            np.testing.assert_array_equal(again.columns, found.columns)
+            assert again.worth == pytest.approx(found.worth, rel=1e-3)
+
+    def test_a_value_that_nobody_else_has_is_no_evidence(self) -> None:
+        found = Recurrence.of(np.random.default_rng(0).integers(0, 5, size=(400, 1)).astype(float))
+        codes, between, far = (found.evidence(np.full((1, 1), value)) for value in (3.0, 3.5, 1e9))
+        assert codes > 0.5 > 0.0 > between
+        assert far == 0.0
 
 
 def test_the_prior_expects_what_a_regression_on_many_points_predicts() -> None:

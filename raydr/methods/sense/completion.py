@@ -13,7 +13,7 @@ import numpy as np
 from raydr.arrays import Float64Array
 from raydr.federation import Federation
 from raydr.methods.outcome import Note
-from raydr.methods.sense.alignment import LEAST_CORRELATION, align
+from raydr.methods.sense.alignment import SWEEPS, Aligned, align
 from raydr.methods.sense.anchors import Anchors, AnchorSource
 from raydr.methods.sense.frames import Frame
 from raydr.methods.sense.lorentz_descent import random_start as random_points
@@ -43,8 +43,8 @@ class Known:
     open_share : (records,) float64
         Distance of each record from the anchors' span over its distance from their mean: 0 where the server knows
         the record feature by feature. NaN where noise on its distances makes the two incomparable.
-    aligned : (clients,) float64
-        Correlation of each client's residuals with those of others; empty where there are none.
+    aligned : Aligned or None
+        Which clients' residuals were turned to fit those of others; None where there are none.
     narrow : Narrow
         Which coordinates the points have.
     heights : (records,) float64 or None
@@ -54,7 +54,7 @@ class Known:
     rank: int
     codimension: int
     open_share: Float64Array
-    aligned: Float64Array
+    aligned: Aligned | None
     narrow: Narrow
     heights: Float64Array | None = None
 
@@ -151,6 +151,8 @@ def multisite_points(
         [place.coordinates for place in places],
         factors,
         federation.stream("alignment"),
+        anchors=seen.columns,
+        sweeps=SWEEPS if settings.alignment == "likeness" else 0,
     )
     points = aligned.points
     if settings.solver == "smacof":
@@ -158,7 +160,7 @@ def multisite_points(
         points = np.concatenate(refined(federation, settings, blocks, placed, placed))
     share = np.concatenate([place.open_share for place in places])
     rank = places[0].frame.rank
-    return points, Known(rank, federation.features - rank, share, aligned.correlations, seen.narrow)
+    return points, Known(rank, federation.features - rank, share, aligned, seen.narrow)
 
 
 def pointwise_points(
@@ -213,7 +215,7 @@ def pointwise_points(
         first.rank,
         federation.features - first.rank,
         share,
-        np.zeros(0),
+        None,
         seen.narrow,
         heights[back] if common else None,
     )
@@ -255,6 +257,12 @@ class AnchorPoints:
     def all(self) -> Float64Array:
         """All anchors, (anchors, dimensions)."""
         return np.concatenate([self.common, self.local.reshape(-1, self.common.shape[1])])
+
+    @property
+    def columns(self) -> Float64Array | None:
+        """All anchors if their coordinates are the columns of the data."""
+        plain = isinstance(self.space, EuclideanSpace) and self.narrow.basis is None
+        return self.all if plain else None
 
     def block(self, client: int, squared: Float64Array, noise: float) -> Block:
         """What is known of a client, or of several that see the same."""
@@ -381,14 +389,36 @@ def notes(
             + (" and with their noise" if coverage is not None and coverage.mechanism.on == "data" else "")
             + f". For the median record, {np.median(share):.2%} of its distance from the anchors' mean is left open."
         )
-    if settings.regime == "multisite" and open_ones:
+    if known.aligned is not None and open_ones:
         between = observations.count - seen * observations.records
-        turned = int((known.aligned > LEAST_CORRELATION).sum())
+        aligned = known.aligned
+        turned, settled = int(aligned.turned.sum()), int(aligned.settled.sum())
+        clients = len(aligned.turned)
         paragraphs.append(
             f"The {between:,} distances between records of the same client add the shape of that open part, up to a"
-            f" rotation. By the likeness of records, the server turned {turned} of {len(known.aligned)} clients' open"
-            " parts to fit the others'."
+            f" rotation. By the likeness of records, the server turned {turned} of {clients} clients' open parts to fit"
+            f" the others'"
+            + (
+                f": {settled} of them surely, since each half of the other clients, by itself, bears it out"
+                + (f", and {turned - settled} by what is likely" if settled < turned else "")
+                if turned
+                else ""
+            )
+            + "."
+            + (
+                " Where a client's open part points another way than it should, distances between its records and those"
+                " of others are wrong by that."
+                if settled < clients - 1
+                else ""
+            )
+            + f" {known.rank + open_ones + 1} anchors that span all dimensions would leave nothing open: the geometry"
+            " would be exact, and the server could write down every record."
         )
+        if aligned.recurring:
+            paragraphs[-1] += (
+                f" Values recur in {aligned.recurring} columns, as counts and codes do, and only where the open part is"
+                " turned as it is in the data. So take it for known to the server, feature by feature."
+            )
         if turned > 1 and settings.visibility == "partial":
             paragraphs[-1] += (
                 " Their anchors differ, so what one client's leave open another's tell: turned parts point the way"

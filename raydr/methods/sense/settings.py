@@ -31,6 +31,11 @@ class SENSE(AnchorSettings, MethodSettings):
     solver: Literal["closed-form", "smacof"] = Field(
         "closed-form", description="exact where distances allow it, or the paper's iteration (11)"
     )
+    alignment: Literal["likeness", "none"] = Field(
+        "likeness",
+        description="what turns clients' residuals against each other where anchors leave dimensions open: likeness of"
+        " records and values that recur, or nothing",
+    )
     start: Literal["random", "closed-form"] = Field("random", description="where the iteration starts")
     tolerance: float = Field(
         1e-6, ge=0, description="relative fall of the stress at which the iteration stops"

@@ -1,0 +1,109 @@
+r"""Columns whose values recur, as counts, codes, and yes and no do.
+
+Let p be the density of a column's values, smoothed a little, and q the same smoothed much. Where values recur,
+log p / q is large at them and small beside them, and a row that is turned the wrong way falls beside. Where they do
+not, it is about 0 everywhere. How many rows have which value differs from site to site and falls out of the quotient;
+which values there are does not differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from raydr.arrays import Float64Array, Int64Array
+
+_FINE, _COARSE = 0.02, 0.3
+"""Smoothing of p and q, in units of a column's deviation."""
+_BINS = 2048
+_MARGIN = 2.0
+"""Deviations beyond the values that are told apart."""
+_OUTSIDE = 0.005
+"""Share of values on either side that are not, so that a few far ones do not coarsen the bins."""
+_FLOOR = 1e-2
+"""Of the largest density, added to both: that nobody is there is no evidence."""
+_NOWHERE = 0.1
+"""Share of values that recur nowhere, as measurements that went wrong do."""
+_ERRORS = 3.0
+"""Standard errors above 0 at which values count as recurring: 1 in 740 columns of noise."""
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """log p / q of the columns that recur.
+
+    Attributes
+    ----------
+    columns : (recurring,) int64
+        Which these are.
+    first, step : (recurring,) float64
+        Value of the first bin, and from one bin to the next.
+    logs : (recurring, bins) float64
+        Of each bin.
+    worth : float
+        Mean of log p / q over the rows, each left out of p and q in its turn, all columns together; nats a row.
+    """
+
+    columns: Int64Array
+    first: Float64Array
+    step: Float64Array
+    logs: Float64Array
+    worth: float
+
+    @classmethod
+    def of(cls, rows: Float64Array) -> Recurrence:
+        """Of rows (rows, features) whose values are known."""
+        low, high = np.quantile(rows, [_OUTSIDE, 1.0 - _OUTSIDE], axis=0)
+        deviation = np.clip(rows, low, high).std(axis=0)
+        varied = np.flatnonzero(deviation > 1e-9 * np.abs(rows).max(axis=0))
+        deviation = deviation[varied]
+        first = low[varied] - _MARGIN * deviation
+        step = (high[varied] + _MARGIN * deviation - first) / (_BINS - 1)
+        place = (rows[:, varied] - first) / step
+        counts = _counts(place)
+        fine, own_fine = _smoothed(counts, _FINE * deviation / step)
+        coarse, own_coarse = _smoothed(counts, _COARSE * deviation / step)
+        floor = _FLOOR * coarse.max(axis=1, keepdims=True)
+        left_out = _quotient(_read(fine, place) - own_fine, _read(coarse, place) - own_coarse, floor.T)
+        worth = left_out.mean(axis=0)
+        recur = worth > _ERRORS * left_out.std(axis=0) / np.sqrt(len(rows))
+        logs = _quotient(fine, coarse, floor)[recur]
+        return cls(varied[recur], first[recur], step[recur], logs, float(worth.sum()))
+
+    def evidence(self, values: Float64Array) -> float:
+        """Sum of log p / q over values (rows, recurring); nats."""
+        return float(_read(self.logs, (values - self.first) / self.step).sum())
+
+
+def _counts(place: Float64Array) -> Float64Array:
+    """Values (rows, columns) in each bin, (columns, bins)."""
+    bins = np.rint(place)
+    inside = (bins >= 0) & (bins < _BINS)
+    rows = [column[told].astype(np.int64) for column, told in zip(bins.T, inside.T, strict=True)]
+    counts = [np.bincount(row, minlength=_BINS) for row in rows]
+    return np.asarray(counts, dtype=np.float64).reshape(-1, _BINS)
+
+
+def _smoothed(counts: Float64Array, width: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """Counts (columns, bins) under Gaussians of so many bins (columns,), and what each count adds to its own bin."""
+    width = np.maximum(width, 0.5)
+    frequency = 2.0 * np.pi * np.fft.rfftfreq(_BINS)
+    spectrum = np.fft.rfft(counts, axis=1) * np.exp(-0.5 * (width[:, None] * frequency) ** 2)
+    return np.fft.irfft(spectrum, _BINS, axis=1), 1.0 / (np.sqrt(2.0 * np.pi) * width)
+
+
+def _read(table: Float64Array, place: Float64Array) -> Float64Array:
+    """Entries of a table (columns, bins) at places (rows, columns) between its bins; 0 outside."""
+    inside = (place >= 0.0) & (place < _BINS - 1)
+    place = np.where(inside, place, 0.0)
+    below = place.astype(np.int64)
+    columns = np.arange(len(table))
+    lower, upper = table[columns, below], table[columns, below + 1]
+    return np.where(inside, lower + (place - below) * (upper - lower), 0.0)
+
+
+def _quotient(fine: Float64Array, coarse: Float64Array, floor: Float64Array) -> Float64Array:
+    fine, coarse = np.maximum(fine, 0.0), np.maximum(coarse, 0.0)
+    mixed = (1.0 - _NOWHERE) * fine + _NOWHERE * coarse
+    return np.asarray(np.log(mixed + floor) - np.log(coarse + floor))
