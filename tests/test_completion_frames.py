@@ -202,3 +202,55 @@ def test_the_prior_expects_what_a_regression_on_many_points_predicts() -> None:
     regression = design @ np.linalg.lstsq(design, known, rcond=None)[0]
     np.testing.assert_allclose(expected, regression, atol=1e-3)
     np.testing.assert_allclose(frame.inside(expected), inside, atol=1e-3)
+
+
+class TestPriorOfAllRecords:
+    """Records that each see anchors of their own, drawn without regard to how features hang together."""
+
+    @staticmethod
+    def records(count: int, seed: int = 0) -> tuple[np.ndarray, list[AffineFrame], list[np.ndarray], Prior]:
+        rng = np.random.default_rng(seed)
+        rows = rng.normal(size=(count, 2)) @ rng.normal(size=(2, 6)) + 0.1 * rng.normal(size=(count, 6)) + 5.0
+        anchors = rows.mean(axis=0) + rows.std(axis=0) * rng.normal(size=(count, 5, 6))
+        frames = [AffineFrame(seen) for seen in anchors]
+        inside = [frame.inside(row[None]) for frame, row in zip(frames, rows, strict=True)]
+        return rows, frames, inside, Prior.of(anchors.reshape(-1, 6))
+
+    @staticmethod
+    def points(prior: Prior, frames: list[AffineFrame], inside: list[np.ndarray]) -> np.ndarray:
+        return np.concatenate([prior.expected(*known) for known in zip(frames, inside, strict=True)])
+
+    @pytest.mark.parametrize("seed", [0, 1, 2])
+    def test_records_tell_what_anchors_of_nobody_do_not(self, seed: int) -> None:
+        rows, frames, inside, prior = self.records(200, seed)
+        fitted = prior.fitted(frames, [coordinates[0] for coordinates in inside])
+        before, after = (
+            np.linalg.norm(self.points(known, frames, inside) - rows) for known in (prior, fitted)
+        )
+        assert after < before / 3
+
+    def test_moments_of_many_records_outweigh_few_others(self) -> None:
+        _, frames, inside, _ = self.records(12)
+        known = Prior.of(self.records(4_000)[0])
+        coordinates = [found[0] for found in inside]
+        moved = [
+            np.abs(known.fitted(frames, coordinates, records).covariance - known.covariance).max()
+            for records in (4_000, 40)
+        ]
+        assert 0.0 < moved[0] < moved[1] / 10
+
+    def test_a_covariance_that_is_too_wide_to_fit_stays(self) -> None:
+        _, frames, inside, prior = self.records(5)
+        assert prior.fitted(frames, [found[0] for found in inside]).covariance is not prior.covariance
+        wide = Prior(np.zeros(2_000), np.eye(2_000))
+        frame = AffineFrame(np.random.default_rng(0).normal(size=(600, 2_000)))
+        assert wide.fitted([frame] * 3, [np.zeros(599)] * 3) is wide
+
+    def test_distances_to_anchors_and_from_their_span_are_kept(self) -> None:
+        rows, frames, inside, prior = self.records(20)
+        for frame, found, row in zip(frames, inside, rows, strict=True):
+            heights = np.linalg.norm(frame.beside(row[None]), axis=1)
+            point = prior.expected(frame, found, heights)
+            np.testing.assert_allclose(
+                cdist(point, frame.anchors), cdist(row[None], frame.anchors), atol=1e-9
+            )

@@ -198,8 +198,15 @@ def pointwise_points(
             for place in places
         ]
     elif isinstance(space, EuclideanSpace):
-        prior = Prior.of(seen.all)
-        points = [prior.expected(place.frame, place.coordinates) for place in places]
+        alone = [place for place in places if len(place.coordinates) == 1]
+        rows = len(seen.all) if settings.source(federation.public) == "sample" else None
+        prior = Prior.of(seen.all).fitted(
+            [place.frame for place in alone], [place.coordinates[0] for place in alone], rows
+        )
+        points = [
+            prior.expected(place.frame, place.coordinates, None if place.noisy else place.heights)
+            for place in places
+        ]
     else:
         points = [
             place.frame.points(place.coordinates, np.zeros((len(place.coordinates), 0))) for place in places
@@ -432,5 +439,15 @@ def notes(
             "A record's distances tell how far it reaches into the open part, and not in which direction: all fit them"
             " equally, without any error. So from these messages alone no method can tell the open part of the"
             " distance between two records; it is guessed, and a more faithful map takes more anchors."
+        )
+    if settings.regime == "pointwise" and open_ones and settings.visibility == "partial":
+        paragraphs.append(
+            "What a record's own distances leave open, no other record's tell. The server fills it with what is likely:"
+            + (
+                " a Gaussian, since together all records tell how features hang together, in every direction."
+                if settings.geometry == "euclidean"
+                else " nothing beside the span."
+            )
+            + " How far that is from the record, nothing that was sent says; a more faithful map takes more anchors."
         )
     return (Note("What the anchors tell, and what they leave open", "\n\n".join(paragraphs)),)

@@ -1,7 +1,8 @@
-"""What is likely where a record's own distances say nothing: a Gaussian that all anchors together suggest."""
+"""What is likely where a record's own distances say nothing: a Gaussian, of anchors and of what all records tell."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,12 @@ from raydr.methods.sense.frames import Frame
 
 _RIDGE = 1e-6
 """Part of the mean variance that is added to each feature's, so that constant features can be divided by."""
+_ITERATIONS = 20
+"""Of expectation maximisation; 10 and 100 come within 0.04 of the F-score on nine data sets."""
+_WEIGHT = 0.3
+"""Records that moments of nobody's rows count for, per feature: few records do not determine a covariance alone."""
+_EFFORT = 2e9
+"""Multiplications of an iteration at most; of many records so many are taken."""
 
 
 @dataclass(frozen=True)
@@ -25,19 +32,74 @@ class Prior:
         """Moments of some points (points, features)."""
         mean = points.mean(axis=0)
         covariance = (points - mean).T @ (points - mean) / len(points)
-        features = len(mean)
-        return cls(mean, covariance + _RIDGE * np.trace(covariance) / features * np.eye(features))
+        return cls(mean, _ridged(covariance))
 
-    def expected(self, frame: Frame, coordinates: Float64Array) -> Float64Array:
+    def fitted(
+        self, frames: Sequence[Frame], coordinates: Sequence[Float64Array], records: int | None = None
+    ) -> Prior:
+        r"""The most likely Gaussian, given coordinates (rank,) of records in frames of their own.
+
+        Where no two records open the same directions, all together tell moments in all of them. By expectation
+        maximisation (Dempster, Laird, Rubin 1977), with this prior's moments as some records more: of each record
+        E[x | V x] and Cov[x | V x], of these the next mean and covariance. This prior's are of so many ``records``;
+        None where they are of nobody's. Where a covariance has too many entries for
+        the records that can be gone through, this prior stays.
+        """
+        features = len(self.mean)
+        taken = min(len(frames), int(_EFFORT / (features**2 * max(frames[0].rank, 1))))
+        if taken < min(len(frames), features + 1):
+            return self
+        chosen = np.unique(np.linspace(0, len(frames) - 1, taken).astype(int))
+        observed = [_basis(frames[record]) for record in chosen]
+        values = [
+            coordinates[record] + basis @ origin
+            for record, (basis, origin) in zip(chosen, observed, strict=True)
+        ]
+        weight = _WEIGHT * features if records is None else records
+        mean, covariance = self.mean, self.covariance
+        for _ in range(_ITERATIONS):
+            points, left = np.empty((len(chosen), features)), np.zeros_like(covariance)
+            for record, ((basis, _origin), value) in enumerate(zip(observed, values, strict=True)):
+                across = covariance @ basis.T
+                gain = np.linalg.solve(basis @ across, across.T).T
+                points[record] = mean + gain @ (value - basis @ mean)
+                left += covariance - gain @ across.T
+            total = len(chosen) + weight
+            mean = (points.sum(axis=0) + weight * self.mean) / total
+            off, shift = points - mean, self.mean - mean
+            shifted = self.covariance + np.outer(shift, shift)
+            covariance = _ridged((off.T @ off + left + weight * shifted) / total)
+        return Prior(mean, covariance)
+
+    def expected(
+        self, frame: Frame, coordinates: Float64Array, heights: Float64Array | None = None
+    ) -> Float64Array:
         r"""Expected points (rows, features), given their coordinates (rows, rank) in a frame.
 
         With x ~ N(mean, C) and V the frame's basis, E[x | V x] = mean + C V^T (V C V^T)^-1 (V x - V mean). Where
-        clients see anchors of their own, each frame spans what others leave open.
+        clients see anchors of their own, each frame spans what others leave open. An expected residual is shorter than
+        the records' own; ``heights`` (rows,) are the lengths that they are to have, if known.
         """
         from scipy.linalg import solve
 
-        origin = frame.points(np.zeros((1, frame.rank)), np.zeros((1, 0)))
-        basis = frame.points(np.eye(frame.rank), np.zeros((frame.rank, 0))) - origin
+        basis, _ = _basis(frame)
         across = self.covariance @ basis.T
         off = coordinates - frame.inside(self.mean[None])
-        return np.asarray(self.mean + off @ solve(basis @ across, across.T, assume_a="pos"))
+        points = np.asarray(self.mean + off @ solve(basis @ across, across.T, assume_a="pos"))
+        if heights is None:
+            return points
+        beside = frame.beside(points)
+        lengths = np.linalg.norm(beside, axis=1)
+        scale = np.divide(heights, lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
+        return frame.points(coordinates, beside * scale[:, None])
+
+
+def _basis(frame: Frame) -> tuple[Float64Array, Float64Array]:
+    """Orthonormal directions (rank, features) of a frame, and the point (features,) where all coordinates are 0."""
+    origin = frame.points(np.zeros((1, frame.rank)), np.zeros((1, 0)))
+    return frame.points(np.eye(frame.rank), np.zeros((frame.rank, 0))) - origin, origin[0]
+
+
+def _ridged(covariance: Float64Array) -> Float64Array:
+    features = len(covariance)
+    return np.asarray(covariance + _RIDGE * np.trace(covariance) / features * np.eye(features))
