@@ -16,8 +16,9 @@ found twice: from half of its rows and half of the other clients, and from the o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -225,29 +226,35 @@ class _Residuals:
         return _Residuals(self.frame, self.coordinates[rows], self.factor[rows], self.anchors)
 
     def onto(self, sites: Sequence[Float64Array], rng: np.random.Generator) -> _Found:
-        """Turned to fit points of other clients.
-
-        What every other row makes of one half of these is judged by the other rows and the other half.
-        """
+        """Turned to fit points of other clients."""
         best = self._best(np.concatenate(sites))
         if len(self.factor) < 2:
             return _Found(best, turned=False, settled=False)
-        halves = _halves(sites)
-        folds = list(zip((self.part(slice(0, None, 2)), self.part(slice(1, None, 2))), halves, strict=True))
-        held_out = [(fitted._best(half), rows, rest) for (fitted, half), (rows, rest) in (folds, folds[::-1])]
+        halves, all_of_them = _halves(sites), (np.concatenate(sites),) * 2
         if self.anchors is None:
-            correlations = [rows._correlation(rest, found) for found, rows, rest in held_out]
             return _Found(
                 best,
-                turned=float(np.mean(correlations)) > LEAST_CORRELATION,
-                settled=min(correlations) > LEAST_CORRELATION,
+                turned=float(np.mean(self._held_out(all_of_them, _Residuals._correlation)))
+                > LEAST_CORRELATION,
+                settled=min(self._held_out(halves, _Residuals._correlation)) > LEAST_CORRELATION,
             )
         drawn = [_any_rotation(best.shape[0], best.shape[1], rng) for _ in range(DRAWN)]
         return _Found(
             best,
             turned=float(np.mean([self._rank(half, best, drawn) for half in halves])) > LEAST_RANK,
-            settled=min(rows._rank(rest, found, drawn) for found, rows, rest in held_out) > SETTLED_RANK,
+            settled=min(self._held_out(halves, partial(_Residuals._rank, drawn=drawn))) > SETTLED_RANK,
         )
+
+    def _held_out(
+        self,
+        halves: tuple[Float64Array, Float64Array],
+        judged: Callable[[_Residuals, Float64Array, Float64Array], float],
+    ) -> list[float]:
+        """How rows and others that were left out judge what every other row makes of one half of the others."""
+        folds = list(zip((self.part(slice(0, None, 2)), self.part(slice(1, None, 2))), halves, strict=True))
+        return [
+            judged(rows, rest, fitted._best(half)) for (fitted, half), (rows, rest) in (folds, folds[::-1])
+        ]
 
     def alone(self) -> _Found:
         """Turned so that values recur."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array
 
-_FINE, _COARSE = 0.02, 0.3
+_FINE, _COARSE = 0.02, 0.1
 """Smoothing of p and q, in units of a column's deviation."""
 _BINS = 2048
 _MARGIN = 2.0
@@ -25,8 +25,9 @@ _FLOOR = 1e-2
 """Of the largest density, added to both: that nobody is there is no evidence."""
 _NOWHERE = 0.1
 """Share of values that recur nowhere, as measurements that went wrong do."""
-_ERRORS = 3.0
-"""Standard errors above 0 at which values count as recurring: 1 in 740 columns of noise."""
+_ERRORS, _LEAST_WORTH = 3.0, 0.1
+"""Standard errors above 0, and nats a row, at which values count as recurring. Noise has as many errors in 1 of 740
+columns, and measurements whose density has a peak in all, but less worth."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Recurrence:
         floor = _FLOOR * coarse.max(axis=1, keepdims=True)
         left_out = _quotient(_read(fine, place) - own_fine, _read(coarse, place) - own_coarse, floor.T)
         worth = left_out.mean(axis=0)
-        recur = worth > _ERRORS * left_out.std(axis=0) / np.sqrt(len(rows))
+        recur = worth > np.maximum(_LEAST_WORTH, _ERRORS * left_out.std(axis=0) / np.sqrt(len(rows)))
         logs = _quotient(fine, coarse, floor)[recur]
         return cls(varied[recur], first[recur], step[recur], logs, float(worth.sum()))
 
