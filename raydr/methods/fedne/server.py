@@ -11,9 +11,10 @@
 Two things stand between that and the pooled rows' encoder, and neither is the neighbours that clients cannot see:
 trained on the union of the clients' graphs in one place, an encoder is as good as on the graph of all rows.
 
-*Repulsion.* Where P2 (10) adds the others' surrogates to the repulsion among a client's own rows, the field speaks for
-everybody, own rows included: a batch of a client that holds one class is no sample of the map, and its rows drive each
-other apart. It counts twice, since a pair repels at both ends (`clients`).
+*Repulsion.* The field stands where everybody was when the round began, and rows that all leave a crowd by an old table
+overshoot. So a client takes what it told of its own rows out of the field, and these repel each other where they are
+now, by their part of all: a batch of a client that holds one class is no sample of the map, and with more weight its
+rows would drive each other apart. The others' field counts twice, since a pair repels at both ends (`clients`).
 
 *Drift.* Each client's batches pull the encoder towards its own classes, and the mean of where clients end up is not
 where their mean loss is least. Control variates (SCAFFOLD, Karimireddy et al. 2020) mend that: client i adds c - c_i to
