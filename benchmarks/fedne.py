@@ -6,9 +6,10 @@
 The data are ``--data`` as NAME.npz in ``$RAYDR_DATA``: ``X``, ``y`` and ``split`` (0 train, 1 test; without it, a
 seeded split). Rows are dealt by Dirichlet(0.1). ``knn_accuracy`` is that of the test rows, placed by the encoder, among
 the training rows on the map; trustworthiness, continuity, steadiness and cohesiveness judge the map of all test rows
-(7 neighbours, P2 5.1). All methods take the same encoder, seed, rounds, learning rates, and 10 batches of each client
-in a round, which for global-ne are as many as all clients' together, but an epoch at most; with ``.epochs``, and for
-``fedne.published``, all of its batches at P2's learning rates. Clients live in two actors.
+(7 neighbours, P2 5.1), ``npa_10`` too, and ``records_npa_10`` the map of the training rows. All methods take the same
+encoder, seed, rounds, learning rates, and 10 batches of each client in a round, which for global-ne are as many as all
+clients' together, but an epoch at most; with ``.epochs``, and for ``fedne.published``, all of its batches at P2's
+learning rates. Clients live in two actors.
 
 ``--quick`` takes 10,000 training and 2,000 test rows, 40 rounds, and of the overheads that of the field alone.
 """
@@ -35,7 +36,7 @@ from raydr.threads import cores
 ACTORS = 2
 NEIGHBORS = 7
 REPEATS = 3
-METRICS = ("trustworthiness", "continuity", "steadiness", "cohesiveness")
+METRICS = ("trustworthiness", "continuity", "steadiness", "cohesiveness", "npa_10")
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,8 @@ def judged(backend: RayBackend, rows: Rows, setting: Setting, rounds: int, seed:
         "round_s": statistics.median(record.seconds for record in told),
         "run_s": seconds,
     }
+    mapped = Evidence(rows.train[np.concatenate(own)], outcome.embedding)
+    figures["records_npa_10"] = evaluate(("npa_10",), mapped).values["npa_10"]
     evidence = Evidence(rows.test, placed, rows.test_labels, ranked=NEIGHBORS, grouped=len(rows.test))
     return figures | evaluate(METRICS, evidence).values
 
@@ -269,7 +272,7 @@ def ratios(figures: dict[str, float]) -> dict[str, float]:
         name: value / figures[central]
         for name, value in figures.items()
         for central in [f"{name.split('.')[0]}.global-ne"]
-        if name.split(".")[0] in ("knn_accuracy", *METRICS) and central in figures
+        if name.split(".")[0] in ("knn_accuracy", "records_npa_10", *METRICS) and central in figures
     }
     if "edges_per_s.ratio" in figures:
         found["edges_per_s"] = figures["edges_per_s.ratio"]

@@ -35,6 +35,7 @@ from raydr.methods.fedne.clients import (
     TrainRequest,
     kept_size,
     objective_of,
+    others_field,
     train_locally,
     train_together,
 )
@@ -43,6 +44,8 @@ from raydr.methods.fedne.loss import repulsion, squared_distance
 from raydr.methods.fedne.server import (
     first_weights,
     no_surrogates,
+    renew_surrogates,
+    spoken,
     standardised,
     train_request,
     training_of,
@@ -90,6 +93,7 @@ NO_CONTROL_VARIATES: dict[str, Any] = {
     "control": np.zeros(0, np.float32),
     "kept": np.zeros((0, 0), np.uint8),
     "kept_rounds": np.zeros(0, np.int64),
+    "spoken": np.zeros(0, np.float32),
 }
 
 
@@ -165,13 +169,78 @@ def test_the_field_repels_as_strongly_as_pairs_of_pooled_rows_do() -> None:
         replace(TRAINING, hidden=(), mixing=0.2), np.zeros(9, np.float32), 1e-3, field, grid.reach,
         np.zeros((0, 0), np.float32), np.zeros(0, np.float32), **NO_CONTROL_VARIATES,
     )  # fmt: skip
-    objective = objective_of([Client(0, np.zeros((5, 2)), 0)], request)
+    objective = objective_of([Client(0, np.zeros((5, 2)), 0)], [request])
     assert objective.own_share is None
     assert objective.surrogate is not None
     heads = places.clone().requires_grad_()
     (felt,) = torch.autograd.grad(objective.negatives * objective.surrogate(heads[None]).mean(), heads)
     assert float((felt * exact).sum() / (exact**2).sum()) == pytest.approx(1.0, abs=0.05)
     assert float((felt - exact).norm() / exact.norm()) < 0.2
+
+
+def test_own_rows_and_the_others_field_repel_as_pooled_rows_do() -> None:
+    """Three clients apart on the map: the sum of what each feels is the gradient of all pairs, both of which move."""
+    places = 2 * np.random.default_rng(0).normal(size=(300, 2)).astype(np.float32)
+    places = places[np.argsort(places[:, 0])]
+    parts = np.split(places, [60, 200])
+    pairs = torch.from_numpy(places).requires_grad_()
+    apart = repulsion(squared_distance(pairs[:, None], pairs[None]))
+    (exact,) = torch.autograd.grad(5.0 * (apart.sum() - apart.diagonal().sum()) / 300**2, pairs)
+    grid = Grid.covering(9.0, 0.1)
+    shares = np.array([60, 140, 100], np.float32) / 300
+    request = TrainRequest(
+        replace(TRAINING, hidden=()), np.array([1, 0, 0, 1, 0, 0], np.float32), 1e-3,
+        repulsion_field(grid, deposit(grid, places) / 300).astype(np.float32), grid.reach,
+        np.zeros((0, 0), np.float32), np.zeros(0, np.float32), **NO_CONTROL_VARIATES | {"spoken": shares},
+    )  # fmt: skip
+    clients = [Client(index, part, 0) for index, part in enumerate(parts)]
+    objective = objective_of(clients, [request.addressed_to(index) for index in range(3)])
+    assert objective.own_share is not None
+    assert objective.surrogate is not None
+    np.testing.assert_array_equal(objective.own_share, shares)
+    moving = [torch.from_numpy(part).requires_grad_() for part in parts]
+    width = max(map(len, parts))
+    stacked = torch.stack([torch.nn.functional.pad(part, (0, 0, 0, width - len(part))) for part in moving])
+    far, loss = objective.surrogate(stacked), torch.zeros(())
+    for index, part in enumerate(moving):
+        near = repulsion(squared_distance(part[:, None], part[None]))
+        own = (near.sum() - near.diagonal().sum()) / len(part) ** 2 * float(shares[index])
+        loss = loss + 5.0 * float(shares[index]) * (own + far[index, : len(part)].mean())
+    felt = torch.cat(torch.autograd.grad(loss, moving))
+    assert float((felt * exact).sum() / (exact**2).sum()) == pytest.approx(1.0, abs=0.05)
+    assert float((felt - exact).norm() / exact.norm()) < 0.2
+
+
+def test_of_a_field_that_is_its_own_a_client_feels_nothing() -> None:
+    rows = np.random.default_rng(0).normal(size=(3 * SPEAKING_ROWS, 2)).astype(np.float32)
+    client, weights = Client(0, rows, 0, round=4), np.array([1, 0, 0, 1, 0, 0], np.float32)
+    grid = Grid(8.0, 41)
+    told = density(client, DensityRequest(weights, (), grid.reach, grid.nodes)).share
+    request = TrainRequest(
+        replace(TRAINING, hidden=()), weights, 1e-3, repulsion_field(grid, told).astype(np.float32), grid.reach,
+        np.zeros((0, 0), np.float32), np.zeros(0, np.float32),
+        **NO_CONTROL_VARIATES | {"spoken": np.ones(1, np.float32)},
+    )  # fmt: skip
+    np.testing.assert_allclose(others_field(client, request, grid), 0.0, atol=1e-5)
+    next_round = replace(client, round=5)
+    assert np.abs(others_field(next_round, request, grid)).max() > 1e-3  # by other rows
+
+
+def test_who_did_not_speak_in_a_field_has_no_part_in_it() -> None:
+    parts = blobs([30, 0, 10, 60, 20])
+    settings = FedNE(**SMALL)
+    federation = federate(parts, participation=0.5)
+    _, reach = standardised(federation)
+    state = {"weights": first_weights(federation, settings, reach), **no_surrogates()}
+    for round in federation.rounds(6, {}):
+        renew_surrogates(federation, settings, state, round)
+        answered = list(federation.answered)
+        expected = np.zeros(5)
+        expected[answered] = [len(parts[client]) for client in answered]
+        np.testing.assert_allclose(state["spoken"], expected / expected.sum(), rtol=1e-6)
+        assert 0 < np.count_nonzero(expected) < 4
+    median = FedNE(**SMALL, aggregation={"kind": "coordinate-median"})
+    assert not spoken(federation, median).size
 
 
 def test_everybodys_rows_at_one_client_are_trained_as_pooled_rows() -> None:
@@ -318,7 +387,7 @@ def test_a_client_follows_the_mean_course_and_tells_how_its_own_changed() -> Non
     plain = TrainRequest(
         replace(TRAINING, batch=512, most_steps=1), weights, 1e-3, np.zeros((0, 0), np.float32), 1.0,
         np.zeros((0, 0), np.float32), np.zeros(0, np.float32), mean,
-        np.zeros((1, kept_size(len(weights))), np.uint8), np.zeros(1, np.int64),
+        np.zeros((1, kept_size(len(weights))), np.uint8), np.zeros(1, np.int64), np.zeros(0, np.float32),
     )  # fmt: skip
     now = Binding("", 0, 1, "control variate")
     first = train_locally(client, plain.addressed_to(0))
@@ -540,7 +609,8 @@ def test_clients_trained_as_one_change_as_each_would() -> None:
         kept=kept,
         kept_rounds=np.ones(6, np.int64),
     )
-    for asked in (request, networks, corrected):
+    parted = replace(request, spoken=np.array([0.3, 0.0, 0.2, 0.4, 0.0, 0.1], np.float32))
+    for asked in (request, networks, corrected, parted):
         clients = [
             Client(index, part.astype(np.float32), 0, 1, secret=KNOWN.derived("client", index))
             for index, part in enumerate(parts)

@@ -532,7 +532,7 @@ class TestSurrogates:
         )
         at, values = torch.zeros(1, 1, 2), set()
         for round in range(20):
-            repulsed = objective_of([Client(0, np.zeros((2, 3)), 0, round)], request).surrogate
+            repulsed = objective_of([Client(0, np.zeros((2, 3)), 0, round)], [request]).surrogate
             assert repulsed is not None
             values.add(round_of(repulsed(at)))
         assert len(values) == 3  # pairs of three others

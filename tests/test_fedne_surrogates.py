@@ -80,6 +80,14 @@ def test_interpolation_keeps_nodes_and_its_gradient_is_its_own() -> None:
         torch.testing.assert_close(slope, gradient[..., axis_], rtol=1e-5, atol=1e-5)
 
 
+def test_each_client_reads_a_field_of_its_own() -> None:
+    grid, random = Grid(2.0, 9), np.random.default_rng(0)
+    tables = torch.from_numpy(random.normal(size=(3, 9, 9)))
+    at = torch.from_numpy(random.uniform(-2.5, 2.5, size=(3, 20, 2)))
+    alone = [interpolated(grid, *each) for each in zip(tables, at, strict=True)]
+    torch.testing.assert_close(interpolated(grid, tables, at), torch.stack(alone))
+
+
 def test_beyond_the_grid_nothing_pushes() -> None:
     grid = Grid(2.0, 9)
     at = torch.tensor([[5.0, -7.0], [2.5, 2.5]], requires_grad=True)

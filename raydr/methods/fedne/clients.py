@@ -25,6 +25,7 @@ from raydr.privacy.sealing import Binding, seal, sealed_size, unseal
 
 if TYPE_CHECKING:
     from raydr.methods.fedne.encoder import Architecture
+    from raydr.methods.fedne.field import Grid
     from raydr.methods.fedne.training import Local, Objective
 
 LARGEST_LOSS = 1e4
@@ -186,6 +187,9 @@ class TrainRequest(
         Every client's own, as it sealed it; addressed to a client, its own alone.
     kept_rounds : (clients,) int64
         The round in which each sealed it; 0 before its first. Addressed to a client, its own alone.
+    spoken : (clients,) float32
+        Part of the field that is of each client's rows, 0 for who did not answer; empty where that is not known.
+        Addressed to a client, its own alone.
     mechanism : Mechanism or None
         Noise by client on the whole change.
     """
@@ -200,6 +204,7 @@ class TrainRequest(
     control: Float32Array
     kept: UInt8Array
     kept_rounds: Int64Array
+    spoken: Float32Array
     mechanism: Mechanism | None = None
     deviation: float = math.nan
 
@@ -214,11 +219,12 @@ class TrainRequest(
         return self.clip * (1.0 + 1e-9)
 
     def addressed_to(self, client: int) -> TrainRequest:
-        """What it has sealed for itself alone."""
-        if not self.kept.size:
-            return self
+        """What it has sealed for itself, and its own part of the field, alone."""
         own = slice(client, client + 1)
-        return replace(self, kept=self.kept[own], kept_rounds=self.kept_rounds[own])
+        request = replace(self, spoken=self.spoken[own]) if self.spoken.size else self
+        if not self.kept.size:
+            return request
+        return replace(request, kept=self.kept[own], kept_rounds=self.kept_rounds[own])
 
     @property
     def jointly(self) -> bool:
@@ -252,7 +258,7 @@ def _trained(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> lis
             architecture_of(clients[0].rows, request.training.hidden),
             request.weights,
             [local_task(client, request) for client in clients],
-            objective_of(clients, request),
+            objective_of(clients, requests),
             learning_rate=request.learning_rate,
             corrections=None if controls is None else request.control - controls,
             device=request.training.device,
@@ -350,7 +356,7 @@ def local_task(client: Client, request: TrainRequest) -> Local:
         neighbors_of(client, training.neighbors),
         batch=training.batch,
         epochs=training.local_epochs,
-        negatives=0 if request.field.size else training.negatives,
+        negatives=0 if request.field.size and not request.spoken.size else training.negatives,
         mixing=training.mixing or None,
         steps=training.most_steps,
         random=client.stream("batches"),
@@ -358,21 +364,29 @@ def local_task(client: Client, request: TrainRequest) -> Local:
     return Local(client.rows, batches)
 
 
-def objective_of(clients: Sequence[Client], request: TrainRequest) -> Objective:
-    """What is minimised: repulsion by the field, by networks and own rows (10), or by own rows alone.
+def objective_of(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> Objective:
+    """What is minimised: repulsion by own rows, and by the field, networks (10) or nobody else.
 
-    The field counts twice. Among pooled rows (P2 (1)) a pair repels whichever of the two is drawn as the other's
-    negative, and moves at both ends each time; a field moves the head alone, so it holds half of that.
+    Own rows repel each other where they are now, by their part of all; the field, less this part, stands for the others
+    where they were when the round began. It counts twice: among pooled rows (P2 (1)) a pair repels whichever of the two
+    is drawn as the other's negative, and moves at both ends each time; a field moves the head alone.
     """
     from raydr.methods.fedne.field import Grid, as_field, interpolated
     from raydr.methods.fedne.networks import together
     from raydr.methods.fedne.training import Objective
 
+    request = requests[0]
     training, device = request.training, request.training.device
     negatives, proximity = float(training.negatives), training.proximity
     if request.field.size:
-        grid, field = Grid(request.reach, len(request.field)), as_field(request.field).to(device)
-        return Objective(2.0 * negatives, None, lambda at: interpolated(grid, field, at), proximity)
+        grid = Grid(request.reach, len(request.field))
+        known = request.spoken.size > 0
+        fields = (
+            [others_field(*each, grid) for each in zip(clients, requests, strict=True)] if known else None
+        )
+        field = as_field(request.field if fields is None else np.stack(fields)).to(device)
+        own = np.concatenate([each.spoken for each in requests]) if known else None
+        return Objective(negatives, own, lambda at: 2.0 * interpolated(grid, field, at), proximity)
     alone = np.ones(len(clients), np.float32)
     if not request.surrogates.size:
         return Objective(negatives, alone, None, proximity)
@@ -382,6 +396,19 @@ def objective_of(clients: Sequence[Client], request: TrainRequest) -> Objective:
         others = np.stack([_some(*each, training.left_out) for each in zip(clients, others, strict=True)])
     own = np.array([len(client.rows) / training.rows for client in clients], np.float32)
     return Objective(negatives, own, together(request.surrogates, others, device), proximity)
+
+
+def others_field(client: Client, request: TrainRequest, grid: Grid) -> Float32Array:
+    """The field (nodes, nodes) less what the client told of its own rows, told again at the present encoder."""
+    from raydr.methods.fedne.field import deposit, repulsion_field
+    from raydr.methods.fedne.surrogates import speaking_rows
+
+    share = float(request.spoken[0])
+    if not share:
+        return request.field
+    places = positions_of(speaking_rows(client), request.weights, request.training.hidden)
+    own = repulsion_field(grid, deposit(grid, places) / max(1, len(places)))
+    return (request.field - share * own).astype(np.float32)
 
 
 def _some(client: Client, shares: Float32Array, left_out: float) -> Float32Array:

@@ -86,12 +86,16 @@ def repulsion_field(grid: Grid, counts: FloatArray) -> Float64Array:
 def interpolated(grid: Grid, field: Tensor, positions: Tensor) -> Tensor:
     """Field (nodes, nodes) at positions (..., 2), bilinear, as (...).
 
+    Or each of some fields (clients, nodes, nodes) at positions of its own, (clients, points, 2).
+
     Outside the grid it is constant, so nothing pulls or pushes there. The gradient is that of the interpolant, exactly.
     """
     scaled = ((positions + grid.reach) / grid.step).clamp(0.0, grid.nodes - 1.0)
     below = scaled.detach().floor().clamp(max=grid.nodes - 2.0)
     part = scaled - below
     node = (below[..., 0] * grid.nodes + below[..., 1]).long()
+    if field.dim() == 3:
+        node = node + grid.nodes**2 * torch.arange(len(field), device=node.device)[:, None]
     flat = field.reshape(-1)
     corners = [flat[node + offset] for offset in (0, 1, grid.nodes, grid.nodes + 1)]
     across, along = part[..., 0], part[..., 1]

@@ -11,9 +11,10 @@
 Two things stand between that and the pooled rows' encoder, and neither is the neighbours that clients cannot see:
 trained on the union of the clients' graphs in one place, an encoder is as good as on the graph of all rows.
 
-*Repulsion.* Where P2 (10) adds the others' surrogates to the repulsion among a client's own rows, the field speaks for
-everybody, own rows included: a batch of a client that holds one class is no sample of the map, and its rows drive each
-other apart. It counts twice, since a pair repels at both ends (`clients`).
+*Repulsion.* The field stands where everybody was when the round began, and rows that all leave a crowd by an old table
+overshoot. So a client takes what it told of its own rows out of the field, and these repel each other where they are
+now, by their part of all: a batch of a client that holds one class is no sample of the map, and with more weight its
+rows would drive each other apart. The others' field counts twice, since a pair repels at both ends (`clients`).
 
 *Drift.* Each client's batches pull the encoder towards its own classes, and the mean of where clients end up is not
 where their mean loss is least. Control variates (SCAFFOLD, Karimireddy et al. 2020) mend that: client i adds c - c_i to
@@ -64,6 +65,7 @@ from raydr.methods.method import method
 from raydr.methods.outcome import Outcome
 from raydr.methods.snapshots import keep, kept
 from raydr.privacy.mechanism import Mechanism
+from raydr.robust import Mean
 from raydr.statistics.principal_axes import PrincipalAxes, principal_axes, rehearse_axes
 from raydr.threads import one_blas_thread
 
@@ -168,6 +170,7 @@ def _rehearse_field(federation: Rehearsal, settings: FedNE, state: State) -> Non
     request = DensityRequest(state["weights"], settings.hidden, grid.reach, grid.nodes, mechanism=noise)
     average(federation, request, settings.aggregation, weights="rows")
     state["field"] = shaped((grid.nodes, grid.nodes), np.float32)
+    state["spoken"] = spoken(federation, settings)
 
 
 def unkeyable(settings: AveragedEncoder) -> str | None:
@@ -345,6 +348,7 @@ def train_request(
         control=state["control"].astype(np.float32),
         kept=state["kept"],
         kept_rounds=state["kept_rounds"],
+        spoken=state["spoken"],
         mechanism=noise,
     )
 
@@ -387,6 +391,7 @@ def no_surrogates() -> State:
         "field": np.zeros((0, 0), np.float32),
         "reach": np.array(1.0),
         "grid": np.array(1.0),
+        "spoken": np.zeros(0, np.float32),
         "surrogates": np.zeros((0, 0), np.float32),
         "shares": np.zeros(0, np.float32),
     }
@@ -483,6 +488,17 @@ def renew_field(federation: Federation, settings: FedNE, state: State) -> None:
             break
     state["grid"] = np.array(grid.reach)
     state["field"] = repulsion_field(grid, answer.share).astype(np.float32)
+    state["spoken"] = spoken(federation, settings)
+
+
+def spoken(federation: Federation, settings: FedNE) -> Float32Array:
+    """Part (clients,) of the field just made that is of each client's rows; empty where it is no mean of them."""
+    if not isinstance(settings.aggregation, Mean):
+        return np.zeros(0, np.float32)
+    answered = list(federation.answered)
+    rows = np.zeros(federation.clients)
+    rows[answered] = np.asarray(federation.sizes)[answered]
+    return np.asarray(rows / rows.sum(), np.float32)
 
 
 def paid_grid(federation: Federation, settings: FedNE) -> Grid:

@@ -82,13 +82,18 @@ def density(client: Client, request: DensityRequest) -> Density:
     if not request.votes:
         exact = positions_in_double(client.rows, request.weights, request.hidden)
         return Density(deposit(Grid(request.reach, request.nodes), exact) / max(1, len(exact)), np.zeros(0))
-    rows = client.rows
-    if len(rows) > SPEAKING_ROWS:
-        rows = rows[client.stream("density").choice(len(rows), SPEAKING_ROWS, replace=False)]
-    positions = positions_of(rows, request.weights, request.hidden)
+    positions = positions_of(speaking_rows(client), request.weights, request.hidden)
     share = deposit(Grid(request.reach, request.nodes), positions) / max(1, len(positions))
     farthest = np.abs(positions).max(initial=0.0)
     return Density(share, (farthest <= REACHES).astype(np.float64))
+
+
+def speaking_rows(client: Client) -> FloatArray:
+    """Rows (rows, features) that stand for a client in the field, the same throughout a round."""
+    rows = client.rows
+    if len(rows) <= SPEAKING_ROWS:
+        return rows
+    return rows[client.stream("density").choice(len(rows), SPEAKING_ROWS, replace=False)]
 
 
 def positions_in_double(rows: FloatArray, weights: Float32Array, hidden: tuple[int, ...]) -> Float64Array:
