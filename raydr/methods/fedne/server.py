@@ -492,8 +492,8 @@ def renew_field(federation: Federation, settings: FedNE, state: State) -> None:
 
 
 def spoken(federation: Federation, settings: FedNE) -> Float32Array:
-    """Part (clients,) of the field just made that is of each client's rows; empty where it is no mean of them."""
-    if not isinstance(settings.aggregation, Mean):
+    """Part (clients,) of the field that is of each client's rows; empty where it is no mean, or older than a round."""
+    if not isinstance(settings.aggregation, Mean) or settings.surrogate_every > 1:
         return np.zeros(0, np.float32)
     answered = list(federation.answered)
     rows = np.zeros(federation.clients)
