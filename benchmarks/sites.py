@@ -7,7 +7,8 @@ The data are NAME.npz in ``$RAYDR_DATA``: heart disease by hospital (9 columns, 
 station, mice by animal, cell lines by source; all standardised but the last, which are principal components. Every
 method runs as it is by default, whole runs in this process, with its own pooled map in the same run. ``npa_10`` and
 trustworthiness are of the map; ``f_score`` is of SENSE's geometry, before any map. Figures are medians over the seeds,
-ratios those of a federated map to the pooled one. ``--quick`` takes 400 rows of heart disease, SENSE and Fed-UMAP, and one seed.
+ratios those of a federated map to the pooled one. ``--quick`` takes 400 rows of heart disease, SENSE and Fed-UMAP, and
+one seed.
 """
 
 from __future__ import annotations
