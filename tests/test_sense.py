@@ -153,6 +153,38 @@ def test_notes_say_how_many_records_the_server_can_write_down() -> None:
     assert f"The {within:,} distances between records of the same client" in hidden
 
 
+@pytest.mark.parametrize("visibility", ["full", "partial"])
+@pytest.mark.parametrize("geometry", ["euclidean", "hyperbolic"])
+def test_notes_count_the_records_that_have_a_mirror_image(geometry: str, visibility: str) -> None:
+    """Of pointwise records those on the line through the anchors have one image, all others two."""
+    on_the_line = 7
+    table = 0.3 * rows(40, features=2, seed=2)
+    table[:on_the_line, 1] = 0.0
+    anchors = np.column_stack([np.linspace(-1.0, 1.0, 82), np.zeros(82)])
+    count = {"anchors": 2, "local_anchors": 1} if visibility == "partial" else {"anchors": 2}
+    settings = SENSE(
+        regime="pointwise", geometry=geometry, visibility=visibility, embedder=QUICK, **count
+    )
+    said = serve(federated(list(table[:, None]), public=anchors), settings).notes[0].text
+    assert "its mirror image has the same distances" in said
+    assert f"Of 40 records that leaves {40 - on_the_line} open, those off the span, with two images each." in said
+    assert "With 3 in general position nothing is guessed" in said
+
+
+@pytest.mark.parametrize("geometry", ["euclidean", "hyperbolic"])
+def test_a_record_and_its_mirror_image_send_the_same(geometry: str) -> None:
+    """So which of the two a record is changes nothing that the server makes of it."""
+    table = 0.3 * rows(40, features=2, seed=2)
+    anchors = np.array([[-1.0, 0.0], [1.0, 0.0]])
+    sides = np.where(np.random.default_rng(0).random(40) < 0.5, -1.0, 1.0)
+    settings = SENSE(regime="pointwise", geometry=geometry, anchors=2, embedder=QUICK)
+    drawn = [
+        serve(federated(list(one[:, None]), public=anchors), settings).geometry.squared_distance_block(0, 40)
+        for one in (table, table * np.column_stack([np.ones(40), sides]))
+    ]
+    np.testing.assert_allclose(drawn[0], drawn[1], atol=1e-6)
+
+
 SHORT = {"kind": "tsne", "early_iterations": 100, "iterations": 100}
 """Long enough for groups to part."""
 

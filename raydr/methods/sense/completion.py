@@ -434,11 +434,9 @@ def notes(
             )
         elif turned > 1:
             paragraphs[-1] += " That leaves one rotation unknown for those together, not one for each."
-    if settings.regime == "pointwise" and open_ones and settings.visibility == "full":
+    if settings.regime == "pointwise" and open_ones:
         paragraphs.append(
-            "A record's distances tell how far it reaches into the open part, and not in which direction: all fit them"
-            " equally, without any error. So from these messages alone no method can tell the open part of the"
-            " distance between two records; it is guessed, and a more faithful map takes more anchors."
+            _directions(open_ones, len(share) - told, len(share), known.rank + open_ones + 1)
         )
     if settings.regime == "pointwise" and open_ones and settings.visibility == "partial":
         paragraphs.append(
@@ -451,3 +449,21 @@ def notes(
             + " How far that is from the record, nothing that was sent says; a more faithful map takes more anchors."
         )
     return (Note("What the anchors tell, and what they leave open", "\n\n".join(paragraphs)),)
+
+
+def _directions(open_ones: int, off: int, compared: int, enough: int) -> str:
+    """Why pointwise records point nowhere in the open part: ``off`` of the ``compared`` records reach into it."""
+    said = "A record's distances tell how far it reaches into the open part, and "
+    if open_ones == 1:
+        said += "not on which side of the span: its mirror image has the same distances."
+    else:
+        said += "not in which direction: all fit them equally, without any error."
+    if compared:
+        said += f" Of {compared:,} records that leaves {off:,} open, those off the span" + (
+            ", with two images each." if open_ones == 1 else "."
+        )
+    return said + (
+        " So from these messages alone no method can tell the open part of the distance between two records; it is"
+        f" guessed, and a more faithful map takes more anchors. With {enough} in general position nothing is guessed,"
+        " and nothing is hidden."
+    )
