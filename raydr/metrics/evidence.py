@@ -13,11 +13,12 @@ from raydr.arrays import Float64Array, FloatArray, Int64Array, IntArray
 from raydr.errors import DataError
 from raydr.geometry.neighbors import NeighborGraph, nearest_neighbors
 from raydr.geometry.points import Geometry, Points, common_shift
+from raydr.metrics.ties import Rounded
 
 Shared = TypeVar("Shared")
 
-LARGEST_K = 50
-"""Neighbours in the shared graph of the rows: ``npa_50`` needs the most."""
+LARGEST_K = 51
+"""Neighbours in the shared graph of the rows: ``npa_50`` needs the most, and one more to see whether the last is tied."""
 
 
 class UnmeasurableError(DataError):
@@ -113,7 +114,7 @@ class Evidence:
 
 
 def row_graph(truth: FloatArray | Geometry, *, threads: int | None = None) -> NeighborGraph:
-    """Return the neighbour graph of the data that all metrics share: 50 neighbours, or all others if fewer.
+    """Return the neighbour graph of the data that all metrics share: 51 neighbours, or all others if fewer.
 
     ``truth`` is a table (rows, features) with Euclidean distances, or another true geometry of the rows.
     """
@@ -167,6 +168,16 @@ class Examination:
         return Points(self.embedding) if self.evidence.mapped is None else self.evidence.mapped
 
     @cached_property
+    def rounded_truth(self) -> Rounded:
+        """`truth`, as ties are found in it."""
+        return Rounded.of(self.truth)
+
+    @cached_property
+    def rounded_map(self) -> Rounded:
+        """`mapped`, as ties are found in it."""
+        return Rounded.of(self.mapped)
+
+    @cached_property
     def embedding(self) -> Float64Array:
         """The map in float64, (rows, 2 or 3)."""
         return np.ascontiguousarray(self.evidence.embedding, dtype=np.float64)
@@ -200,19 +211,19 @@ class Examination:
         mapped = self.evidence.mapped
         return row_graph(self.embedding if mapped is None else mapped, threads=self.threads)
 
-    def neighbors_in_data(self, k: int) -> NeighborGraph:
-        """Return the ``k`` nearest neighbours in the data."""
+    def true_neighbors(self, k: int) -> NeighborGraph:
+        """Return ``k`` neighbours in the data or more: one more shows whether the last is tied."""
         self.require_neighbors(k)
         if self.row_neighbors.k < k:
             raise UnmeasurableError(
                 f"the given row_neighbors hold {self.row_neighbors.k} neighbours, not {k}"
             )
-        return self.row_neighbors.nearest(k)
+        return self.row_neighbors
 
-    def neighbors_in_map(self, k: int) -> NeighborGraph:
-        """Return the ``k`` nearest neighbours in the map."""
+    def map_neighbors(self, k: int) -> NeighborGraph:
+        """Return ``k`` neighbours in the map, or more."""
         self.require_neighbors(k)
-        return self.embedding_neighbors.nearest(k)
+        return self.embedding_neighbors
 
     def require_neighbors(self, k: int) -> None:
         """Raise `UnmeasurableError` unless every row has ``k`` others."""

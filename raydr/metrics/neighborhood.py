@@ -7,8 +7,10 @@ from functools import partial
 import numpy as np
 
 from raydr.arrays import IntArray
+from raydr.geometry.neighbors import NeighborGraph
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric
+from raydr.metrics.ties import Rounded, shared_by_ties, tied_rows
 
 NEIGHBORS = (1, 10, 50)
 """Numbers of neighbours for which each is a metric, as in P1."""
@@ -24,13 +26,31 @@ def shared_neighbors(a: IntArray, b: IntArray) -> int:
     return int(np.count_nonzero(both[:, 1:] == both[:, :-1]))
 
 
+def share_of_neighbors(
+    true: NeighborGraph, truth: Rounded, found: NeighborGraph, geometry: Rounded, k: int, threads: int | None
+) -> float:
+    """Share of the ``k`` nearest ``found`` neighbours that are among the ``k`` nearest ``true`` ones; 0 to 1.
+
+    Of rows whose last neighbour is tied, the geometries decide.
+    """
+    tied = tied_rows(true, k) | tied_rows(found, k)
+    indices = true.nearest(k).indices[~tied], found.nearest(k).indices[~tied]
+    shared = shared_neighbors(*indices) if len(indices[0]) else 0
+    if tied.any():
+        return (shared + shared_by_ties(np.flatnonzero(tied), truth, geometry, k, threads)) / (true.rows * k)
+    return shared / (true.rows * k)
+
+
 def neighbor_preservation(examination: Examination, k: int) -> float:
     """Mean share of a row's ``k`` nearest neighbours in the data that are among its ``k`` nearest in the map.
 
-    From 0 to 1; ``k / (rows - 1)`` for a random map. P1, appendix A.2, NPA.
+    From 0 to 1; ``k / (rows - 1)`` for a random map. P1, appendix A.2, NPA. Where several rows are equally near, as
+    `raydr.metrics.ties` has it.
     """
-    data, mapped = examination.neighbors_in_data(k), examination.neighbors_in_map(k)
-    return shared_neighbors(data.indices, mapped.indices) / data.indices.size
+    data, mapped = examination.true_neighbors(k), examination.map_neighbors(k)
+    return share_of_neighbors(
+        data, examination.rounded_truth, mapped, examination.rounded_map, k, examination.threads
+    )
 
 
 def classification_accuracy(examination: Examination, k: int) -> float:

@@ -12,7 +12,8 @@ from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import map_threaded, row_blocks
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric
-from raydr.metrics.neighborhood import shared_neighbors
+from raydr.metrics.neighborhood import share_of_neighbors
+from raydr.metrics.ties import Rounded
 
 COMPARED_ROWS = 20_000
 """Past this many rows, distances are compared from a sample of rows to all rows."""
@@ -69,18 +70,16 @@ def distance_error(examination: Examination) -> float:
 def f_score(examination: Examination) -> float:
     """F-score 2tp / (2tp + fp + fn) of the recovered 10 nearest neighbours against the true ones; 0 to 1.
 
-    Both tables hold 10 neighbours of each row, so fp = fn, and the score is the share of neighbours recovered.
+    Both tables hold 10 neighbours of each row, so fp = fn, and the score is the share of neighbours recovered. Where
+    several rows are equally near, as `raydr.metrics.ties` has it.
     """
-    recovered = examination.recovered
-    true = examination.neighbors_in_data(F_SCORE_NEIGHBORS).indices
-    graph = examination.evidence.recovered_neighbors
-    if graph is None or graph.k < F_SCORE_NEIGHBORS:
-        graph = nearest_neighbors(recovered, F_SCORE_NEIGHBORS, threads=examination.threads)
-    found = graph.nearest(F_SCORE_NEIGHBORS).indices
-    true_positive = shared_neighbors(true, found)
-    false_positive = found.size - true_positive
-    false_negative = true.size - true_positive
-    return 2 * true_positive / (2 * true_positive + false_positive + false_negative)
+    recovered, k = examination.recovered, F_SCORE_NEIGHBORS
+    true, found = examination.true_neighbors(k), examination.evidence.recovered_neighbors
+    wanted = min(k + 1, examination.count - 1)  # one more shows whether the last is tied
+    if found is None or found.k < wanted:
+        found = nearest_neighbors(recovered, wanted, threads=examination.threads)
+    geometry = Rounded.of(recovered)
+    return share_of_neighbors(true, examination.rounded_truth, found, geometry, k, examination.threads)
 
 
 @metric(

@@ -1,0 +1,181 @@
+"""Which rows are nearest where several are equally near.
+
+Rows that are repeated, or integers, have neighbours at equal distances, and which of these are "the 10 nearest" is an
+accident of rounding and of the order of rows. No score here depends on it. A tie in the data is broken as whoever is
+judged breaks it, since nothing is lost thereby; a tie in what is judged counts as the mean over all ways to break it,
+since it tells nothing. Distances are equal if rounding alone could tell them apart. Without ties all is as if they did
+not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import comb, fsum
+
+import numpy as np
+
+from raydr.arrays import BoolArray, Float64Array, Int64Array
+from raydr.geometry.neighbors import NeighborGraph
+from raydr.geometry.points import Geometry, Points, map_threaded
+
+BLOCK_ROWS = 64
+NEARLY = 1e-6
+"""Share by which distances in single precision may differ where those in double are equal."""
+ROUNDING = 1e-12
+"""Share by which squared distances in double precision may differ that are equal."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rounded:
+    """Squared distances in double precision, with a bound on what rounding does to each.
+
+    Attributes
+    ----------
+    geometry : Geometry
+        Any.
+    norms : (rows,) float64 or None
+        Of points as their distances are computed; None for a geometry whose errors are relative.
+    unit : float
+        Error of a squared distance over the square of the sum of the two norms.
+    """
+
+    geometry: Geometry
+    norms: Float64Array | None
+    unit: float
+
+    @classmethod
+    def of(cls, geometry: Geometry) -> Rounded:
+        """Points in double precision; other geometries as they are."""
+        if not isinstance(geometry, Points):
+            return cls(geometry, None, 0.0)
+        if geometry.coordinates.dtype != np.float64:
+            geometry = Points(geometry.coordinates.astype(np.float64))
+        # As of `raydr.geometry.neighbors`, with the unit roundoff of double precision.
+        unit = (3.0 * np.sqrt(geometry.centred.shape[1]) + 6.0) * 2.0**-53
+        return cls(geometry, np.sqrt(geometry.squared_norms, dtype=np.float64), float(unit))
+
+    def block(self, own: Int64Array) -> Float64Array:
+        """Squared distances (own, rows) of the rows ``own``, in ascending order, to all rows; infinite to themselves."""
+        if isinstance(self.geometry, Points):
+            squared: Float64Array = self.geometry.squared_distance_tile(own, slice(None))
+        else:
+            start = int(own[0])
+            whole = self.geometry.squared_distance_block(start, int(own[-1]) + 1)
+            squared = np.maximum(whole[own - start], 0.0, dtype=np.float64)
+        squared[np.arange(len(own)), own] = np.inf
+        return squared
+
+    def margins(self, row: int, others: Int64Array | slice, squared: Float64Array) -> Float64Array:
+        """By how much ``squared`` (others,), the squared distances of ``row`` to ``others``, may be off."""
+        margins: Float64Array = ROUNDING * squared
+        if self.norms is not None:
+            margins += self.unit * (self.norms[row] + self.norms[others]) ** 2
+        return margins
+
+
+    def measured(self, row: int, others: Int64Array, squared: Float64Array) -> Float64Array:
+        """``squared`` (rows,) of some ``others``, (others,): of points by differences, whose errors are relative."""
+        if not isinstance(self.geometry, Points):
+            return squared[others]
+        apart = self.geometry.coordinates[others] - self.geometry.coordinates[row]
+        return np.asarray(np.einsum("ij,ij->i", apart, apart))
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The ``k`` nearest rows of one row: all that are ``surely`` so, and the rest among those that are ``tied``."""
+
+    surely: Int64Array
+    tied: Int64Array
+    k: int
+
+    @property
+    def left(self) -> int:
+        """How many of the tied ones are among the nearest."""
+        return self.k - self.surely.size
+
+    @classmethod
+    def of(cls, rounded: Rounded, row: int, squared: Float64Array, k: int) -> Nearest:
+        """From squared distances (rows,) of a row, infinite to itself."""
+        last = np.partition(squared, k - 1)[k - 1]
+        margins = rounded.margins(row, slice(None), np.minimum(squared, last))
+        near = np.flatnonzero(squared <= last + 2.0 * margins)
+        measured = rounded.measured(row, near, squared)
+        last = np.partition(measured, k - 1)[k - 1]
+        surely = measured < last * (1.0 - ROUNDING)
+        return cls(near[surely], near[(measured <= last * (1.0 + ROUNDING)) & ~surely], k)
+
+
+def tied_rows(graph: NeighborGraph, k: int, anywhere: bool = False) -> BoolArray:
+    """Rows (rows,) whose ``k``-th neighbour may be as near as the next; with ``anywhere``, any of the first ``k``.
+
+    A next one is seen only where the graph holds more than ``k``.
+    """
+    distances = graph.distances[:, 0 if anywhere else k - 1 : k + 1].astype(np.float64)
+    return np.asarray((np.diff(distances, axis=1) <= NEARLY * distances[:, 1:]).any(axis=1))
+
+
+def each_row(
+    which: Int64Array, *geometries: Rounded
+) -> Iterator[tuple[int, tuple[Float64Array, ...]]]:
+    """Of the rows ``which``, ascending: the row, and its squared distances (rows,) in each geometry."""
+    # Blocks of rows that lie together, since some geometries know no others.
+    for start in range(0, int(which[-1]) + 1 if which.size else 0, BLOCK_ROWS):
+        own = which[slice(*np.searchsorted(which, (start, start + BLOCK_ROWS)))]
+        if own.size:
+            yield from zip(own.tolist(), zip(*(each.block(own) for each in geometries), strict=True), strict=True)
+
+
+def untied(graph: NeighborGraph, true: Rounded, found: Rounded, k: int) -> Int64Array:
+    """The ``k`` nearest of each row, (rows, k), in order; ties by the order found, ties in both by the index.
+
+    ``graph`` holds more than ``k`` true neighbours, or all rows.
+    """
+    nearest: Int64Array = graph.nearest(k).indices.copy()
+    for row, (squared, other) in each_row(np.flatnonzero(tied_rows(graph, k, anywhere=True)), true, found):
+        near = Nearest.of(true, row, squared, k)
+        among = np.sort(np.concatenate([near.surely, near.tied]))
+        tiers, places = (
+            _tiers(each.measured(row, among, distances)) for each, distances in ((true, squared), (found, other))
+        )
+        nearest[row] = among[np.lexsort((among, places, tiers))][:k]
+    return nearest
+
+
+def _tiers(squared: Float64Array) -> Int64Array:
+    """Number of each squared distance (rows,) among the different ones, ascending; equal ones have the same."""
+    order = np.argsort(squared, kind="stable")
+    ascending = squared[order]
+    tiers = np.empty(len(squared), np.int64)
+    tiers[order] = np.cumsum(np.diff(ascending, prepend=ascending[:1]) > ROUNDING * ascending)
+    return tiers
+
+
+def shared_by_ties(
+    own: Int64Array, true: Rounded, found: Rounded, k: int, threads: int | None = None
+) -> float:
+    """Count the true neighbours among the found ones, of the rows ``own``, ascending; ``k`` each.
+
+    True ties are broken in favour of what was found; of found ones it is the mean.
+    """
+    groups = [part for part in np.split(own, np.flatnonzero(np.diff(own // BLOCK_ROWS)) + 1) if part.size]
+
+    def counted(part: Int64Array) -> float:
+        return fsum(
+            _expected_hits(Nearest.of(true, row, one, k), Nearest.of(found, row, other, k))
+            for row, (one, other) in each_row(part, true, found)
+        )
+
+    return fsum(map_threaded(counted, groups, threads))
+
+
+def _expected_hits(true: Nearest, found: Nearest) -> float:
+    """Mean over the found ties' ways to break; of each the best over the true ones'."""
+    sure, maybe = (int(np.isin(true.surely, part, assume_unique=True).sum()) for part in (found.surely, found.tied))
+    tied, perhaps = (int(np.isin(true.tied, part, assume_unique=True).sum()) for part in (found.surely, found.tied))
+    size, draws, most = found.tied.size, found.left, true.left
+    hits = [min(most, tied + drawn) for drawn in range(min(draws, perhaps) + 1)]
+    ways = [comb(perhaps, drawn) * comb(size - perhaps, draws - drawn) for drawn in range(len(hits))]
+    mean = sum(way * hit for way, hit in zip(ways, hits, strict=True)) / comb(size, draws)
+    return sure + maybe * draws / size + mean

@@ -1,0 +1,148 @@
+"""Rows that are equally near: no score depends on which of them a search returns first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import rankdata
+
+from raydr.arrays import Float64Array, Int64Array
+from raydr.geometry.hyperbolic import Hyperboloid, exponential_map
+from raydr.geometry.points import Points
+from raydr.metrics import Evidence, evaluate
+from raydr.metrics.ties import Rounded, shared_by_ties
+
+ONES = (
+    "npa_1",
+    "npa_10",
+    "npa_50",
+    "trustworthiness",
+    "continuity",
+    "steadiness",
+    "cohesiveness",
+    "f_score",
+)
+OF_SETS = ("npa_1", "npa_10", "npa_50", "trustworthiness", "continuity", "f_score")
+
+
+def fivefold(rng: np.random.Generator) -> Float64Array:
+    return np.repeat(rng.normal(size=(60, 2)), 5, axis=0)
+
+
+def half_equal(rng: np.random.Generator) -> Float64Array:
+    return np.concatenate([np.tile(rng.normal(size=(1, 2)), (150, 1)), rng.normal(size=(150, 2))])
+
+
+def on_a_grid(rng: np.random.Generator) -> Float64Array:
+    return rng.integers(0, 12, size=(300, 2)) / 7.0
+
+
+def shuffled(made: Any, seed: int) -> Float64Array:
+    rng = np.random.default_rng(seed)
+    return np.asarray(made(rng)[rng.permutation(300)])
+
+
+@pytest.mark.parametrize("made", [fivefold, half_equal, on_a_grid])
+@pytest.mark.parametrize("nudge", [0.0, 1e-7])
+def test_a_faithful_map_of_tied_rows_is_perfect(made: Any, nudge: float) -> None:
+    """Turned, and with each copy of a row moved by less than tells any two different rows apart."""
+    rows = shuffled(made, 0)
+    rng = np.random.default_rng(1)
+    turned = rows @ np.linalg.qr(rng.normal(size=(2, 2)))[0] + nudge * rng.normal(size=rows.shape)
+    evidence = Evidence(rows, turned, recovered=Points(turned))
+    values = evaluate(ONES, evidence).values
+    # Neighbours of the map that it draws nearer than their equals make its groups, so these are not all perfect.
+    groups = {name: 0.95 for name in ("steadiness", "cohesiveness")} if nudge and made is not fivefold else {}
+    for name in ONES:
+        assert values[name] >= groups.get(name, 1.0), name
+
+
+def test_copies_of_rows_in_the_disk_are_perfect_too() -> None:
+    points = exponential_map(shuffled(fivefold, 0))
+    nudged = exponential_map(shuffled(fivefold, 0) + 1e-7 * np.random.default_rng(1).normal(size=(300, 2)))
+    evidence = Evidence(
+        points[:, 1:],
+        nudged[:, 1:],
+        recovered=Hyperboloid(nudged),
+        truth=Hyperboloid(points),
+        mapped=Hyperboloid(nudged),
+    )
+    assert evaluate(ONES, evidence).values == dict.fromkeys(ONES, 1.0)
+
+
+@pytest.mark.parametrize("made", [fivefold, half_equal, on_a_grid])
+@pytest.mark.parametrize("ties", ["in the data", "in the map", "in both"])
+def test_the_order_of_tied_rows_changes_nothing(made: Any, ties: str) -> None:
+    tied = shuffled(made, 2)
+    other = tied + 0.3 * np.random.default_rng(3).normal(size=tied.shape)
+    coarse = np.round(4.0 * other) / 4.0
+    rows, embedding = {"in the data": (tied, other), "in the map": (other, coarse), "in both": (tied, coarse)}[ties]
+    scores = []
+    for seed in range(2):
+        order = np.random.default_rng(seed).permutation(300) if seed else np.arange(300)
+        evidence = Evidence(rows[order], embedding[order], recovered=Points(embedding[order]))
+        scores.append(evaluate(OF_SETS, evidence).values)
+        assert scores[-1] == pytest.approx(scores[0], abs=1e-12)
+    assert scores[0]["f_score"] < 0.95
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Neighbours (draws, k) of one row, ties broken at random; and its true squared distances (rows,)."""
+
+    found: Int64Array
+    true: Float64Array
+
+
+def draws(rows: Float64Array, embedding: Float64Array, row: int, k: int, rng: np.random.Generator) -> Draws:
+    others = np.delete(np.arange(len(rows)), row)
+    distances = ((embedding[others] - embedding[row]) ** 2).sum(axis=1)
+    found = [others[np.lexsort((rng.random(len(others)), distances))][:k] for _ in range(400)]
+    true = ((rows - rows[row]) ** 2).sum(axis=1)
+    true[row] = np.inf
+    return Draws(np.array(found), true)
+
+
+def test_scores_are_the_mean_over_ties_of_the_map_and_the_best_over_ties_of_the_data() -> None:
+    """Against ties that are broken in many ways, each by chance; whole numbers, so that all ties are exact."""
+    rng = np.random.default_rng(4)
+    rows = rng.integers(0, 4, size=(60, 2)).astype(np.float64)
+    embedding = np.clip(rows + rng.integers(-1, 2, size=rows.shape), 0, 3)
+    shares, penalties = [], []
+    for row in range(60):
+        ten = draws(rows, embedding, row, 10, rng)
+        last = np.sort(ten.true)[9]
+        nearer = (ten.true < last).sum()
+        best = (ten.true[ten.found] < last).sum(axis=1)
+        best = best + np.minimum((ten.true[ten.found] == last).sum(axis=1), 10 - nearer)
+        shares.append(best.mean() / 10)
+        ranks = rankdata(ten.true, method="min")
+        penalties.append(np.maximum(ranks[draws(rows, embedding, row, 5, rng).found] - 5, 0).sum(axis=1).mean())
+    values = evaluate(["npa_10", "f_score", "trustworthiness"], Evidence(rows, embedding, recovered=Points(embedding)))
+    assert values.values["npa_10"] == pytest.approx(np.mean(shares), abs=0.004)
+    assert values.values["f_score"] == values.values["npa_10"]
+    trusted = 1 - 2 * np.sum(penalties) / (60 * 5 * (120 - 15 - 1))
+    assert values.values["trustworthiness"] == pytest.approx(trusted, abs=0.004)
+
+
+def test_a_map_of_one_point_preserves_neighbours_by_chance() -> None:
+    """Of rows in which nothing is tied, the first of which lie near each other."""
+    rows = np.arange(200.0)[:, None] ** 1.01
+    values = evaluate(["npa_10", "npa_50"], Evidence(rows, np.zeros((200, 2)))).values
+    assert values["npa_10"] == pytest.approx(10 / 199, abs=1e-12)
+    assert values["npa_50"] == pytest.approx(50 / 199, abs=1e-12)
+
+
+def test_a_tie_at_the_last_neighbour_does_not_excuse_nearer_ones_that_are_lost() -> None:
+    """Of ten neighbours five are nearer than a ring of a hundred: ten of the ring are half of them, not all."""
+    angles = np.linspace(0.0, 2.0 * np.pi, 100, endpoint=False)
+    ring = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    rows = np.concatenate([np.zeros((1, 2)), 0.1 * ring[:5], ring])
+    found = rows.copy()
+    found[1:6] += 100.0
+    true, judged = Rounded.of(Points(rows)), Rounded.of(Points(found))
+    assert shared_by_ties(np.array([0]), true, true, 10) == 10.0
+    assert shared_by_ties(np.array([0]), true, judged, 10) == 5.0
