@@ -79,6 +79,47 @@ def test_squared_distances_that_cannot_be_are_refused(wrong: float) -> None:
         AffineFrame(anchors).located(squared)
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("unit", "width"), [(1.0, 1.0), (1e-3, 1.0), (1.0, 30.0)])
+def test_rows_too_far_from_the_anchors_are_refused_and_nearer_ones_are_right(
+    seed: int, unit: float, width: float
+) -> None:
+    """On either side of the limit: what is placed keeps its distances, and a little farther out it would not."""
+    anchors, rows = unit * drawn(5, 4, seed=seed), unit * width * drawn(40, 4, seed=seed + 10)
+    direction = np.ones(4) / 2.0
+    frame, errors = AffineFrame(anchors), {}
+    for exponent in range(3, 11):
+        far = rows + unit * 10.0**exponent * direction
+        squared = ((far[:, None] - anchors[None]) ** 2).sum(axis=2)
+        solved = frame.solver.coordinates(squared)
+        error = np.abs(pdist(solved) - pdist(far)).max() / np.median(pdist(far))
+        try:
+            frame.located(squared)
+        except DataError as refused:
+            assert "anchor_path" in str(refused)
+            errors[exponent] = error
+        else:
+            assert not errors  # nearer ones are placed, farther ones not
+            assert error < 3e-2
+    assert errors
+    assert errors[10] > 0.1
+    AffineFrame(anchors, noise=unit**2).located(squared)  # what was blurred on purpose is not judged
+
+
+def test_a_row_far_from_all_others_is_placed() -> None:
+    """Its rounding is much beside the others' distances, and nothing beside its own."""
+    anchors, rows = drawn(5, 4), drawn(40, 4, seed=3)
+    rows[0] *= 1e8
+    coordinates, _ = AffineFrame(anchors).located(((rows[:, None] - anchors[None]) ** 2).sum(axis=2))
+    np.testing.assert_allclose(pdist(coordinates), pdist(rows), rtol=1e-6)
+
+
+def test_rows_as_wide_as_they_are_far_are_placed_by_small_anchors() -> None:
+    anchors, rows = drawn(5, 4), 1e8 * drawn(40, 4, seed=3)
+    coordinates, _ = AffineFrame(anchors).located(((rows[:, None] - anchors[None]) ** 2).sum(axis=2))
+    np.testing.assert_allclose(pdist(coordinates), pdist(rows), rtol=1e-6)
+
+
 class TestAlignment:
     """Rows whose residual is a function of their coordinates, cut into clients that see only themselves."""
 

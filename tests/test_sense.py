@@ -153,6 +153,15 @@ def test_notes_say_how_many_records_the_server_can_write_down() -> None:
     assert f"The {within:,} distances between records of the same client" in hidden
 
 
+@pytest.mark.parametrize("regime", ["multisite", "pointwise"])
+def test_anchors_far_from_the_data_are_refused(regime: str) -> None:
+    """Distances of 1e8 have digits left for what tells rows apart, their squares have none."""
+    parts = multisite() if regime == "multisite" else pointwise()
+    settings = SENSE(regime=regime, anchors=8, embedder=QUICK)
+    with pytest.raises(DataError, match=r"median row of a client lies .* from the anchors"):
+        serve(federated([part + 1e8 for part in parts]), settings)
+
+
 @pytest.mark.parametrize("visibility", ["full", "partial"])
 @pytest.mark.parametrize("geometry", ["euclidean", "hyperbolic"])
 def test_notes_count_the_records_that_have_a_mirror_image(geometry: str, visibility: str) -> None:

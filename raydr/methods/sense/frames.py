@@ -17,6 +17,10 @@ from raydr.errors import DataError
 from raydr.geometry.trilateration import Trilateration, trilateration
 
 
+_LARGEST_ROUNDING = 1e-2
+"""Of coordinates, in units of the spread of anchors or rows, whichever is larger."""
+
+
 class Frame(Protocol):
     """A subspace with a basis, and a basis of what is orthogonal to it."""
 
@@ -112,7 +116,8 @@ class AffineFrame:
         Raises
         ------
         DataError
-            If a squared distance is negative or not finite.
+            If a squared distance is negative or not finite, or if the rows are so far from the anchors that rounding
+            moves them by more than `_LARGEST_ROUNDING` of what tells them apart.
         """
         wrong = ~((squared_distances >= 0.0) & (squared_distances < np.inf))
         if wrong.any():
@@ -122,7 +127,31 @@ class AffineFrame:
                 " distances are finite and not negative; look at how that client computes them."
             )
         coordinates = self.solver.coordinates(squared_distances)
+        if not self.noise and len(coordinates):
+            self._check_digits(squared_distances, coordinates)
         return coordinates, np.sqrt(self.solver.squared_residuals(squared_distances, coordinates))
+
+    def _check_digits(self, squared: Float64Array, coordinates: Float64Array) -> None:
+        """Refuse rows, (rows, anchors) and (rows, rank), that are mostly rounding.
+
+        A squared distance D^2 is rounded by eps D^2, and coordinates are half the product of K of them with U S^-1
+        (:mod:`raydr.geometry.trilateration`), so along a direction of singular value s they move by up to
+        eps D^2 sqrt(K) / (2 s), K the number of anchors. Of the median row, so that some rows far from all others, which
+        move by little of their distance, are placed.
+        """
+        weakest = float(np.linalg.norm(self.solver.solution, axis=0).max())  # 1 / s of the least direction
+        count = len(self.anchors)
+        largest = float(np.median(squared.max(axis=1)))
+        moved = 0.5 * float(np.finfo(np.float64).eps) * largest * np.sqrt(count) * weakest
+        spread = float(np.sqrt(self.solver.squared_norms.mean()))
+        apart = float(np.median(np.linalg.norm(coordinates - np.median(coordinates, axis=0), axis=1)))
+        if moved > _LARGEST_ROUNDING * max(spread, apart):
+            raise DataError(
+                f"The median row of a client lies {np.sqrt(largest):.3g} from the anchors, which spread by {spread:.3g}:"
+                f" rounding of squared distances of {largest:.3g} can move it by {moved:.2g}, and rows would be told"
+                " apart by that. Choose anchors amid the data (method.anchor_source: sample or random), or mend the file"
+                " of method.anchor_path."
+            )
 
     def inside(self, points: Float64Array) -> Float64Array:
         """Coordinates in the hull, (rows, rank), of points (rows, features)."""

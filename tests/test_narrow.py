@@ -1,0 +1,117 @@
+"""SENSE of tables with many more features than anchors: in few coordinates, and none the worse for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from inline_federations import federate
+from scipy.spatial.distance import pdist
+
+from raydr.arrays import Float64Array
+from raydr.methods.sense.narrow import Narrow
+from raydr.methods.sense.server import Completed, completed
+from raydr.methods.sense.settings import SENSE
+
+FEATURES = 500
+
+
+def drawn(rows: int, features: int, seed: int = 0) -> Float64Array:
+    return np.random.default_rng(seed).normal(size=(rows, features))
+
+
+def wide(rows: int, seed: int) -> Float64Array:
+    """Rows of a bent surface, so that what anchors leave open follows from what they tell and all clients are turned."""
+    a, b = drawn(2, rows, seed)
+    bent = np.column_stack([3.0 * a, 3.0 * b, a * b, a * a - 1.0, b * b - 1.0, np.sin(2.0 * a)])
+    return np.asarray(bent @ drawn(6, FEATURES, 99) / 40.0)
+
+
+@pytest.mark.parametrize(("count", "features"), [(1, 20), (5, 20), (12, 400)])
+def test_narrow_coordinates_keep_the_inner_products_of_anchors(count: int, features: int) -> None:
+    anchors = drawn(count, features)
+    narrow = Narrow.of(anchors, 3)
+    coordinates = narrow.of_anchors(anchors)
+    assert coordinates.shape == (count, count + 3)
+    np.testing.assert_allclose(coordinates @ coordinates.T, anchors @ anchors.T, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(coordinates[:, count:], 0.0)
+    some = narrow.of_anchors(anchors[:1])  # of a part of the anchors they are the same
+    np.testing.assert_allclose(some, coordinates[:1], atol=1e-12)
+
+
+def test_anchors_that_depend_on_each_other_keep_their_inner_products_too() -> None:
+    anchors = drawn(3, 50)[[0, 1, 2, 0, 1]]
+    anchors[4] += anchors[2]
+    coordinates = Narrow.of(anchors, 2).of_anchors(anchors)
+    np.testing.assert_allclose(coordinates @ coordinates.T, anchors @ anchors.T, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("room", "narrowed"), [(4, True), (5, False), (9, False)])
+def test_coordinates_are_the_features_where_these_are_no_more(room: int, narrowed: bool) -> None:
+    anchors = drawn(5, 10)
+    narrow = Narrow.of(anchors, room)
+    assert (narrow.basis is not None) is narrowed
+    if not narrowed:
+        assert narrow.of_anchors(anchors) is anchors
+        assert narrow.widened(anchors, np.random.default_rng(0)) is anchors
+
+
+@pytest.mark.parametrize("points", [2, 30])
+def test_widened_points_keep_their_distances_and_those_to_the_anchors(points: int) -> None:
+    """Fewer points than there is room for, and more; whatever directions are drawn."""
+    anchors, room = drawn(6, FEATURES), 8
+    narrow = Narrow.of(anchors, room)
+    coordinates = drawn(points, 6 + room, seed=1)
+    both = np.concatenate([narrow.of_anchors(anchors), coordinates])
+    for seed in range(2):
+        widened = narrow.widened(coordinates, np.random.default_rng(seed))
+        assert widened.shape == (points, FEATURES)
+        np.testing.assert_allclose(pdist(np.concatenate([anchors, widened])), pdist(both), rtol=1e-10)
+
+
+def test_widened_anchors_are_the_anchors() -> None:
+    anchors = drawn(6, FEATURES)
+    narrow = Narrow.of(anchors, 4)
+    widened = narrow.widened(narrow.of_anchors(anchors), np.random.default_rng(0))
+    np.testing.assert_allclose(widened, anchors, atol=1e-12)
+
+
+@pytest.mark.parametrize("visibility", ["full", "partial"])
+@pytest.mark.parametrize("regime", ["multisite", "pointwise"])
+@pytest.mark.parametrize("geometry", ["euclidean", "hyperbolic"])
+def test_distances_are_the_same_as_in_all_features(
+    geometry: str, regime: str, visibility: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between all records, but where alignment ends within a few per cent of where it starts from other rotations.
+
+    That is in `multisite` with anchors of one's own, where each client's own records are compared.
+    """
+    table, public = wide(40, seed=3), wide(200, seed=50)
+    parts = list(table[:, None]) if regime == "pointwise" else np.split(table, [14, 27])
+    settings = SENSE(geometry=geometry, regime=regime, visibility=visibility, anchors=5, embedder="umap")
+
+    def served() -> Completed:
+        return completed(federate(parts, public=public), settings)
+
+    def distances(known: Completed) -> Float64Array:
+        return np.sqrt(known.geometry.squared_distance_block(0, 40), dtype=np.float64)
+
+    narrow = served()
+    assert narrow.narrow.basis is not None
+    assert narrow.points.shape[1] < FEATURES
+    monkeypatch.setattr(Narrow, "of", _all_features)
+    whole = served()
+    assert whole.narrow.basis is None
+    off = np.abs(distances(narrow) - distances(whole)) / distances(whole).mean()
+    owner = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    compared = np.ones_like(off, bool)
+    if (regime, visibility) == ("multisite", "partial"):
+        compared = np.equal.outer(owner, owner)
+        assert off.max() < 0.1
+    assert off[compared].max() < 1e-4
+    assert [note.text for note in narrow.notes] == [note.text for note in whole.notes]
+
+
+def _all_features(anchors: Float64Array, room: int) -> Any:
+    return Narrow(None, 0)
