@@ -22,7 +22,7 @@ def drawn(rows: int, features: int, seed: int = 0) -> Float64Array:
 
 
 def wide(rows: int, seed: int) -> Float64Array:
-    """Rows of a bent surface, so that what anchors leave open follows from what they tell and all clients are turned."""
+    """Rows of a bent surface, so that what anchors leave open follows from what they tell."""
     a, b = drawn(2, rows, seed)
     bent = np.column_stack([3.0 * a, 3.0 * b, a * b, a * a - 1.0, b * b - 1.0, np.sin(2.0 * a)])
     return np.asarray(bent @ drawn(6, FEATURES, 99) / 40.0)

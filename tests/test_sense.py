@@ -171,13 +171,14 @@ def test_notes_count_the_records_that_have_a_mirror_image(geometry: str, visibil
     table[:on_the_line, 1] = 0.0
     anchors = np.column_stack([np.linspace(-1.0, 1.0, 82), np.zeros(82)])
     count = {"anchors": 2, "local_anchors": 1} if visibility == "partial" else {"anchors": 2}
-    settings = SENSE(
-        regime="pointwise", geometry=geometry, visibility=visibility, embedder=QUICK, **count
-    )
+    settings = SENSE(regime="pointwise", geometry=geometry, visibility=visibility, embedder=QUICK, **count)
     said = serve(federated(list(table[:, None]), public=anchors), settings).notes[0].text
     assert "its mirror image has the same distances" in said
-    assert f"Of 40 records that leaves {40 - on_the_line} open, those off the span, with two images each." in said
-    assert "With 3 in general position nothing is guessed" in said
+    assert (
+        f"Of 40 records that leaves {40 - on_the_line} open, those off the span, with two images each."
+        in said
+    )
+    assert "3 anchors in general position leave nothing open" in said
 
 
 @pytest.mark.parametrize("geometry", ["euclidean", "hyperbolic"])

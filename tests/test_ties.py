@@ -55,7 +55,7 @@ def test_a_faithful_map_of_tied_rows_is_perfect(made: Any, nudge: float) -> None
     evidence = Evidence(rows, turned, recovered=Points(turned))
     values = evaluate(ONES, evidence).values
     # Neighbours of the map that it draws nearer than their equals make its groups, so these are not all perfect.
-    groups = {name: 0.95 for name in ("steadiness", "cohesiveness")} if nudge and made is not fivefold else {}
+    groups = dict.fromkeys(("steadiness", "cohesiveness"), 0.95) if nudge and made is not fivefold else {}
     for name in ONES:
         assert values[name] >= groups.get(name, 1.0), name
 
@@ -79,7 +79,11 @@ def test_the_order_of_tied_rows_changes_nothing(made: Any, ties: str) -> None:
     tied = shuffled(made, 2)
     other = tied + 0.3 * np.random.default_rng(3).normal(size=tied.shape)
     coarse = np.round(4.0 * other) / 4.0
-    rows, embedding = {"in the data": (tied, other), "in the map": (other, coarse), "in both": (tied, coarse)}[ties]
+    rows, embedding = {
+        "in the data": (tied, other),
+        "in the map": (other, coarse),
+        "in both": (tied, coarse),
+    }[ties]
     scores = []
     for seed in range(2):
         order = np.random.default_rng(seed).permutation(300) if seed else np.arange(300)
@@ -120,8 +124,12 @@ def test_scores_are_the_mean_over_ties_of_the_map_and_the_best_over_ties_of_the_
         best = best + np.minimum((ten.true[ten.found] == last).sum(axis=1), 10 - nearer)
         shares.append(best.mean() / 10)
         ranks = rankdata(ten.true, method="min")
-        penalties.append(np.maximum(ranks[draws(rows, embedding, row, 5, rng).found] - 5, 0).sum(axis=1).mean())
-    values = evaluate(["npa_10", "f_score", "trustworthiness"], Evidence(rows, embedding, recovered=Points(embedding)))
+        penalties.append(
+            np.maximum(ranks[draws(rows, embedding, row, 5, rng).found] - 5, 0).sum(axis=1).mean()
+        )
+    values = evaluate(
+        ["npa_10", "f_score", "trustworthiness"], Evidence(rows, embedding, recovered=Points(embedding))
+    )
     assert values.values["npa_10"] == pytest.approx(np.mean(shares), abs=0.004)
     assert values.values["f_score"] == values.values["npa_10"]
     trusted = 1 - 2 * np.sum(penalties) / (60 * 5 * (120 - 15 - 1))

@@ -56,9 +56,7 @@ def continuity(examination: Examination) -> float:
     """
     k = _ranked(examination)
     graph, truth = examination.true_neighbors(k), examination.rounded_truth
-    return _one_minus_penalty(
-        graph, truth, examination.rounded_map, k, examination.threads, in_favour=True
-    )
+    return _one_minus_penalty(graph, truth, examination.rounded_map, k, examination.threads, in_favour=True)
 
 
 def _ranked(examination: Examination) -> int:
@@ -109,13 +107,11 @@ def _blocks(near: Rounded, own: Int64Array) -> Float64Array:
     return near.block(own) if own.size else np.zeros((0, 0))
 
 
-def _penalties(
-    ranking: Rounded, row: int, squared: Float64Array, others: Int64Array, k: int
-) -> Float64Array:
-    """max(0, rank - k), (others,), by a row's ``squared`` distances (rows,); of two that are equal neither is nearer."""
+def _penalties(ranking: Rounded, row: int, squared: Float64Array, others: Int64Array, k: int) -> Float64Array:
+    """max(0, rank - k), (others,), by a row's ``squared`` distances (rows,); of equal ones none is nearer."""
     thresholds = squared[others] - ranking.margins(row, others, squared[others])
     if others.size <= 2 * k:
         nearer = np.array([np.count_nonzero(squared < threshold) for threshold in thresholds], dtype=np.int64)
     else:
         nearer = np.searchsorted(np.sort(squared), thresholds)
-    return np.maximum(1.0 + nearer - k, 0.0)
+    return np.asarray(np.maximum(1.0 + nearer - k, 0.0))

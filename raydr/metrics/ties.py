@@ -51,14 +51,15 @@ class Rounded:
             return cls(geometry, None, 0.0)
         if geometry.coordinates.dtype != np.float64:
             geometry = Points(geometry.coordinates.astype(np.float64))
+        norms: Float64Array = np.sqrt(geometry.squared_norms).astype(np.float64)
         # As of `raydr.geometry.neighbors`, with the unit roundoff of double precision.
         unit = (3.0 * np.sqrt(geometry.centred.shape[1]) + 6.0) * 2.0**-53
-        return cls(geometry, np.sqrt(geometry.squared_norms, dtype=np.float64), float(unit))
+        return cls(geometry, norms, float(unit))
 
     def block(self, own: Int64Array) -> Float64Array:
-        """Squared distances (own, rows) of the rows ``own``, in ascending order, to all rows; infinite to themselves."""
+        """Squared distances (own, rows) of the rows ``own``, ascending, to all rows; infinite to themselves."""
         if isinstance(self.geometry, Points):
-            squared: Float64Array = self.geometry.squared_distance_tile(own, slice(None))
+            squared = np.asarray(self.geometry.squared_distance_tile(own, slice(None)), dtype=np.float64)
         else:
             start = int(own[0])
             whole = self.geometry.squared_distance_block(start, int(own[-1]) + 1)
@@ -72,7 +73,6 @@ class Rounded:
         if self.norms is not None:
             margins += self.unit * (self.norms[row] + self.norms[others]) ** 2
         return margins
-
 
     def measured(self, row: int, others: Int64Array, squared: Float64Array) -> Float64Array:
         """``squared`` (rows,) of some ``others``, (others,): of points by differences, whose errors are relative."""
@@ -116,15 +116,15 @@ def tied_rows(graph: NeighborGraph, k: int, anywhere: bool = False) -> BoolArray
     return np.asarray((np.diff(distances, axis=1) <= NEARLY * distances[:, 1:]).any(axis=1))
 
 
-def each_row(
-    which: Int64Array, *geometries: Rounded
-) -> Iterator[tuple[int, tuple[Float64Array, ...]]]:
+def each_row(which: Int64Array, *geometries: Rounded) -> Iterator[tuple[int, tuple[Float64Array, ...]]]:
     """Of the rows ``which``, ascending: the row, and its squared distances (rows,) in each geometry."""
     # Blocks of rows that lie together, since some geometries know no others.
     for start in range(0, int(which[-1]) + 1 if which.size else 0, BLOCK_ROWS):
         own = which[slice(*np.searchsorted(which, (start, start + BLOCK_ROWS)))]
         if own.size:
-            yield from zip(own.tolist(), zip(*(each.block(own) for each in geometries), strict=True), strict=True)
+            yield from zip(
+                own.tolist(), zip(*(each.block(own) for each in geometries), strict=True), strict=True
+            )
 
 
 def untied(graph: NeighborGraph, true: Rounded, found: Rounded, k: int) -> Int64Array:
@@ -137,7 +137,8 @@ def untied(graph: NeighborGraph, true: Rounded, found: Rounded, k: int) -> Int64
         near = Nearest.of(true, row, squared, k)
         among = np.sort(np.concatenate([near.surely, near.tied]))
         tiers, places = (
-            _tiers(each.measured(row, among, distances)) for each, distances in ((true, squared), (found, other))
+            _tiers(each.measured(row, among, distances))
+            for each, distances in ((true, squared), (found, other))
         )
         nearest[row] = among[np.lexsort((among, places, tiers))][:k]
     return nearest
@@ -172,8 +173,12 @@ def shared_by_ties(
 
 def _expected_hits(true: Nearest, found: Nearest) -> float:
     """Mean over the found ties' ways to break; of each the best over the true ones'."""
-    sure, maybe = (int(np.isin(true.surely, part, assume_unique=True).sum()) for part in (found.surely, found.tied))
-    tied, perhaps = (int(np.isin(true.tied, part, assume_unique=True).sum()) for part in (found.surely, found.tied))
+    sure, maybe = (
+        int(np.isin(true.surely, part, assume_unique=True).sum()) for part in (found.surely, found.tied)
+    )
+    tied, perhaps = (
+        int(np.isin(true.tied, part, assume_unique=True).sum()) for part in (found.surely, found.tied)
+    )
     size, draws, most = found.tied.size, found.left, true.left
     hits = [min(most, tied + drawn) for drawn in range(min(draws, perhaps) + 1)]
     ways = [comb(perhaps, drawn) * comb(size - perhaps, draws - drawn) for drawn in range(len(hits))]

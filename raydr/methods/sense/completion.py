@@ -435,8 +435,11 @@ def notes(
         elif turned > 1:
             paragraphs[-1] += " That leaves one rotation unknown for those together, not one for each."
     if settings.regime == "pointwise" and open_ones:
-        paragraphs.append(
-            _directions(open_ones, len(share) - told, len(share), known.rank + open_ones + 1)
+        paragraphs.append(_directions(open_ones, len(share) - told, len(share), known.rank + open_ones + 1))
+    if settings.regime == "pointwise" and open_ones and settings.visibility == "full":
+        paragraphs[-1] += (
+            " So from these messages alone no method can tell the open part of the distance between two records; it is"
+            " guessed, and a more faithful map takes more anchors."
         )
     if settings.regime == "pointwise" and open_ones and settings.visibility == "partial":
         paragraphs.append(
@@ -462,8 +465,4 @@ def _directions(open_ones: int, off: int, compared: int, enough: int) -> str:
         said += f" Of {compared:,} records that leaves {off:,} open, those off the span" + (
             ", with two images each." if open_ones == 1 else "."
         )
-    return said + (
-        " So from these messages alone no method can tell the open part of the distance between two records; it is"
-        f" guessed, and a more faithful map takes more anchors. With {enough} in general position nothing is guessed,"
-        " and nothing is hidden."
-    )
+    return f"{said} {enough} anchors in general position leave nothing open, and nothing hidden."

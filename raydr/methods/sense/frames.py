@@ -16,7 +16,6 @@ from raydr.arrays import Float64Array
 from raydr.errors import DataError
 from raydr.geometry.trilateration import Trilateration, trilateration
 
-
 _LARGEST_ROUNDING = 1e-2
 """Of coordinates, in units of the spread of anchors or rows, whichever is larger."""
 
@@ -134,10 +133,10 @@ class AffineFrame:
     def _check_digits(self, squared: Float64Array, coordinates: Float64Array) -> None:
         """Refuse rows, (rows, anchors) and (rows, rank), that are mostly rounding.
 
-        A squared distance D^2 is rounded by eps D^2, and coordinates are half the product of K of them with U S^-1
-        (:mod:`raydr.geometry.trilateration`), so along a direction of singular value s they move by up to
-        eps D^2 sqrt(K) / (2 s), K the number of anchors. Of the median row, so that some rows far from all others, which
-        move by little of their distance, are placed.
+        A squared distance D^2 is rounded by eps D^2, and coordinates are half the product of K of them and U S^-1
+        (`raydr.geometry.trilateration`), so along a direction of singular value s they move by up to
+        eps D^2 sqrt(K) / (2 s), K the number of anchors. Of the median row, so that a few that are far from all
+        others, and move by little of their distance, are placed.
         """
         weakest = float(np.linalg.norm(self.solver.solution, axis=0).max())  # 1 / s of the least direction
         count = len(self.anchors)
@@ -147,10 +146,10 @@ class AffineFrame:
         apart = float(np.median(np.linalg.norm(coordinates - np.median(coordinates, axis=0), axis=1)))
         if moved > _LARGEST_ROUNDING * max(spread, apart):
             raise DataError(
-                f"The median row of a client lies {np.sqrt(largest):.3g} from the anchors, which spread by {spread:.3g}:"
-                f" rounding of squared distances of {largest:.3g} can move it by {moved:.2g}, and rows would be told"
-                " apart by that. Choose anchors amid the data (method.anchor_source: sample or random), or mend the file"
-                " of method.anchor_path."
+                f"The median row of a client lies {np.sqrt(largest):.3g} from the anchors, which spread by"
+                f" {spread:.3g}: rounding of squared distances of {largest:.3g} can move it by {moved:.2g}, and rows"
+                " would be told apart by that. Choose anchors amid the data (method.anchor_source: sample or random),"
+                " or mend the file of method.anchor_path."
             )
 
     def inside(self, points: Float64Array) -> Float64Array:
