@@ -18,7 +18,7 @@ from raydr.metrics.ties import Rounded
 Shared = TypeVar("Shared")
 
 LARGEST_K = 51
-"""Neighbours in the shared graph of the rows: ``npa_50`` needs the most, and one more shows whether the last is tied."""
+"""Neighbours in the shared graph of the rows: ``npa_50`` needs the most, one more shows whether its last is tied."""
 
 
 class UnmeasurableError(DataError):
