@@ -20,6 +20,7 @@ from raydr.methods.method import MethodSettings
 from raydr.statistics import principal_axes
 
 ORIGINS = ["principal", "random"]
+TOLD = "What the landmarks tell, and what the map leaves out"
 
 
 def rows_of(
@@ -158,11 +159,29 @@ def test_a_map_says_if_fewer_landmarks_were_placed_than_asked_for() -> None:
     for asked, titles in ((4, []), (50, ["Fewer landmarks than asked for"])):
         settings = FedTSNE(landmarks=asked, early_iterations=5, iterations=5)
         outcome = METHODS["fed-tsne"].serve(federate(cut(rows, 3, 0)), settings)
-        assert [note.title for note in outcome.notes] == titles
+        assert [note.title for note in outcome.notes] == [*titles, TOLD]
         assert "gamma" not in outcome.model
         truth = Points(rows).squared_distance_block(0, 30)
         assert outcome.geometry is not None
         np.testing.assert_allclose(outcome.geometry.squared_distance_block(0, 30), truth, atol=1e-5)
+
+
+@pytest.mark.parametrize("landmarks", [4, 10])
+def test_a_map_says_how_much_of_each_record_its_distances_tell(landmarks: int) -> None:
+    """Counted here from the rows themselves: how far beside the landmarks' span they lie."""
+    parts = cut(rows_of(60, 9), 3, 0)
+    parts[0][:7] = rows_of(7, 9).mean(axis=0)
+    settings = FedTSNE(landmarks=landmarks, early_iterations=5, iterations=5)
+    outcome = METHODS["fed-tsne"].serve(federate(parts), settings)
+    centre = outcome.model["landmarks"].mean(axis=0)
+    basis = np.linalg.svd(outcome.model["landmarks"] - centre, full_matrices=False)[2][: landmarks - 1]
+    off = np.concatenate(parts) - centre
+    beside = np.linalg.norm(off - off @ basis.T @ basis, axis=1) / np.linalg.norm(off, axis=1)
+    (note,) = outcome.notes
+    assert note.title == TOLD
+    assert f"which span {landmarks - 1} of 9 dimensions" in note.text
+    assert f"Here {(beside < 1e-3).sum()} of 60 records" in note.text
+    assert f"for the median record {np.median(beside):.2%}" in note.text
 
 
 def test_more_features_than_rows_are_as_exact() -> None:

@@ -13,6 +13,9 @@ from raydr.geometry.points import Geometry
 from raydr.journal import Journal
 from raydr.threads import cores
 
+TOLD = 1e-3
+"""Share of a record's distance from the anchors' or landmarks' mean up to which it counts as known: a thousandth."""
+
 
 @dataclass(frozen=True)
 class Note:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -37,7 +37,7 @@ from raydr.methods.landmarks.learning import (
 from raydr.methods.landmarks.nystrom import nystrom, require_rank
 from raydr.methods.landmarks.settings import LandmarkSettings
 from raydr.methods.method import MethodSettings, method
-from raydr.methods.outcome import Note, Outcome, draw_map
+from raydr.methods.outcome import TOLD, Note, Outcome, draw_map
 from raydr.methods.references import placed, references
 from raydr.privacy import Mechanism
 
@@ -222,6 +222,10 @@ def serve(federation: Federation, settings: FedTSNE | FedUMAP) -> Outcome:
         with federation.stage("references for new rows"):
             model = dict(model) | references(drawn.embedding, found.coordinates, found.solver.points)
     notes = _notes(len(landmarks), settings)
+    if found.solver is not None:
+        noise, keyed = federation.context.coverage, federation.context.isometry_key
+        noisy = noise is not None and noise.mechanism.on == "data"
+        notes += (told_note(found, found.solver, settings.origin, keyed=keyed, noisy=noisy),)
     return Outcome(drawn.embedding, found.geometry, model, notes, snapshots=snapshots)
 
 
@@ -261,11 +265,14 @@ class Recovered:
         Whose principal components start the map: the rows' coordinates, or for Nystrom their rows of B.
     solver : Trilateration or None
         What the coordinates are of; None for Nystrom's, which are of nothing.
+    squared_residuals : (rows,) float64
+        Squared lengths of what the coordinates leave out; empty without a solver.
     """
 
     geometry: Geometry
     coordinates: FloatArray
     solver: Trilateration | None = None
+    squared_residuals: Float64Array = field(default_factory=lambda: np.zeros(0))
 
 
 def recovered(squared: Sequence[Float64Array], landmarks: Float64Array, settings: LandmarkMap) -> Recovered:
@@ -274,7 +281,9 @@ def recovered(squared: Sequence[Float64Array], landmarks: Float64Array, settings
         case "trilateration":
             coordinates, solver = trilaterate(landmarks, squared)
             near = coordinates.astype(np.float32)
-            return Recovered(Points(near), near, solver)
+            ends = np.cumsum([len(block) for block in squared])[:-1]
+            beside = map(solver.squared_residuals, squared, np.split(coordinates, ends))
+            return Recovered(Points(near), near, solver, np.concatenate(list(beside)))
         case "nystrom" | "nystrom-squared":
             power = 1.0 if settings.estimator == "nystrom-squared" else 0.5
             estimate = nystrom(
@@ -286,3 +295,25 @@ def recovered(squared: Sequence[Float64Array], landmarks: Float64Array, settings
                 rank_tolerance=settings.rank_tolerance,
             )
             return Recovered(estimate, estimate.right)
+
+
+def told_note(found: Recovered, solver: Trilateration, origin: str, *, keyed: bool, noisy: bool) -> Note:
+    """How much of each record its distances told the server."""
+    squared = (found.coordinates.astype(np.float64) ** 2).sum(axis=1) + found.squared_residuals
+    beside = np.sqrt(found.squared_residuals / np.where(squared > 0.0, squared, 1.0))
+    told, (span, features) = int((beside < TOLD).sum()), solver.basis.shape
+    written = (
+        "knows which, but not how the clients' key turned them"
+        if keyed
+        else "knows which, and can write them down, feature by feature"
+        + (" and with their noise" if noisy else "")
+    )
+    return Note(
+        "What the landmarks tell, and what the map leaves out",
+        f"Each client showed the server the distance of every record to {len(solver.squared_norms)} landmarks"
+        f" ({origin}), which span {span} of {features} dimensions; in those the server can tell each record's"
+        f" coordinates by solving linear equations. Here {told:,} of {len(beside):,} records"
+        f" ({told / len(beside):.0%}) lie within {TOLD:.1%} of the span: the server {written}. What lies beside the"
+        f" span is not in the map's distances: for the median record {np.median(beside):.2%} of its distance from the"
+        " landmarks' mean. Where that is much, a more faithful map takes more landmarks, which tell more.",
+    )

@@ -12,7 +12,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array
 from raydr.federation import Federation
-from raydr.methods.outcome import Note
+from raydr.methods.outcome import TOLD, Note
 from raydr.methods.sense.alignment import SWEEPS, Aligned, align
 from raydr.methods.sense.anchors import Anchors, AnchorSource
 from raydr.methods.sense.frames import Frame
@@ -26,8 +26,6 @@ from raydr.methods.sense.smacof import random_start, smacof
 from raydr.methods.sense.spaces import EuclideanSpace, HyperbolicSpace, Space
 from raydr.privacy.mechanism import Coverage
 
-_TOLD = 1e-3
-"""Share of a record's distance from the anchors' mean up to which it counts as known: a thousandth."""
 _ROWS_OF_A_TASK = 256
 """Pointwise records that one task places: less would be all overhead."""
 
@@ -379,7 +377,7 @@ def notes(
         )
     ]
     share = known.open_share[~np.isnan(known.open_share)]
-    told = int((share < _TOLD).sum())
+    told = int((share < TOLD).sum())
     if coverage is not None:
         paragraphs.append(
             f"{coverage.mechanism.words} was added by {coverage.count(len(observations.sizes))} of"
@@ -391,7 +389,7 @@ def notes(
         paragraphs.append(
             f"Here {told:,} of {len(share):,} records ({told / len(share):.0%})"
             + (" of clients without noise" if spoilt else "")
-            + f" lie within {_TOLD:.1%} of the span. The server knows which, and can write them down, feature by"
+            + f" lie within {TOLD:.1%} of the span. The server knows which, and can write them down, feature by"
             + " feature"
             + (" and with their noise" if coverage is not None and coverage.mechanism.on == "data" else "")
             + f". For the median record, {np.median(share):.2%} of its distance from the anchors' mean is left open."
