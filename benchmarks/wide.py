@@ -1,0 +1,135 @@
+"""Time and memory of each method against the number of features, and the exponents that fit them.
+
+    python -m benchmarks.wide [--quick] [--rows 100] [--features 100 1000 ...] [--methods sense ...] [--json FILE]
+
+Rows are Gaussian around five centres in 40 directions, with noise in all features, at five clients, as in a table of
+genes. Every run is a process of its own, from reading the table to the run folder, with the pooled map beside it: its
+seconds, and the most memory that it held beyond what it held before the run (imports and compiling are done by a small
+run before). The exponent is that of features in a line fitted to logarithms. ``--quick`` takes 100 and 1,000 features,
+SENSE and Fed-UMAP.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+METHODS: dict[str, dict[str, Any]] = {
+    "sense": {"kind": "sense"},
+    "fed-tsne": {"kind": "fed-tsne"},
+    "fed-umap": {"kind": "fed-umap"},
+    "fed-spectral": {"kind": "fed-spectral"},
+    "fedne": {"kind": "fedne", "rounds": 20},
+    "private-map": {"kind": "private-map", "epsilon": 8.0, "bounds": [-30.0, 30.0]},
+}
+REPEATS = 3
+
+
+def genes(rows: int, features: int) -> np.ndarray[Any, Any]:
+    """A table of so many rows and features."""
+    random = np.random.default_rng(0)
+    latent = 1.5 * random.normal(size=(5, 40))[random.integers(0, 5, rows)] + random.normal(size=(rows, 40))
+    return latent @ random.normal(size=(40, features)) / np.sqrt(40) + 0.5 * random.normal(
+        size=(rows, features)
+    )
+
+
+def held() -> float:
+    """Most memory that this process ever held, MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def once(method: str, rows: int, features: int) -> dict[str, float]:
+    """Seconds, MB and scores of one run in this process."""
+    import raydr
+
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+
+        def ran(count: int, name: str) -> raydr.Result:
+            np.save(folder / f"{name}.npy", genes(rows, count))
+            scenario = {
+                "name": name,
+                "data": {"path": str(folder / f"{name}.npy")},
+                "clients": {"count": 5},
+                "method": METHODS[method],
+                "metrics": ["npa_10"],
+                "compare": ["central"],
+                "runtime": {"federation": "inline", "checkpoint_every": 0},
+            }
+            return raydr.run(scenario, out=folder / name)
+
+        ran(20, "small")
+        before, started = held(), time.perf_counter()
+        result = ran(features, "wide")
+        seconds = time.perf_counter() - started
+        kept = result.metrics["federated"]["npa_10"] / result.metrics["central"]["npa_10"]
+        return {"s": seconds, "mb": held() - before, "npa_10.ratio": float(kept)}
+
+
+def apart(method: str, rows: int, features: int) -> dict[str, float]:
+    """The same in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.wide", "--once", method, str(rows), str(features)]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return dict(json.loads(told.splitlines()[-1]))
+
+
+def main() -> None:
+    """Measure, line by line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--rows", type=int, default=100)
+    parser.add_argument("--features", type=int, nargs="+", default=[100, 1_000, 5_000, 20_000])
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    parser.add_argument("--json")
+    parser.add_argument("--once", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.once:
+        method, rows, features = options.once
+        print(json.dumps(once(method, int(rows), int(features))))
+        return
+    if options.quick:
+        options.features, options.methods, options.repeats = [100, 1_000], ["sense", "fed-umap"], 1
+    figures: dict[str, float] = {}
+    ratios: dict[str, float] = {}
+    print(f"{'method':<14}{'features':>10}{'s':>10}{'MB':>10}{'x npa_10':>10}")
+    for method in options.methods:
+        lines = []
+        for features in options.features:
+            runs = [apart(method, options.rows, features) for _ in range(options.repeats)]
+            line = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+            lines.append(line)
+            figures |= {f"{method}.{features}.{name}": line[name] for name in ("s", "mb")}
+            ratios[f"{method}.{features}.npa_10"] = line["npa_10.ratio"]
+            print(
+                f"{method:<14}{features:>10,}{line['s']:>10.2f}{line['mb']:>10.0f}{line['npa_10.ratio']:>10.3f}",
+                flush=True,
+            )
+        for name in ("s", "mb"):
+            values = np.log([max(line[name], 1e-3) for line in lines])
+            figures[f"{method}.exponent.{name}"] = float(np.polyfit(np.log(options.features), values, 1)[0])
+        exponents = (figures[f"{method}.exponent.{name}"] for name in ("s", "mb"))
+        print(
+            f"{method:<14}{'exponent':>10}" + "".join(f"{exponent:>10.2f}" for exponent in exponents),
+            flush=True,
+        )
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump({"figures": figures, "ratios": ratios}, file, indent=2)
+
+
+if __name__ == "__main__":
+    main()
