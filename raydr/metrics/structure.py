@@ -101,7 +101,7 @@ def _structure(examination: Examination) -> _Structure:
     inside, shown = (
         nearest_neighbors(geometry, k + 1, threads=examination.threads) for geometry in (truth, mapped)
     )
-    true, found = Rounded.of(truth), Rounded.of(mapped)
+    true, found = Rounded(truth), Rounded(mapped)
     neighbors = (untied(inside, true, found, k), untied(shown, found, found, k))
     try:
         # zadu reads positions only to search neighbours, and is given them: the truth need not have positions. With

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from math import comb, fsum
 
 import numpy as np
@@ -30,31 +31,37 @@ ROUNDING = 1e-12
 class Rounded:
     """Squared distances in double precision, with a bound on what rounding does to each.
 
+    Nothing is made of the geometry before it is asked for a distance: without ties nobody does.
+
     Attributes
     ----------
-    geometry : Geometry
+    source : Geometry
         Any.
-    norms : (rows,) float64 or None
-        Of points as their distances are computed; None for a geometry whose errors are relative.
-    unit : float
-        Error of a squared distance over the square of the sum of the two norms.
     """
 
-    geometry: Geometry
-    norms: Float64Array | None
-    unit: float
+    source: Geometry
 
-    @classmethod
-    def of(cls, geometry: Geometry) -> Rounded:
+    @cached_property
+    def geometry(self) -> Geometry:
         """Points in double precision; other geometries as they are."""
-        if not isinstance(geometry, Points):
-            return cls(geometry, None, 0.0)
-        if geometry.coordinates.dtype != np.float64:
-            geometry = Points(geometry.coordinates.astype(np.float64))
-        norms: Float64Array = np.sqrt(geometry.squared_norms).astype(np.float64)
+        if not isinstance(self.source, Points) or self.source.coordinates.dtype == np.float64:
+            return self.source
+        return Points(self.source.coordinates.astype(np.float64))
+
+    @cached_property
+    def norms(self) -> Float64Array | None:
+        """Of points (rows,) as their distances are computed; None for a geometry whose errors are relative."""
+        if not isinstance(self.geometry, Points):
+            return None
+        return np.asarray(np.sqrt(self.geometry.squared_norms), dtype=np.float64)
+
+    @cached_property
+    def unit(self) -> float:
+        """Error of a squared distance of points over the square of the sum of the two norms."""
+        if not isinstance(self.geometry, Points):
+            return 0.0
         # As of `raydr.geometry.neighbors`, with the unit roundoff of double precision.
-        unit = (3.0 * np.sqrt(geometry.centred.shape[1]) + 6.0) * 2.0**-53
-        return cls(geometry, norms, float(unit))
+        return float((3.0 * np.sqrt(self.geometry.centred.shape[1]) + 6.0) * 2.0**-53)
 
     def block(self, own: Int64Array) -> Float64Array:
         """Squared distances (own, rows) of the rows ``own``, ascending, to all rows; infinite to themselves."""
