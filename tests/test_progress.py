@@ -126,7 +126,7 @@ def test_the_page_shows_each_map_and_the_runs_own_last(finished: Path) -> None:
     pictures = re.findall(r'<img src="data:image/png;base64,[\w+/=]+" alt="([^"]+)">', page)
     assert pictures == ["Before the first round", "After round 2", "After round 4", "After round 5"]
     (second,) = [along for along in read_run(finished).along if along.round == 2]
-    assert f"Neighbour preservation, k = 10 {second.measures['npa_10']:.3f} in round 2" in page
+    assert f"Neighbour preservation, k = 10 {second.measures['npa_10']:.6g} in round 2" in page
     assert 'class="level"' in page
     assert "How the map came about" not in write_report(tiny_run(finished.parent / "without")).read_text()
 
