@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from inline_federations import KNOWN
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.attacks import Side, View
 from raydr.attacks.scoring import Scores, Truth
 from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
+from raydr.federation.client import Withheld
 from raydr.federation.transcript import Transcript
 
 
@@ -19,7 +21,8 @@ def federation_seen(
 ) -> tuple[Federation, Transcript]:
     """A federation of these partitions, and what its server sees; ``packed`` puts all clients into one host."""
     seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
-    hosts = [ClientHost(group, seed) for group in ([seats] if packed else [[seat] for seat in seats])]
+    groups = [seats] if packed else [[seat] for seat in seats]
+    hosts = [ClientHost(group, seed, withheld=Withheld(KNOWN)) for group in groups]
     transcript = Transcript()
     context = {"seed": seed} | context
     return Federation(
