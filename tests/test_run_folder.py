@@ -34,6 +34,7 @@ FILES = {
     "report.html",
     "embedding.png",
     "environment.json",
+    "notes.json",
 }
 
 
@@ -109,11 +110,7 @@ def test_the_page_of_scenarios_lists_every_file(whole: Path) -> None:
     assert table is not None
     rows = [line.split("|")[1] for line in table[0].splitlines() if line.startswith("| `")]
     listed = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
-    assert listed == {entry.name for entry in whole.iterdir()} | {
-        "notes.json",
-        "progress.json",
-        "progress.parquet",
-    }
+    assert listed == {entry.name for entry in whole.iterdir()} | {"progress.json", "progress.parquet"}
 
 
 # --- the same again -------------------------------------------------------------------------------------------------
