@@ -61,20 +61,24 @@ class Recurrence:
         deviation = deviation[varied]
         first = low[varied] - _MARGIN * deviation
         step = (high[varied] + _MARGIN * deviation - first) / (_BINS - 1)
-        place = (rows[:, varied] - first) / step
-        counts = _counts(place)
-        fine, own_fine = _smoothed(counts, _FINE * deviation / step)
-        coarse, own_coarse = _smoothed(counts, _COARSE * deviation / step)
+        counts = _counts((rows[:, varied] - first) / step)
+        widths = np.maximum(np.stack([_FINE * deviation, _COARSE * deviation]) / step, 0.5)
+        fine, coarse = _smoothed(counts, widths)
+        own_fine, own_coarse = 1.0 / (np.sqrt(2.0 * np.pi) * widths[:, :, None])
         floor = _FLOOR * coarse.max(axis=1, keepdims=True)
-        left_out = _quotient(_read(fine, place) - own_fine, _read(coarse, place) - own_coarse, floor.T)
-        worth = left_out.mean(axis=0)
-        recur = worth > np.maximum(_LEAST_WORTH, _ERRORS * left_out.std(axis=0) / np.sqrt(len(rows)))
-        logs = _quotient(fine, coarse, floor)[recur]
+        left_out = _quotient(fine - own_fine, coarse - own_coarse, floor)
+        worth, square = (
+            (counts * left_out).sum(axis=1) / len(rows),
+            (counts * left_out**2).sum(axis=1) / len(rows),
+        )
+        error = np.sqrt(np.maximum(square - worth**2, 0.0) / len(rows))
+        recur = worth > np.maximum(_LEAST_WORTH, _ERRORS * error)
+        logs = _quotient(fine[recur], coarse[recur], floor[recur])
         return cls(varied[recur], first[recur], step[recur], logs, float(worth.sum()))
 
-    def evidence(self, values: Float64Array) -> float:
-        """Sum of log p / q over values (rows, recurring); nats."""
-        return float(_read(self.logs, (values - self.first) / self.step).sum())
+    def evidence(self, values: Float64Array) -> Float64Array:
+        """Sum of log p / q over values (..., rows, recurring); nats."""
+        return np.asarray(_read(self.logs, (values - self.first) / self.step).sum(axis=(-2, -1)))
 
 
 def _counts(place: Float64Array) -> Float64Array:
@@ -86,16 +90,15 @@ def _counts(place: Float64Array) -> Float64Array:
     return np.asarray(counts, dtype=np.float64).reshape(-1, _BINS)
 
 
-def _smoothed(counts: Float64Array, width: Float64Array) -> tuple[Float64Array, Float64Array]:
-    """Counts (columns, bins) under Gaussians of so many bins (columns,), and what each count adds to its own bin."""
-    width = np.maximum(width, 0.5)
+def _smoothed(counts: Float64Array, widths: Float64Array) -> Float64Array:
+    """Counts (columns, bins) under Gaussians of so many bins (widths, columns): (widths, columns, bins)."""
     frequency = 2.0 * np.pi * np.fft.rfftfreq(_BINS)
-    spectrum = np.fft.rfft(counts, axis=1) * np.exp(-0.5 * (width[:, None] * frequency) ** 2)
-    return np.fft.irfft(spectrum, _BINS, axis=1), 1.0 / (np.sqrt(2.0 * np.pi) * width)
+    spectrum = np.fft.rfft(counts, axis=1) * np.exp(-0.5 * (widths[:, :, None] * frequency) ** 2)
+    return np.asarray(np.fft.irfft(spectrum, _BINS, axis=2))
 
 
 def _read(table: Float64Array, place: Float64Array) -> Float64Array:
-    """Entries of a table (columns, bins) at places (rows, columns) between its bins; 0 outside."""
+    """Entries of a table (columns, bins) at places (..., columns) between its bins; 0 outside."""
     inside = (place >= 0.0) & (place < _BINS - 1)
     place = np.where(inside, place, 0.0)
     below = place.astype(np.int64)
@@ -105,6 +108,6 @@ def _read(table: Float64Array, place: Float64Array) -> Float64Array:
 
 
 def _quotient(fine: Float64Array, coarse: Float64Array, floor: Float64Array) -> Float64Array:
+    """The logarithm of p / q, from counts under both."""
     fine, coarse = np.maximum(fine, 0.0), np.maximum(coarse, 0.0)
-    mixed = (1.0 - _NOWHERE) * fine + _NOWHERE * coarse
-    return np.asarray(np.log(mixed + floor) - np.log(coarse + floor))
+    return np.asarray(np.log(((1.0 - _NOWHERE) * fine + _NOWHERE * coarse + floor) / (coarse + floor)))
