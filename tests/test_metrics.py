@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from perfect import ONE_WHEN_PERFECT
 from sklearn import manifold, metrics
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits, load_wine
@@ -226,17 +227,7 @@ def test_distance_error_of_a_sample_is_near_the_whole(monkeypatch):
 def test_a_perfect_map_is_perfect():
     points = np.random.default_rng(1).normal(size=(300, 3))
     values = evaluate(DEFAULT_METRICS, Evidence(points, points, recovered=Points(points))).values
-    ones = (
-        "npa_1",
-        "npa_10",
-        "npa_50",
-        "trustworthiness",
-        "continuity",
-        "steadiness",
-        "cohesiveness",
-        "f_score",
-    )
-    assert [values[name] for name in ones] == [1.0] * len(ones)
+    assert [values[name] for name in ONE_WHEN_PERFECT] == [1.0] * len(ONE_WHEN_PERFECT)
     assert [values[name] for name in ("pearson", "cosine")] == pytest.approx([1.0, 1.0], abs=1e-12)
     assert values["distance_error"] < 1e-7
     assert values["frobenius"] < 1e-12

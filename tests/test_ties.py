@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from perfect import ONE_WHEN_PERFECT
 from scipy.stats import rankdata
 
 from raydr.arrays import Float64Array, Int64Array
@@ -15,17 +16,7 @@ from raydr.geometry.points import Points
 from raydr.metrics import Evidence, evaluate
 from raydr.metrics.ties import Rounded, shared_by_ties
 
-ONES = (
-    "npa_1",
-    "npa_10",
-    "npa_50",
-    "trustworthiness",
-    "continuity",
-    "steadiness",
-    "cohesiveness",
-    "f_score",
-)
-OF_SETS = ("npa_1", "npa_10", "npa_50", "trustworthiness", "continuity", "f_score")
+OF_SETS = [name for name in ONE_WHEN_PERFECT if name not in ("steadiness", "cohesiveness")]
 
 
 def fivefold(rng: np.random.Generator) -> Float64Array:
@@ -53,10 +44,10 @@ def test_a_faithful_map_of_tied_rows_is_perfect(made: Any, nudge: float) -> None
     rng = np.random.default_rng(1)
     turned = rows @ np.linalg.qr(rng.normal(size=(2, 2)))[0] + nudge * rng.normal(size=rows.shape)
     evidence = Evidence(rows, turned, recovered=Points(turned))
-    values = evaluate(ONES, evidence).values
+    values = evaluate(ONE_WHEN_PERFECT, evidence).values
     # Neighbours of the map that it draws nearer than their equals make its groups, so these are not all perfect.
     groups = dict.fromkeys(("steadiness", "cohesiveness"), 0.95) if nudge and made is not fivefold else {}
-    for name in ONES:
+    for name in ONE_WHEN_PERFECT:
         assert values[name] >= groups.get(name, 1.0), name
 
 
@@ -70,7 +61,7 @@ def test_copies_of_rows_in_the_disk_are_perfect_too() -> None:
         truth=Hyperboloid(points),
         mapped=Hyperboloid(nudged),
     )
-    assert evaluate(ONES, evidence).values == dict.fromkeys(ONES, 1.0)
+    assert evaluate(ONE_WHEN_PERFECT, evidence).values == dict.fromkeys(ONE_WHEN_PERFECT, 1.0)
 
 
 @pytest.mark.parametrize("made", [fivefold, half_equal, on_a_grid])

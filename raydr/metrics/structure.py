@@ -101,8 +101,8 @@ def _structure(examination: Examination) -> _Structure:
     inside, shown = (
         nearest_neighbors(geometry, k + 1, threads=examination.threads) for geometry in (truth, mapped)
     )
-    true, found = Rounded(truth), Rounded(mapped)
-    neighbors = (untied(inside, true, found, k), untied(shown, found, found, k))
+    true, drawn = Rounded(truth), Rounded(mapped)
+    neighbors = (untied(inside, true, drawn, k), untied(shown, drawn, drawn, k))
     try:
         # zadu reads positions only to search neighbours, and is given them: the truth need not have positions. With
         # a seed it draws from its own stream and leaves numpy's global one alone.
