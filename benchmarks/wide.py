@@ -35,13 +35,14 @@ METHODS: dict[str, dict[str, Any]] = {
 REPEATS = 3
 
 
-def genes(rows: int, features: int) -> np.ndarray[Any, Any]:
-    """A table of so many rows and features."""
+def written(path: Path, rows: int, features: int) -> Path:
+    """A table of so many rows and features in a file."""
     random = np.random.default_rng(0)
     latent = 1.5 * random.normal(size=(5, 40))[random.integers(0, 5, rows)] + random.normal(size=(rows, 40))
-    return latent @ random.normal(size=(40, features)) / np.sqrt(40) + 0.5 * random.normal(
-        size=(rows, features)
-    )
+    table = latent @ random.normal(size=(40, features)) / np.sqrt(40)
+    table += 0.5 * random.normal(size=(rows, features))
+    np.save(path, table)
+    return path
 
 
 def held() -> float:
@@ -49,39 +50,65 @@ def held() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def once(method: str, rows: int, features: int) -> dict[str, float]:
-    """Seconds, MB and scores of one run in this process."""
+def once(method: str, small: str, wide: str) -> dict[str, float]:
+    """Seconds, MB and scores of one run in this process, after a small one."""
     import raydr
 
+    def ran(path: str, out: Path) -> raydr.Result:
+        scenario = {
+            "name": "wide",
+            "data": {"path": path},
+            "clients": {"count": 5},
+            "method": METHODS[method],
+            "metrics": ["npa_10"],
+            "compare": ["central"],
+            "runtime": {"federation": "inline", "checkpoint_every": 0},
+        }
+        return raydr.run(scenario, out=out)
+
     with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
-
-        def ran(count: int, name: str) -> raydr.Result:
-            np.save(folder / f"{name}.npy", genes(rows, count))
-            scenario = {
-                "name": name,
-                "data": {"path": str(folder / f"{name}.npy")},
-                "clients": {"count": 5},
-                "method": METHODS[method],
-                "metrics": ["npa_10"],
-                "compare": ["central"],
-                "runtime": {"federation": "inline", "checkpoint_every": 0},
-            }
-            return raydr.run(scenario, out=folder / name)
-
-        ran(20, "small")
+        ran(small, Path(made) / "small")
         before, started = held(), time.perf_counter()
-        result = ran(features, "wide")
+        result = ran(wide, Path(made) / "wide")
         seconds = time.perf_counter() - started
         kept = result.metrics["federated"]["npa_10"] / result.metrics["central"]["npa_10"]
         return {"s": seconds, "mb": held() - before, "npa_10.ratio": float(kept)}
 
 
-def apart(method: str, rows: int, features: int) -> dict[str, float]:
+def apart(method: str, small: Path, wide: Path) -> dict[str, float]:
     """The same in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.wide", "--once", method, str(rows), str(features)]
+    command = [sys.executable, "-m", "benchmarks.wide", "--once", method, str(small), str(wide)]
     told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return dict(json.loads(told.splitlines()[-1]))
+
+
+def measured(options: argparse.Namespace, made: Path) -> tuple[dict[str, float], dict[str, float]]:
+    """Print each line as it is measured; figures, and ratios to the pooled map."""
+    figures: dict[str, float] = {}
+    ratios: dict[str, float] = {}
+    small = written(made / "small.npy", options.rows, 20)
+    tables = {
+        features: written(made / f"{features}.npy", options.rows, features) for features in options.features
+    }
+    print(f"{'method':<14}{'features':>10}{'s':>10}{'MB':>10}{'x npa_10':>10}")
+    for method in options.methods:
+        lines = []
+        for features, table in tables.items():
+            runs = [apart(method, small, table) for _ in range(options.repeats)]
+            line = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+            lines.append(line)
+            figures |= {f"{method}.{features}.{name}": line[name] for name in ("s", "mb")}
+            ratios[f"{method}.{features}.npa_10"] = line["npa_10.ratio"]
+            print(
+                f"{method:<14}{features:>10,}{line['s']:>10.2f}{line['mb']:>10.0f}{line['npa_10.ratio']:>10.3f}",
+                flush=True,
+            )
+        for name in ("s", "mb"):
+            values = np.log([max(line[name], 1e-3) for line in lines])
+            figures[f"{method}.exponent.{name}"] = float(np.polyfit(np.log(options.features), values, 1)[0])
+        exponents = (figures[f"{method}.exponent.{name}"] for name in ("s", "mb"))
+        print(f"{method:<14}{'exponent':>10}" + "".join(f"{each:>10.2f}" for each in exponents), flush=True)
+    return figures, ratios
 
 
 def main() -> None:
@@ -98,34 +125,12 @@ def main() -> None:
     parser.add_argument("--once", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.once:
-        method, rows, features = options.once
-        print(json.dumps(once(method, int(rows), int(features))))
+        print(json.dumps(once(*options.once)))
         return
     if options.quick:
         options.features, options.methods, options.repeats = [100, 1_000], ["sense", "fed-umap"], 1
-    figures: dict[str, float] = {}
-    ratios: dict[str, float] = {}
-    print(f"{'method':<14}{'features':>10}{'s':>10}{'MB':>10}{'x npa_10':>10}")
-    for method in options.methods:
-        lines = []
-        for features in options.features:
-            runs = [apart(method, options.rows, features) for _ in range(options.repeats)]
-            line = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
-            lines.append(line)
-            figures |= {f"{method}.{features}.{name}": line[name] for name in ("s", "mb")}
-            ratios[f"{method}.{features}.npa_10"] = line["npa_10.ratio"]
-            print(
-                f"{method:<14}{features:>10,}{line['s']:>10.2f}{line['mb']:>10.0f}{line['npa_10.ratio']:>10.3f}",
-                flush=True,
-            )
-        for name in ("s", "mb"):
-            values = np.log([max(line[name], 1e-3) for line in lines])
-            figures[f"{method}.exponent.{name}"] = float(np.polyfit(np.log(options.features), values, 1)[0])
-        exponents = (figures[f"{method}.exponent.{name}"] for name in ("s", "mb"))
-        print(
-            f"{method:<14}{'exponent':>10}" + "".join(f"{exponent:>10.2f}" for exponent in exponents),
-            flush=True,
-        )
+    with tempfile.TemporaryDirectory() as made:
+        figures, ratios = measured(options, Path(made))
     if options.json:
         with open(options.json, "w") as file:
             json.dump({"figures": figures, "ratios": ratios}, file, indent=2)

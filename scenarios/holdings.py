@@ -39,6 +39,26 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class Dealt:
+    """Pooled rows of which clients hold the parts.
+
+    Attributes
+    ----------
+    by_client : (rows, features) array
+        Client by client.
+    order : (rows,) int64
+        Where in it the table's rows are.
+    """
+
+    by_client: FloatArray
+    order: Int64Array
+
+    def __call__(self) -> FloatArray:
+        """Return the rows in the table's order."""
+        return self.by_client[self.order]
+
+
+@dataclass(frozen=True)
 class Holdings:
     """Clients and their rows; arrays over rows are in the table's order, or site by site.
 
@@ -105,7 +125,12 @@ class Holdings:
     @property
     def in_table_order(self) -> Int64Array:
         """Positions, among all rows client by client, of the rows in the table's order."""
-        return np.argsort(np.argsort(self.client_of_row, kind="stable"))
+        return np.argsort(_by_client(self.client_of_row))
+
+
+def _by_client(client_of_row: Int64Array) -> Int64Array:
+    """Rows of a table client by client, each client's in the table's order."""
+    return np.argsort(client_of_row, kind="stable")
 
 
 def dealt_out(scenario: Scenario, data_dir: Path | None) -> Holdings:
@@ -124,15 +149,18 @@ def dealt_out(scenario: Scenario, data_dir: Path | None) -> Holdings:
         wanted = method.public_rows(scenario.method, len(table.rows), data.rows, table.rows.shape[1], count)
         table, public = set_apart(table, data.rows, wanted, scenario.seed)
     partition = clients.partition.deal(table, clients.count, scenario.seed)
+    by_client = _by_client(partition.client_of_row)
+    rows = table.rows[by_client]
+    sizes = np.bincount(partition.client_of_row, minlength=partition.count)
     return Holdings(
         partition.names,
-        tuple(table.rows[partition.rows_of(client)] for client in range(partition.count)),
+        tuple(np.split(rows, np.cumsum(sizes)[:-1])),
         partition.client_of_row,
         table.ids,
         table.labels,
         table.label_names,
         table.features,
-        Rows(table.rows),
+        Dealt(rows, np.argsort(by_client)),
         (table.read_from,),
         public if public is not None and len(public) else None,
     )

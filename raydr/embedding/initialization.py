@@ -8,8 +8,8 @@ from raydr.arrays import Float32Array, Float64Array, FloatArray
 from raydr.errors import DataError
 from raydr.threads import one_blas_thread
 
-_BLOCK_ROWS = 4096
-"""Rows turned to float64 at a time, so that the working memory does not grow with the rows."""
+_BLOCK_ROWS, _BLOCK_VALUES = 4096, 1 << 22
+"""Rows and values turned to float64 at a time, so that working memory grows neither with rows nor with features."""
 DENSE_FEATURES = 2048
 """Widest data whose features x features covariance is formed (32 MB); wider data are iterated on instead."""
 
@@ -60,7 +60,7 @@ def principal_components(coordinates: FloatArray, components: int = 2) -> Float6
             axes = _axes_by_iteration(coordinates, mean, found)
         largest = axes[np.abs(axes).argmax(axis=0), np.arange(found)]
         axes = axes * np.where(largest < 0, -1.0, 1.0)
-        for block in _blocks(rows):
+        for block in _blocks(*coordinates.shape):
             scores[block, :found] = (coordinates[block] - mean) @ axes
     return scores
 
@@ -123,9 +123,9 @@ def _axes_of_covariance(coordinates: FloatArray, mean: Float64Array, components:
     """Leading eigenvectors (features, components) of the covariance, formed block by block."""
     from scipy.linalg import eigh
 
-    rows, features = coordinates.shape
+    features = coordinates.shape[1]
     scatter = np.zeros((features, features), dtype=np.float64)
-    for block in _blocks(rows):
+    for block in _blocks(*coordinates.shape):
         centred = coordinates[block] - mean
         scatter += centred.T @ centred
     _, axes = eigh(scatter, subset_by_index=[features - components, features - 1])
@@ -136,11 +136,11 @@ def _axes_by_iteration(coordinates: FloatArray, mean: Float64Array, components: 
     """Leading eigenvectors (features, components) of the covariance by Lanczos iteration from a fixed start."""
     from scipy.sparse.linalg import LinearOperator, eigsh
 
-    rows, features = coordinates.shape
+    features = coordinates.shape[1]
 
     def scatter_times(vector: Float64Array) -> Float64Array:
         product = np.zeros(features, dtype=np.float64)
-        for block in _blocks(rows):
+        for block in _blocks(*coordinates.shape):
             centred = coordinates[block] - mean
             product += centred.T @ (centred @ vector.ravel())
         return product
@@ -151,6 +151,7 @@ def _axes_by_iteration(coordinates: FloatArray, mean: Float64Array, components: 
     return np.asarray(axes[:, np.argsort(variances)[::-1]], dtype=np.float64)
 
 
-def _blocks(rows: int) -> list[slice]:
+def _blocks(rows: int, features: int) -> list[slice]:
     """Cut the rows into consecutive blocks, the same whatever the machine."""
-    return [slice(start, start + _BLOCK_ROWS) for start in range(0, rows, _BLOCK_ROWS)]
+    block = max(1, min(_BLOCK_ROWS, _BLOCK_VALUES // features))
+    return [slice(start, start + block) for start in range(0, rows, block)]

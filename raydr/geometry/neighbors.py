@@ -161,7 +161,9 @@ def _search_points(
     # A power of two brings every norm below 1: exact, and nothing overflows or vanishes in float32.
     radius = float(np.sqrt(points.squared_norms.max()))
     scale = 2.0 ** -np.ceil(np.log2(radius)) if radius > 0 else 1.0
-    filtered = Points((points.centred * points.centred.dtype.type(scale)).astype(np.float32))
+    rough = np.empty(points.centred.shape, np.float32)
+    np.multiply(points.centred, scale, out=rough, casting="same_kind")  # in few temporary values
+    filtered = Points(rough)
     candidates = _Candidates.empty(rows, size, np.float32)
     _offer_tiles(filtered, candidates, threads, block_rows, progress)
 

@@ -22,6 +22,9 @@ Task = TypeVar("Task")
 Progress: TypeAlias = Callable[[int, int], None]
 """Called as ``progress(done, total)`` from the calling thread, in units that the caller's docstring names."""
 
+_BLOCK = 1 << 22
+"""Values of a table that are copied at a time, 32 MB."""
+
 
 def unheard(done: int, total: int) -> None:
     """Progress to which nobody listens."""
@@ -81,7 +84,8 @@ class Points:
 
     def __post_init__(self) -> None:
         coordinates = float_table(self.coordinates, "the coordinates")
-        centred = coordinates - common_shift(coordinates).astype(coordinates.dtype)
+        shift = common_shift(coordinates).astype(coordinates.dtype)
+        centred = coordinates - shift if shift.any() else coordinates
         object.__setattr__(self, "coordinates", coordinates)
         object.__setattr__(self, "centred", centred)
         object.__setattr__(self, "squared_norms", np.einsum("ij,ij->i", centred, centred))
@@ -144,8 +148,13 @@ def squared_distances(a: FloatArray, b: FloatArray) -> FloatArray:
         )
     dtype = np.result_type(a, b)
     shift = common_shift(b)
-    a, b = a.astype(dtype) - shift.astype(dtype), b.astype(dtype) - shift.astype(dtype)
-    return _from_centred(a, np.einsum("ij,ij->i", a, a), b, np.einsum("ij,ij->i", b, b))
+    a = a - shift.astype(dtype)
+    norms = np.einsum("ij,ij->i", a, a)
+    found = np.empty((len(a), len(b)), dtype)
+    for start, stop in row_blocks(len(b), max(1, _BLOCK // b.shape[1])):
+        block = b[start:stop] - shift.astype(dtype)
+        found[:, start:stop] = _from_centred(a, norms, block, np.einsum("ij,ij->i", block, block))
+    return found
 
 
 def common_shift(coordinates: FloatArray) -> Float64Array:
@@ -155,11 +164,17 @@ def common_shift(coordinates: FloatArray) -> Float64Array:
     data on a grid (counts, pixels), whose tied distances then stay tied.
     """
     mean: Float64Array = coordinates.mean(axis=0, dtype=np.float64)
-    spread = float(np.sqrt(np.mean(coordinates.var(axis=0, dtype=np.float64))))
+    spread = float(np.sqrt(np.mean(variances(coordinates))))
     if spread == 0.0:
         return mean
     grid = 2.0 ** np.floor(np.log2(spread))
     return np.asarray(np.round(mean / grid) * grid, dtype=np.float64)
+
+
+def variances(table: FloatArray) -> Float64Array:
+    """Of each column, in double precision; some columns at a time, so that a large table is not copied."""
+    blocks = row_blocks(table.shape[1], max(1, _BLOCK // len(table)))
+    return np.concatenate([table[:, start:stop].var(axis=0, dtype=np.float64) for start, stop in blocks])
 
 
 def _from_centred(

@@ -195,9 +195,7 @@ class KeyedScaling:
 
     def applied(self, rows: FloatArray, shared: Secret) -> FloatArray:
         """Rows (rows, features) scaled and keyed."""
-        plain = self.scaling.unit or bool(self.scaling.shift.any() or (self.scaling.factor != 1.0).any())
-        scaled = scale_rows(rows, self.scaling) if plain else rows
-        return Isometry(shared.derived("isometry"), self.centre, self.unit)(scaled)
+        return Isometry(shared.derived("isometry"), self.centre, self.unit)(scale_rows(rows, self.scaling))
 
 
 def opened(sealed: UInt8Array, root: Secret, run: str, scale: KeyedScale) -> KeyedScaling:

@@ -8,6 +8,7 @@ import numpy as np
 
 from raydr.arrays import Float32Array, FloatArray
 from raydr.federation.streams import server_stream
+from raydr.geometry.points import variances
 from raydr.journal import Journal
 from raydr.methods.fedne.clients import positions_of
 from raydr.methods.fedne.settings import ContrastiveEncoder, GlobalNE
@@ -60,7 +61,7 @@ def central(
     It sees all edges of all rows once in each of as many rounds, but no more than `GlobalNE` takes.
     """
     mean = rows.mean(axis=0, dtype=np.float64)
-    scale = float(np.sqrt(rows.var(axis=0, dtype=np.float64).mean())) or 1.0
+    scale = float(np.sqrt(variances(rows).mean())) or 1.0
     scaled = scale_rows(rows, Scaling(mean, np.full(rows.shape[1], 1.0 / scale), False))
     rounds = min(settings.rounds, GlobalNE().rounds)
     settings = settings.model_copy(update={"rounds": rounds, "local_epochs": 1, "local_steps": None})

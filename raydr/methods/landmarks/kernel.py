@@ -52,8 +52,12 @@ def cross_term(rows: FloatArray, landmarks: Float64Array, gamma: float) -> tuple
         kernel = gaussian_kernel(block, centred, gamma)
         product += kernel.T @ block
         weight += kernel.sum(axis=0, dtype=np.float64)
-    gradient = -4.0 * gamma / (n_x * n_y) * (product - weight[:, None] * (landmarks - centre))
-    return -2.0 * float(weight.sum()) / (n_x * n_y), _bounded(gradient, gamma)
+    # In place: of 1,000 landmarks with 20,000 features, each array has 160 MB.
+    attraction = landmarks - centre
+    attraction *= weight[:, None]
+    product -= attraction
+    product *= -4.0 * gamma / (n_x * n_y)
+    return -2.0 * float(weight.sum()) / (n_x * n_y), _bounded(product, gamma)
 
 
 def landmark_term(landmarks: Float64Array, gamma: float) -> tuple[float, Float64Array]:
@@ -71,7 +75,10 @@ def landmark_term(landmarks: Float64Array, gamma: float) -> tuple[float, Float64
     kernel = gaussian_kernel(centred, centred, gamma)
     np.fill_diagonal(kernel, 0.0)
     pairs = n_y * (n_y - 1)
-    gradient = 4.0 * gamma / pairs * (kernel @ centred - kernel.sum(axis=1)[:, None] * centred)
+    gradient = kernel @ centred
+    centred *= kernel.sum(axis=1)[:, None]
+    gradient -= centred
+    gradient *= 4.0 * gamma / pairs
     return float(kernel.sum(dtype=np.float64)) / pairs, _bounded(gradient, gamma)
 
 

@@ -234,7 +234,7 @@ def flattened(rows: Float64Array, rank: int) -> Float64Array:
 
 
 def _public(public: FloatArray | None, features: int, wanted: int) -> Float64Array:
-    rows = np.zeros((0, features)) if public is None else public.astype(np.float64)
+    rows = np.zeros((0, features)) if public is None else np.asarray(public, dtype=np.float64)
     if rows.shape[1] != features:
         raise DataError(
             f"The anchors have {rows.shape[1]} features and the data {features}: method.anchor_path must hold the"

@@ -92,9 +92,14 @@ class AnchorRequest(Request[AnchorDistances], what="the anchors that a client se
     deviation: float = 0.0
 
     @cached_property
+    def points(self) -> Float64Array:
+        """The anchors where records live."""
+        return self.space.points(self.anchors)
+
+    @cached_property
     def frame(self) -> Frame:
         """What these anchors span."""
-        return self.space.frame(self.space.points(self.anchors))
+        return self.space.frame(self.points)
 
 
 @dataclass(frozen=True)
@@ -112,9 +117,9 @@ class AnchorRequests(Request[AnchorDistances], what="the anchors that each clien
 def distances_to_anchors(client: Client, request: AnchorRequest) -> AnchorDistances:
     """Client part of step 2."""
     rows = client.rows.astype(np.float64)
-    points, anchors = request.space.points(rows), request.space.points(request.anchors)
-    squared = np.zeros((0, len(anchors)))
+    points = request.space.points(rows)
+    squared = np.zeros((0, len(request.points)))
     if len(rows):
-        squared = request.space.squared_distances(points, anchors)
+        squared = request.space.squared_distances(points, request.points)
     inside = residual_factor(request.frame, points) if request.within else np.zeros((len(rows), 0))
     return AnchorDistances(squared, inside)

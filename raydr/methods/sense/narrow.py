@@ -38,7 +38,7 @@ class Narrow:
         count, features = anchors.shape
         if count + room >= features:
             return cls(None, 0)
-        return cls(np.ascontiguousarray(qr(anchors.T, mode="economic")[0].T), room)
+        return cls(np.ascontiguousarray(qr(anchors.T, mode="economic", check_finite=False)[0].T), room)
 
     def of_anchors(self, anchors: Float64Array) -> Float64Array:
         """Coordinates (anchors, directions + room) of some of the anchors, which have nothing beside."""

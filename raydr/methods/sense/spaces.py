@@ -17,7 +17,7 @@ from raydr.geometry.hyperbolic import (
     to_ball,
 )
 from raydr.geometry.hyperbolic import squared_distances as hyperbolic_squared_distances
-from raydr.geometry.points import Geometry, Points, common_shift, squared_distances
+from raydr.geometry.points import Geometry, Points, common_shift, squared_distances, variances
 from raydr.methods.sense.frames import AffineFrame, Frame
 from raydr.methods.sense.lorentz import LorentzFrame, lorentz_frame
 from raydr.methods.sense.lorentz_geometry import ExpectedHyperboloid
@@ -84,8 +84,7 @@ class EuclideanSpace:
             If double precision has no digits left for what tells the anchors apart.
         """
         origin = common_shift(anchors)
-        points = np.asarray(anchors, dtype=np.float64) - origin
-        spread = float(np.sqrt((points.var(axis=0)).mean()))
+        spread = float(np.sqrt(variances(anchors).mean()))
         rounding = float(np.spacing(np.abs(origin)).max())
         if rounding > _LARGEST_ROUNDING * spread > 0.0:
             column = int(np.abs(origin).argmax())
