@@ -34,6 +34,7 @@ from raydr.methods.fedne.clients import (
     Training,
     TrainRequest,
     kept_size,
+    local_task,
     objective_of,
     others_field,
     train_locally,
@@ -51,7 +52,15 @@ from raydr.methods.fedne.server import (
     training_of,
     transform,
 )
-from raydr.methods.fedne.settings import ContrastiveEncoder, FedAvgNE, FedNE, FedProxNE, GlobalNE, LocalNE
+from raydr.methods.fedne.settings import (
+    AveragedEncoder,
+    ContrastiveEncoder,
+    FedAvgNE,
+    FedNE,
+    FedProxNE,
+    GlobalNE,
+    LocalNE,
+)
 from raydr.methods.fedne.surrogates import SPEAKING_ROWS, DensityRequest, density
 from raydr.methods.outcome import Outcome
 from raydr.partition import Dirichlet, OneClass
@@ -123,6 +132,30 @@ def test_the_pooled_map_sees_each_edge_once_a_round_whatever_clients_do() -> Non
     for how in ({}, {"local_epochs": 3}, {"local_steps": 1}):
         maps.add(central(GlobalNE(**SMALL, **how), {}, rows, 0, Journal()).embedding.tobytes())
     assert len(maps) == 1
+
+
+def test_a_clients_rows_are_attracted_by_their_nearest_and_the_pooled_map_by_all_neighbours() -> None:
+    """What clients leave out of their graphs, the map that they are compared with does not."""
+    parts, maps = blobs(), {}
+    for few in (None, 2, 9):
+        settings = FedNE(**SMALL, local_neighbors=few)
+        training = training_of(federate(parts), settings)
+        client = Client(3, parts[3].astype(np.float32), 0, round=1)
+        batches = local_task(
+            client,
+            TrainRequest(
+                replace(training, mixing=0.0), np.zeros(0, np.float32), 1e-3, np.zeros((0, 0), np.float32), 1.0,
+                np.zeros((0, 0), np.float32), np.zeros(0, np.float32), **NO_CONTROL_VARIATES,
+            ),
+        ).schedule  # fmt: skip
+        nearest = np.argsort(((parts[3][:, None] - parts[3]) ** 2).sum(axis=2), axis=1)[:, 1:]
+        heads, tails = (ends[batches.live > 0] for ends in (batches.heads, batches.tails))
+        ranks = {
+            int(np.flatnonzero(nearest[head] == tail)[0]) for head, tail in zip(heads, tails, strict=True)
+        }
+        assert ranks == set(range(2 if few == 2 else settings.neighbors))
+        maps[few] = central(settings, {}, np.concatenate(parts), 0, Journal()).embedding.tobytes()
+    assert len(set(maps.values())) == 1
 
 
 def test_a_round_is_the_average_of_local_trainings_by_rows() -> None:
@@ -430,6 +463,27 @@ def test_a_robust_rule_goes_without_control_variates() -> None:
     with pytest.raises(ValueError, match="Leave control_variates out"):
         FedNE(**median, control_variates=True)
     assert np.isfinite(outcome(FedNE(**SMALL | median), blobs([30] * 5)).embedding).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "optimizer"),
+    [
+        (FedNE(**SMALL), "nesterov"),
+        (FedNE(**SMALL, control_variates=False), "fedavg"),
+        (FedNE(**SMALL, aggregation={"kind": "coordinate-median"}), "fedavg"),
+        (FedAvgNE(**SMALL), "fedavg"),
+        (FedProxNE(**SMALL), "fedavg"),
+    ],
+)
+def test_the_server_has_momentum_beside_control_variates_alone(
+    settings: AveragedEncoder, optimizer: str
+) -> None:
+    places = {
+        name: outcome(settings.model_copy(update={"server_optimizer": name}), blobs([30] * 5)).embedding
+        for name in (None, "fedavg", "nesterov")
+    }
+    assert places[None].tobytes() == places[optimizer].tobytes()
+    assert places["fedavg"].tobytes() != places["nesterov"].tobytes()
 
 
 def test_control_variates_that_find_no_room_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

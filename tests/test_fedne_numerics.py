@@ -14,7 +14,14 @@ from raydr.methods.fedne.clients import LONGEST_STEP
 from raydr.methods.fedne.edges import local_neighbors, schedule, steps_of
 from raydr.methods.fedne.encoder import Architecture, initial_weights, place
 from raydr.methods.fedne.loss import SOFTENING, attraction, repulsion, squared_distance
-from raydr.methods.fedne.optimizer import ADAPTIVITY, cosine_rate, initial_memory, server_step, stepped_rate
+from raydr.methods.fedne.optimizer import (
+    ADAPTIVITY,
+    NESTEROV_MOMENTUM,
+    cosine_rate,
+    initial_memory,
+    server_step,
+    stepped_rate,
+)
 from raydr.methods.fedne.settings import FedNE
 from raydr.methods.fedne.training import FLOOR, Batches, Local, Objective, Trained, batch_loss, train
 from raydr.methods.fedne.warm_start import warm_start
@@ -434,10 +441,26 @@ def test_server_steps() -> None:
     once, kept = server_step("fedavgm", weights, change, memory, 1.0)
     twice, _ = server_step("fedavgm", once, change, kept, 1.0)
     np.testing.assert_allclose(twice - once, 1.9 * change, rtol=1e-6)
+    once, kept = server_step("nesterov", weights, change, memory, 1.0)
+    np.testing.assert_allclose(once - weights, (1.0 + NESTEROV_MOMENTUM) * change, rtol=1e-6)
+    assert kept.shape == memory.shape
     stepped, _ = server_step("fedadam", weights, change, memory, 0.1)
     np.testing.assert_allclose(
         stepped - weights, 0.1 * 0.1 * change / (0.1 * np.abs(change) + ADAPTIVITY), rtol=1e-5
     )
+
+
+def test_nesterovs_step_is_the_gradient_where_momentum_leads() -> None:
+    """On a quadratic: v = beta v - rate grad(theta + beta v), theta += v; clients start from theta + beta v."""
+    curvature, rate, beta = np.array([3.0, 0.2]), 0.1, NESTEROV_MOMENTUM
+    place, velocity = np.array([1.0, -2.0]), np.zeros(2)
+    weights, memory = place.astype(np.float32), initial_memory(2)
+    for _ in range(30):
+        change = -rate * curvature * weights.astype(np.float64)
+        weights, memory = server_step("nesterov", weights, change, memory, 1.0)
+        velocity = beta * velocity - rate * curvature * (place + beta * velocity)
+        place = place + velocity
+        np.testing.assert_allclose(weights, place + beta * velocity, atol=1e-5)
 
 
 def test_the_learning_rate_falls_at_30_and_60_percent() -> None:

@@ -23,6 +23,6 @@ def training_operations(settings: ContrastiveEncoder, sizes: Iterable[int], feat
     """Of one round of clients with so many rows."""
     batches = 0
     for rows in sizes:
-        every = settings.local_epochs * steps_of(rows, settings.neighbors, settings.batch)
+        every = settings.local_epochs * steps_of(rows, settings.own_neighbors, settings.batch)
         batches += min(every, settings.local_steps or every)
     return batches * step_operations(settings, features)

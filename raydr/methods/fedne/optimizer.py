@@ -1,7 +1,8 @@
 """What the server makes of the clients' mean change: P2 (4), or a step with memory (Reddi et al. 2021).
 
-The change plays the part of a negative gradient. FedAvg adds it; FedAvgM adds a decaying sum of all changes; FedAdam
-divides a decaying mean by the root of the decaying mean square.
+The change plays the part of a negative gradient. FedAvg adds it; FedAvgM adds a decaying sum of all changes; Nesterov's
+momentum adds that sum as it will have decayed by the next round, and the change; FedAdam divides a decaying mean by the
+root of the decaying mean square.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import numpy as np
 
 from raydr.arrays import Float32Array, Float64Array
 
-ServerOptimizer: TypeAlias = Literal["fedavg", "fedavgm", "fedadam"]
+ServerOptimizer: TypeAlias = Literal["fedavg", "fedavgm", "fedadam", "nesterov"]
 
 MOMENTUM, SECOND_DECAY = 0.9, 0.99
+NESTEROV_MOMENTUM = 0.8
+"""Decay of Nesterov's sum, in which a change counts five times in the end."""
 ADAPTIVITY = 1e-3
 """tau of FedAdam: changes of a parameter that are smaller than this are not blown up."""
 _LEAST_ROOT = 1e-8
@@ -37,7 +40,7 @@ def server_step(
 
     Parameters
     ----------
-    optimizer : {"fedavg", "fedavgm", "fedadam"}
+    optimizer : {"fedavg", "fedavgm", "fedadam", "nesterov"}
         How to step.
     weights : (parameters,) float32
         At the beginning of the round.
@@ -54,6 +57,9 @@ def server_step(
             step = change
         case "fedavgm":
             first = step = MOMENTUM * first + change
+        case "nesterov":
+            first = NESTEROV_MOMENTUM * first + change
+            step = NESTEROV_MOMENTUM * first + change
         case "fedadam":
             first = MOMENTUM * first + (1.0 - MOMENTUM) * change
             second = SECOND_DECAY * second + (1.0 - SECOND_DECAY) * change**2

@@ -8,8 +8,9 @@
 4. The server averages the changes by rows (4).
 5. In the end each client places its rows and posts their positions on the map.
 
-Two things stand between that and the pooled rows' encoder, and neither is the neighbours that clients cannot see:
-trained on the union of the clients' graphs in one place, an encoder is as good as on the graph of all rows.
+Two things stand between that and the pooled rows' classes, and neither is the neighbours that clients cannot see: by
+kNN accuracy an encoder trained on the union of the clients' graphs in one place is as good as on the graph of all rows.
+Exact neighbours (NPA-10) are lost with them (docs/fedne.md).
 
 *Repulsion.* The field stands where everybody was when the round began, and rows that all leave a crowd by an old table
 overshoot. So a client takes what it told of its own rows out of the field, and these repel each other where they are
@@ -71,6 +72,7 @@ from raydr.threads import one_blas_thread
 
 if TYPE_CHECKING:
     from raydr.methods.fedne.field import Grid
+    from raydr.methods.fedne.optimizer import ServerOptimizer
 
 State = dict[str, NDArray[Any]]
 
@@ -233,7 +235,7 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
             request = train_request(training, state, settings.rate(round), noise)
             answer = average(federation, request, settings.aggregation, weights=weighting(noise))
             state["weights"], state["memory"] = server_step(
-                settings.server_optimizer,
+                optimizer_of(settings, state),
                 state["weights"],
                 answer.weights.astype(np.float64),
                 state["memory"],
@@ -317,10 +319,10 @@ def training_of(federation: Federation, settings: AveragedEncoder) -> Training:
     """Step 3 as the settings want it, in all rounds alike."""
     from raydr.methods.fedne.edges import steps_of
 
-    steps = settings.local_epochs * steps_of(max(federation.sizes), settings.neighbors, settings.batch)
+    steps = settings.local_epochs * steps_of(max(federation.sizes), settings.own_neighbors, settings.batch)
     return Training(
         hidden=settings.hidden,
-        neighbors=settings.neighbors,
+        neighbors=settings.own_neighbors,
         batch=settings.batch,
         local_epochs=settings.local_epochs,
         negatives=settings.negatives,
@@ -424,6 +426,15 @@ def no_control_variates(federation: Federation, settings: AveragedEncoder, param
         "kept": np.zeros(shape, np.uint8),
         "kept_rounds": np.zeros(shape[0], np.int64),
     }
+
+
+def optimizer_of(settings: AveragedEncoder, state: State) -> ServerOptimizer:
+    """What the server makes of a mean change.
+
+    Momentum pays where changes point the same way from round to round: beside control variates, not where each is the
+    pull of different classes, and not under noise, which it would add up.
+    """
+    return settings.server_optimizer or ("nesterov" if state["control"].size else "fedavg")
 
 
 def renew_control_variates(federation: Federation, state: State, answer: Change) -> None:

@@ -36,6 +36,11 @@ class ContrastiveEncoder(MethodSettings):
     schedule: Literal["steps", "cosine"] = Field("steps", description=_SCHEDULE)
     decay: float = Field(0.1, gt=0, le=1, description="factor on the learning rate at each of the steps")
 
+    @property
+    def own_neighbors(self) -> int:
+        """How many of a client's own rows attract each of them."""
+        return self.neighbors
+
     def rate(self, round: int) -> float:
         """Learning rate in a round from 1 on."""
         from raydr.methods.fedne.optimizer import cosine_rate, stepped_rate
@@ -63,8 +68,10 @@ class AveragedEncoder(ContrastiveEncoder):
     aggregation: Aggregation = Field(
         Mean(), description="how the server combines what clients upload; robust rules see each upload"
     )
-    server_optimizer: Literal["fedavg", "fedavgm", "fedadam"] = Field(
-        "fedavg", description="what the server makes of the clients' mean change"
+    server_optimizer: Literal["fedavg", "fedavgm", "fedadam", "nesterov"] | None = Field(
+        None,
+        description="what the server makes of the clients' mean change: it adds it (P2), or steps with memory; default:"
+        " nesterov beside control variates, fedavg without",
     )
     server_learning_rate: float = Field(1.0, gt=0, description="factor on the server's step")
     publish: Literal["server", "local"] = Field(
@@ -105,6 +112,11 @@ class FedNE(AveragedEncoder):
     """Averaged encoders: surrogates for rows out of sight, mixed rows (P2's FedNE), and control variates."""
 
     kind: Literal["fedne"] = "fedne"
+    local_neighbors: int | None = Field(
+        None,
+        ge=1,
+        description="how many of these neighbours attract a row at its client, the nearest; default: all (P2)",
+    )
     rounds: int = Field(200, ge=1, description="rounds")
     learning_rate: float = Field(3e-3, gt=0, le=1, description="of Adam in the first rounds")
     local_epochs: int = Field(
@@ -162,6 +174,11 @@ class FedNE(AveragedEncoder):
         if part is None:
             part = 0.3 if self.surrogate == "mlp" else 0.0
         return 1 + int(part * self.rounds)
+
+    @property
+    def own_neighbors(self) -> int:
+        """The nearest of them."""
+        return min(self.neighbors, self.local_neighbors or self.neighbors)
 
     @property
     def has_control_variates(self) -> bool:
