@@ -31,7 +31,6 @@ from raydr.methods.fedne.encoder import Architecture, encode, initial_weights
 from raydr.methods.fedne.field import Grid, interpolated
 from raydr.methods.fedne.loss import attraction, repulsion, squared_distance
 from raydr.methods.fedne.networks import PARAMETERS
-from raydr.methods.fedne.optimizer import ServerOptimizer
 from raydr.methods.fedne.paid import MeanRequest, mean_and_length
 from raydr.methods.fedne.pairs import PairRequest, in_line, pairs_moved, summed_gradient
 from raydr.methods.fedne.settings import FedAvgNE, FedNE
@@ -430,25 +429,8 @@ class TestRuns:
         assert sum(whole.ledger.charges.values()) == 3 + 3 + 1
 
 
-def test_momentum_adds_up_no_noise_unless_it_is_asked_for() -> None:
-    as_it_is, averaged, asked = (
-        served("client", server_optimizer=optimizer)[1].tobytes()
-        for optimizer in (None, "fedavg", "nesterov")
-    )
-    assert as_it_is == averaged != asked
-
-
-def served(
-    unit: Any, server_optimizer: ServerOptimizer | None = None, **how: Any
-) -> tuple[Federation, Float64Array]:
-    settings = FedNE(
-        hidden=(8, 8),
-        rounds=3,
-        bounds=(-30, 30),
-        batch=32,
-        neighbors=4,
-        server_optimizer=server_optimizer,
-    )
+def served(unit: Any, **how: Any) -> tuple[Federation, Float64Array]:
+    settings = FedNE(hidden=(8, 8), rounds=3, bounds=(-30, 30), batch=32, neighbors=4)
     noise = GaussianNoise(on="update", unit=unit, multiplier=2.0, clip=0.5, per="sum")
     federation = federate(blobs(), coverage=Coverage(noise), **how)
     return federation, METHODS["fedne"].serve(federation, settings).embedding

@@ -108,7 +108,7 @@ def unpayable(settings: AveragedEncoder, noise: Mechanism) -> str | None:
                 "by record the server takes all steps, from where nothing pulls back: choose fedavg-ne, or"
                 " privacy.noise.unit: client"
             )
-        if settings.server_optimizer not in (None, "fedavg"):
+        if settings.server_optimizer != "fedavg":
             return (
                 "by record the server takes Adam's steps at method.learning_rate: leave method.server_optimizer out,"
                 " or choose privacy.noise.unit: client"

@@ -72,7 +72,6 @@ from raydr.threads import one_blas_thread
 
 if TYPE_CHECKING:
     from raydr.methods.fedne.field import Grid
-    from raydr.methods.fedne.optimizer import ServerOptimizer
 
 State = dict[str, NDArray[Any]]
 
@@ -235,7 +234,7 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
             request = train_request(training, state, settings.rate(round), noise)
             answer = average(federation, request, settings.aggregation, weights=weighting(noise))
             state["weights"], state["memory"] = server_step(
-                optimizer_of(settings, state),
+                settings.server_optimizer,
                 state["weights"],
                 answer.weights.astype(np.float64),
                 state["memory"],
@@ -426,15 +425,6 @@ def no_control_variates(federation: Federation, settings: AveragedEncoder, param
         "kept": np.zeros(shape, np.uint8),
         "kept_rounds": np.zeros(shape[0], np.int64),
     }
-
-
-def optimizer_of(settings: AveragedEncoder, state: State) -> ServerOptimizer:
-    """What the server makes of a mean change.
-
-    Momentum pays where changes point the same way from round to round: beside control variates, not where each is the
-    pull of different classes, and not under noise, which it would add up.
-    """
-    return settings.server_optimizer or ("nesterov" if state["control"].size else "fedavg")
 
 
 def renew_control_variates(federation: Federation, state: State, answer: Change) -> None:

@@ -68,10 +68,9 @@ class AveragedEncoder(ContrastiveEncoder):
     aggregation: Aggregation = Field(
         Mean(), description="how the server combines what clients upload; robust rules see each upload"
     )
-    server_optimizer: Literal["fedavg", "fedavgm", "fedadam", "nesterov"] | None = Field(
-        None,
-        description="what the server makes of the clients' mean change: it adds it (P2), or steps with memory; default:"
-        " nesterov beside control variates, fedavg without",
+    server_optimizer: Literal["fedavg", "fedavgm", "fedadam", "nesterov"] = Field(
+        "fedavg",
+        description="what the server makes of the clients' mean change: it adds it (P2), or has momentum",
     )
     server_learning_rate: float = Field(1.0, gt=0, description="factor on the server's step")
     publish: Literal["server", "local"] = Field(
