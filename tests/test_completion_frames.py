@@ -9,6 +9,7 @@ from scipy.stats import special_ortho_group
 
 from raydr.errors import DataError
 from raydr.methods.sense.alignment import align
+from raydr.methods.sense.comparison import SEARCHED_ROWS, some_of
 from raydr.methods.sense.frames import AffineFrame, residual_factor
 from raydr.methods.sense.prior import Prior
 from raydr.methods.sense.recurrence import Recurrence
@@ -125,6 +126,14 @@ def test_rows_as_wide_as_they_are_far_are_placed_by_small_anchors() -> None:
     np.testing.assert_allclose(pdist(coordinates), pdist(rows), rtol=1e-6)
 
 
+@pytest.mark.parametrize("rows", [1, 2, SEARCHED_ROWS, SEARCHED_ROWS + 1, 7 * SEARCHED_ROWS + 3])
+def test_rows_whose_values_are_tried_are_few_and_from_all_over(rows: int) -> None:
+    """A file that is sorted by class would show the first class alone."""
+    tried = np.arange(rows)[some_of(rows)]
+    assert min(rows, SEARCHED_ROWS // 2) <= len(tried) <= SEARCHED_ROWS
+    assert rows - tried[-1] <= np.diff(tried, prepend=-1).max()
+
+
 class TestAlignment:
     """Rows whose residual is a function of their coordinates, cut into clients that see only themselves."""
 
@@ -211,6 +220,15 @@ class TestRecurringValues:
         assert result.turned.all()
         assert result.settled.any()
         assert result.recurring >= 4
+
+    def test_how_many_rotations_are_tried_together_changes_nothing(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        frame, rows = self.clients(2, 0)
+        together = TestAlignment.aligned([frame] * 3, rows, anchors=frame.anchors)
+        monkeypatch.setattr("raydr.methods.sense.comparison._VALUES", 30 * rows[0].size)
+        some = TestAlignment.aligned([frame] * 3, rows, anchors=frame.anchors)
+        np.testing.assert_allclose(some.points, together.points, atol=1e-9)
 
     def test_where_a_client_has_other_values_it_is_not_sure(self) -> None:
         rng = np.random.default_rng(0)

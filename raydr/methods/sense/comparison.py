@@ -55,7 +55,7 @@ class Residuals:
 
     def alone(self) -> Float64Array:
         """The rotation (width, codimension) at which their own values recur."""
-        few = self.part(_some(len(self.factor)))
+        few = self.part(some_of(len(self.factor)))
         inside, axes = few.features()
 
         def worth(turns: Float64Array) -> Float64Array:
@@ -111,7 +111,7 @@ class Comparison:
         best = self._procrustes(self.weights)
         if self.recurrence is None or not self.recurrence.columns.size:
             return best
-        few = self.part(_some(len(self.weights)))
+        few = self.part(some_of(len(self.weights)))
         for turns in _turns(best.shape[1]):
             tried = best @ turns
             best = tried[few._worth(tried).argmax()]
@@ -125,7 +125,7 @@ class Comparison:
 
     def rank(self, turn: Float64Array, drawn: Float64Array) -> float:
         """Share of drawn turns, but for the same, for which the others speak less; for equals, half of it."""
-        few = self.part(_some(len(self.weights)))
+        few = self.part(some_of(len(self.weights)))
         (worth,), rest = few._worth(turn[None]), drawn[~np.isclose(drawn, turn).all(axis=(1, 2))]
         if not len(rest):
             return 0.5
@@ -160,7 +160,7 @@ def any_rotations(count: int, width: int, codimension: int, rng: np.random.Gener
     return np.asarray((orthonormal * signs[:, None]).swapaxes(1, 2))
 
 
-def _some(rows: int) -> slice:
+def some_of(rows: int) -> slice:
     """Evenly so many rows that few enough remain to be searched."""
     return slice(None, None, -(-rows // SEARCHED_ROWS) or 1)
 
