@@ -188,6 +188,16 @@ class TestAlignment:
             own = slice(ends[client] - len(rows[client]), ends[client])
             np.testing.assert_array_equal(result.points[own], begun[own])
 
+    def test_who_is_not_borne_out_stays_as_it_began(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Values recur or not: no rotation is better than all that are drawn, and the first alone sets the frame."""
+        monkeypatch.setattr("raydr.methods.sense.alignment.LEAST_RANK", 1.0)
+        frames, rows = self.clients(noise=0.2)
+        result = self.aligned(frames, rows, anchors=frames[0].anchors)
+        begun = self.aligned(frames, rows, sweeps=0)
+        assert not result.turned.any()
+        first = len(rows[0])
+        np.testing.assert_array_equal(result.points[first:], begun.points[first:])
+
     def test_equal_streams_give_equal_bits(self) -> None:
         frames, rows = self.clients(noise=0.2)
         for anchors in (None, frames[0].anchors):
