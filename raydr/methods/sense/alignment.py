@@ -10,8 +10,9 @@ with r_i the residuals of its rows and \hat r_i those of rows of other clients w
 length of residual. That is orthogonal Procrustes, solved client after client, and again against all others. And where a
 column's values recur, they recur in the rows that Q leads to (:mod:`raydr.methods.sense.recurrence`).
 
-Sites differ, and what holds within one of them need not hold in another. So a client's rotation counts only if it is
-found twice: from half of its rows and half of the other clients, and from the other halves.
+Sites differ, and what holds within one of them need not hold in another. So it is judged beside either half of the
+other clients, and a client is called settled only if its rotation is found twice: what half of its rows makes of the
+one half of the others is borne out by its other rows and the other half.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from raydr.methods.sense.frames import Frame
 from raydr.methods.sense.recurrence import Recurrence
 
 SWEEPS = 3
-"""Times that each client is turned; digits with 20 anchors: F-score 0.89, 0.90, 0.90 after 1, 3, 6."""
+"""Times that each client is turned; digits with 20 anchors: F-score 0.89, 0.90, 0.90 after 1, 3, 6. The last time who is
+settled is not judged again."""
 SAMPLED_ROWS = 2_000
 """Rows of a client that decide on its rotation, and twice as many of the others; 300 cost 0.005 of the F-score."""
 LEAST_CORRELATION = 0.2
@@ -117,7 +119,7 @@ def align(
                 theirs = _sample(theirs, 2 * SAMPLED_ROWS, rng)
                 together = residuals.beside(points[theirs])
                 best = together.best()
-                if sweep < 2 or not settled[client]:
+                if sweep + 1 < sweeps or not settled[client]:
                     half = _half(owners[theirs])
                     halves = residuals.beside(points[theirs[half]]), residuals.beside(points[theirs[~half]])
                     turned[client], settled[client] = _borne_out(best, together, halves, rng)
