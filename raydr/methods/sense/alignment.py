@@ -29,8 +29,8 @@ from raydr.methods.sense.frames import Frame
 from raydr.methods.sense.recurrence import Recurrence
 
 SWEEPS = 3
-"""Times that each client is turned; digits with 20 anchors: F-score 0.89, 0.90, 0.90 after 1, 3, 6. The last time who is
-settled is not judged again."""
+"""Times that each client is turned; digits with 20 anchors: F-score 0.89, 0.90, 0.90 after 1, 3, 6. The last time
+who is settled is not judged again."""
 SAMPLED_ROWS = 2_000
 """Rows of a client that decide on its rotation, and twice as many of the others; 300 cost 0.005 of the F-score."""
 LEAST_CORRELATION = 0.2
