@@ -20,6 +20,9 @@ _CALLBACK_ITERATIONS = 50
 """openTSNE also evaluates its objective for every callback, so not at every iteration."""
 _INTERPOLATED_ROWS = 10_000
 """Rows from which on openTSNE chooses FFT interpolation."""
+_SHARED_ROWS = 300
+"""Rows from which on threads share an iteration. Below, one takes 1.5 ms at most, and threads that wait for
+each other on a busy machine take more."""
 
 
 @embedder
@@ -79,12 +82,13 @@ class TSNE(Settings):
         # FFT interpolation exists for maps of one and two dimensions only.
         interpolated = initialization.shape[1] == 2 and rows >= _INTERPOLATED_ROWS
         total = self.early_iterations + self.iterations
+        workers = threads if rows >= _SHARED_ROWS else 1
         progress(0, total)
         with one_blas_thread():
             affinities = PerplexityBasedNN(
                 knn_index=PrecomputedNeighbors(nearest.indices, nearest.distances),
                 perplexity=self.effective_perplexity(rows),
-                n_jobs=threads,
+                n_jobs=workers,
             )
             layout = openTSNE.TSNE(
                 n_components=initialization.shape[1],
@@ -94,7 +98,7 @@ class TSNE(Settings):
                 early_exaggeration_iter=self.early_iterations,
                 n_iter=self.iterations,
                 negative_gradient_method="fft" if interpolated else _barnes_hut,
-                n_jobs=threads,
+                n_jobs=workers,
                 callbacks=None
                 if progress is unheard
                 else _IterationReport(progress, total, self.early_iterations),
