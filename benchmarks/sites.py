@@ -40,7 +40,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "sense-unaligned": {"kind": "sense", "alignment": "none"},
     "fed-tsne": {"kind": "fed-tsne"},
     "fed-umap": {"kind": "fed-umap"},
-    "fed-spectral": {"kind": "fed-spectral"},
+    "fed-spectral": {"kind": "fed-spectral", "clusters": 5},
     "fedne": {"kind": "fedne"},
     "private-map": {"kind": "private-map", "epsilon": 8.0, "clip": 6.0},
 }

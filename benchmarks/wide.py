@@ -28,7 +28,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "sense": {"kind": "sense"},
     "fed-tsne": {"kind": "fed-tsne"},
     "fed-umap": {"kind": "fed-umap"},
-    "fed-spectral": {"kind": "fed-spectral"},
+    "fed-spectral": {"kind": "fed-spectral", "clusters": 5},
     "fedne": {"kind": "fedne", "rounds": 20},
     "private-map": {"kind": "private-map", "epsilon": 8.0, "bounds": [-30.0, 30.0]},
 }
@@ -78,7 +78,7 @@ def once(method: str, small: str, wide: str) -> dict[str, float]:
 def apart(method: str, small: Path, wide: Path) -> dict[str, float]:
     """The same in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.wide", "--once", method, str(small), str(wide)]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     return dict(json.loads(told.splitlines()[-1]))
 
 
