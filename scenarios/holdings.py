@@ -151,6 +151,8 @@ def dealt_out(scenario: Scenario, data_dir: Path | None) -> Holdings:
     partition = clients.partition.deal(table, clients.count, scenario.seed)
     by_client = _by_client(partition.client_of_row)
     rows = table.rows[by_client]
+    # The clients' parts and the truth that the map is scored by are the same memory: nobody may write to it.
+    rows.flags.writeable = False
     sizes = np.bincount(partition.client_of_row, minlength=partition.count)
     return Holdings(
         partition.names,

@@ -5,6 +5,7 @@ The residuals of similar rows predict a row's own, and values that recur among t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations
@@ -61,11 +62,7 @@ class Residuals:
         def worth(turns: Float64Array) -> Float64Array:
             return np.array([Recurrence.of(inside + few.factor @ turn @ axes).worth for turn in turns])
 
-        best = np.eye(few.factor.shape[1], few.frame.codimension)
-        for turns in _turns(few.frame.codimension):
-            tried = best @ turns
-            best = tried[worth(tried).argmax()]
-        return np.asarray(best)
+        return _searched(np.eye(few.factor.shape[1], few.frame.codimension), worth)
 
     def part(self, rows: slice) -> Residuals:
         """Some of the rows."""
@@ -111,11 +108,7 @@ class Comparison:
         best = self._procrustes(self.weights)
         if self.recurrence is None or not self.recurrence.columns.size:
             return best
-        few = self.part(some_of(len(self.weights)))
-        for turns in _turns(best.shape[1]):
-            tried = best @ turns
-            best = tried[few._worth(tried).argmax()]
-        return best
+        return _searched(best, self.part(some_of(len(self.weights)))._worth)
 
     def correlation(self, turn: Float64Array) -> float:
         """Of the residuals, turned, with what is predicted."""
@@ -163,6 +156,15 @@ def any_rotations(count: int, width: int, codimension: int, rng: np.random.Gener
 def some_of(rows: int) -> slice:
     """Evenly so many rows that few enough remain to be searched."""
     return slice(None, None, -(-rows // SEARCHED_ROWS) or 1)
+
+
+def _searched(start: Float64Array, worth: Callable[[Float64Array], Float64Array]) -> Float64Array:
+    """The rotation (width, codimension) from ``start`` that is worth most, as far as choice after choice leads."""
+    best = start
+    for turns in _turns(start.shape[1]):
+        tried = best @ turns
+        best = tried[worth(tried).argmax()]
+    return best
 
 
 @cache
