@@ -252,3 +252,17 @@ def test_errors_grow_with_the_condition_of_the_anchors_and_not_with_its_square(s
     rounding = np.finfo(np.float64).eps * squared.max() * np.sqrt(len(anchors)) / smallest
     assert solver.rank == 8
     assert float(np.abs(placed - true).max()) < 10.0 * rounding
+
+
+@pytest.mark.parametrize("features", [5, 40])
+def test_rows_in_the_hull_of_landmarks_are_found_where_they_are(features: int) -> None:
+    """By the singular vectors of a narrow table, and of a wide one by way of its triangular factor."""
+    random = np.random.default_rng(0)
+    landmarks = random.normal(size=(6, features)) + 3.0
+    kept = landmarks.copy()
+    rows = random.dirichlet(np.ones(6), size=20) @ landmarks
+    squared = ((rows[:, None] - landmarks) ** 2).sum(axis=2)
+    coordinates, solver = trilaterate(landmarks, [squared])
+    np.testing.assert_allclose(solver.points(coordinates), rows, atol=1e-9)
+    np.testing.assert_allclose(solver.basis @ solver.basis.T, np.eye(5), atol=1e-12)
+    np.testing.assert_array_equal(landmarks, kept)

@@ -20,6 +20,15 @@ def test_squared_distances_equal_differences(dtype):
     np.testing.assert_allclose(distances, brute_squared_distances(a, b), atol=100 * np.finfo(dtype).eps)
 
 
+def test_squared_distances_do_not_depend_on_how_many_values_are_copied_at_a_time(monkeypatch):
+    random = np.random.default_rng(5)
+    a, b = random.normal(size=(7, 6)) + 50.0, random.normal(size=(23, 6))
+    whole = squared_distances(a, b)
+    monkeypatch.setattr("raydr.geometry.points._BLOCK", 5 * 6)
+    np.testing.assert_allclose(squared_distances(a, b), whole, rtol=1e-12)
+    np.testing.assert_allclose(whole, ((a[:, None] - b) ** 2).sum(axis=2), rtol=1e-12)
+
+
 def test_mixed_precision_is_float64():
     a, b = np.ones((2, 3), np.float32), np.zeros((2, 3), np.float64)
     assert squared_distances(a, b).dtype == np.float64

@@ -6,15 +6,18 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import tiny, tiny_file, tiny_scenario
 
+from raydr.data import load
 from raydr.errors import RaydrError, ScenarioError
 from raydr.methods import METHODS
 from raydr.metrics import METRICS
+from raydr.scenarios.holdings import dealt_out
 from raydr.scenarios.reading import dump, parse_override, read, shipped
 from raydr.scenarios.schema import Scenario
 
@@ -406,3 +409,18 @@ def test_a_key_named_on_is_a_name_and_no_truth_value(tmp_path: Path) -> None:
     noise = read(path).privacy.noise
     assert noise is not None
     assert noise.on == "distances"
+
+
+def test_clients_and_the_evaluation_hold_the_same_rows_each_in_its_order() -> None:
+    holdings = dealt_out(tiny_scenario(seed=3), None)
+    truth = load(source="iris").rows
+    np.testing.assert_array_equal(holdings.pooled(), truth)
+    assert not np.array_equal(np.sort(holdings.client_of_row), holdings.client_of_row)
+    for client, part in enumerate(holdings.parts):
+        assert isinstance(part, np.ndarray)
+        np.testing.assert_array_equal(part, truth[holdings.client_of_row == client])
+        with pytest.raises(ValueError, match="read-only"):
+            part[0] = 0.0
+    np.testing.assert_array_equal(
+        np.concatenate([np.asarray(part) for part in holdings.parts])[holdings.in_table_order], truth
+    )
