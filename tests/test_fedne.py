@@ -78,6 +78,7 @@ VARIANTS: dict[str, ContrastiveEncoder] = {
     "fedne, nothing": FedNE(**SMALL, surrogate="none", mixing=None, control_variates=False),
     "fedne, every second": FedNE(**FEDNE | {"surrogate_every": 2, "surrogate_from": 0.4}),
     "fedne, momentum": FedNE(**SMALL, server_optimizer="nesterov", local_neighbors=2),
+    "fedne, anchors": FedNE(**SMALL, anchors=4),
     "fedavg-ne": FedAvgNE(**SMALL),
     "fedavg-ne, Adam": FedAvgNE(**SMALL, server_optimizer="fedadam", server_learning_rate=0.01),
     "fedprox-ne": FedProxNE(**SMALL),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -153,7 +154,17 @@ class FedNE(AveragedEncoder):
         description="part of the others' mlp surrogates that each client leaves out of a round, drawn anew (P2 6)",
     )
     grid_step: float = Field(0.3, gt=0, description="distance of the grid's nodes, in units of the map")
-    mixing: float | None = Field(0.2, gt=0, description="alpha of Beta(alpha, alpha), or null for no mixing")
+    mixing: float | None = Field(
+        0.2,
+        gt=0,
+        description="alpha of Beta(alpha, alpha), or null for no mixing; with anchors there is none",
+    )
+    anchors: int | None = Field(
+        None,
+        ge=2,
+        description="points, distances to which tell the server whose neighbours are at other clients; default: none,"
+        " every client keeps to its own",
+    )
     start: Literal["principal", "random"] = Field(
         "principal",
         description="first encoder: near the map of the first principal components, learnt by sums, or random (P2)",
@@ -165,6 +176,13 @@ class FedNE(AveragedEncoder):
         " prototypes that clients show it; default: clients show none",
     )
     warm_steps: int = Field(4000, ge=1, description="batches that the server trains on prototypes")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_mixing_with_anchors(cls, said: Any) -> Any:
+        if isinstance(said, Mapping) and said.get("anchors") is not None:
+            return {"mixing": None, **said}
+        return said
 
     @property
     def first_surrogate_round(self) -> int:
@@ -192,6 +210,23 @@ class FedNE(AveragedEncoder):
             raise ValueError(
                 f"surrogates_left_out is of the others' networks, and surrogate is {self.surrogate!r}: leave it out, or"
                 " choose surrogate: mlp"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _anchors_in_place_of(self) -> Self:
+        if self.anchors is None:
+            return self
+        if self.mixing is not None or self.local_neighbors is not None:
+            name = "mixing" if self.mixing is not None else "local_neighbors"
+            raise ValueError(
+                f"{name} makes up for neighbours that clients cannot see, and with anchors they are told of them: leave"
+                f" {name} out, or anchors"
+            )
+        if self.publish == "local":
+            raise ValueError(
+                "publish: local keeps records' places at home, and with anchors the server is told them in each round:"
+                " leave out either"
             )
         return self
 
