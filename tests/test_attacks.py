@@ -197,6 +197,20 @@ def test_whatever_message_the_distances_came_in(kind: str) -> None:
     assert scored(found, rows).errors.exact == 1.0
 
 
+def test_distances_between_rows_that_the_method_scaled_are_the_rows_own() -> None:
+    """By one number for all features; where it is not one, distances are of other rows, and no attack undoes that."""
+    rows, points = random(40, 5, 0) + 50.0, random(6, 5, 1)
+    even, uneven = np.full(5, 0.125), np.linspace(0.1, 2.0, 5)
+    view = view_of(cut(rows), ScaleRows(np.full(5, 50.0), even, False), DistanceRequest(points))
+    (found,) = trilateration(view, NOTHING)
+    assert scored(found, rows).errors.exact == 1.0
+    side = Side(rows[:0], candidates=np.concatenate([rows, random(40, 5, 2) + 50.0]))
+    assert told_apart(next(membership(view, side)).scores, np.arange(80) < 40).auc == 1.0
+    other = view_of(cut(rows), ScaleRows(np.full(5, 50.0), uneven, False), DistanceRequest(points))
+    with pytest.raises(NotApplicableError, match="scaled some features more than others"):
+        list(trilateration(other, NOTHING))
+
+
 # ------------------------------------------------------------------------------------------ secret frames
 
 

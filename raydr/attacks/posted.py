@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -63,7 +63,7 @@ def posted(view: View) -> list[Posted]:
             groups.setdefault((id(one.points), one.noise), []).append(one)
     if not groups:
         raise NotApplicableError(NOTHING)
-    return [_together(group) for group in groups.values()]
+    return [_as_run(view, _together(group)) for group in groups.values()]
 
 
 def _together(group: list[Posted]) -> Posted:
@@ -71,6 +71,19 @@ def _together(group: list[Posted]) -> Posted:
     rows = np.concatenate([one.rows for one in group])
     squared = np.concatenate([one.squared for one in group])
     return Posted(rows, squared, first.points, first.space, first.noise, first.kind)
+
+
+def _as_run(view: View, one: Posted) -> Posted:
+    """The same in the run's units, where the method had clients scale their rows."""
+    scaling = view.own_scaling
+    if scaling is None:
+        return one
+    if np.ptp(scaling.factor):
+        raise NotApplicableError(
+            "the method scaled some features more than others, so distances are not the rows'."
+        )
+    points = one.points if one.points is None else view.unfed(one.points)
+    return replace(one, squared=one.squared / float(scaling.factor[0]) ** 2, points=points)
 
 
 def _of(view: View, seen: Seen) -> Posted | None:

@@ -155,11 +155,10 @@ def batch_loss(
     architecture: Architecture, weights: Tensor, batches: Batches, step: int, objective: Objective
 ) -> Tensor:
     """Loss of one batch of each client, (clients,)."""
-    rows = batches.rows(step)
     live, pushed = batches.live[:, step], batches.pushed[:, step]
     edges = live.sum(dim=1).clamp(min=1.0) / batches.scale
-    at_head, at_tail = torch.split(encode(architecture, weights, rows), live.shape[1], dim=1)
-    drawn_to = batches.ends(step, at_tail)
+    at_head, at_tail = batches.ends(step, encode(architecture, weights, batches.rows(step)))
+    drawn_to = batches.linked(step, at_tail)
     loss = (live * attraction(squared_distance(at_head, drawn_to))).sum(dim=1) / edges
     if objective.own_share is not None:
         negatives = batches.negatives[:, step]
@@ -215,16 +214,19 @@ class Batches:
         self.table = torch.from_numpy(table if table.flags.writeable else table.copy()).to(device)
         heads, tails, share = stacked("heads", first), stacked("tails", first), stacked("share")
         width = heads.shape[2]
-        self._shape = len(clients), 2 * width, table.shape[1]
         self._mixed = bool((share != 1.0).any())
         if self._mixed:
+            self._shape = len(clients), 2 * width, table.shape[1]
             # A head is a bag of two rows and a tail one of a single row: one pass reads them and adds them up.
             heads = torch.stack([heads, stacked("partners", first)], dim=3).flatten(2)
             mixed = torch.stack([share, 1.0 - share], dim=3).flatten(2)
             self.weights = torch.cat([mixed, torch.ones_like(share)], dim=2)
             sizes = torch.tensor([2, 1], device=device).repeat_interleave(width).repeat(len(clients))
             self._bags = sizes.cumsum(0) - sizes
-        self._taken = torch.cat([heads, tails], dim=2)
+            self._taken = torch.cat([heads, tails], dim=2)
+        else:
+            # A row of several edges is encoded once.
+            self._taken, self._entries = _each_once(torch.cat([heads, tails], dim=2))
         self.live, self.negatives, self.repelled = map(stacked, ("live", "negatives", "repelled"))
         self.pushed = stacked("pushed")
         scales = np.array([client.schedule.scale for client in clients], np.float32)
@@ -242,20 +244,39 @@ class Batches:
         self.moving = torch.from_numpy(moving.astype(np.float32)).to(device)
 
     def rows(self, step: int) -> Tensor:
-        """Heads and then tails of one batch of each client, (clients, 2 * width, features)."""
+        """What one batch of each client is to be encoded of, (clients, rows, features); :meth:`ends` takes it apart."""
         taken = self._taken[:, step].reshape(-1)
         if not self._mixed:
-            return self.table.index_select(0, taken).view(self._shape)
+            return self.table.index_select(0, taken).view(len(self._taken), -1, self.table.shape[1])
         weights = self.weights[:, step].reshape(-1)
         rows = embedding_bag(taken, self.table, self._bags, mode="sum", per_sample_weights=weights)
         return rows.view(self._shape)
 
-    def ends(self, step: int, at_tail: Tensor) -> Tensor:
+    def ends(self, step: int, encoded: Tensor) -> tuple[Tensor, Tensor]:
+        """Heads and tails of one batch, each (clients, edges, ...), of what became of its :meth:`rows`."""
+        if not self._mixed:
+            entries = self._entries[:, step].unsqueeze(-1).expand(-1, -1, encoded.shape[-1])
+            encoded = encoded.gather(1, entries)
+        heads, tails = torch.split(encoded, encoded.shape[1] // 2, dim=1)
+        return heads, tails
+
+    def linked(self, step: int, at_tail: Tensor) -> Tensor:
         """Where one batch's edges end, (clients, edges, 2): at the tail, or of a link at the place elsewhere."""
         if len(self._places) == 1:
             return at_tail
         number = self._elsewhere[:, step]
         return torch.where((number > 0).unsqueeze(-1), self._places[number], at_tail)
+
+
+def _each_once(entries: Tensor) -> tuple[Tensor, Tensor]:
+    """What each line of ``entries`` (clients, steps, entries) holds, once, and where each entry stands there."""
+    if not entries.numel():
+        return entries, entries
+    flat = entries.flatten(0, 1).cpu().numpy()
+    lines = [np.unique(line, return_inverse=True) for line in flat]
+    held = torch.from_numpy(_padded([line[None] for line, _ in lines])).view(*entries.shape[:2], -1)
+    places = torch.from_numpy(np.stack([place for _, place in lines])).view(entries.shape)
+    return held.to(entries.device), places.to(entries.device)
 
 
 def _padded(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
