@@ -58,6 +58,7 @@ from raydr.methods.fedne.settings import (
     FedNE,
     FedProxNE,
     GlobalNE,
+    LandmarkNE,
     LocalNE,
 )
 from raydr.methods.fedne.surrogates import SPEAKING_ROWS, DensityRequest, density
@@ -66,7 +67,7 @@ from raydr.partition import Dirichlet, OneClass
 from raydr.privacy.sealing import Binding, seal, unseal
 from raydr.scenarios.model import read_model
 
-KINDS = ("fedne", "fedavg-ne", "fedprox-ne", "local-ne", "global-ne")
+KINDS = ("fedne", "fedavg-ne", "fedprox-ne", "local-ne", "global-ne", "landmark-ne")
 SMALL: dict[str, Any] = {"hidden": (16, 16), "rounds": 3, "batch": 32, "neighbors": 4}
 FEDNE: dict[str, Any] = SMALL | {"prototypes": 4, "warm_steps": 20}
 VARIANTS: dict[str, ContrastiveEncoder] = {
@@ -78,12 +79,12 @@ VARIANTS: dict[str, ContrastiveEncoder] = {
     "fedne, nothing": FedNE(**SMALL, surrogate="none", mixing=None, control_variates=False),
     "fedne, every second": FedNE(**FEDNE | {"surrogate_every": 2, "surrogate_from": 0.4}),
     "fedne, momentum": FedNE(**SMALL, server_optimizer="nesterov", local_neighbors=2),
-    "fedne, anchors": FedNE(**SMALL, anchors=4),
     "fedavg-ne": FedAvgNE(**SMALL),
     "fedavg-ne, Adam": FedAvgNE(**SMALL, server_optimizer="fedadam", server_learning_rate=0.01),
     "fedprox-ne": FedProxNE(**SMALL),
     "local-ne": LocalNE(**SMALL),
     "global-ne": GlobalNE(**SMALL),
+    "landmark-ne": LandmarkNE(**SMALL),
 }
 
 
@@ -546,7 +547,7 @@ def lossy(
     return METHODS[settings.kind].serve(federation, settings), federation  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", [name for name in VARIANTS if name != "global-ne"])
+@pytest.mark.parametrize("name", [name for name in VARIANTS if name not in ("global-ne", "landmark-ne")])
 def test_rounds_go_on_without_some_clients(name: str) -> None:
     parts = blobs([30] * 10)
     found, federation = lossy(parts, VARIANTS[name], participation=0.5, dropout=0.2)

@@ -143,6 +143,7 @@ AWKWARD: list[tuple[str, dict[str, Any]]] = [
     ),
     ("digits-fedne", {"data.rows": 200, "method": {"kind": "local-ne", "rounds": 2, "hidden": [8]}}),
     ("digits-fedne", {"data.rows": 200, "method": {"kind": "global-ne", "rounds": 2, "hidden": [8]}}),
+    ("digits-fedne", {"data.rows": 200, "method": {"kind": "landmark-ne", "rounds": 2, "hidden": [8]}}),
     ("digits-fedne", {"data.rows": 200, "method": {"kind": "fedprox-ne", "rounds": 2, "hidden": [8]}}),
 ]
 

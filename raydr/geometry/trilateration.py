@@ -88,6 +88,8 @@ def trilateration(
     """
     centre = landmarks.mean(axis=0)
     centred = landmarks - centre
+    # Far from 0 a mean is off by its rounding, and all landmarks with it: a direction that there is none of.
+    centred -= centred.mean(axis=0)
     squared_norms = np.einsum("ij,ij->i", centred, centred)
     left, singular, turned, directions = _decomposed(centred)
     extent = np.sqrt(largest_squared_distance)

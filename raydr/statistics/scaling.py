@@ -42,7 +42,7 @@ class Done(
     """An answer without content."""
 
     @staticmethod
-    def ranges(request: object, rows: int) -> dict[str, Range]:
+    def ranges(request: ScaleRows, rows: int) -> dict[str, Range]:
         """No field."""
         return {}
 

@@ -3,3 +3,4 @@
 from raydr.methods.fedne import server as server  # isort: split
 
 from raydr.methods.fedne import baselines as baselines
+from raydr.methods.fedne import landmark as landmark

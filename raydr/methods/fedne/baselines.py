@@ -8,11 +8,11 @@ import numpy as np
 
 from raydr.arrays import Float32Array
 from raydr.federation import Client, Federation, Granularity, Range, Rehearsal, Reply, Request, answers
-from raydr.federation.streams import client_stream, server_stream
+from raydr.federation.streams import client_stream
 from raydr.methods.fedne.clients import LARGEST_LOSS, Positions, architecture_of, positions_of
 from raydr.methods.fedne.effort import training_operations
 from raydr.methods.fedne.model import model_of, standardised, transform
-from raydr.methods.fedne.pooled import central, epochs_on
+from raydr.methods.fedne.pooled import central, epochs_on, rehearse_training, trained_at_server
 from raydr.methods.fedne.settings import GlobalNE, LocalNE
 from raydr.methods.method import method
 from raydr.methods.outcome import Outcome
@@ -131,9 +131,7 @@ def rehearse_global(federation: Rehearsal, settings: GlobalNE) -> None:
         standardised(federation)
     with federation.stage("pooling"):
         federation.ask(RowsRequest(federation.features))
-        for _ in federation.rounds(settings.rounds, {}):
-            operations = training_operations(settings, [federation.rows], federation.features)
-            federation.reckon(at_server=operations)
+        rehearse_training(federation, settings, federation.features)
 
 
 @method(
@@ -150,21 +148,7 @@ def serve_global(federation: Federation, settings: GlobalNE) -> Outcome:
         scaling, _ = standardised(federation)
     with federation.stage("pooling"):
         rows = np.concatenate([reply.rows for reply in federation.ask(RowsRequest(federation.features))])
-
-    weights, loss = np.zeros(0, np.float32), 0.0
-    training = epochs_on(
-        rows, settings, lambda round, purpose: server_stream(federation.seed, round, purpose)
-    )
-    # A resumed run trains again from the start: nothing here is worth a checkpoint's megabytes.
-    done = 0
-    for round in federation.rounds(settings.rounds, {}):
-        while done < round:
-            weights, loss = next(training)
-            done += 1
-        federation.report(objective=loss)
-    while done < settings.rounds:  # resumed after the last
-        weights, loss = next(training)
-        done += 1
+    weights = trained_at_server(federation, rows, settings)
     with federation.stage("map"):
         places = positions_of(rows, weights, settings.hidden)
     return Outcome(places, None, model_of(architecture_of(rows, settings.hidden).layers(weights), scaling))

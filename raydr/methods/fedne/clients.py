@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +24,6 @@ from raydr.privacy import Mechanism, Quantity
 from raydr.privacy.sealing import Binding, seal, sealed_size, unseal
 
 if TYPE_CHECKING:
-    from raydr.methods.fedne.edges import Links
     from raydr.methods.fedne.encoder import Architecture
     from raydr.methods.fedne.field import Grid
     from raydr.methods.fedne.training import Local, Objective
@@ -163,9 +161,7 @@ class Training:
 
 @dataclass(frozen=True)
 class TrainRequest(
-    Request[Change],
-    what="the present encoder, the others' summed repulsion or surrogates, and with anchors where records elsewhere lie"
-    " that are neighbours of a client's",
+    Request[Change], what="the present encoder and the others' summed repulsion or surrogates"
 ):
     """One round of local training.
 
@@ -196,11 +192,6 @@ class TrainRequest(
         Addressed to a client, its own alone.
     mechanism : Mechanism or None
         Noise by client on the whole change.
-    places : (places, 2) float32
-        Where the rows are to which clients have links, one client's after another's; none for no links. Addressed to a
-        client, its own alone.
-    starts : (clients + 1,) int64
-        Where each client's places begin, and where the last one's end.
     """
 
     training: Training
@@ -216,8 +207,6 @@ class TrainRequest(
     spoken: Float32Array
     mechanism: Mechanism | None = None
     deviation: float = math.nan
-    places: Float32Array = dataclasses.field(default_factory=lambda: np.zeros((0, 2), np.float32))
-    starts: Int64Array = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def clip(self) -> float:
@@ -230,12 +219,9 @@ class TrainRequest(
         return self.clip * (1.0 + 1e-9)
 
     def addressed_to(self, client: int) -> TrainRequest:
-        """What it has sealed for itself, its own part of the field, and its links' places, alone."""
+        """What it has sealed for itself, and its own part of the field, alone."""
         own = slice(client, client + 1)
         request = replace(self, spoken=self.spoken[own]) if self.spoken.size else self
-        if self.starts.size:
-            places = self.places[self.starts[client] : self.starts[client + 1]]
-            request = replace(request, places=places, starts=np.array([0, len(places)]))
         if not self.kept.size:
             return request
         return replace(request, kept=self.kept[own], kept_rounds=self.kept_rounds[own])
@@ -373,10 +359,9 @@ def local_task(client: Client, request: TrainRequest) -> Local:
         negatives=0 if request.field.size and not request.spoken.size else training.negatives,
         mixing=training.mixing or None,
         steps=training.most_steps,
-        links=links_of(client),
         random=client.stream("batches"),
     )
-    return Local(client.rows, batches, request.places)
+    return Local(client.rows, batches)
 
 
 def objective_of(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> Objective:
@@ -488,12 +473,6 @@ def positions_of(rows: FloatArray, weights: Float32Array, hidden: tuple[int, ...
     from raydr.methods.fedne.encoder import place
 
     return place(architecture_of(rows, hidden), weights, rows)
-
-
-def links_of(client: Client) -> Links | None:
-    """What a client was told of its records' neighbours elsewhere; None where nothing."""
-    told: Links | None = client.memory.get("links")
-    return told
 
 
 def neighbors_of(client: Client, k: int) -> Int64Array:

@@ -25,72 +25,10 @@ def steps_of(rows: int, k: int, batch: int) -> int:
 
 
 @dataclass(frozen=True)
-class Links:
-    """Edges between a client's rows and rows elsewhere, each at the client's own end.
-
-    Attributes
-    ----------
-    rows : (links,) int64
-        The client's own rows, by number.
-    elsewhere : (links,) int64
-        The others, by number among those that the client is told of, from 0.
-    outward : (links,) bool
-        Whether the own row is the head, which has the other for a neighbour; else it is the tail.
-    """
-
-    rows: Int64Array
-    elsewhere: Int64Array
-    outward: BoolArray
-
-
-@dataclass(frozen=True)
-class Edges:
-    """What a client's rows are drawn to.
-
-    Attributes
-    ----------
-    heads, tails : (edges,) int64
-        The client's own rows. Of a link both are the row at its own end.
-    elsewhere : (edges,) int64
-        The other end of a link, its number counted from 1; 0 for an edge of two own rows.
-    outward : (edges,) bool
-        Whether others repel the head; not where a link is at the tail's end.
-    """
-
-    heads: Int64Array
-    tails: Int64Array
-    elsewhere: Int64Array
-    outward: BoolArray
-
-    @property
-    def count(self) -> int:
-        """Number of edges."""
-        return len(self.heads)
-
-
-def edges_of(neighbors: Int64Array, links: Links | None = None) -> Edges:
-    """Edges from each row to its neighbours (rows, k); a row with links outward has as many fewer at home."""
-    rows, k = neighbors.shape
-    heads, tails = np.repeat(np.arange(rows), k), neighbors.reshape(-1)
-    if links is None:
-        return Edges(heads, tails, np.zeros(rows * k, np.int64), np.ones(rows * k, np.bool_))
-    gone = np.bincount(links.rows[links.outward], minlength=rows)
-    kept = (np.arange(k) + gone[:, None] < k).reshape(-1)
-    heads, tails = heads[kept], tails[kept]
-    return Edges(
-        np.concatenate([heads, links.rows]),
-        np.concatenate([tails, links.rows]),
-        np.concatenate([np.zeros(len(heads), np.int64), 1 + links.elsewhere]),
-        np.concatenate([np.ones(len(heads), np.bool_), links.outward]),
-    )
-
-
-@dataclass(frozen=True)
 class Schedule:
     """The batches of some epochs, padded to one width.
 
-    The head of an edge is ``share * rows[heads] + (1 - share) * rows[partners]``, its tail ``rows[tails]``, or, of a
-    link, the place of the row elsewhere.
+    The head of an edge is ``share * rows[heads] + (1 - share) * rows[partners]``, its tail ``rows[tails]``.
 
     Attributes
     ----------
@@ -98,14 +36,8 @@ class Schedule:
         Rows.
     share : (steps, width) float32
         The mixing weight lambda of P2 (9); 1 without mixing.
-    elsewhere : (steps, width) int64
-        Of a link, the number of the place that is its other end, counted from 1; 0 for edges of two own rows.
     live : (steps, width) float32
         1 for edges, 0 for padding.
-    pushed : (steps, width) float32
-        1 for edges whose head others repel: all but links at the tail's end, and padding.
-    scale : float
-        All edges as a multiple of those whose head others repel, over which the loss is a mean.
     negatives : (steps, width, negatives) int64
         Other edges of the batch, whose tails repel the head; never its own edge, never padding.
     repelled : (steps,) float32
@@ -116,10 +48,7 @@ class Schedule:
     partners: Int64Array
     tails: Int64Array
     share: Float32Array
-    elsewhere: Int64Array
     live: Float32Array
-    pushed: Float32Array
-    scale: float
     negatives: Int64Array
     repelled: Float32Array
 
@@ -137,7 +66,6 @@ def schedule(
     negatives: int,
     mixing: float | None,
     steps: int | None = None,
-    links: Links | None = None,
     random: np.random.Generator,
 ) -> Schedule:
     """Deal the edges from each row to its neighbours into batches, shuffled anew in each epoch.
@@ -145,7 +73,7 @@ def schedule(
     Parameters
     ----------
     neighbors : (rows, k) int64
-        Of :func:`local_neighbors`; without any, and without links, there are no batches.
+        Of :func:`local_neighbors`; without any there are no batches.
     batch : int
         Edges of a batch, at most; an epoch's batches differ by one edge at most.
     epochs : int
@@ -156,36 +84,27 @@ def schedule(
         alpha of Beta(alpha, alpha); None for no mixing.
     steps : int or None
         Batches at most, the first of the epochs'; None for all.
-    links : Links or None
-        Edges to rows elsewhere; not with mixing, which stands in for these.
     random : Generator
         The client's randomness.
     """
-    edges = edges_of(neighbors, links)
-    lines = -(-edges.count // batch)
+    rows, k = neighbors.shape
+    lines = steps_of(rows, k, batch)
     most = epochs * lines if steps is None else min(steps, epochs * lines)
-    dealt = [_dealt(edges.count, lines, random) for _ in range(0, most, max(lines, 1))]
+    dealt = [_dealt(rows * k, lines, random) for _ in range(0, most, max(lines, 1))]
     at = np.concatenate(dealt or [np.zeros((0, 0), np.int64)])[:most]
     live = at >= 0
     edge = np.maximum(at, 0)
-    heads = edges.heads[edge]
+    heads = edge // max(k, 1)
+    tails = neighbors.reshape(-1)[edge]
     partners, share = heads, np.ones(heads.shape, np.float32)
-    if mixing is not None and edges.count:
-        partners = neighbors[heads, random.integers(neighbors.shape[1], size=heads.shape)]
+    if mixing is not None and k:
+        partners = neighbors[heads, random.integers(k, size=heads.shape)]
         # Data mixing, lambda of P2 (9): unseen neighbours may lie between a row and one of its own.
         share = random.beta(mixing, mixing, heads.shape).astype(np.float32)
     counts = live.sum(axis=1)
+    drawn = _others(live, counts, negatives, random)
     return Schedule(
-        heads,
-        partners,
-        edges.tails[edge],
-        share,
-        edges.elsewhere[edge],
-        live.astype(np.float32),
-        (live & edges.outward[edge]).astype(np.float32),
-        edges.count / max(1, int(edges.outward.sum())),
-        _others(live, counts, negatives, random),
-        (counts > 1).astype(np.float32),
+        heads, partners, tails, share, live.astype(np.float32), drawn, (counts > 1).astype(np.float32)
     )
 
 

@@ -100,8 +100,6 @@ def unpayable(settings: AveragedEncoder, noise: Mechanism) -> str | None:
             return "control variates are one more upload, which nothing covers: leave control_variates out"
         if settings.surrogate == "mlp":
             return "nothing bounds what a network learns: choose method.surrogate: field or none"
-        if settings.anchors is not None:
-            return "distances to anchors and places on the map leave in the clear: leave method.anchors out"
         if settings.prototypes is not None:
             return "prototypes are means of records in the clear: leave method.prototypes out"
     if noise.protects == "record":

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from raydr.arrays import Float32Array, FloatArray
+from raydr.federation import Federation, Rehearsal
 from raydr.federation.streams import server_stream
 from raydr.geometry.points import variances
 from raydr.journal import Journal
 from raydr.methods.fedne.clients import positions_of
+from raydr.methods.fedne.effort import training_operations
 from raydr.methods.fedne.settings import ContrastiveEncoder, GlobalNE
 from raydr.methods.outcome import Pooled
 from raydr.statistics.scaling import Scaling, scale_rows
@@ -49,6 +51,41 @@ def epochs_on(
         yield weights, float(trained.losses[0])
 
 
+def standard(rows: FloatArray) -> tuple[FloatArray, Scaling]:
+    """Rows (rows, features) about their mean and divided by one number: variance 1 of a feature on average."""
+    mean = rows.mean(axis=0, dtype=np.float64)
+    scale = float(np.sqrt(variances(rows).mean())) or 1.0
+    scaling = Scaling(mean, np.full(rows.shape[1], 1.0 / scale), False)
+    return scale_rows(rows, scaling), scaling
+
+
+def trained_at_server(federation: Federation, rows: FloatArray, settings: ContrastiveEncoder) -> Float32Array:
+    """Weights (parameters,) of an encoder that the server trains on what it has of all rows, round by round.
+
+    A resumed run trains again from the start: nothing here is worth a checkpoint's megabytes.
+    """
+    weights, loss, done = np.zeros(0, np.float32), 0.0, 0
+    training = epochs_on(
+        rows, settings, lambda round, purpose: server_stream(federation.seed, round, purpose)
+    )
+    for round in federation.rounds(settings.rounds, {}):
+        while done < round:
+            weights, loss = next(training)
+            done += 1
+        federation.report(objective=loss)
+    while done < settings.rounds:  # resumed after the last
+        weights, loss = next(training)
+        done += 1
+    return weights
+
+
+def rehearse_training(federation: Rehearsal, settings: ContrastiveEncoder, features: int) -> None:
+    """Reckon what :func:`trained_at_server` does with rows of so many features."""
+    for _ in federation.rounds(settings.rounds, {}):
+        operations = training_operations(settings, [federation.rows], features)
+        federation.reckon(at_server=operations)
+
+
 def central(
     settings: ContrastiveEncoder,
     model: Mapping[str, FloatArray],
@@ -60,9 +97,7 @@ def central(
 
     It sees all edges of all rows once in each of as many rounds, but no more than `GlobalNE` takes.
     """
-    mean = rows.mean(axis=0, dtype=np.float64)
-    scale = float(np.sqrt(variances(rows).mean())) or 1.0
-    scaled = scale_rows(rows, Scaling(mean, np.full(rows.shape[1], 1.0 / scale), False))
+    scaled, _ = standard(rows)
     rounds = min(settings.rounds, GlobalNE().rounds)
     settings = settings.model_copy(update={"rounds": rounds, "local_epochs": 1, "local_steps": None})
     weights = np.zeros(0, np.float32)

@@ -27,7 +27,6 @@ docs/fedne.md.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,7 +35,6 @@ from numpy.typing import NDArray
 from raydr.arrays import Float32Array, Float64Array, shaped
 from raydr.errors import ScenarioError
 from raydr.federation import Federation, Rehearsal, average
-from raydr.methods.fedne.anchored import Across, join, places_across, rehearse_join, renew_places
 from raydr.methods.fedne.clients import (
     Change,
     PlaceAtHome,
@@ -65,7 +63,7 @@ from raydr.methods.fedne.pooled import central
 from raydr.methods.fedne.settings import AveragedEncoder, ContrastiveEncoder, FedAvgNE, FedNE, FedProxNE
 from raydr.methods.fedne.surrogates import REACHES, Density, DensityRequest, SurrogateRequest
 from raydr.methods.method import method
-from raydr.methods.outcome import Note, Outcome
+from raydr.methods.outcome import Outcome
 from raydr.methods.snapshots import keep, kept
 from raydr.privacy.mechanism import Mechanism
 from raydr.robust import Mean
@@ -107,15 +105,9 @@ def rehearse(federation: Rehearsal, settings: AveragedEncoder) -> None:
             federation.reckon(at_server=settings.warm_steps * step_operations(settings, federation.features))
     weights = shaped((parameters,), np.float32)
     state: State = {"weights": weights, **no_surrogates(), **controls}
-    training, across = training_of(federation, settings), None
-    if isinstance(settings, FedNE) and settings.anchors is not None:
-        with federation.stage("neighbours across clients"):
-            across = rehearse_join(federation, settings.anchors, settings.neighbors)
-            state["places"] = places_across(federation, across, settings.hidden, weights)
+    training = training_of(federation, settings)
     with federation.stage("rounds"):
         for round in federation.rounds(settings.rounds, state):
-            if across is not None:
-                renew_places(federation, across, settings.hidden, state)
             if surrogates_due(settings, round) and isinstance(settings, FedNE):
                 if settings.surrogate == "mlp":
                     renew_networks(federation, settings, state)
@@ -129,7 +121,7 @@ def rehearse(federation: Rehearsal, settings: AveragedEncoder) -> None:
                     10.0 * parameters * sum(federation.sizes[client] for client in federation.answered)
                 )
             else:
-                request = train_request(training, state, settings.rate(round), noise, across)
+                request = train_request(training, state, settings.rate(round), noise)
                 average(federation, request, settings.aggregation, weights=weighting(noise))
                 present = [federation.sizes[client] for client in federation.answered]
                 operations = training_operations(settings, present, federation.features)
@@ -189,18 +181,6 @@ def unkeyable(settings: AveragedEncoder) -> str | None:
     return "method.bounds are of the features as they are, which the key hides: leave them out"
 
 
-def posted(settings: AveragedEncoder) -> str | None:
-    """What of each record leaves its client, as it is."""
-    if settings.publish == "local":
-        return None
-    anchored = isinstance(settings, FedNE) and settings.anchors is not None
-    return (
-        "its distance to every anchor, and where it lies on the map"
-        if anchored
-        else "where every record lies on the map"
-    )
-
-
 _HOOKS: dict[str, Any] = {
     "central": central,
     "transform": transform,
@@ -208,7 +188,7 @@ _HOOKS: dict[str, Any] = {
     "noise_on": frozenset({"data", "update", "surrogate"}),
     "releases": releases,
     "unpayable": unpayable,
-    "posts": posted,
+    "posts": lambda settings: "where every record lies on the map" if settings.publish == "server" else None,
     "rehearse": rehearse,
     "unkeyable": unkeyable,
 }
@@ -242,24 +222,16 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
         **controls,
     }
     keep(federation, state, "weights")
-    training, across = training_of(federation, settings), None
-    notes: tuple[Note, ...] = ()
-    if isinstance(settings, FedNE) and settings.anchors is not None:
-        with federation.stage("neighbours across clients"):
-            across, note = join(federation, settings.anchors, settings.neighbors)
-            notes = (note,)
-            state["places"] = places_across(federation, across, settings.hidden, weights)
+    training = training_of(federation, settings)
     with federation.stage("rounds"):
         for round in federation.rounds(settings.rounds, state):
-            if across is not None:
-                renew_places(federation, across, settings.hidden, state)
             renew_surrogates(federation, settings, state, round)
             if noise is not None and by_record(noise):
                 step_by_record(federation, settings, state, round, noise, axes)
                 keep(federation, state, "weights")
                 federation.report(objective=None)
                 continue
-            request = train_request(training, state, settings.rate(round), noise, across)
+            request = train_request(training, state, settings.rate(round), noise)
             answer = average(federation, request, settings.aggregation, weights=weighting(noise))
             state["weights"], state["memory"] = server_step(
                 settings.server_optimizer,
@@ -277,7 +249,6 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
         places,
         None,
         model_of(architecture.layers(state["weights"]), scaling),
-        notes,
         snapshots={
             round: model_of(architecture.layers(weights), scaling) for round, weights in kept(state).items()
         },
@@ -364,14 +335,10 @@ def training_of(federation: Federation, settings: AveragedEncoder) -> Training:
 
 
 def train_request(
-    training: Training,
-    state: State,
-    learning_rate: float,
-    noise: Mechanism | None = None,
-    across: Across | None = None,
+    training: Training, state: State, learning_rate: float, noise: Mechanism | None = None
 ) -> TrainRequest:
     """Step 3 as clients are told it in a round."""
-    request = TrainRequest(
+    return TrainRequest(
         training=training,
         weights=state["weights"],
         learning_rate=learning_rate,
@@ -385,9 +352,6 @@ def train_request(
         spoken=state["spoken"],
         mechanism=noise,
     )
-    if across is None:
-        return request
-    return replace(request, places=state["places"][across.wanted], starts=across.starts)
 
 
 def first_weights(

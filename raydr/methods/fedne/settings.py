@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from raydr.methods.landmarks.settings import LandmarkSettings
 from raydr.methods.method import MethodSettings
 from raydr.robust import Aggregation, Mean
 
@@ -61,6 +61,29 @@ class GlobalNE(ContrastiveEncoder):
     """One encoder on everybody's pooled rows, which clients would have to hand over (P2's GlobalNE)."""
 
     kind: Literal["global-ne"] = "global-ne"
+
+
+class LandmarkNE(ContrastiveEncoder):
+    """One encoder on rows' coordinates among landmarks, which the server tells from distances as Fed-tSNE's does."""
+
+    kind: Literal["landmark-ne"] = "landmark-ne"
+    learning_rate: float = Field(3e-3, gt=0, le=1, description="of Adam in the first rounds")
+    schedule: Literal["steps", "cosine"] = Field("cosine", description=_SCHEDULE)
+    landmarks: int | None = Field(
+        None,
+        ge=2,
+        description="number of landmarks, one more than the directions that they span, of which features + 1 are all;"
+        " default: at most 500",
+    )
+    landmarks_from: Literal["principal", "random"] = Field(
+        "principal",
+        description="where they stand: along the principal axes of all rows, or along random directions",
+    )
+
+    @property
+    def frame(self) -> LandmarkSettings:
+        """The landmarks, as what makes them is told of them."""
+        return LandmarkSettings(landmarks=self.landmarks, landmarks_from=self.landmarks_from)
 
 
 class AveragedEncoder(ContrastiveEncoder):
@@ -154,17 +177,7 @@ class FedNE(AveragedEncoder):
         description="part of the others' mlp surrogates that each client leaves out of a round, drawn anew (P2 6)",
     )
     grid_step: float = Field(0.3, gt=0, description="distance of the grid's nodes, in units of the map")
-    mixing: float | None = Field(
-        0.2,
-        gt=0,
-        description="alpha of Beta(alpha, alpha), or null for no mixing; with anchors there is none",
-    )
-    anchors: int | None = Field(
-        None,
-        ge=2,
-        description="points, distances to which tell the server whose neighbours are at other clients; default: none,"
-        " every client keeps to its own",
-    )
+    mixing: float | None = Field(0.2, gt=0, description="alpha of Beta(alpha, alpha), or null for no mixing")
     start: Literal["principal", "random"] = Field(
         "principal",
         description="first encoder: near the map of the first principal components, learnt by sums, or random (P2)",
@@ -176,13 +189,6 @@ class FedNE(AveragedEncoder):
         " prototypes that clients show it; default: clients show none",
     )
     warm_steps: int = Field(4000, ge=1, description="batches that the server trains on prototypes")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_mixing_with_anchors(cls, said: Any) -> Any:
-        if isinstance(said, Mapping) and said.get("anchors") is not None:
-            return {"mixing": None, **said}
-        return said
 
     @property
     def first_surrogate_round(self) -> int:
@@ -210,23 +216,6 @@ class FedNE(AveragedEncoder):
             raise ValueError(
                 f"surrogates_left_out is of the others' networks, and surrogate is {self.surrogate!r}: leave it out, or"
                 " choose surrogate: mlp"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _anchors_in_place_of(self) -> Self:
-        if self.anchors is None:
-            return self
-        if self.mixing is not None or self.local_neighbors is not None:
-            name = "mixing" if self.mixing is not None else "local_neighbors"
-            raise ValueError(
-                f"{name} makes up for neighbours that clients cannot see, and with anchors they are told of them: leave"
-                f" {name} out, or anchors"
-            )
-        if self.publish == "local":
-            raise ValueError(
-                "publish: local keeps records' places at home, and with anchors the server is told them in each round:"
-                " leave out either"
             )
         return self
 

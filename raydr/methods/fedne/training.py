@@ -7,7 +7,7 @@ stacked are the same lines; stacked, a client whose batches are done stands stil
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -77,21 +77,10 @@ class Trained:
 
 @dataclass(frozen=True)
 class Local:
-    """One client's part in training.
-
-    Attributes
-    ----------
-    rows : (rows, features) float32
-        The client's own.
-    schedule : Schedule
-        The batches of their edges.
-    places : (places, 2) float32
-        Where rows elsewhere are to which the schedule has links.
-    """
+    """One client's part in training: rows (rows, features) float32, and the batches of their edges."""
 
     rows: FloatArray
     schedule: Schedule
-    places: Float32Array = field(default_factory=lambda: np.zeros((0, 2), np.float32))
 
 
 def train(
@@ -155,21 +144,20 @@ def batch_loss(
     architecture: Architecture, weights: Tensor, batches: Batches, step: int, objective: Objective
 ) -> Tensor:
     """Loss of one batch of each client, (clients,)."""
-    live, pushed = batches.live[:, step], batches.pushed[:, step]
-    edges = live.sum(dim=1).clamp(min=1.0) / batches.scale
+    live = batches.live[:, step]
+    edges = live.sum(dim=1).clamp(min=1.0)
     at_head, at_tail = batches.ends(step, encode(architecture, weights, batches.rows(step)))
-    drawn_to = batches.linked(step, at_tail)
-    loss = (live * attraction(squared_distance(at_head, drawn_to))).sum(dim=1) / edges
+    loss = (live * attraction(squared_distance(at_head, at_tail))).sum(dim=1) / edges
     if objective.own_share is not None:
         negatives = batches.negatives[:, step]
         places = negatives.flatten(1).unsqueeze(-1).expand(-1, -1, at_tail.shape[-1])
         drawn = at_tail.gather(1, places).reshape(*negatives.shape, -1)
         apart = squared_distance(at_head.unsqueeze(2), drawn)
-        near = (pushed * repulsion(apart).mean(dim=2)).sum(dim=1) / edges * batches.repelled[:, step]
+        near = (live * repulsion(apart).mean(dim=2)).sum(dim=1) / edges * batches.repelled[:, step]
         share = torch.from_numpy(objective.own_share).to(near.device)
         loss = loss + objective.negatives * share * near
     if objective.surrogate is not None:
-        far = (pushed * objective.surrogate(at_head)).sum(dim=1) / edges
+        far = (live * objective.surrogate(at_head)).sum(dim=1) / edges
         loss = loss + objective.negatives * far
     return loss
 
@@ -185,10 +173,8 @@ class Batches:
         The rows that batches are read from.
     weights : (clients, steps, entries) float32
         Shares of the rows that make up a head, where rows are mixed, and 1 for a tail.
-    live, pushed : (clients, steps, edges) float32
-        1 for an edge, and for one whose head others repel; 0 for what fills a smaller client's batch.
-    scale : (clients,) float32
-        Edges as a multiple of those whose head others repel.
+    live : (clients, steps, edges) float32
+        1 for an edge, 0 for what fills a smaller client's batch.
     negatives : (clients, steps, edges, drawn) int64
         Places in the batch of the tails that an edge's head is repelled from.
     repelled : (clients, steps)
@@ -228,17 +214,6 @@ class Batches:
             # A row of several edges is encoded once.
             self._taken, self._entries = _each_once(torch.cat([heads, tails], dim=2))
         self.live, self.negatives, self.repelled = map(stacked, ("live", "negatives", "repelled"))
-        self.pushed = stacked("pushed")
-        scales = np.array([client.schedule.scale for client in clients], np.float32)
-        self.scale = torch.from_numpy(scales).to(device)
-        places = np.concatenate([np.zeros((1, 2), np.float32), *(client.places for client in clients)])
-        self._places = torch.from_numpy(places).to(device)
-        before = np.cumsum([0, *(len(client.places) for client in clients)])[:-1]
-        parts = [
-            np.where(client.schedule.elsewhere > 0, client.schedule.elsewhere + start, 0)
-            for client, start in zip(clients, before, strict=True)
-        ]
-        self._elsewhere = torch.from_numpy(_padded(parts)).to(device)
         moving = np.array([np.arange(self.steps) < client.schedule.steps for client in clients])
         self.uneven = not moving.all()
         self.moving = torch.from_numpy(moving.astype(np.float32)).to(device)
@@ -259,13 +234,6 @@ class Batches:
             encoded = encoded.gather(1, entries)
         heads, tails = torch.split(encoded, encoded.shape[1] // 2, dim=1)
         return heads, tails
-
-    def linked(self, step: int, at_tail: Tensor) -> Tensor:
-        """Where one batch's edges end, (clients, edges, 2): at the tail, or of a link at the place elsewhere."""
-        if len(self._places) == 1:
-            return at_tail
-        number = self._elsewhere[:, step]
-        return torch.where((number > 0).unsqueeze(-1), self._places[number], at_tail)
 
 
 def _each_once(entries: Tensor) -> tuple[Tensor, Tensor]:

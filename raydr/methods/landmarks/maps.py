@@ -279,11 +279,7 @@ def recovered(squared: Sequence[Float64Array], landmarks: Float64Array, settings
     """Distances between all rows, estimated from each client's squared distances (rows, landmarks)."""
     match settings.estimator:
         case "trilateration":
-            coordinates, solver = trilaterate(landmarks, squared)
-            near = coordinates.astype(np.float32)
-            ends = np.cumsum([len(block) for block in squared])[:-1]
-            beside = map(solver.squared_residuals, squared, np.split(coordinates, ends))
-            return Recovered(Points(near), near, solver, np.concatenate(list(beside)))
+            return trilaterated(squared, landmarks)[0]
         case "nystrom" | "nystrom-squared":
             power = 1.0 if settings.estimator == "nystrom-squared" else 0.5
             estimate = nystrom(
@@ -295,6 +291,15 @@ def recovered(squared: Sequence[Float64Array], landmarks: Float64Array, settings
                 rank_tolerance=settings.rank_tolerance,
             )
             return Recovered(estimate, estimate.right)
+
+
+def trilaterated(squared: Sequence[Float64Array], landmarks: Float64Array) -> tuple[Recovered, Trilateration]:
+    """Coordinates of all rows in what the landmarks span, how far beside it they lie, and what solved for them."""
+    coordinates, solver = trilaterate(landmarks, squared)
+    near = coordinates.astype(np.float32)
+    ends = np.cumsum([len(block) for block in squared])[:-1]
+    beside = map(solver.squared_residuals, squared, np.split(coordinates, ends))
+    return Recovered(Points(near), near, solver, np.concatenate(list(beside))), solver
 
 
 def told_note(found: Recovered, solver: Trilateration, origin: str, *, keyed: bool, noisy: bool) -> Note:

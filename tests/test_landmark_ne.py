@@ -1,0 +1,90 @@
+"""Landmark NE: the server's encoder of coordinates is one of features, on the neighbours among all rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from inline_federations import federate
+
+from raydr.arrays import FloatArray
+from raydr.geometry.neighbors import nearest_neighbors
+from raydr.geometry.points import Points
+from raydr.methods.fedne.landmark import serve
+from raydr.methods.fedne.model import transform
+from raydr.methods.fedne.settings import LandmarkNE
+from raydr.methods.outcome import Outcome
+
+SMALL: dict[str, Any] = {"hidden": (16, 16), "rounds": 3, "batch": 32, "neighbors": 4}
+
+
+def clusters(sizes: tuple[int, ...], features: int, seed: int = 0) -> list[FloatArray]:
+    """Clients whose rows are of all clusters, not as many of each."""
+    random = np.random.default_rng(seed)
+    centres = 4.0 * random.normal(size=(4, features))
+    return [
+        centres[random.choice(4, size, p=random.dirichlet(np.ones(4)))] + random.normal(size=(size, features))
+        for size in sizes
+    ]
+
+
+def mapped(parts: list[FloatArray], **settings: Any) -> Outcome:
+    return serve(federate(parts), LandmarkNE(**SMALL | settings))
+
+
+@pytest.mark.parametrize("features", [3, 40, 2000])
+@pytest.mark.parametrize("offset", [0.0, 1e8])
+@pytest.mark.parametrize("origin", ["principal", "random"])
+def test_whoever_has_the_encoder_places_the_rows_where_the_map_has_them(
+    features: int, offset: float, origin: str
+) -> None:
+    """The server sees coordinates and the encoder features: they agree where landmarks span the rows, and beside it."""
+    parts = [part + offset for part in clusters((30, 1, 0, 25), features)]
+    found = mapped(parts, landmarks_from=origin)
+    placed = transform(LandmarkNE(**SMALL), found.model, np.concatenate(parts))
+    np.testing.assert_allclose(placed, found.embedding, atol=1e-4 * np.abs(found.embedding).max())
+
+
+def test_landmarks_that_span_the_rows_tell_the_neighbours_among_all_of_them() -> None:
+    parts = clusters((30, 1, 25), 8)
+    found = mapped(parts)
+    assert found.geometry is not None
+    true = nearest_neighbors(Points(np.concatenate(parts)), 4)
+    np.testing.assert_array_equal(nearest_neighbors(found.geometry, 4).indices, true.indices)
+
+
+def test_who_has_which_rows_and_what_unit_they_are_in_changes_the_map_by_rounding_alone() -> None:
+    rows = np.concatenate(clusters((60,), 5))
+    here = mapped([rows[:20], rows[20:]], rounds=1).embedding
+    for parts in ([rows[:1], rows[1:50], rows[50:]], [1024.0 * rows[:20], 1024.0 * rows[20:]]):
+        np.testing.assert_allclose(mapped(parts, rounds=1).embedding, here, atol=1e-3)
+
+
+def test_fewer_landmarks_keep_fewer_neighbours_and_the_note_says_what_lies_beside() -> None:
+    parts = clusters((100, 100), 20)
+    rows, kept = np.concatenate(parts), []
+    for landmarks in (3, 21):
+        found = mapped(parts, landmarks=landmarks, rounds=40)
+        graph = nearest_neighbors(Points(rows), 10).indices
+        near = nearest_neighbors(Points(found.embedding), 10).indices
+        kept.append(np.mean([np.isin(*pair).mean() for pair in zip(graph, near, strict=True)]))
+        (note,) = found.notes
+        assert (
+            f"to {landmarks} landmarks (principal), which span {landmarks - 1} of 20 dimensions" in note.text
+        )
+    assert kept[0] < kept[1]
+
+
+def test_nothing_of_the_encoder_crosses_the_boundary() -> None:
+    """Distances once, and what the frame is made of; no weights down, no places up."""
+    federation = federate(clusters((20, 15), 5))
+    serve(federation, LandmarkNE(**SMALL))
+    told = {entry.kind for entry in federation.ledger.entries.values() if entry.direction == "up"}
+    records = {
+        entry.kind for entry in federation.ledger.entries.values() if entry.granularity == "per-record"
+    }
+    assert records == {"Distances"}
+    assert not told & {"Change", "Positions", "Rows"}
+    asked = [entry for entry in federation.ledger.entries.values() if entry.kind == "Distances"]
+    assert sum(entry.count for entry in asked) == 2
