@@ -254,6 +254,17 @@ def test_errors_grow_with_the_condition_of_the_anchors_and_not_with_its_square(s
     assert float(np.abs(placed - true).max()) < 10.0 * rounding
 
 
+@pytest.mark.parametrize("offset", [1e4, 1e8])
+def test_far_from_0_landmarks_span_no_more_directions_and_place_rows_as_well(offset: float) -> None:
+    """Their mean is rounded there, by more in a wide table than the least that could be a direction."""
+    random = np.random.default_rng(0)
+    landmarks, rows = (random.normal(size=(count, 2000)) + offset for count in (56, 20))
+    squared = ((rows[:, None] - landmarks) ** 2).sum(axis=2)
+    placed, solver = trilaterate(landmarks, [squared])
+    assert solver.rank == 55
+    np.testing.assert_allclose(placed, (rows - solver.centre) @ solver.basis.T, atol=1e-5)
+
+
 @pytest.mark.parametrize("features", [5, 40])
 def test_rows_in_the_hull_of_landmarks_are_found_where_they_are(features: int) -> None:
     """By the singular vectors of a narrow table, and of a wide one by way of its triangular factor."""

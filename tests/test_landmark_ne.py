@@ -58,7 +58,7 @@ def test_who_has_which_rows_and_what_unit_they_are_in_changes_the_map_by_roundin
     rows = np.concatenate(clusters((60,), 5))
     here = mapped([rows[:20], rows[20:]], rounds=1).embedding
     for parts in ([rows[:1], rows[1:50], rows[50:]], [1024.0 * rows[:20], 1024.0 * rows[20:]]):
-        np.testing.assert_allclose(mapped(parts, rounds=1).embedding, here, atol=1e-3)
+        np.testing.assert_allclose(mapped(parts, rounds=1).embedding, here, atol=1e-2)
 
 
 def test_fewer_landmarks_keep_fewer_neighbours_and_the_note_says_what_lies_beside() -> None:
