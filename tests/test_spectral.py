@@ -362,9 +362,13 @@ def test_the_number_of_threads_changes_no_bit_of_a_product(monkeypatch: pytest.M
     assert products[0] == products[1]
 
 
+@pytest.mark.parametrize("others", [2048, 64])
 @pytest.mark.parametrize(("rows", "count"), [(6, 2), (6, 6), (40, 30), (700, 5), (900, 20)])
 @pytest.mark.parametrize("gamma", [0.01, 0.3, 1.0])
-def test_the_pooled_spectrum_is_the_dense_one(rows: int, count: int, gamma: float) -> None:
+def test_the_pooled_spectrum_is_the_dense_one(
+    monkeypatch: pytest.MonkeyPatch, rows: int, count: int, gamma: float, others: int
+) -> None:
+    monkeypatch.setattr(pooled_kernel, "_OTHERS", others)
     table = np.random.default_rng(rows).normal(size=(rows, 4))
     values, vectors, degrees = dense(table, gamma, count)
     found, _ = pooled_spectrum(table, gamma, count, seed=0)
