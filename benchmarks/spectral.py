@@ -3,8 +3,9 @@
     python -m benchmarks.spectral [--quick] [--data NAMES] [--seeds N] [--landmarks N] [--widen X] [--json FILE]
 
 Clusters only, no maps. For each data set and seed, rows are dealt to 10 clients at random (``iid``) or one class to
-each client (``one-class``); landmarks are learnt in 50 rounds, under ``+`` with noise of level 1 on the gradient; the
-kernel between rows is that of their places, or the Nystrom estimate, as in P1 (``nystrom``). The pooled rows are
+each client (``one-class``); landmarks are learnt in 50 rounds, under ``+`` with noise of level 1 on the gradient, or
+lie along the principal axes, as by default (``frame``); the kernel between rows is that of their places, or the Nystrom
+estimate, as in P1 (``nystrom``). The pooled rows are
 clustered by the kernel of the same bandwidth, that of the iid run. Means over seeds, with their standard errors;
 ``ratio`` is the mean over seeds of federated / pooled. ``--widen`` divides the default gamma. MNIST is a seeded 40,000
 rows, in another order for each seed; Mice-Protein and COIL-20 are all of theirs. ``--quick`` takes 1,000 rows of MNIST
@@ -36,7 +37,8 @@ PAPER["mnist"] |= {"iid+": (0.5220, 0.3807), "one-class+": (0.5025, 0.3829)}
 PAPER["coil20_32"] |= {"iid+": (0.8333, 0.4793), "one-class+": (0.8215, 0.4551)}
 PAPER["mice_protein"] |= {"iid+": (0.3220, 0.1802), "one-class+": (0.3198, 0.1783)}
 """NMI and ARI of table 5."""
-SIDES = ("pooled", "iid", "iid+", "iid nystrom", "one-class", "one-class+", "one-class nystrom")
+WAYS = ("", " frame", "+", " nystrom")
+SIDES = ("pooled", *(deal + way for deal in ("iid", "one-class") for way in WAYS))
 Scores = dict[str, tuple[float, float]]
 
 
@@ -54,8 +56,13 @@ def federated(
     """Clusters of the rows in client order by estimator, and the bandwidth."""
     from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
     from raydr.journal import Journal
-    from raydr.methods.landmarks.learning import learn_landmarks
-    from raydr.methods.landmarks.spectral import PACE, KernelRequest, clustered, kernel_clusters, places
+    from raydr.methods.landmarks.spectral import (
+        KernelRequest,
+        clustered,
+        kernel_clusters,
+        landmarks_of,
+        places,
+    )
     from raydr.privacy import Coverage
     from raydr.privacy.gaussian import GaussianNoise
     from raydr.statistics.moments import median_squared_distance, wide_spread
@@ -70,14 +77,15 @@ def federated(
         first = federation()
         gamma = 1.0 / (widen * median_squared_distance(first, wide_spread(first)))
         settings = settings.model_copy(update={"gamma": gamma})
-    running = federation()
-    learnt = learn_landmarks(running, settings, pace=PACE)
-    kernels = [reply.values for reply in running.ask(KernelRequest(learnt.points, learnt.gamma))]
-    found = {
-        "": kernel_clusters(places(kernels, learnt), learnt.gamma, settings.clusters, seed, Journal())[0]
-    }
-    if not noisy:
-        found[" nystrom"] = clustered(kernels, learnt, settings, seed).clusters
+    found: dict[str, Int64Array] = {}
+    for way, rounds in (("+", settings.rounds),) if noisy else (("", settings.rounds), (" frame", None)):
+        running = federation()
+        learnt = landmarks_of(running, settings.model_copy(update={"rounds": rounds}))
+        kernels = [reply.values for reply in running.ask(KernelRequest(learnt.points, learnt.gamma))]
+        placed = places(kernels, learnt)
+        found[way] = kernel_clusters(placed, learnt.gamma, settings.clusters, seed, Journal())[0]
+        if not way:
+            found[" nystrom"] = clustered(kernels, learnt, settings, seed).clusters
     return found, learnt.gamma
 
 
@@ -107,8 +115,8 @@ def measure(
                 started = time.perf_counter()
                 held = [rows[part] for part in parts]
                 found, used = federated(held, settings, seed, widen, noisy=noisy)
-                for estimator, clusters in found.items():
-                    side = f"{name}{'+' if noisy else ''}{estimator}"
+                for way, clusters in found.items():
+                    side = name + way
                     seconds[side] = time.perf_counter() - started
                     scores[side] = agreement(labels[np.concatenate(parts)], clusters)
                 gamma = gamma or used

@@ -121,7 +121,7 @@ def bounds_of(folder: Path, data_dir: Path | None = None) -> list[Line]:
 def _learnt(folder: Path, data_dir: Path | None) -> _Learnt:
     run, model = read_run(folder), read_model(folder)
     scenario = read(folder / SCENARIO)
-    if not isinstance(scenario.method, DistributionLearning) or "gamma" not in model.arrays:
+    if not isinstance(scenario.method, DistributionLearning) or scenario.method.origin != "learnt":
         raise ScenarioError(
             f"P1's theorems are of landmarks that are learnt from the rows, and method.kind {scenario.method.kind!r}"
             " learns none: give the run of one that does, such as fed-tsne."

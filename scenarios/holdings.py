@@ -38,24 +38,44 @@ class Rows:
         return self.rows
 
 
-@dataclass(frozen=True)
 class Dealt:
-    """Pooled rows of which clients hold the parts.
+    """Rows of a table that are dealt to clients, in memory once, which nobody may write to.
 
-    Attributes
+    They lie client by client, and parts are views of them, until they are pooled: by then clients are done. Parts that
+    are asked for afterwards are copies.
+
+    Parameters
     ----------
-    by_client : (rows, features) array
-        Client by client.
-    order : (rows,) int64
-        Where in it the table's rows are.
+    table : (rows, features) array
+        The rows.
+    client_of_row : (rows,) int64
+        Which client holds each.
+    clients : int
+        How many there are.
     """
 
-    by_client: FloatArray
-    order: Int64Array
+    def __init__(self, table: FloatArray, client_of_row: Int64Array, clients: int) -> None:
+        self._by_client = _by_client(client_of_row)
+        self._ends = np.cumsum(np.bincount(client_of_row, minlength=clients))[:-1]
+        self._rows = _read_only(table[self._by_client])
+        self._pooled = False
+
+    @property
+    def parts(self) -> tuple[FloatArray, ...]:
+        """Each client's rows."""
+        rows = _read_only(self._rows[self._by_client]) if self._pooled else self._rows
+        return tuple(np.split(rows, self._ends))
 
     def __call__(self) -> FloatArray:
-        """Return the rows in the table's order."""
-        return self.by_client[self.order]
+        """Return all rows in the table's order."""
+        if not self._pooled:
+            self._rows, self._pooled = _read_only(self._rows[np.argsort(self._by_client)]), True
+        return self._rows
+
+
+def _read_only(rows: FloatArray) -> FloatArray:
+    rows.flags.writeable = False
+    return rows
 
 
 @dataclass(frozen=True)
@@ -66,7 +86,7 @@ class Holdings:
     ----------
     names : tuple of str
         Of the clients.
-    parts : tuple of arrays or Site
+    held : Dealt, or tuple of Site
         Each client's rows, or where they are.
     client_of_row : (rows,) int64
         Which client holds each row.
@@ -89,7 +109,7 @@ class Holdings:
     """
 
     names: tuple[str, ...]
-    parts: tuple[FloatArray | Site, ...]
+    held: Dealt | tuple[Site, ...]
     client_of_row: Int64Array
     ids: NDArray[Any]
     labels: Int64Array | None
@@ -99,6 +119,11 @@ class Holdings:
     sources: tuple[Source, ...]
     public: FloatArray | None = None
     anchors: Source | None = None
+
+    @property
+    def parts(self) -> tuple[FloatArray | Site, ...]:
+        """Each client's rows, or where they are."""
+        return self.held.parts if isinstance(self.held, Dealt) else self.held
 
     @property
     def rows(self) -> int:
@@ -149,20 +174,16 @@ def dealt_out(scenario: Scenario, data_dir: Path | None) -> Holdings:
         wanted = method.public_rows(scenario.method, len(table.rows), data.rows, table.rows.shape[1], count)
         table, public = set_apart(table, data.rows, wanted, scenario.seed)
     partition = clients.partition.deal(table, clients.count, scenario.seed)
-    by_client = _by_client(partition.client_of_row)
-    rows = table.rows[by_client]
-    # The clients' parts and the truth that the map is scored by are the same memory: nobody may write to it.
-    rows.flags.writeable = False
-    sizes = np.bincount(partition.client_of_row, minlength=partition.count)
+    dealt = Dealt(table.rows, partition.client_of_row, partition.count)
     return Holdings(
         partition.names,
-        tuple(np.split(rows, np.cumsum(sizes)[:-1])),
+        dealt,
         partition.client_of_row,
         table.ids,
         table.labels,
         table.label_names,
         table.features,
-        Dealt(rows, np.argsort(by_client)),
+        dealt,
         (table.read_from,),
         public if public is not None and len(public) else None,
     )

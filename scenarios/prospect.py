@@ -84,7 +84,7 @@ def prospect_of(scenario: Scenario, data_dir: Path | None) -> Prospect:
         return _of_sites(scenario)
     holdings = dealt_out(scenario, data_dir)
     rows = holdings.pooled()
-    scenario.require_clients(len(holdings.parts))
+    scenario.require_clients(len(holdings.names))
     scenario.method.check(holdings.rows, holdings.features)
     kind = scenario.method.kind
     public = METHODS[kind].public_file(scenario.method)
@@ -92,7 +92,7 @@ def prospect_of(scenario: Scenario, data_dir: Path | None) -> Prospect:
         holdings = with_public_file(holdings, public)
     return Prospect(
         sizes=tuple(
-            int(count) for count in np.bincount(holdings.client_of_row, minlength=len(holdings.parts))
+            int(count) for count in np.bincount(holdings.client_of_row, minlength=len(holdings.names))
         ),
         features=holdings.features,
         itemsize=rows.dtype.itemsize,

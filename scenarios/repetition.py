@@ -83,7 +83,7 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
         if public is not None:
             holdings = with_public_file(holdings, public)
     transcript = Transcript()
-    plan, reserve = with_public(plan_of(scenario, len(holdings.parts)), holdings.public)
+    plan, reserve = with_public(plan_of(scenario, len(holdings.names)), holdings.public)
     # With another secret, noise would be another, and the messages those of another run.
     rooted = Origin(scenario.resolved().privacy.secret).again(
         Identity.of(scenario, holdings).study, run.environment.run

@@ -194,7 +194,7 @@ class Beginning:
 
 def _begin(scenario: Scenario, holdings: Holdings, checkpoints: Checkpoints) -> Beginning:
     """Raise ScenarioError or DataError where the scenario asks what these data and clients cannot give."""
-    scenario.require_clients(len(holdings.parts))
+    scenario.require_clients(len(holdings.names))
     scenario.method.check(holdings.rows, holdings.features)
     public = METHODS[scenario.method.kind].public_file(scenario.method)
     if public is not None:
@@ -247,7 +247,7 @@ def _simulate(
                     checkpoints.keep(event)
         journal.tell(event)
 
-    plan, reserve = with_public(plan_of(scenario, len(holdings.parts)), holdings.public)
+    plan, reserve = with_public(plan_of(scenario, len(holdings.names)), holdings.public)
     served = backend.serve(
         holdings.parts,
         replace(plan, run=beginning.run.name),

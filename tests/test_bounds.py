@@ -466,9 +466,10 @@ def test_other_data_are_refused_and_methods_without_landmarks_too(tmp_path: Path
     path.write_text(path.read_text().replace("0.", "1.", 1))
     with pytest.raises(DataError, match=r"not those of the run .*patients\.csv"):
         bounds_of(folder)
-    other = run(
-        tiny_scenario(method={"kind": "fedne", "rounds": 1, "hidden": [4], "local_steps": 1}),
-        out=tmp_path / "fedne",
-    )
-    with pytest.raises(ScenarioError, match="learns none"):
-        bounds_of(other)
+    for method in (
+        {"kind": "fedne", "rounds": 1, "hidden": [4], "local_steps": 1},
+        {"kind": "fed-spectral", "clusters": 2},
+    ):
+        other = run(tiny_scenario(method=method), out=tmp_path / method["kind"])
+        with pytest.raises(ScenarioError, match="learns none"):
+            bounds_of(other)

@@ -29,6 +29,19 @@ def test_squared_distances_do_not_depend_on_how_many_values_are_copied_at_a_time
     np.testing.assert_allclose(whole, ((a[:, None] - b) ** 2).sum(axis=2), rtol=1e-12)
 
 
+def test_points_are_the_same_however_many_values_are_copied_at_a_time(monkeypatch):
+    rows = np.random.default_rng(6).normal(size=(23, 6)) + 50.0
+    whole = Points(rows)
+    monkeypatch.setattr("raydr.geometry.points._BLOCK", 5 * 6)
+    cut = Points(rows)
+    assert [block.stop - block.start for block in cut.blocks()] == [5, 5, 5, 5, 3]
+    np.testing.assert_array_equal(cut.squared_norms, whole.squared_norms)
+    np.testing.assert_array_equal(
+        np.concatenate([cut.centred(block) for block in cut.blocks()]), rows - cut.shift
+    )
+    assert (np.abs(cut.shift - rows.mean(axis=0)) <= 0.5).all()
+
+
 def test_mixed_precision_is_float64():
     a, b = np.ones((2, 3), np.float32), np.zeros((2, 3), np.float64)
     assert squared_distances(a, b).dtype == np.float64

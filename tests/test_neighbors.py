@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import dataclass
 
 import numpy as np
@@ -128,6 +129,21 @@ def test_permuting_rows_permutes_the_graph():
     graph, permuted = (nearest_neighbors(Points(rows), 8) for rows in (coordinates, coordinates[order]))
     np.testing.assert_array_equal(order[permuted.indices], graph.indices[order])
     np.testing.assert_array_equal(permuted.distances, graph.distances[order])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_wide_table_is_not_copied_in_its_own_precision(monkeypatch, dtype):
+    """What is searched is one copy in float32, and blocks."""
+    monkeypatch.setattr("raydr.geometry.points._BLOCK", 1 << 15)
+    rows = (3.0 + np.random.default_rng(0).normal(size=(300, 5_000))).astype(dtype)
+    nearest_neighbors(Points(rows[:, :9]), 5)  # compiles
+    tracemalloc.start()
+    graph = nearest_neighbors(Points(rows), 5, block_rows=16, threads=1)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < rows.size * (4 + 2)
+    indices, _ = brute_neighbors(Points(rows).squared_distance_block(0, 300).astype(np.float64), 5)
+    np.testing.assert_array_equal(graph.indices, indices)
 
 
 @pytest.mark.parametrize("k", [0, 5, 6, -1])

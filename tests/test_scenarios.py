@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -414,13 +415,24 @@ def test_a_key_named_on_is_a_name_and_no_truth_value(tmp_path: Path) -> None:
 def test_clients_and_the_evaluation_hold_the_same_rows_each_in_its_order() -> None:
     holdings = dealt_out(tiny_scenario(seed=3), None)
     truth = load(source="iris").rows
-    np.testing.assert_array_equal(holdings.pooled(), truth)
     assert not np.array_equal(np.sort(holdings.client_of_row), holdings.client_of_row)
-    for client, part in enumerate(holdings.parts):
-        assert isinstance(part, np.ndarray)
-        np.testing.assert_array_equal(part, truth[holdings.client_of_row == client])
-        with pytest.raises(ValueError, match="read-only"):
-            part[0] = 0.0
-    np.testing.assert_array_equal(
-        np.concatenate([np.asarray(part) for part in holdings.parts])[holdings.in_table_order], truth
-    )
+    for _ in range(2):  # before the rows are pooled and after
+        for client, part in enumerate(holdings.parts):
+            assert isinstance(part, np.ndarray)
+            np.testing.assert_array_equal(part, truth[holdings.client_of_row == client])
+            with pytest.raises(ValueError, match="read-only"):
+                part[0] = 0.0
+        np.testing.assert_array_equal(
+            np.concatenate([np.asarray(part) for part in holdings.parts])[holdings.in_table_order], truth
+        )
+        np.testing.assert_array_equal(holdings.pooled(), truth)
+
+
+def test_rows_that_are_pooled_are_in_memory_once() -> None:
+    holdings = dealt_out(tiny_scenario(), None)
+    bases = {id(part.base): part.base for part in holdings.parts if isinstance(part, np.ndarray)}
+    (dealt,) = (weakref.ref(base) for base in bases.values() if base is not None)
+    bases.clear()
+    assert dealt() is not None
+    assert holdings.pooled() is holdings.pooled()
+    assert dealt() is None

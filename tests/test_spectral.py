@@ -183,6 +183,44 @@ def test_clusters_are_numbered_by_size_and_found() -> None:
     assert clusters.dtype == np.int64
 
 
+# Landmarks of a frame
+
+
+@pytest.mark.parametrize("features", [3, 400])
+def test_by_default_the_clusters_and_distances_are_those_of_the_pooled_rows(features: int) -> None:
+    """As many axes as the rows span tell all of them, also where there are more features than rows."""
+    rows, _ = blobs(80, features)
+    outcome = serve(federate(cut(rows, 4, 0)), FedSpectral(clusters=4, embedder=QUICK))
+    truth = squared_distances(rows, rows)
+    assert outcome.geometry is not None
+    np.testing.assert_allclose(outcome.geometry.squared_distance_block(0, 80), truth, atol=1e-5 * truth.max())
+    pooled = central(settings(), outcome.model, rows, 0, Journal())
+    assert outcome.clusters is not None
+    assert pooled.clusters is not None
+    assert adjusted_rand_score(outcome.clusters, pooled.clusters) == 1
+
+
+@pytest.mark.parametrize("origin", ["principal", "random"])
+def test_a_frame_has_the_bandwidth_that_learning_has_or_is_given(origin: str) -> None:
+    rows, _ = blobs()
+    learnt = serve(federate([rows]), settings(rounds=0)).model["gamma"]
+    for gamma, expected in ((None, learnt), (0.05, 0.05)):
+        framed = settings(rounds=None, landmarks_from=origin, gamma=gamma)
+        federation = federate([rows])
+        assert serve(federation, framed).model["gamma"] == expected
+        kinds = {entry.kind for entry in federation.ledger.entries.values()}
+        assert "Step" not in kinds
+        assert ("Histogram" in kinds) == (gamma is None)
+
+
+def test_the_nystrom_estimate_takes_landmarks_that_are_learnt() -> None:
+    assert FedSpectral(clusters=2).origin == "principal"
+    assert FedSpectral(clusters=2, rounds=3).origin == "learnt"
+    assert FedSpectral(clusters=2, estimator="nystrom", landmarks_from="learnt").steps == 50
+    with pytest.raises(ScenarioError, match="needs landmarks that lie among the rows"):
+        tiny_scenario(method={"kind": "fed-spectral", "clusters": 2, "estimator": "nystrom"})
+
+
 # What must not matter
 
 
@@ -238,7 +276,7 @@ def test_what_the_rows_cannot_give_is_refused_before_anybody_is_asked(
     ("given", "said"),
     [
         ({"clusters": 1}, "clusters"),
-        ({"rank": 3, "clusters": 4, "estimator": "nystrom"}, "rank is 3, but 4 clusters"),
+        ({"rank": 3, "clusters": 4, "estimator": "nystrom", "rounds": 1}, "rank is 3, but 4 clusters"),
         ({"rank": 9, "clusters": 4}, "rank is of the estimator nystrom"),
         ({"clusters": 3, "embedder": "cosne"}, "cosne"),
     ],
@@ -324,9 +362,13 @@ def test_the_number_of_threads_changes_no_bit_of_a_product(monkeypatch: pytest.M
     assert products[0] == products[1]
 
 
+@pytest.mark.parametrize("others", [2048, 64])
 @pytest.mark.parametrize(("rows", "count"), [(6, 2), (6, 6), (40, 30), (700, 5), (900, 20)])
 @pytest.mark.parametrize("gamma", [0.01, 0.3, 1.0])
-def test_the_pooled_spectrum_is_the_dense_one(rows: int, count: int, gamma: float) -> None:
+def test_the_pooled_spectrum_is_the_dense_one(
+    monkeypatch: pytest.MonkeyPatch, rows: int, count: int, gamma: float, others: int
+) -> None:
+    monkeypatch.setattr(pooled_kernel, "_OTHERS", others)
     table = np.random.default_rng(rows).normal(size=(rows, 4))
     values, vectors, degrees = dense(table, gamma, count)
     found, _ = pooled_spectrum(table, gamma, count, seed=0)

@@ -142,6 +142,6 @@ def test_a_tie_at_the_last_neighbour_does_not_excuse_nearer_ones_that_are_lost()
     rows = np.concatenate([np.zeros((1, 2)), 0.1 * ring[:5], ring])
     found = rows.copy()
     found[1:6] += 100.0
-    true, judged = Rounded(Points(rows)), Rounded(Points(found))
+    true, judged = Rounded(lambda: Points(rows)), Rounded(lambda: Points(found))
     assert shared_by_ties(np.array([0]), true, true, 10) == 10.0
     assert shared_by_ties(np.array([0]), true, judged, 10) == 5.0

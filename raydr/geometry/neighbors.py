@@ -161,8 +161,9 @@ def _search_points(
     # A power of two brings every norm below 1: exact, and nothing overflows or vanishes in float32.
     radius = float(np.sqrt(points.squared_norms.max()))
     scale = 2.0 ** -np.ceil(np.log2(radius)) if radius > 0 else 1.0
-    rough = np.empty(points.centred.shape, np.float32)
-    np.multiply(points.centred, scale, out=rough, casting="same_kind")  # in few temporary values
+    rough = np.empty(points.coordinates.shape, np.float32)
+    for block in points.blocks():
+        np.multiply(points.centred(block), scale, out=rough[block], casting="same_kind")
     filtered = Points(rough)
     candidates = _Candidates.empty(rows, size, np.float32)
     _offer_tiles(filtered, candidates, threads, block_rows, progress)
@@ -180,7 +181,7 @@ def _search_points(
     run_threaded(measure, row_blocks(rows, block_rows), threads)
     uncertain = np.flatnonzero(~certain) if size < rows - 1 else np.empty(0, np.int64)
     if uncertain.size:
-        exact = Points(points.coordinates.astype(np.float64))
+        exact = Points(points.coordinates.astype(np.float64, copy=False))
 
         def search(block: tuple[int, int]) -> None:
             own = uncertain[slice(*block)]
@@ -221,7 +222,7 @@ def _doubtful_from(filtered: Points, candidates: _Candidates, part: slice) -> Fl
     """
     norms = np.sqrt(filtered.squared_norms[part].astype(np.float64))
     reach = norms + np.sqrt(float(filtered.squared_norms.max()))
-    error = (3.0 * np.sqrt(filtered.centred.shape[1]) + 6.0) * 2.0**-24 * reach**2
+    error = (3.0 * np.sqrt(filtered.coordinates.shape[1]) + 6.0) * 2.0**-24 * reach**2
     return np.asarray(candidates.squared[part, 0] - error, dtype=np.float64)
 
 

@@ -60,12 +60,12 @@ class Points:
 
     Attributes
     ----------
-    centred
-        (rows, features), the coordinates less a common shift, which leaves distances as they are and shrinks the
-        norms, to which the rounding error of a squared distance is proportional. The shift is the mean rounded
-        to a power of two near the spread (see `common_shift`), so integer data stay integers and keep exact ties.
+    shift
+        (features,), taken off wherever distances are computed, which leaves them as they are and shrinks the norms,
+        to which the rounding error of a squared distance is proportional. It is the mean rounded to a power of two
+        near the spread (see `common_shift`), so integer data stay integers and keep exact ties.
     squared_norms
-        (rows,) of ``centred``.
+        (rows,) of the rows less the shift.
 
     Raises
     ------
@@ -79,25 +79,35 @@ class Points:
     """
 
     coordinates: FloatArray
-    centred: FloatArray = field(init=False, repr=False)
+    shift: FloatArray = field(init=False, repr=False)
     squared_norms: FloatArray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         coordinates = float_table(self.coordinates, "the coordinates")
-        shift = common_shift(coordinates).astype(coordinates.dtype)
-        centred = coordinates - shift if shift.any() else coordinates
         object.__setattr__(self, "coordinates", coordinates)
-        object.__setattr__(self, "centred", centred)
-        object.__setattr__(self, "squared_norms", np.einsum("ij,ij->i", centred, centred))
+        object.__setattr__(self, "shift", common_shift(coordinates).astype(coordinates.dtype))
+        norms = [np.einsum("ij,ij->i", rows, rows) for rows in map(self.centred, self.blocks())]
+        object.__setattr__(self, "squared_norms", np.concatenate(norms))
 
     @property
     def rows(self) -> int:
         """Number of rows."""
         return int(self.coordinates.shape[0])
 
+    def centred(self, rows: slice | Int64Array) -> FloatArray:
+        """These rows less the shift, (rows, features): a copy of a large table only where all of it is asked for."""
+        chosen = self.coordinates[rows]
+        return chosen - self.shift if self.shift.any() else chosen
+
+    def blocks(self) -> list[slice]:
+        """Cut the rows so that few values are in each, for what goes over :meth:`centred` without a copy of all."""
+        rows, features = self.coordinates.shape
+        return [slice(*block) for block in row_blocks(rows, max(1, _BLOCK // features))]
+
     def squared_distance_block(self, start: int, stop: int) -> FloatArray:
         """Squared distances, shape (stop - start, rows), of rows ``start:stop`` to all rows; own row exactly 0."""
-        block = self.squared_distance_tile(slice(start, stop), slice(None))
+        every = self.centred(slice(None))
+        block = _from_centred(every[start:stop], self.squared_norms[start:stop], every, self.squared_norms)
         np.einsum("ii->i", block[:, start:stop])[:] = 0.0
         return block
 
@@ -108,7 +118,7 @@ class Points:
     def squared_distance_tile(self, own: slice | Int64Array, others: slice) -> FloatArray:
         """Squared distances, (own, others), between two sets of rows; of a row to itself only nearly 0."""
         return _from_centred(
-            self.centred[own], self.squared_norms[own], self.centred[others], self.squared_norms[others]
+            self.centred(own), self.squared_norms[own], self.centred(others), self.squared_norms[others]
         )
 
 

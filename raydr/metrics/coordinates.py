@@ -72,7 +72,7 @@ def _aligned(examination: Examination) -> _Agreement:
             "the true geometry is not Euclidean, so no rotation brings coordinates onto it"
         )
     # From what is nearly centred already: exact where the data lie far from the origin, too.
-    true, found = (np.asarray(points.centred, dtype=np.float64) for points in (truth, recovered))
+    true, found = (np.asarray(points.centred(slice(None)), dtype=np.float64) for points in (truth, recovered))
     true_mean, found_mean = true.mean(axis=0), found.mean(axis=0)
     blocks = row_blocks(examination.count, BLOCK_ROWS)
 

@@ -170,12 +170,12 @@ class Examination:
     @cached_property
     def rounded_truth(self) -> Rounded:
         """`truth`, as ties are found in it."""
-        return Rounded(self.truth)
+        return Rounded(lambda: self.truth)
 
     @cached_property
     def rounded_map(self) -> Rounded:
         """`mapped`, as ties are found in it."""
-        return Rounded(self.mapped)
+        return Rounded(lambda: self.mapped)
 
     @cached_property
     def embedding(self) -> Float64Array:

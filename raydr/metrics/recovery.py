@@ -78,7 +78,7 @@ def f_score(examination: Examination) -> float:
     wanted = min(k + 1, examination.count - 1)  # one more shows whether the last is tied
     if found is None or found.k < wanted:
         found = nearest_neighbors(recovered, wanted, threads=examination.threads)
-    geometry = Rounded(recovered)
+    geometry = Rounded(lambda: recovered)
     return share_of_neighbors(true, examination.rounded_truth, found, geometry, k, examination.threads)
 
 

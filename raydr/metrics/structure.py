@@ -101,7 +101,7 @@ def _structure(examination: Examination) -> _Structure:
     inside, shown = (
         nearest_neighbors(geometry, k + 1, threads=examination.threads) for geometry in (truth, mapped)
     )
-    true, drawn = Rounded(truth), Rounded(mapped)
+    true, drawn = Rounded(lambda: truth), Rounded(lambda: mapped)
     neighbors = (untied(inside, true, drawn, k), untied(shown, drawn, drawn, k))
     try:
         # zadu reads positions only to search neighbours, and is given them: the truth need not have positions. With

@@ -9,7 +9,7 @@ not exist.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import comb, fsum
@@ -31,22 +31,24 @@ ROUNDING = 1e-12
 class Rounded:
     """Squared distances in double precision, with a bound on what rounding does to each.
 
-    Nothing is made of the geometry before it is asked for a distance: without ties nobody does.
+    Nothing is made of the geometry, nor the geometry itself, before it is asked for a distance: without ties nobody
+    does.
 
     Attributes
     ----------
-    source : Geometry
-        Any.
+    source : callable
+        Brings the geometry, any.
     """
 
-    source: Geometry
+    source: Callable[[], Geometry]
 
     @cached_property
     def geometry(self) -> Geometry:
         """Points in double precision; other geometries as they are."""
-        if not isinstance(self.source, Points) or self.source.coordinates.dtype == np.float64:
-            return self.source
-        return Points(self.source.coordinates.astype(np.float64))
+        source = self.source()
+        if not isinstance(source, Points) or source.coordinates.dtype == np.float64:
+            return source
+        return Points(source.coordinates.astype(np.float64))
 
     @cached_property
     def norms(self) -> Float64Array | None:
@@ -61,7 +63,7 @@ class Rounded:
         if not isinstance(self.geometry, Points):
             return 0.0
         # As of `raydr.geometry.neighbors`, with the unit roundoff of double precision.
-        return float((3.0 * np.sqrt(self.geometry.centred.shape[1]) + 6.0) * 2.0**-53)
+        return float((3.0 * np.sqrt(self.geometry.coordinates.shape[1]) + 6.0) * 2.0**-53)
 
     def block(self, own: Int64Array) -> Float64Array:
         """Squared distances (own, rows) of the rows ``own``, ascending, to all rows; infinite to themselves."""

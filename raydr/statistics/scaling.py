@@ -10,7 +10,11 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray
 from raydr.errors import DataError
 from raydr.federation import Client, Federation, Granularity, Public, Range, Reply, Request, answers
+from raydr.geometry.points import row_blocks
 from raydr.statistics.moments import column_extremes, spread
+
+_BLOCK = 1 << 20
+"""Values that are scaled at a time, 8 MB."""
 
 Scale: TypeAlias = Literal["none", "standard", "minmax", "unit"]
 
@@ -67,14 +71,14 @@ def scale_rows(rows: FloatArray, scaling: Scaling) -> FloatArray:
     """Scaled ``rows``, in their own precision; the rows themselves where nothing changes."""
     if not (scaling.unit or scaling.shift.any() or (scaling.factor != 1.0).any()):
         return rows
-    # Row by row in double precision; whole tables of doubles would double the memory of float32 data.
+    # Some rows at a time in double precision: of whole tables of doubles there would be two beside the result.
     scaled = np.empty_like(rows)
-    for start in range(0, rows.shape[0], 4096):
-        block = (rows[start : start + 4096] - scaling.shift) * scaling.factor
+    for start, stop in row_blocks(len(rows), max(1, _BLOCK // rows.shape[1])):
+        block = (rows[start:stop] - scaling.shift) * scaling.factor
         if scaling.unit:
             lengths = np.sqrt((block**2).sum(axis=1, keepdims=True))
             block /= np.where(lengths > 0, lengths, 1.0)
-        scaled[start : start + 4096] = block
+        scaled[start:stop] = block
     return scaled
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from raydr.arrays import BoolArray, Float64Array, FloatArray, Int64Array
+from raydr.arrays import BoolArray, Float64Array, FloatArray, Int64Array, fingerprint
 from raydr.errors import DataError
 
 STARTS = 10
@@ -75,16 +75,19 @@ def unknown_rows(vectors: Float64Array) -> BoolArray:
 
 def require_places(rows: FloatArray, clusters: int, of: int | None = None) -> None:
     """Raise DataError if rows (rows, dimensions) fall into fewer distinct places than clusters; ``of`` are all rows."""
-    places = 0
-    if len(rows):
-        seen = rows - rows.mean(axis=0)
-        extent = float(np.abs(seen).max()) or 1.0
-        places = len(np.unique(np.round(seen / extent, _DIGITS), axis=0))
-    if places < clusters:
+    places: set[str] = set()
+    if len(rows):  # row by row, since wide rows are many numbers
+        mean = rows.mean(axis=0)
+        extent = float(max((rows.max(axis=0) - mean).max(), (mean - rows.min(axis=0)).max())) or 1.0
+        for row in rows:
+            places.add(fingerprint(np.round((row - mean) / extent, _DIGITS) + 0.0))  # no zero is negative
+            if len(places) == clusters:
+                return
+    if len(places) < clusters:
         raise DataError(
-            f"The kernel tells only {places} of the {of or len(rows)} rows apart, of which {clusters} clusters cannot"
-            " be made: ask for fewer method.clusters; if rows differ after all, the kernel is too narrow or too wide"
-            " for them: leave method.gamma out."
+            f"The kernel tells only {len(places)} of the {of or len(rows)} rows apart, of which {clusters} clusters"
+            " cannot be made: ask for fewer method.clusters; if rows differ after all, the kernel is too narrow or too"
+            " wide for them: leave method.gamma out."
         )
 
 

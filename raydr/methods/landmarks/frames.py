@@ -32,8 +32,10 @@ from raydr.statistics.second_moments import (
 from raydr.threads import one_blas_thread
 
 
-def frame(federation: Federation, settings: LandmarkSettings) -> Float64Array:
+def frame(federation: Federation, settings: LandmarkSettings, moments: Spread | None = None) -> Float64Array:
     """Landmarks (landmarks, features) float64: the centre, then one along each direction.
+
+    ``moments`` are what :func:`known_spread` brings, where that has been asked already.
 
     They lie as far from it as rows do in root mean square. With that, a coordinate loses about sqrt(directions) units
     in the last place of that length to rounding; steps far longer or shorter would lose more, as they are added to
@@ -47,7 +49,7 @@ def frame(federation: Federation, settings: LandmarkSettings) -> Float64Array:
         If all rows of all clients are equal.
     """
     directions = settings.frame_count(federation.rows, federation.features) - 1
-    moments = known_spread(federation, settings)
+    moments = moments or known_spread(federation, settings)
     if settings.origin == "random":
         along = random_directions(federation.stream("landmark directions"), federation.features, directions)
     else:
@@ -56,11 +58,13 @@ def frame(federation: Federation, settings: LandmarkSettings) -> Float64Array:
     return np.concatenate([moments.mean[None], moments.mean + step * along.T])
 
 
-def rehearse_frame(federation: Rehearsal, settings: LandmarkSettings) -> Float64Array:
+def rehearse_frame(
+    federation: Rehearsal, settings: LandmarkSettings, moments: Spread | None = None
+) -> Float64Array:
     """Ask what :func:`frame` asks; what comes back has its landmarks' shape alone."""
     directions = settings.frame_count(federation.rows, federation.features) - 1
     with federation.by_sample():
-        moments = known_spread(federation, settings)
+        moments = moments or known_spread(federation, settings)
     if settings.origin == "principal":
         rehearse_directions(federation, moments, directions)
     return shaped((directions + 1, federation.features))

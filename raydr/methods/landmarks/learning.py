@@ -116,7 +116,12 @@ NOISE_ON = frozenset({"data", *ON.values()})
 
 
 def learning_releases(settings: DistributionLearning, noise: Mechanism) -> int:
-    """How many answers noise covers: each round's, or the one embedding and the moments of the axes it lies along."""
+    """How many answers noise covers: each round's, or the one embedding, and the moments of the axes that are used."""
+    if settings.origin != "learnt":
+        moments = settings.origin == "principal"
+        return (
+            int(noise.for_good or moments) if noise.on == "data" else int(noise.on == "moments" and moments)
+        )
     if noise.on == "data":
         return 1
     if ON[settings.share] != noise.on:
@@ -179,9 +184,9 @@ def local_steps(client: Client, request: StepRequest) -> Step:
 
 @dataclass(frozen=True)
 class LearntLandmarks:
-    """Outcome of Algorithm 1: ``points`` (landmarks, features) float64, and the kernel bandwidth that was used.
+    """``points`` (landmarks, features) float64, and the kernel bandwidth: the outcome of Algorithm 1.
 
-    ``along`` are the points after some rounds, where the evaluation asked for them.
+    Or of what stands in its place. ``along`` are the points after some rounds, where the evaluation asked for them.
     """
 
     points: Float64Array
@@ -308,7 +313,7 @@ def course_of(federation: Federation, settings: DistributionLearning, pace: floa
     """Learn where the rows lie, and make of it what :func:`learn_landmarks` begins with."""
     count = settings.landmark_count(federation.rows, federation.features)
     moments = known_spread(federation, settings)
-    gamma = settings.gamma or 1.0 / median_squared_distance(federation, moments)
+    gamma = bandwidth(federation, settings, moments)
     step = settings.step or pace * default_step(count, gamma)
     start = initial_landmarks(federation, moments, count, settings.initial_spread)
     similarity, noise = None, None
@@ -318,6 +323,11 @@ def course_of(federation: Federation, settings: DistributionLearning, pace: floa
             blur = federation.context.covering("data")
             similarity = SelfSimilarityRequest(gamma, mechanism=blur, deviation=moments.width)
     return Course(moments, gamma, step, start, noise, similarity)
+
+
+def bandwidth(federation: Federation, settings: DistributionLearning, moments: Spread) -> float:
+    """Return gamma, as it was given or by the median squared distance between rows."""
+    return settings.gamma or 1.0 / median_squared_distance(federation, moments)
 
 
 def initial_landmarks(

@@ -35,11 +35,10 @@ from raydr.methods.landmarks.learning import (
     unkeyable,
 )
 from raydr.methods.landmarks.nystrom import nystrom, require_rank
-from raydr.methods.landmarks.settings import LandmarkSettings
+from raydr.methods.landmarks.settings import LandmarkSettings, require_among_rows
 from raydr.methods.method import MethodSettings, method
 from raydr.methods.outcome import TOLD, Note, Outcome, draw_map
 from raydr.methods.references import placed, references
-from raydr.privacy import Mechanism
 
 
 class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
@@ -77,12 +76,7 @@ class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
 
     @model_validator(mode="after")
     def _landmarks_among_the_data(self) -> LandmarkMap:
-        if self.origin != "learnt" and self.estimator != "trilateration":
-            raise ValueError(
-                f"estimator {self.estimator!r} needs landmarks that lie among the rows, since it takes distances"
-                f" between them for a sample of those between rows, and landmarks from {self.origin} directions lie"
-                " around them: choose estimator trilateration, or set landmarks_from: learnt"
-            )
+        require_among_rows(self.estimator, self.origin)
         return self
 
 
@@ -127,15 +121,6 @@ class DistanceRequest(Request[Distances], what="the landmarks"):
 def distances_to_landmarks(client: Client, request: DistanceRequest) -> Distances:
     """Client part of step 2."""
     return Distances(_squared(client.rows, request.landmarks))
-
-
-def releases(settings: LandmarkMap, noise: Mechanism) -> int:
-    """How many answers noise covers: those of learning, or the one for the moments of principal axes."""
-    if settings.origin == "learnt":
-        return learning_releases(settings, noise)
-    if noise.on == "data":
-        return int(noise.for_good or settings.origin == "principal")
-    return int(noise.on == "moments" and settings.origin == "principal")
 
 
 def posted(settings: LandmarkMap) -> str:
@@ -194,7 +179,7 @@ _HOOKS: dict[str, Any] = {
     "rounds": lambda settings: settings.rounds_asked,
     "redraw": redraw,
     "noise_on": NOISE_ON | {"moments"},
-    "releases": releases,
+    "releases": learning_releases,
     "posts": posted,
     "rehearse": rehearse,
     "transform": transform,

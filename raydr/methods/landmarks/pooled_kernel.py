@@ -43,33 +43,34 @@ class GaussianKernel:
     def __init__(self, rows: FloatArray, gamma: float) -> None:
         points = Points(np.asarray(rows, np.float64))
         norms = gamma * points.squared_norms[:, None]
-        one = np.ones_like(norms)
         precision = np.float32 if float(norms.max()) <= _SINGLE else np.float64
-        # One product of these is the exponent: 2 gamma x.y - gamma |x|^2 - gamma |y|^2.
-        scaled = np.sqrt(2.0 * gamma) * points.centred
-        self._left: FloatArray = np.hstack([scaled, -norms, -one]).astype(precision)
-        self._right: FloatArray = np.hstack([scaled, one, norms]).astype(precision)
+        # One product of these and of what `_facing` makes of them is 2 gamma x.y - gamma |x|^2 - gamma |y|^2.
+        self._columns: FloatArray = np.empty((points.rows, points.coordinates.shape[1] + 2), precision)
+        for block in points.blocks():
+            self._columns[block, :-2] = np.sqrt(2.0 * gamma) * points.centred(block)
+        self._columns[:, -2:] = np.hstack([np.ones_like(norms), norms])
 
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return len(self._left)
+        return len(self._columns)
 
     def times(self, vectors: Float64Array, progress: Progress = unheard) -> Float64Array:
         """Product with vectors (rows, count) as float64; ``progress`` is in rows.
 
         Each tile serves both triangles. The bits do not depend on the number of threads.
         """
-        given = vectors.astype(self._left.dtype)
+        given = vectors.astype(self._columns.dtype)
         product = np.zeros(vectors.shape)
 
         def part(block: tuple[int, int]) -> tuple[int, Float64Array, Float64Array]:
             start, stop = block
+            facing = self._facing(start, stop)
             own = np.zeros((stop - start, vectors.shape[1]))
-            own += self._tile(start, stop, start, stop) @ given[start:stop]
+            own += self._tile(facing, start, stop) @ given[start:stop]
             others = np.empty((self.rows - stop, vectors.shape[1]))
             for low, high in row_blocks(self.rows - stop, _OTHERS):
-                tile = self._tile(start, stop, stop + low, stop + high)
+                tile = self._tile(facing, stop + low, stop + high)
                 own += tile @ given[stop + low : stop + high]
                 others[low:high] = tile.T @ given[start:stop]
             return start, own, others
@@ -83,8 +84,14 @@ class GaussianKernel:
             progress(done, self.rows)
         return product
 
-    def _tile(self, start: int, stop: int, low: int, high: int) -> FloatArray:
-        tile: FloatArray = self._left[start:stop] @ self._right[low:high].T
+    def _facing(self, start: int, stop: int) -> FloatArray:
+        """Left factor of a tile: the last columns, 1 and gamma |x|^2, become -gamma |x|^2 and -1."""
+        facing = self._columns[start:stop].copy()
+        facing[:, -2:] = -facing[:, :-3:-1]
+        return facing
+
+    def _tile(self, facing: FloatArray, low: int, high: int) -> FloatArray:
+        tile: FloatArray = facing @ self._columns[low:high].T
         np.minimum(tile, 0.0, out=tile)
         np.exp(tile, out=tile)
         return tile
@@ -147,7 +154,9 @@ def _start(rows: FloatArray, gamma: float, width: int, seed: int) -> Float64Arra
     def with_sample(start: int, stop: int) -> Float64Array:
         return np.asarray(gaussian_kernel(rows[start:stop].astype(np.float64), chosen, gamma), np.float64)
 
-    blocks = (with_sample(start, stop) for start, stop in row_blocks(len(rows), _OTHERS))
+    # As many values of rows as are in 2,000 of 2,000 features: of a wide table, a copy of all would be large.
+    most = max(1, min(_OTHERS, _OTHERS**2 // rows.shape[1]))
+    blocks = (with_sample(start, stop) for start, stop in row_blocks(len(rows), most))
     among = np.asarray(gaussian_kernel(chosen, chosen, gamma), np.float64)
     estimate = factor_spectrum(similarity_factor(blocks, among).rows, max(1, width - MADE_UP))
     vectors = estimate.vectors[:, 1:] / np.sqrt(estimate.degrees)[:, None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -96,6 +96,11 @@ class DistributionLearning(Settings):
         return count
 
     @property
+    def origin(self) -> Origin:
+        """Where the landmarks come from."""
+        return "learnt"
+
+    @property
     def steps(self) -> int:
         """S, the steps of the server."""
         return DEFAULT_ROUNDS if self.rounds is None else self.rounds
@@ -172,6 +177,8 @@ class LandmarkSettings(DistributionLearning):
         description="number of landmarks n_y, one more than the directions of a frame, which has no use for more than"
         " features + 1; default: at most 500, if learnt 50 to 500, twice the features, at most half the rows",
     )
+    frame_keys: ClassVar[frozenset[str]] = frozenset({"landmarks", "bounds"})
+    """Keys of learning that say something of a frame too."""
 
     @property
     def origin(self) -> Origin:
@@ -199,7 +206,7 @@ class LandmarkSettings(DistributionLearning):
         if origin == "learnt":
             return self
         idle = _changed(
-            self, [name for name in DistributionLearning.model_fields if name not in ("landmarks", "bounds")]
+            self, [name for name in DistributionLearning.model_fields if name not in self.frame_keys]
         )
         if idle:
             verb, they = ("are", "them") if len(idle) > 1 else ("is", "it")
@@ -208,6 +215,16 @@ class LandmarkSettings(DistributionLearning):
                 f" {they} out, or set landmarks_from: learnt"
             )
         return self
+
+
+def require_among_rows(estimator: str, origin: Origin) -> None:
+    """Raise ValueError where a Nystrom estimate would be made of landmarks that stand in a frame."""
+    if origin != "learnt" and estimator != "trilateration":
+        raise ValueError(
+            f"estimator {estimator!r} needs landmarks that lie among the rows, since it takes what stands between them"
+            f" for a sample of what stands between rows, and landmarks from {origin} directions lie around them: choose"
+            " estimator trilateration, or set landmarks_from: learnt"
+        )
 
 
 def _changed(settings: Settings, names: Iterable[str]) -> list[str]:

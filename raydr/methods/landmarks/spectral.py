@@ -1,6 +1,7 @@
-"""Fed-SpeClust (P1, Algorithm 3): federated spectral clustering over learnt landmarks.
+"""Fed-SpeClust (P1, Algorithm 3): federated spectral clustering over landmarks.
 
-1. All learn landmarks Y by Algorithm 1 (:mod:`raydr.methods.landmarks.learning`).
+1. All learn landmarks Y by Algorithm 1 (:mod:`raydr.methods.landmarks.learning`), or the server places them along the
+   axes of a frame (:mod:`raydr.methods.landmarks.frames`).
 2. Each client posts the kernel of its rows with the landmarks, K_{X_p,Y}.
 3. The server estimates the kernel between all rows: of the coordinates that the posted distances place them at
    (``estimator: trilateration``, ours, the default), or as P1's K_hat = C W_k^+ C^T with C the posted blocks and
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -36,10 +37,12 @@ from raydr.methods.landmarks.clustering import (
     spectral_clusters,
     unknown_rows,
 )
+from raydr.methods.landmarks.frames import frame, known_spread, rehearse_frame
 from raydr.methods.landmarks.kernel import KERNEL_OPERATIONS, gaussian_kernel
 from raydr.methods.landmarks.learning import (
     NOISE_ON,
     LearntLandmarks,
+    bandwidth,
     learn_landmarks,
     learning_releases,
     rehearse_learning,
@@ -47,7 +50,7 @@ from raydr.methods.landmarks.learning import (
 )
 from raydr.methods.landmarks.nystrom import SimilarityFactor, require_rank, similarity_factor
 from raydr.methods.landmarks.pooled_kernel import pooled_spectrum
-from raydr.methods.landmarks.settings import DistributionLearning
+from raydr.methods.landmarks.settings import LandmarkSettings, require_among_rows
 from raydr.methods.method import MethodSettings, method
 from raydr.methods.outcome import Note, Outcome, Pooled, draw_map
 
@@ -66,9 +69,10 @@ objective fell in every round; at 8 it still did, at 16 it rose.
 """
 
 
-class FedSpectral(DistributionLearning, MethodSettings):
-    """Federated spectral clustering over learnt landmarks (P1)."""
+class FedSpectral(LandmarkSettings, MethodSettings):
+    """Federated spectral clustering over landmarks (P1)."""
 
+    frame_keys: ClassVar[frozenset[str]] = LandmarkSettings.frame_keys | {"gamma"}
     kind: Literal["fed-spectral"] = "fed-spectral"
     clusters: int = Field(ge=2, description="how many clusters")
     estimator: Literal["trilateration", "nystrom"] = Field(
@@ -81,6 +85,11 @@ class FedSpectral(DistributionLearning, MethodSettings):
     ridge: float = Field(0.0, ge=0, description="lambda of W + lambda I")
     dimensions: Literal[2, 3] = Field(2, description="of the map")
     embedder: AnyEmbedder = Field(TSNE(), description="draws the map: a kind alone, or with its settings")
+
+    @model_validator(mode="after")
+    def _landmarks_among_the_data(self) -> FedSpectral:
+        require_among_rows(self.estimator, self.origin)
+        return self
 
     @model_validator(mode="after")
     def _rank_and_embedder_fit(self) -> FedSpectral:
@@ -110,13 +119,14 @@ class FedSpectral(DistributionLearning, MethodSettings):
                 f"method.clusters is {self.clusters}, but the clients hold only {rows} rows: choose at most {rows}"
                 " clusters."
             )
-        landmarks = self.landmark_count(rows, features)
-        if self.clusters > landmarks:
-            raise ScenarioError(
-                f"method.clusters is {self.clusters}, but {landmarks} landmarks tell no more than {landmarks} clusters"
-                " apart: choose more method.landmarks, or fewer clusters."
-            )
-        require_rank(self.rank, landmarks)
+        if self.origin == "learnt":
+            landmarks = self.landmark_count(rows, features)
+            if self.clusters > landmarks:
+                raise ScenarioError(
+                    f"method.clusters is {self.clusters}, but {landmarks} landmarks tell no more than {landmarks}"
+                    " clusters apart: choose more method.landmarks, or fewer clusters."
+                )
+            require_rank(self.rank, landmarks)
         self.embedder.neighbors_needed(rows)
 
 
@@ -141,7 +151,7 @@ class Kernels(
 
 
 @dataclass(frozen=True)
-class KernelRequest(Request[Kernels], what="the learnt landmarks and the kernel bandwidth"):
+class KernelRequest(Request[Kernels], what="the landmarks and the kernel bandwidth"):
     """Ask for K_{X_p,Y}; ``landmarks`` is (landmarks, features) float64."""
 
     landmarks: Float64Array
@@ -173,7 +183,13 @@ def rehearse(federation: Rehearsal, settings: FedSpectral) -> None:
     """Ask what :func:`serve` asks."""
     settings.check(federation.rows, federation.features)
     with federation.stage("landmarks"):
-        learnt = rehearse_learning(federation, settings, pace=PACE)
+        if settings.origin == "learnt":
+            learnt = rehearse_learning(federation, settings, pace=PACE)
+        else:
+            with federation.by_sample():
+                moments = known_spread(federation, settings)
+                gamma = bandwidth(federation, settings, moments)
+            learnt = LearntLandmarks(rehearse_frame(federation, settings, moments), gamma)
     rows, features, landmarks = federation.rows, federation.features, learnt.points
     with federation.stage("kernels"):
         federation.ask(KernelRequest(landmarks, learnt.gamma))
@@ -192,7 +208,7 @@ def rehearse(federation: Rehearsal, settings: FedSpectral) -> None:
     "Fed-SpeClust",
     central=central,
     rounds=lambda settings: settings.rounds_asked,
-    noise_on=NOISE_ON,
+    noise_on=NOISE_ON | {"moments"},
     releases=learning_releases,
     posts=lambda settings: "the kernel value of every record with every landmark, which is its distance,",
     rehearse=rehearse,
@@ -202,7 +218,7 @@ def serve(federation: Federation, settings: FedSpectral) -> Outcome:
     """Server part of Algorithm 3."""
     settings.check(federation.rows, federation.features)
     with federation.stage("landmarks"):
-        learnt = learn_landmarks(federation, settings, pace=PACE)
+        learnt = landmarks_of(federation, settings)
     with federation.stage("kernels"):
         request = KernelRequest(learnt.points, learnt.gamma)
         kernels = [reply.values for reply in federation.ask(request)]
@@ -237,6 +253,15 @@ def serve(federation: Federation, settings: FedSpectral) -> Outcome:
     )
     model = {"landmarks": learnt.points, "gamma": np.array([learnt.gamma])}
     return Outcome(drawn.embedding, geometry, model, (note,), clusters)
+
+
+def landmarks_of(federation: Federation, settings: FedSpectral) -> LearntLandmarks:
+    """Step 1: landmarks that are learnt or a frame's, and the bandwidth."""
+    if settings.origin == "learnt":
+        return learn_landmarks(federation, settings, pace=PACE)
+    moments = known_spread(federation, settings)
+    gamma = bandwidth(federation, settings, moments)
+    return LearntLandmarks(frame(federation, settings, moments), gamma)
 
 
 def places(kernels: Sequence[Float64Array], learnt: LearntLandmarks) -> FloatArray:
