@@ -23,7 +23,8 @@ from raydr.methods.fedne.model import model_of, transform
 from raydr.methods.fedne.pooled import central, rehearse_training, standard, trained_at_server
 from raydr.methods.fedne.settings import LandmarkNE
 from raydr.methods.landmarks.frames import frame, rehearse_frame
-from raydr.methods.landmarks.maps import DistanceRequest, posted, releases, told_note, trilaterated
+from raydr.methods.landmarks.learning import learning_releases
+from raydr.methods.landmarks.maps import DistanceRequest, posted, told_note, trilaterated
 from raydr.methods.method import method
 from raydr.methods.outcome import Outcome
 from raydr.statistics.principal_axes import signed
@@ -49,7 +50,7 @@ def rehearse(federation: Rehearsal, settings: LandmarkNE) -> None:
     rounds=lambda settings: 0,
     transform=transform,
     noise_on=frozenset({"data", "moments"}),
-    releases=lambda settings, noise: releases(settings.frame, noise),
+    releases=lambda settings, noise: learning_releases(settings.frame, noise),
     posts=posted,
     unkeyable=lambda settings: None,
     rehearse=rehearse,
