@@ -39,7 +39,14 @@ from raydr.threads import cores
 ACTORS = 2
 NEIGHBORS = 7
 REPEATS = 3
-METRICS = ("trustworthiness", "continuity", "steadiness", "cohesiveness", "npa_10")
+METRICS = {
+    "trustworthiness_7": "trustworthiness",
+    "continuity_7": "continuity",
+    "steadiness": "steadiness",
+    "cohesiveness": "cohesiveness",
+    "npa_10": "npa_10",
+}
+"""Of the test rows' map, by the name in the registry: what each is called here."""
 
 
 @dataclass(frozen=True)
@@ -168,8 +175,8 @@ def judged(backend: RayBackend, rows: Rows, setting: Setting, rounds: int, seed:
     }
     mapped = Evidence(rows.train[np.concatenate(own)], outcome.embedding)
     figures["records_npa_10"] = evaluate(("npa_10",), mapped).values["npa_10"]
-    evidence = Evidence(rows.test, placed, rows.test_labels, ranked=NEIGHBORS, grouped=len(rows.test))
-    return figures | evaluate(METRICS, evidence).values
+    evidence = Evidence(rows.test, placed, rows.test_labels, grouped=len(rows.test))
+    return figures | {METRICS[name]: value for name, value in evaluate(METRICS, evidence).values.items()}
 
 
 def alone(rows: Rows, setting: Setting, rounds: int) -> dict[str, float]:
@@ -275,7 +282,7 @@ def ratios(figures: dict[str, float]) -> dict[str, float]:
         name: value / figures[central]
         for name, value in figures.items()
         for central in [f"{name.split('.')[0]}.global-ne"]
-        if name.split(".")[0] in ("knn_accuracy", "records_npa_10", *METRICS) and central in figures
+        if name.split(".")[0] in ("knn_accuracy", "records_npa_10", *METRICS.values()) and central in figures
     }
     if "edges_per_s.ratio" in figures:
         found["edges_per_s"] = figures["edges_per_s.ratio"]

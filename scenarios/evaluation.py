@@ -11,7 +11,7 @@ from raydr.arrays import FloatArray, Int64Array
 from raydr.geometry.points import Geometry
 from raydr.journal import Event, Incident, Journal, Listener, Progress
 from raydr.methods import METHODS, Outcome, Pooled
-from raydr.metrics import METRICS, Evidence, Scores, evaluate, row_graph
+from raydr.metrics import Evidence, Scores, evaluate, graph_size, metric_named, row_graph
 from raydr.settings import Settings
 from raydr.statistics.scaling import Scaling, scale_rows
 from raydr.threads import cores, one_blas_thread
@@ -97,9 +97,11 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                 sights = dict(_sights(question, rows, journal))
         with journal.stage("metrics"):
             # The pooled rows' geometry is the truth itself, so its recovery is no question.
-            beside = [name for name in question.metrics if "recovered" not in METRICS[name].needs]
+            beside = [name for name in question.metrics if "recovered" not in metric_named(name).needs]
             truth = method.truth(question.settings, rows)
-            graph = row_graph(rows if truth is None else truth, threads=cores())
+            graph = row_graph(
+                rows if truth is None else truth, neighbors=graph_size(question.metrics), threads=cores()
+            )
             steps = (1 + len(sights)) * len(question.metrics) + (len(beside) if pooled is not None else 0)
 
             def scored(

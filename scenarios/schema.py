@@ -307,7 +307,9 @@ class Scenario(Settings):
         (), description="[central] also maps the pooled data by the same embedder: the upper bound"
     )
     metrics: Literal["default"] | tuple[str, ...] = Field(
-        "default", description="default for all, or a list of names: raydr list metrics"
+        "default",
+        description="default for all, or a list of names: raydr list metrics; those of neighbours with any number of"
+        " them, as trustworthiness_7 or npa_20",
     )
     evaluate_every: int = Field(
         0,

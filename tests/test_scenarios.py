@@ -167,7 +167,7 @@ def test_a_long_value_is_cut() -> None:
 
 
 def test_an_unknown_metric_is_refused_with_the_nearest() -> None:
-    assert "There is no metric 'npa_11'; did you mean 'npa_1" in refusal(tiny(), metrics=["npa_11"])
+    assert "There is no metric 'nba_10'; did you mean 'npa_10'" in refusal(tiny(), metrics=["nba_10"])
 
 
 # --- impossible combinations ----------------------------------------------------------------------------------------
