@@ -57,6 +57,7 @@ def _taken(
         wanted = mixtures * (left > 0)
         # Who would have had nothing of what is left takes of it as it comes.
         wanted = np.where(wanted.sum(axis=1, keepdims=True) > 0.0, wanted, left)
+        wanted /= wanted.max(axis=1, keepdims=True)  # a small alpha draws parts of 1e-300
         shares = wanted * (places / wanted.sum(axis=1))[:, None]
         asked = np.stack([apportion(share, int(own), rng) for share, own in zip(shares, places, strict=True)])
         for index in np.flatnonzero(asked.sum(axis=0) > left):
