@@ -62,7 +62,8 @@ def central(
     """
     mean = rows.mean(axis=0, dtype=np.float64)
     scale = float(np.sqrt(variances(rows).mean())) or 1.0
-    scaled = scale_rows(rows, Scaling(mean, np.full(rows.shape[1], 1.0 / scale), False))
+    scaling = Scaling(mean, np.full(rows.shape[1], 1.0 / scale), False)
+    scaled = scale_rows(rows, scaling)
     rounds = min(settings.rounds, GlobalNE().rounds)
     settings = settings.model_copy(update={"rounds": rounds, "local_epochs": 1, "local_steps": None})
     weights = np.zeros(0, np.float32)
@@ -72,4 +73,8 @@ def central(
         for done, (trained, _) in enumerate(training, 1):
             weights = trained
             journal.progress(done, settings.rounds)
-    return Pooled(positions_of(scaled, weights, settings.hidden).astype(np.float64))
+
+    def place(table: FloatArray) -> FloatArray:
+        return positions_of(table, weights, settings.hidden).astype(np.float64)
+
+    return Pooled(place(scaled), place=lambda new: place(scale_rows(new, scaling)))
