@@ -151,9 +151,10 @@ def served(
 
 def knn_accuracy(mapped: FloatArray, labels: IntArray, placed: FloatArray, new_labels: IntArray) -> float:
     """Share of new rows whose class is the majority of their 7 nearest rows on the map (P2 5.1)."""
-    from sklearn.neighbors import KNeighborsClassifier
+    from raydr.metrics import Evidence, evaluate
 
-    return float(KNeighborsClassifier(7).fit(mapped, labels).score(placed, new_labels))
+    evidence = Evidence(mapped, mapped, labels, new=Evidence(placed, placed, new_labels))
+    return evaluate(("knn_accuracy",), evidence).values["knn_accuracy"]
 
 
 def judged(backend: RayBackend, rows: Rows, setting: Setting, rounds: int, seed: int) -> dict[str, float]:

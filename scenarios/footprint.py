@@ -68,6 +68,8 @@ class Load:
         Whether the data come with scikit-learn, which the driver then loads.
     read : int
         Bytes of the rows that are read before some are drawn or set apart; 0 where all are mapped.
+    held_out : int
+        Rows that are placed on the map once it is drawn.
     frames : int
         Bytes of the anchors that the server holds a frame of, client by client; 0 for methods without.
     """
@@ -88,6 +90,7 @@ class Load:
     threads: int = 1
     bundled: bool = False
     read: int = 0
+    held_out: int = 0
     frames: int = 0
 
     @property
@@ -202,7 +205,8 @@ def _of_evaluation(load: Load) -> int:
     drawn = load.rows * load.neighbours * BYTES_OF_A_NEIGHBOUR if load.central else 0
     blocks = load.threads * min(BLOCK_BYTES, 8 * load.rows * 1024) if _measured(load) else 0
     pairs = 32 * min(load.rows, SAMPLED_ROWS) ** 2 if _measured(load) else 0
-    return 3 * load.table + 8 * load.rows * load.features + graph + max(drawn, blocks) + pairs
+    new = load.held_out * load.features * (3 * load.itemsize + 8)
+    return 3 * load.table + 8 * load.rows * load.features + new + graph + max(drawn, blocks) + pairs
 
 
 def _measured(load: Load) -> bool:

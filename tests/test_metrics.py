@@ -43,6 +43,14 @@ NAMES = [
     "clustering_nmi",
     "clustering_ari",
 ]
+OF_NEW_ROWS = [
+    "knn_accuracy",
+    "new_npa_10",
+    "new_trustworthiness",
+    "new_continuity",
+    "new_steadiness",
+    "new_cohesiveness",
+]
 
 GROUPS = ("steadiness", "cohesiveness")
 
@@ -83,7 +91,9 @@ def overlap(a, b, k):
 
 
 def test_the_names_are_the_documented_ones():
-    assert set(DEFAULT_METRICS) == set(METRICS) == set(NAMES)
+    assert list(DEFAULT_METRICS) == list(METRICS)
+    assert set(METRICS) == {*NAMES, *OF_NEW_ROWS}
+    assert [name for name, metric in METRICS.items() if "new" in metric.needs] == OF_NEW_ROWS
     assert all(metric.name == name for name, metric in METRICS.items())
     assert [name for name, metric in METRICS.items() if not metric.higher_is_better] == [
         "distance_error",
@@ -169,6 +179,29 @@ def test_any_number_of_neighbours_may_be_named():
     assert values["npa_10"] == listed["npa_10"]
     assert metric_named("npa_70").title == "Neighbour preservation, k = 70"
     assert "(7 neighbours" in metric_named("trustworthiness_7").description
+
+
+def test_new_rows_are_judged_as_rows_by_themselves():
+    """But for their classes, which the nearest rows of the map tell."""
+    evidence, new = made_evidence(seed=1), made_evidence(rows=90, seed=2)
+    values = evaluate([*OF_NEW_ROWS, "knn_accuracy_1", "new_npa_3"], replace(evidence, new=new)).values
+    alone = evaluate([name.removeprefix("new_") for name in OF_NEW_ROWS[1:]], new).values
+    assert {name: values[name] for name in OF_NEW_ROWS[1:]} == {f"new_{name}": alone[name] for name in alone}
+    assert values["new_npa_3"] == pytest.approx(overlap(new.rows, new.embedding, 3), abs=1e-12)
+    distances = ((new.embedding[:, None] - evidence.embedding[None]) ** 2).sum(axis=2)
+    for k, name in ((1, "knn_accuracy_1"), (7, "knn_accuracy")):
+        votes = evidence.labels[np.argsort(distances, axis=1)[:, :k]]
+        most = [
+            np.bincount(row).argmax() for row in votes
+        ]  # of as many votes scikit-learn takes the lower class
+        assert values[name] == pytest.approx(np.mean(most == new.labels))
+
+
+def test_new_rows_that_are_not_there_are_a_reason():
+    reasons = evaluate(OF_NEW_ROWS, made_evidence()).not_computed
+    assert set(reasons.values()) == {"no rows were held out and placed on the map"}
+    unlabelled = replace(made_evidence(), new=replace(made_evidence(), labels=None))
+    assert evaluate(["knn_accuracy"], unlabelled).not_computed == {"knn_accuracy": "the data have no labels"}
 
 
 def test_a_class_of_one_row_is_split_without_strata():

@@ -372,7 +372,7 @@ def test_a_dumped_scenario_is_read_back_as_it_was(name: str | None) -> None:
 @fifty
 @given(
     st.fixed_dictionaries(
-        {},
+        {"data.holdout": st.sampled_from([0.2, 30])},  # without which some metrics are refused
         optional={
             "seed": st.integers(0, 2**32 - 1),
             "data.rows": st.none() | st.integers(2, 150),

@@ -56,6 +56,9 @@ class Evidence:
         hyperbolic ones. Neighbours, ranks and groups go by them; classifiers and clusters by positions.
     clusters
         (rows,) integers, the clusters that the method itself makes; None where it makes none.
+    new
+        Rows that were held out and placed on the map afterwards, as evidence of their own: their rows, places and
+        classes. None where there are none.
     grouped
         Rows among which steadiness and cohesiveness look for groups, at most: a sample of more. What they come to
         depends on it. None for 2,000.
@@ -76,6 +79,7 @@ class Evidence:
     truth: Geometry | None = field(default=None, repr=False)
     mapped: Geometry | None = field(default=None, repr=False)
     clusters: IntArray | None = None
+    new: Evidence | None = None
     grouped: int | None = None
 
     def __post_init__(self) -> None:
@@ -254,6 +258,13 @@ class Examination:
             random_state=self.evidence.seed,
         )
         return train, test
+
+    @cached_property
+    def new(self) -> Examination:
+        """Of the rows that were held out, among themselves; `UnmeasurableError` if none were placed on the map."""
+        if self.evidence.new is None:
+            raise UnmeasurableError("no rows were held out and placed on the map")
+        return Examination(self.evidence.new, self.threads, self.neighbors)
 
     @property
     def own_clusters(self) -> IntArray:
