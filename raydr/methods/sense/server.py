@@ -240,7 +240,7 @@ def central(
     """Map of pooled rows by the same embedder."""
     space, known = settings.space, truth(settings, rows)
     chart = rows if known is None else space.chart(space.points(rows))
-    drawn = draw(known or Points(rows), chart, settings, seed, journal)
+    drawn = draw(Points(rows) if known is None else known, chart, settings, seed, journal)
     return Pooled(
         drawn.embedding,
         place=lambda new: transform(settings, _placing(settings, drawn, chart, space.rows), new),
