@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.partitions import DEALINGS
 from raydr.data import load
 from raydr.journal import Journal
 from raydr.methods import METHODS
 from raydr.methods.landmarks.maps import FedTSNE, FedUMAP, LandmarkMap
 from raydr.methods.serving import Plan
 from raydr.metrics import METRICS, Evidence, evaluate, row_graph
-from raydr.partition import PARTITIONS
 from raydr.privacy import Coverage
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.scenarios.backend import InlineBackend
@@ -77,7 +77,7 @@ def measured(dataset: str, method: str, seed: int, options: argparse.Namespace) 
     }
     deals = [(kind, count) for kind in options.partitions for count in options.clients]
     for kind, clients in deals:
-        dealt = PARTITIONS[kind]().deal(table, clients, seed)
+        dealt = DEALINGS[kind].deal(table, clients, seed)
         parts = [rows[dealt.client_of_row == client] for client in range(len(dealt.names))]
         order = np.argsort(np.argsort(dealt.client_of_row, kind="stable"), kind="stable")
         for noise in options.noises:
@@ -112,7 +112,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--datasets", nargs="+", default=["mnist", "fashion_mnist"])
     parser.add_argument("--methods", nargs="+", default=["fed-tsne", "fed-umap"])
-    parser.add_argument("--partitions", nargs="+", default=["iid", "one-class"])
+    parser.add_argument("--partitions", nargs="+", default=["iid", "one-class"], choices=DEALINGS)
     parser.add_argument("--clients", type=int, nargs="+", default=[CLIENTS])
     parser.add_argument("--noises", nargs="+", default=list(NOISES), choices=NOISES)
     parser.add_argument("--json")

@@ -1,12 +1,13 @@
 """FedNE against its baselines on the same rows: faithfulness to rows never seen, time of a round, edges a second.
 
     python -m benchmarks.fedne [--quick] [--data mnist] [--json FILE] [--only NAME,...] [--rounds N] [--seed N]
-                              [--clients N,...]
+                              [--clients N,...] [--partition P]
 
 The data are ``--data`` as NAME.npz in ``$RAYDR_DATA``: ``X``, ``y`` and ``split`` (0 train, 1 test; without it, a
-seeded split). Rows are dealt by Dirichlet(0.1). ``knn_accuracy`` is that of the test rows, placed by the encoder, among
-the training rows on the map; trustworthiness, continuity, steadiness and cohesiveness judge the map of all test rows
-(7 neighbours, P2 5.1), ``npa_10`` too, and ``records_npa_10`` the map of the training rows. All methods take the same
+seeded split). Rows are dealt by ``--partition`` (of :mod:`benchmarks.partitions`; P2 has dirichlet-0.1 and -0.5,
+shards-2 and -3), by default dirichlet-0.1. ``knn_accuracy`` is that of the test rows, placed by the encoder, among the
+training rows on the map; trustworthiness, continuity, steadiness and cohesiveness judge the map of all test rows (7
+neighbours, P2 5.1), ``npa_10`` too, and ``records_npa_10`` the map of the training rows. All methods take the same
 encoder, seed, rounds, learning rates, and 10 batches of each client in a round, which for global-ne are as many as all
 clients' together, but an epoch at most; with ``.epochs``, and for ``fedne.published``, all of its batches at P2's
 learning rates. Clients live in two actors.
@@ -22,31 +23,41 @@ import os
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.partitions import DEALINGS
 from raydr.actors.backend import RayBackend, ray_backend
 from raydr.arrays import Float32Array, FloatArray, Int64Array, IntArray
 from raydr.methods.fedne.settings import FedNE
+from raydr.partition import Dealing
 from raydr.threads import cores
 
 ACTORS = 2
 NEIGHBORS = 7
 REPEATS = 3
-METRICS = ("trustworthiness", "continuity", "steadiness", "cohesiveness", "npa_10")
+METRICS = {
+    "trustworthiness_7": "trustworthiness",
+    "continuity_7": "continuity",
+    "steadiness": "steadiness",
+    "cohesiveness": "cohesiveness",
+    "npa_10": "npa_10",
+}
+"""Of the test rows' map, by the name in the registry: what each is called here."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Training and test rows (rows, features) float32 with their classes."""
+    """Training and test rows (rows, features) float32 with their classes, and how the former are dealt to clients."""
 
     train: Float32Array
     train_labels: Int64Array
     test: Float32Array
     test_labels: Int64Array
+    dealing: Dealing = DEALINGS["dirichlet-0.1"]
 
 
 @dataclass(frozen=True)
@@ -112,14 +123,13 @@ def rows_of(name: str, train: int | None, test: int | None) -> Rows:
 
 
 def shares(rows: Rows, clients: int) -> list[Int64Array]:
-    """Training rows of each client, by Dirichlet(0.1)."""
+    """Training rows of each client."""
     from raydr.data import Table
-    from raydr.partition import Dirichlet
 
     labels, features = rows.train_labels, tuple(str(feature) for feature in range(rows.train.shape[1]))
     names = tuple(str(label) for label in range(labels.max() + 1))
     table = Table("training rows", rows.train, features, np.arange(len(labels)), labels, names)
-    partition = Dirichlet(alpha=0.1).deal(table, clients, seed=0)
+    partition = rows.dealing.deal(table, clients, seed=0)
     return [partition.rows_of(client) for client in range(clients)]
 
 
@@ -141,9 +151,10 @@ def served(
 
 def knn_accuracy(mapped: FloatArray, labels: IntArray, placed: FloatArray, new_labels: IntArray) -> float:
     """Share of new rows whose class is the majority of their 7 nearest rows on the map (P2 5.1)."""
-    from sklearn.neighbors import KNeighborsClassifier
+    from raydr.metrics import Evidence, evaluate
 
-    return float(KNeighborsClassifier(7).fit(mapped, labels).score(placed, new_labels))
+    evidence = Evidence(mapped, mapped, labels, new=Evidence(placed, placed, new_labels))
+    return evaluate(("knn_accuracy",), evidence).values["knn_accuracy"]
 
 
 def judged(backend: RayBackend, rows: Rows, setting: Setting, rounds: int, seed: int) -> dict[str, float]:
@@ -165,8 +176,8 @@ def judged(backend: RayBackend, rows: Rows, setting: Setting, rounds: int, seed:
     }
     mapped = Evidence(rows.train[np.concatenate(own)], outcome.embedding)
     figures["records_npa_10"] = evaluate(("npa_10",), mapped).values["npa_10"]
-    evidence = Evidence(rows.test, placed, rows.test_labels, ranked=NEIGHBORS, grouped=len(rows.test))
-    return figures | evaluate(METRICS, evidence).values
+    evidence = Evidence(rows.test, placed, rows.test_labels, grouped=len(rows.test))
+    return figures | {METRICS[name]: value for name, value in evaluate(METRICS, evidence).values.items()}
 
 
 def alone(rows: Rows, setting: Setting, rounds: int) -> dict[str, float]:
@@ -272,7 +283,7 @@ def ratios(figures: dict[str, float]) -> dict[str, float]:
         name: value / figures[central]
         for name, value in figures.items()
         for central in [f"{name.split('.')[0]}.global-ne"]
-        if name.split(".")[0] in ("knn_accuracy", "records_npa_10", *METRICS) and central in figures
+        if name.split(".")[0] in ("knn_accuracy", "records_npa_10", *METRICS.values()) and central in figures
     }
     if "edges_per_s.ratio" in figures:
         found["edges_per_s"] = figures["edges_per_s.ratio"]
@@ -293,10 +304,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--clients", default="20,100,500", help="of the overheads, separated by commas")
+    parser.add_argument("--partition", choices=DEALINGS, default="dirichlet-0.1")
     parser.add_argument("--only", help=f"of {', '.join(SETTINGS)}, speed, overhead; separated by commas")
     parser.add_argument("--json")
     options = parser.parse_args()
     rows = rows_of(options.data, *((10_000, 2_000) if options.quick else (None, None)))
+    rows = replace(rows, dealing=DEALINGS[options.partition])
     rounds = options.rounds or (40 if options.quick else 200)
     chosen = (
         options.only.split(",")
@@ -304,7 +317,8 @@ def main() -> None:
         else [*(QUICK if options.quick else SETTINGS), "speed", "overhead"]
     )
     print(
-        f"{options.data}, {len(rows.train):,} + {len(rows.test):,} rows, {rounds} rounds, {cores()} cores",
+        f"{options.data} by {options.partition}, {len(rows.train):,} + {len(rows.test):,} rows, {rounds} rounds,"
+        f" {cores()} cores",
         flush=True,
     )
     figures: dict[str, float] = {}
@@ -333,6 +347,7 @@ def main() -> None:
             "rounds": rounds,
             "rows": len(rows.train),
             "data": options.data,
+            "partition": options.partition,
         }
         Path(options.json).write_text(json.dumps(content, indent=2) + "\n")
 

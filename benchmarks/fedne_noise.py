@@ -117,10 +117,10 @@ def judged(rows: Rows, name: str, rounds: int, seed: int) -> dict[str, float]:
     seconds = time.perf_counter() - started
     placed = transform(settings, outcome.model, rows.test)
     labels = labels_of(rows, clients, alpha)
-    evidence = Evidence(rows.test, placed, rows.test_labels, ranked=7, grouped=len(rows.test))
+    evidence = Evidence(rows.test, placed, rows.test_labels, grouped=len(rows.test))
     return {
         "knn_accuracy": knn_accuracy(outcome.embedding, labels, placed, rows.test_labels),
-        **evaluate(("trustworthiness",), evidence).values,
+        "trustworthiness": evaluate(("trustworthiness_7",), evidence).values["trustworthiness_7"],
         "epsilon_of_sums": epsilon_of(federation.ledger.charges, DELTA, "sums"),
         "epsilon_of_server": epsilon_of(federation.ledger.charges, DELTA),
         "run_s": seconds,

@@ -25,13 +25,13 @@ from typing import Any
 import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
+from benchmarks.partitions import DEALINGS
 from raydr.data import load
 from raydr.journal import Journal
 from raydr.methods import METHODS
 from raydr.methods.private_map.settings import PrivateMap
 from raydr.methods.serving import Plan
 from raydr.metrics import Evidence, evaluate
-from raydr.partition import PARTITIONS
 from raydr.privacy.accounting import epsilon_of
 from raydr.scenarios.backend import InlineBackend
 from raydr.threads import cores
@@ -85,7 +85,7 @@ def measured(dataset: str, seed: int, options: argparse.Namespace) -> Iterator[d
         pooled = METHODS["private-map"].central(settings, {}, rows, seed, Journal())
         yield {"name": f"{dataset}.pooled.{seed}", **scores(pooled.embedding)}
     for kind in options.partitions:
-        owners = PARTITIONS[kind]().deal(table, CLIENTS, seed).client_of_row
+        owners = DEALINGS[kind].deal(table, CLIENTS, seed).client_of_row
         parts = [rows[owners == client] for client in range(CLIENTS)]
         order = np.argsort(np.argsort(owners, kind="stable"), kind="stable")
         for epsilon in options.epsilons:
@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--datasets", nargs="+", default=["mnist", "fashion_mnist"], choices=list(EXTENT))
     parser.add_argument("--epsilons", type=float, nargs="+", default=[0.5, 1.0, 8.0])
-    parser.add_argument("--partitions", nargs="+", default=["iid", "one-class"])
+    parser.add_argument("--partitions", nargs="+", default=["iid", "one-class"], choices=DEALINGS)
     parser.add_argument("--own", type=float, nargs="+", default=[0.4])
     parser.add_argument("--pooled", action="store_true")
     parser.add_argument("--sampled", type=int)

@@ -1,11 +1,13 @@
-"""SENSE against the pooled rows: recovered geometry, and the map of every embedder, as in tables 1, 3 and 9 of P3.
+"""SENSE against the pooled rows: recovered geometry, and the map of every embedder, as in tables 1, 3, 9 and 12 of P3.
 
-    python -m benchmarks.sense [--quick] [--rows N] [--regimes R ...] [--embedders E ...] [--repeats N] [--json FILE]
+    python -m benchmarks.sense [--quick] [--rows N] [--regimes R ...] [--embedders E ...] [--repeats N]
+                              [--partition P] [--json FILE]
 
-MNIST, 10 clients (Dirichlet 0.5), 783 anchors. The geometry is completed once for each regime; each embedder then
-draws it, and the pooled rows, with the same settings. A score is the mean over ``--repeats`` seeds of the embedder and,
-for steadiness and cohesiveness, which sample, over 4 seeds of theirs: both vary by more between seeds (0.004 to 0.01)
-than SENSE costs. ``--quick`` takes 2,000 rows, two regimes and two embedders.
+MNIST, 10 clients, dealt by ``--partition`` (of :mod:`benchmarks.partitions`; by default dirichlet-0.5, and
+balanced-0.5 is table 12's), 783 anchors. The geometry is completed once for each regime; each embedder then draws it,
+and the pooled rows, with the same settings. A score is the mean over ``--repeats`` seeds of the embedder and, for
+steadiness and cohesiveness, which sample, over 4 seeds of theirs: both vary by more between seeds (0.004 to 0.01) than
+SENSE costs. ``--quick`` takes 2,000 rows, two regimes and two embedders.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.partitions import DEALINGS
 from raydr.arrays import FloatArray, Int64Array
 from raydr.journal import Journal
 from raydr.threads import one_blas_thread
@@ -82,6 +85,7 @@ def main() -> None:
     parser.add_argument("--regimes", nargs="+", choices=REGIMES, default=list(REGIMES))
     parser.add_argument("--embedders", nargs="+", choices=EMBEDDERS, default=list(EMBEDDERS))
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--partition", choices=DEALINGS, default="dirichlet-0.5")
     parser.add_argument("--json", dest="file")
     options = parser.parse_args()
     if options.quick:
@@ -93,7 +97,7 @@ def main() -> None:
     from raydr.methods.sense.server import draw
     from raydr.methods.sense.settings import SENSE
     from raydr.metrics import Evidence, evaluate, row_graph
-    from raydr.partition import Dirichlet, Pointwise
+    from raydr.partition import Pointwise
 
     figures: dict[str, float] = {}
     pooled: dict[str, dict[str, float]] = {}
@@ -104,7 +108,7 @@ def main() -> None:
         clients = count if regime.startswith("pointwise") else CLIENTS
         wanted = settings.public_rows(len(table.rows), count, table.rows.shape[1], clients)
         table, public = set_apart(table, count, wanted, seed=0)
-        dealing = Pointwise() if regime.startswith("pointwise") else Dirichlet()
+        dealing = Pointwise() if regime.startswith("pointwise") else DEALINGS[options.partition]
         partition = dealing.deal(table, clients, seed=0)
         order = np.argsort(partition.client_of_row, kind="stable")
         rows, labels = table.rows[order], table.labels[order]  # type: ignore[index]

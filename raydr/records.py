@@ -16,6 +16,8 @@ from raydr.journal import Count, Seconds
 
 SCENARIO = "scenario.yaml"
 EMBEDDING, CENTRAL = "embedding.parquet", "central.parquet"
+HELD_OUT = "held_out.parquet"
+"""Where rows that were held out are placed on the run's map."""
 PROGRESS, PROGRESS_MAPS = "progress.json", "progress.parquet"
 """Of maps along the way, where the scenario asks for them: metrics by round and name, and places by round and row."""
 METRICS, LEDGER, ROUNDS, NOTES = "metrics.json", "ledger.json", "rounds.jsonl", "notes.json"

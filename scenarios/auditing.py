@@ -28,7 +28,7 @@ from raydr.files import write_whole
 from raydr.journal import Journal, Listener, unheard
 from raydr.records import is_incomplete
 from raydr.report import read_run, write_report
-from raydr.scenarios.holdings import Holdings
+from raydr.scenarios.holdings import Holdings, read_table
 from raydr.scenarios.reading import read
 from raydr.scenarios.repetition import Repetition, repeated
 from raydr.scenarios.schema import AuditSettings, Scenario
@@ -233,20 +233,9 @@ def rows_apart(scenario: Scenario, holdings: Holdings, data_dir: Path | None) ->
 
     Those that equal a row of the run are left out too: they would be no stranger's.
     """
-    data = scenario.data
-    if scenario.clients.sites or data.graph is not None:
+    if scenario.clients.sites or scenario.data.graph is not None:
         return np.zeros((0, holdings.features))
-    table = load(
-        source=data.source,
-        path=data.path,
-        label=data.label,
-        features=data.features,
-        client=scenario.clients.partition.client_column,
-        id_column=data.id,
-        missing=data.missing,
-        seed=scenario.seed,
-        data_dir=data_dir,
-    )
+    table = read_table(scenario, data_dir)
     used = {row.tobytes() for row in holdings.pooled()}
     if holdings.public is not None:
         used |= {row.tobytes() for row in holdings.public.astype(table.rows.dtype)}

@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from raydr.arrays import FloatArray, Int64Array
+from raydr.errors import DataError
 from raydr.geometry.points import Geometry
 from raydr.journal import Event, Incident, Journal, Listener, Progress
 from raydr.methods import METHODS, Outcome, Pooled
-from raydr.metrics import METRICS, Evidence, Scores, evaluate, row_graph
+from raydr.metrics import Evidence, Scores, evaluate, graph_size, metric_named, row_graph
 from raydr.settings import Settings
 from raydr.statistics.scaling import Scaling, scale_rows
 from raydr.threads import cores, one_blas_thread
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """Rows that were held out, in the table's order.
+
+    Attributes
+    ----------
+    rows : (rows, features) array
+        As read.
+    labels : (rows,) int or None
+        Classes, by the same codes as those of the mapped rows.
+    keyed : (rows, features) array or None
+        Under the run's isometry key, where it has one: what its model knows.
+    """
+
+    rows: FloatArray
+    labels: Int64Array | None
+    keyed: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -45,6 +66,8 @@ class Question:
         What the method had learnt along the way, to be drawn and scored too.
     client_of_row : (rows,) int
         Which client holds each row: a map along the way is drawn in the clients' order, as the run's own.
+    new : NewRows or None
+        To be placed on the maps.
     """
 
     pooled: Callable[[], FloatArray]
@@ -58,6 +81,7 @@ class Question:
     seed: int
     snapshots: Mapping[int, Mapping[str, FloatArray]]
     client_of_row: Int64Array
+    new: NewRows | None = None
 
 
 @dataclass(frozen=True)
@@ -70,17 +94,22 @@ class Along:
 
 @dataclass(frozen=True)
 class Findings:
-    """Scores of both maps, the pooled-data map, the bytes of the rows that were pooled, and maps along the way."""
+    """Scores of both maps, the pooled-data map, the bytes of the rows that were pooled, and maps along the way.
+
+    ``placed`` (new rows, dimensions) is where the rows that were held out lie on the federated map, None where there
+    are none or they have no place.
+    """
 
     federated: Scores
     central: Scores | None
     pooled: Pooled | None
     pooled_bytes: int
     along: Mapping[int, Along] = field(default_factory=dict)
+    placed: FloatArray | None = None
 
 
 def examine(question: Question, *, listener: Listener) -> Findings:
-    """Draw the central map and score both maps against the pooled, scaled rows."""
+    """Draw the central map, place new rows, and score both maps against the pooled, scaled rows."""
     journal = Journal(listener)
     rows = scale_rows(question.pooled(), question.scaling)
     with one_blas_thread():
@@ -95,16 +124,34 @@ def examine(question: Question, *, listener: Listener) -> Findings:
         if question.snapshots:
             with journal.stage("maps along the way"):
                 sights = dict(_sights(question, rows, journal))
+        new, new_central = None, None
+        if question.new is not None and method.transform is not None:
+            with journal.stage("new rows"):
+                scaled, labels = scale_rows(question.new.rows, question.scaling), question.new.labels
+                known = scaled if question.new.keyed is None else question.new.keyed
+                place = partial(method.transform, question.settings, outcome.model, known)
+                new = _placed(place, scaled, labels, question, journal)
+                if pooled is not None and pooled.place is not None:
+                    new_central = _placed(partial(pooled.place, scaled), scaled, labels, question, journal)
         with journal.stage("metrics"):
             # The pooled rows' geometry is the truth itself, so its recovery is no question.
-            beside = [name for name in question.metrics if "recovered" not in METRICS[name].needs]
+            beside = [name for name in question.metrics if "recovered" not in metric_named(name).needs]
+            sighted = [name for name in question.metrics if "new" not in metric_named(name).needs]
             truth = method.truth(question.settings, rows)
-            graph = row_graph(rows if truth is None else truth, threads=cores())
-            steps = (1 + len(sights)) * len(question.metrics) + (len(beside) if pooled is not None else 0)
+            graph = row_graph(
+                rows if truth is None else truth, neighbors=graph_size(question.metrics), threads=cores()
+            )
+            steps = len(question.metrics) + len(sights) * len(sighted) + len(beside) * (pooled is not None)
+            scored = 0
 
-            def scored(
-                names: Sequence[str], found: Outcome | Pooled, recovered: Geometry | None, before: int
+            def scores(
+                names: Sequence[str],
+                found: Outcome | Pooled,
+                recovered: Geometry | None,
+                new: Evidence | None,
             ) -> Scores:
+                nonlocal scored
+                before, scored = scored, scored + len(names)
                 evidence = Evidence(
                     rows,
                     found.embedding,
@@ -115,6 +162,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                     truth=truth,
                     mapped=method.mapped(question.settings, found.embedding),
                     clusters=found.clusters,
+                    new=new,
                 )
                 return evaluate(
                     names,
@@ -123,17 +171,36 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                     progress=lambda done, _: journal.progress(before + done, steps),
                 )
 
-            federated = scored(question.metrics, outcome, outcome.geometry, 0)
+            federated = scores(question.metrics, outcome, outcome.geometry, new)
             along = {
-                round: Along(
-                    sight.embedding,
-                    scored(question.metrics, sight, sight.geometry, number * len(question.metrics)),
-                )
-                for number, (round, sight) in enumerate(sights.items(), 1)
+                round: Along(sight.embedding, scores(sighted, sight, sight.geometry, None))
+                for round, sight in sights.items()
             }
-            before = (1 + len(sights)) * len(question.metrics)
-            central = None if pooled is None else scored(beside, pooled, None, before)
-    return Findings(federated, central, pooled, rows.nbytes, along)
+            central = None if pooled is None else scores(beside, pooled, None, new_central)
+    if pooled is not None:
+        pooled = replace(pooled, place=None)  # which holds all rows, and is not to travel with the findings
+    return Findings(federated, central, pooled, rows.nbytes, along, None if new is None else new.embedding)
+
+
+def _placed(
+    place: Callable[[], FloatArray],
+    scaled: FloatArray,
+    labels: Int64Array | None,
+    question: Question,
+    journal: Journal,
+) -> Evidence | None:
+    """New rows on a map, as evidence; None, and an incident that says why, where they have no place there."""
+    method = METHODS[question.method]
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            places = place()
+        truth = method.truth(question.settings, scaled)
+        mapped = method.mapped(question.settings, places)
+        return Evidence(scaled, places, labels, seed=question.seed, truth=truth, mapped=mapped)
+    except DataError as error:
+        # Values that no mapped row comes near to, say: what else came of the run is not to be lost by them.
+        journal.tell(Incident(f"rows that were held out have no place on the map: {error}"))
+        return None
 
 
 def _sights(question: Question, rows: FloatArray, journal: Journal) -> Iterator[tuple[int, Outcome]]:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from raydr.arrays import FloatArray, Int64Array
+from raydr.data import Table
 from raydr.errors import OutputError, RaydrError
 from raydr.journal import RoundEnded
 from raydr.methods import Outcome, Pooled
@@ -194,6 +195,14 @@ def write_embedding(path: Path, holdings: Holdings, outcome: Outcome) -> None:
 def write_central(path: Path, holdings: Holdings, pooled: Pooled) -> None:
     """``row, x, y[, z][, cluster]`` of the pooled-data map, in the table's order."""
     _write_parquet(path, {"row": holdings.ids} | axes(pooled.embedding) | _clusters(pooled))
+
+
+def write_held_out(path: Path, held_out: Table, places: FloatArray) -> None:
+    """``row, x, y[, z][, label]`` of rows that were held out, in the table's order."""
+    columns: dict[str, Any] = {"row": held_out.ids} | axes(places)
+    if held_out.labels is not None:
+        columns["label"] = _names(held_out.label_names, held_out.labels)
+    _write_parquet(path, columns)
 
 
 def _clusters(found: Outcome | Pooled) -> dict[str, Int64Array]:

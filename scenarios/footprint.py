@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from raydr.actors.packing import ACTOR_BYTES
+from raydr.metrics import graph_size
 
 MEGABYTE = 2**20
 
@@ -25,12 +26,10 @@ OTHER_LIBRARY = 40 * MEGABYTE
 SCIKIT_LEARN = 60 * MEGABYTE
 """Which most metrics need, and whoever reads a data set that comes with it."""
 TORCH = 220 * MEGABYTE
-FEW_METRICS = frozenset({"npa_10", "npa_50", "trustworthiness", "continuity", "distance_error", "f_score"})
-"""Metrics that need neither."""
+LIGHT_METRICS = frozenset({"npa", "trustworthiness", "continuity", "distance_error", "f_score"})
+"""Metrics that need neither, of any number of neighbours."""
 BYTES_OF_A_NEIGHBOUR = 70
 """Of the neighbour graph, and of what t-SNE and UMAP make of it, for each neighbour of a row."""
-SHARED_NEIGHBOURS = 50
-"""Of the graph that all metrics share."""
 SAMPLED_ROWS = 2_000
 """Among which metrics look for groups by matrices of all pairs, four of doubles."""
 BLOCK_BYTES = 96 * MEGABYTE
@@ -69,6 +68,8 @@ class Load:
         Whether the data come with scikit-learn, which the driver then loads.
     read : int
         Bytes of the rows that are read before some are drawn or set apart; 0 where all are mapped.
+    held_out : int
+        Rows that are placed on the map once it is drawn.
     frames : int
         Bytes of the anchors that the server holds a frame of, client by client; 0 for methods without.
     """
@@ -89,6 +90,7 @@ class Load:
     threads: int = 1
     bundled: bool = False
     read: int = 0
+    held_out: int = 0
     frames: int = 0
 
     @property
@@ -199,15 +201,21 @@ def _of_client(load: Load, rows: int) -> int:
 
 def _of_evaluation(load: Load) -> int:
     """Rows as read, as scaled and in double precision, graphs, and blocks of distances."""
-    graph = load.rows * SHARED_NEIGHBOURS * 24
+    graph = load.rows * graph_size(load.metrics) * 24
     drawn = load.rows * load.neighbours * BYTES_OF_A_NEIGHBOUR if load.central else 0
     blocks = load.threads * min(BLOCK_BYTES, 8 * load.rows * 1024) if _measured(load) else 0
     pairs = 32 * min(load.rows, SAMPLED_ROWS) ** 2 if _measured(load) else 0
-    return 3 * load.table + 8 * load.rows * load.features + graph + max(drawn, blocks) + pairs
+    new = load.held_out * load.features * (3 * load.itemsize + 8)
+    return 3 * load.table + 8 * load.rows * load.features + new + graph + max(drawn, blocks) + pairs
 
 
 def _measured(load: Load) -> bool:
-    return not set(load.metrics) <= FEW_METRICS
+    return not all(map(is_light, load.metrics))
+
+
+def is_light(metric: str) -> bool:
+    """Whether a metric of this name needs neither scikit-learn nor blocks of distances."""
+    return metric.rstrip("_0123456789") in LIGHT_METRICS
 
 
 Libraries = dict[str, int]

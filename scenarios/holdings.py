@@ -11,7 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import FloatArray, Int64Array
-from raydr.data import Census, Provenance, Site, SiteFile, Source, Table, load, load_graph, set_apart
+from raydr.data import (
+    Census,
+    Provenance,
+    Site,
+    SiteFile,
+    Source,
+    Table,
+    hold_out,
+    load,
+    load_graph,
+    set_apart,
+)
 from raydr.errors import DataError
 from raydr.methods import METHODS
 from raydr.scenarios.schema import Scenario
@@ -106,6 +117,8 @@ class Holdings:
         Rows that are nobody's secret.
     anchors : Source or None
         The file that those come from, where it is one of their own.
+    held_out : Table or None
+        Rows that nobody holds, to be placed on the map; None where there are none.
     """
 
     names: tuple[str, ...]
@@ -119,6 +132,7 @@ class Holdings:
     sources: tuple[Source, ...]
     public: FloatArray | None = None
     anchors: Source | None = None
+    held_out: Table | None = None
 
     @property
     def parts(self) -> tuple[FloatArray | Site, ...]:
@@ -145,6 +159,7 @@ class Holdings:
             mapped=self.rows,
             set_apart=len(self.public) if self.public is not None and self.anchors is None else 0,
             anchors=self.anchors,
+            held_out=0 if self.held_out is None else len(self.held_out.rows),
         )
 
     @property
@@ -162,17 +177,19 @@ def dealt_out(scenario: Scenario, data_dir: Path | None) -> Holdings:
     """Read the scenario's table and deal its rows to clients."""
     data, clients = scenario.data, scenario.clients
     method = METHODS[scenario.method.kind]
-    if data.graph is not None:
-        table = load_graph(data.graph, data.dimensions, seed=scenario.seed)
-        if method.public_rows is None and data.rows is not None:
-            table, _ = set_apart(table, data.rows, 0, scenario.seed)
-    else:
-        table = _loaded(scenario, data_dir)
-    public = None
+    # Rows to hold out or to set apart are drawn from all.
+    from_all = data.holdout is not None or method.public_rows is not None
+    table = read_table(scenario, data_dir, None if from_all else data.rows)
+    mapped, held_out, public = data.rows, None, None
+    if data.holdout is not None:
+        table, held_out = hold_out(table, data.holdout.wanted, data.rows, seed=scenario.seed)
+        mapped = None if data.rows is None else data.rows - len(held_out.rows)
     if method.public_rows is not None:
         count = clients.partition.clients_in(table, clients.count)
-        wanted = method.public_rows(scenario.method, len(table.rows), data.rows, table.rows.shape[1], count)
-        table, public = set_apart(table, data.rows, wanted, scenario.seed)
+        wanted = method.public_rows(scenario.method, len(table.rows), mapped, table.rows.shape[1], count)
+        table, public = set_apart(table, mapped, wanted, scenario.seed)
+    elif held_out is not None and mapped is not None:
+        table, _ = set_apart(table, mapped, 0, scenario.seed)
     partition = clients.partition.deal(table, clients.count, scenario.seed)
     dealt = Dealt(table.rows, partition.client_of_row, partition.count)
     return Holdings(
@@ -186,11 +203,16 @@ def dealt_out(scenario: Scenario, data_dir: Path | None) -> Holdings:
         dealt,
         (table.read_from,),
         public if public is not None and len(public) else None,
+        held_out=held_out,
     )
 
 
-def _loaded(scenario: Scenario, data_dir: Path | None) -> Table:
+def read_table(scenario: Scenario, data_dir: Path | None, rows: int | None = None) -> Table:
+    """Read the rows of the scenario's table that can be used, whatever becomes of them; or a sub-sample of so many."""
     data = scenario.data
+    if data.graph is not None:
+        table = load_graph(data.graph, data.dimensions, seed=scenario.seed)
+        return table if rows is None else set_apart(table, rows, 0, scenario.seed)[0]
     return load(
         source=data.source,
         path=data.path,
@@ -198,8 +220,8 @@ def _loaded(scenario: Scenario, data_dir: Path | None) -> Table:
         features=data.features,
         client=scenario.clients.partition.client_column,
         id_column=data.id,
-        # Rows to set apart are drawn from all.
-        rows=data.rows if METHODS[scenario.method.kind].public_rows is None else None,
+        rows=rows,
+        marks=None if data.holdout is None else data.holdout.column,
         missing=data.missing,
         seed=scenario.seed,
         data_dir=data_dir,

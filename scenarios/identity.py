@@ -36,7 +36,7 @@ class Identity:
     scenario : mapping of dotted key to value
         Every setting, paths resolved, but for those of ``runtime`` that change no bit.
     data : mapping of name to fingerprint
-        Each client's rows, the public rows, and what the table says of its rows beside them.
+        Each client's rows, the public rows and those held out, and what the table says of its rows beside them.
     paths : tuple of str
         Keys of the scenario that say where files lie.
     """
@@ -62,6 +62,10 @@ class Identity:
         labels = None if holdings.labels is None else fingerprint(holdings.labels)
         data["the labels"] = _digest([labels, holdings.label_names])
         data["the public rows"] = "" if holdings.public is None else fingerprint(holdings.public)
+        if holdings.held_out is not None:
+            new = holdings.held_out
+            labels = None if new.labels is None else fingerprint(new.labels)
+            data["the rows held out"] = _digest([fingerprint(new.rows), fingerprint(new.ids), labels])
         return cls(_version(), dict(_flat(settings)), data, _paths(scenario))
 
     @property

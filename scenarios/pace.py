@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from raydr.federation import Effort
-from raydr.scenarios.footprint import FEW_METRICS, Load
+from raydr.scenarios.footprint import Load, is_light
 
 OPERATIONS_PER_S = 6e9
 """Of one core, in products of matrices with what goes between them."""
@@ -124,7 +124,7 @@ def _embedding(load: Load, settings: Any, threads: int) -> float:
 
 def _metrics(load: Load, threads: int) -> float:
     searched = 2.0 * _neighbours(load) * (2 if load.central else 1)
-    if set(load.metrics) <= FEW_METRICS:
+    if all(map(is_light, load.metrics)):
         return 1.0 + searched / threads
     pairs = float(load.rows) ** 2 * (METRIC_PAIR_S + METRIC_PAIR_FEATURE_S * load.features)
     return METRICS_S + (searched + pairs * (2 if load.central else 1)) / threads

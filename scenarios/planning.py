@@ -93,6 +93,8 @@ class Plan:
         Of the data; 0 rows and features where nobody can say from here.
     smallest, largest : int
         Rows of a client.
+    held_out : int
+        Rows that no client is given.
     federation : str
         "ray" or "inline".
     actors : int
@@ -126,6 +128,7 @@ class Plan:
     clients: int
     smallest: int
     largest: int
+    held_out: int
     federation: str
     actors: int
     seating: str
@@ -209,6 +212,7 @@ def plan_of_prospect(scenario: Scenario, prospect: Prospect, capacity: Capacity)
         clients=clients,
         smallest=min(sizes, default=0),
         largest=max(sizes, default=0),
+        held_out=prospect.held_out,
         federation=scenario.runtime.federation,
         actors=seats.actors,
         seating=seats.line if seats.actors else "everything in this process",
@@ -279,6 +283,7 @@ def _load(
         threads=machine.cores,
         bundled=source is not None and DATASETS[source].origin == "bundled",
         read=prospect.read * prospect.features * prospect.itemsize,
+        held_out=prospect.held_out,
         frames=_frames(scenario.method, prospect, clients),
     )
 

@@ -47,6 +47,8 @@ class Prospect:
         What cannot be known from here, a sentence for each.
     read : int
         Rows that the driver reads before it draws some or sets some apart; 0 where it keeps all.
+    held_out : int
+        Rows that are placed on the map once it is drawn.
     """
 
     sizes: tuple[int, ...]
@@ -60,6 +62,7 @@ class Prospect:
     nodes: tuple[str | None, ...] = ()
     unknown: tuple[str, ...] = ()
     read: int = 0
+    held_out: int = 0
 
     @property
     def rows(self) -> int:
@@ -101,7 +104,10 @@ def prospect_of(scenario: Scenario, data_dir: Path | None) -> Prospect:
         labelled=holdings.labels is not None,
         public=holdings.public,
         names=holdings.names,
-        read=max(0, *(source.rows for source in holdings.sources)) if METHODS[kind].public_rows else 0,
+        read=max(0, *(source.rows for source in holdings.sources))
+        if METHODS[kind].public_rows or holdings.held_out is not None
+        else 0,
+        held_out=0 if holdings.held_out is None else len(holdings.held_out.rows),
     )
 
 

@@ -54,8 +54,12 @@ def read(scenario: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] 
     if found:
         raise ScenarioError(f"{where} cannot be run: {'; '.join(found)}.")
     if checked.metrics != "default":
-        for metric in checked.metrics:
-            metric_named(metric)
+        new = [name for name in checked.metrics if "new" in metric_named(name).needs]
+        if new and checked.data.holdout is None:
+            raise ScenarioError(
+                f"{where} cannot be run: metrics names {new[0]}, which judges rows that were held out, and there are"
+                " none: set data.holdout, say to 0.2, or leave it out."
+            )
     return checked
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from raydr.actors.capacity import Capacity
-from raydr.scenarios.footprint import FEW_METRICS, Load, footprint, node_bytes
+from raydr.scenarios.footprint import Load, footprint, is_light, node_bytes
 from raydr.scenarios.schema import Scenario
 
 
@@ -116,8 +116,8 @@ def _changes(load: Load, scenario: Scenario, fixed: bool, capacity: Capacity) ->
             lambda now: (("compare", "[]"), replace(now, central=False)),
             "no pooled-data map beside the run's",
         )
-    if not set(load.metrics) <= FEW_METRICS:
-        few = tuple(name for name in load.metrics if name in FEW_METRICS) or ("npa_10",)
+    few = tuple(filter(is_light, load.metrics)) or ("npa_10",)
+    if not set(load.metrics) <= set(few):
         yield (
             lambda now: (("metrics", f"[{', '.join(few)}]"), replace(now, metrics=few)),
             "metrics that need less",

@@ -27,7 +27,7 @@ from raydr.report import write_picture, write_report
 from raydr.scenarios.backend import Backend, InlineBackend
 from raydr.scenarios.checkpoints import Checkpoints, Resumption
 from raydr.scenarios.environment import environment
-from raydr.scenarios.evaluation import Findings, Question, examine
+from raydr.scenarios.evaluation import Findings, NewRows, Question, examine
 from raydr.scenarios.folder import (
     default_folder,
     incomplete,
@@ -36,6 +36,7 @@ from raydr.scenarios.folder import (
     unwritable,
     write_central,
     write_embedding,
+    write_held_out,
     write_json,
     write_progress,
     write_rounds,
@@ -46,7 +47,7 @@ from raydr.scenarios.model import KEYED, write_model
 from raydr.scenarios.reading import dump, read
 from raydr.scenarios.schema import Scenario
 from raydr.signals import signals_deferred
-from raydr.statistics.keying import keyed_scale, opened
+from raydr.statistics.keying import keyed_rows, keyed_scale, opened
 
 
 def run(
@@ -258,11 +259,10 @@ def _simulate(
     served = with_scaling(served.reordered(holdings.in_table_order), beginning.run, scenario)
     names = scenario.metrics
     if names == "default":
-        # What only methods that make clusters can have is no lack of the others.
-        clusterless = served.outcome.clusters is None
-        names = tuple(
-            name for name in DEFAULT_METRICS if not (clusterless and "clusters" in METRICS[name].needs)
-        )
+        # What only methods that make clusters have, or runs that hold rows out, is no lack of the others.
+        has = {"clusters": served.outcome.clusters is not None, "new": holdings.held_out is not None}
+        lacking = {need for need, there in has.items() if not there}
+        names = tuple(name for name in DEFAULT_METRICS if not lacking & METRICS[name].needs)
     compared = "central" in scenario.compare
     question = Question(
         holdings.pooled,
@@ -276,6 +276,7 @@ def _simulate(
         scenario.seed,
         served.outcome.snapshots,
         holdings.client_of_row,
+        new_rows(holdings, served, beginning.run, scenario),
     )
     findings = backend.evaluate(examine, question, listener=journal.tell)
     served.ledger.record(
@@ -307,6 +308,16 @@ def with_scaling(served: Served, run: RootedRun, scenario: Scenario) -> Served:
         return served
     known = opened(served.sealed_scaling, run.root, run.name, keyed_scale(scenario.data.scale))
     return replace(served, scaling=known.scaling)
+
+
+def new_rows(holdings: Holdings, served: Served, run: RootedRun, scenario: Scenario) -> NewRows | None:
+    """Return the rows that were held out, and what they are under the run's key where it has one."""
+    held_out, sealed, keyed = holdings.held_out, served.sealed_scaling, None
+    if held_out is None:
+        return None
+    if sealed is not None:
+        keyed = keyed_rows(held_out.rows, sealed, run.root, run.name, keyed_scale(scenario.data.scale))
+    return NewRows(held_out.rows, held_out.labels, keyed)
 
 
 def plan_of(scenario: Scenario, clients: int) -> Plan:
@@ -343,6 +354,8 @@ def _write(
     journal: Journal,
 ) -> None:
     write_embedding(folder / records.EMBEDDING, holdings, served.outcome)
+    if holdings.held_out is not None and findings.placed is not None:
+        write_held_out(folder / records.HELD_OUT, holdings.held_out, findings.placed)
     if findings.pooled is not None:
         write_central(folder / records.CENTRAL, holdings, findings.pooled)
     measures = Measures(

@@ -21,7 +21,7 @@ from raydr.errors import ScenarioError
 from raydr.federation.secure import SecureSums
 from raydr.federation.simulated import ADVERSARIES, Adversary, attackers
 from raydr.federation.simulated.faults import Faults
-from raydr.methods import METHODS, MethodSettings
+from raydr.methods import METHODS, MethodSettings, unplaceable
 from raydr.partition import IID, PARTITIONS, Dealing
 from raydr.privacy.accounting import Budget, require_planned
 from raydr.privacy.gaussian import GaussianNoise
@@ -66,6 +66,34 @@ else:
     AnyNoise = one_of(_SECTIONS)
 
 
+class HoldoutSettings(Settings):
+    """Rows that no client is given, which are placed on the map once it is drawn: how it serves rows to come."""
+
+    part: float | None = Field(
+        None, gt=0, lt=1, description="part of the rows, rounded up; drawn by the seed, class by class"
+    )
+    rows: int | None = Field(None, ge=1, description="instead: so many rows, drawn likewise")
+    column: str | None = Field(
+        None, description="instead: those that a column of the data marks, which is then no feature"
+    )
+    value: str | bool | int | None = Field(None, description="what that column says of the rows held out")
+
+    @model_validator(mode="after")
+    def _one_choice(self) -> HoldoutSettings:
+        if sum(choice is not None for choice in (self.part, self.rows, self.column)) != 1:
+            raise ValueError(
+                "give a number: a part of the rows below 1, or how many; or column and value, where a column marks them"
+            )
+        if (self.column is None) != (self.value is None):
+            raise ValueError("column and value go together: which column marks the rows, and how")
+        return self
+
+    @property
+    def wanted(self) -> int | float | str:
+        """As :func:`raydr.data.hold_out` takes it."""
+        return str(self.value) if self.part is None and self.rows is None else self.part or self.rows or 0
+
+
 class DataSettings(Settings):
     """Which table, which of its columns, which of its rows."""
 
@@ -78,11 +106,33 @@ class DataSettings(Settings):
     label: str | None = Field(None, description="the column of class labels")
     features: tuple[str, ...] | None = Field(None, description="columns to map; default: all others")
     id: str | None = Field(None, description="the column of row identities; default: row numbers from 0")
-    rows: int | None = Field(None, description="seeded sub-sample of so many rows")
+    rows: int | None = Field(
+        None, description="seeded sub-sample of so many rows, those that are held out among them"
+    )
+    holdout: HoldoutSettings | None = Field(
+        None,
+        description="rows to place on the map once it is drawn, and to judge it by: a part of them below 1, how many,"
+        " or a section",
+    )
     scale: Scale = Field("none", description="federated scaling of the features")
     missing: Literal["error", "drop"] = Field(
         "error", description="what to do about rows with missing values"
     )
+
+    @field_validator("holdout", mode="before")
+    @classmethod
+    def _by_number(cls, holdout: Any) -> Any:
+        """A number is a part where it has a point, else a count."""
+        match holdout:
+            case None | Mapping() | HoldoutSettings():
+                return holdout
+            case float():
+                return {"part": holdout}
+            case int() if not isinstance(holdout, bool):
+                return {"rows": holdout}
+        raise ValueError(
+            f"{holdout!r} is none of a part of the rows below 1, such as 0.2, a number of rows, and a section of keys"
+        )
 
     @model_validator(mode="after")
     def _one_origin(self) -> DataSettings:
@@ -98,6 +148,10 @@ class DataSettings(Settings):
             raise ValueError("dimensions are of a graph: leave them out, or name an edge list in graph")
         if self.graph is not None and {"label", "features", "id", "missing"} & changed:
             raise ValueError("a graph has no columns: leave label, features, id and missing out")
+        if self.graph is not None and self.holdout is not None:
+            raise ValueError(
+                "the nodes of a graph are placed by all its edges, so none is new: leave holdout out"
+            )
         return self
 
 
@@ -307,7 +361,9 @@ class Scenario(Settings):
         (), description="[central] also maps the pooled data by the same embedder: the upper bound"
     )
     metrics: Literal["default"] | tuple[str, ...] = Field(
-        "default", description="default for all, or a list of names: raydr list metrics"
+        "default",
+        description="default for all, or a list of names: raydr list metrics; those of neighbours with any number of"
+        " them, as trustworthiness_7 or npa_20",
     )
     evaluate_every: int = Field(
         0,
@@ -335,6 +391,20 @@ class Scenario(Settings):
             raise ValueError(
                 "data: give exactly one of source (a built-in name), path (a file of yours) and graph (an edge list)"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _rows_that_can_be_held_out(self) -> Scenario:
+        if self.data.holdout is None:
+            return self
+        if self.clients.sites:
+            raise ValueError(
+                "data.holdout: clients.sites have files of their own, whose rows nobody else can hold out: leave it"
+                " out, keep the new rows in a file apart, and place them by raydr transform"
+            )
+        reason = unplaceable(self.method)
+        if reason is not None:
+            raise ValueError(f"data.holdout: {reason}")
         return self
 
     @model_validator(mode="after")

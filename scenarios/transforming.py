@@ -12,7 +12,7 @@ from raydr.data import Alike, Table, load_alike
 from raydr.data.columns import listing
 from raydr.errors import DataError, OutputError, RaydrError, ScenarioError
 from raydr.files import whole
-from raydr.methods import METHODS
+from raydr.methods import METHODS, unplaceable
 from raydr.privacy.secrets import Origin
 from raydr.records import MODEL, SCENARIO
 from raydr.report.runfolder import read_run
@@ -20,7 +20,7 @@ from raydr.scenarios.folder import axes
 from raydr.scenarios.model import KEYED, Model, read_model
 from raydr.scenarios.reading import read
 from raydr.scenarios.schema import Scenario
-from raydr.statistics.keying import keyed_scale, opened
+from raydr.statistics.keying import keyed_rows, keyed_scale
 from raydr.statistics.scaling import Scaling, scale_rows
 
 _LOGGER = logging.getLogger(__name__)
@@ -47,12 +47,9 @@ def transform(folder: Path, data: Path, out: Path) -> Path:
             f"{folder} is not a run folder: it has no scenario.yaml. Give the folder that a run wrote."
         )
     scenario = read(folder / SCENARIO)
-    place = METHODS[scenario.method.kind].transform
-    if place is None:
-        able = ", ".join(name for name, method in METHODS.items() if method.transform is not None)
-        raise ScenarioError(
-            f"Maps of method.kind {scenario.method.kind!r} take no new rows. Maps of these do: {able}."
-        )
+    place, reason = METHODS[scenario.method.kind].transform, unplaceable(scenario.method)
+    if place is None or reason is not None:
+        raise ScenarioError(f"{folder} cannot place the rows of {data}: {reason}.")
     model = read_model(folder)
     alike = Alike(f"the data of the run in {folder}", model.card.columns, model.card.named)
     table, others = load_alike(data, alike, id_column=scenario.data.id, missing=scenario.data.missing)
@@ -87,8 +84,7 @@ def _keyed(folder: Path, scenario: Scenario, model: Model, rows: FloatArray) -> 
     run = read_run(folder).environment.run
     root = Origin(scenario.resolved().privacy.secret).again(run.partition("-")[0], run).root
     sealed = np.asarray(model.arrays[KEYED], np.uint8)
-    key = opened(sealed, root, run, keyed_scale(scenario.data.scale))
-    return key.applied(rows, root.derived("all clients"))
+    return keyed_rows(rows, sealed, root, run, keyed_scale(scenario.data.scale))
 
 
 def _refuse_nowhere(table: Table, places: FloatArray) -> None:

@@ -156,7 +156,7 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     "misspelt kind": (["--set", "method.kind=fed-tsn"], "method.kind is 'fed-tsn' (did you mean fed-tsne?)"),
     "wrong type": (["--set", "seed=one"], "seed is 'one': it must be a whole number"),
     "source and path": (["--set", "data.path=rows.csv"], "give exactly one of source"),
-    "unknown metric": (["--set", "metrics=[npa_11]"], "There is no metric 'npa_11'"),
+    "unknown metric": (["--set", "metrics=[nap_10]"], "There is no metric 'nap_10'"),
     "malformed set": (["--set", "seed"], "--set 'seed' is not of the form KEY=VALUE"),
     "set into a scalar": (["--set", "seed.x=1"], "seed.x cannot be set: seed is"),
     "set is not YAML": (["--set", "seed={"], "--set 'seed={': the value is not YAML"),

@@ -150,6 +150,9 @@ def test_public_source_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(first.rows[:, 0], first.ids % 256)
     assert first.label_names[9] == "Ankle boot"
     np.testing.assert_array_equal(first.labels, first.ids % 10)
+    split = load(source="fashion_mnist", marks="split")
+    assert (split.mark_names, calls) == (("0", "1"), ["Fashion-MNIST"])
+    np.testing.assert_array_equal(split.marks, split.ids >= 60_000)
 
 
 def test_import_is_light() -> None:

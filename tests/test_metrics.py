@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,6 +43,14 @@ NAMES = [
     "clustering_nmi",
     "clustering_ari",
 ]
+OF_NEW_ROWS = [
+    "knn_accuracy",
+    "new_npa_10",
+    "new_trustworthiness",
+    "new_continuity",
+    "new_steadiness",
+    "new_cohesiveness",
+]
 
 GROUPS = ("steadiness", "cohesiveness")
 
@@ -82,7 +91,9 @@ def overlap(a, b, k):
 
 
 def test_the_names_are_the_documented_ones():
-    assert set(DEFAULT_METRICS) == set(METRICS) == set(NAMES)
+    assert list(DEFAULT_METRICS) == list(METRICS)
+    assert set(METRICS) == {*NAMES, *OF_NEW_ROWS}
+    assert [name for name, metric in METRICS.items() if "new" in metric.needs] == OF_NEW_ROWS
     assert all(metric.name == name for name, metric in METRICS.items())
     assert [name for name, metric in METRICS.items() if not metric.higher_is_better] == [
         "distance_error",
@@ -108,11 +119,12 @@ def test_trustworthiness_and_continuity_equal_scikit_learn_on_real_data(name):
     rows, embedding = evidence.rows, evidence.embedding
     assert values["trustworthiness"] == pytest.approx(manifold.trustworthiness(rows, embedding), abs=1e-9)
     assert values["continuity"] == pytest.approx(manifold.trustworthiness(embedding, rows), abs=1e-9)
-    seven = evaluate(["trustworthiness", "continuity"], replace(evidence, ranked=7)).values
-    scikits = manifold.trustworthiness(rows, embedding, n_neighbors=7)
-    assert seven["trustworthiness"] == pytest.approx(scikits, abs=1e-9)
-    scikits = manifold.trustworthiness(embedding, rows, n_neighbors=7)
-    assert seven["continuity"] == pytest.approx(scikits, abs=1e-9)
+    for k in (7, 60):
+        values = evaluate([f"trustworthiness_{k}", f"continuity_{k}"], evidence).values
+        scikits = manifold.trustworthiness(rows, embedding, n_neighbors=k)
+        assert values[f"trustworthiness_{k}"] == pytest.approx(scikits, abs=1e-9)
+        scikits = manifold.trustworthiness(embedding, rows, n_neighbors=k)
+        assert values[f"continuity_{k}"] == pytest.approx(scikits, abs=1e-9)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -147,6 +159,49 @@ def test_classification_accuracy_equals_a_majority_vote_by_hand(k):
     predicted = (votes.mean(axis=1) > 0.5).astype(int)  # on an equal vote scikit-learn takes the lower class
     expected = np.mean(predicted == evidence.labels[test])
     assert evaluate([f"ca_{k}"], evidence).values[f"ca_{k}"] == pytest.approx(expected)
+
+
+def test_any_number_of_neighbours_may_be_named():
+    """Whose metrics have that number alone of the listed ones'; numbers past the shared graph's size included."""
+    evidence = made_evidence()
+    names = ["npa_70", "ca_7", "f_score_7", "f_score_70", "trustworthiness_5", "continuity_5", "npa_10"]
+    values = evaluate(names, evidence).values
+    assert list(values) == names
+    assert values["npa_70"] == pytest.approx(overlap(evidence.rows, evidence.embedding, 70), abs=1e-12)
+    for k in (7, 70):
+        share = overlap(evidence.rows, evidence.recovered.coordinates, k)
+        assert values[f"f_score_{k}"] == pytest.approx(share, abs=1e-12)
+    listed = evaluate(["trustworthiness", "continuity", "npa_10"], evidence).values
+    assert (values["trustworthiness_5"], values["continuity_5"]) == (
+        listed["trustworthiness"],
+        listed["continuity"],
+    )
+    assert values["npa_10"] == listed["npa_10"]
+    assert metric_named("npa_70").title == "Neighbour preservation, k = 70"
+    assert "(7 neighbours" in metric_named("trustworthiness_7").description
+
+
+def test_new_rows_are_judged_as_rows_by_themselves():
+    """But for their classes, which the nearest rows of the map tell."""
+    evidence, new = made_evidence(seed=1), made_evidence(rows=90, seed=2)
+    values = evaluate([*OF_NEW_ROWS, "knn_accuracy_1", "new_npa_3"], replace(evidence, new=new)).values
+    alone = evaluate([name.removeprefix("new_") for name in OF_NEW_ROWS[1:]], new).values
+    assert {name: values[name] for name in OF_NEW_ROWS[1:]} == {f"new_{name}": alone[name] for name in alone}
+    assert values["new_npa_3"] == pytest.approx(overlap(new.rows, new.embedding, 3), abs=1e-12)
+    distances = ((new.embedding[:, None] - evidence.embedding[None]) ** 2).sum(axis=2)
+    for k, name in ((1, "knn_accuracy_1"), (7, "knn_accuracy")):
+        votes = evidence.labels[np.argsort(distances, axis=1)[:, :k]]
+        most = [
+            np.bincount(row).argmax() for row in votes
+        ]  # of as many votes scikit-learn takes the lower class
+        assert values[name] == pytest.approx(np.mean(most == new.labels))
+
+
+def test_new_rows_that_are_not_there_are_a_reason():
+    reasons = evaluate(OF_NEW_ROWS, made_evidence()).not_computed
+    assert set(reasons.values()) == {"no rows were held out and placed on the map"}
+    unlabelled = replace(made_evidence(), new=replace(made_evidence(), labels=None))
+    assert evaluate(["knn_accuracy"], unlabelled).not_computed == {"knn_accuracy": "the data have no labels"}
 
 
 def test_a_class_of_one_row_is_split_without_strata():
@@ -338,6 +393,18 @@ def test_an_unknown_metric_names_the_nearest():
     with pytest.raises(ScenarioError, match="no metric 'trustworthines'; did you mean 'trustworthiness'"):
         evaluate(["npa_1", "trustworthines"], made_evidence())
     assert metric_named("sc").title == "Silhouette coefficient"
+
+
+@pytest.mark.parametrize("name", ["npa_0", "npa_007", "npa_1001", "trustworthiness_999999999"])
+def test_numbers_of_neighbours_have_bounds(name):
+    with pytest.raises(ScenarioError, match=f"{name!r} has no number of neighbours.*end it in _1 to _1000"):
+        metric_named(name)
+
+
+@pytest.mark.parametrize("name", ["sc_7", "npa", "npa_", "npa_x", "npa_-1", "npa_1.5", "npa_²", "_7"])
+def test_what_only_looks_like_a_number_of_neighbours_is_no_metric(name):
+    with pytest.raises(ScenarioError, match=re.escape(f"no metric {name!r}")):
+        metric_named(name)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,18 @@ from raydr.arrays import Int64Array
 from raydr.data import Table
 from raydr.data.sampling import stream
 from raydr.errors import DataError, RaydrError, ScenarioError
-from raydr.partition import IID, PARTITIONS, ByColumn, Dirichlet, OneClass, Partition, Pointwise, Shards
+from raydr.partition import (
+    IID,
+    PARTITIONS,
+    Balanced,
+    ByColumn,
+    Dirichlet,
+    OneClass,
+    Partition,
+    Pointwise,
+    Shards,
+    balanced,
+)
 
 seeds = st.integers(0, 2**40)
 label_arrays = st.builds(
@@ -80,6 +91,53 @@ def test_dirichlet_deals_all_rows_or_refuses(
     check_accounts(partition, len(labels))
     assert partition.count == clients
     assert partition.sizes.min() >= least
+
+
+@given(labels=label_arrays, share=st.floats(0, 1), alpha=st.floats(0.001, 1e6), seed=seeds)
+@many
+def test_balanced_clients_differ_by_at_most_one_row(
+    labels: Int64Array, share: float, alpha: float, seed: int
+) -> None:
+    clients = 1 + round(share * (len(labels) - 1))
+    partition = Balanced(alpha=alpha).deal(labelled(labels), clients, seed)
+    check_accounts(partition, len(labels))
+    assert partition.count == clients
+    assert partition.sizes.max() - partition.sizes.min() <= 1
+
+
+@given(
+    counts=st.lists(st.lists(st.integers(0, 30), min_size=4, max_size=4), min_size=1, max_size=5), seed=seeds
+)
+@many
+def test_mixtures_that_can_be_had_are_had(counts: list[list[int]], seed: int) -> None:
+    """Whose sums are the rows of each class and the places of each client."""
+    mixtures = np.array(counts)
+    taken = balanced._taken(
+        mixtures.astype(float), mixtures.sum(axis=0), mixtures.sum(axis=1), np.random.default_rng(seed)
+    )
+    np.testing.assert_array_equal(taken, mixtures)
+
+
+def test_a_classs_part_at_balanced_clients_varies_nearly_as_dirichlets() -> None:
+    labels = np.repeat(np.arange(10), 1000)
+    shares = [
+        np.bincount(Balanced(alpha=0.5).deal(labelled(labels), 20, seed).client_of_row[:1000], minlength=20)
+        for seed in range(200)
+    ]
+    # Beta(0.5, 9.5), as Dirichlet's: mean 1/20, variance 0.05 * 0.95 / 11, less for what equal sizes take off.
+    np.testing.assert_allclose(np.mean(shares), 50)
+    assert 0.5 < np.var(np.array(shares) / 1000) / (0.05 * 0.95 / 11) < 1.0
+
+
+@pytest.mark.parametrize(("alpha", "least", "most"), [(0.05, 0.6, 1.0), (0.5, 0.3, 0.45), (1e6, 0.1, 0.11)])
+def test_balanced_concentration_goes_from_few_classes_to_equal_shares(
+    alpha: float, least: float, most: float
+) -> None:
+    """The part of its commonest class at a client, of ten of one size."""
+    labels = np.repeat(np.arange(10), 300)
+    partition = Balanced(alpha=alpha).deal(labelled(labels), 20, 0)
+    held = [np.bincount(labels[partition.rows_of(client)]).max() / 150 for client in range(20)]
+    assert least <= np.mean(held) <= most
 
 
 @given(labels=label_arrays, clients=st.integers(1, 40), classes=st.integers(1, 6), seed=seeds)
@@ -172,6 +230,7 @@ def table() -> Table:
 DRAWN: list[dict[str, Any]] = [
     {"kind": "iid", "clients": 5},
     {"kind": "dirichlet", "clients": 5, "alpha": 0.5},
+    {"kind": "balanced", "clients": 5, "alpha": 0.5},
     {"kind": "shards", "clients": 6, "classes": 2},
     {"kind": "one-class", "clients": 6},
 ]
@@ -246,6 +305,7 @@ def test_rows_within_a_class_are_shuffled() -> None:
     labels = np.zeros(400, dtype=np.int64)
     for partition in (
         Dirichlet(alpha=1e3, min_rows=1).deal(labelled(labels), 2, 0),
+        Balanced(alpha=1e3).deal(labelled(labels), 2, 0),
         Shards(classes=1).deal(labelled(labels), 2, 0),
         OneClass().deal(labelled(labels, ["x"]), 2, 0),
         IID().deal(labelled(labels), 2, 0),
@@ -264,6 +324,9 @@ def test_rows_within_a_class_are_shuffled() -> None:
         ("dirichlet", {"clients": 5, "min_rows": 13}, DataError, "lower clients.count to at most 4"),
         ("dirichlet", {"clients": 20, "alpha": 0.001}, DataError, "In 1000 draws"),
         ("dirichlet", {"clients": 5, "alpha": 1e-4}, ScenarioError, "between 0.001 and 1e6"),
+        ("balanced", {"clients": 61}, DataError, "at most 60"),
+        ("balanced", {}, ScenarioError, "clients.count"),
+        ("balanced", {"clients": 5, "alpha": 1e7}, ScenarioError, "between 0.001 and 1e6"),
         ("shards", {"clients": 61}, DataError, "at most 60"),
         ("shards", {"clients": 5, "classes": 4}, DataError, "have only 3"),
         ("shards", {"clients": 1, "classes": 2}, DataError, "clients.count to at least 2"),
@@ -304,10 +367,10 @@ def test_classes_without_rows_get_no_client(table: Table) -> None:
     assert deal(table.take(np.flatnonzero(table.labels != 1)), "one-class").names == ("x", "z")
 
 
-@pytest.mark.parametrize("kind", ["dirichlet", "shards", "one-class", "by-column"])
+@pytest.mark.parametrize("kind", ["dirichlet", "balanced", "shards", "one-class", "by-column"])
 def test_tables_without_the_column_that_a_kind_needs(kind: str) -> None:
     bare = Table(name="bare", rows=np.eye(4), features=tuple("abcd"), ids=np.arange(4))
-    count = {"clients": 2} if kind in ("dirichlet", "shards") else {}
+    count = {"clients": 2} if kind in ("dirichlet", "balanced", "shards") else {}
     with pytest.raises(DataError, match=r"data\.label|clients\.partition\.column"):
         deal(bare, kind, **count)
 

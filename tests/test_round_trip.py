@@ -47,6 +47,10 @@ COMPANIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("data.path", {"data.source": None}),
     ("data.graph", {"data.source": None}),
     ("data.dimensions", {"data.source": None, "data.graph": "/tree.csv"}),
+    ("data.holdout.column", {"data.holdout.value": 1}),
+    ("data.holdout.value", {"data.holdout.column": "split"}),
+    ("data.holdout", {"data.holdout.part": 0.5}),
+    ("data.holdout.part", {"data.holdout.rows": 3}),
     ("clients.count", {"clients.partition": {"kind": "pointwise"}}),
     ("clients.sites", {"data": {}, "clients.count": None}),
     ("faults.dropout", {"runtime.quorum": 0.5}),
@@ -356,7 +360,7 @@ def test_every_key_that_names_a_file_is_marked_as_such() -> None:
     marked = {name for name, is_path in strings(Scenario) if is_path}
     assert marked == {"path", "graph", "anchor_path", "secret"}
     plain = {name for name, is_path in strings(Scenario) if not is_path}
-    assert plain == {"name", "source", "label", "id", "column", "node"}
+    assert plain == {"name", "source", "label", "id", "column", "value", "node"}
 
 
 def test_relative_paths_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

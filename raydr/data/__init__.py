@@ -6,6 +6,7 @@ from raydr.data.alike import load_alike
 from raydr.data.catalogue import DATASETS, Dataset
 from raydr.data.columns import Alike
 from raydr.data.graph import load_graph
+from raydr.data.holdout import hold_out
 from raydr.data.loading import load
 from raydr.data.provenance import Provenance, Source
 from raydr.data.public import set_apart
@@ -23,6 +24,7 @@ __all__ = [
     "Source",
     "Table",
     "census",
+    "hold_out",
     "load",
     "load_alike",
     "load_graph",

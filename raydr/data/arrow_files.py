@@ -114,9 +114,9 @@ def _columns(
             f"leave it out (to_csv(index=False)) or give it a name and set data.id to that; else name it."
         )
     _refuse_text(name, table, features, locate, nulls)
-    label, client, identity = (
+    label, client, identity, marks = (
         None if column is None else (column, *_cells(name, column, table[column]))
-        for column in (choice.label, choice.client, choice.id)
+        for column in (choice.label, choice.client, choice.id, choice.marks)
     )
     used, listed = {*features, *choice.named.values()}, set(default)
     return Columns(
@@ -127,6 +127,7 @@ def _columns(
         client=None if client is None else encode(*client),
         identity=None if identity is None else identify(*identity),
         locate=locate,
+        marks=None if marks is None else encode(*marks),
         unread={
             column: NOT_LISTED if column in listed else "an index that pandas stored"
             for column in available

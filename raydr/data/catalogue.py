@@ -144,6 +144,9 @@ DATASETS: Mapping[str, Dataset] = MappingProxyType({dataset.name: dataset for da
 
 _OPENML = {"mnist": ("mnist_784", 1), "fashion_mnist": ("Fashion-MNIST", 1)}
 
+_SPLIT = {"split": (np.arange(70_000) >= 60_000).astype(np.int64)}
+"""Of both: 1 for the test rows, which their authors published apart, and OpenML has last."""
+
 _CLOTHES = (
     "T-shirt/top",
     "Trouser",
@@ -189,7 +192,7 @@ def read_builtin(dataset: Dataset, choice: Choice, data_dir: Path | None) -> Col
     if file is not None and file.is_file():
         columns = read_npz(file, choice, name=dataset.name)
     elif dataset.origin == "openml":
-        columns = from_arrays(dataset.name, _from_openml(dataset, folder), choice)
+        columns = from_arrays(dataset.name, _SPLIT | _from_openml(dataset, folder), choice)
     else:
         raise DataError(
             f"{dataset.name} is read from a data folder, and {_lack(dataset, folder)}. The data are published at "

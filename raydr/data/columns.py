@@ -64,12 +64,18 @@ class Choice:
     features: tuple[str, ...] | None = None
     client: str | None = None
     id: str | None = None
+    marks: str | None = None
     alike: Alike | None = None
 
     @property
     def named(self) -> dict[str, str]:
         """Knob -> column for the columns that are not features."""
-        pairs = {"data.label": self.label, "data.client": self.client, "data.id": self.id}
+        pairs = {
+            "data.label": self.label,
+            "data.client": self.client,
+            "data.id": self.id,
+            "data.holdout.column": self.marks,
+        }
         return {knob: column for knob, column in pairs.items() if column is not None}
 
     def pick_features(
@@ -142,13 +148,14 @@ class Columns:
     client: Key | None
     identity: Identity | None
     locate: Callable[[int], str]
+    marks: Key | None = None
     named: bool = True
     unread: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = [*self.features, *self.left_out]
-        for key in (self.label, self.client):
-            names += key.names if key is not None else ()
+        for key in self.keys:
+            names += key.names
         if self.identity is not None and self.identity.values.dtype.kind == "U":
             names += self.identity.values.tolist()
         odd = next((name for name in names if any("\ud800" <= letter <= "\udfff" for letter in name)), None)
@@ -158,15 +165,24 @@ class Columns:
             )
 
     @property
+    def keys(self) -> list[Key]:
+        """The categorical columns that there are."""
+        return [key for key in (self.label, self.client, self.marks) if key is not None]
+
+    @property
     def arrays(self) -> list[NDArray[Any]]:
         """The numbers of the features, and of the columns that name the rows."""
-        keys = [key.codes for key in (self.label, self.client) if key is not None]
-        return [self.matrix, *keys]
+        return [self.matrix, *(key.codes for key in self.keys)]
 
     @property
     def left_out(self) -> dict[str, str]:
         """Every column that is no feature, with the reason."""
-        keys = {"the label": self.label, "the client": self.client, "the identity of rows": self.identity}
+        keys = {
+            "the mark of rows that are held out": self.marks,
+            "the label": self.label,
+            "the client": self.client,
+            "the identity of rows": self.identity,
+        }
         return {key.column: what for what, key in keys.items() if key is not None} | dict(self.unread)
 
 

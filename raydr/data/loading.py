@@ -32,6 +32,7 @@ def load(
     features: Sequence[str] | None = None,
     client: str | None = None,
     id_column: str | None = None,
+    marks: str | None = None,
     rows: int | None = None,
     missing: Literal["error", "drop"] = "error",
     seed: int = 0,
@@ -54,12 +55,14 @@ def load(
         The column whose values own the rows: a hospital, a device, an animal.
     id_column : str, optional
         The column of row identities (the key ``data.id``); by default the row's index from 0.
+    marks : str, optional
+        The column that tells which rows are held out (the key ``data.holdout.column``).
     rows : int, optional
         Sub-sample this many rows, at least 2, without replacement and in their original order; where there
         are labels every class keeps its share to within one row. The same seed draws the same rows.
     missing : {"error", "drop"}
         What to do about rows with an empty or NaN cell in a column that is used, be it a feature, the
-        label, the client or the id: refuse the table, or leave those rows out before sub-sampling.
+        label, the client, the mark or the id: refuse the table, or leave those rows out before sub-sampling.
     seed : int
         Seed of the sub-sample, at least 0.
     data_dir : Path, optional
@@ -85,7 +88,7 @@ def load(
     """
     if missing not in ("error", "drop"):
         raise DataError(f"data.missing is {missing!r}; it must be 'error' or 'drop'.")
-    choice = Choice(label, None if features is None else tuple(features), client, id_column)
+    choice = Choice(label, None if features is None else tuple(features), client, id_column, marks)
     if source is not None and path is None:
         columns = read_builtin(find(source), choice, data_dir)
     elif path is not None and source is None:
@@ -183,8 +186,8 @@ def _rows_without_gap(columns: Columns, remedy: str | None) -> Int64Array:
         empty = np.isnan(columns.matrix)
         for column in np.flatnonzero(empty.any(axis=0)):
             gaps[columns.features[column]] = empty[:, column]
-    for key in (columns.label, columns.client):
-        if key is not None and (key.codes < 0).any():
+    for key in columns.keys:
+        if (key.codes < 0).any():
             gaps[key.column] = key.codes < 0
     if columns.identity is not None and columns.identity.missing.any():
         gaps[columns.identity.column] = columns.identity.missing
@@ -272,6 +275,8 @@ def table_of(columns: Columns, kept: Int64Array, source: Source) -> Table:
         label_names=() if columns.label is None else columns.label.names,
         client_keys=None if columns.client is None else columns.client.codes[kept],
         client_names=() if columns.client is None else columns.client.names,
+        marks=None if columns.marks is None else columns.marks.codes[kept],
+        mark_names=() if columns.marks is None else columns.marks.names,
         source=source,
     )
 

@@ -85,7 +85,7 @@ def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]], choice: Choice) -
     arrays : mapping
         ``X`` (rows, features) numbers. Optional: ``feature_names`` (features,), else "x0", "x1", ...;
         ``y``, ``label`` or ``labels`` (rows,), the label unless ``choice`` names another; any other (rows,)
-        array, usable as label, client or id. Codes from 0 in an array ``key`` are spelt by an array
+        array, usable as label, client, mark or id. Codes from 0 in an array ``key`` are spelt by an array
         ``key_names`` where there is one, ``y`` by ``class_names``.
     choice : Choice
         What the user named.
@@ -127,13 +127,17 @@ def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]], choice: Choice) -
         else _key(name, arrays, choice.client, "data.client", len(matrix)),
         identity=None if choice.id is None else _identity(name, arrays, choice.id, len(matrix)),
         locate=lambda row: f"row {row} (the first is row 0)",
+        marks=None
+        if choice.marks is None
+        else _key(name, arrays, choice.marks, "data.holdout.column", len(matrix)),
         named=named,
         unread={name: NOT_LISTED for name in names if name not in features}
         # An array of names says how others are to be read, and is no column.
         | {
             name: "an array beside X"
             for name in arrays
-            if name not in {"X", label, choice.client, choice.id} and not name.endswith("_names")
+            if name not in {"X", label, choice.client, choice.id, choice.marks}
+            and not name.endswith("_names")
         },
     )
 

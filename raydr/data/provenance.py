@@ -67,6 +67,8 @@ class Provenance:
         Rows on the map.
     set_apart : int
         Rows that the server was given instead, as anchors.
+    held_out : int
+        Rows that nobody was given, and that were placed on the map afterwards.
     anchors : Source or None
         The file of anchors, where there is one.
     """
@@ -78,6 +80,7 @@ class Provenance:
     mapped: int
     set_apart: int = 0
     anchors: Source | None = None
+    held_out: int = 0
 
     @property
     def read(self) -> int:
@@ -92,7 +95,7 @@ class Provenance:
     @property
     def not_drawn(self) -> int:
         """Rows that a sub-sample left out."""
-        return self.read - self.dropped - self.set_apart - self.mapped
+        return self.read - self.dropped - self.set_apart - self.mapped - self.held_out
 
     @property
     def dropped_by_client(self) -> dict[str, int]:

@@ -37,13 +37,15 @@ def apportion(shares: FloatArray, total: int, rng: np.random.Generator) -> Int64
     return counts
 
 
-def sample_rows(rows: int, size: int, labels: Int64Array | None, seed: int) -> Int64Array:
+def sample_rows(
+    rows: int, size: int, labels: Int64Array | None, seed: int, purpose: str = "sub-sample"
+) -> Int64Array:
     """Draw ``size`` of ``rows`` row numbers without replacement, in ascending order.
 
     With ``labels`` (rows,), each class keeps its share to within one row; a class whose share is under one
-    row may vanish. The same arguments draw the same rows.
+    row may vanish. The same arguments draw the same rows; another ``purpose``, others.
     """
-    rng = stream(seed, "sub-sample")
+    rng = stream(seed, purpose)
     if labels is None:
         return np.sort(rng.choice(rows, size=size, replace=False))
     _, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)

@@ -36,6 +36,10 @@ class Table:
         Codes into ``client_names``: the natural owner of each row.
     client_names : tuple of str
         Every owner of the source; a sub-sample may lack rows of some.
+    marks : (rows,) int64 array or None
+        Codes into ``mark_names``: what a column says of each row that tells which are held out.
+    mark_names : tuple of str
+        Every mark of the source.
     source : Source or None
         What was read, and what of it is not here; None for a table that was made in memory.
 
@@ -60,6 +64,8 @@ class Table:
     label_names: tuple[str, ...] = ()
     client_keys: Int64Array | None = None
     client_names: tuple[str, ...] = ()
+    marks: Int64Array | None = None
+    mark_names: tuple[str, ...] = ()
     source: Source | None = None
 
     def __post_init__(self) -> None:
@@ -87,6 +93,7 @@ class Table:
             raise DataError(f"Table {self.name!r}: ids are not distinct.")
         self._check_codes("labels", self.labels, self.label_names)
         self._check_codes("client_keys", self.client_keys, self.client_names)
+        self._check_codes("marks", self.marks, self.mark_names)
 
     def _check_codes(self, field: str, codes: Int64Array | None, names: tuple[str, ...]) -> None:
         if codes is None:
@@ -133,4 +140,5 @@ class Table:
             ids=self.ids[index],
             labels=None if self.labels is None else self.labels[index],
             client_keys=None if self.client_keys is None else self.client_keys[index],
+            marks=None if self.marks is None else self.marks[index],
         )

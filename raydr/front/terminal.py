@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _FIRST = (
     "clustering_nmi", "clustering_ari",
     "npa_10", "ca_10", "trustworthiness", "continuity", "f_score", "distance_error",
+    "knn_accuracy", "new_trustworthiness", "new_continuity",
 )  # fmt: skip
 
 PATIENCE_S = 10.0
@@ -81,7 +82,9 @@ def logged_on_terminal() -> Iterator[None]:
 def print_result(folder: Path) -> None:
     """What was mapped, how well, and what left the clients, on standard error."""
     run = read_run(folder)
-    measured = [name for name in _FIRST if name in run.measures.federated] or list(run.measures.federated)
+    measured = list(run.measures.federated)
+    if not isinstance(run.scenario.get("metrics"), list):  # of all that there are the telling ones, if any
+        measured = [name for name in _FIRST if name in measured] or measured
     central = run.measures.central
     console = _console(Remarks(sys.stderr))
     console.print()
@@ -245,7 +248,8 @@ def _planned_data(plan: Plan) -> str:
         else f"{plan.smallest:,} to {plan.largest:,} rows each"
     )
     rows, features = wording.plural(plan.rows, "row"), wording.plural(plan.features, "feature")
-    return f"{plan.scenario}: {plan.method} of {rows} of {features} at {clients}, {sizes}"
+    held_out = f"; {wording.plural(plan.held_out, 'row')} held out" if plan.held_out else ""
+    return f"{plan.scenario}: {plan.method} of {rows} of {features} at {clients}, {sizes}{held_out}"
 
 
 def _planned_privacy(privacy: PlannedPrivacy) -> str:

@@ -11,6 +11,7 @@ from raydr.federation import Federation, Rehearsal
 from raydr.geometry.points import Geometry, Points
 from raydr.journal import Journal
 from raydr.methods.outcome import Outcome, Pooled, draw_map
+from raydr.methods.references import placed_by_rows, references
 from raydr.privacy import Mechanism
 from raydr.registry import Registry, kind_of, summary
 from raydr.settings import Settings
@@ -35,7 +36,10 @@ def _euclidean(settings: Any, rows: FloatArray) -> Geometry | None:
 def _by_itself(
     settings: Any, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
 ) -> Pooled:
-    return Pooled(draw_map(Points(rows), rows, settings, seed=seed, journal=journal).embedding)
+    embedding = draw_map(Points(rows), rows, settings, seed=seed, journal=journal).embedding
+    return Pooled(
+        embedding, place=lambda new: placed_by_rows(references(embedding, rows, lambda means: means), new)
+    )
 
 
 def _own_rounds(settings: Any) -> int:
@@ -110,6 +114,8 @@ class Method:
     transform : callable
         Positions of new rows on the map, by settings, the run's model and rows scaled as the run's; None for methods
         whose map takes no new rows.
+    unplaceable : callable
+        Why maps under these settings take no new rows, as a clause for people, by settings; None where they do.
     redraw : callable
         What the run would have come to had it ended after some round, by settings, snapshot
         (:attr:`raydr.methods.outcome.Outcome.snapshots`), each client's scaled rows, seed and journal: for the
@@ -137,6 +143,7 @@ class Method:
     posts: Callable[[Any], str | None] = _none
     unkeyable: Callable[[Any], str | None] = _unknown
     transform: Callable[[Any, Mapping[str, FloatArray], FloatArray], FloatArray] | None = None
+    unplaceable: Callable[[Any], str | None] = _none
     redraw: Callable[[Any, Mapping[str, FloatArray], Sequence[FloatArray], int, Journal], Outcome] | None = (
         None
     )
@@ -150,6 +157,14 @@ class Method:
 
 METHODS: Registry[Method] = Registry("methods", "raydr.methods", first=("landmarks", "sense"))
 """Every method by its ``method.kind``."""
+
+
+def unplaceable(settings: MethodSettings) -> str | None:
+    """Why maps of a method under these settings take no new rows, as a clause for people; None where they do."""
+    if METHODS[settings.kind].transform is None:
+        able = ", ".join(name for name, method in METHODS.items() if method.transform is not None)
+        return f"maps of method.kind {settings.kind!r} take no new rows, and maps of these do: {able}"
+    return METHODS[settings.kind].unplaceable(settings)
 
 
 def method(settings: type[MethodSettings], title: str, **more: Any) -> Callable[[Serve], Serve]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from raydr.arrays import FloatArray, Int64Array
@@ -71,10 +71,13 @@ class Pooled:
         The map.
     clusters : (rows,) int64 or None
         Of each row, from 0; None where the method makes no clusters.
+    place : callable or None
+        Positions of new rows (rows, features), scaled as the pooled ones, on the map; None where it takes none.
     """
 
     embedding: FloatArray
     clusters: Int64Array | None = None
+    place: Callable[[FloatArray], FloatArray] | None = None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.embedding import placing
 from raydr.geometry.neighbors import nearest_neighbors
-from raydr.geometry.points import Points
+from raydr.geometry.points import Points, squared_distances
 from raydr.geometry.prototypes import groups
 
 LEAST_GROUP = 5
@@ -65,6 +65,15 @@ def placed(
     pulls = placing.affinities(squared_distances, rows, len(positions))
     unit = _unit(positions)
     return unit * placing.place(pulls, positions / unit, counts, iterations=ITERATIONS)
+
+
+def placed_by_rows(model: Mapping[str, FloatArray], rows: FloatArray) -> Float64Array:
+    """Positions (rows, dimensions) of new rows (rows, features), by their Euclidean distances to the references.
+
+    Raises as :func:`placed`.
+    """
+    table, known = rows.astype(np.float64), model["references"]
+    return placed(model, lambda block: squared_distances(table[block], known), len(table))
 
 
 def _means(table: FloatArray, found: list[Int64Array]) -> Float64Array:

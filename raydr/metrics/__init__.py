@@ -1,12 +1,23 @@
 """How faithful a map is: neighbourhoods, clusters, groups, ranks, and the recovered geometry; all streamed.
 
-One file for each kind of question; :func:`metric` enters an answer into the registry.
+One file for each kind of question; :func:`metric` enters an answer into the registry, :func:`metric_by_k` one for any
+number of neighbours.
 """
 
 from __future__ import annotations
 
 from raydr.metrics.evidence import Evidence, row_graph
-from raydr.metrics.metric import DEFAULT_METRICS, METRICS, Metric, Scores, evaluate, metric, metric_named
+from raydr.metrics.metric import (
+    DEFAULT_METRICS,
+    METRICS,
+    Metric,
+    Scores,
+    evaluate,
+    graph_size,
+    metric,
+    metric_by_k,
+    metric_named,
+)
 
 # isort: off
 # In the order in which they are listed.
@@ -16,6 +27,7 @@ from raydr.metrics import ranks as ranks
 from raydr.metrics import structure as structure
 from raydr.metrics import recovery as recovery
 from raydr.metrics import coordinates as coordinates
+from raydr.metrics import new_rows as new_rows
 # isort: on
 
 __all__ = [
@@ -25,7 +37,9 @@ __all__ = [
     "Metric",
     "Scores",
     "evaluate",
+    "graph_size",
     "metric",
+    "metric_by_k",
     "metric_named",
     "row_graph",
 ]

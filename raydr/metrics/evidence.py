@@ -18,7 +18,8 @@ from raydr.metrics.ties import Rounded
 Shared = TypeVar("Shared")
 
 LARGEST_K = 51
-"""Neighbours in the shared graph of the rows: ``npa_50`` needs the most, one more shows whether its last is tied."""
+"""Neighbours in the shared graph of the rows, unless a metric asks for more: of those that are listed ``npa_50`` needs
+the most, one more shows whether its last is tied."""
 
 
 class UnmeasurableError(DataError):
@@ -55,8 +56,9 @@ class Evidence:
         hyperbolic ones. Neighbours, ranks and groups go by them; classifiers and clusters by positions.
     clusters
         (rows,) integers, the clusters that the method itself makes; None where it makes none.
-    ranked
-        Neighbours whose ranks trustworthiness and continuity look at: 5, as scikit-learn; P2 takes 7.
+    new
+        Rows that were held out and placed on the map afterwards, as evidence of their own: their rows, places and
+        classes. None where there are none.
     grouped
         Rows among which steadiness and cohesiveness look for groups, at most: a sample of more. What they come to
         depends on it. None for 2,000.
@@ -77,7 +79,7 @@ class Evidence:
     truth: Geometry | None = field(default=None, repr=False)
     mapped: Geometry | None = field(default=None, repr=False)
     clusters: IntArray | None = None
-    ranked: int = 5
+    new: Evidence | None = None
     grouped: int | None = None
 
     def __post_init__(self) -> None:
@@ -113,21 +115,28 @@ class Evidence:
             )
 
 
-def row_graph(truth: FloatArray | Geometry, *, threads: int | None = None) -> NeighborGraph:
-    """Return the neighbour graph of the data that all metrics share: 51 neighbours, or all others if fewer.
+def row_graph(
+    truth: FloatArray | Geometry, *, neighbors: int = LARGEST_K, threads: int | None = None
+) -> NeighborGraph:
+    """Return the neighbour graph of the data that all metrics share: so many neighbours, or all others if fewer.
 
-    ``truth`` is a table (rows, features) with Euclidean distances, or another true geometry of the rows.
+    ``truth`` is a table (rows, features) with Euclidean distances, or another true geometry of the rows;
+    ``neighbors`` those that the metrics look at (:func:`raydr.metrics.metric.graph_size`).
     """
     geometry = Points(truth) if isinstance(truth, np.ndarray) else truth
-    return nearest_neighbors(geometry, min(LARGEST_K, geometry.rows - 1), threads=threads)
+    return nearest_neighbors(geometry, min(neighbors, geometry.rows - 1), threads=threads)
 
 
 @dataclass(frozen=True, eq=False)
 class Examination:
-    """One evaluation of one `Evidence`: searches, splits and clusterings, each computed once, when first needed."""
+    """One evaluation of one `Evidence`: searches, splits and clusterings, each computed once, when first needed.
+
+    ``neighbors`` are those that the graphs of rows hold.
+    """
 
     evidence: Evidence
     threads: int | None = None
+    neighbors: int = LARGEST_K
     _shared: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False)
 
     def once(self, compute: Callable[[Examination], Shared]) -> Shared:
@@ -203,13 +212,15 @@ class Examination:
         if self.evidence.row_neighbors is not None:
             return self.evidence.row_neighbors
         truth = self.evidence.rows if self.evidence.truth is None else self.evidence.truth
-        return row_graph(truth, threads=self.threads)
+        return row_graph(truth, neighbors=self.neighbors, threads=self.threads)
 
     @cached_property
     def embedding_neighbors(self) -> NeighborGraph:
         """Neighbours of the rows in the map."""
         mapped = self.evidence.mapped
-        return row_graph(self.embedding if mapped is None else mapped, threads=self.threads)
+        return row_graph(
+            self.embedding if mapped is None else mapped, neighbors=self.neighbors, threads=self.threads
+        )
 
     def true_neighbors(self, k: int) -> NeighborGraph:
         """Return ``k`` neighbours in the data or more: one more shows whether the last is tied."""
@@ -247,6 +258,13 @@ class Examination:
             random_state=self.evidence.seed,
         )
         return train, test
+
+    @cached_property
+    def new(self) -> Examination:
+        """Of the rows that were held out, among themselves; `UnmeasurableError` if none were placed on the map."""
+        if self.evidence.new is None:
+            raise UnmeasurableError("no rows were held out and placed on the map")
+        return Examination(self.evidence.new, self.threads, self.neighbors)
 
     @property
     def own_clusters(self) -> IntArray:

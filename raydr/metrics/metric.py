@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, KeysView, Set
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -9,16 +10,23 @@ from typing import Literal, TypeAlias, TypeVar
 
 from raydr.errors import ScenarioError
 from raydr.geometry.points import Progress, unheard
-from raydr.metrics.evidence import Evidence, Examination, UnmeasurableError
+from raydr.metrics.evidence import LARGEST_K, Evidence, Examination, UnmeasurableError
 from raydr.registry import Registry
 
-Need: TypeAlias = Literal["labels", "rows", "recovered", "clusters"]
+Need: TypeAlias = Literal["labels", "rows", "recovered", "clusters", "new"]
 Measure = TypeVar("Measure", bound=Callable[[Examination], float])
+MeasureByK = TypeVar("MeasureByK", bound=Callable[[Examination, int], float])
+
+MOST_NEIGHBORS = 1_000
+"""Of a row, that a metric may look at: the graph of a million rows then takes 12 GB."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One measure of a map: its name, how to read it, what it needs, and how it is computed."""
+    """One measure of a map: its name, how to read it, what it needs, and how it is computed.
+
+    ``k`` is the number of neighbours that it looks at, None where it looks at none.
+    """
 
     name: str
     title: str
@@ -26,12 +34,39 @@ class Metric:
     higher_is_better: bool
     needs: frozenset[Need]
     measure: Callable[[Examination], float]
+    k: int | None = None
+
+
+@dataclass(frozen=True)
+class Family:
+    """Metrics that differ in the number of neighbours alone; ``{k}`` in the description stands for it."""
+
+    name: str
+    title: str
+    description: str
+    higher_is_better: bool
+    needs: frozenset[Need]
+    measure: Callable[[Examination, int], float]
+
+    def member(self, k: int, name: str = "") -> Metric:
+        """Metric of ``k`` neighbours, by the name ``FAMILY_K`` unless it has one of its own."""
+        return Metric(
+            name or f"{self.name}_{k}",
+            self.title if name else f"{self.title}, k = {k}",
+            self.description.format(k=k),
+            self.higher_is_better,
+            self.needs,
+            lambda examination: self.measure(examination, k),
+            k,
+        )
 
 
 METRICS: Registry[Metric] = Registry("metrics", "raydr.metrics")
 """Every metric by its name."""
 DEFAULT_METRICS: KeysView[str] = METRICS.keys()
 """Names of the metrics that ``metrics: default`` computes: all that there are when they are asked for."""
+FAMILIES: Registry[Family] = Registry("metrics", "raydr.metrics")
+"""Those that take another number of neighbours than the metrics that are listed."""
 
 
 def metric(
@@ -45,9 +80,9 @@ def metric(
         As scenarios, run folders and ``raydr list metrics`` have it.
     title, description : str
         What the report calls it, and one line on what it measures.
-    needs : set of {"labels", "rows", "recovered", "clusters"}
+    needs : set of {"labels", "rows", "recovered", "clusters", "new"}
         What it looks at beside the map: classes, the true rows, the geometry that the server recovered, the clusters
-        that the method makes itself.
+        that the method makes itself, rows that were held out and placed afterwards.
     higher_is_better : bool
         Which way it improves.
 
@@ -60,6 +95,41 @@ def metric(
 
     def register(measure: Measure) -> Measure:
         METRICS.add(name, Metric(name, title, description, higher_is_better, frozenset(needs), measure))
+        return measure
+
+    return register
+
+
+def metric_by_k(
+    name: str,
+    title: str,
+    description: str,
+    *,
+    k: int | tuple[int, ...],
+    needs: Set[Need],
+    higher_is_better: bool = True,
+) -> Callable[[MeasureByK], MeasureByK]:
+    """Register a function of an :class:`Examination` and a number ``k`` of neighbours as metrics ``NAME_K``.
+
+    Parameters
+    ----------
+    name, title, description, needs, higher_is_better
+        As of :func:`metric`; ``{k}`` in the description stands for the number.
+    k : int or tuple of int
+        That of the metric ``NAME``; or those of the metrics ``NAME_K`` that are listed. Scenarios may name any other.
+
+    Examples
+    --------
+    >>> @metric_by_k("near", "Near", "whether the {k} nearest stay so", k=10, needs={"rows"})  # doctest: +SKIP
+    ... def near(examination: Examination, k: int) -> float:
+    ...     return float(examination.true_neighbors(k).k >= k)
+    """
+
+    def register(measure: MeasureByK) -> MeasureByK:
+        family = Family(name, title, description, higher_is_better, frozenset(needs), measure)
+        FAMILIES.add(name, family)
+        for listed in (family.member(k, name),) if isinstance(k, int) else map(family.member, k):
+            METRICS.add(listed.name, listed)
         return measure
 
     return register
@@ -85,7 +155,7 @@ def evaluate(
     Parameters
     ----------
     names
-        Keys of `METRICS`; `DEFAULT_METRICS` for all.
+        Of metrics, as :func:`metric_named` takes them; `DEFAULT_METRICS` for all.
     evidence
         The map and what it is judged against.
     threads
@@ -109,7 +179,7 @@ def evaluate(
     {'npa_50': '50 neighbours need at least 51 rows; there are 40'}
     """
     metrics = [metric_named(name) for name in names]
-    examination = Examination(evidence, threads)
+    examination = Examination(evidence, threads, graph_size(metric.name for metric in metrics))
     scores = Scores({}, {})
     for done, metric in enumerate(metrics, 1):
         try:
@@ -120,12 +190,41 @@ def evaluate(
     return scores
 
 
+def graph_size(names: Iterable[str]) -> int:
+    """Neighbours of a row that metrics of these names look at in the graphs that they share, and one more.
+
+    >>> graph_size(["npa_10", "sc"]), graph_size(["trustworthiness_100"])
+    (51, 101)
+    """
+    return max([LARGEST_K, *(metric.k + 1 for name in names if (metric := metric_named(name)).k is not None)])
+
+
 def metric_named(name: str) -> Metric:
-    """Return the metric of that name; `ScenarioError` with the nearest valid name if there is none."""
+    """Return the metric of that name, or of another number of neighbours: ``FAMILY_K``.
+
+    Raises
+    ------
+    ScenarioError
+        If there is none, with the nearest valid name; or if the number is out of range.
+
+    Examples
+    --------
+    >>> metric_named("trustworthiness").k, metric_named("trustworthiness_7").title
+    (5, 'Trustworthiness, k = 7')
+    """
     if name in METRICS:
         return METRICS[name]
+    family, _, k = name.rpartition("_")
+    if family in FAMILIES and re.fullmatch("[0-9]{1,9}", k):
+        if 1 <= int(k) <= MOST_NEIGHBORS and k[0] != "0":
+            return FAMILIES[family].member(int(k))
+        raise ScenarioError(
+            f"The metric {name!r} has no number of neighbours that can be looked at: end it in _1 to"
+            f" _{MOST_NEIGHBORS}, as in {family}_7."
+        )
     near = get_close_matches(name, METRICS, n=1, cutoff=0.0)[0]
     raise ScenarioError(
-        f"There is no metric {name!r}; did you mean {near!r}? Metrics are {', '.join(METRICS)}: correct the name "
-        "under metrics, or write `metrics: default` for all."
+        f"There is no metric {name!r}; did you mean {near!r}? Metrics are {', '.join(METRICS)}, and those of neighbours"
+        f" ({', '.join(FAMILIES)}) with any number of them, as trustworthiness_7: correct the name under metrics, or"
+        " write `metrics: default` for all."
     )

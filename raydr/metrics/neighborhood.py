@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from raydr.arrays import IntArray
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.metrics.evidence import Examination, UnmeasurableError
-from raydr.metrics.metric import metric
+from raydr.metrics.metric import metric_by_k
 from raydr.metrics.ties import Rounded, shared_by_ties, tied_rows
 
 NEIGHBORS = (1, 10, 50)
-"""Numbers of neighbours for which each is a metric, as in P1."""
+"""Numbers of neighbours for which each is listed, as in P1."""
 
 
 def shared_neighbors(a: IntArray, b: IntArray) -> int:
@@ -41,18 +39,13 @@ def share_of_neighbors(
     return shared / (true.rows * k)
 
 
-def neighbor_preservation(examination: Examination, k: int) -> float:
-    """Mean share of a row's ``k`` nearest neighbours in the data that are among its ``k`` nearest in the map.
-
-    From 0 to 1; ``k / (rows - 1)`` for a random map. P1, appendix A.2, NPA. Where several rows are equally near, as
-    `raydr.metrics.ties` has it.
-    """
-    data, mapped = examination.true_neighbors(k), examination.map_neighbors(k)
-    return share_of_neighbors(
-        data, examination.rounded_truth, mapped, examination.rounded_map, k, examination.threads
-    )
-
-
+@metric_by_k(
+    "ca",
+    "Classification accuracy",
+    "{k}-nearest-neighbour classification in the map, 70:30 split",
+    k=NEIGHBORS,
+    needs={"labels"},
+)
 def classification_accuracy(examination: Examination, k: int) -> float:
     """Share of test rows (30%) whose class is the majority of their ``k`` nearest training rows (70%) in the map.
 
@@ -72,17 +65,20 @@ def classification_accuracy(examination: Examination, k: int) -> float:
     return float(np.mean(classifier.predict(examination.embedding[test]) == labels[test]))
 
 
-for _k in NEIGHBORS:
-    metric(
-        f"ca_{_k}",
-        f"Classification accuracy, k = {_k}",
-        f"{_k}-nearest-neighbour classification in the map, 70:30 split",
-        needs={"labels"},
-    )(partial(classification_accuracy, k=_k))
-for _k in NEIGHBORS:
-    metric(
-        f"npa_{_k}",
-        f"Neighbour preservation, k = {_k}",
-        f"share of the {_k} nearest neighbours in the data that are among the {_k} nearest in the map",
-        needs={"rows"},
-    )(partial(neighbor_preservation, k=_k))
+@metric_by_k(
+    "npa",
+    "Neighbour preservation",
+    "share of the {k} nearest neighbours in the data that are among the {k} nearest in the map",
+    k=NEIGHBORS,
+    needs={"rows"},
+)
+def neighbor_preservation(examination: Examination, k: int) -> float:
+    """Mean share of a row's ``k`` nearest neighbours in the data that are among its ``k`` nearest in the map.
+
+    From 0 to 1; ``k / (rows - 1)`` for a random map. P1, appendix A.2, NPA. Where several rows are equally near, as
+    `raydr.metrics.ties` has it.
+    """
+    data, mapped = examination.true_neighbors(k), examination.map_neighbors(k)
+    return share_of_neighbors(
+        data, examination.rounded_truth, mapped, examination.rounded_map, k, examination.threads
+    )

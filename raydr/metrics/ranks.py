@@ -16,56 +16,58 @@ from raydr.arrays import Float64Array, Int64Array
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import map_threaded, row_blocks
 from raydr.metrics.evidence import Examination, UnmeasurableError
-from raydr.metrics.metric import metric
+from raydr.metrics.metric import metric_by_k
 from raydr.metrics.ties import Nearest, Rounded, tied_rows
 
+NEIGHBORS = 5
+"""Whose ranks are looked at, unless a scenario says otherwise: as scikit-learn; P2 and the authors of P3 take 7."""
 BLOCK_VALUES = 2**23
 """Distances of a block: 64 MB in float64 for each thread."""
 
 
-@metric(
+@metric_by_k(
     "trustworthiness",
     "Trustworthiness",
-    "neighbours in the map are neighbours in the data (5 neighbours, by rank)",
+    "neighbours in the map are neighbours in the data ({k} neighbours, by rank)",
+    k=NEIGHBORS,
     needs={"rows"},
 )
-def trustworthiness(examination: Examination) -> float:
+def trustworthiness(examination: Examination, k: int) -> float:
     r"""Trustworthiness: whether neighbours in the map are neighbours in the data.
 
     .. math:: T = 1 - \frac{2}{nk(2n - 3k - 1)} \sum_i \sum_{j \in N_i} \max(0, r(i, j) - k)
 
-    with N_i the k nearest neighbours of row i in the map (`Evidence.ranked`, 5) and r(i, j) the rank of j by distance
-    from i in the data: 1 and as many as are nearer. Where several rows of the map are equally near and not all are
-    among the nearest, each counts in part. From 0 to 1.
+    with N_i the k nearest neighbours of row i in the map and r(i, j) the rank of j by distance from i in the data: 1
+    and as many as are nearer. Where several rows of the map are equally near and not all are among the nearest, each
+    counts in part. From 0 to 1.
     """
-    k = _ranked(examination)
+    _require_ranks(examination, k)
     graph, mapped = examination.map_neighbors(k), examination.rounded_map
     return _one_minus_penalty(graph, mapped, examination.rounded_truth, k, examination.threads)
 
 
-@metric(
+@metric_by_k(
     "continuity",
     "Continuity",
-    "neighbours in the data are neighbours in the map (5 neighbours, by rank)",
+    "neighbours in the data are neighbours in the map ({k} neighbours, by rank)",
+    k=NEIGHBORS,
     needs={"rows"},
 )
-def continuity(examination: Examination) -> float:
+def continuity(examination: Examination, k: int) -> float:
     """Continuity: whether neighbours in the data are neighbours in the map; `trustworthiness`, roles exchanged.
 
     Of rows that are equally near in the data those are taken that are nearest in the map.
     """
-    k = _ranked(examination)
+    _require_ranks(examination, k)
     graph, truth = examination.true_neighbors(k), examination.rounded_truth
     return _one_minus_penalty(graph, truth, examination.rounded_map, k, examination.threads, in_favour=True)
 
 
-def _ranked(examination: Examination) -> int:
-    ranked = examination.evidence.ranked
-    if examination.count <= 2 * ranked:
+def _require_ranks(examination: Examination, k: int) -> None:
+    if examination.count <= 2 * k:
         raise UnmeasurableError(
-            f"ranks of {ranked} neighbours need more than {2 * ranked} rows; there are {examination.count}"
+            f"ranks of {k} neighbours need more than {2 * k} rows; there are {examination.count}"
         )
-    return ranked
 
 
 def _one_minus_penalty(

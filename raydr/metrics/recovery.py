@@ -11,7 +11,7 @@ from raydr.arrays import Float64Array
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import map_threaded, row_blocks
 from raydr.metrics.evidence import Examination, UnmeasurableError
-from raydr.metrics.metric import metric
+from raydr.metrics.metric import metric, metric_by_k
 from raydr.metrics.neighborhood import share_of_neighbors
 from raydr.metrics.ties import Rounded
 
@@ -61,19 +61,20 @@ def distance_error(examination: Examination) -> float:
     return sqrt(fsum(block.errors for block in blocks) / total)
 
 
-@metric(
+@metric_by_k(
     "f_score",
     "Neighbour F-score",
-    f"F-score of the {F_SCORE_NEIGHBORS} nearest neighbours in the recovered geometry",
+    "F-score of the {k} nearest neighbours in the recovered geometry",
+    k=F_SCORE_NEIGHBORS,
     needs={"rows", "recovered"},
 )
-def f_score(examination: Examination) -> float:
-    """F-score 2tp / (2tp + fp + fn) of the recovered 10 nearest neighbours against the true ones; 0 to 1.
+def f_score(examination: Examination, k: int) -> float:
+    """F-score 2tp / (2tp + fp + fn) of the recovered ``k`` nearest neighbours against the true ones; 0 to 1.
 
-    Both tables hold 10 neighbours of each row, so fp = fn, and the score is the share of neighbours recovered. Where
+    Both tables hold ``k`` neighbours of each row, so fp = fn, and the score is the share of neighbours recovered. Where
     several rows are equally near, as `raydr.metrics.ties` has it.
     """
-    recovered, k = examination.recovered, F_SCORE_NEIGHBORS
+    recovered = examination.recovered
     true, found = examination.true_neighbors(k), examination.evidence.recovered_neighbors
     wanted = min(k + 1, examination.count - 1)  # one more shows whether the last is tied
     if found is None or found.k < wanted:

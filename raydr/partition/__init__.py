@@ -7,6 +7,7 @@ from __future__ import annotations
 from raydr.partition.dealing import PARTITIONS, Dealing, partition
 from raydr.partition.iid import IID
 from raydr.partition.dirichlet import Dirichlet
+from raydr.partition.balanced import Balanced
 from raydr.partition.shards import Shards
 from raydr.partition.one_class import OneClass
 from raydr.partition.by_column import ByColumn
@@ -17,6 +18,7 @@ from raydr.partition.ownership import Partition
 __all__ = [
     "IID",
     "PARTITIONS",
+    "Balanced",
     "ByColumn",
     "Dealing",
     "Dirichlet",

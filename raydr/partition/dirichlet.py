@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from raydr.arrays import Float64Array
 from raydr.data.sampling import apportion, stream
 from raydr.data.table import Table
 from raydr.errors import DataError, ScenarioError
@@ -15,6 +16,19 @@ from raydr.partition.ownership import Partition
 
 MAX_DRAWS = 1000
 """Draws before giving up on a draw that leaves every client its ``min_rows``."""
+
+
+def proportions(alpha: float, classes: int, clients: int, rng: np.random.Generator) -> Float64Array:
+    """Draw each class's proportions over the clients, (classes, clients), from Dirichlet(alpha).
+
+    Raises
+    ------
+    ScenarioError
+        If ``alpha`` is none that can be drawn with.
+    """
+    if not 1e-3 <= alpha <= 1e6:
+        raise ScenarioError(f"clients.partition.alpha is {alpha}; it must lie between 0.001 and 1e6.")
+    return rng.dirichlet(np.full(clients, alpha), size=classes)
 
 
 @partition
@@ -35,15 +49,11 @@ class Dirichlet(Dealing):
         of 1e-3 leaves nearly every class whole with one client; one of 1e6 gives every client the same mixture.
         """
         count, labels = self.counted(clients), self.labels_of(table)
-        if not 1e-3 <= self.alpha <= 1e6:
-            raise ScenarioError(
-                f"clients.partition.alpha is {self.alpha}; it must lie between 0.001 and 1e6."
-            )
         check_count(len(labels), count, self.min_rows)
         rng = stream(seed, "partition")
         members = rows_by_class(labels)
         for _ in range(MAX_DRAWS):
-            shares = rng.dirichlet(np.full(count, self.alpha), size=len(members))
+            shares = proportions(self.alpha, len(members), count, rng)
             counts = np.stack(
                 [
                     apportion(share * len(rows), len(rows), rng)

@@ -36,6 +36,8 @@ def facts(data: Provenance) -> list[Fact]:
         said.append(Fact("Dropped: a value is missing", f"{data.dropped:,}{_by_client(data)}"))
     if data.set_apart:
         said.append(Fact("Set apart as anchors", f"{data.set_apart:,}"))
+    if data.held_out:
+        said.append(Fact("Held out, and placed on the map afterwards", f"{data.held_out:,}"))
     if data.not_drawn:
         said.append(Fact("Not drawn: data.rows asks for fewer", f"{data.not_drawn:,}"))
     said.append(Fact("Rows mapped", f"{data.mapped:,}"))
@@ -62,9 +64,10 @@ def line(data: Provenance) -> str:
     dropped = (
         f"; {data.dropped:,} dropped, where a value is missing{_by_client(data)}" if data.dropped else ""
     )
+    held_out = f"; {wording.plural(data.held_out, 'row')} held out" if data.held_out else ""
     return (
         f"{part} of {_origin(data)}, {wording.plural(len(data.columns), 'column')},"
-        f" {'no' if data.scaling == 'none' else data.scaling} scaling{dropped}."
+        f" {'no' if data.scaling == 'none' else data.scaling} scaling{held_out}{dropped}."
     )
 
 

@@ -272,7 +272,11 @@ def _read_ledger(folder: Path) -> tuple[Entry, ...]:
 def _read_data(folder: Path, rows: int) -> Provenance:
     data = _parse(folder, records.DATA, Provenance)
     counted = [count for source in data.sources for count in (source.rows, source.dropped)]
-    if data.mapped != rows or min([data.set_apart, data.not_drawn, *counted]) < 0 or not data.sources:
+    if (
+        data.mapped != rows
+        or min([data.set_apart, data.held_out, data.not_drawn, *counted]) < 0
+        or not data.sources
+    ):
         raise _not_whole(folder, records.DATA, f"does not account for the {rows} rows of {records.EMBEDDING}")
     return data
 

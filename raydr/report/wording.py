@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from raydr.errors import ScenarioError
 from raydr.privacy.ledger import Entry, Public
 from raydr.report.runfolder import RunFolder
 
@@ -120,9 +121,12 @@ def federation(kind: str, actors: int) -> str:
 
 def metric(name: str) -> Metric | None:
     """What the metrics room knows of a metric; None when it does not know it."""
-    from raydr.metrics import METRICS
+    from raydr.metrics import metric_named
 
-    return METRICS.get(name)
+    try:
+        return metric_named(name)
+    except ScenarioError:
+        return None
 
 
 def metric_title(name: str) -> str:

@@ -212,6 +212,14 @@ def opened(sealed: UInt8Array, root: Secret, run: str, scale: KeyedScale) -> Key
     return KeyedScaling(Scaling(shift, factor, scale == "unit"), centre, float(content[-1]))
 
 
+def keyed_rows(rows: FloatArray, sealed: UInt8Array, root: Secret, run: str, scale: KeyedScale) -> FloatArray:
+    """New rows (rows, features) scaled and keyed as those of the run's clients, whose scaling one of them sealed.
+
+    Raises as :func:`opened`.
+    """
+    return opened(sealed, root, run, scale).applied(rows, root.derived("all clients"))
+
+
 def _binding(run: str) -> Binding:
     return Binding(run, 0, 0, "scaling under an isometry key")
 

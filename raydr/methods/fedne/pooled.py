@@ -97,7 +97,7 @@ def central(
 
     It sees all edges of all rows once in each of as many rounds, but no more than `GlobalNE` takes.
     """
-    scaled, _ = standard(rows)
+    scaled, scaling = standard(rows)
     rounds = min(settings.rounds, GlobalNE().rounds)
     settings = settings.model_copy(update={"rounds": rounds, "local_epochs": 1, "local_steps": None})
     weights = np.zeros(0, np.float32)
@@ -107,4 +107,8 @@ def central(
         for done, (trained, _) in enumerate(training, 1):
             weights = trained
             journal.progress(done, settings.rounds)
-    return Pooled(positions_of(scaled, weights, settings.hidden).astype(np.float64))
+
+    def place(table: FloatArray) -> FloatArray:
+        return positions_of(table, weights, settings.hidden).astype(np.float64)
+
+    return Pooled(place(scaled), place=lambda new: place(scale_rows(new, scaling)))

@@ -21,7 +21,6 @@ from pydantic import Field, model_validator
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding import TSNE, UMAP
-from raydr.errors import ScenarioError
 from raydr.federation import Client, Federation, Granularity, Range, Rehearsal, Reply, Request, answers
 from raydr.geometry.points import Geometry, Points, squared_distances
 from raydr.geometry.trilateration import Trilateration, trilaterate
@@ -38,7 +37,7 @@ from raydr.methods.landmarks.nystrom import nystrom, require_rank
 from raydr.methods.landmarks.settings import LandmarkSettings, require_among_rows
 from raydr.methods.method import MethodSettings, method
 from raydr.methods.outcome import TOLD, Note, Outcome, draw_map
-from raydr.methods.references import placed, references
+from raydr.methods.references import placed_by_rows, references
 
 
 class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
@@ -166,13 +165,17 @@ def rehearse(federation: Rehearsal, settings: FedTSNE | FedUMAP) -> None:
 
 def transform(settings: FedTSNE | FedUMAP, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
     """Positions (rows, dimensions) of new rows (rows, features), by :mod:`raydr.methods.references`, at home."""
-    if settings.estimator != "trilateration":
-        raise ScenarioError(
-            f"New rows are placed among points, and method.estimator: {settings.estimator} estimates distances alone:"
-            " run the scenario with trilateration, the default."
-        )
-    table, known = rows.astype(np.float64), model["references"]
-    return placed(model, lambda block: squared_distances(table[block], known), len(table))
+    return placed_by_rows(model, rows)
+
+
+def unplaceable(settings: FedTSNE | FedUMAP) -> str | None:
+    """Why maps under these settings take no new rows."""
+    if settings.estimator == "trilateration":
+        return None
+    return (
+        f"new rows are placed among points, and method.estimator: {settings.estimator} estimates distances alone: run"
+        " the scenario with trilateration, the default"
+    )
 
 
 _HOOKS: dict[str, Any] = {
@@ -183,6 +186,7 @@ _HOOKS: dict[str, Any] = {
     "posts": posted,
     "rehearse": rehearse,
     "transform": transform,
+    "unplaceable": unplaceable,
     "unkeyable": unkeyable,
 }
 """Of both methods, which differ in their embedder alone."""

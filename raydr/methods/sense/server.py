@@ -11,7 +11,7 @@ Step 2 is what the method costs. How much of each record the server can tell is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -144,11 +144,18 @@ def new_rows_model(
     def rows(means: Float64Array) -> Float64Array:
         return space.rows(known.narrow.widened(means, rng))
 
-    kept = {"anchors": known.anchors.common}
+    return {"anchors": known.anchors.common} | _placing(settings, drawn, chart, rows)
+
+
+def _placing(
+    settings: SENSE, drawn: Drawn, chart: FloatArray, rows: Callable[[Float64Array], Float64Array]
+) -> dict[str, FloatArray]:
+    """References on a map, of ``chart`` (rows, features), of whose means ``rows`` makes rows of a table."""
+    scale: dict[str, FloatArray] = {}
     if isinstance(settings.embedder, COSNE):
-        scale = map_scale(drawn.graph.nearest(min(NEIGHBORS, drawn.graph.k)), drawn.embedding)
-        kept["map_scale"] = np.array([scale])
-    return kept | references(drawn.embedding, chart, rows)
+        nearest = drawn.graph.nearest(min(NEIGHBORS, drawn.graph.k))
+        scale["map_scale"] = np.array([map_scale(nearest, drawn.embedding)])
+    return scale | references(drawn.embedding, chart, rows)
 
 
 def requests_for(federation: Federation, settings: SENSE, anchors: Anchors, space: Space) -> AnchorRequests:
@@ -231,11 +238,13 @@ def central(
     settings: SENSE, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
 ) -> Pooled:
     """Map of pooled rows by the same embedder."""
-    if settings.geometry == "euclidean":
-        return Pooled(draw(Points(rows), rows, settings, seed, journal).embedding)
-    points = settings.space.points(rows)
-    geometry, chart = settings.space.geometry(points), settings.space.chart(points)
-    return Pooled(draw(geometry, chart, settings, seed, journal).embedding)
+    space, known = settings.space, truth(settings, rows)
+    chart = rows if known is None else space.chart(space.points(rows))
+    drawn = draw(Points(rows) if known is None else known, chart, settings, seed, journal)
+    return Pooled(
+        drawn.embedding,
+        place=lambda new: transform(settings, _placing(settings, drawn, chart, space.rows), new),
+    )
 
 
 def transform(settings: SENSE, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:

@@ -1,0 +1,102 @@
+"""Rows that are held out, to be placed on the map once it is drawn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil
+
+import numpy as np
+
+from raydr.arrays import Int64Array
+from raydr.data.columns import listing, nearest
+from raydr.data.sampling import sample_rows
+from raydr.data.table import Table
+from raydr.errors import DataError
+
+
+def hold_out(
+    table: Table, wanted: int | float | str, rows: int | None = None, *, seed: int
+) -> tuple[Table, Table]:
+    """Split a table into the rows of which a map may be drawn, and rows that are held out of it.
+
+    Parameters
+    ----------
+    table : Table
+        All rows.
+    wanted : int, float or str
+        So many rows; that part of them, rounded up; or those that the table's marks name so. What is drawn is
+        stratified by class where there are labels, as :func:`raydr.data.sampling.sample_rows` does it.
+    rows : int, optional
+        That there are to be together, mapped and held out; all without it. Of rows that are marked their share is
+        held out.
+    seed : int
+        Of the draw.
+
+    Returns
+    -------
+    others : Table
+        Rows to map: all that are neither held out nor marked, of which ``rows`` may ask for fewer. Clients all of
+        whose rows are marked are none of its clients.
+    held_out : Table
+        Both in the table's order.
+
+    Raises
+    ------
+    DataError
+        If no row is marked so, there are not as many rows, or fewer than 2 are left to map.
+
+    Examples
+    --------
+    >>> from raydr.data import load
+    >>> others, held_out = hold_out(load(source="iris"), 0.2, seed=0)
+    >>> len(others.rows), np.bincount(held_out.labels).tolist()
+    (120, [10, 10, 10])
+    """
+    count = len(table.rows)
+    total = count if rows is None else rows
+    if not 2 <= total <= count:
+        raise DataError(
+            f"data.rows asks for {total} rows, but {table.name} has {count}: ask for 3 to {count}, those that are held"
+            " out among them."
+        )
+    candidates = np.arange(count) if not isinstance(wanted, str) else _marked(table, wanted)
+    if isinstance(wanted, str):
+        # No more rows are to be mapped than there are of the others.
+        size = max(round(total * len(candidates) / count), total - (count - len(candidates)), 1)
+    else:
+        size = wanted if isinstance(wanted, int) else ceil(wanted * total)
+    if total - size < 2:
+        raise DataError(
+            f"data.holdout takes {size} of the {total} rows of {table.name}, and a map needs at least 2: hold out"
+            " fewer."
+        )
+    labels = None if table.labels is None else table.labels[candidates]
+    held_out = candidates[sample_rows(len(candidates), size, labels, seed, "holdout")]
+    others = np.setdiff1d(np.arange(count), candidates if isinstance(wanted, str) else held_out)
+    left = table.take(others)
+    return _without_clients_gone(left, table) if isinstance(wanted, str) else left, table.take(held_out)
+
+
+def _marked(table: Table, mark: str) -> Int64Array:
+    """Rows with that mark."""
+    if table.marks is None:
+        raise DataError(
+            f"{table.name} was read without a column that marks rows: name it in data.holdout.column."
+        )
+    present = [name for code, name in enumerate(table.mark_names) if (table.marks == code).any()]
+    if mark not in present:
+        raise DataError(
+            f"No row of {table.name} has {mark!r} in the column that data.holdout.column names"
+            f"{nearest(mark, present)}. Its values are {listing(present)}."
+        )
+    return np.flatnonzero(table.marks == table.mark_names.index(mark))
+
+
+def _without_clients_gone(table: Table, whole: Table) -> Table:
+    """The table without the clients that have rows in the whole and none in it."""
+    if table.client_keys is None or whole.client_keys is None:
+        return table
+    gone = np.setdiff1d(whole.client_keys, table.client_keys)
+    stay = np.setdiff1d(np.arange(len(table.client_names)), gone)
+    codes = np.searchsorted(stay, table.client_keys).astype(np.int64)
+    return replace(table, client_keys=codes, client_names=tuple(table.client_names[code] for code in stay))

@@ -1,0 +1,94 @@
+"""How well a map serves rows that it was not drawn of, once they are placed on it (P2, 5.1).
+
+``knn_accuracy`` looks from each new row at the map; the others judge the map of the new rows by themselves, as they
+judge that of the rows that it was drawn of.
+"""
+
+from __future__ import annotations
+
+from raydr.metrics.evidence import Examination, UnmeasurableError
+from raydr.metrics.metric import metric, metric_by_k
+from raydr.metrics.neighborhood import neighbor_preservation
+from raydr.metrics.ranks import NEIGHBORS, continuity, trustworthiness
+from raydr.metrics.structure import cohesiveness, steadiness
+
+
+@metric_by_k(
+    "knn_accuracy",
+    "New rows: accuracy",
+    "new rows, placed on the map, that are of the class of most of their {k} nearest rows there",
+    k=7,
+    needs={"labels", "new"},
+)
+def knn_accuracy(examination: Examination, k: int) -> float:
+    """Share of new rows whose class is the majority of their ``k`` nearest mapped rows; 0 to 1. P2, 5.1 (kNN acc.)."""
+    from sklearn.neighbors import KNeighborsClassifier
+
+    new, labels = examination.new, examination.evidence.labels
+    new_labels = new.evidence.labels
+    if labels is None or new_labels is None:
+        raise UnmeasurableError("the data have no labels")
+    if examination.count < k:
+        raise UnmeasurableError(
+            f"{k} neighbours need at least {k} rows on the map; there are {examination.count}"
+        )
+    classifier = KNeighborsClassifier(k).fit(examination.embedding, labels)
+    return float(classifier.score(new.embedding, new_labels))
+
+
+@metric_by_k(
+    "new_npa",
+    "New rows: neighbour preservation",
+    "share of the {k} nearest new rows in the data that are among the {k} nearest new rows in the map",
+    k=(10,),
+    needs={"rows", "new"},
+)
+def new_neighbor_preservation(examination: Examination, k: int) -> float:
+    """:func:`raydr.metrics.neighborhood.neighbor_preservation` of the new rows' map."""
+    return neighbor_preservation(examination.new, k)
+
+
+@metric_by_k(
+    "new_trustworthiness",
+    "New rows: trustworthiness",
+    "neighbours among new rows in the map are neighbours in the data ({k} neighbours, by rank)",
+    k=NEIGHBORS,
+    needs={"rows", "new"},
+)
+def new_trustworthiness(examination: Examination, k: int) -> float:
+    """:func:`raydr.metrics.ranks.trustworthiness` of the new rows' map."""
+    return trustworthiness(examination.new, k)
+
+
+@metric_by_k(
+    "new_continuity",
+    "New rows: continuity",
+    "neighbours among new rows in the data are neighbours in the map ({k} neighbours, by rank)",
+    k=NEIGHBORS,
+    needs={"rows", "new"},
+)
+def new_continuity(examination: Examination, k: int) -> float:
+    """:func:`raydr.metrics.ranks.continuity` of the new rows' map."""
+    return continuity(examination.new, k)
+
+
+@metric(
+    "new_steadiness",
+    "New rows: steadiness",
+    "groups of new rows in the map are groups in the data",
+    needs={"rows", "new"},
+)
+def new_steadiness(examination: Examination) -> float:
+    """:func:`raydr.metrics.structure.steadiness` of the new rows' map."""
+    return steadiness(examination.new)
+
+
+@metric(
+    "new_cohesiveness",
+    "New rows: cohesiveness",
+    "groups of new rows in the data stay groups in the map",
+    needs={"rows", "new"},
+)
+def new_cohesiveness(examination: Examination) -> float:
+    """:func:`raydr.metrics.structure.cohesiveness` of the new rows' map."""
+    return cohesiveness(examination.new)
