@@ -89,6 +89,7 @@ SETTINGS: dict[str, Setting] = {
     "fedavg-ne": Setting("fedavg-ne"),
     "fedprox-ne": Setting("fedprox-ne"),
     "global-ne": Setting("global-ne", {"local_steps": 20 * STEPS, "local_epochs": 1}),
+    "landmark-ne": Setting("landmark-ne", {"local_steps": 20 * STEPS, "local_epochs": 1}),
     "local-ne": Setting("local-ne"),
     "fedavg-ne.epochs": Setting("fedavg-ne", EPOCHS),
     "global-ne.epochs": Setting("global-ne", EPOCHS),
