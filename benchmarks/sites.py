@@ -42,6 +42,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "fed-umap": {"kind": "fed-umap"},
     "fed-spectral": {"kind": "fed-spectral", "clusters": 5},
     "fedne": {"kind": "fedne"},
+    "landmark-ne": {"kind": "landmark-ne"},
     "private-map": {"kind": "private-map", "epsilon": 8.0, "clip": 6.0},
 }
 METRICS = ("npa_10", "trustworthiness")

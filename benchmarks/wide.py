@@ -30,6 +30,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "fed-umap": {"kind": "fed-umap"},
     "fed-spectral": {"kind": "fed-spectral", "clusters": 5},
     "fedne": {"kind": "fedne", "rounds": 20},
+    "landmark-ne": {"kind": "landmark-ne"},
     "private-map": {"kind": "private-map", "epsilon": 8.0, "bounds": [-30.0, 30.0]},
 }
 REPEATS = 3

@@ -75,9 +75,9 @@ def serve(federation: Federation, settings: LandmarkNE) -> Outcome:
     narrow = Architecture(coordinates.shape[1], settings.hidden)
     wide = Architecture(federation.features, settings.hidden)
     factor = np.full(federation.features, scaling.factor[0])
-    model = model_of(
-        wide.layers(of_features(narrow.parts(weights), axes.directions)), Scaling(axes.centre, factor, False)
-    )
+    shift = axes.centre + axes.directions @ scaling.shift
+    layers = wide.layers(of_features(narrow.parts(weights), axes.directions))
+    model = model_of(layers, Scaling(shift, factor, False))
     noise, keyed = federation.context.coverage, federation.context.isometry_key
     noisy = noise is not None and noise.mechanism.on == "data"
     note = told_note(found, solver, settings.landmarks_from, keyed=keyed, noisy=noisy)
