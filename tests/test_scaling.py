@@ -12,8 +12,8 @@ from requests_for_tests import HandOver
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError
-from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
-from raydr.statistics.scaling import Scale, fit_scaling, scale_rows
+from raydr.federation import Client, ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
+from raydr.statistics.scaling import Scale, ScaleRows, Scaling, fit_scaling, scale_client, scale_rows
 
 SCALES: tuple[Scale, ...] = ("standard", "minmax", "unit")
 Partitioner = Callable[[FloatArray, Int64Array], list[FloatArray]]
@@ -87,6 +87,19 @@ def test_no_scaling_leaves_the_rows_and_sends_nothing() -> None:
     scaling = fit_scaling(federation, "none")
     assert federation.ledger.as_list() == before
     assert np.array_equal(scale_rows(parts[0], scaling), parts[0])
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e8])
+def test_single_precision_is_taken_of_what_is_scaled_already(offset: float) -> None:
+    rows = np.random.default_rng(0).normal(size=(30, 4)) + offset
+    scaling = Scaling(rows.mean(axis=0), np.full(4, 0.5), False)
+    client = Client(0, rows, 0)
+    scale_client(client, ScaleRows(scaling.shift, scaling.factor, False, single=True))
+    assert client.rows.dtype == np.float32
+    np.testing.assert_array_equal(client.rows, scale_rows(rows, scaling).astype(np.float32))
+    nothing = Scaling(np.zeros(4), np.ones(4), False)
+    assert scale_rows(rows, nothing, single=True).dtype == np.float32
+    assert scale_rows(rows, nothing) is rows
 
 
 @pytest.mark.parametrize("scale", ["standard", "minmax"])

@@ -53,26 +53,29 @@ class Done(
 
 @dataclass(frozen=True)
 class ScaleRows(Request[Done], what="shift and factor of each feature", sets_state=True):
-    """Told to every client once; its rows are scaled from then on."""
+    """Told to every client once; its rows are scaled from then on, and in single precision if ``single``."""
 
     shift: Float64Array
     factor: Float64Array
     unit: bool
+    single: bool = False
 
 
 @answers(ScaleRows)
 def scale_client(client: Client, request: ScaleRows) -> Done:
     """Client part: replace the partition by its scaled form."""
-    client.rows = scale_rows(client.rows, Scaling(request.shift, request.factor, request.unit))
+    scaling = Scaling(request.shift, request.factor, request.unit)
+    client.rows = scale_rows(client.rows, scaling, single=request.single)
     return Done()
 
 
-def scale_rows(rows: FloatArray, scaling: Scaling) -> FloatArray:
-    """Scaled ``rows``, in their own precision; the rows themselves where nothing changes."""
+def scale_rows(rows: FloatArray, scaling: Scaling, *, single: bool = False) -> FloatArray:
+    """Scaled ``rows``, in their own precision or in ``single``; the rows themselves where nothing changes."""
+    dtype = np.float32 if single else rows.dtype
     if not (scaling.unit or scaling.shift.any() or (scaling.factor != 1.0).any()):
-        return rows
+        return rows.astype(dtype, copy=False)
     # Some rows at a time in double precision: of whole tables of doubles there would be two beside the result.
-    scaled = np.empty_like(rows)
+    scaled = np.empty(rows.shape, dtype)
     for start, stop in row_blocks(len(rows), max(1, _BLOCK // rows.shape[1])):
         block = (rows[start:stop] - scaling.shift) * scaling.factor
         if scaling.unit:

@@ -18,7 +18,8 @@ from raydr.statistics.scaling import ScaleRows, Scaling, scale_rows
 def standardised(federation: Federation) -> tuple[Scaling, Float64Array]:
     """Have clients shift their rows to mean 0 and divide them by one number: variance 1 of a feature on average.
 
-    One number for all features, so neighbours stay neighbours; an encoder learns at the same rate from any unit.
+    One number for all features, so neighbours stay neighbours; an encoder learns at the same rate from any unit. Once
+    rows lie around 0, the single precision that networks compute in holds them.
 
     Returns
     -------
@@ -35,7 +36,7 @@ def standardised(federation: Federation) -> tuple[Scaling, Float64Array]:
     moments = wide_spread(federation)
     scale = float(np.sqrt((moments.deviation**2).mean()))
     scaling = Scaling(moments.mean, np.full(federation.features, 1.0 / scale), False)
-    federation.ask(ScaleRows(scaling.shift, scaling.factor, scaling.unit))
+    federation.ask(ScaleRows(scaling.shift, scaling.factor, scaling.unit, single=True))
     return scaling, moments.reach / scale
 
 
@@ -52,7 +53,7 @@ def transform(settings: ContrastiveEncoder, model: Mapping[str, FloatArray], row
     architecture = Architecture(rows.shape[1], settings.hidden)
     weights = architecture.flat({name.removeprefix("encoder."): values for name, values in model.items()})
     shift, factor = (np.asarray(model[f"encoder.{name}"], np.float64) for name in ("shift", "factor"))
-    scaled = scale_rows(rows, Scaling(shift, factor, False))
+    scaled = scale_rows(rows, Scaling(shift, factor, False), single=True)
     return place(architecture, weights, scaled)
 
 

@@ -52,11 +52,11 @@ def epochs_on(
 
 
 def standard(rows: FloatArray) -> tuple[FloatArray, Scaling]:
-    """Rows (rows, features) about their mean and divided by one number: variance 1 of a feature on average."""
+    """Rows (rows, features) float32 about their mean, divided by one number: variance 1 of a feature on average."""
     mean = rows.mean(axis=0, dtype=np.float64)
     scale = float(np.sqrt(variances(rows).mean())) or 1.0
     scaling = Scaling(mean, np.full(rows.shape[1], 1.0 / scale), False)
-    return scale_rows(rows, scaling), scaling
+    return scale_rows(rows, scaling, single=True), scaling
 
 
 def trained_at_server(federation: Federation, rows: FloatArray, settings: ContrastiveEncoder) -> Float32Array:
