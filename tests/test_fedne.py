@@ -300,7 +300,7 @@ def test_any_packing_gives_the_same_bits(name: str) -> None:
 def test_tiny_clients_have_their_rows_on_the_map(name: str) -> None:
     parts = blobs()
     found = outcome(VARIANTS[name], parts)
-    assert found.geometry is None
+    assert (found.geometry is None) == (name != "landmark-ne")
     assert found.embedding.shape == (129, 2)
     assert np.isfinite(found.embedding).all()
 
