@@ -57,10 +57,12 @@ def test_no_metric_sees_where_the_origin_lies_or_which_units_there_are(name: str
         LABELS,
         Points(ROWS + 0.3 * random.normal(size=ROWS.shape)),
         clusters=LABELS,
+        new=Evidence(ROWS[::2], ROWS[::2, :2] + random.normal(size=(len(ROWS[::2]), 2)), LABELS[::2]),
     )
     recovered = Points(evidence.recovered.coordinates * scale)  # type: ignore[union-attr]
     before = evaluate(tuple(METRICS), evidence).values
-    after = evaluate(tuple(METRICS), replace(evidence, rows=rows, recovered=recovered)).values
+    new = replace(evidence.new, rows=rows[::2])  # type: ignore[type-var]
+    after = evaluate(tuple(METRICS), replace(evidence, rows=rows, recovered=recovered, new=new)).values
     assert set(before) == set(METRICS)
     assert after == pytest.approx(before, abs=1e-9)
 
