@@ -177,8 +177,11 @@ def test_an_epoch_deals_every_edge_once(count: int, k: int, batch: int) -> None:
 
 
 @pytest.mark.parametrize("mixing", [0.2, None])
-def test_a_batch_has_heads_mixed_with_their_partners_and_then_tails(mixing: float | None) -> None:
-    clients = [local_of(some_rows(count), seed=count, mixing=mixing) for count in (60, 33)]
+@pytest.mark.parametrize("counts", [(60,), (60, 33)])
+def test_a_batch_has_heads_mixed_with_their_partners_and_then_tails(
+    counts: tuple[int, ...], mixing: float | None
+) -> None:
+    clients = [local_of(some_rows(count), seed=count, mixing=mixing) for count in counts]
     batches = Batches(clients, "cpu")
     for step in range(batches.steps):
         found = torch.cat(batches.ends(step, batches.rows(step)), dim=1).numpy()

@@ -200,7 +200,8 @@ class Batches:
         self.table = torch.from_numpy(table if table.flags.writeable else table.copy()).to(device)
         heads, tails, share = stacked("heads", first), stacked("tails", first), stacked("share")
         width = heads.shape[2]
-        self._mixed = bool((share != 1.0).any())
+        # Of the schedules, not of what they are padded with.
+        self._mixed = any(bool((client.schedule.share != 1.0).any()) for client in clients)
         if self._mixed:
             self._shape = len(clients), 2 * width, table.shape[1]
             # A head is a bag of two rows and a tail one of a single row: one pass reads them and adds them up.
