@@ -39,8 +39,25 @@ TRIALS, POINTS, PARETO = "trials.parquet", "points.parquet", "pareto.parquet"
 are done; and the rows of those that no other point beats in all of the sweep's objectives."""
 SETTING, DEVIATION = "set.", ".sd"
 """How the column of a swept key begins, and how that of a measure's standard deviation over repeats ends."""
+TABLE, TABLE_REPORT = "table.parquet", "table.html"
+"""Of a sweep whose points are the cells of a published table: these, beside the paper's numbers, and their page."""
 BEST, TRIAL_FOLDERS = "best.yaml", "trials"
 """Of a sweep: the scenario of its best point, and a folder with the run folder of each trial that is done."""
+COSTS = (
+    "bytes_up",
+    "bytes_down",
+    "bytes_exposed",
+    "epsilon",
+    "epsilon_accounted",
+    "leakage",
+    "exact",
+    "membership_auc",
+    "rounds",
+    "objective",
+    "seconds",
+    "peak_memory_bytes",
+)
+"""Measures of a trial that every table has a column for, beside the metrics that any of its trials has."""
 TRIAL_STATES = ("done", "failed", "stopped")
 
 

@@ -20,7 +20,8 @@ from raydr.scenarios.reading import SHELF as SCENARIOS
 from raydr.scenarios.reading import copied, dump_yaml, override
 from raydr.scenarios.shelf import Shelf
 from raydr.settings import OfFile, path_mark
-from raydr.tune.schema import Axis, Grid, Quick, Sweep
+from raydr.tune.schema import Axis, Optuna, Quick, Random, Sweep
+from raydr.tune.tables import Table
 
 SHELF = Shelf(
     resources.files("raydr.tune") / "shipped", "sweep", "raydr sweep", SWEEP, "name, base and space"
@@ -28,6 +29,16 @@ SHELF = Shelf(
 ROOT = Section((), (Sweep,), "a sweep")
 VERSION = "raydr"
 """Key of a stored sweep beside its own: which raydr began it."""
+
+
+PAPERS = Shelf(
+    resources.files("raydr.scenarios") / "papers",
+    "table",
+    "raydr reproduce",
+    SWEEP,
+    "name, base and search: {kind: table}",
+)
+"""Published tables, each a sweep whose points are the cells."""
 
 
 def shipped() -> dict[str, str]:
@@ -56,6 +67,8 @@ def read_sweep(
     overrides: Mapping[str, Any] | None = None,
     *,
     quick: bool = False,
+    shelf: Shelf = SHELF,
+    only: tuple[str, ...] = (),
 ) -> Sweep:
     """Read and check a sweep.
 
@@ -67,6 +80,10 @@ def read_sweep(
         Values of the base by dotted key.
     quick : bool
         Whether to take what its section ``quick`` says.
+    shelf : Shelf
+        Where those lie that come with raydr.
+    only : tuple of str
+        Of a published table: rows or groups of rows, no others; empty for all.
 
     Returns
     -------
@@ -81,9 +98,10 @@ def read_sweep(
     if isinstance(sweep, Mapping):
         where, content, folder = "the sweep", copied(sweep), Path()
     else:
-        where, content, folder = str(sweep), SHELF.parse(sweep), Path(sweep).expanduser().parent
+        where, content, folder = str(sweep), shelf.parse(sweep), Path(sweep).expanduser().parent
     checked = _checked(where, content)
     base = _base(checked, folder)
+    changed: dict[str, Any] = {}
     if quick:
         if checked.quick is None:
             raise ScenarioError(
@@ -91,17 +109,57 @@ def read_sweep(
                 " {base: {data.rows: 300}, repeats: 1}."
             )
         checked = _hurried(checked, checked.quick)
+        changed |= checked.quick.base if checked.quick else {}
+        changed |= {"repeats": checked.repeats}
         for key, value in (checked.quick.base if checked.quick else {}).items():
             override(base, key, value)
     for key, value in (overrides or {}).items():
         override(base, key, value)
-        if key in checked.space:
+        if key in checked.keys:
             raise ScenarioError(f"--set {key}: the sweep's space gives this key its values; change it there.")
+    changed |= overrides or {}
+    search = checked.search
+    if isinstance(search, Table):
+        search = _table(search, only, changed)
+    elif only:
+        raise ScenarioError(f"{where} is no published table, and has no rows to choose from.")
     space = {
         key: tuple(_with_paths_resolved(axis, key) for axis in axes) for key, axes in checked.space.items()
     }
     return checked.model_copy(
-        update={"base": paths_resolved(base, SCENARIO_ROOT), "space": space, "quick": None}
+        update={
+            "base": paths_resolved(base, SCENARIO_ROOT),
+            "space": space,
+            "search": search,
+            "quick": None,
+        }
+    )
+
+
+def _table(table: Table, only: tuple[str, ...], changed: Mapping[str, Any]) -> Table:
+    """A table as it is to be run: its rows, paths resolved, and what is not as its file has it."""
+    try:
+        table = table.of_rows(only) if only else table
+    except ValueError as error:
+        raise ScenarioError(f"--only: {error}.") from None
+    reduced = {**changed, **({"rows": list(only)} if only else {})}
+
+    def resolved(place: Any) -> Any:
+        changed = {
+            name: {key: _resolved_at(key, value) for key, value in getattr(place, name).items()}
+            for name in ("set", "published")
+        }
+        return place.model_copy(update=changed)
+
+    return table.model_copy(
+        update={
+            "reduced": reduced,
+            "columns": tuple(map(resolved, table.columns)),
+            "groups": tuple(
+                resolved(group).model_copy(update={"rows": tuple(map(resolved, group.rows))})
+                for group in table.groups
+            ),
+        }
     )
 
 
@@ -126,12 +184,17 @@ def _with_paths_resolved(axis: Axis, key: str) -> Axis:
     values = axis.grid or axis.choice
     if values is None:
         return axis
+    resolved = tuple(_resolved_at(key, value) for value in values)
+    return axis.model_copy(update={axis.sort: resolved})
+
+
+def _resolved_at(key: str, value: Any) -> Any:
+    """A value of a dotted key, every path of a file in it in the form that leads there from any folder."""
     *parents, last = key.split(".")
     section: Section | None = SCENARIO_ROOT
     for parent in parents:
         section = section.inner(parent) if section else None
-    resolved = tuple(paths_resolved({last: value}, section)[last] for value in values)
-    return axis.model_copy(update={axis.sort: resolved})
+    return paths_resolved({last: value}, section)[last]
 
 
 def _mark(section: Section, key: Any) -> OfFile | None:
@@ -200,6 +263,6 @@ def _hurried(sweep: Sweep, quick: Quick) -> Sweep:
         )
     changed: dict[str, Any] = {"space": {**sweep.space, **quick.space}}
     changed |= {key: value for key in ("repeats", "max_trials") if (value := getattr(quick, key)) is not None}
-    if quick.samples is not None and not isinstance(sweep.search, Grid):
+    if quick.samples is not None and isinstance(sweep.search, Random | Optuna):
         changed["search"] = sweep.search.model_copy(update={"samples": quick.samples})
     return sweep.model_copy(update=changed)

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from raydr.registry import one_of
 from raydr.scenarios.schema import LONGEST_NAME, NAME_PATTERN
 from raydr.settings import Settings
+from raydr.tune.tables import Table, contents
 
 Direction = Literal["min", "max"]
 
@@ -154,11 +155,11 @@ class Sweep(Settings):
         description="the scenario: a file, beside the sweep's as a rule, a shipped name, or its keys themselves"
     )
     space: dict[str, Axes] = Field(
+        {},
         description="axes by dotted key of the scenario, in an order in which conditions come first; alternatives for"
         " one key as a list",
-        min_length=1,
     )
-    search: one_of((Grid, Random, Optuna)) = Field(Grid(), description="which points of the space")  # type: ignore[valid-type]
+    search: one_of((Grid, Random, Optuna, Table)) = Field(Grid(), description="which points of the space")  # type: ignore[valid-type]
     repeats: int = Field(
         1, ge=1, description="runs of each point, with seeds that follow each other: mean and sd"
     )
@@ -186,6 +187,17 @@ class Sweep(Settings):
     quick: Quick | None = Field(
         None, description="what `--quick` changes, to see in a minute whether it runs"
     )
+
+    @model_validator(mode="after")
+    def _points_of_one_sort(self) -> Self:
+        if isinstance(self.search, Table) and (self.space or self.stopping is not None):
+            raise ValueError(
+                "search.kind is 'table', whose cells are the points: leave out space, and stopping, which would leave"
+                " cells without their values"
+            )
+        if not isinstance(self.search, Table) and not self.space:
+            raise ValueError("space is empty: give at least one key with the values that it takes")
+        return self
 
     @model_validator(mode="after")
     def _values_that_are_drawn(self) -> Self:
@@ -219,6 +231,13 @@ class Sweep(Settings):
                     )
             before.add(key)
         return self
+
+    @property
+    def keys(self) -> list[str]:
+        """Dotted keys that tell its points apart."""
+        if isinstance(self.search, Table):
+            return list(dict.fromkeys(key for values, _ in contents({}, self.search) for key in values))
+        return list(self.space)
 
     @property
     def scenario(self) -> Mapping[str, Any]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from raydr.tune.schema import Axis, Optuna, Random, Sweep
-from raydr.tune.space import Point, points_of, walk
+from raydr.tune.space import Point, points_of, points_of_cells, walk
+from raydr.tune.tables import Table
 
 Measured = Mapping[int, Mapping[str, float] | None]
 """What points came to, by number: means of measures by name, None where nothing came of one."""
@@ -40,6 +41,8 @@ def search_of(sweep: Sweep) -> Search:
     match sweep.search:
         case Optuna():
             return Proposed(sweep, sweep.search)
+        case Table():
+            return Listed(points_of_cells(sweep.scenario, sweep.search))
         case Random(samples=samples):
             return Listed(points_of(sweep, samples))
         case _:

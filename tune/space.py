@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from raydr.errors import ScenarioError
 from raydr.scenarios.reading import copied, override, read
 from raydr.scenarios.schema import Scenario
 from raydr.tune.schema import Axis, Sweep
+from raydr.tune.tables import Table, contents
 
 Space = Mapping[str, Sequence[Axis]]
 
@@ -92,11 +93,29 @@ def points_of(sweep: Sweep, samples: int) -> list[Point]:
     ScenarioError
         If one of them cannot be run.
     """
+    return _distinct(
+        combination
+        for sample in range(samples)
+        for combination in combinations(sweep.scenario, sweep.space, sweep.seed, sample)
+    )
+
+
+def points_of_cells(base: Mapping[str, Any], table: Table) -> list[Point]:
+    """Points of a published table, each once however many cells are of it.
+
+    Raises
+    ------
+    ScenarioError
+        If one of them cannot be run.
+    """
+    return _distinct(contents(base, table))
+
+
+def _distinct(combinations: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[Point]:
     found: dict[str, Point] = {}
-    for sample in range(samples):
-        for values, content in combinations(sweep.scenario, sweep.space, sweep.seed, sample):
-            point = Point(len(found), values, content)
-            found.setdefault(digest(point.scenario(0)), point)
+    for values, content in combinations:
+        point = Point(len(found), values, content)
+        found.setdefault(digest(point.scenario(0)), point)
     return list(found.values())
 
 

@@ -22,6 +22,8 @@ from raydr.tune.reading import read_stored, stored
 from raydr.tune.results import results_of, write_results
 from raydr.tune.schema import Sweep
 from raydr.tune.search import Search, search_of
+from raydr.tune.tables import Table
+from raydr.tune.tabulating import require_cells, write_paper_table
 from raydr.tune.trackers import Tracker
 from raydr.tune.trials import Row, Trial, digest_of_run, row_of, row_of_run
 
@@ -44,6 +46,7 @@ def sweep(
     RunError, DataError
         If it could not be finished: its folder stays, under a name that says incomplete, with all trials that ended.
     """
+    require_cells(asked)
     search = search_of(asked)  # what is wrong with a point is said before a folder is made
     target = out or default_folder(asked.name, datetime.now())
     with incomplete(target, SweepWork) as folder:
@@ -83,9 +86,11 @@ def _shown(folder: Path, listener: Listener) -> Path:
     """Make the page of a sweep folder that is whole: what fails here costs no result."""
     try:
         with Journal(listener).stage("page"):
-            from raydr.report import write_sweep_report
+            from raydr.report import write_paper_report, write_sweep_report
 
             write_sweep_report(folder)
+            if (folder / records.TABLE).exists():
+                write_paper_report(folder)
     except BaseException as error:
         error.add_note(f"The sweep in {folder} is whole: `raydr report {folder}` makes its page.")
         raise
@@ -107,7 +112,7 @@ class _Going:
     _cut: bool = False
 
     def __post_init__(self) -> None:
-        self.keys = list(self.asked.space)
+        self.keys = self.asked.keys
         self.ledger = Ledger(self.work.folder, self.keys)
 
     @property
@@ -162,6 +167,8 @@ class _Going:
         with unwritable(self.work.folder), journal.stage("results"):
             self.ledger.write()
             write_results(self.work.folder, self.ledger.ordered, self.keys, self.asked.objectives)
+            if isinstance(self.asked.search, Table):
+                write_paper_table(self.work.folder, self.asked, self.ledger.ordered)
 
     def _run(self, journal: Journal, address: str | None, data_dir: Path | None) -> None:
         with journal.stage("starting Ray"), signals_deferred():

@@ -10,28 +10,13 @@ from typing import Any, Literal
 
 from raydr import records
 from raydr.privacy.ledger import read_entries
+from raydr.records import COSTS
 from raydr.report import read_audit
 from raydr.scenarios.reading import read
 from raydr.scenarios.schema import Scenario
 from raydr.tune.space import Point, digest
 
 Status = Literal["done", "failed", "stopped"]
-
-COSTS = (
-    "bytes_up",
-    "bytes_down",
-    "bytes_exposed",
-    "epsilon",
-    "epsilon_accounted",
-    "leakage",
-    "exact",
-    "membership_auc",
-    "rounds",
-    "objective",
-    "seconds",
-    "peak_memory_bytes",
-)
-"""Measures that every table has a column for, beside the metrics that any of its trials has."""
 
 
 @dataclass(frozen=True)

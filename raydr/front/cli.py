@@ -33,6 +33,12 @@ def _sweeps() -> Mapping[str, str]:
     return shipped()
 
 
+def _papers() -> Mapping[str, str]:
+    from raydr.tune.reproducing import catalogue
+
+    return catalogue()
+
+
 def _table(room: str, name: str, line: Callable[[Any], str] | None = None) -> Mapping[str, str]:
     """A room's table of things by name, each in a line, by default its docstring's first; imported when asked for."""
     from raydr.registry import summary
@@ -43,6 +49,7 @@ def _table(room: str, name: str, line: Callable[[Any], str] | None = None) -> Ma
 CATALOGUES: Mapping[str, Callable[[], Mapping[str, str]]] = {
     "scenarios": _shipped,
     "sweeps": _sweeps,
+    "papers": _papers,
     "methods": partial(_table, "raydr.methods", "METHODS", attrgetter("summary")),
     "embedders": partial(_table, "raydr.embedding", "EMBEDDERS"),
     "partitions": partial(_table, "raydr.partition", "PARTITIONS"),
@@ -200,6 +207,60 @@ def sweep(
 
 
 @app.command()
+@click.argument("table", metavar="TABLE")
+@click.option("--only", multiple=True, metavar="ROW", help="Only this row, or group of rows. Repeatable.")
+@_SET
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="The table's folder. Default: runs/NAME-TIMESTAMP."
+)
+@_ADDRESS
+@_DATA_DIR
+@click.option("--quick", is_flag=True, help="Fewer rows and one seed, as the table's section `quick` says.")
+@click.option("--resume", is_flag=True, help="TABLE is the folder of an interrupted one: go on with it.")
+@click.option("--retry-failed", is_flag=True, help="With --resume: run again what failed.")
+@click.option("--quiet", "-q", is_flag=True, help="Print nothing but the page's path.")
+def reproduce(
+    table: str,
+    only: tuple[str, ...],
+    assignments: tuple[str, ...],
+    out: Path | None,
+    address: str | None,
+    data_dir: Path | None,
+    quick: bool,
+    resume: bool,
+    retry_failed: bool,
+    quiet: bool,
+) -> None:
+    """Run a paper's TABLE, each cell as published and by raydr's defaults, and print ours beside theirs.
+
+    TABLE is a name from `raydr list papers`, or a YAML file of the same form.
+    """
+    from raydr.front.terminal import heard_on_terminal, print_paper_table
+    from raydr.journal import unheard
+    from raydr.records import TABLE_REPORT
+    from raydr.scenarios.reading import parse_override
+    from raydr.tune import reproducing, sweeping
+
+    if resume and (assignments or out is not None or quick or only):
+        raise click.UsageError("--resume goes on as it was: leave out --set, --only, --out and --quick")
+    if retry_failed and not resume:
+        raise click.UsageError("--retry-failed is of --resume: it runs again what failed before")
+    overrides = dict(parse_override(assignment) for assignment in assignments)
+    asked = None if resume else reproducing.read_table(table, overrides, quick=quick, only=only)
+    with nullcontext(unheard) if quiet else heard_on_terminal() as listener:
+        if asked is None:
+            folder = sweeping.resume(
+                Path(table), address=address, data_dir=data_dir, listener=listener, retry_failed=retry_failed
+            )
+        else:
+            folder = sweeping.sweep(asked, out=out, address=address, data_dir=data_dir, listener=listener)
+    if not quiet:
+        print_paper_table(folder)
+    with noting(f"The table is whole in {folder}."):
+        click.echo(folder / TABLE_REPORT)
+
+
+@app.command()
 @click.argument("scenario", metavar="FILE")
 @_SET
 @_ADDRESS
@@ -288,10 +349,12 @@ app.add_command(jobs)
 @click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path))
 def report(folder: Path) -> None:
     """Make the report and picture of a run folder, or the page of a sweep folder, again from its files."""
-    from raydr.report import is_sweep, write_picture, write_report, write_sweep_report
+    from raydr.records import TABLE
+    from raydr.report import is_sweep, write_paper_report, write_picture, write_report, write_sweep_report
 
     if is_sweep(folder):
-        click.echo(write_sweep_report(folder))
+        page = write_sweep_report(folder)
+        click.echo(write_paper_report(folder) if (folder / TABLE).exists() else page)
         return
     write_picture(folder)
     click.echo(write_report(folder))

@@ -12,14 +12,16 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from raydr import journal
+from raydr import journal, records
 from raydr.plain import listed, plain, short
 from raydr.report import Trial, read_sweep, wording
 from raydr.report.axes import axes, measures_of_interest, ranking
+from raydr.report.papers import MARKS, SOURCES, read_paper_table
 from raydr.report.sweepfolder import State
 
 _LATEST = 8
 """Trials that ended last, in the table under the bars."""
+VERDICT_STYLES = {"better": "green", "within": "", "worse": "red"}
 _MOST_POINTS = 20
 """Points, and errors, in the table at the end; all are on the page."""
 
@@ -125,6 +127,33 @@ def sweep_table(folder: Path) -> Iterator[RenderableType]:
     yield Text(", ".join(said + [f"{wording.plural(more, 'further point')} on the page"] * (more > 0)))
     for error, names in _errors(sweep.trials).items():
         yield Text(f"failed: {listed(names, 5)}: {error}", "red")
+
+
+def paper_table(folder: Path) -> Iterator[RenderableType]:
+    """Cells of a published table, a line for each: the paper's number, and raydr's; then what was not run, and why."""
+    found = read_paper_table(folder / records.TABLE)
+    heading = found.heading
+    yield Text(f"{heading['paper']}, {heading['where']}: {heading['title']}", "bold")
+    if found.changed:
+        yield Text(f"Not the whole table: run with {found.changed}.", "yellow")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in ("", ""):
+        table.add_column(title)
+    for title in ("paper", *SOURCES, ""):
+        table.add_column(title, justify="right")
+    before = ""
+    for cell in found.cells:
+        if all(value is None for value in (cell.paper, cell.published, cell.default, cell.pooled)):
+            continue
+        values = [getattr(cell, name) for name in ("paper", *SOURCES)]
+        texts = [Text("" if value is None else value.text) for value in values]
+        mark = Text(MARKS[cell.verdict], VERDICT_STYLES[cell.verdict]) if cell.verdict else Text("")
+        table.add_row(Text(cell.name if cell.name != before else ""), Text(cell.column), *texts, mark)
+        before = cell.name
+    yield table
+    yield Text(f"{found.summary}.")
+    for reason in dict.fromkeys(cell.why for cell in found.cells if cell.why):
+        yield Text(f"not run: {short(' '.join(reason.split()), 300)}", "yellow")
 
 
 def _errors(trials: Sequence[Trial]) -> dict[str, list[str]]:

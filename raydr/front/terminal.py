@@ -19,7 +19,7 @@ from rich.text import Text
 
 from raydr import journal
 from raydr.front.results import Remarks
-from raydr.front.sweeps import SweepTable, sweep_table
+from raydr.front.sweeps import SweepTable, paper_table, sweep_table
 from raydr.plain import plain
 from raydr.report import Comparison, audited, gist, mapped, wording
 from raydr.report.runfolder import read_run
@@ -110,6 +110,15 @@ def print_sweep(folder: Path) -> None:
     console = _console(Remarks(sys.stderr))
     console.print()
     for part in sweep_table(folder):
+        console.print(part)
+    console.print()
+
+
+def print_paper_table(folder: Path) -> None:
+    """A published table's cells, the paper's numbers beside raydr's, on standard error."""
+    console = _console(Remarks(sys.stderr))
+    console.print()
+    for part in paper_table(folder):
         console.print(part)
     console.print()
 

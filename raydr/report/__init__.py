@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from raydr.report.comparison import Comparison, ComparisonRow, compare, write_comparison
 from raydr.report.page import write_report
+from raydr.report.papers import PaperTable, read_paper_table, write_paper_report
 from raydr.report.picture import write_picture
 from raydr.report.runfolder import RunFolder, read_audit, read_run
 from raydr.report.sweep import write_sweep_report
@@ -12,6 +13,7 @@ from raydr.report.sweepfolder import Point, SweepFolder, Trial, is_sweep, read_s
 __all__ = [
     "Comparison",
     "ComparisonRow",
+    "PaperTable",
     "Point",
     "RunFolder",
     "SweepFolder",
@@ -19,9 +21,11 @@ __all__ = [
     "compare",
     "is_sweep",
     "read_audit",
+    "read_paper_table",
     "read_run",
     "read_sweep",
     "write_comparison",
+    "write_paper_report",
     "write_picture",
     "write_report",
     "write_sweep_report",

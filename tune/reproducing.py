@@ -1,0 +1,90 @@
+"""Published tables by name: which there are, what they came to, and reading one to run it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from raydr.errors import OutputError, ScenarioError
+from raydr.plain import short
+from raydr.records import TABLE, is_incomplete
+from raydr.report import PaperTable, read_paper_table
+from raydr.tune.reading import PAPERS, read_sweep
+from raydr.tune.schema import Sweep
+from raydr.tune.tables import Table
+
+
+def read_table(
+    table: str | Path | Mapping[str, Any],
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    quick: bool = False,
+    only: tuple[str, ...] = (),
+) -> Sweep:
+    """Read a published table as the sweep of its cells; arguments are as for :func:`raydr.tune.reading.read_sweep`.
+
+    Raises
+    ------
+    ScenarioError
+        If it cannot be used, or is a sweep of another kind.
+    """
+    asked = read_sweep(table, overrides, quick=quick, shelf=PAPERS, only=only)
+    if not isinstance(asked.search, Table):
+        raise ScenarioError(
+            f"{asked.name} is a sweep without a published table: `raydr sweep` runs it; a table has"
+            " search: {kind: table}."
+        )
+    return asked
+
+
+def catalogue(folder: Path = Path("runs")) -> dict[str, str]:
+    """Names of the tables that come with raydr, each with what it is and how it came out when it was last run.
+
+    Parameters
+    ----------
+    folder : Path
+        Of run folders, among which results are newer than those that come with raydr.
+    """
+    known = results(folder)
+    return {name: _line(title, known.get(name)) for name, title in PAPERS.names().items()}
+
+
+def _line(title: str, found: PaperTable | None) -> str:
+    if found is None:
+        return f"{title}; not run"
+    reduced = f", with {short(found.changed, 60)}" if found.changed else ""
+    return f"{title}; {found.heading['date']}{reduced}: {found.summary}"
+
+
+def results(folder: Path | None = None) -> dict[str, PaperTable]:
+    """Tables that were run, by name: those that come with raydr, and of those in a folder of runs the latest.
+
+    What is damaged is left out.
+    """
+    found: dict[str, PaperTable] = {}
+    for path in [*shipped_results(), *_in(folder)]:
+        try:
+            table = read_paper_table(path)
+        except OutputError:
+            continue
+        name = table.heading["name"]
+        if name not in found or table.heading["date"] >= found[name].heading["date"]:
+            found[name] = table
+    return found
+
+
+def shipped_results() -> list[Path]:
+    """Files of the results that come with raydr."""
+    with resources.as_file(resources.files("raydr.scenarios") / "papers") as shelf:
+        return sorted(shelf.glob("*.parquet"))
+
+
+def _in(folder: Path | None) -> Iterator[Path]:
+    if folder is not None and folder.is_dir():
+        yield from (
+            place / TABLE
+            for place in sorted(folder.iterdir())
+            if (place / TABLE).is_file() and not is_incomplete(place)
+        )

@@ -1,0 +1,260 @@
+"""A published table as a sweep: its cells, the scenarios that they stand for, and the paper's own numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from raydr.records import COSTS
+from raydr.scenarios.reading import copied, override
+from raydr.settings import Settings
+
+NOTHING = "-"
+"""Stands in a line of numbers where the paper has none."""
+_NUMBER = re.compile(r"(-?\d*\.?\d+)(?:\s*±\s*(\d*\.?\d+))?")
+
+
+@dataclass(frozen=True)
+class Published:
+    """A paper's number, the standard deviation beside it if there is one, and half a unit of its last digit."""
+
+    value: float
+    deviation: float | None
+    rounding: float
+
+
+def number(text: str) -> Published | None:
+    """Read a number as papers print it, None for :data:`NOTHING`.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+
+    Examples
+    --------
+    >>> number("0.70 ± 0.02")
+    Published(value=0.7, deviation=0.02, rounding=0.005)
+    >>> number("-") is None
+    True
+    """
+    text = text.strip()
+    if text == NOTHING:
+        return None
+    found = _NUMBER.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no number: write 0.97, 0.97 ± 0.01, or {NOTHING} where there is none")
+    value, deviation = found.groups()
+    return Published(
+        float(value), float(deviation) if deviation else None, 0.5 * 10.0 ** -len(value.partition(".")[2])
+    )
+
+
+def _numbers(line: str) -> str:
+    for text in line.split("|"):
+        number(text)
+    return line
+
+
+Numbers = Annotated[str, AfterValidator(_numbers)]
+"""Numbers of a row, one for each column, between bars: ``0.97 ± 0.01 | 0.70 | -``."""
+
+
+class Place(Settings):
+    """What a column, a row or a group of rows says of its cells."""
+
+    name: str = Field(min_length=1, max_length=100, description="as the paper has it")
+    set: dict[str, Any] = Field({}, description="keys of the scenario, dotted")
+    published: dict[str, Any] = Field({}, description="keys in which the run as published differs, dotted")
+    absent: str | None = Field(None, description="why its cells cannot be run: data that cannot be had")
+    pooled: str | None = Field(
+        None, description="name of the column, or group, whose cells hold the pooled rows' values of these"
+    )
+
+
+class Column(Place):
+    """A column of a table."""
+
+    side: Literal["federated", "central"] = Field(
+        "federated",
+        description="whether its cells are of the federated map, or of the pooled rows' one beside it",
+    )
+
+
+class Line(Settings):
+    """A row of a table."""
+
+    name: str = Field(min_length=1, max_length=100, description="as the paper has it")
+    metric: str = Field(description="a metric's name, or that of a cost such as seconds or bytes_up")
+    numbers: Numbers | None = Field(
+        None, description=f"the paper's, one for each column, between bars; {NOTHING} where there is none"
+    )
+    set: dict[str, Any] = Field({}, description="keys of the scenario, dotted")
+    published: dict[str, Any] = Field({}, description="keys in which the run as published differs, dotted")
+
+
+class Group(Place):
+    """Rows of a table that belong together."""
+
+    name: str = Field("", max_length=100, description="as the paper has it; empty where rows are not grouped")
+    rows: tuple[Line, ...] = Field(min_length=1, description="its rows")
+
+
+class Table(Settings):
+    """Cells of a published table: each is a scenario and a metric of its map, beside the paper's number."""
+
+    paper: str = Field(description="which one")
+    where: str = Field(description="the table's or figure's number there")
+    title: str = Field(description="what it compares")
+    says: str = Field("", description="what a cell means, as far as names do not say it")
+    substituted: tuple[str, ...] = Field((), description="what stands for what cannot be had, and why")
+    unmeasured: str | None = Field(None, description="why none of it can be run")
+    minutes: float | None = Field(None, gt=0, description="what all of it takes on two cores, roughly")
+    published: dict[str, Any] = Field(
+        {}, description="keys in which every run as published differs from raydr's defaults, dotted"
+    )
+    columns: tuple[Column, ...] = Field((), description="its columns")
+    groups: tuple[Group, ...] = Field((), description="its rows, in groups")
+    reduced: dict[str, Any] = Field(
+        {}, description="what a run changed to be shorter, by key: written by raydr itself"
+    )
+    kind: Literal["table"] = "table"
+
+    @model_validator(mode="after")
+    def _cells(self) -> Self:
+        if self.unmeasured is None and not (self.columns and self.groups):
+            raise ValueError("it has no cells: give columns and groups, or say why it is unmeasured")
+        columns, groups = [column.name for column in self.columns], [group.name for group in self.groups]
+        _require_distinct(columns, "columns")
+        _require_distinct(groups, "groups")
+        for group in self.groups:
+            _require_distinct([row.name for row in group.rows], f"rows of {group.name!r}")
+        for place, names in [(c, columns) for c in self.columns] + [(g, groups) for g in self.groups]:
+            if place.pooled is not None and place.pooled not in names:
+                raise ValueError(f"{place.name!r} has pooled values in {place.pooled!r}, which is not there")
+        for group in self.groups:
+            for row in group.rows:
+                if row.numbers is not None and row.numbers.count("|") + 1 != len(columns):
+                    raise ValueError(
+                        f"the row {group.name} {row.name} has {row.numbers.count('|') + 1} numbers for"
+                        f" {len(columns)} columns"
+                    )
+        return self
+
+    @property
+    def metrics(self) -> list[str]:
+        """Names of the measures of its rows, each once."""
+        return list(dict.fromkeys(row.metric for group in self.groups for row in group.rows))
+
+    def of_rows(self, names: tuple[str, ...]) -> Table:
+        """Same with these rows or groups alone, and the groups that hold their pooled values.
+
+        Raises
+        ------
+        ValueError
+            If there is no such row or group.
+        """
+        known = dict.fromkeys(
+            name for group in self.groups for name in (group.name, *(row.name for row in group.rows)) if name
+        )
+        lacking = [name for name in names if name not in known]
+        if lacking:
+            raise ValueError(f"there is no row {lacking[0]!r}; rows are {', '.join(known)}")
+        kept: dict[str, set[str]] = {}
+        for group in self.groups:
+            rows = {row.name for row in group.rows if group.name in names or row.name in names}
+            for name in (group.name, group.pooled) if rows else ():
+                if name is not None:
+                    kept.setdefault(name, set()).update(rows)
+        groups = [
+            group.model_copy(
+                update={"rows": tuple(row for row in group.rows if row.name in kept[group.name])}
+            )
+            for group in self.groups
+            if kept.get(group.name)
+        ]
+        return self.model_copy(update={"groups": tuple(group for group in groups if group.rows)})
+
+
+def _require_distinct(names: list[str], what: str) -> None:
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"two {what} are called {twice[0]!r}")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table.
+
+    Attributes
+    ----------
+    group, row, column : str
+        Their names.
+    measure : str
+        By which a trial has its value.
+    published : Published or None
+        The paper's number.
+    absent : str or None
+        Why it cannot be run.
+    default, as_published : mapping of dotted key to value, or None
+        What makes its scenario of the base; None where there is none to run, or none that differs.
+    pooled : tuple of str, or None
+        Group, row and column of the cell that holds the pooled rows' value; None where its own run may have it.
+    """
+
+    group: str
+    row: str
+    column: str
+    measure: str
+    published: Published | None
+    absent: str | None
+    default: Mapping[str, Any] | None
+    as_published: Mapping[str, Any] | None
+    pooled: tuple[str, str, str] | None
+
+
+def cells(table: Table) -> Iterator[Cell]:
+    """Cells of a table, row by row."""
+    for group in table.groups:
+        for row in group.rows:
+            line = row.numbers.split("|") if row.numbers is not None else [NOTHING] * len(table.columns)
+            for column, text in zip(table.columns, line, strict=True):
+                published = number(text)
+                absent = table.unmeasured or column.absent or group.absent
+                default = {**column.set, **group.set, **row.set}
+                differs = {**table.published, **column.published, **group.published, **row.published}
+                runs = absent is None
+                elsewhere = column.pooled is not None or group.pooled is not None
+                yield Cell(
+                    group.name,
+                    row.name,
+                    column.name,
+                    row.metric if row.metric in COSTS else f"{column.side}.{row.metric}",
+                    published,
+                    absent,
+                    default if runs else None,
+                    {**default, **differs} if runs and differs and column.side == "federated" else None,
+                    (group.pooled or group.name, row.name, column.pooled or column.name)
+                    if elsewhere
+                    else None,
+                )
+
+
+def contents(base: Mapping[str, Any], table: Table) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Values by dotted key, and the scenario that they make, of every cell's runs: many cells have the same."""
+    for cell in cells(table):
+        for values in (cell.default, cell.as_published):
+            if values is not None:
+                yield values, content_of(base, table, values)
+
+
+def content_of(base: Mapping[str, Any], table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The scenario of a cell: the base, what its row and column set, and the metrics of all rows."""
+    content = {**copied(base), "metrics": [name for name in table.metrics if name not in COSTS]}
+    for key, value in values.items():
+        override(content, key, value)
+    return content

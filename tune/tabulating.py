@@ -1,0 +1,142 @@
+"""What the cells of a published table came to: ``table.parquet``, beside the paper's numbers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from raydr import records
+from raydr.errors import ScenarioError
+from raydr.report.papers import HEADING
+from raydr.tune.ledger import write_table
+from raydr.tune.schema import Sweep
+from raydr.tune.space import Point
+from raydr.tune.tables import Table, cells, content_of
+from raydr.tune.trials import Row, Trial
+
+
+def write_paper_table(folder: Path, asked: Sweep, rows: Sequence[Row]) -> None:
+    """Write a sweep's table: a row for each cell and seed, found by what made it and not by its number."""
+    table = asked.search
+    if not isinstance(table, Table):
+        raise TypeError(f"the search of {asked.name} is a {table.kind}, not a table")
+    write_table(folder / records.TABLE, _arrow(asked, table, _Found(asked, table, rows)))
+
+
+class _Found:
+    """Trials by what makes them: the values of a cell and the number of a repeat."""
+
+    def __init__(self, asked: Sweep, table: Table, rows: Sequence[Row]) -> None:
+        self.asked, self.table = asked, table
+        self.rows = {row.digest: row for row in rows}
+        self._digests: dict[tuple[str, int], str] = {}
+
+    def row(self, values: Mapping[str, Any] | None, repeat: int) -> Row | None:
+        """The trial of a cell's values; None where there is none."""
+        if values is None:
+            return None
+        key = json.dumps(values, sort_keys=True), repeat
+        if key not in self._digests:
+            point = Point(0, values, content_of(self.asked.scenario, self.table, values))
+            self._digests[key] = Trial.of(point, repeat).digest
+        return self.rows.get(self._digests[key])
+
+    def value(self, values: Mapping[str, Any] | None, repeat: int, measure: str) -> float | None:
+        """What it came to; None where it did not."""
+        row = self.row(values, repeat)
+        return None if row is None else row.measures.get(measure)
+
+
+def _arrow(asked: Sweep, table: Table, found: _Found) -> Any:
+    import pyarrow as pa
+
+    known = list(cells(table))
+    at = {(cell.group, cell.row, cell.column): cell for cell in known}
+    content: list[dict[str, Any]] = []
+    for cell in known:
+        for repeat in range(asked.repeats):
+            row = found.row(cell.default, repeat)
+            pooled = found.value(cell.default, repeat, cell.measure.replace("federated.", "central.", 1))
+            if pooled is None and cell.pooled is not None:
+                other = at[cell.pooled]
+                pooled = found.value(other.default, repeat, other.measure)
+            content.append(
+                {
+                    "group": cell.group,
+                    "row": cell.row,
+                    "column": cell.column,
+                    "measure": cell.measure,
+                    "seed": row.seed if row is not None else None,
+                    "paper": cell.published.value if cell.published else None,
+                    "paper.sd": cell.published.deviation if cell.published else None,
+                    "paper.rounding": cell.published.rounding if cell.published else None,
+                    "published": found.value(cell.as_published, repeat, cell.measure),
+                    "default": row.measures.get(cell.measure) if row is not None else None,
+                    "pooled": pooled,
+                    "run": row.folder if row is not None else None,
+                    "why": cell.absent or _failure(row) or _failure(found.row(cell.as_published, repeat)),
+                }
+            )
+    text, number = pa.string(), pa.float64()
+    types = {"seed": pa.int64(), "run": text, "why": text, "group": text, "row": text, "column": text}
+    schema = pa.schema(
+        [(name, types.get(name, text if name == "measure" else number)) for name in content[0]]
+    )
+    heading = json.dumps(_heading(asked, table))
+    return pa.Table.from_pylist(content, schema).replace_schema_metadata({HEADING: heading})
+
+
+def _failure(row: Row | None) -> str | None:
+    return None if row is None or row.status == "done" else f"{row.status}: {row.error or 'no reason given'}"
+
+
+def _heading(asked: Sweep, table: Table) -> dict[str, Any]:
+    said = table.model_dump(
+        mode="json",
+        include={"paper", "where", "title", "says", "substituted", "minutes", "reduced"},
+    )
+    return {
+        "name": asked.name,
+        **said,
+        "columns": [column.name for column in table.columns],
+        "groups": [group.name for group in table.groups],
+        "repeats": asked.repeats,
+        "date": date.today().isoformat(),
+        "raydr": version("raydr"),
+        "commit": _commit(),
+    }
+
+
+def _commit() -> str | None:
+    """Of the checkout that raydr runs from; None where it is none."""
+    here = Path(__file__).resolve().parent
+    try:
+        told = subprocess.run(
+            ["git", "-C", str(here), "describe", "--always", "--dirty", "--exclude", "*"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return told.stdout.strip() or None
+
+
+def require_cells(asked: Sweep) -> None:
+    """Refuse a table none of which can be run.
+
+    Raises
+    ------
+    ScenarioError
+        With the reason.
+    """
+    table = asked.search
+    if isinstance(table, Table) and (table.unmeasured or not any(cell.default for cell in cells(table))):
+        reasons = dict.fromkeys(filter(None, [table.unmeasured, *(cell.absent for cell in cells(table))]))
+        raise ScenarioError(f"{asked.name} cannot be run: {'; '.join(reasons)}.")
