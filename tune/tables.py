@@ -237,7 +237,10 @@ def cells(table: Table) -> Iterator[Cell]:
                     published,
                     absent,
                     default if runs else None,
-                    {**default, **differs} if runs and differs and column.side == "federated" else None,
+                    # The pooled rows' map is the default run's: a second time it would be the same.
+                    {**default, **differs, "compare": []}
+                    if runs and differs and column.side == "federated"
+                    else None,
                     (group.pooled or group.name, row.name, column.pooled or column.name)
                     if elsewhere
                     else None,
