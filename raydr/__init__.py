@@ -10,9 +10,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from raydr.front.api import Result, SweepResult, audit, resume, resume_sweep, run, sweep, transform
+    from raydr.front.api import (
+        Result,
+        SweepResult,
+        audit,
+        reproduce,
+        resume,
+        resume_sweep,
+        run,
+        sweep,
+        transform,
+    )
 
-__all__ = ["Result", "SweepResult", "audit", "resume", "resume_sweep", "run", "sweep", "transform"]
+__all__ = [
+    "Result",
+    "SweepResult",
+    "audit",
+    "reproduce",
+    "resume",
+    "resume_sweep",
+    "run",
+    "sweep",
+    "transform",
+]
 
 
 def __getattr__(name: str) -> Any:

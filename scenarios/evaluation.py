@@ -162,6 +162,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                     truth=truth,
                     mapped=method.mapped(question.settings, found.embedding),
                     clusters=found.clusters,
+                    sites=question.client_of_row,
                     new=new,
                 )
                 return evaluate(

@@ -259,8 +259,12 @@ def _simulate(
     served = with_scaling(served.reordered(holdings.in_table_order), beginning.run, scenario)
     names = scenario.metrics
     if names == "default":
-        # What only methods that make clusters have, or runs that hold rows out, is no lack of the others.
-        has = {"clusters": served.outcome.clusters is not None, "new": holdings.held_out is not None}
+        # What only methods that make clusters have, runs that hold rows out, or real sites, is no lack of the others.
+        has = {
+            "clusters": served.outcome.clusters is not None,
+            "new": holdings.held_out is not None,
+            "sites": scenario.clients.natural,
+        }
         lacking = {need for need, there in has.items() if not there}
         names = tuple(name for name in DEFAULT_METRICS if not lacking & METRICS[name].needs)
     compared = "central" in scenario.compare

@@ -195,6 +195,11 @@ class ClientsSettings(Settings):
             )
         return self
 
+    @property
+    def natural(self) -> bool:
+        """Whether clients are sites of the data's own."""
+        return bool(self.sites) or self.partition.natural
+
     @model_serializer(mode="wrap")
     def _without_what_sites_replace(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Sites beside a partition are refused, so no partition is written beside sites."""

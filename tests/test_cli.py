@@ -401,6 +401,7 @@ def test_help_lists_the_commands_in_the_order_of_use(capsys: pytest.CaptureFixtu
     assert commands == [
         "run",
         "sweep",
+        "reproduce",
         "plan",
         "submit",
         "jobs",

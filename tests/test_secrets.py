@@ -17,6 +17,7 @@ from tiny import tiny, tiny_run
 from raydr.errors import DataError, OutputError, RaydrError, RunError
 from raydr.federation import ClientHost, Seat, fingerprint
 from raydr.federation.client import Withheld
+from raydr.federation.simulated.faults import FaultPlan
 from raydr.journal import CheckpointTaken, Event, RoundEnded
 from raydr.methods.landmarks.maps import FedTSNE
 from raydr.methods.serving import Plan
@@ -255,20 +256,32 @@ def test_the_coordinators_memory_never_holds_the_secret(cluster: None) -> None:
     root = Secret.drawn()
     settings = FedTSNE(landmarks=5, rounds=3, early_iterations=5, iterations=5)
     coverage = Coverage(GaussianNoise(on="gradient", multiplier=1.0))
-    plan = Plan("fed-tsne", settings, "standard", seed=0, coverage=coverage, checkpoint_every=1, run="a run")
+    plan = Plan(
+        "fed-tsne",
+        settings,
+        "standard",
+        seed=0,
+        coverage=coverage,
+        checkpoint_every=1,
+        run="a run",
+        faults=FaultPlan(stragglers=1.0, delay_s=2.0),  # so that clients are there while they are searched
+    )
     secrets = derived_from(root, 2)[:4]
     found: dict[str, set[int]] = {"CoordinatorProcess": set(), "ClientProcess": set()}
+    searched: list[str] = []
 
     def search(event: Event) -> None:
         if isinstance(event, RoundEnded) and event.round == 2:
             for name, seen in found.items():
                 for process in simulation_processes(name):
+                    searched.append(name)
                     seen.update(found_in(own_memory(process.pid), secrets))
 
     rng = np.random.default_rng(0)
     RayBackend(packing=1).serve(
         [rng.normal(size=(20, 3)) for _ in range(2)], plan, listener=search, withheld=Withheld(root)
     )
+    assert set(searched) == set(found), "both were there to be searched"
     assert found == {"CoordinatorProcess": set(), "ClientProcess": {0, 1, 2, 3}}
 
 

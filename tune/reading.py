@@ -155,6 +155,7 @@ def _table(table: Table, only: tuple[str, ...], changed: Mapping[str, Any]) -> T
         update={
             "reduced": reduced,
             "columns": tuple(map(resolved, table.columns)),
+            "rows": tuple(map(resolved, table.rows)),
             "groups": tuple(
                 resolved(group).model_copy(update={"rows": tuple(map(resolved, group.rows))})
                 for group in table.groups

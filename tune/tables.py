@@ -101,7 +101,7 @@ class Group(Place):
     """Rows of a table that belong together."""
 
     name: str = Field("", max_length=100, description="as the paper has it; empty where rows are not grouped")
-    rows: tuple[Line, ...] = Field(min_length=1, description="its rows")
+    rows: tuple[Line, ...] = Field((), description="its rows; default: those of the table")
 
 
 class Table(Settings):
@@ -118,7 +118,8 @@ class Table(Settings):
         {}, description="keys in which every run as published differs from raydr's defaults, dotted"
     )
     columns: tuple[Column, ...] = Field((), description="its columns")
-    groups: tuple[Group, ...] = Field((), description="its rows, in groups")
+    rows: tuple[Line, ...] = Field((), description="rows of every group that has none of its own")
+    groups: tuple[Group, ...] = Field((Group(),), description="its rows, in groups")
     reduced: dict[str, Any] = Field(
         {}, description="what a run changed to be shorter, by key: written by raydr itself"
     )
@@ -126,18 +127,18 @@ class Table(Settings):
 
     @model_validator(mode="after")
     def _cells(self) -> Self:
-        if self.unmeasured is None and not (self.columns and self.groups):
-            raise ValueError("it has no cells: give columns and groups, or say why it is unmeasured")
+        if self.unmeasured is None and not (self.columns and all(map(self.rows_of, self.groups))):
+            raise ValueError("it has no cells: give columns and rows, or say why it is unmeasured")
         columns, groups = [column.name for column in self.columns], [group.name for group in self.groups]
         _require_distinct(columns, "columns")
         _require_distinct(groups, "groups")
         for group in self.groups:
-            _require_distinct([row.name for row in group.rows], f"rows of {group.name!r}")
+            _require_distinct([row.name for row in self.rows_of(group)], f"rows of {group.name!r}")
         for place, names in [(c, columns) for c in self.columns] + [(g, groups) for g in self.groups]:
             if place.pooled is not None and place.pooled not in names:
                 raise ValueError(f"{place.name!r} has pooled values in {place.pooled!r}, which is not there")
         for group in self.groups:
-            for row in group.rows:
+            for row in self.rows_of(group):
                 if row.numbers is not None and row.numbers.count("|") + 1 != len(columns):
                     raise ValueError(
                         f"the row {group.name} {row.name} has {row.numbers.count('|') + 1} numbers for"
@@ -148,7 +149,11 @@ class Table(Settings):
     @property
     def metrics(self) -> list[str]:
         """Names of the measures of its rows, each once."""
-        return list(dict.fromkeys(row.metric for group in self.groups for row in group.rows))
+        return list(dict.fromkeys(row.metric for group in self.groups for row in self.rows_of(group)))
+
+    def rows_of(self, group: Group) -> tuple[Line, ...]:
+        """Rows of a group: its own, or those of the table."""
+        return group.rows or self.rows
 
     def of_rows(self, names: tuple[str, ...]) -> Table:
         """Same with these rows or groups alone, and the groups that hold their pooled values.
@@ -159,25 +164,25 @@ class Table(Settings):
             If there is no such row or group.
         """
         known = dict.fromkeys(
-            name for group in self.groups for name in (group.name, *(row.name for row in group.rows)) if name
+            name
+            for group in self.groups
+            for name in (group.name, *(row.name for row in self.rows_of(group)))
+            if name
         )
         lacking = [name for name in names if name not in known]
         if lacking:
             raise ValueError(f"there is no row {lacking[0]!r}; rows are {', '.join(known)}")
         kept: dict[str, set[str]] = {}
         for group in self.groups:
-            rows = {row.name for row in group.rows if group.name in names or row.name in names}
-            for name in (group.name, group.pooled) if rows else ():
-                if name is not None:
-                    kept.setdefault(name, set()).update(rows)
-        groups = [
-            group.model_copy(
-                update={"rows": tuple(row for row in group.rows if row.name in kept[group.name])}
-            )
+            rows = {row.name for row in self.rows_of(group) if group.name in names or row.name in names}
+            for name in {group.name, group.pooled or group.name} if rows else ():
+                kept.setdefault(name, set()).update(rows)
+        chosen = [
+            (group, tuple(row for row in self.rows_of(group) if row.name in kept.get(group.name, ())))
             for group in self.groups
-            if kept.get(group.name)
         ]
-        return self.model_copy(update={"groups": tuple(group for group in groups if group.rows)})
+        groups = tuple(group.model_copy(update={"rows": rows}) for group, rows in chosen if rows)
+        return self.model_copy(update={"groups": groups})
 
 
 def _require_distinct(names: list[str], what: str) -> None:
@@ -220,7 +225,7 @@ class Cell:
 def cells(table: Table) -> Iterator[Cell]:
     """Cells of a table, row by row."""
     for group in table.groups:
-        for row in group.rows:
+        for row in table.rows_of(group):
             line = row.numbers.split("|") if row.numbers is not None else [NOTHING] * len(table.columns)
             for column, text in zip(table.columns, line, strict=True):
                 published = number(text)

@@ -59,9 +59,12 @@ def _arrow(asked: Sweep, table: Table, found: _Found) -> Any:
     at = {(cell.group, cell.row, cell.column): cell for cell in known}
     content: list[dict[str, Any]] = []
     for cell in known:
-        for repeat in range(asked.repeats):
+        for repeat in range(asked.repeats if cell.absent is None else 1):
             row = found.row(cell.default, repeat)
-            pooled = found.value(cell.default, repeat, cell.measure.replace("federated.", "central.", 1))
+            pooled = None
+            if cell.measure not in records.COSTS:
+                central = f"central.{cell.measure.partition('.')[2]}"
+                pooled = found.value(cell.default, repeat, central)
             if pooled is None and cell.pooled is not None:
                 other = at[cell.pooled]
                 pooled = found.value(other.default, repeat, other.measure)

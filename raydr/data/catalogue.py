@@ -137,6 +137,26 @@ _ENTRIES = (
         "GPL-3",
         client_keys=("client",),
     ),
+    Dataset(
+        "heart_disease",
+        "patients of four hospitals",
+        920,
+        13,
+        2,
+        f"{_UCI}45",
+        _CC_BY,
+        client_keys=("client",),
+    ),
+    Dataset(
+        "beijing_air",
+        "air and weather at twelve stations, by season",
+        76_740,
+        11,
+        4,
+        f"{_UCI}501",
+        _CC_BY,
+        client_keys=("client",),
+    ),
 )
 
 DATASETS: Mapping[str, Dataset] = MappingProxyType({dataset.name: dataset for dataset in _ENTRIES})

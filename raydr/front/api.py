@@ -24,6 +24,7 @@ from raydr.records import (
     PRIVACY,
     REPORT,
     SWEEP_REPORT,
+    TABLE,
     TRIALS,
 )
 
@@ -299,6 +300,11 @@ class SweepResult:
         """The points that no other beats in all objectives."""
         return self._rows(PARETO)
 
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """Of a published table a row for each cell and seed: ``paper``, ``published``, ``default``, ``pooled``."""
+        return self._rows(TABLE)
+
     def run(self, trial: Mapping[str, Any]) -> Result:
         """Return the run of a row of :attr:`trials` that is done."""
         return Result(self.folder / trial["folder"])
@@ -355,6 +361,61 @@ def sweep(
     dotted = {key.replace("__", "."): value for key, value in overrides.items()}
     folder = run_sweep(
         read_sweep(sweep, dotted, quick=quick),
+        out=_path(out),
+        address=address,
+        data_dir=_path(data_dir),
+        listener=listener,
+    )
+    return SweepResult(folder)
+
+
+def reproduce(
+    table: str | Path | Mapping[str, Any],
+    *,
+    out: str | Path | None = None,
+    address: str | None = None,
+    data_dir: str | Path | None = None,
+    quick: bool = False,
+    only: Sequence[str] = (),
+    listener: Listener = unheard,
+    **overrides: Any,
+) -> SweepResult:
+    """Run a paper's table, each cell as published and by raydr's defaults: a sweep whose points are the cells.
+
+    Parameters
+    ----------
+    table : str, Path or mapping
+        The name of a table (``raydr list papers``), a YAML file, or the content itself.
+    quick : bool
+        Whether to take fewer rows and one seed, as its section ``quick`` says; the table says so.
+    only : sequence of str
+        Names of rows, or of groups of rows, to run alone.
+    out, address, data_dir, listener, **overrides
+        As for :func:`sweep`.
+
+    Returns
+    -------
+    SweepResult
+        Whose :attr:`~SweepResult.table` has the cells; :func:`resume_sweep` goes on with one that was interrupted.
+
+    Raises
+    ------
+    raydr.errors.RaydrError
+        As :func:`run`; a cell that fails is a cell without a value, and no error.
+
+    Examples
+    --------
+    >>> import raydr
+    >>> result = raydr.reproduce("p3-table-4", quick=True)  # doctest: +SKIP
+    >>> result.table[0]["paper"], result.table[0]["default"] > 0.6  # doctest: +SKIP
+    (0.524, True)
+    """
+    from raydr.tune.reproducing import read_table
+    from raydr.tune.sweeping import sweep as run_sweep
+
+    dotted = {key.replace("__", "."): value for key, value in overrides.items()}
+    folder = run_sweep(
+        read_table(table, dotted, quick=quick, only=tuple(only)),
         out=_path(out),
         address=address,
         data_dir=_path(data_dir),

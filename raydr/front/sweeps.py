@@ -146,7 +146,7 @@ def paper_table(folder: Path) -> Iterator[RenderableType]:
         if all(value is None for value in (cell.paper, cell.published, cell.default, cell.pooled)):
             continue
         values = [getattr(cell, name) for name in ("paper", *SOURCES)]
-        texts = [Text("" if value is None else value.text) for value in values]
+        texts = [Text("" if value is None else cell.text(value)) for value in values]
         mark = Text(MARKS[cell.verdict], VERDICT_STYLES[cell.verdict]) if cell.verdict else Text("")
         table.add_row(Text(cell.name if cell.name != before else ""), Text(cell.column), *texts, mark)
         before = cell.name

@@ -27,6 +27,7 @@ from raydr.metrics import ranks as ranks
 from raydr.metrics import structure as structure
 from raydr.metrics import recovery as recovery
 from raydr.metrics import coordinates as coordinates
+from raydr.metrics import sites as sites
 from raydr.metrics import new_rows as new_rows
 # isort: on
 

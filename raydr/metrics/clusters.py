@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from raydr.arrays import Float64Array, Int64Array
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric
 from raydr.threads import one_blas_thread
@@ -37,21 +38,32 @@ def silhouette(examination: Examination) -> float:
     Past `SILHOUETTE_ROWS` rows it is the mean over a seeded uniform sample of that many rows, each compared with
     the rows of the sample.
     """
-    from sklearn import config_context
-    from sklearn.metrics import silhouette_score
+    return float(np.mean(sampled_silhouettes(examination, examination.clusters)[0]))
 
-    clusters, embedding = examination.clusters, examination.embedding
+
+def sampled_silhouettes(examination: Examination, groups: Int64Array) -> tuple[Float64Array, Int64Array]:
+    """Silhouettes on the map of rows in ``groups`` (rows,), and the groups of those rows: a sample of many.
+
+    Raises
+    ------
+    UnmeasurableError
+        If there are fewer than two groups, or as many as rows.
+    """
+    from sklearn import config_context
+    from sklearn.metrics import silhouette_samples
+
+    embedding = examination.embedding
     if examination.count > SILHOUETTE_ROWS:
         random = np.random.default_rng(examination.evidence.seed)
         sample = np.sort(random.choice(examination.count, SILHOUETTE_ROWS, replace=False))
-        clusters, embedding = clusters[sample], embedding[sample]
-    found = len(np.unique(clusters))
-    if not 2 <= found < len(clusters):
+        groups, embedding = groups[sample], embedding[sample]
+    found = len(np.unique(groups))
+    if not 2 <= found < len(groups):
         raise UnmeasurableError(
-            f"the silhouette needs from 2 to {len(clusters) - 1} clusters in {len(clusters)} rows; there are {found}"
+            f"the silhouette needs from 2 to {len(groups) - 1} clusters in {len(groups)} rows; there are {found}"
         )
     with one_blas_thread(), config_context(working_memory=64):  # MiB of distances at a time
-        return float(silhouette_score(embedding, clusters))
+        return np.asarray(silhouette_samples(embedding, groups), dtype=np.float64), groups
 
 
 @metric(

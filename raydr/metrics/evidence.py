@@ -56,6 +56,8 @@ class Evidence:
         hyperbolic ones. Neighbours, ranks and groups go by them; classifiers and clusters by positions.
     clusters
         (rows,) integers, the clusters that the method itself makes; None where it makes none.
+    sites
+        (rows,) integers, which client holds each row; None where nobody says.
     new
         Rows that were held out and placed on the map afterwards, as evidence of their own: their rows, places and
         classes. None where there are none.
@@ -79,6 +81,7 @@ class Evidence:
     truth: Geometry | None = field(default=None, repr=False)
     mapped: Geometry | None = field(default=None, repr=False)
     clusters: IntArray | None = None
+    sites: IntArray | None = None
     new: Evidence | None = None
     grouped: int | None = None
 
@@ -95,6 +98,7 @@ class Evidence:
             "true geometry": rows if self.truth is None else self.truth.rows,
             "geometry of the map": rows if self.mapped is None else self.mapped.rows,
             "clustering": rows if self.clusters is None else len(self.clusters),
+            "column of sites": rows if self.sites is None else len(self.sites),
         }
         for name, count in parts.items():
             if count != rows:
@@ -205,6 +209,16 @@ class Examination:
         if classes < 2:
             raise UnmeasurableError("all rows have the same label")
         return classes
+
+    @cached_property
+    def sites(self) -> Int64Array:
+        """Who holds each row, as 0, 1, ... (rows,); `UnmeasurableError` if one client holds all."""
+        if self.evidence.sites is None:
+            raise UnmeasurableError("nobody says which client holds which row")
+        sites = np.asarray(np.unique(self.evidence.sites, return_inverse=True)[1], dtype=np.int64)
+        if len(sites) == 0 or sites.max() == 0:
+            raise UnmeasurableError("all rows are one client's")
+        return sites
 
     @cached_property
     def row_neighbors(self) -> NeighborGraph:

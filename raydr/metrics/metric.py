@@ -13,7 +13,7 @@ from raydr.geometry.points import Progress, unheard
 from raydr.metrics.evidence import LARGEST_K, Evidence, Examination, UnmeasurableError
 from raydr.registry import Registry
 
-Need: TypeAlias = Literal["labels", "rows", "recovered", "clusters", "new"]
+Need: TypeAlias = Literal["labels", "rows", "recovered", "clusters", "sites", "new"]
 Measure = TypeVar("Measure", bound=Callable[[Examination], float])
 MeasureByK = TypeVar("MeasureByK", bound=Callable[[Examination, int], float])
 
@@ -80,9 +80,9 @@ def metric(
         As scenarios, run folders and ``raydr list metrics`` have it.
     title, description : str
         What the report calls it, and one line on what it measures.
-    needs : set of {"labels", "rows", "recovered", "clusters", "new"}
+    needs : set of {"labels", "rows", "recovered", "clusters", "sites", "new"}
         What it looks at beside the map: classes, the true rows, the geometry that the server recovered, the clusters
-        that the method makes itself, rows that were held out and placed afterwards.
+        that the method makes itself, who holds which rows, rows that were held out and placed afterwards.
     higher_is_better : bool
         Which way it improves.
 

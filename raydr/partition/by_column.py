@@ -19,6 +19,7 @@ class ByColumn(Dealing):
     """The values of a column are the clients."""
 
     needs_count: ClassVar[bool] = False
+    natural: ClassVar[bool] = True
     kind: Literal["by-column"] = "by-column"
     column: str = Field(description="the column that names each row's client")
     min_rows: int = Field(1, ge=0, description="fewest rows of a client; 0 allows empty clients")

@@ -28,9 +28,12 @@ class Dealing(Settings, ABC):
     needs_count : bool
         Whether ``clients.count`` must be given; else the data fix the number of clients, and it must agree where it
         is given.
+    natural : bool
+        Whether clients are sites that the data name, and not drawn.
     """
 
     needs_count: ClassVar[bool] = True
+    natural: ClassVar[bool] = False
     kind: str
 
     @abstractmethod

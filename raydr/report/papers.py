@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -60,12 +60,6 @@ class Mean:
     value: float
     deviation: float | None
 
-    @property
-    def text(self) -> str:
-        """In words."""
-        near = "" if self.deviation is None else f" ± {wording.measure(self.deviation)}"
-        return wording.measure(self.value) + near
-
 
 @dataclass(frozen=True)
 class CellResult:
@@ -110,6 +104,18 @@ class CellResult:
         except ScenarioError:
             return None
 
+    def text(self, mean: Mean) -> str:
+        """One of its values in words."""
+        write = (
+            wording.size
+            if "bytes" in self.measure
+            else wording.duration
+            if self.measure == "seconds"
+            else wording.measure
+        )
+        near = "" if mean.deviation is None else f" ± {write(mean.deviation)}"
+        return write(mean.value) + near
+
     @property
     def verdict(self) -> Verdict | None:
         """Whether the default is better or worse than the paper, or within one standard deviation of it.
@@ -127,9 +133,17 @@ class CellResult:
     @property
     def ratio(self) -> float | None:
         """By how much the default is better than the paper, above 1; None where a ratio says nothing."""
-        if self.paper is None or self.default is None or self.higher_is_better is None:
+        return self._ratio_to(self.paper)
+
+    @property
+    def ratio_to_pooled(self) -> float | None:
+        """By how much the default is better than the pooled rows' map, above 1; None where a ratio says nothing."""
+        return self._ratio_to(self.pooled)
+
+    def _ratio_to(self, other: Mean | None) -> float | None:
+        if other is None or self.default is None or self.higher_is_better is None:
             return None
-        above, below = self.default.value, self.paper.value
+        above, below = self.default.value, other.value
         if not self.higher_is_better:
             above, below = below, above
         return above / below if above >= 0 and below > 0 else None
@@ -150,8 +164,7 @@ class PaperTable:
     @property
     def worst(self) -> CellResult | None:
         """The cell with the least ratio of raydr's default to the paper; None where no cell can be compared."""
-        known = [(ratio, place) for place, cell in enumerate(self.cells) if (ratio := cell.ratio) is not None]
-        return self.cells[min(known)[1]] if known else None
+        return _least(self.cells, lambda cell: cell.ratio)
 
     @property
     def verdicts(self) -> Counter[str]:
@@ -166,17 +179,21 @@ class PaperTable:
     @property
     def summary(self) -> str:
         """How it came out, in a line."""
-        found = self.verdicts
+        found, worst = self.verdicts, self.worst
         if not found:
-            return "no cell can be compared"
-        said = [
-            f"{found[v]} {w}"
-            for v, w in (("better", "better"), ("within", "within one sd"), ("worse", "worse"))
-            if found[v]
-        ]
-        worst = self.worst
+            beside = _least(self.cells, lambda cell: cell.ratio_to_pooled)
+            if beside is None:
+                return "no cell can be compared"
+            return f"least ratio to the pooled rows' map {beside.ratio_to_pooled:.2f} ({beside.name}, {beside.column})"
+        words = {"better": "better", "within": "within one sd", "worse": "worse"}
+        said = [f"{found[verdict]} {word}" for verdict, word in words.items() if found[verdict]]
         least = "" if worst is None else f"; least ratio {worst.ratio:.2f} ({worst.name}, {worst.column})"
         return f"{wording.plural(sum(found.values()), 'cell')} compared: {', '.join(said)}{least}"
+
+
+def _least(cells: Sequence[CellResult], ratio: Callable[[CellResult], float | None]) -> CellResult | None:
+    known = [(found, place) for place, cell in enumerate(cells) if (found := ratio(cell)) is not None]
+    return cells[min(known)[1]] if known else None
 
 
 def _said(value: Any) -> str:

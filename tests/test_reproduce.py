@@ -1,0 +1,287 @@
+"""Published tables: what a file may say, and what of a run stands beside the paper's numbers."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from sweeps import Interrupted, inline
+from tiny import tiny
+
+import raydr
+from raydr import records
+from raydr.errors import OutputError, ScenarioError
+from raydr.front.cli import status
+from raydr.report import read_paper_table, write_paper_report
+from raydr.report.papers import CellResult, Mean
+from raydr.tune.reproducing import catalogue, read_table, results
+from raydr.tune.search import search_of
+from raydr.tune.tables import Published, number
+
+SEARCH: dict[str, Any] = {
+    "kind": "table",
+    "paper": "P0",
+    "where": "table 1",
+    "title": "A table to test by",
+    "published": {"method.estimator": "nystrom", "method.rounds": 3},
+    "columns": [
+        {"name": "pooled", "side": "central", "set": {"compare": ["central"]}},
+        {"name": "IID", "set": {"compare": ["central"]}},
+        {"name": "one class", "set": {"clients": {"partition": {"kind": "one-class"}}}, "pooled": "pooled"},
+        {"name": "CIFAR-10", "absent": "CIFAR-10 is not at hand"},
+    ],
+    "groups": [
+        {
+            "name": "few",
+            "rows": [
+                {"name": "NPA", "metric": "npa_10", "numbers": "0.60 | 0.10 ± 0.01 | 0.99 | 0.42"},
+                {"name": "bytes", "metric": "bytes_up", "numbers": "- | 1 | - | -"},
+            ],
+        },
+        {
+            "name": "many",
+            "set": {"method.landmarks": 20},
+            "rows": [{"name": "NPA", "metric": "npa_10"}],
+        },
+    ],
+}
+
+MANY = [SEARCH["groups"][1]]
+NPA = [{"rows": [{"name": "NPA", "metric": "npa_10", "numbers": "0.5 | 0.1"}]}]
+
+
+def content(**search: Any) -> dict[str, Any]:
+    base = {key: value for key, value in tiny().items() if key not in ("metrics", "name")}
+    base["method"] |= {"rounds": None, "landmarks": 5}
+    return {
+        "name": "p0",
+        "base": base,
+        "search": copy.deepcopy(SEARCH) | search,
+        "trial": {"report": False},
+    }
+
+
+def test_numbers_are_read_as_papers_print_them() -> None:
+    assert number("0.9618±0.0015") == Published(0.9618, 0.0015, 0.00005)
+    assert number(" 0.70 ") == Published(0.7, None, 0.005)
+    assert number("12") == Published(12.0, None, 0.5)
+    assert number("-0.5").value == -0.5  # type: ignore[union-attr]
+    for text in ("0,7", "±0.1", "0.7 +- 0.1", ""):
+        with pytest.raises(ValueError, match="is no number"):
+            number(text)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"columns": [{"name": "a"}, {"name": "a"}]}, "two columns are called 'a'"),
+        ({"columns": [{"name": "a", "pooled": "b"}]}, "pooled values in 'b', which is not there"),
+        ({"columns": [{"name": "a"}]}, "has 4 numbers for 1 columns"),
+        ({"groups": [{"name": "a"}]}, "it has no cells"),
+        (
+            {
+                "columns": [{"name": "a", "set": {"method.landmark": 3}}],
+                "groups": [{"rows": [{"name": "N", "metric": "npa_10"}]}],
+            },
+            "landmarks",
+        ),
+        ({"columns": [{"name": "a"}], "groups": [{"rows": [{"name": "N", "metric": "npa"}]}]}, "npa_1"),
+    ],
+)
+def test_a_table_that_cannot_be_is_refused(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ScenarioError, match=said):
+        search_of(read_table(content(**change)))
+
+
+def test_a_table_has_no_space_and_a_sweep_is_no_table() -> None:
+    with pytest.raises(ScenarioError, match="leave out space"):
+        read_table(content() | {"space": {"method.landmarks": [3, 4]}})
+    with pytest.raises(ScenarioError, match="a sweep without a published table"):
+        read_table({"name": "s", "base": tiny(), "space": {"method.landmarks": [3, 4]}})
+    with pytest.raises(ScenarioError, match="space is empty"):
+        read_table({"name": "s", "base": tiny()})
+
+
+def test_cells_of_one_scenario_are_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two groups by two scenarios, each once as published and once by default; the pooled map is the default's."""
+    assert search_of(read_table(content())).count == 8
+    ran = inline(monkeypatch)
+    result = raydr.reproduce(content() | {"repeats": 2}, out=tmp_path / "p0")
+    assert len(ran) == 16
+    rows = {(row["group"], row["row"], row["column"], row["seed"]): row for row in result.table}
+    assert len(rows) == 3 * (3 * 2 + 1)
+    trials = {
+        (row["set.method.estimator"], row["set.method.landmarks"], row["set.clients"], row["seed"]): row
+        for row in result.trials
+    }
+    one = '{"partition": {"kind": "one-class"}}'
+    for seed in (0, 1):
+        own, pooled = rows["few", "NPA", "IID", seed], rows["few", "NPA", "pooled", seed]
+        trial = trials[None, None, None, seed]
+        assert own["default"] == trial["federated.npa_10"] != trial["central.npa_10"]
+        assert own["pooled"] == pooled["default"] == pooled["pooled"] == trial["central.npa_10"]
+        assert own["published"] == trials["nystrom", None, None, seed]["federated.npa_10"] != own["default"]
+        assert trials["nystrom", None, None, seed]["central.npa_10"] is None
+        assert pooled["published"] is None
+        assert (own["paper"], own["paper.sd"], pooled["paper"]) == (0.1, 0.01, 0.6)
+        apart = rows["few", "NPA", "one class", seed]
+        assert apart["default"] == trials[None, None, one, seed]["federated.npa_10"]
+        assert apart["pooled"] == trial["central.npa_10"]
+        assert rows["few", "bytes", "IID", seed]["default"] == trial["bytes_up"]
+        assert rows["few", "bytes", "IID", seed]["pooled"] is None
+        assert rows["many", "NPA", "IID", seed]["default"] == trials[None, 20, None, seed]["federated.npa_10"]
+    lacking = rows["few", "NPA", "CIFAR-10", None]
+    assert (lacking["paper"], lacking["default"], lacking["why"]) == (0.42, None, "CIFAR-10 is not at hand")
+    table = read_paper_table(result.folder / records.TABLE)
+    at = {(cell.group, cell.row, cell.column): cell for cell in table.cells}
+    assert at["few", "NPA", "IID"].verdict == "better"
+    assert at["few", "NPA", "one class"].verdict == "worse"
+    assert at["few", "bytes", "IID"].verdict == "worse", "of bytes fewer are better"
+    assert table.worst is not None
+    assert table.worst.row == "bytes"
+    assert table.heading["date"]
+
+
+def test_what_fails_is_a_cell_that_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inline(monkeypatch)
+    groups = [
+        {"name": "3", "rows": [{"name": "NPA", "metric": "npa_10"}]},
+        {"name": "200", "set": {"clients.count": 200}, "rows": [{"name": "NPA", "metric": "npa_10"}]},
+    ]
+    result = raydr.reproduce(
+        content(columns=[{"name": "IID"}], groups=groups, published={}), out=tmp_path / "p0"
+    )
+    rows = {row["group"]: row for row in result.table if row["seed"] in (0, None)}
+    assert rows["3"]["default"] is not None
+    assert rows["3"]["why"] is None
+    assert rows["200"]["default"] is None
+    assert "150 rows cannot give 200 clients" in rows["200"]["why"]
+    page = (result.folder / records.TABLE_REPORT).read_text()
+    assert "150 rows cannot give 200 clients" in page
+
+
+def test_what_is_shorter_than_the_table_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inline(monkeypatch)
+    quick = {"base": {"data.rows": 60}, "repeats": 1}
+    result = raydr.reproduce(
+        content() | {"quick": quick}, out=tmp_path / "p0", quick=True, only=["many"], method__iterations=6
+    )
+    table = read_paper_table(result.folder / records.TABLE)
+    assert table.changed == "data.rows 60, repeats 1, method.iterations 6, rows many"
+    assert {cell.group for cell in table.cells} == {"many"}
+    assert "Not the whole table" in (result.folder / records.TABLE_REPORT).read_text()
+    with pytest.raises(ScenarioError, match="there is no row 'NPB'; rows are few, NPA, bytes, many"):
+        read_table(content(), only=("NPB",))
+
+
+def test_only_one_row_keeps_the_group_that_has_its_pooled_values() -> None:
+    groups = [
+        {
+            "name": "ours",
+            "pooled": "theirs",
+            "rows": [{"name": "A", "metric": "npa_1"}, {"name": "B", "metric": "npa_10"}],
+        },
+        {"name": "theirs", "rows": [{"name": "A", "metric": "npa_1"}, {"name": "B", "metric": "npa_10"}]},
+        {"name": "others", "rows": [{"name": "C", "metric": "npa_50"}]},
+    ]
+    asked = read_table(content(columns=[{"name": "IID"}], groups=groups), only=("ours",))
+    kept = {group.name: [row.name for row in group.rows] for group in asked.search.groups}  # type: ignore[union-attr]
+    assert kept == {"ours": ["A", "B"], "theirs": ["A", "B"]}
+    asked = read_table(content(columns=[{"name": "IID"}], groups=groups), only=("B",))
+    kept = {group.name: [row.name for row in group.rows] for group in asked.search.groups}  # type: ignore[union-attr]
+    assert kept == {"ours": ["B"], "theirs": ["B"]}
+
+
+def test_a_table_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as first:
+        inline(first, dies_after=1)
+        with pytest.raises(Interrupted):
+            raydr.reproduce(content(columns=SEARCH["columns"][:2], groups=MANY), out=tmp_path / "p0")
+    (left,) = tmp_path.glob("p0.incomplete-*")
+    ran = inline(monkeypatch)
+    whole = raydr.resume_sweep(left)
+    assert len(ran) == 1
+    other = raydr.reproduce(content(columns=SEARCH["columns"][:2], groups=MANY), out=tmp_path / "whole")
+
+    def values(folder: Path) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = pq.read_table(folder / records.TABLE).to_pylist()
+        return rows
+
+    assert values(whole.folder) == values(other.folder)
+
+
+def test_a_table_none_of_which_can_be_run_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="p0 cannot be run: it lists data sets"):
+        raydr.reproduce(content(unmeasured="it lists data sets"), out=tmp_path / "p0")
+    assert not list(tmp_path.iterdir())
+
+
+def cell(
+    default: Mean | None, paper: Mean | None, measure: str = "federated.npa_10", rounding: float = 0.005
+) -> CellResult:
+    return CellResult("", "", "", measure, paper, rounding, None, default, None, (), None)
+
+
+def test_within_one_standard_deviation_is_neither_better_nor_worse() -> None:
+    assert cell(Mean(0.72, None), Mean(0.70, None)).verdict == "better"
+    assert cell(Mean(0.703, None), Mean(0.70, None)).verdict == "within", "the paper's number is rounded"
+    assert cell(Mean(0.72, None), Mean(0.70, 0.03)).verdict == "within"
+    assert cell(Mean(0.66, 0.05), Mean(0.70, 0.03)).verdict == "within"
+    assert cell(Mean(0.64, 0.05), Mean(0.70, 0.03)).verdict == "worse"
+    assert cell(Mean(0.64, None), Mean(0.70, None), "federated.distance_error").verdict == "better"
+    assert cell(None, Mean(0.70, None)).verdict is None
+    assert cell(Mean(0.2, None), Mean(0.1, None), "federated.distance_error").ratio == pytest.approx(0.5)
+    assert cell(Mean(0.2, None), Mean(-0.1, None), "federated.sc").ratio is None
+
+
+def test_the_catalogue_says_how_the_latest_run_came_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inline(monkeypatch)
+    named = content(columns=SEARCH["columns"][:2], groups=NPA) | {"name": "p3-table-4"}
+    raydr.reproduce(named, out=tmp_path / "runs" / "one")
+    broken = tmp_path / "runs" / "two"
+    broken.mkdir()
+    (broken / records.TABLE).write_bytes(b"nothing")
+    line = catalogue(tmp_path / "runs")["p3-table-4"]
+    assert "2 cells compared" in line
+    assert "p3-table-4" in results(tmp_path / "runs")
+
+
+def test_the_page_is_made_again_and_a_damaged_table_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inline(monkeypatch)
+    named = content(columns=SEARCH["columns"][:2], groups=NPA, title="<script>alert(1)</script>")
+    folder = raydr.reproduce(named, out=tmp_path / "p0").folder
+    page = (folder / records.TABLE_REPORT).read_text()
+    assert "<script>" not in page
+    (folder / records.TABLE_REPORT).unlink()
+    assert status(["report", str(folder)]) == 0
+    assert capsys.readouterr().out.strip() == str(folder / records.TABLE_REPORT)
+    assert (folder / records.TABLE_REPORT).read_text() == page
+    (folder / records.TABLE).write_bytes(b"PAR1")
+    with pytest.raises(OutputError, match="no table that `raydr reproduce` wrote"):
+        write_paper_report(folder)
+
+
+def test_from_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import yaml
+
+    inline(monkeypatch)
+    file = tmp_path / "p0.yaml"
+    file.write_text(yaml.safe_dump(content(columns=SEARCH["columns"][:2], groups=NPA)))
+    assert status(["reproduce", str(file), "--out", str(tmp_path / "p0")]) == 0
+    out, err = capsys.readouterr()
+    assert out.strip() == str(tmp_path / "p0" / records.TABLE_REPORT)
+    assert "P0, table 1: A table to test by" in err
+    assert "0.1000 ± " not in err
+    assert status(["reproduce", str(file), "--out", str(tmp_path / "q"), "--only", "NPB"]) == 2
+    assert "there is no row 'NPB'" in capsys.readouterr().err
+    assert status(["reproduce", "p9-table-1"]) == 2
+    assert "There is no table 'p9-table-1'" in capsys.readouterr().err
