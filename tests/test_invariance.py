@@ -57,6 +57,7 @@ def test_no_metric_sees_where_the_origin_lies_or_which_units_there_are(name: str
         LABELS,
         Points(ROWS + 0.3 * random.normal(size=ROWS.shape)),
         clusters=LABELS,
+        sites=np.arange(len(ROWS)) % 5,
         new=Evidence(ROWS[::2], ROWS[::2, :2] + random.normal(size=(len(ROWS[::2]), 2)), LABELS[::2]),
     )
     recovered = Points(evidence.recovered.coordinates * scale)  # type: ignore[union-attr]

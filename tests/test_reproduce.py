@@ -6,6 +6,7 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import papers_reference
 import pyarrow.parquet as pq
 import pytest
 from sweeps import Interrupted, inline
@@ -266,6 +267,13 @@ def test_the_page_is_made_again_and_a_damaged_table_is_refused(
     (folder / records.TABLE).write_bytes(b"PAR1")
     with pytest.raises(OutputError, match="no table that `raydr reproduce` wrote"):
         write_paper_report(folder)
+
+
+def test_the_page_of_papers_is_made_from_the_results() -> None:
+    kept = papers_reference.PAGE.read_text(encoding="utf-8").partition(papers_reference.MARK)[2]
+    assert kept == papers_reference.reference(), (
+        "run `python tests/papers_reference.py` to renew docs/papers.md"
+    )
 
 
 def test_from_the_command_line(

@@ -1,0 +1,91 @@
+"""The papers' tables beside raydr's, as Markdown, from what ``raydr reproduce`` wrote.
+
+``python tests/papers_reference.py`` puts it into docs/papers.md; a test keeps the two equal. To renew a table:
+
+    raydr reproduce p3-table-4 --out runs/p3-table-4
+    cp runs/p3-table-4/table.parquet scenarios/papers/p3-table-4.parquet
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from raydr.report import PaperTable
+from raydr.report.papers import MARKS, CellResult
+from raydr.tune.reading import PAPERS
+from raydr.tune.reproducing import read_table, results
+from raydr.tune.tables import Table
+
+PAGE = Path(__file__).parent.parent / "docs" / "papers.md"
+MARK = "<!-- Below this line: made by tests/papers_reference.py -->\n"
+
+
+def reference() -> str:
+    """A line for each table, and a section with the cells of each that was run."""
+    found = results()
+    lines = ["\n## Every table and figure\n", "| name | what | how it came out |", "| --- | --- | --- |"]
+    lines += [
+        f"| `{name}` | {title} | {_outcome(name, found.get(name))} |"
+        for name, title in PAPERS.names().items()
+    ]
+    for name in PAPERS.names():
+        if name in found:
+            lines += ["", *_section(found[name])]
+    return "\n".join(lines) + "\n"
+
+
+def _outcome(name: str, found: PaperTable | None) -> str:
+    if found is not None:
+        changed = f" (with {found.changed})" if found.changed else ""
+        return f"{found.heading['date']}{changed}: {found.summary}"
+    table = read_table(name).search
+    assert isinstance(table, Table)
+    return f"nothing to run: {table.unmeasured}" if table.unmeasured else "not run yet"
+
+
+def _section(found: PaperTable) -> Iterator[str]:
+    heading = found.heading
+    yield f"## {heading['name']}: {heading['title']}\n"
+    at_commit = f" at {heading['commit']}" if heading["commit"] else ""
+    seeds = f"{heading['repeats']} seed{'s' if heading['repeats'] != 1 else ''}"
+    yield f"{heading['paper']}, {heading['where']}. {heading['date']}, raydr {heading['raydr']}{at_commit}, {seeds}."
+    if found.changed:
+        yield f"**Not the whole table**: run with {found.changed}."
+    yield from ([heading["says"]] if heading["says"] else [])
+    yield from heading["substituted"]
+    yield ""
+    shown = [
+        column
+        for column in heading["columns"]
+        if any(_shown(cell) for cell in found.cells if cell.column == column)
+    ]
+    yield "| | " + " | ".join(shown) + " |"
+    yield "| --- |" + " --- |" * len(shown)
+    rows = dict.fromkeys((cell.group, cell.row) for cell in found.cells)
+    at = {(cell.group, cell.row, cell.column): cell for cell in found.cells}
+    for group, row in rows:
+        cells = [at[group, row, column] for column in shown]
+        if any(map(_shown, cells)):
+            yield f"| {cells[0].name} | " + " | ".join(map(_text, cells)) + " |"
+    reasons = dict.fromkeys(cell.why for cell in found.cells if cell.why)
+    if reasons:
+        yield "\nNot run: " + "; ".join(reasons) + "."
+
+
+def _shown(cell: CellResult) -> bool:
+    return cell.default is not None
+
+
+def _text(cell: CellResult) -> str:
+    if cell.default is None:
+        return "–"
+    beside = {"paper": cell.paper, "as published": cell.published, "pooled": cell.pooled}
+    known = "; ".join(f"{name} {cell.text(mean)}" for name, mean in beside.items() if mean is not None)
+    mark = f" {MARKS[cell.verdict]}" if cell.verdict else ""
+    return f"**{cell.text(cell.default)}**{mark}" + (f" ({known})" if known else "")
+
+
+if __name__ == "__main__":
+    before = PAGE.read_text(encoding="utf-8").partition(MARK)[0]
+    PAGE.write_text(before + MARK + reference(), encoding="utf-8")
