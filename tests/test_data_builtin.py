@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 import subprocess
 import sys
 import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ import numpy as np
 import pytest
 import sklearn.datasets
 
-from raydr.data import DATASETS, Dataset, load
+from raydr.data import DATASETS, Dataset, fetching, load
 from raydr.errors import DataError
 
 FOLDER = os.environ.get("RAYDR_DATA", "")
@@ -153,6 +156,44 @@ def test_public_source_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     split = load(source="fashion_mnist", marks="split")
     assert (split.mark_names, calls) == (("0", "1"), ["Fashion-MNIST"])
     np.testing.assert_array_equal(split.marks, split.ids >= 60_000)
+
+
+def medmnist(rows: tuple[int, int, int]) -> dict[str, np.ndarray]:
+    """An archive like MedMNIST's, in colour: every pixel tells its split and row."""
+    archive = {}
+    for number, (split, count) in enumerate(zip(("train", "test", "val"), rows, strict=True)):
+        images = np.zeros((count, 28, 28, 3), dtype=np.uint8)
+        images[:, 1, 2, 0], images[:, 0, 0, 2] = np.arange(count) % 200, number
+        archive[f"{split}_images"] = images
+        archive[f"{split}_labels"] = (np.arange(count) % 5)[:, None].astype(np.uint8)
+    return archive
+
+
+@pytest.mark.usefixtures("no_folder")
+def test_an_archive_of_medmnist_is_rows_with_their_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    file, asked = io.BytesIO(), []
+    np.savez_compressed(file, **medmnist((1080, 400, 120)))
+    content = file.getvalue()
+
+    def urlopen(url: str, timeout: float) -> io.BytesIO:
+        asked.append(url)
+        return io.BytesIO(content)
+
+    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
+    with pytest.raises(DataError, match=r"retinamnist could not be fetched .* was published") as caught:
+        load(source="retinamnist")
+    assert "--data-dir" in str(caught.value)
+    monkeypatch.setitem(fetching._MEDMNIST, "retinamnist", hashlib.md5(content).hexdigest())
+    table = load(source="retinamnist", marks="split")
+    assert table.rows.shape == (1600, 2352)
+    np.testing.assert_array_equal(np.bincount(table.marks), [1080, 400, 120])
+    np.testing.assert_array_equal(table.rows[:, 2], table.marks)
+    within = np.concatenate([np.arange(count) for count in (1080, 400, 120)])
+    np.testing.assert_array_equal(table.rows[:, (28 + 2) * 3], within % 200)
+    np.testing.assert_array_equal(table.labels, within % 5)
+    load(source="retinamnist")
+    assert len(asked) == 2, "what came as it should is kept"
+    assert asked[0].endswith("/retinamnist.npz?download=1")
 
 
 def test_import_is_light() -> None:

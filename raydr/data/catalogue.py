@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import http.client
-import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -16,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.data.columns import Choice, Columns, nearest
+from raydr.data.fetching import kept, public_copy
 from raydr.data.numpy_files import from_arrays, read_npz
 from raydr.errors import DataError
-
-_LOGGER = logging.getLogger(__name__)
 
 DATA_VARIABLE = "RAYDR_DATA"
 """Environment variable that names the data folder."""
@@ -41,8 +37,8 @@ class Dataset:
         Where the data are published.
     licence : str
         As stated there.
-    origin : {"bundled", "openml", "folder"}
-        Installed with scikit-learn; fetched from OpenML unless the data folder has it; data folder only.
+    origin : {"bundled", "openml", "zenodo", "folder"}
+        Installed with scikit-learn; fetched from there unless the data folder has it (two); data folder only.
     client_keys : tuple of str
         Columns that name a natural owner of the rows, for ``data.client``.
     """
@@ -54,12 +50,13 @@ class Dataset:
     classes: int
     published: str
     licence: str
-    origin: Literal["bundled", "openml", "folder"] = "folder"
+    origin: Literal["bundled", "openml", "zenodo", "folder"] = "folder"
     client_keys: tuple[str, ...] = ()
 
 
 _UCI = "https://archive.ics.uci.edu/dataset/"
 _OPENML_SITE = "https://www.openml.org/d/"
+_MEDMNIST = "https://medmnist.com"
 _GITHUB = "https://github.com/"
 _CC_BY = "CC BY 4.0"
 _NONE_STATED = "none stated"
@@ -116,7 +113,50 @@ _ENTRIES = (
         _NONE_STATED,
     ),
     Dataset(
-        "breastmnist", "breast ultrasound images, 28x28 pixels", 780, 784, 2, "https://medmnist.com", _CC_BY
+        "breastmnist", "breast ultrasound images, 28x28 pixels", 780, 784, 2, _MEDMNIST, _CC_BY, "zenodo"
+    ),
+    Dataset(
+        "pneumoniamnist", "chest X-rays of children, 28x28 pixels", 5856, 784, 2, _MEDMNIST, _CC_BY, "zenodo"
+    ),
+    Dataset("retinamnist", "retinas, 28x28 pixels in colour", 1600, 2352, 5, _MEDMNIST, _CC_BY, "zenodo"),
+    Dataset(
+        "dermamnist",
+        "skin lesions, 28x28 pixels in colour",
+        10_015,
+        2352,
+        7,
+        _MEDMNIST,
+        "CC BY-NC 4.0",
+        "zenodo",
+    ),
+    Dataset(
+        "bloodmnist", "blood cells, 28x28 pixels in colour", 17_092, 2352, 8, _MEDMNIST, _CC_BY, "zenodo"
+    ),
+    Dataset(
+        "organcmnist", "organs in coronal CT, 28x28 pixels", 23_583, 784, 11, _MEDMNIST, _CC_BY, "zenodo"
+    ),
+    Dataset(
+        "organsmnist", "organs in sagittal CT, 28x28 pixels", 25_211, 784, 11, _MEDMNIST, _CC_BY, "zenodo"
+    ),
+    Dataset(
+        "cifar_10",
+        "things and animals, 32x32 pixels in colour",
+        60_000,
+        3072,
+        10,
+        f"{_OPENML_SITE}40927",
+        _NONE_STATED,
+        "openml",
+    ),
+    Dataset(
+        "svhn",
+        "house numbers from streets, 32x32 pixels in colour",
+        99_289,
+        3072,
+        10,
+        f"{_OPENML_SITE}41081",
+        _NONE_STATED,
+        "openml",
     ),
     Dataset(
         "scrna_worm_neuron_pc50",
@@ -159,26 +199,11 @@ _ENTRIES = (
     ),
 )
 
+FETCHED = ("openml", "zenodo")
+"""Origins that have a public copy."""
+
 DATASETS: Mapping[str, Dataset] = MappingProxyType({dataset.name: dataset for dataset in _ENTRIES})
 """Every built-in data set by its name."""
-
-_OPENML = {"mnist": ("mnist_784", 1), "fashion_mnist": ("Fashion-MNIST", 1)}
-
-_SPLIT = {"split": (np.arange(70_000) >= 60_000).astype(np.int64)}
-"""Of both: 1 for the test rows, which their authors published apart, and OpenML has last."""
-
-_CLOTHES = (
-    "T-shirt/top",
-    "Trouser",
-    "Pullover",
-    "Dress",
-    "Coat",
-    "Sandal",
-    "Shirt",
-    "Sneaker",
-    "Bag",
-    "Ankle boot",
-)
 
 
 def find(name: str) -> Dataset:
@@ -211,8 +236,8 @@ def read_builtin(dataset: Dataset, choice: Choice, data_dir: Path | None) -> Col
     file = None if folder is None else folder / f"{dataset.name}.npz"
     if file is not None and file.is_file():
         columns = read_npz(file, choice, name=dataset.name)
-    elif dataset.origin == "openml":
-        columns = from_arrays(dataset.name, _SPLIT | _from_openml(dataset, folder), choice)
+    elif dataset.origin in FETCHED:
+        columns = from_arrays(dataset.name, public_copy(dataset, _remedy(dataset, folder)), choice)
     else:
         raise DataError(
             f"{dataset.name} is read from a data folder, and {_lack(dataset, folder)}. The data are published at "
@@ -234,20 +259,21 @@ def file_of(dataset: Dataset, data_dir: Path | None) -> Path | None:
     """Return the file here that has a built-in data set, None where there is none; arguments as for reading it."""
     folder = _data_folder(data_dir)
     candidates = [] if folder is None else [folder / f"{dataset.name}.npz"]
-    if dataset.origin == "openml":
-        candidates.append(_kept(dataset))
+    if dataset.origin in FETCHED:
+        candidates.append(kept(dataset))
     return next((path for path in candidates if path.is_file()), None)
-
-
-def _kept(dataset: Dataset) -> Path:
-    """Where what was fetched is kept, beside scikit-learn's own downloads."""
-    from sklearn.datasets import get_data_home
-
-    return Path(get_data_home()) / "raydr" / f"{dataset.name}.npz"
 
 
 def _lack(dataset: Dataset, folder: Path | None) -> str:
     return "no data folder is set" if folder is None else f"{folder} has no {dataset.name}.npz"
+
+
+def _remedy(dataset: Dataset, folder: Path | None) -> str:
+    return (
+        f"{_lack(dataset, folder)}. Either connect to the network and run again (it is fetched once), or put"
+        f" {dataset.name}.npz, with X ({dataset.rows}, {dataset.features}) uint8 and y ({dataset.rows},) whole numbers"
+        f" from 0, in a folder named with --data-dir or the environment variable {DATA_VARIABLE}."
+    )
 
 
 def _data_folder(data_dir: Path | None) -> Path | None:
@@ -272,51 +298,4 @@ def _bundled(name: str) -> dict[str, NDArray[Any]]:
         "y": bunch.target,
         "feature_names": np.array(bunch.feature_names, dtype=np.str_),
         "class_names": np.array(bunch.target_names).astype(np.str_),
-    }
-
-
-def _from_openml(dataset: Dataset, folder: Path | None) -> dict[str, NDArray[Any]]:
-    """Return the public copy: fetched and parsed once, then kept beside scikit-learn's own downloads."""
-    kept = _kept(dataset)
-    if kept.is_file():
-        with np.load(kept, allow_pickle=False) as archive:
-            return dict(archive)
-    arrays = _fetch(dataset, folder)
-    try:
-        kept.parent.mkdir(exist_ok=True)
-        partial = kept.with_name(f"{dataset.name}.{os.getpid()}.npz")
-        np.savez_compressed(partial, allow_pickle=False, **arrays)
-        partial.replace(kept)
-    except OSError as error:
-        _LOGGER.warning("%s is not kept (%s): it will be fetched again next time", dataset.name, error)
-    return arrays
-
-
-def _fetch(dataset: Dataset, folder: Path | None) -> dict[str, NDArray[Any]]:
-    from sklearn.datasets import fetch_openml
-
-    name, version = _OPENML[dataset.name]
-    _LOGGER.info("fetching %s from %s, once", dataset.name, dataset.published)
-    try:
-        # Without pandas only the slower parser works; both give the same numbers.
-        pixels, codes = fetch_openml(
-            name,
-            version=version,
-            return_X_y=True,
-            as_frame=False,
-            parser="pandas" if find_spec("pandas") else "liac-arff",
-            n_retries=1,
-        )
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        raise DataError(
-            f"{dataset.name} could not be fetched from {dataset.published} ({error or type(error).__name__}), and "
-            f"{_lack(dataset, folder)}. Either connect to the network and run again (it is fetched once), or put "
-            f"{dataset.name}.npz, with X ({dataset.rows}, {dataset.features}) uint8 and y ({dataset.rows},) whole "
-            f"numbers from 0, in a folder named with --data-dir or the environment variable {DATA_VARIABLE}."
-        ) from error
-    classes = _CLOTHES if dataset.name == "fashion_mnist" else tuple(str(digit) for digit in range(10))
-    return {
-        "X": np.asarray(pixels).astype(np.uint8),
-        "y": np.asarray(codes).astype(np.int64),
-        "class_names": np.array(classes, dtype=np.str_),
     }
