@@ -1,0 +1,81 @@
+"""Published tables that come with raydr: all of them are there, and each can be run or says why it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from raydr.errors import ScenarioError
+from raydr.records import COSTS
+from raydr.tune.reading import PAPERS
+from raydr.tune.reproducing import read_table
+from raydr.tune.schema import Sweep
+from raydr.tune.search import search_of
+from raydr.tune.tables import Table, cells, content_of
+from raydr.tune.tabulating import require_cells
+
+KNOWN = PAPERS.names()
+PLACES = {
+    "P1": {"table": range(1, 6), "figure": range(2, 8)},
+    "P2": {"table": range(1, 10), "figure": range(3, 7)},
+    "P3": {"table": range(1, 18), "figure": range(2, 4)},
+}
+"""Tables of the papers, and figures that show results."""
+UNBOUNDED = {"distance_error", "frobenius", *COSTS}
+
+
+def places() -> Iterator[tuple[str, str]]:
+    for paper, sorts in PLACES.items():
+        for sort, numbers in sorts.items():
+            yield from ((paper, f"{sort} {number}") for number in numbers)
+
+
+whole = cache(read_table)
+"""Each file is read once."""
+
+
+def table_of(asked: Sweep) -> Table:
+    assert isinstance(asked.search, Table)
+    return asked.search
+
+
+def test_every_table_and_figure_has_a_file_that_says_which_it_is() -> None:
+    wanted = {f"{paper.lower()}-{where.replace(' ', '-')}": (paper, where) for paper, where in places()}
+    assert set(KNOWN) == set(wanted)
+    for name, (paper, where) in wanted.items():
+        asked = whole(name)
+        assert (asked.name, table_of(asked).paper, table_of(asked).where) == (name, paper, where)
+        assert KNOWN[name].endswith(f"({paper}, {where})")
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_every_cell_can_be_run_or_says_why_it_cannot(name: str) -> None:
+    asked = whole(name)
+    if not any(cell.default for cell in cells(table_of(asked))):
+        with pytest.raises(ScenarioError, match=f"{name} cannot be run"):
+            require_cells(asked)
+        return
+    assert table_of(asked).minutes
+    for way in (asked, read_table(name, quick=True)):
+        assert search_of(way).count
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_values_of_the_pooled_map_are_of_runs_that_draw_it(name: str) -> None:
+    asked = whole(name)
+    table = table_of(asked)
+    for cell in cells(table):
+        if cell.default is not None and cell.measure.startswith("central."):
+            assert content_of(asked.scenario, table, cell.default)["compare"] == ["central"]
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_numbers_are_such_as_their_metrics_have(name: str) -> None:
+    for cell in cells(table_of(whole(name))):
+        if cell.published is None:
+            continue
+        assert cell.published.value >= 0
+        assert cell.published.value <= 1 or cell.measure.rpartition(".")[2] in UNBOUNDED
+        assert (cell.published.deviation or 0) < 0.2
