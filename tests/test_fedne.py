@@ -42,12 +42,12 @@ from raydr.methods.fedne.clients import (
 )
 from raydr.methods.fedne.field import Grid, deposit, repulsion_field
 from raydr.methods.fedne.loss import repulsion, squared_distance
+from raydr.methods.fedne.model import standardised
 from raydr.methods.fedne.server import (
     first_weights,
     no_surrogates,
     renew_surrogates,
     spoken,
-    standardised,
     train_request,
     training_of,
     transform,
