@@ -42,12 +42,12 @@ from raydr.methods.fedne.clients import (
 )
 from raydr.methods.fedne.field import Grid, deposit, repulsion_field
 from raydr.methods.fedne.loss import repulsion, squared_distance
+from raydr.methods.fedne.model import standardised
 from raydr.methods.fedne.server import (
     first_weights,
     no_surrogates,
     renew_surrogates,
     spoken,
-    standardised,
     train_request,
     training_of,
     transform,
@@ -78,6 +78,7 @@ VARIANTS: dict[str, ContrastiveEncoder] = {
     "fedne, random start": FedNE(**SMALL, start="random"),
     "fedne, nothing": FedNE(**SMALL, surrogate="none", mixing=None, control_variates=False),
     "fedne, every second": FedNE(**FEDNE | {"surrogate_every": 2, "surrogate_from": 0.4}),
+    "fedne, published": FedNE(**SMALL, preset="published"),
     "fedne, momentum": FedNE(**SMALL, server_optimizer="nesterov", local_neighbors=2),
     "fedavg-ne": FedAvgNE(**SMALL),
     "fedavg-ne, Adam": FedAvgNE(**SMALL, server_optimizer="fedadam", server_learning_rate=0.01),
@@ -645,7 +646,10 @@ def test_clients_trained_as_one_change_as_each_would() -> None:
         kept_rounds=np.ones(6, np.int64),
     )
     parted = replace(request, spoken=np.array([0.3, 0.0, 0.2, 0.4, 0.0, 0.1], np.float32))
-    for asked in (request, networks, corrected, parted):
+    published = replace(
+        networks, training=replace(request.training, mixed="rows", negatives_from="rows", adam_floor=1e-8)
+    )
+    for asked in (request, networks, corrected, parted, published):
         clients = [
             Client(index, part.astype(np.float32), 0, 1, secret=KNOWN.derived("client", index))
             for index, part in enumerate(parts)
@@ -796,7 +800,7 @@ def test_surrogates_begin_when_the_paper_says() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["fedne", "local-ne", "fedne, networks"])
+@pytest.mark.parametrize("name", ["fedne", "local-ne", "fedne, networks", "fedne, published"])
 def test_ray_gives_the_bits_of_one_process(cluster: None, name: str) -> None:
     from raydr.actors.backend import RayBackend
     from raydr.methods.serving import Plan

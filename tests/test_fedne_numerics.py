@@ -394,9 +394,10 @@ def test_a_warm_start_slows_down_in_three_parts(monkeypatch: pytest.MonkeyPatch)
         clients: list[Local],
         *more: Objective,
         learning_rate: float,
+        floor: float,
     ) -> Trained:
         parts.append((learning_rate, clients[0].schedule.steps))
-        return train(architecture, weights, clients, *more, learning_rate=learning_rate)
+        return train(architecture, weights, clients, *more, learning_rate=learning_rate, floor=floor)
 
     monkeypatch.setattr(room, "train", noted)
     architecture = Architecture(4, (8,))

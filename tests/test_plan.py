@@ -126,6 +126,7 @@ AWKWARD: list[tuple[str, dict[str, Any]]] = [
     ("digits-sense", SMALL | {"privacy": {"noise": {"on": "data", "level": 0.3}}, "method.anchors": 10}),
     ("digits-fedne", NE | {"method.surrogate": "none"}),
     ("digits-fedne", NE | {"method.surrogate": "mlp", "clients.participation": 0.5}),
+    ("digits-fedne", NE | {"method.preset": "published"}),
     ("digits-fedne", NE | {"method.surrogate": "none", "method.prototypes": 10, "method.warm_steps": 2}),
     ("digits-fed-tsne", LEARNT | {"privacy": {"isometry_key": True}, "data.scale": "standard"}),
     ("digits-sense", SMALL | {"privacy": {"isometry_key": True}}),

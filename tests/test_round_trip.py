@@ -73,6 +73,7 @@ COMPANIONS: tuple[tuple[str, dict[str, Any]], ...] = (
         {"privacy.noise.epsilon": 0.5, "privacy.noise.clip": 3.0, "method": {"kind": "fed-tsne"}},
     ),
     ("method.surrogates_left_out", {"method.surrogate": "mlp"}),
+    ("method.standardise", {"method.start": "random"}),
     ("privacy.noise.on", {"privacy.noise.level": 0.5, "method": {"kind": "fedne"}}),
     (
         "privacy.noise",

@@ -68,8 +68,8 @@ def _places(seen: Seen, count: int, seed: int) -> Float64Array:
         case DensityRequest() as asked, Density() as told:
             axis = np.linspace(-asked.reach, asked.reach, asked.nodes)
             return _drawn_from(told.share, axis, count)
-        case SurrogateRequest(), Surrogate() as told:
-            return _of_network(told, count, seed)
+        case SurrogateRequest() as asked, Surrogate() as told:
+            return _of_network(told, count, seed, asked.softening)
     raise TypeError(f"{type(seen.reply).__name__} is no surrogate")
 
 
@@ -90,7 +90,7 @@ def _drawn_from(share: Float64Array, axis: Float64Array, count: int) -> Float64A
     return places
 
 
-def _of_network(told: Surrogate, count: int, seed: int) -> Float64Array:
+def _of_network(told: Surrogate, count: int, seed: int, softening: float) -> Float64Array:
     """Places whose mean repulsion is nearest to a network's, by gradient descent from where it repels most."""
     import torch
 
@@ -115,7 +115,7 @@ def _of_network(told: Surrogate, count: int, seed: int) -> Float64Array:
     optimizer = torch.optim.Adam([places], lr=0.1)
     for _ in range(_ITERATIONS):
         optimizer.zero_grad()
-        seen = repulsion(squared_distance(queries[:, None], places[None])).mean(dim=1)
+        seen = repulsion(squared_distance(queries[:, None], places[None]), softening).mean(dim=1)
         ((seen - wanted) ** 2).mean().backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     return np.asarray(places.detach().numpy(), np.float64)

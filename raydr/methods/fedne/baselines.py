@@ -11,7 +11,7 @@ from raydr.federation import Client, Federation, Granularity, Range, Rehearsal, 
 from raydr.federation.streams import client_stream
 from raydr.methods.fedne.clients import LARGEST_LOSS, Positions, architecture_of, positions_of
 from raydr.methods.fedne.effort import training_operations
-from raydr.methods.fedne.model import model_of, standardised, transform
+from raydr.methods.fedne.model import model_of, scaled, transform
 from raydr.methods.fedne.pooled import central, epochs_on, rehearse_training, trained_at_server
 from raydr.methods.fedne.settings import GlobalNE, LocalNE
 from raydr.methods.method import method
@@ -77,7 +77,7 @@ def _until(client: Client, settings: LocalNE, round: int) -> tuple[Float32Array,
 def rehearse_local(federation: Rehearsal, settings: LocalNE) -> None:
     """Ask what :func:`serve_local` asks."""
     with federation.by_sample(), federation.stage("input scale"):
-        standardised(federation)
+        scaled(federation, settings)
     with federation.stage("rounds"):  # which a run counts to the stage before
         for round in federation.rounds(settings.rounds, {}):
             federation.mean(AloneRequest(settings, round), weights="rows")
@@ -90,7 +90,7 @@ def rehearse_local(federation: Rehearsal, settings: LocalNE) -> None:
 def serve_local(federation: Federation, settings: LocalNE) -> Outcome:
     """Server part of LocalNE: it counts rounds. Each client's rows lie on a map of their own."""
     with federation.stage("input scale"):
-        standardised(federation)
+        scaled(federation, settings)
     for round in federation.rounds(settings.rounds, {}):
         federation.report(objective=federation.mean(AloneRequest(settings, round), weights="rows").loss)
     with federation.stage("map"):
@@ -128,7 +128,7 @@ def hand_over(client: Client, request: RowsRequest) -> Rows:
 def rehearse_global(federation: Rehearsal, settings: GlobalNE) -> None:
     """Ask what :func:`serve_global` asks."""
     with federation.by_sample(), federation.stage("input scale"):
-        standardised(federation)
+        scaled(federation, settings)
     with federation.stage("pooling"):
         federation.ask(RowsRequest(federation.features))
         rehearse_training(federation, settings, federation.features)
@@ -145,7 +145,7 @@ def rehearse_global(federation: Rehearsal, settings: GlobalNE) -> None:
 def serve_global(federation: Federation, settings: GlobalNE) -> Outcome:
     """Server part of GlobalNE: it trains on everybody's rows."""
     with federation.stage("input scale"):
-        scaling, _ = standardised(federation)
+        scaling, _ = scaled(federation, settings)
     with federation.stage("pooling"):
         rows = np.concatenate([reply.rows for reply in federation.ask(RowsRequest(federation.features))])
     weights = trained_at_server(federation, rows, settings)

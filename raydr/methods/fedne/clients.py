@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from raydr.federation import (
     answers,
     answers_jointly,
 )
+from raydr.methods.fedne.settings import FLOOR, SOFTENING
 from raydr.privacy import Mechanism, Quantity
 from raydr.privacy.sealing import Binding, seal, sealed_size, unseal
 
@@ -127,7 +128,7 @@ class Training:
 
     Attributes
     ----------
-    hidden, neighbors, batch, local_epochs, negatives, mixing, proximity
+    hidden, neighbors, batch, local_epochs, negatives, mixing, proximity, mixed, negatives_from, softening, adam_floor
         As in the settings; ``mixing`` and ``proximity`` 0 for none.
     most_steps : int
         Batches of a client, at most; they bound how far its weights can go.
@@ -150,6 +151,10 @@ class Training:
     rows: int
     together: bool
     left_out: float = 0.0
+    mixed: Literal["edges", "rows"] = "edges"
+    negatives_from: Literal["batch", "rows"] = "batch"
+    softening: float = SOFTENING
+    adam_floor: float = FLOOR
 
     @property
     def device(self) -> str:
@@ -260,6 +265,7 @@ def _trained(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> lis
             [local_task(client, request) for client in clients],
             objective_of(clients, requests),
             learning_rate=request.learning_rate,
+            floor=request.training.adam_floor,
             corrections=None if controls is None else request.control - controls,
             device=request.training.device,
         )
@@ -347,21 +353,26 @@ def _binding(client: Client, round: int) -> Binding:
 
 
 def local_task(client: Client, request: TrainRequest) -> Local:
-    """A client's rows and this round's batches."""
-    from raydr.methods.fedne.edges import schedule
+    """A client's rows and this round's batches; with mixed rows among them, which are made anew in each round."""
+    from raydr.methods.fedne.edges import local_neighbors, schedule, with_mixed
     from raydr.methods.fedne.training import Local
 
     training = request.training
+    rows, nearest, mixing = client.rows, neighbors_of(client, training.neighbors), training.mixing or None
+    if training.mixed == "rows" and mixing is not None:
+        rows, mixing = with_mixed(rows, nearest, mixing, client.stream("mixed rows")), None
+        nearest = local_neighbors(rows, training.neighbors)
     batches = schedule(
-        neighbors_of(client, training.neighbors),
+        nearest,
         batch=training.batch,
         epochs=training.local_epochs,
         negatives=0 if request.field.size and not request.spoken.size else training.negatives,
-        mixing=training.mixing or None,
+        mixing=mixing,
         steps=training.most_steps,
+        from_rows=training.negatives_from == "rows",
         random=client.stream("batches"),
     )
-    return Local(client.rows, batches)
+    return Local(rows, batches)
 
 
 def objective_of(clients: Sequence[Client], requests: Sequence[TrainRequest]) -> Objective:
@@ -377,7 +388,7 @@ def objective_of(clients: Sequence[Client], requests: Sequence[TrainRequest]) ->
 
     request = requests[0]
     training, device = request.training, request.training.device
-    negatives, proximity = float(training.negatives), training.proximity
+    negatives, proximity, softening = float(training.negatives), training.proximity, training.softening
     if request.field.size:
         grid = Grid(request.reach, len(request.field))
         known = request.spoken.size > 0
@@ -386,16 +397,16 @@ def objective_of(clients: Sequence[Client], requests: Sequence[TrainRequest]) ->
         )
         field = as_field(request.field if fields is None else np.stack(fields)).to(device)
         own = np.concatenate([each.spoken for each in requests]) if known else None
-        return Objective(negatives, own, lambda at: 2.0 * interpolated(grid, field, at), proximity)
+        return Objective(negatives, own, lambda at: 2.0 * interpolated(grid, field, at), proximity, softening)
     alone = np.ones(len(clients), np.float32)
     if not request.surrogates.size:
-        return Objective(negatives, alone, None, proximity)
+        return Objective(negatives, alone, None, proximity, softening)
     others = np.tile(request.shares, (len(clients), 1))
     others[np.arange(len(clients)), [client.index for client in clients]] = 0.0
     if training.left_out:
         others = np.stack([_some(*each, training.left_out) for each in zip(clients, others, strict=True)])
     own = np.array([len(client.rows) / training.rows for client in clients], np.float32)
-    return Objective(negatives, own, together(request.surrogates, others, device), proximity)
+    return Objective(negatives, own, together(request.surrogates, others, device), proximity, softening)
 
 
 def others_field(client: Client, request: TrainRequest, grid: Grid) -> Float32Array:
@@ -407,7 +418,7 @@ def others_field(client: Client, request: TrainRequest, grid: Grid) -> Float32Ar
     if not share:
         return request.field
     places = positions_of(speaking_rows(client), request.weights, request.training.hidden)
-    own = repulsion_field(grid, deposit(grid, places) / max(1, len(places)))
+    own = repulsion_field(grid, deposit(grid, places) / max(1, len(places)), request.training.softening)
     return (request.field - share * own).astype(np.float32)
 
 

@@ -24,6 +24,22 @@ def steps_of(rows: int, k: int, batch: int) -> int:
     return -(-rows * max(0, min(k, rows - 1)) // batch)
 
 
+def with_mixed(
+    rows: FloatArray, neighbors: Int64Array, alpha: float, random: np.random.Generator
+) -> FloatArray:
+    """Rows (rows, features), and below them as many mixed ones (P2 (9)), in the same order; without neighbours none.
+
+    Of each row x_i there is x_j + lambda (x_i - x_j), where x_j is one of its ``neighbors`` (rows, k) and lambda is of
+    Beta(alpha, alpha).
+    """
+    count, k = neighbors.shape
+    if not k:
+        return rows
+    partners = rows[neighbors[np.arange(count), random.integers(k, size=count)]]
+    share = random.beta(alpha, alpha, (count, 1)).astype(rows.dtype)
+    return np.concatenate([rows, partners + share * (rows - partners)])
+
+
 @dataclass(frozen=True)
 class Schedule:
     """The batches of some epochs, padded to one width.
@@ -39,9 +55,12 @@ class Schedule:
     live : (steps, width) float32
         1 for edges, 0 for padding.
     negatives : (steps, width, negatives) int64
-        Other edges of the batch, whose tails repel the head; never its own edge, never padding.
+        Other edges of the batch, whose tails repel the head; never its own edge, never padding. Or rows that do, where
+        they are drawn from all; never its own.
     repelled : (steps,) float32
-        0 where a batch is a single edge, which has no negatives; else 1.
+        0 where a batch is a single edge, which has no negatives in it; else 1.
+    from_rows : bool
+        Whether negatives are rows.
     """
 
     heads: Int64Array
@@ -51,6 +70,7 @@ class Schedule:
     live: Float32Array
     negatives: Int64Array
     repelled: Float32Array
+    from_rows: bool = False
 
     @property
     def steps(self) -> int:
@@ -66,6 +86,7 @@ def schedule(
     negatives: int,
     mixing: float | None,
     steps: int | None = None,
+    from_rows: bool = False,
     random: np.random.Generator,
 ) -> Schedule:
     """Deal the edges from each row to its neighbours into batches, shuffled anew in each epoch.
@@ -84,6 +105,8 @@ def schedule(
         alpha of Beta(alpha, alpha); None for no mixing.
     steps : int or None
         Batches at most, the first of the epochs'; None for all.
+    from_rows : bool
+        Draw negatives from all other rows, each alike, and not from the batch.
     random : Generator
         The client's randomness.
     """
@@ -101,6 +124,10 @@ def schedule(
         partners = neighbors[heads, random.integers(k, size=heads.shape)]
         # Data mixing, lambda of P2 (9): unseen neighbours may lie between a row and one of its own.
         share = random.beta(mixing, mixing, heads.shape).astype(np.float32)
+    if from_rows:
+        skipped = 1 + random.integers(max(1, rows - 1), size=(*heads.shape, negatives))
+        drawn, repelled = (heads[..., None] + skipped) % max(1, rows), np.ones(most, np.float32)
+        return Schedule(heads, partners, tails, share, live.astype(np.float32), drawn, repelled, True)
     counts = live.sum(axis=1)
     drawn = _others(live, counts, negatives, random)
     return Schedule(

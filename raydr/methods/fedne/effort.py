@@ -13,16 +13,23 @@ _STEP = 2e7
 
 
 def step_operations(settings: ContrastiveEncoder, features: int) -> float:
-    """Of one batch: two rows of each edge, forward and backward."""
+    """Of one batch: two rows of each edge, and negatives that are drawn from all rows, forward and backward."""
     widths = (features, *settings.hidden, 2)
     weights = sum(before * after for before, after in pairwise(widths))
-    return _STEP + 12.0 * settings.batch * weights
+    encoded = 2 + (settings.negatives if settings.negatives_from == "rows" else 0)
+    return _STEP + 6.0 * encoded * settings.batch * weights
 
 
 def training_operations(settings: ContrastiveEncoder, sizes: Iterable[int], features: int) -> float:
-    """Of one round of clients with so many rows."""
+    """Of one round on so many rows each."""
     batches = 0
     for rows in sizes:
         every = settings.local_epochs * steps_of(rows, settings.own_neighbors, settings.batch)
         batches += min(every, settings.local_steps or every)
     return batches * step_operations(settings, features)
+
+
+def mixing_operations(settings: ContrastiveEncoder, sizes: Iterable[int], features: int) -> float:
+    """Of one round's search for neighbours among own and mixed rows, where these are made anew."""
+    grown = [trained for rows in sizes if (trained := settings.trained_rows(rows)) > rows]
+    return sum(float(rows) ** 2 * features for rows in grown)

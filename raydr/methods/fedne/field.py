@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.methods.fedne.loss import SOFTENING
+from raydr.methods.fedne.settings import SOFTENING
 
 MOST_NODES = 1024
 """Along an axis of a grid, whatever size of the map clients claim: 150 units to each side at steps of 0.3; 8 MB."""
@@ -74,12 +74,12 @@ def deposit(grid: Grid, positions: FloatArray) -> Float64Array:
     return counts.reshape(grid.nodes, grid.nodes)
 
 
-def repulsion_field(grid: Grid, counts: FloatArray) -> Float64Array:
+def repulsion_field(grid: Grid, counts: FloatArray, softening: float = SOFTENING) -> Float64Array:
     """Summed repulsion (nodes, nodes) float64 of so many points at each node, felt at each node."""
     from scipy.fft import irfft2, next_fast_len, rfft2
 
     size = next_fast_len(2 * grid.nodes - 1, real=True)
-    felt = irfft2(rfft2(counts, (size, size)) * _kernel(grid, size), (size, size))
+    felt = irfft2(rfft2(counts, (size, size)) * _kernel(grid, size, softening), (size, size))
     return np.asarray(felt[: grid.nodes, : grid.nodes])
 
 
@@ -117,14 +117,15 @@ def _located(grid: Grid, positions: Float64Array) -> tuple[np.ndarray, Float64Ar
 
 
 @lru_cache(maxsize=4)
-def _kernel(grid: Grid, size: int) -> np.ndarray:
+def _kernel(grid: Grid, size: int, softening: float) -> np.ndarray:
     """Transform of the repulsion of one point at node 0, periodic in ``size`` nodes."""
     from scipy.fft import rfft2
 
     offset = np.minimum(np.arange(size), size - np.arange(size)) * grid.step
     squared = offset[:, None] ** 2 + offset**2
-    table = np.log1p((1.0 - SOFTENING) / (SOFTENING + squared))
+    squared[0, 0] = 1.0  # the node's own cell is below
+    table = np.log1p((1.0 - softening) / (softening + squared))
     inside = (np.arange(64) + 0.5) / 64 - 0.5
     cell = (inside[:, None] ** 2 + inside**2) * grid.step**2
-    table[0, 0] = np.log1p((1.0 - SOFTENING) / (SOFTENING + cell)).mean()
+    table[0, 0] = np.log1p((1.0 - softening) / (softening + cell)).mean()
     return np.asarray(rfft2(table))

@@ -67,7 +67,7 @@ def serve(federation: Federation, settings: LandmarkNE) -> Outcome:
         found, solver = trilaterated(messages, landmarks)
         messages.clear()
     axes = axes_of(found.coordinates, solver)
-    coordinates, scaling = standard(axes.coordinates)
+    coordinates, scaling = standard(axes.coordinates, settings)
     with federation.stage("training"):
         weights = trained_at_server(federation, coordinates, settings)
     with federation.stage("map"):

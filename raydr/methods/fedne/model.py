@@ -40,6 +40,18 @@ def standardised(federation: Federation) -> tuple[Scaling, Float64Array]:
     return scaling, moments.reach / scale
 
 
+def scaled(federation: Federation, settings: ContrastiveEncoder) -> tuple[Scaling, Float64Array]:
+    """Have clients standardise their rows, or leave them as they are: then nothing is asked, and no reach is known."""
+    if settings.standardise:
+        return standardised(federation)
+    return unscaled(federation.features), np.zeros(0)
+
+
+def unscaled(features: int) -> Scaling:
+    """Leaves rows of so many features as they are."""
+    return Scaling(np.zeros(features), np.ones(features), False)
+
+
 def model_of(layers: dict[str, Float32Array], scaling: Scaling) -> dict[str, FloatArray]:
     """What places new rows: the encoder's layers, and the shift and factor that come before them."""
     tensors: dict[str, FloatArray] = {f"encoder.{name}": values for name, values in layers.items()}

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from raydr.arrays import Float32Array, FloatArray
 from raydr.methods.fedne.loss import repulsion, squared_distance
+from raydr.methods.fedne.settings import SOFTENING
 
 HIDDEN = 64
 """Hidden units; the paper does not state them."""
@@ -35,12 +36,16 @@ def query_grid(positions: FloatArray, step: float, margin: float) -> Float32Arra
 
 
 def targets(
-    queries: Float32Array, positions: Float32Array, negatives: int, random: np.random.Generator
+    queries: Float32Array,
+    positions: Float32Array,
+    negatives: int,
+    random: np.random.Generator,
+    softening: float = SOFTENING,
 ) -> Float32Array:
     """Mean repulsion (queries,) float32 from ``negatives`` random positions (rows, 2), drawn anew for each query."""
     drawn = positions[random.integers(len(positions), size=(len(queries), negatives))]
     apart = squared_distance(torch.from_numpy(queries).unsqueeze(1), torch.from_numpy(drawn))
-    return np.asarray(repulsion(apart).mean(dim=1).numpy())
+    return np.asarray(repulsion(apart, softening).mean(dim=1).numpy())
 
 
 def fit_surrogate(

@@ -90,6 +90,8 @@ def unpayable(settings: AveragedEncoder, noise: Mechanism) -> str | None:
     """Why these settings cannot be had under a mechanism; None where they can."""
     if noise.on != "update":
         return None
+    if not settings.standardise:
+        return "rows are scaled to their bounds under it: leave method.standardise: false out"
     if settings.bounds is None:
         return (
             "nothing bounds how far a record moves the rows' mean and scale: give method.bounds, the least and the"

@@ -26,6 +26,7 @@ import numpy as np
 
 from raydr.arrays import Float32Array, Float64Array, FloatArray, Int64Array
 from raydr.federation import Client, Granularity, Range, Reply, Request, answers
+from raydr.methods.fedne.settings import SOFTENING
 from raydr.privacy import Mechanism, Quantity
 
 DEGREE = 2
@@ -88,6 +89,8 @@ class PairRequest(
         Of the field.
     clip : float
         Norm to which the gradient of each pair is cut.
+    softening : float
+        As in the settings.
     """
 
     weights: Float32Array
@@ -99,6 +102,7 @@ class PairRequest(
     field: Float32Array
     reach: float
     clip: float
+    softening: float = SOFTENING
     mechanism: Mechanism | None = None
     deviation: float = math.nan
 
@@ -232,7 +236,8 @@ def _position_errors(
     if len(at) == 3:
         third = np.arange(len(positions))[members[2]]
         other = torch.from_numpy((third != np.arange(len(third))).astype(np.float64))
-        loss = loss + request.negatives * other * repulsion(squared_distance(at[0], at[2]))
+        apart = repulsion(squared_distance(at[0], at[2]), request.softening)
+        loss = loss + request.negatives * other * apart
     else:
         grid = Grid(request.reach, len(request.field))
         field = torch.from_numpy(request.field.astype(np.float64))

@@ -13,6 +13,7 @@ from raydr.geometry.points import variances
 from raydr.journal import Journal
 from raydr.methods.fedne.clients import positions_of
 from raydr.methods.fedne.effort import training_operations
+from raydr.methods.fedne.model import unscaled
 from raydr.methods.fedne.settings import ContrastiveEncoder, GlobalNE
 from raydr.methods.outcome import Pooled
 from raydr.statistics.scaling import Scaling, scale_rows
@@ -31,7 +32,7 @@ def epochs_on(
 
     architecture = Architecture(rows.shape[1], settings.hidden)
     nearest = local_neighbors(rows, settings.neighbors)
-    objective = Objective(float(settings.negatives), np.ones(1, np.float32))
+    objective = Objective(float(settings.negatives), np.ones(1, np.float32), softening=settings.softening)
     weights = initial_weights(architecture, random(0, "encoder"))
     for round in range(1, settings.rounds + 1):
         batches = schedule(
@@ -41,18 +42,29 @@ def epochs_on(
             negatives=settings.negatives,
             mixing=None,
             steps=settings.local_steps,
+            from_rows=settings.negatives_from == "rows",
             random=random(round, "batches"),
         )
         with one_torch_thread():
             trained = train(
-                architecture, weights, [Local(rows, batches)], objective, learning_rate=settings.rate(round)
+                architecture,
+                weights,
+                [Local(rows, batches)],
+                objective,
+                learning_rate=settings.rate(round),
+                floor=settings.adam_floor,
             )
         weights = trained.weights[0]
         yield weights, float(trained.losses[0])
 
 
-def standard(rows: FloatArray) -> tuple[FloatArray, Scaling]:
-    """Rows (rows, features) float32 about their mean, divided by one number: variance 1 of a feature on average."""
+def standard(rows: FloatArray, settings: ContrastiveEncoder) -> tuple[FloatArray, Scaling]:
+    """Rows (rows, features) float32 about their mean, divided by one number: variance 1 of a feature on average.
+
+    Or the rows as they are, where the settings say so.
+    """
+    if not settings.standardise:
+        return rows, unscaled(rows.shape[1])
     mean = rows.mean(axis=0, dtype=np.float64)
     scale = float(np.sqrt(variances(rows).mean())) or 1.0
     scaling = Scaling(mean, np.full(rows.shape[1], 1.0 / scale), False)
@@ -97,7 +109,7 @@ def central(
 
     It sees all edges of all rows once in each of as many rounds, but no more than `GlobalNE` takes.
     """
-    scaled, scaling = standard(rows)
+    scaled, scaling = standard(rows, settings)
     rounds = min(settings.rounds, GlobalNE().rounds)
     settings = settings.model_copy(update={"rounds": rounds, "local_epochs": 1, "local_steps": None})
     weights = np.zeros(0, np.float32)

@@ -44,8 +44,8 @@ from raydr.methods.fedne.clients import (
     TrainRequest,
     kept_size,
 )
-from raydr.methods.fedne.effort import step_operations, training_operations
-from raydr.methods.fedne.model import model_of, redraw, standardised, transform
+from raydr.methods.fedne.effort import mixing_operations, step_operations, training_operations
+from raydr.methods.fedne.model import model_of, redraw, scaled, transform
 from raydr.methods.fedne.optimizer import adam_step
 from raydr.methods.fedne.paid import (
     by_record,
@@ -93,7 +93,7 @@ def rehearse(federation: Rehearsal, settings: AveragedEncoder) -> None:
     with federation.stage("input scale"):
         if settings.bounds is None:
             with federation.by_sample():
-                _, reach = standardised(federation)
+                _, reach = scaled(federation, settings)
         else:
             rehearse_scaled(federation, settings)
             axes = planned_axes(federation, settings)
@@ -124,7 +124,9 @@ def rehearse(federation: Rehearsal, settings: AveragedEncoder) -> None:
                 request = train_request(training, state, settings.rate(round), noise)
                 average(federation, request, settings.aggregation, weights=weighting(noise))
                 present = [federation.sizes[client] for client in federation.answered]
-                operations = training_operations(settings, present, federation.features)
+                trained = [settings.trained_rows(rows) for rows in present]
+                operations = training_operations(settings, trained, federation.features)
+                operations += mixing_operations(settings, present, federation.features)
             federation.reckon(at_clients=operations)
     with federation.stage("map"):
         places_of(federation, settings, weights)
@@ -208,11 +210,11 @@ def serve(federation: Federation, settings: AveragedEncoder) -> Outcome:
     noise = noise_on_updates(federation)
     with federation.stage("input scale"):
         if settings.bounds is None:
-            scaling, reach = standardised(federation)
+            scaling, reach = scaled(federation, settings)
             axes = None
         else:
-            scaled = scaled_within_bounds(federation, settings, first_axes(settings))
-            scaling, axes, reach = scaled.scaling, scaled.axes, np.zeros(0)
+            within = scaled_within_bounds(federation, settings, first_axes(settings))
+            scaling, axes, reach = within.scaling, within.axes, np.zeros(0)
     with federation.stage("first encoder"):
         weights = first_weights(federation, settings, reach, axes)
     state: State = {
@@ -310,6 +312,7 @@ def pair_request(
         field=state["field"],
         reach=float(state["grid"]),
         clip=noise.cut or math.inf,
+        softening=settings.softening,
         mechanism=noise,
     )
 
@@ -318,7 +321,8 @@ def training_of(federation: Federation, settings: AveragedEncoder) -> Training:
     """Step 3 as the settings want it, in all rounds alike."""
     from raydr.methods.fedne.edges import steps_of
 
-    steps = settings.local_epochs * steps_of(max(federation.sizes), settings.own_neighbors, settings.batch)
+    most = settings.trained_rows(max(federation.sizes))
+    steps = settings.local_epochs * steps_of(most, settings.own_neighbors, settings.batch)
     return Training(
         hidden=settings.hidden,
         neighbors=settings.own_neighbors,
@@ -331,6 +335,10 @@ def training_of(federation: Federation, settings: AveragedEncoder) -> Training:
         rows=federation.rows,
         together=federation.context.batch_clients,
         left_out=settings.surrogates_left_out if isinstance(settings, FedNE) else 0.0,
+        mixed=settings.mixed if isinstance(settings, FedNE) else "edges",
+        negatives_from=settings.negatives_from,
+        softening=settings.softening,
+        adam_floor=settings.adam_floor,
     )
 
 
@@ -475,7 +483,7 @@ def renew_field(federation: Federation, settings: FedNE, state: State) -> None:
         )
         grid = paid_grid(federation, settings)
         state["grid"] = np.array(grid.reach)
-        state["field"] = repulsion_field(grid, answer.share).astype(np.float32)
+        state["field"] = repulsion_field(grid, answer.share, settings.softening).astype(np.float32)
         return
     for _ in range(_SIZINGS):
         grid = Grid.covering(_MARGIN * float(state["reach"]), settings.grid_step)
@@ -488,7 +496,7 @@ def renew_field(federation: Federation, settings: FedNE, state: State) -> None:
         if fits:
             break
     state["grid"] = np.array(grid.reach)
-    state["field"] = repulsion_field(grid, answer.share).astype(np.float32)
+    state["field"] = repulsion_field(grid, answer.share, settings.softening).astype(np.float32)
     state["spoken"] = spoken(federation, settings)
 
 
@@ -535,6 +543,7 @@ def renew_networks(federation: Federation, settings: FedNE, state: State) -> Non
             settings.surrogate_points,
             settings.grid_step,
             settings.negatives,
+            settings.softening,
             federation.context.mechanism("surrogate"),
         )
     )

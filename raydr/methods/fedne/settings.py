@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -15,6 +17,49 @@ _SCHEDULE = (
     "how the learning rate falls: by `decay` after 30% and again after 60% of the rounds (P2), or along"
     " a half cosine to 0"
 )
+
+SOFTENING = 1e-3
+"""What is added to the squared distance under the repulsion's logarithm."""
+FLOOR = 1e-5
+"""Added to the root of Adam's second moment, where torch adds 1e-8.
+
+No loss changes where the whole map moves, so there the gradient is rounding alone, about 1e-8, and with torch's floor
+Adam would blow that up to full steps: the map would wander, and bits of the last place become the first.
+"""
+PUBLISHED: Mapping[str, Any] = MappingProxyType(
+    {
+        "hidden": (500, 200, 100),
+        "neighbors": 7,
+        "rounds": 500,
+        "local_epochs": 1,
+        "local_steps": None,
+        "batch": 512,
+        "negatives": 5,
+        "negatives_from": "rows",
+        "learning_rate": 1e-3,
+        "schedule": "steps",
+        "decay": 0.1,
+        "standardise": False,
+        "softening": 0.0,
+        "adam_floor": 1e-8,
+        "aggregation": Mean(),
+        "server_optimizer": "fedavg",
+        "server_learning_rate": 1.0,
+        "local_neighbors": None,
+        "control_variates": False,
+        "surrogate": "mlp",
+        "surrogate_from": 0.3,
+        "surrogate_every": 1,
+        "surrogate_points": "grid",
+        "surrogates_left_out": 0.0,
+        "grid_step": 0.3,
+        "mixing": 0.2,
+        "mixed": "rows",
+        "start": "random",
+        "prototypes": None,
+    }
+)
+"""What P2 says of these keys, for MNIST; widths and rounds, which it does not say, are of its authors' code."""
 
 
 class ContrastiveEncoder(MethodSettings):
@@ -36,11 +81,34 @@ class ContrastiveEncoder(MethodSettings):
     learning_rate: float = Field(1e-3, gt=0, le=1, description="of Adam in the first rounds")
     schedule: Literal["steps", "cosine"] = Field("steps", description=_SCHEDULE)
     decay: float = Field(0.1, gt=0, le=1, description="factor on the learning rate at each of the steps")
+    negatives_from: Literal["batch", "rows"] = Field(
+        "batch",
+        description="what repels an edge's head: tails of other edges of the batch, or any other rows of the client,"
+        " each alike (P2)",
+    )
+    standardise: bool = Field(
+        True,
+        description="whether rows are shifted to mean 0 and divided by one number, learnt by sums; false: as they are"
+        " (P2), in single precision, which loses what is small beside a common offset",
+    )
+    softening: float = Field(
+        SOFTENING,
+        ge=0,
+        lt=1,
+        description="what is added to squared distances under the repulsion's logarithm; 0: nothing (P2)",
+    )
+    adam_floor: float = Field(
+        FLOOR, gt=0, description="what is added to the root of Adam's second moment; 1e-8 is its authors'"
+    )
 
     @property
     def own_neighbors(self) -> int:
         """How many of a client's own rows attract each of them."""
         return self.neighbors
+
+    def trained_rows(self, rows: int) -> int:
+        """How many rows a client that has so many trains on."""
+        return rows
 
     def rate(self, round: int) -> float:
         """Learning rate in a round from 1 on."""
@@ -51,13 +119,29 @@ class ContrastiveEncoder(MethodSettings):
         return stepped_rate(round, self.rounds, self.learning_rate, self.decay)
 
 
-class LocalNE(ContrastiveEncoder):
+class Published(ContrastiveEncoder):
+    """What P2 has: its settings can be had by one word."""
+
+    preset: Literal["published"] | None = Field(
+        None,
+        description="published: the defaults of all other keys are P2's (docs/fedne.md), and keys that are given stand",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_of_preset(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping) or given.get("preset") != "published":
+            return given
+        return {name: value for name, value in PUBLISHED.items() if name in cls.model_fields} | dict(given)
+
+
+class LocalNE(Published):
     """An encoder for each client alone: no messages, and no common map (P2's LocalNE)."""
 
     kind: Literal["local-ne"] = "local-ne"
 
 
-class GlobalNE(ContrastiveEncoder):
+class GlobalNE(Published):
     """One encoder on everybody's pooled rows, which clients would have to hand over (P2's GlobalNE)."""
 
     kind: Literal["global-ne"] = "global-ne"
@@ -86,7 +170,7 @@ class LandmarkNE(ContrastiveEncoder):
         return LandmarkSettings(landmarks=self.landmarks, landmarks_from=self.landmarks_from)
 
 
-class AveragedEncoder(ContrastiveEncoder):
+class AveragedEncoder(Published):
     """What methods share that average encoders."""
 
     aggregation: Aggregation = Field(
@@ -114,6 +198,10 @@ class AveragedEncoder(ContrastiveEncoder):
             low, high = self.bounds
             raise ValueError(
                 f"bounds are {low:g} and {high:g}: give the least value first, then a larger one"
+            )
+        if self.bounds is not None and not self.standardise:
+            raise ValueError(
+                "bounds are what rows are scaled by, and standardise is false: leave one of them out"
             )
         return self
 
@@ -178,6 +266,11 @@ class FedNE(AveragedEncoder):
     )
     grid_step: float = Field(0.3, gt=0, description="distance of the grid's nodes, in units of the map")
     mixing: float | None = Field(0.2, gt=0, description="alpha of Beta(alpha, alpha), or null for no mixing")
+    mixed: Literal["edges", "rows"] = Field(
+        "edges",
+        description="what mixing makes: heads of edges, in each batch; or a second row for each, anew in each round,"
+        " and clients train on the neighbour graph of both (P2)",
+    )
     start: Literal["principal", "random"] = Field(
         "principal",
         description="first encoder: near the map of the first principal components, learnt by sums, or random (P2)",
@@ -203,12 +296,24 @@ class FedNE(AveragedEncoder):
         """The nearest of them."""
         return min(self.neighbors, self.local_neighbors or self.neighbors)
 
+    def trained_rows(self, rows: int) -> int:
+        """As many again where mixed rows are made, which takes a neighbour."""
+        return 2 * rows if self.mixed == "rows" and self.mixing is not None and rows > 1 else rows
+
     @property
     def has_control_variates(self) -> bool:
         """Whether clients correct their course."""
         if self.control_variates is None:
             return isinstance(self.aggregation, Mean)
         return self.control_variates
+
+    @model_validator(mode="after")
+    def _rows_about_their_mean(self) -> Self:
+        if self.start == "principal" and not self.standardise:
+            raise ValueError(
+                "start: principal is of rows about their mean, and standardise is false: choose start: random"
+            )
+        return self
 
     @model_validator(mode="after")
     def _surrogates_to_leave_out(self) -> Self:

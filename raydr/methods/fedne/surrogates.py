@@ -12,6 +12,7 @@ import numpy as np
 from raydr.arrays import Float32Array, Float64Array, FloatArray
 from raydr.federation import Client, Granularity, Range, Reply, Request, answers
 from raydr.methods.fedne.clients import positions_of
+from raydr.methods.fedne.settings import SOFTENING
 from raydr.privacy import Mechanism, Quantity
 from raydr.privacy.mechanism import moved_mean
 
@@ -142,6 +143,7 @@ class SurrogateRequest(
     points: Literal["grid", "local"]
     step: float
     negatives: int
+    softening: float = SOFTENING
     mechanism: Mechanism | None = None
     deviation: float = math.nan
 
@@ -159,7 +161,7 @@ def learn_surrogate(client: Client, request: SurrogateRequest) -> Surrogate:
     positions, random = positions_of(client.rows, request.weights, request.hidden), client.stream("surrogate")
     queries = query_grid(positions, request.step, margin=3.0) if request.points == "grid" else positions
     with one_torch_thread():
-        values = targets(queries, positions, request.negatives, random)
+        values = targets(queries, positions, request.negatives, random, request.softening)
         return Surrogate(
             fit_surrogate(request.surrogates, queries, values, epochs=10, learning_rate=1e-3, random=random)
         )

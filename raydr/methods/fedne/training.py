@@ -20,14 +20,9 @@ from raydr.arrays import Float32Array, Float64Array, FloatArray, Int64Array
 from raydr.methods.fedne.edges import Schedule
 from raydr.methods.fedne.encoder import Architecture, encode
 from raydr.methods.fedne.loss import attraction, repulsion, squared_distance
+from raydr.methods.fedne.settings import FLOOR, SOFTENING
 
 FIRST_DECAY, SECOND_DECAY = 0.9, 0.999
-FLOOR = 1e-5
-"""Added to the root of Adam's second moment, where torch adds 1e-8.
-
-No loss changes where the whole map moves, so there the gradient is rounding alone, about 1e-8, and with torch's floor
-Adam would blow that up to full steps: the map would wander, and bits of the last place become the first.
-"""
 
 Surrogate = Callable[[Tensor], Tensor]
 """Mean repulsion that rows out of sight exert at positions (clients, points, 2), as (clients, points)."""
@@ -48,12 +43,15 @@ class Objective:
         Repulsion by rows out of sight.
     proximity : float
         mu of FedProx: weight of half the squared distance from the weights received.
+    softening : float
+        Of the repulsion among own rows.
     """
 
     negatives: float
     own_share: Float32Array | None
     surrogate: Surrogate | None = None
     proximity: float = 0.0
+    softening: float = SOFTENING
 
 
 @dataclass(frozen=True)
@@ -91,6 +89,7 @@ def train(
     *,
     learning_rate: float,
     corrections: Float32Array | None = None,
+    floor: float = FLOOR,
     device: str = "cpu",
 ) -> Trained:
     """Train each client's copy of the encoder.
@@ -109,6 +108,8 @@ def train(
         Of Adam, whose moments start at zero.
     corrections : (clients, parameters) float32 or None
         Added to every gradient of each client before the step.
+    floor : float
+        Added to the root of Adam's second moment.
     device : str
         Where torch computes.
     """
@@ -131,7 +132,7 @@ def train(
                 gradient += added
             first.lerp_(gradient, 1.0 - FIRST_DECAY)
             second.mul_(SECOND_DECAY).addcmul_(gradient, gradient, value=1.0 - SECOND_DECAY)
-            root = (second / (1.0 - SECOND_DECAY ** (step + 1))).sqrt_().add_(FLOOR)
+            root = (second / (1.0 - SECOND_DECAY ** (step + 1))).sqrt_().add_(floor)
             size = learning_rate / (1.0 - FIRST_DECAY ** (step + 1))
             flat.addcdiv_(first * moving[:, None] if batches.uneven else first, root, value=-size)
             losses += moving * loss.double()
@@ -146,14 +147,13 @@ def batch_loss(
     """Loss of one batch of each client, (clients,)."""
     live = batches.live[:, step]
     edges = live.sum(dim=1).clamp(min=1.0)
-    at_head, at_tail = batches.ends(step, encode(architecture, weights, batches.rows(step)))
+    encoded = encode(architecture, weights, batches.rows(step))
+    at_head, at_tail = batches.ends(step, encoded)
     loss = (live * attraction(squared_distance(at_head, at_tail))).sum(dim=1) / edges
     if objective.own_share is not None:
-        negatives = batches.negatives[:, step]
-        places = negatives.flatten(1).unsqueeze(-1).expand(-1, -1, at_tail.shape[-1])
-        drawn = at_tail.gather(1, places).reshape(*negatives.shape, -1)
-        apart = squared_distance(at_head.unsqueeze(2), drawn)
-        near = (live * repulsion(apart).mean(dim=2)).sum(dim=1) / edges * batches.repelled[:, step]
+        apart = squared_distance(at_head.unsqueeze(2), batches.repelling(step, encoded, at_tail))
+        felt = repulsion(apart, objective.softening).mean(dim=2)
+        near = (live * felt).sum(dim=1) / edges * batches.repelled[:, step]
         share = torch.from_numpy(objective.own_share).to(near.device)
         loss = loss + objective.negatives * share * near
     if objective.surrogate is not None:
@@ -176,7 +176,7 @@ class Batches:
     live : (clients, steps, edges) float32
         1 for an edge, 0 for what fills a smaller client's batch.
     negatives : (clients, steps, edges, drawn) int64
-        Places in the batch of the tails that an edge's head is repelled from.
+        Places in the batch of the tails that an edge's head is repelled from; or rows that it is repelled from.
     repelled : (clients, steps)
         Factor of the repulsion among the client's own rows.
     uneven : bool
@@ -199,22 +199,27 @@ class Batches:
 
         self.table = torch.from_numpy(table if table.flags.writeable else table.copy()).to(device)
         heads, tails, share = stacked("heads", first), stacked("tails", first), stacked("share")
-        width = heads.shape[2]
+        self.live, self.repelled = stacked("live"), stacked("repelled")
+        self._from_rows = clients[0].schedule.from_rows
+        self.negatives = stacked("negatives", first if self._from_rows else None)
+        # Behind the heads: tails, and the rows that repel.
+        others = torch.cat([tails, self.negatives.flatten(2)], dim=2) if self._from_rows else tails
+        self._width = width = heads.shape[2]
         # Of the schedules, not of what they are padded with.
         self._mixed = any(bool((client.schedule.share != 1.0).any()) for client in clients)
         if self._mixed:
-            self._shape = len(clients), 2 * width, table.shape[1]
+            self._shape = len(clients), width + others.shape[2], table.shape[1]
             # A head is a bag of two rows and a tail one of a single row: one pass reads them and adds them up.
             heads = torch.stack([heads, stacked("partners", first)], dim=3).flatten(2)
             mixed = torch.stack([share, 1.0 - share], dim=3).flatten(2)
-            self.weights = torch.cat([mixed, torch.ones_like(share)], dim=2)
-            sizes = torch.tensor([2, 1], device=device).repeat_interleave(width).repeat(len(clients))
+            self.weights = torch.cat([mixed, torch.ones(others.shape, device=device)], dim=2)
+            counts = torch.tensor([width, others.shape[2]], device=device)
+            sizes = torch.tensor([2, 1], device=device).repeat_interleave(counts).repeat(len(clients))
             self._bags = sizes.cumsum(0) - sizes
-            self._taken = torch.cat([heads, tails], dim=2)
+            self._taken = torch.cat([heads, others], dim=2)
         else:
             # A row of several edges is encoded once.
-            self._taken, self._entries = _each_once(torch.cat([heads, tails], dim=2))
-        self.live, self.negatives, self.repelled = map(stacked, ("live", "negatives", "repelled"))
+            self._taken, self._entries = _each_once(torch.cat([heads, others], dim=2))
         moving = np.array([np.arange(self.steps) < client.schedule.steps for client in clients])
         self.uneven = not moving.all()
         self.moving = torch.from_numpy(moving.astype(np.float32)).to(device)
@@ -230,11 +235,25 @@ class Batches:
 
     def ends(self, step: int, encoded: Tensor) -> tuple[Tensor, Tensor]:
         """Heads and tails of one batch, each (clients, edges, ...), of what became of its :meth:`rows`."""
-        if not self._mixed:
-            entries = self._entries[:, step].unsqueeze(-1).expand(-1, -1, encoded.shape[-1])
-            encoded = encoded.gather(1, entries)
-        heads, tails = torch.split(encoded, encoded.shape[1] // 2, dim=1)
+        both = self._entered(step, encoded, slice(0, 2 * self._width))
+        heads, tails = torch.split(both, self._width, dim=1)
         return heads, tails
+
+    def repelling(self, step: int, encoded: Tensor, tails: Tensor) -> Tensor:
+        """What repels each head of one batch, (clients, edges, drawn, ...): tails of other edges, or other rows."""
+        negatives = self.negatives[:, step]
+        if self._from_rows:
+            rows = self._entered(step, encoded, slice(2 * self._width, None))
+            return rows.reshape(*negatives.shape, -1)
+        places = negatives.flatten(1).unsqueeze(-1).expand(-1, -1, tails.shape[-1])
+        return tails.gather(1, places).reshape(*negatives.shape, -1)
+
+    def _entered(self, step: int, encoded: Tensor, part: slice) -> Tensor:
+        """Some entries of one batch, (clients, entries, ...), of what its rows became."""
+        if self._mixed:
+            return encoded[:, part]
+        entries = self._entries[:, step, part].unsqueeze(-1).expand(-1, -1, encoded.shape[-1])
+        return encoded.gather(1, entries)
 
 
 def _each_once(entries: Tensor) -> tuple[Tensor, Tensor]:

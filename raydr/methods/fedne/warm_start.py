@@ -28,7 +28,7 @@ def warm_start(
     if not per_epoch:
         return weights
     nearest = local_neighbors(prototypes, settings.neighbors)
-    repelled = Objective(float(settings.negatives), np.ones(1, np.float32))
+    repelled = Objective(float(settings.negatives), np.ones(1, np.float32), softening=settings.softening)
     with one_torch_thread():
         for index, part in enumerate(_PARTS):
             batches = schedule(
@@ -37,9 +37,17 @@ def warm_start(
                 epochs=max(1, round(part * settings.warm_steps / per_epoch)),
                 negatives=settings.negatives,
                 mixing=settings.mixing,
+                from_rows=settings.negatives_from == "rows",
                 random=random,
             )
             rate = settings.learning_rate * settings.decay**index
-            trained = train(architecture, weights, [Local(prototypes, batches)], repelled, learning_rate=rate)
+            trained = train(
+                architecture,
+                weights,
+                [Local(prototypes, batches)],
+                repelled,
+                learning_rate=rate,
+                floor=settings.adam_floor,
+            )
             weights = trained.weights[0]
     return weights
