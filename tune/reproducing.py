@@ -22,8 +22,16 @@ def read_table(
     *,
     quick: bool = False,
     only: tuple[str, ...] = (),
+    seeds: int | None = None,
 ) -> Sweep:
-    """Read a published table as the sweep of its cells; arguments are as for :func:`raydr.tune.reading.read_sweep`.
+    """Read a published table as the sweep of its cells.
+
+    Parameters
+    ----------
+    table, overrides, quick, only
+        As for :func:`raydr.tune.reading.read_sweep`.
+    seeds : int, optional
+        How many, in place of what it says.
 
     Raises
     ------
@@ -36,7 +44,10 @@ def read_table(
             f"{asked.name} is a sweep without a published table: `raydr sweep` runs it; a table has"
             " search: {kind: table}."
         )
-    return asked
+    if seeds is None or seeds == asked.repeats:
+        return asked
+    search = asked.search.model_copy(update={"reduced": {**asked.search.reduced, "repeats": seeds}})
+    return asked.model_copy(update={"repeats": seeds, "search": search})
 
 
 def catalogue(folder: Path = Path("runs")) -> dict[str, str]:

@@ -377,6 +377,7 @@ def reproduce(
     data_dir: str | Path | None = None,
     quick: bool = False,
     only: Sequence[str] = (),
+    seeds: int | None = None,
     listener: Listener = unheard,
     **overrides: Any,
 ) -> SweepResult:
@@ -390,6 +391,8 @@ def reproduce(
         Whether to take fewer rows and one seed, as its section ``quick`` says; the table says so.
     only : sequence of str
         Names of rows, or of groups of rows, to run alone.
+    seeds : int, optional
+        How many; without it, as many as the table says.
     out, address, data_dir, listener, **overrides
         As for :func:`sweep`.
 
@@ -415,7 +418,7 @@ def reproduce(
 
     dotted = {key.replace("__", "."): value for key, value in overrides.items()}
     folder = run_sweep(
-        read_table(table, dotted, quick=quick, only=tuple(only)),
+        read_table(table, dotted, quick=quick, only=tuple(only), seeds=seeds),
         out=_path(out),
         address=address,
         data_dir=_path(data_dir),

@@ -209,6 +209,9 @@ def sweep(
 @app.command()
 @click.argument("table", metavar="TABLE")
 @click.option("--only", multiple=True, metavar="ROW", help="Only this row, or group of rows. Repeatable.")
+@click.option(
+    "--seeds", type=click.IntRange(min=1), help="How many seeds. Default: as the table says, mostly 3."
+)
 @_SET
 @click.option(
     "--out", type=click.Path(path_type=Path), help="The table's folder. Default: runs/NAME-TIMESTAMP."
@@ -222,6 +225,7 @@ def sweep(
 def reproduce(
     table: str,
     only: tuple[str, ...],
+    seeds: int | None,
     assignments: tuple[str, ...],
     out: Path | None,
     address: str | None,
@@ -241,12 +245,14 @@ def reproduce(
     from raydr.scenarios.reading import parse_override
     from raydr.tune import reproducing, sweeping
 
-    if resume and (assignments or out is not None or quick or only):
-        raise click.UsageError("--resume goes on as it was: leave out --set, --only, --out and --quick")
+    if resume and (assignments or out is not None or quick or only or seeds):
+        raise click.UsageError(
+            "--resume goes on as it was: leave out --set, --only, --seeds, --out and --quick"
+        )
     if retry_failed and not resume:
         raise click.UsageError("--retry-failed is of --resume: it runs again what failed before")
     overrides = dict(parse_override(assignment) for assignment in assignments)
-    asked = None if resume else reproducing.read_table(table, overrides, quick=quick, only=only)
+    asked = None if resume else reproducing.read_table(table, overrides, quick=quick, only=only, seeds=seeds)
     with nullcontext(unheard) if quiet else heard_on_terminal() as listener:
         if asked is None:
             folder = sweeping.resume(
