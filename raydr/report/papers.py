@@ -106,13 +106,7 @@ class CellResult:
 
     def text(self, mean: Mean) -> str:
         """One of its values in words."""
-        write = (
-            wording.size
-            if "bytes" in self.measure
-            else wording.duration
-            if self.measure == "seconds"
-            else wording.measure
-        )
+        write = _writer(self.measure)
         near = "" if mean.deviation is None else f" ± {write(mean.deviation)}"
         return write(mean.value) + near
 
@@ -194,6 +188,19 @@ class PaperTable:
 def _least(cells: Sequence[CellResult], ratio: Callable[[CellResult], float | None]) -> CellResult | None:
     known = [(found, place) for place, cell in enumerate(cells) if (found := ratio(cell)) is not None]
     return cells[min(known)[1]] if known else None
+
+
+def _writer(measure: str) -> Callable[[float], str]:
+    if measure == "seconds":
+        return wording.duration
+    if "bytes" in measure:
+        return wording.size
+    return _number
+
+
+def _number(value: float) -> str:
+    """Four decimals; of what these would hide, two digits: a distance error of 0.000067."""
+    return f"{value:.2g}" if 0 < abs(value) < 5e-4 else wording.measure(value)
 
 
 def _said(value: Any) -> str:
