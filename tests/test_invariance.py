@@ -99,6 +99,7 @@ MAPS: dict[str, dict[str, Any]] = {
     "fed-spectral": {"clusters": 4, "landmarks": 20, "rounds": 10, "embedder": {"kind": "tsne", **SHORT}},
     "sense": {"anchors": 4, "embedder": {"kind": "tsne", **SHORT}},
     "fedne": {"rounds": 8, "hidden": (16,)},
+    "fed-pca": {"dimensions": 3},
     "private-map": {"epsilon": 1e4, "own": 0.0, **SHORT},
 }
 

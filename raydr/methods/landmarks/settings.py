@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import ClassVar, Literal
 
@@ -10,7 +9,7 @@ from pydantic import Field, model_validator
 
 from raydr.errors import ScenarioError
 from raydr.robust import Aggregation, Mean
-from raydr.settings import Settings
+from raydr.settings import Settings, require_in_order
 
 DEFAULT_ROUNDS = 50
 """By then the objective of MNIST is a twentieth of the first."""
@@ -112,11 +111,7 @@ class DistributionLearning(Settings):
 
     @model_validator(mode="after")
     def _bounds_in_order(self) -> DistributionLearning:
-        if self.bounds is not None and not 0 < self.bounds[1] - self.bounds[0] < math.inf:
-            low, high = self.bounds
-            raise ValueError(
-                f"bounds are {low:g} and {high:g}: give the least value first, then a larger one"
-            )
+        require_in_order(self.bounds)
         return self
 
     @model_validator(mode="after")
