@@ -95,6 +95,7 @@ def test_sense_recovers_the_same_geometry(name: str, regime: str, visibility: st
 MAPS: dict[str, dict[str, Any]] = {
     "fed-tsne": SHORT,
     "fed-tsne, learnt": {"landmarks_from": "learnt", "landmarks": 20, "rounds": 10, **SHORT},
+    "fed-tsne, k-means": {"landmarks_from": "k-means", **SHORT},
     "fed-umap": {"epochs": 100},
     "fed-spectral": {"clusters": 4, "landmarks": 20, "rounds": 10, "embedder": {"kind": "tsne", **SHORT}},
     "sense": {"anchors": 4, "embedder": {"kind": "tsne", **SHORT}},

@@ -99,6 +99,11 @@ AWKWARD: list[tuple[str, dict[str, Any]]] = [
         SMALL | {"method.landmarks_from": "random", "method.landmarks": 9, "method.rounds": None},
     ),
     ("digits-fed-umap", SMALL | {"method.landmarks": 3}),
+    (
+        "digits-fed-umap",
+        SMALL | {"method.landmarks_from": "k-means", "method.landmarks": 9, "method.rounds": 4},
+    ),
+    ("digits-fed-spectral", SMALL | {"method.landmarks_from": "k-means", "method.landmarks": 12}),
     ("digits-fed-umap", SMALL | {"method.bounds": [0, 16]}),
     (
         "digits-fed-tsne",

@@ -35,7 +35,7 @@ from raydr.statistics.second_moments import moment_axes, require_few_features
 from raydr.threads import one_blas_thread
 
 _REHEARSED_SUMS = 12
-"""Products that a plan counts. *Measured*: 3 of breast cancer, 8 of digits, 11 of 2,000 rows of MNIST, 35 of noise alone."""
+"""Products that a plan counts. *Measured*: 3 of breast cancer, 8 of digits, 11 of 2,000 rows of MNIST, 35 of noise."""
 
 
 class FedPCA(MethodSettings):
