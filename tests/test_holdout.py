@@ -44,6 +44,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "global-ne": {"kind": "global-ne", "rounds": 2, "hidden": [8]},
     "landmark-ne": {"kind": "landmark-ne", "rounds": 2, "hidden": [8]},
     "fed-pca": {"kind": "fed-pca"},
+    "dsne": {"kind": "dsne", "reference_rows": 8, **SHORT},
     "private-map": {"kind": "private-map", "bounds": [-3, 3], "epsilon": 8, **SHORT},
 }
 NEW = [name for name, metric in METRICS.items() if "new" in metric.needs]

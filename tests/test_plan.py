@@ -151,6 +151,8 @@ AWKWARD: list[tuple[str, dict[str, Any]]] = [
     ("digits-fedne", {"data.rows": 200, "method": {"kind": "landmark-ne", "rounds": 2, "hidden": [8]}}),
     ("digits-fedne", {"data.rows": 200, "method": {"kind": "fedprox-ne", "rounds": 2, "hidden": [8]}}),
     ("digits-fed-tsne", {"data": {"source": "iris"}, "method": {"kind": "fed-pca", "dimensions": 3}}),
+    ("digits-sense", SMALL | {"method": {"kind": "dsne", "early_iterations": 2, "iterations": 2}}),
+    ("digits-sense", SMALL | {"method": {"kind": "dsne", "shots": "single", "iterations": 2}}),
     (
         "digits-fed-tsne",
         {
