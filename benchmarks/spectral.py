@@ -8,9 +8,9 @@ lie along the principal axes, as by default (``frame``); the kernel between rows
 estimate, as in P1 (``nystrom``). The pooled rows are clustered by the kernel of the same bandwidth, that of the iid
 run, and by Nystrom's estimate of it from as many of the rows themselves, drawn at random (``sampled``), which no
 federation may show. Means over seeds, with their standard errors; ``ratio`` is the mean over seeds of federated /
-pooled. ``--widen`` divides the default gamma. MNIST is a seeded 40,000 rows, in another order for each seed; Mice-Protein and
-COIL-20 are all of theirs. ``--quick`` takes 1,000 rows of MNIST and Mice-Protein, and one seed. Data come from
-RAYDR_DATA, else from where they are public.
+pooled. ``--widen`` divides the default gamma. MNIST is a seeded 40,000 rows, in another order for each seed;
+Mice-Protein and COIL-20 are all of theirs. ``--quick`` takes 1,000 rows of MNIST and Mice-Protein, and one seed. Data
+come from RAYDR_DATA, else from where they are public.
 """
 
 from __future__ import annotations
