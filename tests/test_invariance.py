@@ -96,10 +96,13 @@ def test_sense_recovers_the_same_geometry(name: str, regime: str, visibility: st
 MAPS: dict[str, dict[str, Any]] = {
     "fed-tsne": SHORT,
     "fed-tsne, learnt": {"landmarks_from": "learnt", "landmarks": 20, "rounds": 10, **SHORT},
+    "fed-tsne, k-means": {"landmarks_from": "k-means", **SHORT},
     "fed-umap": {"epochs": 100},
     "fed-spectral": {"clusters": 4, "landmarks": 20, "rounds": 10, "embedder": {"kind": "tsne", **SHORT}},
     "sense": {"anchors": 4, "embedder": {"kind": "tsne", **SHORT}},
     "fedne": {"rounds": 8, "hidden": (16,)},
+    "fed-pca": {"dimensions": 3},
+    "dsne": {"early_iterations": 100, "iterations": 100},
     "private-map": {"epsilon": 1e4, "own": 0.0, **SHORT},
 }
 
@@ -111,7 +114,9 @@ def test_groups_stay_apart_on_every_map(method: str) -> None:
     def told_apart(rows: FloatArray) -> float:
         bounds = {"bounds": (float(rows.min()), float(rows.max()))} if kind == "private-map" else {}
         settings = METHODS[kind].settings(**MAPS[method], **bounds)
-        federation = federate(np.split(rows[4:], [30, 60, 61]), public=rows[:4] if kind == "sense" else None)
+        federation = federate(
+            np.split(rows[4:], [30, 60, 61]), public=rows[:4] if kind in ("sense", "dsne") else None
+        )
         evidence = Evidence(rows[4:], METHODS[kind].serve(federation, settings).embedding, LABELS[4:])
         return evaluate(("ca_10",), evidence).values["ca_10"]
 

@@ -99,6 +99,11 @@ AWKWARD: list[tuple[str, dict[str, Any]]] = [
         SMALL | {"method.landmarks_from": "random", "method.landmarks": 9, "method.rounds": None},
     ),
     ("digits-fed-umap", SMALL | {"method.landmarks": 3}),
+    (
+        "digits-fed-umap",
+        SMALL | {"method.landmarks_from": "k-means", "method.landmarks": 9, "method.rounds": 4},
+    ),
+    ("digits-fed-spectral", SMALL | {"method.landmarks_from": "k-means", "method.landmarks": 12}),
     ("digits-fed-umap", SMALL | {"method.bounds": [0, 16]}),
     (
         "digits-fed-tsne",
@@ -146,6 +151,17 @@ AWKWARD: list[tuple[str, dict[str, Any]]] = [
     ("digits-fedne", {"data.rows": 200, "method": {"kind": "global-ne", "rounds": 2, "hidden": [8]}}),
     ("digits-fedne", {"data.rows": 200, "method": {"kind": "landmark-ne", "rounds": 2, "hidden": [8]}}),
     ("digits-fedne", {"data.rows": 200, "method": {"kind": "fedprox-ne", "rounds": 2, "hidden": [8]}}),
+    ("digits-fed-tsne", {"data": {"source": "iris"}, "method": {"kind": "fed-pca", "dimensions": 3}}),
+    ("digits-sense", SMALL | {"method": {"kind": "dsne", "early_iterations": 2, "iterations": 2}}),
+    ("digits-sense", SMALL | {"method": {"kind": "dsne", "shots": "single", "iterations": 2}}),
+    (
+        "digits-fed-tsne",
+        {
+            "data": {"source": "iris"},
+            "method": {"kind": "fed-pca", "bounds": [0, 8], "publish": "local"},
+            "privacy": {"noise": {"on": "moments", "epsilon": 1.0, "clip": 3.0}},
+        },
+    ),
 ]
 
 
@@ -507,7 +523,7 @@ def test_a_method_that_does_not_say_what_it_sends_leaves_the_rest_standing(tmp_p
 
     assert done.returncode == 0, done.stderr
     plan = json.loads((tmp_path / "plan.json").read_text())
-    assert "'fed-pca' does not say beforehand" in done.stdout
+    assert "'power-pca' does not say beforehand" in done.stdout
     assert not plan["privacy"]["known"]
     assert {"Enrolment", "Within", "ScaleRows"} <= {entry["kind"] for entry in plan["messages"]}
     assert plan["memory"]
