@@ -97,7 +97,7 @@ def seen(given: Sites) -> list[Seen]:
 @pytest.mark.parametrize("partial", [False, True], ids=["full", "partial"])
 @pytest.mark.parametrize("inside", [False, True], ids=["pointwise", "multisite"])
 def test_algorithm_2_is_equation_11_step_by_step(partial: bool, inside: bool) -> None:
-    given = sites(partial=partial, inside=inside, sizes=(7, 0, 12, 1))
+    given = sites(partial=partial, inside=inside, sizes=(7, 0, 1))
     start = np.random.default_rng(1).normal(size=given.rows.shape)
     start[2] = given.anchors[0]  # where (22) has b = 0
     for steps in (0, 1, 2, 40):
@@ -114,7 +114,7 @@ def test_algorithm_2_stops_where_the_stress_of_all_clients_falls_by_less_than_ep
     start = np.random.default_rng(1).normal(size=given.rows.shape)
     _, stress = oracle(given, start, 60)
     falls = -np.diff(stress)
-    for epsilon in (1e-1, 1e-2):
+    for epsilon in (1.0, 0.3):
         placed = algorithm_2(given.anchors + offset, seen(given), start + offset, tolerance=epsilon)
         assert placed.converged
         assert placed.iterations == 1 + int(np.argmax(falls < epsilon))

@@ -80,9 +80,9 @@ class Completed:
         """Where the points lie among the features of the data; None where rows are no points of theirs."""
         if not isinstance(self.space, EuclideanSpace):
             return None
-        if self.narrow.basis is None:
+        if self.narrow.spanned is None:
             return Lift(self.space.origin)
-        return Lift(self.space.origin, (self.anchors.common, *self.anchors.local))
+        return Lift(self.space.origin, (self.anchors.common, *self.anchors.local), self.narrow.spanned)
 
 
 def completed(federation: Federation, settings: SENSE) -> Completed:
