@@ -253,6 +253,23 @@ def test_sites_that_can_be_read_here_are_counted(tmp_path: Path) -> None:
     assert planned(plan) == booked(ledger(run(scenario, out=tmp_path / "run")))
 
 
+def test_a_plan_counts_what_algorithm_2_holds_over_all_pairs_and_refuses_too_many_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def planned_for(solver: str, rows: int = 1_000) -> Plan:
+        changes = {"method.solver": solver, "data.rows": rows}
+        return plan_of_scenario(read("digits-sense-anchors", changes), capacity=ROOMY)
+
+    blocks, dense = (
+        {process.process: process.bytes for process in planned_for(solver).memory}["coordinator"]
+        for solver in ("smacof", "smacof-dense")
+    )
+    assert dense - blocks == 6 * 8 * 1_040**2
+    monkeypatch.setattr("raydr.methods.sense.algorithm_2.MOST_POINTS", 140)
+    with pytest.raises(ScenarioError, match=r"here 150, and takes at most 140"):
+        planned_for("smacof-dense", rows=110)
+
+
 def test_sites_elsewhere_leave_messages_unknown_and_say_so(tmp_path: Path) -> None:
     content = {key: value for key, value in tiny().items() if key not in ("data", "clients", "runtime")}
     sites = [{"path": "/nowhere/a.csv", "node": "north"}, {"path": "/nowhere/b.csv", "node": "east"}]
