@@ -212,6 +212,7 @@ def sweep(
 @click.option(
     "--seeds", type=click.IntRange(min=1), help="How many seeds. Default: as the table says, mostly 3."
 )
+@click.option("--no-published", is_flag=True, help="Run no cell as published, by raydr's defaults alone.")
 @_SET
 @click.option(
     "--out", type=click.Path(path_type=Path), help="The table's folder. Default: runs/NAME-TIMESTAMP."
