@@ -15,7 +15,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from raydr.arrays import Float64Array, Int64Array, shaped
 from raydr.errors import ScenarioError
@@ -80,6 +79,8 @@ class GroupRequest(Request[GroupSums], what="the present landmarks, and the rang
 @answers(GroupRequest)
 def group_sums(client: Client, request: GroupRequest) -> GroupSums:
     """Client part of a round; of landmarks that are as near, the first."""
+    from scipy.sparse import csr_array
+
     landmarks = request.landmarks
     sums, counts, beside = np.zeros(landmarks.shape), np.zeros(len(landmarks), np.int64), 0.0
     halves = np.einsum("ij,ij->i", landmarks, landmarks) / 2.0
