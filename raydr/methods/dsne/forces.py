@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from raydr.arrays import Float64Array
 from raydr.embedding.placing import conditional
@@ -29,6 +28,8 @@ LONGEST_STEP = 5.0
 
 def affinities(points: Float64Array, perplexity: float) -> Any:
     """Joint affinities p of points (points, features), a symmetric csr_array (points, points) whose sum is 1."""
+    from scipy.sparse import csr_array
+
     count = len(points)
     graph = nearest_neighbors(Points(points), min(max(1, int(3 * perplexity)), count - 1), threads=1)
     shares = conditional(graph.distances.astype(np.float64), perplexity)
