@@ -108,9 +108,9 @@ class Result:
         Returns
         -------
         adata : AnnData
-            ``obsm["X_raydr"]``, (rows, 2 or 3); ``obs`` with client, cluster and label, preceded by ``raydr_`` in a copy
-            of ``onto``, and the colours of each in ``uns["..._colors"]``; ``uns["raydr"]`` with the run's scenario as
-            YAML, its ledger, privacy and metrics as JSON.
+            The map in ``obsm["X_raydr"]``, (rows, 2 or 3). Client, cluster and label in ``obs``, preceded by ``raydr_``
+            in a copy of ``onto``, and the colours of each in ``uns["..._colors"]``. In ``uns["raydr"]`` the run's
+            scenario as YAML, and its ledger, privacy and metrics as JSON.
 
         Raises
         ------

@@ -1,12 +1,14 @@
 """scikit-learn's face of raydr: an estimator for each method, made of its settings.
 
-``raydr.FedTSNE(perplexity=10).fit_transform(X, sites=hospital)`` runs the scenario that says the same. A method that is
-added to raydr, here or by another package, has its estimator by that alone: the name is that of its settings, and
-every setting is a parameter.
+``raydr.FedTSNE(perplexity=10).fit_transform(X, sites=hospital)`` runs the scenario that says the same, to the same
+bits. A method that is added to raydr, here or by another package, has its estimator by that alone: the name is that of
+its settings, and every setting is a parameter. What a fit leaves is a run folder, which holds no row.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +18,7 @@ from inspect import Parameter, Signature
 from pathlib import Path
 from textwrap import fill
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from weakref import finalize
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
@@ -120,14 +123,13 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         given = _gathered(X, y, sites, self.label)
         table = self._table(given)
         seed = self.random_state
-        if seed is None or not isinstance(seed, int | np.integer):
+        if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31)
         scenario = read(self._content(table, int(seed)), self.scenario)
-        place = tempfile.TemporaryDirectory(prefix="raydr-") if self.out is None else None
-        whole = Path(place.name) / "run" if place is not None else Path(self.out)
-        run(scenario, out=whole, table=table, report=place is None)
-        self._run = _Run(whole.expanduser().absolute(), place)
-        result = self._run.result
+        folder = _temporary() if self.out is None else Path(self.out).expanduser().absolute()
+        result = FittedRun(folder, temporary=self.out is None)
+        run(scenario, out=folder, table=table, report=self.out is not None)
+        self._run = result
         self.seed_ = int(seed)
         self.embedding_ = result.embedding
         self.metrics_, self.ledger_, self.privacy_ = result.metrics, result.ledger, result.privacy
@@ -152,7 +154,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def result_(self) -> Result:
         """The run itself, as :func:`raydr.run` gives it."""
         check_is_fitted(self)
-        return self._run.result
+        return self._run
 
     def to_frame(self, library: Any = None) -> Any:
         """The map as a data frame: see :meth:`raydr.Result.to_frame`."""
@@ -168,13 +170,21 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def _repr_html_(self) -> str:
         shown: str = estimator_html_repr(self)
-        return shown + self._run.result._repr_html_() if self.__sklearn_is_fitted__() else shown
+        return shown + self._run._repr_html_() if self.__sklearn_is_fitted__() else shown
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_run")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []  # a map is as precise as its method draws it
+        drawn = METHODS[self._kind].noise_of_its_own or bool(self.privacy)
+        # Keys and noise come from the system, unless a file has the secret that they follow from.
+        tags.non_deterministic = drawn and not (self.privacy or {}).get("secret")
+        return tags
 
     def _table(self, given: _Given) -> Table:
         """Rows of all sites one below the other, checked as scikit-learn does it and as raydr does it."""
@@ -255,48 +265,58 @@ class PlacingMap(FederatedMap):
 # --- the run that an estimator keeps ----------------------------------------------------------------------------------
 
 
-class _Run:
-    """The folder of a run, which holds no row; pickled with all its files, and then a temporary one.
+@dataclass(frozen=True)
+class FittedRun(Result):
+    """The run of an estimator, whose folder holds no row; pickled with its files, and then in a temporary folder.
 
-    Parameters
+    Attributes
     ----------
-    folder : Path
-        The run folder.
-    place : TemporaryDirectory, optional
-        That it lies in, which goes when this goes.
+    temporary : bool
+        Whether the folder, alone in another, goes when this goes.
     """
 
-    def __init__(self, folder: Path, place: tempfile.TemporaryDirectory[str] | None) -> None:
-        self.folder, self.place = folder, place
+    temporary: bool = False
 
-    @property
-    def result(self) -> Result:
-        return Result(self.folder)
+    def __post_init__(self) -> None:
+        if self.temporary:
+            finalize(self, _remove, self.folder.parent, os.getpid())
 
     @property
     def report(self) -> Path:
+        """The report's page, made now if it was not."""
         from raydr.report import write_report
 
-        page = self.folder / REPORT
-        if not page.exists():
-            write_report(self.folder)
-        return page
+        page = super().report
+        return page if page.exists() else write_report(self.folder)
 
-    def __getstate__(self) -> dict[str, bytes]:
+    def __reduce__(self) -> tuple[Any, ...]:
         files = (path for path in sorted(self.folder.rglob("*")) if path.is_file())
-        return {
+        content = {
             path.relative_to(self.folder).as_posix(): path.read_bytes()
             for path in files
             if path.name not in (REPORT, PICTURE)
         }
+        return _restored, (content,)
 
-    def __setstate__(self, files: dict[str, bytes]) -> None:
-        self.place = tempfile.TemporaryDirectory(prefix="raydr-")
-        self.folder = Path(self.place.name) / "run"
-        for name, content in files.items():
-            path = self.folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+
+def _temporary() -> Path:
+    """A place for a run, in a folder that nobody else can read."""
+    return Path(tempfile.mkdtemp(prefix="raydr-fit-")) / "run"
+
+
+def _restored(files: Mapping[str, bytes]) -> FittedRun:
+    folder = _temporary()
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return FittedRun(folder, temporary=True)
+
+
+def _remove(folder: Path, process: int) -> None:
+    """Remove a folder, in the process that made it: its forks leave it alone."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 # --- data in memory ---------------------------------------------------------------------------------------------------
@@ -322,9 +342,9 @@ def _gathered(X: Any, y: Any, sites: Any, label: str | None) -> _Given:
     if label is not None:
         keys["y"] = np.concatenate([_key(_column(table, label, "label")) for table in tables])
     elif y is not None:
-        parts = y if several and len(y) == len(tables) and np.ndim(y[0]) == 1 else [y]
+        parts = y if several and isinstance(y, list | tuple) and np.ndim(y[0]) == 1 else [y]
         classes = np.concatenate([np.asarray(part) for part in parts])
-        if type_of_target(classes) in ("binary", "multiclass"):
+        if classes.dtype.kind not in "biuf" or type_of_target(classes) in ("binary", "multiclass"):
             keys["y"] = _key(classes)
     names: dict[str, NDArray[Any]] = {}
     if several:
@@ -395,8 +415,7 @@ def _is_polars(table: Any) -> bool:
 def _names_of_rows(tables: Sequence[Any]) -> NDArray[Any] | None:
     """Names of all rows, where all tables name them and no two are alike."""
     indices = [getattr(_obs(table), "index", None) for table in tables]
-    # Those of pandas that only count say nothing.
-    if any(not hasattr(index, "is_unique") or hasattr(index, "step") for index in indices):
+    if not all(hasattr(index, "is_unique") for index in indices):
         return None
     names = [_key(np.asarray(index)) for index in indices]
     if len({array.dtype.kind for array in names}) > 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from html import escape
 from importlib import import_module
 from importlib.util import find_spec
@@ -53,15 +54,19 @@ def anndata(folder: Path, onto: Any = None) -> Any:
     pandas = _require("pandas")
     from raydr.report.colouring import colouring
 
+    # Not every anndata can write the text of pandas 3.
+    text = partial(pandas.Index, dtype=object)
     table = frame(folder, "pyarrow")
     axes = [axis for axis in AXES if axis in table.column_names]
     places = np.column_stack([table[axis].to_numpy() for axis in axes])
     ids = table["row"].to_pylist()
     if onto is None:
-        names = pandas.Index(map(str, ids))
+        names = text([str(row) for row in ids])
         # Some tools refuse a table without columns: the map's own are its only ones.
         adata = AnnData(
-            X=places.astype(np.float32), obs=pandas.DataFrame(index=names), var=pandas.DataFrame(index=axes)
+            X=places.astype(np.float32),
+            obs=pandas.DataFrame(index=names),
+            var=pandas.DataFrame(index=text(axes)),
         )
     else:
         adata = _of_these_rows(onto, ids).copy()
@@ -70,7 +75,7 @@ def anndata(folder: Path, onto: Any = None) -> Any:
         if by in table.column_names:
             way = colouring(by, [str(name) for name in table[by].to_pylist()])
             column = f"raydr_{by}" if onto is not None else by
-            adata.obs[column] = pandas.Categorical.from_codes(way.codes, categories=list(way.names))
+            adata.obs[column] = pandas.Categorical.from_codes(way.codes, text(way.names))
             adata.uns[f"{column}_colors"] = list(way.colours)
     adata.uns["raydr"] = {
         file.partition(".")[0]: (folder / file).read_text() for file in (SCENARIO, LEDGER, PRIVACY, METRICS)
