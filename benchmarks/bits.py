@@ -61,6 +61,7 @@ def differing(before: Path, after: Path) -> list[str]:
         "ledger.json",
         "metrics.json",
         "rounds.jsonl",
+        "stress.json",
         "data.json",
     ]
     arrays = {f"model/{path.name}" for folder in (before, after) for path in (folder / "model").glob("*.npz")}

@@ -32,7 +32,6 @@ import numpy as np
 from benchmarks.partitions import DEALINGS
 from raydr.actors.backend import RayBackend, ray_backend
 from raydr.arrays import Float32Array, FloatArray, Int64Array, IntArray
-from raydr.methods.fedne.settings import FedNE
 from raydr.partition import Dealing
 from raydr.threads import cores
 
@@ -83,7 +82,7 @@ EPOCHS: dict[str, Any] = {
     "learning_rate": 1e-3,
     "schedule": "steps",
 }
-PUBLISHED: dict[str, Any] = EPOCHS | {"surrogate": "mlp", "control_variates": False, "start": "random"}
+PUBLISHED: dict[str, Any] = EPOCHS | {"preset": "published"}
 SETTINGS: dict[str, Setting] = {
     "fedne": Setting("fedne"),
     "fedavg-ne": Setting("fedavg-ne"),
@@ -134,15 +133,21 @@ def shares(rows: Rows, clients: int) -> list[Int64Array]:
     return [partition.rows_of(client) for client in range(clients)]
 
 
+def settings_of(setting: Setting, **options: Any) -> Any:
+    """Of a method, as it is compared."""
+    from raydr.methods import METHODS
+
+    return METHODS[setting.kind].settings(**{**FEW, **setting.options, **options})
+
+
 def served(
     backend: RayBackend, rows: Rows, setting: Setting, seed: int = 0, **options: Any
 ) -> tuple[Any, list[Any], list[Int64Array]]:
     """Outcome, rounds and partition of one federated run."""
     from raydr.journal import Journal
-    from raydr.methods import METHODS
     from raydr.methods.serving import Plan
 
-    settings = METHODS[setting.kind].settings(**{**FEW, **setting.options, **options})
+    settings = settings_of(setting, **options)
     own = shares(rows, setting.clients)
     plan = Plan(setting.kind, settings, "none", seed=seed, participation=setting.participation)
     journal = Journal()
@@ -168,7 +173,7 @@ def judged(backend: RayBackend, rows: Rows, setting: Setting, rounds: int, seed:
     started = time.perf_counter()
     outcome, told, own = served(backend, rows, setting, seed, rounds=rounds)
     seconds = time.perf_counter() - started
-    placed = transform(FedNE(), outcome.model, rows.test)
+    placed = transform(settings_of(setting), outcome.model, rows.test)
     labels = rows.train_labels[np.concatenate(own)]
     figures = {
         "knn_accuracy": knn_accuracy(outcome.embedding, labels, placed, rows.test_labels),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os.path
 from dataclasses import dataclass
 from functools import cache
@@ -54,6 +55,13 @@ class Settings(BaseModel):
         return self.model_copy(
             update={name: value for name, value in changed.items() if value != getattr(self, name)}
         )
+
+
+def require_in_order(bounds: tuple[float, float] | None) -> None:
+    """Raise ValueError unless bounds, where there are any, are a least value and a larger one."""
+    if bounds is not None and not 0 < bounds[1] - bounds[0] < math.inf:
+        low, high = bounds
+        raise ValueError(f"bounds are {low:g} and {high:g}: give the least value first, then a larger one")
 
 
 @cache

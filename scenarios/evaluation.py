@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from raydr.arrays import FloatArray, Int64Array
+from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError
 from raydr.geometry.points import Geometry
 from raydr.journal import Event, Incident, Journal, Listener, Progress
@@ -149,6 +149,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                 found: Outcome | Pooled,
                 recovered: Geometry | None,
                 new: Evidence | None,
+                lift: Callable[[FloatArray], Float64Array] | None = None,
             ) -> Scores:
                 nonlocal scored
                 before, scored = scored, scored + len(names)
@@ -164,6 +165,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                     clusters=found.clusters,
                     sites=question.client_of_row,
                     new=new,
+                    lift=lift,
                 )
                 return evaluate(
                     names,
@@ -172,7 +174,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                     progress=lambda done, _: journal.progress(before + done, steps),
                 )
 
-            federated = scores(question.metrics, outcome, outcome.geometry, new)
+            federated = scores(question.metrics, outcome, outcome.geometry, new, outcome.lift)
             along = {
                 round: Along(sight.embedding, scores(sighted, sight, sight.geometry, None))
                 for round, sight in sights.items()

@@ -72,6 +72,8 @@ class Load:
         Rows that are placed on the map once it is drawn.
     frames : int
         Bytes of the anchors that the server holds a frame of, client by client; 0 for methods without.
+    matrices : int
+        Bytes of what the server holds over all pairs of rows; 0 for solvers without.
     """
 
     rows: int
@@ -92,6 +94,7 @@ class Load:
     read: int = 0
     held_out: int = 0
     frames: int = 0
+    matrices: int = 0
 
     @property
     def table(self) -> int:
@@ -184,12 +187,12 @@ def _of_driver(load: Load) -> int:
 
 
 def _of_server(load: Load) -> int:
-    """Posted blocks and what geometry is made of them, the graph, and a few messages of a round."""
+    """Posted blocks and what geometry is made of them, the graph, matrices, and a few messages of a round."""
     copies = 4 if load.frames else 2
     coordinates = 0 if load.embedder is None else copies * 8 * load.rows * load.features
     graph = load.rows * load.neighbours * BYTES_OF_A_NEIGHBOUR
     held = max(2 * load.posted, load.posted + coordinates, coordinates + graph)
-    return held + 6 * load.message + 3 * load.frames
+    return held + 6 * load.message + 3 * load.frames + load.matrices
 
 
 def _of_client(load: Load, rows: int) -> int:

@@ -285,6 +285,7 @@ def _load(
         read=prospect.read * prospect.features * prospect.itemsize,
         held_out=prospect.held_out,
         frames=_frames(scenario.method, prospect, clients),
+        matrices=_matrices(scenario.method, prospect, clients),
     )
 
 
@@ -295,6 +296,14 @@ def _frames(method: MethodSettings, prospect: Prospect, clients: int) -> int:
     common, local = method.per_client(prospect.features, prospect.rows)
     problems = clients if local or method.regime == "multisite" else 1
     return 8 * problems * (common + local) * prospect.features
+
+
+def _matrices(method: MethodSettings, prospect: Prospect, clients: int) -> int:
+    """Bytes of what the server holds over all pairs of anchors and rows, where it does: six matrices."""
+    if not isinstance(method, SENSE) or method.solver != "smacof-dense" or not prospect.known:
+        return 0
+    common, local = method.per_client(prospect.features, prospect.rows)
+    return 6 * 8 * (prospect.rows + common + local * clients) ** 2
 
 
 def _kind_of(embedder: Any) -> str | None:

@@ -278,6 +278,7 @@ def _simulate(
             "clusters": served.outcome.clusters is not None,
             "new": holdings.held_out is not None,
             "sites": scenario.clients.natural,
+            "lift": False,  # depends on where the data's origin lies: for those who ask
         }
         lacking = {need for need, there in has.items() if not there}
         names = tuple(name for name in DEFAULT_METRICS if not lacking & METRICS[name].needs)
@@ -325,7 +326,8 @@ def with_scaling(served: Served, run: RootedRun, scenario: Scenario) -> Served:
     if served.sealed_scaling is None:
         return served
     known = opened(served.sealed_scaling, run.root, run.name, keyed_scale(scenario.data.scale))
-    return replace(served, scaling=known.scaling)
+    # Where rows lie in the features the server cannot tell: it knows them turned by the key.
+    return replace(served, scaling=known.scaling, outcome=replace(served.outcome, lift=None))
 
 
 def new_rows(holdings: Holdings, served: Served, run: RootedRun, scenario: Scenario) -> NewRows | None:
@@ -389,6 +391,8 @@ def _write(
         write_progress(folder / records.PROGRESS_MAPS, holdings, maps)
     write_json(folder / records.LEDGER, served.ledger.as_list())
     write_json(folder / records.PRIVACY, asdict(statement(served.ledger, scenario.privacy.budget)))
+    if served.outcome.stress is not None:
+        write_json(folder / records.STRESS, served.outcome.stress.tolist())
     if served.outcome.notes:
         write_json(folder / records.NOTES, [asdict(note) for note in served.outcome.notes])
     write_rounds(folder / records.ROUNDS, journal.rounds)

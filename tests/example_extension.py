@@ -30,10 +30,10 @@ from raydr.privacy import Mechanism, Quantity, mechanism
 from raydr.settings import Settings
 
 
-class FedPCA(MethodSettings):
+class PowerPCA(MethodSettings):
     """Federated principal components by power iteration."""
 
-    kind: Literal["fed-pca"] = "fed-pca"
+    kind: Literal["power-pca"] = "power-pca"
     rounds: int = Field(30, ge=1, description="products with the second moments")
 
 
@@ -109,15 +109,15 @@ def coordinates(client: Client, request: CoordinatesRequest) -> Coordinates:
 
 
 def central(
-    settings: FedPCA, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
+    settings: PowerPCA, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
 ) -> Pooled:
     """Coordinates of pooled rows on their principal axes about the origin."""
     axes = np.linalg.svd(rows.astype(np.float64), full_matrices=False)[2][:2]
     return Pooled(rows @ axes.T)
 
 
-@method(FedPCA, "Fed-PCA", central=central, noise_on=frozenset({"coordinates"}), some_noisy=True)
-def serve(federation: Federation, settings: FedPCA) -> Outcome:
+@method(PowerPCA, "Power PCA", central=central, noise_on=frozenset({"coordinates"}), some_noisy=True)
+def serve(federation: Federation, settings: PowerPCA) -> Outcome:
     """Server part: orthogonal iteration."""
     start = federation.stream("axes").standard_normal((federation.features, 2))
     state: dict[str, Any] = {"axes": np.linalg.qr(start)[0]}

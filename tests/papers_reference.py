@@ -1,6 +1,7 @@
 """The papers' tables beside raydr's, as Markdown, from what ``raydr reproduce`` wrote.
 
-``python tests/papers_reference.py`` puts it into docs/papers.md; a test keeps the two equal. To renew a table:
+``python tests/papers_reference.py`` puts it into docs/papers.md, its summary into README.md; a test keeps them equal.
+To renew a table:
 
     raydr reproduce p3-table-4 --out runs/p3-table-4
     cp runs/p3-table-4/table.parquet scenarios/papers/p3-table-4.parquet
@@ -19,6 +20,33 @@ from raydr.tune.tables import Table
 
 PAGE = Path(__file__).parent.parent / "docs" / "papers.md"
 MARK = "<!-- Below this line: made by tests/papers_reference.py -->\n"
+
+
+README = PAGE.parent.parent / "README.md"
+OPENING, CLOSING = "<!-- papers: made by tests/papers_reference.py -->\n", "<!-- end of papers -->"
+
+
+def summary() -> str:
+    """How the cells of each table that was run compare with the paper's."""
+    lines = [
+        "| table | what was run | better | within one sd | worse | least ratio to the paper |",
+        "| --- | --- | ---: | ---: | ---: | --- |",
+    ]
+    for name, found in sorted(results().items()):
+        count, worst = found.verdicts, found.worst
+        if worst is not None:
+            run = found.changed or "all of it"
+            least = f"{worst.ratio:.2f}: {worst.name}, {worst.column}"
+            lines.append(
+                f"| `{name}` | {run} | {count['better']} | {count['within']} | {count['worse']} | {least} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def written(readme: str) -> str:
+    """The README with the summary in its place."""
+    before, _, rest = readme.partition(OPENING)
+    return before + OPENING + summary() + CLOSING + rest.partition(CLOSING)[2]
 
 
 def reference() -> str:
@@ -89,3 +117,4 @@ def _text(cell: CellResult) -> str:
 if __name__ == "__main__":
     before = PAGE.read_text(encoding="utf-8").partition(MARK)[0]
     PAGE.write_text(before + MARK + reference(), encoding="utf-8")
+    README.write_text(written(README.read_text(encoding="utf-8")), encoding="utf-8")

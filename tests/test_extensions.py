@@ -17,7 +17,7 @@ import yaml
 
 GROUPS = ("methods", "embedders", "partitions", "adversaries", "attacks", "mechanisms", "metrics")
 ADDED = {
-    "methods": ("fed-pca", "Federated principal components by power iteration."),
+    "methods": ("power-pca", "Federated principal components by power iteration."),
     "embedders": ("still", "The first layout, as it is but for its size."),
     "partitions": ("blocks", "Rows dealt in blocks, in their order."),
     "adversaries": ("silence", "Nothing but zeros."),
@@ -29,7 +29,7 @@ PLAIN: dict[str, Any] = {
     "name": "extended",
     "data": {"source": "iris", "scale": "minmax"},
     "clients": {"count": 3, "partition": {"kind": "blocks"}},
-    "method": {"kind": "fed-pca"},
+    "method": {"kind": "power-pca"},
     "runtime": {"federation": "inline"},
     "compare": ["central"],
     "metrics": ["reach"],
@@ -118,7 +118,7 @@ def test_the_reference_of_scenarios_has_every_key_of_it(example: Path) -> None:
         env=os.environ | {"PYTHONPATH": str(example)},
     ).stdout
     for line in (
-        "| `fed-pca` | Federated principal components by power iteration |",
+        "| `power-pca` | Federated principal components by power iteration |",
         "| `blocks` | Rows dealt in blocks, in their order |",
         "| `silence` | Nothing but zeros |",
         "| `rounding` | Values rounded to multiples of a step |",
@@ -178,7 +178,7 @@ def test_the_adversary_strikes_and_the_mechanism_is_in_the_ledger_of_those_alone
     }
     assert len(exact) == 1
     page = (folder / "report.html").read_text()
-    for words in ("Fed-PCA", "rounding of coordinates to multiples of 0.125", "Reach"):
+    for words in ("Power PCA", "rounding of coordinates to multiples of 0.125", "Reach"):
         assert words in page
 
 
@@ -224,7 +224,7 @@ def test_a_run_belongs_to_the_packages_that_it_was_made_with(plain: Path) -> Non
 def test_without_the_package_its_names_are_refused(plain: Path) -> None:
     again = command(None, "run", plain / "scenario.yaml", "--out", plain.parent / "again")
     assert again.returncode == 2
-    assert "method.kind is 'fed-pca'" in again.stderr.replace("\n", " ")
+    assert "method.kind is 'power-pca'" in again.stderr.replace("\n", " ")
     assert not (plain.parent / "again").exists()
 
 

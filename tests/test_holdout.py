@@ -43,6 +43,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "fedprox-ne": {"kind": "fedprox-ne", "rounds": 2, "hidden": [8], "local_steps": 2},
     "global-ne": {"kind": "global-ne", "rounds": 2, "hidden": [8]},
     "landmark-ne": {"kind": "landmark-ne", "rounds": 2, "hidden": [8]},
+    "fed-pca": {"kind": "fed-pca"},
+    "dsne": {"kind": "dsne", "reference_rows": 8, **SHORT},
     "private-map": {"kind": "private-map", "bounds": [-3, 3], "epsilon": 8, **SHORT},
 }
 NEW = [name for name, metric in METRICS.items() if "new" in metric.needs]

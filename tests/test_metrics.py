@@ -44,6 +44,7 @@ NAMES = [
     "clustering_ari",
 ]
 OF_SITES = ["site_mixing", "site_silhouette"]
+ANCHORED = ["anchored_cosine", "anchored_frobenius"]
 OF_NEW_ROWS = [
     "knn_accuracy",
     "new_npa_10",
@@ -93,12 +94,13 @@ def overlap(a, b, k):
 
 def test_the_names_are_the_documented_ones():
     assert list(DEFAULT_METRICS) == list(METRICS)
-    assert set(METRICS) == {*NAMES, *OF_SITES, *OF_NEW_ROWS}
+    assert set(METRICS) == {*NAMES, *OF_SITES, *ANCHORED, *OF_NEW_ROWS}
     assert [name for name, metric in METRICS.items() if "new" in metric.needs] == OF_NEW_ROWS
     assert all(metric.name == name for name, metric in METRICS.items())
     assert [name for name, metric in METRICS.items() if not metric.higher_is_better] == [
         "distance_error",
         "frobenius",
+        "anchored_frobenius",
         "site_silhouette",
     ]
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from inline_federations import federate
-from scipy.spatial.distance import pdist
+from scipy.spatial.distance import cdist, pdist
 
 from raydr.arrays import Float64Array
-from raydr.methods.sense.narrow import Narrow
+from raydr.methods.sense.narrow import Lift, Narrow
 from raydr.methods.sense.server import Completed, completed
 from raydr.methods.sense.settings import SENSE
 
@@ -75,6 +75,50 @@ def test_widened_anchors_are_the_anchors() -> None:
     narrow = Narrow.of(anchors, 4)
     widened = narrow.widened(narrow.of_anchors(anchors), np.random.default_rng(0))
     np.testing.assert_allclose(widened, anchors, atol=1e-12)
+
+
+@pytest.mark.parametrize("origin", [0.0, 1e6])
+def test_a_lift_leads_back_to_the_anchors_and_keeps_all_distances(origin: float) -> None:
+    """Whatever rows are asked for together, and with anchors of two tables, some of which depend on others."""
+    anchors, room = drawn(8, FEATURES), 5
+    anchors[6] = anchors[2] + anchors[3]
+    narrow = Narrow.of(anchors, room)
+    coordinates = drawn(30, 8 + room, seed=1)
+    both = np.concatenate([narrow.of_anchors(anchors), coordinates])
+    shown = np.full(FEATURES, origin)
+    tables = (anchors[:5] + origin, anchors[5:7] + origin, anchors[7:] + origin)
+    lift = Lift(shown, tables, narrow.spanned)
+    lifted = lift(both) - origin
+    np.testing.assert_allclose(lifted[:8], anchors, atol=1e-8 if origin else 1e-12)
+    np.testing.assert_allclose(pdist(lifted), pdist(both), rtol=1e-8)
+    np.testing.assert_allclose(lift(both[3:4]) - origin, lifted[3:4], atol=1e-8)
+    assert lift(both[:0]).shape == (0, FEATURES)
+
+
+def test_where_coordinates_are_the_features_a_lift_adds_the_origin() -> None:
+    table = drawn(4, 3)
+    np.testing.assert_array_equal(Lift(None)(table.astype(np.float32)), table.astype(np.float32))
+    np.testing.assert_array_equal(Lift(np.arange(3.0))(table), table + np.arange(3.0))
+
+
+@pytest.mark.parametrize("visibility", ["full", "partial"])
+@pytest.mark.parametrize("regime", ["multisite", "pointwise"])
+def test_lifted_points_are_those_of_all_features_along_the_anchors(regime: str, visibility: str) -> None:
+    """And as far from every anchor that their client sees as the records are."""
+    table, public = wide(40, seed=3) + 2.0, wide(200, seed=50) + 2.0
+    parts = list(table[:, None]) if regime == "pointwise" else np.split(table, [14, 27])
+    settings = SENSE(regime=regime, visibility=visibility, anchors=5, embedder="umap")
+    known = completed(federate(parts, public=public), settings)
+    assert known.narrow.basis is not None
+    assert known.lift is not None
+    rows = known.lift(known.points)
+    for client, part in enumerate(parts):
+        own, rows = rows[: len(part)], rows[len(part) :]
+        anchors = known.anchors.seen_by(client)
+        np.testing.assert_allclose(cdist(own, anchors), cdist(part, anchors), rtol=1e-6)
+        # What the anchors tell of a record is so feature by feature.
+        along = np.linalg.svd(anchors - anchors[0], full_matrices=False)[2][: len(anchors) - 1]
+        np.testing.assert_allclose(own @ along.T, part @ along.T, atol=1e-6)
 
 
 @pytest.mark.parametrize("visibility", ["full", "partial"])

@@ -99,6 +99,11 @@ AWKWARD: list[tuple[str, dict[str, Any]]] = [
         SMALL | {"method.landmarks_from": "random", "method.landmarks": 9, "method.rounds": None},
     ),
     ("digits-fed-umap", SMALL | {"method.landmarks": 3}),
+    (
+        "digits-fed-umap",
+        SMALL | {"method.landmarks_from": "k-means", "method.landmarks": 9, "method.rounds": 4},
+    ),
+    ("digits-fed-spectral", SMALL | {"method.landmarks_from": "k-means", "method.landmarks": 12}),
     ("digits-fed-umap", SMALL | {"method.bounds": [0, 16]}),
     (
         "digits-fed-tsne",
@@ -146,6 +151,17 @@ AWKWARD: list[tuple[str, dict[str, Any]]] = [
     ("digits-fedne", {"data.rows": 200, "method": {"kind": "global-ne", "rounds": 2, "hidden": [8]}}),
     ("digits-fedne", {"data.rows": 200, "method": {"kind": "landmark-ne", "rounds": 2, "hidden": [8]}}),
     ("digits-fedne", {"data.rows": 200, "method": {"kind": "fedprox-ne", "rounds": 2, "hidden": [8]}}),
+    ("digits-fed-tsne", {"data": {"source": "iris"}, "method": {"kind": "fed-pca", "dimensions": 3}}),
+    ("digits-sense", SMALL | {"method": {"kind": "dsne", "early_iterations": 2, "iterations": 2}}),
+    ("digits-sense", SMALL | {"method": {"kind": "dsne", "shots": "single", "iterations": 2}}),
+    (
+        "digits-fed-tsne",
+        {
+            "data": {"source": "iris"},
+            "method": {"kind": "fed-pca", "bounds": [0, 8], "publish": "local"},
+            "privacy": {"noise": {"on": "moments", "epsilon": 1.0, "clip": 3.0}},
+        },
+    ),
 ]
 
 
@@ -235,6 +251,23 @@ def test_sites_that_can_be_read_here_are_counted(tmp_path: Path) -> None:
 
     assert (plan.rows, plan.smallest, plan.largest) == (71, 30, 41)
     assert planned(plan) == booked(ledger(run(scenario, out=tmp_path / "run")))
+
+
+def test_a_plan_counts_what_algorithm_2_holds_over_all_pairs_and_refuses_too_many_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def planned_for(solver: str, rows: int = 1_000) -> Plan:
+        changes = {"method.solver": solver, "data.rows": rows}
+        return plan_of_scenario(read("digits-sense-anchors", changes), capacity=ROOMY)
+
+    blocks, dense = (
+        {process.process: process.bytes for process in planned_for(solver).memory}["coordinator"]
+        for solver in ("smacof", "smacof-dense")
+    )
+    assert dense - blocks == 6 * 8 * 1_040**2
+    monkeypatch.setattr("raydr.methods.sense.algorithm_2.MOST_POINTS", 140)
+    with pytest.raises(ScenarioError, match=r"here 150, and takes at most 140"):
+        planned_for("smacof-dense", rows=110)
 
 
 def test_sites_elsewhere_leave_messages_unknown_and_say_so(tmp_path: Path) -> None:
@@ -507,7 +540,7 @@ def test_a_method_that_does_not_say_what_it_sends_leaves_the_rest_standing(tmp_p
 
     assert done.returncode == 0, done.stderr
     plan = json.loads((tmp_path / "plan.json").read_text())
-    assert "'fed-pca' does not say beforehand" in done.stdout
+    assert "'power-pca' does not say beforehand" in done.stdout
     assert not plan["privacy"]["known"]
     assert {"Enrolment", "Within", "ScaleRows"} <= {entry["kind"] for entry in plan["messages"]}
     assert plan["memory"]

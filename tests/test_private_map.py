@@ -17,7 +17,7 @@ from raydr.embedding.placing import conditional
 from raydr.errors import ScenarioError
 from raydr.federation import Client, Federation, Reply, Request
 from raydr.methods import METHODS, Outcome
-from raydr.methods.private_map.cells import shrunken_steps, split
+from raydr.methods.private_map.cells import shrunken_steps
 from raydr.methods.private_map.frame import leading_axes, private_axes, view
 from raydr.methods.private_map.messages import (
     CellSumsRequest,
@@ -32,6 +32,7 @@ from raydr.privacy.accounting import Budget as RunBudget
 from raydr.privacy.ledger import Granularity
 from raydr.privacy.statement import statement
 from raydr.scenarios.reading import read
+from raydr.statistics.splitting import split
 
 QUICK: dict[str, Any] = {"early_iterations": 10, "iterations": 10, "placing_iterations": 5}
 
@@ -229,7 +230,7 @@ def test_a_step_is_shrunk_the_more_the_noisier_it_is() -> None:
 
 def test_light_cells_give_way_to_halves_of_heavy_ones() -> None:
     centres = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
-    found = split(centres, np.array([100.0, 0.1, 60.0]), 4, np.full(2, 0.1), 0.5, np.random.default_rng(0))
+    found = split(centres, np.array([100.0, 0.1, 60.0]), 4, np.full(2, 0.1), 1.5, np.random.default_rng(0))
     assert len(found) == 4
     nearest = np.linalg.norm(found[:, None] - centres, axis=2).argmin(axis=1)
     assert sorted(nearest) == [0, 0, 2, 2]

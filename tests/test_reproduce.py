@@ -176,6 +176,8 @@ def test_what_is_shorter_than_the_table_says_so(tmp_path: Path, monkeypatch: pyt
     assert "Not the whole table" in (result.folder / records.TABLE_REPORT).read_text()
     more = read_table(content(), seeds=3)
     assert (more.repeats, more.search.reduced) == (3, {"repeats": 3})  # type: ignore[union-attr]
+    alone = read_table(content(), published=False)
+    assert (search_of(alone).count, alone.search.reduced) == (4, {"as published": "not run"})  # type: ignore[union-attr]
     assert read_table(content(), seeds=1).search.reduced == {}  # type: ignore[union-attr]
     with pytest.raises(ScenarioError, match="there is no row 'NPB'; rows are few, NPA, bytes, many"):
         read_table(content(), only=("NPB",))

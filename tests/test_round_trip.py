@@ -359,7 +359,7 @@ def test_every_key_that_names_a_file_is_marked_as_such() -> None:
                 yield from strings(inner)
 
     marked = {name for name, is_path in strings(Scenario) if is_path}
-    assert marked == {"path", "graph", "anchor_path", "secret"}
+    assert marked == {"path", "graph", "anchor_path", "reference_path", "secret"}
     plain = {name for name, is_path in strings(Scenario) if not is_path}
     assert plain == {"name", "source", "label", "id", "column", "value", "node"}
 

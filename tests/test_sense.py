@@ -21,7 +21,7 @@ from raydr.methods.outcome import Drawn
 from raydr.methods.references import LEAST_GROUP
 from raydr.methods.sense.anchors import Anchors, AnchorSettings, chosen_anchors, flattened
 from raydr.methods.sense.narrow import Narrow
-from raydr.methods.sense.server import Completed, new_rows_model, serve, transform
+from raydr.methods.sense.server import Completed, completed, new_rows_model, serve, transform
 from raydr.methods.sense.settings import SENSE
 from raydr.methods.sense.spaces import EuclideanSpace
 from raydr.methods.serving import Plan
@@ -120,6 +120,55 @@ def test_smacof_from_the_closed_form_stays_there_and_lowers_the_stress_from_rand
         for n in (0, 3, 100)
     ]
     assert random[0] > random[1] > random[2] > closed
+
+
+@pytest.mark.parametrize("visibility", ["full", "partial"])
+@pytest.mark.parametrize("regime", ["multisite", "pointwise"])
+def test_algorithm_2_to_the_letter_makes_the_steps_of_smacof(regime: str, visibility: str) -> None:
+    """From the same random points, step by step, as long as nobody stops."""
+    parts = multisite() if regime == "multisite" else pointwise()
+    found = [
+        completed(
+            federated(parts),
+            SENSE(
+                regime=regime, visibility=visibility, anchors=5, solver=solver, iterations=25, tolerance=0.0
+            ),
+        )
+        for solver in ("smacof", "smacof-dense")
+    ]
+    assert len(found[0].stress) == len(found[1].stress) == 26
+    np.testing.assert_allclose(found[1].stress, found[0].stress, rtol=1e-9)
+    np.testing.assert_allclose(found[1].points, found[0].points, atol=1e-9)
+
+
+@pytest.mark.parametrize("geometry", ["euclidean", "hyperbolic"])
+@pytest.mark.parametrize("regime", ["multisite", "pointwise"])
+def test_the_stress_of_a_run_is_that_of_its_distances(regime: str, geometry: str) -> None:
+    """Of all observed pairs, of the start and after each iteration; from a closed form it is told of no iteration."""
+    table = rows(120, seed=1)
+    parts = (
+        list(table[:40, None]) if regime == "pointwise" else np.split(table, [50, 50, 51, 80])
+    )  # one client without rows, one with a single row
+    settings = SENSE(
+        regime=regime, geometry=geometry, anchors=8, solver="smacof", iterations=12, tolerance=0.0
+    )
+    known = completed(federated(parts), settings)
+    assert known.stress.shape == (13,)
+    assert (np.diff(known.stress) <= 0.0).all()
+    space, held = known.space, np.concatenate(parts)
+
+    def distances(points: Float64Array) -> Float64Array:
+        """Between all points and all points, anchors first."""
+        anchors = space.narrowed(space.points(known.anchors.all), known.narrow)
+        return np.asarray(np.sqrt(space.squared_distances(*2 * (np.concatenate([anchors, points]),))))
+
+    off = (distances(known.points) - distances(space.narrowed(space.points(held), known.narrow))) ** 2
+    expected = off[8:, :8].sum()
+    if regime == "multisite":
+        owner = np.repeat(np.arange(5), [len(part) for part in parts])
+        expected += off[8:, 8:][np.equal.outer(owner, owner)].sum() / 2
+    assert known.stress[-1] == pytest.approx(expected, rel=1e-6)
+    assert completed(federated(parts), SENSE(regime=regime, geometry=geometry, anchors=8)).stress is None
 
 
 @pytest.mark.parametrize("solver", [{}, {"solver": "smacof", "start": "closed-form", "iterations": 20}])

@@ -83,9 +83,12 @@ def blobs() -> np.ndarray[Any, Any]:
 # --- one run, however it is carried out -----------------------------------------------------------------------------
 
 
+MEASURED = ["f_score", "distance_error", "anchored_cosine", "anchored_frobenius"]
+
+
 def bits(result: raydr.Result) -> dict[str, bytes]:
-    names = ("embedding.parquet", "ledger.json", "metrics.json", "notes.json")
-    return {name: (result.folder / name).read_bytes() for name in names}
+    names = ("embedding.parquet", "ledger.json", "metrics.json", "notes.json", "stress.json")
+    return {name: file.read_bytes() for name in names if (file := result.folder / name).exists()}
 
 
 @pytest.mark.usefixtures("cluster")
@@ -93,14 +96,15 @@ def bits(result: raydr.Result) -> dict[str, bytes]:
     "method",
     [
         {"visibility": "partial", "anchors": 4, "solver": "smacof", "start": "closed-form", "iterations": 5},
+        {"visibility": "partial", "anchors": 4, "solver": "smacof-dense", "iterations": 5},
         {"geometry": "hyperbolic", "anchors": 4, "embedder": EMBEDDERS["cosne"]},
     ],
-    ids=["partial-smacof", "hyperbolic"],
+    ids=["partial-smacof", "partial-dense", "hyperbolic"],
 )
 def test_ray_gives_the_bits_of_the_inline_federation(tmp_path: Path, method: dict[str, Any]) -> None:
     runtimes = [{"federation": "inline"}, {"federation": "ray", "actors": 2}]
     found = [
-        bits(ran(tmp_path / str(number), method=method, runtime=runtime))
+        bits(ran(tmp_path / str(number), method=method, runtime=runtime, metrics=MEASURED))
         for number, runtime in enumerate(runtimes)
     ]
     assert found[0] == found[1]
@@ -495,3 +499,84 @@ def test_every_shipped_scenario_of_it_runs(tmp_path: Path, request: pytest.Fixtu
     assert notes(result)
     guessing = F_SCORE_NEIGHBORS / (60 - 1)
     assert result.metrics["federated"]["f_score"] > 3 * guessing
+
+
+# --- as published, literally ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", ["smacof", "smacof-dense"])
+def test_a_run_leaves_the_stress_of_every_iteration(tmp_path: Path, solver: str) -> None:
+    """In a file of its own, since the server's iterations are no rounds; and on the page, as a curve."""
+    method = {"anchors": 3, "solver": solver, "iterations": 7, "tolerance": 0.0}
+    result = ran(tmp_path, method=method)
+    stress = json.loads((result.folder / "stress.json").read_text())
+    assert len(stress) == 8
+    assert stress == sorted(stress, reverse=True)
+    assert read_run(result.folder).stress == tuple(stress)
+    assert read_run(result.folder).rounds == ()
+    page = (result.folder / "report.html").read_text()
+    assert f"stress {stress[7]:.6g} in iteration 7" in page
+    again = raydr.run(result.folder / "scenario.yaml", out=tmp_path / "again")
+    assert (again.folder / "stress.json").read_bytes() == (result.folder / "stress.json").read_bytes()
+
+
+def test_a_closed_form_leaves_no_stress(tmp_path: Path) -> None:
+    folder = ran(tmp_path).folder
+    assert not (folder / "stress.json").exists()
+    assert "Stress by iteration" not in (folder / "report.html").read_text()
+
+
+def test_a_stress_that_is_none_is_refused_by_the_files_name(tmp_path: Path) -> None:
+    folder = ran(tmp_path).folder
+    (folder / "stress.json").write_text("[1.0, -1.0]")
+    with pytest.raises(RaydrError, match=r"stress\.json is broken at 1"):
+        read_run(folder)
+
+
+def test_algorithm_2_to_the_letter_is_refused_where_it_is_too_large_or_hyperbolic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from raydr.methods.sense import algorithm_2
+
+    dense = {"solver": "smacof-dense"}
+    said = refusal(tmp_path, method=dense | {"geometry": "hyperbolic"})
+    assert "choose solver: smacof" in said
+    monkeypatch.setattr(algorithm_2, "MOST_POINTS", 149)
+    said = refusal(tmp_path, method=dense)
+    assert "here 150, and takes at most 149: choose method.solver: smacof, which" in said
+
+
+def test_what_is_measured_in_the_anchors_frame_is_the_records_themselves(tmp_path: Path) -> None:
+    """Enough anchors give the records away; with fewer the error is that of the server's points, in the data's units.
+
+    Neither is measured unless it is asked for.
+    """
+    enough = scores(tmp_path / "enough", metrics=MEASURED, data={"source": "iris", "scale": "standard"})
+    assert enough["anchored_cosine"] == pytest.approx(1.0, abs=1e-6)
+    assert enough["anchored_frobenius"] < 1e-5
+    few = ran(tmp_path / "few", metrics=MEASURED, method={"anchors": 3, "alignment": "none"})
+    assert few.metrics["federated"]["anchored_frobenius"] > 1e-3
+    assert few.metrics["federated"]["anchored_cosine"] < 1.0
+    everything = ran(tmp_path / "everything", metrics="default").metrics["federated"]
+    assert "frobenius" in everything
+    assert "anchored_frobenius" not in everything
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"method": {"kind": "fed-tsne", "landmarks": 5, "rounds": 1, "early_iterations": 2, "iterations": 2}},
+        {"method": {"geometry": "hyperbolic"}},
+        {"privacy": {"isometry_key": True}},
+    ],
+    ids=["fed-tsne", "hyperbolic", "keyed"],
+)
+def test_who_has_no_place_among_the_features_says_so(tmp_path: Path, sections: dict[str, Any]) -> None:
+    content = scenario(**{key: value for key, value in sections.items() if key != "method"})
+    method = sections.get("method", {})
+    content["method"] = method if "kind" in method else content["method"] | method
+    content["metrics"] = ["f_score", "anchored_cosine", "anchored_frobenius"]
+    result = raydr.run(content, out=tmp_path / "run")
+    reasons = read_run(result.folder).measures.not_computed
+    assert set(reasons) == {"anchored_cosine", "anchored_frobenius"}
+    assert all("does not tell where among the data's features" in reason for reason in reasons.values())

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from raydr.arrays import BoolArray, Float64Array
 from raydr.errors import DataError, ScenarioError
 from raydr.methods.sense import smacof as module
+from raydr.methods.sense.algorithm_2 import MOST_POINTS, Seen, algorithm_2
 from raydr.methods.sense.smacof import random_start, smacof
 
 
@@ -53,7 +54,7 @@ def sites(*, partial: bool, inside: bool, sizes: tuple[int, ...] = (7, 12, 5), s
     return Sites(anchors, rows, clients, seen, inside)
 
 
-def algorithm_2(given: Sites, start: Float64Array, iterations: int) -> tuple[Float64Array, list[float]]:
+def oracle(given: Sites, start: Float64Array, iterations: int) -> tuple[Float64Array, list[float]]:
     """Coordinates of all rows by (11) with whole matrices and a pseudo-inverse, and the stress (17) on the way."""
     count, mask = len(given.anchors), given.observed()
     whole = np.concatenate([given.anchors, given.rows])
@@ -74,6 +75,58 @@ def algorithm_2(given: Sites, start: Float64Array, iterations: int) -> tuple[Flo
     return before, stress
 
 
+def turned_rows(given: Sites) -> Float64Array:
+    """The rows in a frame of their own: other axes, and another origin."""
+    random = np.random.default_rng(7)
+    return np.asarray(given.rows @ np.linalg.qr(random.normal(size=(6, 6)))[0] + 3.0)
+
+
+def seen(given: Sites) -> list[Seen]:
+    """What the server observes of each client."""
+    turned = turned_rows(given)
+    return [
+        Seen(
+            np.array(visible),
+            between(given.rows[client], given.anchors[visible]) ** 2,
+            turned[client] if given.inside else None,
+        )
+        for client, visible in zip(given.clients, given.visible, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("partial", [False, True], ids=["full", "partial"])
+@pytest.mark.parametrize("inside", [False, True], ids=["pointwise", "multisite"])
+def test_algorithm_2_is_equation_11_step_by_step(partial: bool, inside: bool) -> None:
+    given = sites(partial=partial, inside=inside, sizes=(7, 0, 1))
+    start = np.random.default_rng(1).normal(size=given.rows.shape)
+    start[2] = given.anchors[0]  # where (22) has b = 0
+    for steps in (0, 1, 2, 40):
+        expected, stress = oracle(given, start, steps)
+        placed = algorithm_2(given.anchors, seen(given), start, tolerance=0.0, max_iterations=steps)
+        np.testing.assert_allclose(placed.coordinates, expected, atol=1e-10)
+        np.testing.assert_allclose(placed.stress, stress, rtol=1e-10)
+        assert not placed.converged
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_algorithm_2_stops_where_the_stress_of_all_clients_falls_by_less_than_epsilon(offset: float) -> None:
+    given = sites(partial=True, inside=True)
+    start = np.random.default_rng(1).normal(size=given.rows.shape)
+    _, stress = oracle(given, start, 60)
+    falls = -np.diff(stress)
+    for epsilon in (1.0, 0.3):
+        placed = algorithm_2(given.anchors + offset, seen(given), start + offset, tolerance=epsilon)
+        assert placed.converged
+        assert placed.iterations == 1 + int(np.argmax(falls < epsilon))
+
+
+def test_algorithm_2_refuses_what_its_matrices_would_not_hold() -> None:
+    anchors = np.random.default_rng(0).normal(size=(2, 3))
+    many = Seen(np.arange(2), np.ones((MOST_POINTS - 1, 2)))
+    with pytest.raises(ScenarioError, match=r"at most 4,000: choose method\.solver: smacof,"):
+        algorithm_2(anchors, [many], np.zeros((MOST_POINTS - 1, 3)))
+
+
 @pytest.mark.parametrize("partial", [False, True], ids=["full", "partial"])
 @pytest.mark.parametrize("inside", [False, True], ids=["pointwise", "multisite"])
 @pytest.mark.parametrize("block", [4, 512])
@@ -85,8 +138,8 @@ def test_clients_one_by_one_are_equation_11_of_all(
     given = sites(partial=partial, inside=inside)
     random = np.random.default_rng(1)
     start = random.normal(size=given.rows.shape)
-    expected, stress = algorithm_2(given, start, 40)
-    turned = given.rows @ np.linalg.qr(random.normal(size=(6, 6)))[0] + 3.0
+    expected, stress = oracle(given, start, 40)
+    turned = turned_rows(given)
     found, history = np.empty_like(start), np.zeros(41)
     for client, visible in zip(given.clients, given.visible, strict=True):
         anchors = given.anchors[visible]

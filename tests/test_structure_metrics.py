@@ -20,6 +20,7 @@ GROUPS = ["steadiness", "cohesiveness"]
 OF_ROWS = ["npa_10", "trustworthiness", "continuity", *GROUPS]
 OF_DISTANCES = ["distance_error", "f_score", "pearson"]
 OF_COORDINATES = ["cosine", "frobenius"]
+ANCHORED = ["anchored_cosine", "anchored_frobenius"]
 
 
 def noisy(rows=300, features=6, rank=6, seed=0):
@@ -188,6 +189,43 @@ class TestCoordinates:
         scores = evaluate([*OF_DISTANCES, *OF_COORDINATES], evidence)
         assert set(scores.values) == set(OF_DISTANCES)
         assert all("no Euclidean coordinates" in scores.not_computed[name] for name in OF_COORDINATES)
+
+
+class TestAnchored:
+    """P3, A.11, whose formulas compare tables as they are."""
+
+    @pytest.mark.parametrize("values", [1, 40, 1 << 22])
+    def test_are_the_formulas_whatever_the_blocks(self, monkeypatch, values):
+        monkeypatch.setattr("raydr.metrics.coordinates.VALUES", values)
+        evidence = noisy(rank=3)
+        turn = np.random.default_rng(9).normal(size=(3, 6))
+        evidence = replace(evidence, lift=lambda coordinates: coordinates @ turn + 1)
+        true, found = evidence.rows, evidence.recovered.coordinates @ turn + 1
+        cosines = [x @ y / np.linalg.norm(x) / np.linalg.norm(y) for x, y in zip(true, found, strict=True)]
+        expected = np.mean(cosines), np.linalg.norm(found - true) / np.linalg.norm(true)
+        assert tuple(evaluate(ANCHORED, evidence).values.values()) == pytest.approx(expected, rel=1e-12)
+
+    def test_no_rotation_helps(self):
+        evidence = noisy()
+        turned = replace(evidence, recovered=Points(-np.asarray(evidence.rows)), lift=lambda rows: rows)
+        assert evaluate([*OF_COORDINATES, *ANCHORED], turned).values == pytest.approx(
+            {"cosine": 1.0, "frobenius": 0.0, "anchored_cosine": -1.0, "anchored_frobenius": 2.0}, abs=1e-12
+        )
+
+    def test_a_row_in_the_origin_counts_as_0_and_rows_that_all_are_have_no_measure(self):
+        rows = np.array([[0.0, 0.0], [3.0, 4.0]])
+        evidence = Evidence(rows, rows, recovered=Points(rows), lift=lambda rows: rows)
+        values = {"anchored_cosine": 0.5, "anchored_frobenius": 0.0}
+        assert evaluate(ANCHORED, evidence).values == values
+        reasons = evaluate(ANCHORED, replace(evidence, rows=0.0 * rows)).not_computed
+        assert all("all rows lie in the origin" in reasons[name] for name in ANCHORED)
+
+    def test_recoveries_that_lie_nowhere_among_the_features_are_a_reason(self):
+        for evidence in (noisy(), replace(noisy(), recovered=Stored(squared(noisy().rows)), lift=np.asarray)):
+            reasons = evaluate(ANCHORED, evidence).not_computed
+            assert all("does not tell where" in reasons[name] for name in ANCHORED)
+        reasons = evaluate(ANCHORED, replace(noisy(), recovered=None)).not_computed
+        assert all("recovers no geometry" in reasons[name] for name in ANCHORED)
 
 
 class TestCorrelation:

@@ -34,6 +34,7 @@ FILES = [
     "rounds.jsonl",
     "environment.json",
     "notes.json",
+    "stress.json",
     "data.json",
     "model/arrays.npz",
     "model/encoder.safetensors",
@@ -47,6 +48,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     method = {"kind": "fedne", "rounds": 2, "hidden": [4], "local_steps": 1, "surrogate": "none"}
     folder = tiny_run(tmp_path_factory.mktemp("runs") / "whole", method=method, compare=["central"])
     (folder / "notes.json").write_text(json.dumps([{"title": "a", "text": "b"}]))
+    (folder / "stress.json").write_text(json.dumps([2.0, 1.0]))
     assert {name for name in FILES if not (folder / name).exists()} == set()
     return folder
 

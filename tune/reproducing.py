@@ -23,6 +23,7 @@ def read_table(
     quick: bool = False,
     only: tuple[str, ...] = (),
     seeds: int | None = None,
+    published: bool = True,
 ) -> Sweep:
     """Read a published table as the sweep of its cells.
 
@@ -32,6 +33,8 @@ def read_table(
         As for :func:`raydr.tune.reading.read_sweep`.
     seeds : int, optional
         How many, in place of what it says.
+    published : bool
+        Whether cells are also run as published.
 
     Raises
     ------
@@ -44,10 +47,17 @@ def read_table(
             f"{asked.name} is a sweep without a published table: `raydr sweep` runs it; a table has"
             " search: {kind: table}."
         )
-    if seeds is None or seeds == asked.repeats:
-        return asked
-    search = asked.search.model_copy(update={"reduced": {**asked.search.reduced, "repeats": seeds}})
-    return asked.model_copy(update={"repeats": seeds, "search": search})
+    search, reduced = asked.search, dict(asked.search.reduced)
+    if seeds is not None and seeds != asked.repeats:
+        reduced["repeats"] = seeds
+    if not published:
+        search, reduced["as published"] = search.of_defaults, "not run"
+    return asked.model_copy(
+        update={
+            "repeats": seeds or asked.repeats,
+            "search": search.model_copy(update={"reduced": reduced}),
+        }
+    )
 
 
 def catalogue(folder: Path = Path("runs")) -> dict[str, str]:

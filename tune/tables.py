@@ -155,6 +155,20 @@ class Table(Settings):
         """Rows of a group: its own, or those of the table."""
         return group.rows or self.rows
 
+    @property
+    def of_defaults(self) -> Table:
+        """Same without the runs as published."""
+
+        def stripped(place: Any) -> Any:
+            return place.model_copy(update={"published": {}})
+
+        groups = tuple(
+            stripped(group).model_copy(update={"rows": tuple(map(stripped, group.rows))})
+            for group in self.groups
+        )
+        changed = {"columns": tuple(map(stripped, self.columns)), "rows": tuple(map(stripped, self.rows))}
+        return self.model_copy(update={**changed, "published": {}, "groups": groups})
+
     def of_rows(self, names: tuple[str, ...]) -> Table:
         """Same with these rows or groups alone, and the groups that hold their pooled values.
 

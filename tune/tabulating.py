@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from raydr import records
+from raydr.data.catalogue import DATA_VARIABLE
 from raydr.errors import ScenarioError
 from raydr.report.papers import HEADING
 from raydr.tune.ledger import write_table
@@ -95,7 +97,12 @@ def _arrow(asked: Sweep, table: Table, found: _Found) -> Any:
 
 
 def _failure(row: Row | None) -> str | None:
-    return None if row is None or row.status == "done" else f"{row.status}: {row.error or 'no reason given'}"
+    """Why a trial has no values; a table is made to be handed on, so that it names no data folder of a machine."""
+    if row is None or row.status == "done":
+        return None
+    folder = os.environ.get(DATA_VARIABLE)
+    error = row.error or "no reason given"
+    return f"{row.status}: {error.replace(folder, f'${DATA_VARIABLE}') if folder else error}"
 
 
 def _heading(asked: Sweep, table: Table) -> dict[str, Any]:

@@ -429,6 +429,7 @@ def reproduce(
     quick: bool = False,
     only: Sequence[str] = (),
     seeds: int | None = None,
+    published: bool = True,
     listener: Listener = unheard,
     **overrides: Any,
 ) -> SweepResult:
@@ -444,6 +445,8 @@ def reproduce(
         Names of rows, or of groups of rows, to run alone.
     seeds : int, optional
         How many; without it, as many as the table says.
+    published : bool
+        Whether cells are also run as published.
     out, address, data_dir, listener, **overrides
         As for :func:`sweep`.
 
@@ -469,7 +472,7 @@ def reproduce(
 
     dotted = {key.replace("__", "."): value for key, value in overrides.items()}
     folder = run_sweep(
-        read_table(table, dotted, quick=quick, only=tuple(only), seeds=seeds),
+        read_table(table, dotted, quick=quick, only=tuple(only), seeds=seeds, published=published),
         out=_path(out),
         address=address,
         data_dir=_path(data_dir),

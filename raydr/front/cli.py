@@ -212,6 +212,7 @@ def sweep(
 @click.option(
     "--seeds", type=click.IntRange(min=1), help="How many seeds. Default: as the table says, mostly 3."
 )
+@click.option("--no-published", is_flag=True, help="Run no cell as published, by raydr's defaults alone.")
 @_SET
 @click.option(
     "--out", type=click.Path(path_type=Path), help="The table's folder. Default: runs/NAME-TIMESTAMP."
@@ -226,6 +227,7 @@ def reproduce(
     table: str,
     only: tuple[str, ...],
     seeds: int | None,
+    no_published: bool,
     assignments: tuple[str, ...],
     out: Path | None,
     address: str | None,
@@ -245,14 +247,20 @@ def reproduce(
     from raydr.scenarios.reading import parse_override
     from raydr.tune import reproducing, sweeping
 
-    if resume and (assignments or out is not None or quick or only or seeds):
+    if resume and (assignments or out is not None or quick or only or seeds or no_published):
         raise click.UsageError(
-            "--resume goes on as it was: leave out --set, --only, --seeds, --out and --quick"
+            "--resume goes on as it was: leave out --set, --only, --seeds, --no-published, --out and --quick"
         )
     if retry_failed and not resume:
         raise click.UsageError("--retry-failed is of --resume: it runs again what failed before")
     overrides = dict(parse_override(assignment) for assignment in assignments)
-    asked = None if resume else reproducing.read_table(table, overrides, quick=quick, only=only, seeds=seeds)
+    asked = (
+        None
+        if resume
+        else reproducing.read_table(
+            table, overrides, quick=quick, only=only, seeds=seeds, published=not no_published
+        )
+    )
     with nullcontext(unheard) if quiet else heard_on_terminal() as listener:
         if asked is None:
             folder = sweeping.resume(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from raydr.arrays import FloatArray, Int64Array
+from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.embedding import Embedder, principal_components
 from raydr.geometry.neighbors import NeighborGraph, nearest_neighbors
 from raydr.geometry.points import Geometry
@@ -50,6 +50,12 @@ class Outcome:
         Models along the way, where they were asked for: what :attr:`raydr.methods.method.Method.redraw` draws maps of.
     published : bool
         Whether the server has the map; where it has not, each client has its own rows' places, and the evaluation all.
+    stress : (iterations + 1,) float64 or None
+        Where the server found the geometry by iterations of its own, which are no rounds: the stress of the start and
+        after each of them.
+    lift : callable or None
+        The rows of features (rows, features) that stand for coordinates (rows, dimensions) of a geometry of points;
+        None where the server does not tell where in the features these lie.
     """
 
     embedding: FloatArray
@@ -59,6 +65,8 @@ class Outcome:
     clusters: Int64Array | None = None
     snapshots: Mapping[int, Mapping[str, FloatArray]] = field(default_factory=dict)
     published: bool = True
+    stress: Float64Array | None = None
+    lift: Callable[[FloatArray], Float64Array] | None = None
 
 
 @dataclass(frozen=True)

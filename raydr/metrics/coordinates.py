@@ -3,6 +3,11 @@ r"""How near recovered coordinates are to the true rows, up to an isometry (P3, 
 Distances tell coordinates up to a rotation or reflection and a shift only. So both tables are centred, and the
 recovered one is turned onto the true one first (:mod:`raydr.geometry.procrustes`): :math:`\hat X` are the centred
 recovered coordinates (rows, rank), X the centred rows (rows, features), and R brings :math:`\hat X R` nearest to X.
+
+The anchors are known, though, and with them a frame in the data's own coordinates: A.11 compares the tables in it, as
+they are. So do the two metrics whose names begin with ``anchored``. They tell how near the server comes to the records
+themselves, and they depend on where the origin of the data lies, which no geometry does: far from it every cosine is 1,
+and every relative error 0.
 """
 
 from __future__ import annotations
@@ -20,6 +25,10 @@ from raydr.metrics.metric import metric
 from raydr.threads import one_blas_thread
 
 BLOCK_ROWS = 4096
+
+
+VALUES = 1 << 22
+"""Of a block of rows as features, 32 MB."""
 
 
 @dataclass(frozen=True)
@@ -104,4 +113,61 @@ def _aligned(examination: Examination) -> _Agreement:
     total = fsum(part.total for part in parts)
     if total == 0.0:
         raise UnmeasurableError("all rows are equal, so none has a direction from their mean")
+    return _Agreement(fsum(part.cosines for part in parts), fsum(part.error for part in parts), total)
+
+
+@metric(
+    "anchored_cosine",
+    "Cosine in the anchors' frame",
+    "mean cosine between recovered and true rows as they are (P3, A.11); depends on the data's origin",
+    needs={"rows", "recovered", "lift"},
+)
+def anchored_cosine(examination: Examination) -> float:
+    r"""Mean cosine of the angle between true and recovered rows, seen from the data's origin; -1 to 1 (P3, A.11).
+
+    .. math:: \frac{1}{N} \sum_i \frac{\langle x_i, \hat x_i \rangle}{\|x_i\| \|\hat x_i\|}
+
+    Neither table is turned, moved or centred. So it is 1 to many digits wherever the data lie far from their origin,
+    whatever was recovered. A row in the origin has no direction, and counts as 0.
+    """
+    return examination.once(_anchored).cosines / examination.count
+
+
+@metric(
+    "anchored_frobenius",
+    "Relative error in the anchors' frame",
+    "error of the recovered rows over the true ones as they are, in Frobenius norm (P3, A.11); depends on the data's"
+    " origin",
+    needs={"rows", "recovered", "lift"},
+    higher_is_better=False,
+)
+def anchored_frobenius(examination: Examination) -> float:
+    r"""Relative error of the recovered rows, :math:`\|\hat X - X\|_F / \|X\|_F`, as they are; 0 and up (P3, A.11).
+
+    Neither table is turned, moved or centred. The norm below is from the data's origin: an offset of 1e8 makes any
+    error tiny.
+    """
+    agreement = examination.once(_anchored)
+    return sqrt(agreement.error / agreement.total)
+
+
+def _anchored(examination: Examination) -> _Agreement:
+    """Of rows as features, a block at a time: there is no second table of them."""
+    evidence, recovered = examination.evidence, examination.recovered
+    if evidence.lift is None or not isinstance(recovered, Points):
+        raise UnmeasurableError("the server does not tell where among the data's features the rows lie")
+    parts = []
+    with one_blas_thread():
+        for block in row_blocks(examination.count, max(1, VALUES // evidence.rows.shape[1])):
+            rows = slice(*block)
+            true = evidence.rows[rows].astype(np.float64)
+            found = evidence.lift(recovered.coordinates[rows])
+            products = np.einsum("ij,ij->i", true, found)
+            norms = np.linalg.norm(true, axis=1) * np.linalg.norm(found, axis=1)
+            cosines = np.divide(products, norms, out=np.zeros(len(true)), where=norms > 0.0)
+            found -= true
+            parts.append(_Agreement(float(cosines.sum()), float(np.sum(found**2)), float(np.sum(true**2))))
+    total = fsum(part.total for part in parts)
+    if total == 0.0:
+        raise UnmeasurableError("all rows lie in the origin, so none has a direction from there")
     return _Agreement(fsum(part.cosines for part in parts), fsum(part.error for part in parts), total)

@@ -61,6 +61,9 @@ class Evidence:
     new
         Rows that were held out and placed on the map afterwards, as evidence of their own: their rows, places and
         classes. None where there are none.
+    lift
+        Rows of features that stand for coordinates of ``recovered``, both (rows, columns), in the features' own
+        coordinates; None where nobody tells where those points lie there.
     grouped
         Rows among which steadiness and cohesiveness look for groups, at most: a sample of more. What they come to
         depends on it. None for 2,000.
@@ -84,6 +87,7 @@ class Evidence:
     sites: IntArray | None = None
     new: Evidence | None = None
     grouped: int | None = None
+    lift: Callable[[FloatArray], Float64Array] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         rows = len(self.rows)

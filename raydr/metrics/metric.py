@@ -13,7 +13,7 @@ from raydr.geometry.points import Progress, unheard
 from raydr.metrics.evidence import LARGEST_K, Evidence, Examination, UnmeasurableError
 from raydr.registry import Registry
 
-Need: TypeAlias = Literal["labels", "rows", "recovered", "clusters", "sites", "new"]
+Need: TypeAlias = Literal["labels", "rows", "recovered", "clusters", "sites", "new", "lift"]
 Measure = TypeVar("Measure", bound=Callable[[Examination], float])
 MeasureByK = TypeVar("MeasureByK", bound=Callable[[Examination, int], float])
 
@@ -80,9 +80,11 @@ def metric(
         As scenarios, run folders and ``raydr list metrics`` have it.
     title, description : str
         What the report calls it, and one line on what it measures.
-    needs : set of {"labels", "rows", "recovered", "clusters", "sites", "new"}
+    needs : set of {"labels", "rows", "recovered", "clusters", "sites", "new", "lift"}
         What it looks at beside the map: classes, the true rows, the geometry that the server recovered, the clusters
-        that the method makes itself, who holds which rows, rows that were held out and placed afterwards.
+        that the method makes itself, who holds which rows, rows that were held out and placed afterwards, and
+        where in the features' own coordinates the recovered rows lie. Metrics of that depend on where the data's origin
+        lies, so only scenarios that name them have them.
     higher_is_better : bool
         Which way it improves.
 

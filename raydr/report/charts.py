@@ -50,9 +50,12 @@ class Bar:
 
 
 def line_chart(
-    xs: Sequence[float], ys: Sequence[float], name: str, level: float | None = None
+    xs: Sequence[float], ys: Sequence[float], name: str, level: float | None = None, step: str = "round"
 ) -> LineChart | None:
-    """Lay out ``ys`` (values,) over ``xs`` (values,), and a level across; None with fewer than two finite values."""
+    """Lay out ``ys`` (values,) over ``xs`` (values,), and a level across; None with fewer than two finite values.
+
+    ``step`` is what ``xs`` count.
+    """
     pairs = [(x, y) for x, y in zip(xs, ys, strict=True) if abs(x) < LARGEST and abs(y) < LARGEST]
     if len(pairs) < 2:
         return None
@@ -71,7 +74,7 @@ def line_chart(
     x_marks = [x for x in round_numbers(x_low, x_high, 5) if x_low <= x <= x_high and x == int(x)]
     return LineChart(
         line="M" + "L".join(f"{across(x)} {down(y)}" for x, y in pairs),
-        points=tuple((across(x), down(y), f"{name} {y:.6g} in round {x:g}") for x, y in pairs),
+        points=tuple((across(x), down(y), f"{name} {y:.6g} in {step} {x:g}") for x, y in pairs),
         x_ticks=tuple(Tick(across(x), f"{x:g}") for x in x_marks),
         y_ticks=tuple(Tick(down(y), f"{y:.12g}".replace("-", "−")) for y in y_marks),
         level=next(map(down, compared), None),

@@ -130,6 +130,7 @@ def _content(run: RunFolder) -> dict[str, Any]:
             [line.objective for line in run.rounds if line.objective is not None],
             "objective",
         ),
+        "stress": charts.line_chart(range(len(run.stress)), run.stress, "stress", step="iteration"),
         "small_maps": small_maps(run),
         "reached": len(stages(run)),
         "curves": curves(run),

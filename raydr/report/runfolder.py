@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import numpy as np
+from pydantic import Field
 
 from raydr import records
 from raydr.arrays import Float64Array, Int64Array
@@ -24,6 +25,7 @@ from raydr.privacy.statement import Statement
 from raydr.records import Environment, Measures
 
 T = TypeVar("T")
+Stress: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 LARGEST = {
     ".yaml": 4 * MEGABYTE,
@@ -85,6 +87,8 @@ class RunFolder:
         Maps along the way, by round; none where the scenario asks for none.
     audit : Audit or None
         What attacks recovered; None where the run was not audited.
+    stress : tuple of float
+        Of the start and after each iteration of the server's own; none where it made none.
     """
 
     path: Path
@@ -105,6 +109,7 @@ class RunFolder:
     clusters: tuple[str, ...] | None = None
     along: tuple[Along, ...] = ()
     audit: Audit | None = None
+    stress: tuple[float, ...] = ()
 
     @property
     def name(self) -> str:
@@ -178,6 +183,9 @@ def read_run(folder: Path) -> RunFolder:
         clusters=clusters,
         along=_read_along(folder, rows, federated.shape[1]),
         audit=read_audit(folder),
+        stress=_parse(folder, records.STRESS, tuple[Stress, ...])
+        if (folder / records.STRESS).exists()
+        else (),
     )
 
 

@@ -125,6 +125,10 @@ def rehearse_axes(
 
 
 def signed(axes: Float64Array) -> Float64Array:
-    """Columns of length 1, each turned so that its largest entry is positive: a sign that is not the library's."""
-    largest = axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])]
+    """Columns of length 1, each turned so that its largest entry is positive: a sign that is not the library's.
+
+    Of entries that are as large, to rounding, the first decides.
+    """
+    sizes = np.abs(axes)
+    largest = axes[(sizes >= (1.0 - 1e-9) * sizes.max(axis=0)).argmax(axis=0), np.arange(axes.shape[1])]
     return np.asarray(axes * np.sign(largest))

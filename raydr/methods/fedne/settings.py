@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
@@ -12,6 +11,7 @@ from pydantic import Field, model_validator
 from raydr.methods.landmarks.settings import LandmarkSettings
 from raydr.methods.method import MethodSettings
 from raydr.robust import Aggregation, Mean
+from raydr.settings import require_in_order
 
 _SCHEDULE = (
     "how the learning rate falls: by `decay` after 30% and again after 60% of the rounds (P2), or along"
@@ -194,11 +194,7 @@ class AveragedEncoder(Published):
 
     @model_validator(mode="after")
     def _bounds_in_order(self) -> Self:
-        if self.bounds is not None and not 0 < self.bounds[1] - self.bounds[0] < math.inf:
-            low, high = self.bounds
-            raise ValueError(
-                f"bounds are {low:g} and {high:g}: give the least value first, then a larger one"
-            )
+        require_in_order(self.bounds)
         if self.bounds is not None and not self.standardise:
             raise ValueError(
                 "bounds are what rows are scaled by, and standardise is false: leave one of them out"

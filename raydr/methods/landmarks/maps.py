@@ -25,7 +25,8 @@ from raydr.federation import Client, Federation, Granularity, Range, Rehearsal, 
 from raydr.geometry.points import Geometry, Points, squared_distances
 from raydr.geometry.trilateration import Trilateration, trilaterate
 from raydr.journal import Journal
-from raydr.methods.landmarks.frames import frame, rehearse_frame
+from raydr.methods.landmarks.frames import frame, known_spread, rehearse_frame
+from raydr.methods.landmarks.kmeans import k_means, rehearse_k_means
 from raydr.methods.landmarks.learning import (
     NOISE_ON,
     learn_landmarks,
@@ -34,7 +35,7 @@ from raydr.methods.landmarks.learning import (
     unkeyable,
 )
 from raydr.methods.landmarks.nystrom import nystrom, require_rank
-from raydr.methods.landmarks.settings import LandmarkSettings, require_among_rows
+from raydr.methods.landmarks.settings import LEAST_GROUP, LandmarkSettings, require_among_rows
 from raydr.methods.method import MethodSettings, method
 from raydr.methods.outcome import TOLD, Note, Outcome, draw_map
 from raydr.methods.references import placed_by_rows, references
@@ -69,7 +70,7 @@ class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
 
     def check(self, rows: int, features: int) -> None:
         """Landmarks and neighbours must be there for so many rows, and a rank for so many landmarks."""
-        if self.origin == "learnt":
+        if self.origin in ("learnt", "k-means"):
             require_rank(self.rank, self.landmark_count(rows, features))
         self.neighbors_needed(rows)
 
@@ -154,11 +155,17 @@ def rehearse(federation: Rehearsal, settings: FedTSNE | FedUMAP) -> None:
     with federation.stage("landmarks"):
         if settings.origin == "learnt":
             landmarks = rehearse_learning(federation, settings).points
+        elif settings.origin == "k-means":
+            with federation.by_sample():
+                moments = known_spread(federation, settings)
+            landmarks = rehearse_k_means(federation, settings, moments)
         else:
             landmarks = rehearse_frame(federation, settings)
     with federation.stage("distances"):
         federation.ask(DistanceRequest(landmarks))
         federation.reckon(at_clients=2.0 * federation.rows * landmarks.size)
+        if settings.origin == "k-means":
+            federation.guess("no group was taken to be dropped", DistanceRequest, Distances)
     with federation.stage("geometry"):
         federation.reckon(at_server=2.0 * federation.rows * len(landmarks) * min(landmarks.shape))
 
@@ -222,6 +229,10 @@ def _landmarks(
     federation: Federation, settings: FedTSNE | FedUMAP
 ) -> tuple[Float64Array, Mapping[str, FloatArray], Mapping[int, Mapping[str, FloatArray]]]:
     """Landmarks, what the run keeps of them, and those along the way."""
+    if settings.origin == "k-means":
+        groups = k_means(federation, settings, known_spread(federation, settings))
+        along = {round: {"landmarks": points} for round, points in groups.snapshots.items()}
+        return groups.points, {"landmarks": groups.points}, along
     if settings.origin != "learnt":
         points = frame(federation, settings)
         return points, {"landmarks": points}, {}
@@ -233,6 +244,14 @@ def _notes(count: int, settings: LandmarkMap) -> tuple[Note, ...]:
     """Say so where fewer landmarks were placed than were asked for."""
     if settings.landmarks is None or count == settings.landmarks:
         return ()
+    if settings.origin == "k-means":
+        return (
+            Note(
+                "Fewer landmarks than asked for",
+                f"method.landmarks is {settings.landmarks}, and {count} were kept: the others had fewer than"
+                f" {LEAST_GROUP} records, of whose means the run is to keep none.",
+            ),
+        )
     return (
         Note(
             "Fewer landmarks than asked for",

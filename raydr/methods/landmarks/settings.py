@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import ClassVar, Literal
 
@@ -10,15 +9,19 @@ from pydantic import Field, model_validator
 
 from raydr.errors import ScenarioError
 from raydr.robust import Aggregation, Mean
-from raydr.settings import Settings
+from raydr.settings import Settings, require_in_order
 
 DEFAULT_ROUNDS = 50
 """By then the objective of MNIST is a twentieth of the first."""
 
 Share = Literal["gradient", "landmarks", "embedding"]
-Origin = Literal["learnt", "principal", "random"]
+Origin = Literal["learnt", "principal", "random", "k-means"]
 
 _MOST_IN_A_FRAME = 500
+
+LEAST_GROUP = 5
+"""Rows of which a landmark of k-means is the mean, at least."""
+_K_MEANS_ROUNDS = 20
 
 
 class DistributionLearning(Settings):
@@ -112,11 +115,7 @@ class DistributionLearning(Settings):
 
     @model_validator(mode="after")
     def _bounds_in_order(self) -> DistributionLearning:
-        if self.bounds is not None and not 0 < self.bounds[1] - self.bounds[0] < math.inf:
-            low, high = self.bounds
-            raise ValueError(
-                f"bounds are {low:g} and {high:g}: give the least value first, then a larger one"
-            )
+        require_in_order(self.bounds)
         return self
 
     @model_validator(mode="after")
@@ -169,13 +168,15 @@ class LandmarkSettings(DistributionLearning):
     landmarks_from: Origin | None = Field(
         None,
         description="learnt: by Algorithm 1; principal: along the principal axes of all rows; random: along random"
-        " directions; default: learnt if rounds are given or share is embedding, else principal",
+        " directions; k-means: means of groups of rows, by sums in rounds (default 20); default: learnt if rounds are"
+        " given or share is embedding, else principal",
     )
     landmarks: int | None = Field(
         None,
         ge=2,
         description="number of landmarks n_y, one more than the directions of a frame, which has no use for more than"
-        " features + 1; default: at most 500, if learnt 50 to 500, twice the features, at most half the rows",
+        " features + 1; default: at most 500, if learnt 50 to 500, twice the features, at most half the rows, by"
+        " k-means at most a tenth",
     )
     frame_keys: ClassVar[frozenset[str]] = frozenset({"landmarks", "bounds"})
     """Keys of learning that say something of a frame too."""
@@ -188,9 +189,29 @@ class LandmarkSettings(DistributionLearning):
         return "principal" if self.rounds is None and self.share != "embedding" else "learnt"
 
     @property
+    def steps(self) -> int:
+        """S, the steps of the server."""
+        if self.origin == "k-means" and self.rounds is None:
+            return _K_MEANS_ROUNDS
+        return super().steps
+
+    @property
     def rounds_asked(self) -> int:
         """Rounds in which clients are asked."""
-        return super().rounds_asked if self.origin == "learnt" else 0
+        return super().rounds_asked if self.origin in ("learnt", "k-means") else 0
+
+    def landmark_count(self, rows: int, features: int) -> int:
+        """As :meth:`DistributionLearning.landmark_count`; means of groups are fewer."""
+        if self.origin != "k-means":
+            return super().landmark_count(rows, features)
+        most = rows // LEAST_GROUP
+        if most < max(2, self.landmarks or 0):
+            raise ScenarioError(
+                f"method.landmarks_from: k-means makes each landmark the mean of {LEAST_GROUP} rows at least, and"
+                f" {rows} rows make {most} of method.landmarks {self.landmarks or 2}: choose fewer, or"
+                " landmarks_from: principal."
+            )
+        return self.landmarks or min(max(2, rows // (2 * LEAST_GROUP)), max(50, 2 * features), 500)
 
     def frame_count(self, rows: int, features: int) -> int:
         """Landmarks of a frame: those asked for, as far as a direction more can tell of a distance more.
@@ -205,25 +226,29 @@ class LandmarkSettings(DistributionLearning):
         origin = self.origin
         if origin == "learnt":
             return self
-        idle = _changed(
-            self, [name for name in DistributionLearning.model_fields if name not in self.frame_keys]
-        )
+        of_origin = self.frame_keys | ({"rounds"} if origin == "k-means" else set())
+        idle = _changed(self, [name for name in DistributionLearning.model_fields if name not in of_origin])
         if idle:
             verb, they = ("are", "them") if len(idle) > 1 else ("is", "it")
+            kind = "by k-means" if origin == "k-means" else f"from {origin} directions"
             raise ValueError(
-                f"{' and '.join(idle)} {verb} of learning, and landmarks from {origin} directions are not learnt: leave"
+                f"{' and '.join(idle)} {verb} of learning, and landmarks {kind} are not learnt: leave"
                 f" {they} out, or set landmarks_from: learnt"
+            )
+        if origin == "k-means" and self.rounds == 0:
+            raise ValueError(
+                "rounds is 0, and k-means moves landmarks to means of rows in rounds: set rounds: 1 or more"
             )
         return self
 
 
 def require_among_rows(estimator: str, origin: Origin) -> None:
     """Raise ValueError where a Nystrom estimate would be made of landmarks that stand in a frame."""
-    if origin != "learnt" and estimator != "trilateration":
+    if origin not in ("learnt", "k-means") and estimator != "trilateration":
         raise ValueError(
             f"estimator {estimator!r} needs landmarks that lie among the rows, since it takes what stands between them"
             f" for a sample of what stands between rows, and landmarks from {origin} directions lie around them: choose"
-            " estimator trilateration, or set landmarks_from: learnt"
+            " estimator trilateration, or set landmarks_from: learnt or k-means"
         )
 
 

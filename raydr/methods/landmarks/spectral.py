@@ -39,6 +39,7 @@ from raydr.methods.landmarks.clustering import (
 )
 from raydr.methods.landmarks.frames import frame, known_spread, rehearse_frame
 from raydr.methods.landmarks.kernel import KERNEL_OPERATIONS, gaussian_kernel
+from raydr.methods.landmarks.kmeans import k_means, rehearse_k_means
 from raydr.methods.landmarks.learning import (
     NOISE_ON,
     LearntLandmarks,
@@ -119,7 +120,7 @@ class FedSpectral(LandmarkSettings, MethodSettings):
                 f"method.clusters is {self.clusters}, but the clients hold only {rows} rows: choose at most {rows}"
                 " clusters."
             )
-        if self.origin == "learnt":
+        if self.origin in ("learnt", "k-means"):
             landmarks = self.landmark_count(rows, features)
             if self.clusters > landmarks:
                 raise ScenarioError(
@@ -189,11 +190,16 @@ def rehearse(federation: Rehearsal, settings: FedSpectral) -> None:
             with federation.by_sample():
                 moments = known_spread(federation, settings)
                 gamma = bandwidth(federation, settings, moments)
-            learnt = LearntLandmarks(rehearse_frame(federation, settings, moments), gamma)
+            if settings.origin == "k-means":
+                learnt = LearntLandmarks(rehearse_k_means(federation, settings, moments), gamma)
+            else:
+                learnt = LearntLandmarks(rehearse_frame(federation, settings, moments), gamma)
     rows, features, landmarks = federation.rows, federation.features, learnt.points
     with federation.stage("kernels"):
         federation.ask(KernelRequest(landmarks, learnt.gamma))
         federation.reckon(at_clients=2.0 * rows * landmarks.size)
+        if settings.origin == "k-means":
+            federation.guess("no group was taken to be dropped", KernelRequest, Kernels)
     with federation.stage("geometry"):
         federation.reckon(at_server=2.0 * rows * len(landmarks) * min(landmarks.shape))
     with federation.stage("clusters"):
@@ -261,6 +267,8 @@ def landmarks_of(federation: Federation, settings: FedSpectral) -> LearntLandmar
         return learn_landmarks(federation, settings, pace=PACE)
     moments = known_spread(federation, settings)
     gamma = bandwidth(federation, settings, moments)
+    if settings.origin == "k-means":
+        return LearntLandmarks(k_means(federation, settings, moments).points, gamma)
     return LearntLandmarks(frame(federation, settings, moments), gamma)
 
 

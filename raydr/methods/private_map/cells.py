@@ -9,6 +9,7 @@ from raydr.federation import Federation
 from raydr.methods.private_map.frame import Axes
 from raydr.methods.private_map.messages import CellSumsRequest
 from raydr.methods.private_map.settings import COUNT_WEIGHT, Budget, PrivateMap
+from raydr.statistics.splitting import split
 
 _FIRST_SPREAD = 0.8
 """Of the first centres, in deviations along the axes."""
@@ -35,10 +36,10 @@ def private_cells(
         index = round - 1
         noise = budget.deviation(index, federation.clients)
         if index:
-            before = budget.deviation(index - 1, federation.clients)
+            least = 1.5 * budget.deviation(index - 1, federation.clients) / COUNT_WEIGHT
             stream = federation.stream("splits")
             state["centres"] = split(
-                state["centres"], state["counts"], sizes[index], _SPLIT * deviations, before, stream
+                state["centres"], state["counts"], sizes[index], _SPLIT * deviations, least, stream
             )
         asked = CellSumsRequest(
             axes.frame, state["centres"], clip, federation.rows, budget.noise(budget.rounds[index], clip)
@@ -67,33 +68,6 @@ def shrunken_steps(
     own = 1.0 - noisy * max(0, axes - 2) / axes / np.maximum(lengths, 1e-300)
     kept = np.where(counts > noise, np.maximum(pooled, own), 0.0)
     return kept[:, None] * steps, counts
-
-
-def split(
-    centres: Float64Array,
-    counts: Float64Array,
-    wanted: int,
-    apart: Float64Array,
-    noise: float,
-    stream: np.random.Generator,
-) -> Float64Array:
-    """Centres (wanted, axes): light cells are dropped, and the heaviest split in two until there are so many."""
-    light = np.maximum(1.5 * noise / COUNT_WEIGHT, 0.2 * max(float(counts.sum()), 0.0) / len(counts))
-    kept = counts > light
-    if not kept.any():
-        kept = counts >= counts.max()
-    centres, weights = centres[kept], counts[kept]
-    while len(centres) < wanted:
-        count = min(wanted - len(centres), len(centres))
-        heavy = np.argsort(-weights, kind="stable")[:count]
-        step = apart * stream.standard_normal((count, centres.shape[1]))
-        halves = centres[heavy] + step
-        centres = centres.copy()
-        centres[heavy] -= step
-        weights = weights.copy()
-        weights[heavy] /= 2.0
-        centres, weights = np.concatenate([centres, halves]), np.concatenate([weights, weights[heavy]])
-    return centres[np.argsort(-weights, kind="stable")[:wanted]] if len(centres) > wanted else centres
 
 
 def spoken_for(

@@ -13,6 +13,7 @@ from raydr.errors import ScenarioError
 from raydr.methods.method import MethodSettings
 from raydr.privacy.accounting import gaussian_multiplier
 from raydr.privacy.gaussian import GaussianNoise
+from raydr.settings import require_in_order
 
 COUNT_WEIGHT = 0.5
 """Of a cell's count beside its residuals in units of their clip: one release carries both."""
@@ -77,11 +78,7 @@ class PrivateMap(TSNE, MethodSettings):
                 "rows of any length have no sensitivity, and lengths read off the data would have to be paid for: give"
                 " bounds, the least and largest value of any feature, or clip, a norm"
             )
-        if self.bounds is not None and not 0 < self.bounds[1] - self.bounds[0] < math.inf:
-            low, high = self.bounds
-            raise ValueError(
-                f"bounds are {low:g} and {high:g}: give the least value first, then a larger one"
-            )
+        require_in_order(self.bounds)
         return self
 
     @property

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from raydr.arrays import Float64Array
+from raydr.arrays import Float64Array, Int64Array
 from raydr.federation import Federation
 from raydr.methods.outcome import TOLD, Note
+from raydr.methods.sense.algorithm_2 import Seen, algorithm_2
 from raydr.methods.sense.alignment import SWEEPS, Aligned, align
 from raydr.methods.sense.anchors import Anchors, AnchorSource
 from raydr.methods.sense.frames import Frame
@@ -47,6 +49,8 @@ class Known:
         Which coordinates the points have.
     heights : (records,) float64 or None
         Lengths of residuals that lie in a common direction only because theirs is not known.
+    stress : (iterations + 1,) float64 or None
+        Of the start and after each iteration, where the solver iterates.
     """
 
     rank: int
@@ -55,6 +59,7 @@ class Known:
     aligned: Aligned | None
     narrow: Narrow
     heights: Float64Array | None = None
+    stress: Float64Array | None = None
 
 
 @dataclass(frozen=True)
@@ -152,13 +157,14 @@ def multisite_points(
         anchors=seen.columns,
         sweeps=SWEEPS if settings.alignment == "likeness" else 0,
     )
-    points = aligned.points
-    if settings.solver == "smacof":
+    points, stress = aligned.points, None
+    if settings.solver != "closed-form":
         placed = np.split(points, np.cumsum(federation.sizes)[:-1])
-        points = np.concatenate(refined(federation, settings, blocks, placed, placed))
+        moved, stress = refined(federation, settings, seen, blocks, placed, placed)
+        points = np.concatenate(moved)
     share = np.concatenate([place.open_share for place in places])
     rank = places[0].frame.rank
-    return points, Known(rank, federation.features - rank, share, aligned, seen.narrow)
+    return points, Known(rank, federation.features - rank, share, aligned, seen.narrow, stress=stress)
 
 
 def pointwise_points(
@@ -209,8 +215,9 @@ def pointwise_points(
         points = [
             place.frame.points(place.coordinates, np.zeros((len(place.coordinates), 0))) for place in places
         ]
-    if settings.solver == "smacof":
-        points = refined(federation, settings, blocks, points, [None] * len(blocks))
+    stress = None
+    if settings.solver != "closed-form":
+        points, stress = refined(federation, settings, seen, blocks, points, [None] * len(blocks))
     back = np.argsort(np.concatenate(members), kind="stable")
     share = np.concatenate([place.open_share for place in places])[back]
     first = places[0].frame
@@ -223,6 +230,7 @@ def pointwise_points(
         None,
         seen.narrow,
         heights[back] if common else None,
+        stress,
     )
 
 
@@ -269,6 +277,11 @@ class AnchorPoints:
         plain = isinstance(self.space, EuclideanSpace) and self.narrow.basis is None
         return self.all if plain else None
 
+    def visible(self, client: int) -> Int64Array:
+        """Which of :attr:`all` a client sees."""
+        first, own = len(self.common), self.local.shape[1]
+        return np.concatenate([np.arange(first), first + client * own + np.arange(own)])
+
     def block(self, client: int, squared: Float64Array, noise: float) -> Block:
         """What is known of a client, or of several that see the same."""
         points = np.concatenate([self.common, self.local[client]]) if self.local.size else self.common
@@ -298,15 +311,15 @@ class Iteration:
     iterations: int
 
 
-def iterated(block: Iteration) -> Float64Array:
-    """Points (rows, dimensions) of one block, by the solver of its space; a client without rows has none."""
-    if not len(block.start):
-        return block.start
+def iterated(block: Iteration) -> tuple[Float64Array, Float64Array]:
+    """Points (rows, dimensions) of one block, by the solver of its space, and the stress on the way to them."""
+    if not len(block.start):  # a client without rows
+        return block.start, np.zeros(1)
     if isinstance(block.space, HyperbolicSpace):
         within = None
         if block.own is not None:
             within = block.space.squared_distances(block.own, block.own)
-        return refine(
+        descent = refine(
             block.start,
             block.anchors,
             block.squared,
@@ -314,37 +327,71 @@ def iterated(block: Iteration) -> Float64Array:
             curvature=block.space.curvature,
             steps=block.iterations,
             tolerance=block.tolerance,
-        ).points
-    return smacof(
+        )
+        return descent.points, descent.history
+    placed = smacof(
         block.anchors,
         block.squared,
         block.start,
         inside=block.own,
         tolerance=block.tolerance,
         max_iterations=block.iterations,
-    ).coordinates
+    )
+    return placed.coordinates, placed.stress
+
+
+class Iterated(NamedTuple):
+    """Points (rows, dimensions) of each block, and the stress of all of them, of the start and after each iteration."""
+
+    points: list[Float64Array]
+    stress: Float64Array
+
+
+def together(blocks: Sequence[Iteration], visible: Sequence[Int64Array], anchors: Float64Array) -> Iterated:
+    """Points of all blocks, which see these of the anchors (anchors, dimensions), by algorithm 2 to the letter."""
+    first = blocks[0]
+    placed = algorithm_2(
+        anchors,
+        [Seen(which, block.squared, block.own) for which, block in zip(visible, blocks, strict=True)],
+        np.concatenate([block.start for block in blocks]),
+        tolerance=first.tolerance,
+        max_iterations=first.iterations,
+    )
+    ends = np.cumsum([len(block.start) for block in blocks])[:-1]
+    return Iterated(np.split(placed.coordinates, ends), placed.stress)
 
 
 def refined(
     federation: Federation,
     settings: SENSE,
+    seen: AnchorPoints,
     known: Sequence[Block],
     placed: Sequence[Float64Array],
     own: Sequence[Float64Array | None],
-) -> list[Float64Array]:
-    """Points of each block by iteration, from random points, as published, or from where the closed form put them."""
+) -> Iterated:
+    """Points of each block by iteration, from random points, as published, or from where the closed form put them.
+
+    A block that is done before the others keeps its stress while they go on.
+    """
     blocks = []
     for number, (block, points, within) in enumerate(zip(known, placed, own, strict=True)):
-        space, squared, seen = block.space, block.squared, block.anchors
+        space, squared, anchors = block.space, block.squared, block.anchors
         rng = federation.stream(f"start of block {number}")
         if settings.start == "closed-form":
             start = points
         elif isinstance(space, HyperbolicSpace):
-            start = random_points(len(squared), seen, rng)
+            start = random_points(len(squared), anchors, rng)
         else:
-            start = random_start(seen, squared, rng)
-        blocks.append(Iteration(space, seen, squared, within, start, settings.tolerance, settings.iterations))
-    return list(federation.compute(iterated, blocks))
+            start = random_start(anchors, squared, rng)
+        blocks.append(
+            Iteration(space, anchors, squared, within, start, settings.tolerance, settings.iterations)
+        )
+    if settings.solver == "smacof-dense":
+        return together(blocks, [seen.visible(number) for number in range(len(blocks))], seen.all)
+    moved, histories = zip(*federation.compute(iterated, blocks), strict=True)
+    longest = max(map(len, histories))
+    stress = np.sum([np.pad(each, (0, longest - len(each)), mode="edge") for each in histories], axis=0)
+    return Iterated(list(moved), stress)
 
 
 _SOURCES: dict[AnchorSource, str] = {

@@ -37,10 +37,13 @@ class Descent:
         On the unit hyperboloid.
     stress : (rows,) float64
         Each row's sum of squared errors of its distances.
+    history : (steps + 1,) float64
+        The stress of all rows together, of the start and after each step.
     """
 
     points: Float64Array
     stress: Float64Array
+    history: Float64Array
 
 
 def refine(
@@ -88,7 +91,7 @@ def refine(
     among = None if within is None else unit * checked_distances(within, (shape[0], shape[0]), curvature)
     with one_blas_thread():
         found = descend(points, anchors, distances, within=among, steps=steps, tolerance=tolerance)
-    return Descent(found.points, found.stress / curvature)
+    return Descent(found.points, found.stress / curvature, found.history / curvature)
 
 
 def random_start(rows: int, anchors: Float64Array, random: np.random.Generator) -> Float64Array:
@@ -123,6 +126,7 @@ def descend(
     floor = np.broadcast_to(np.asarray(floor, dtype=np.float64), (rows,))
     dampings = np.full(rows, damping)
     active = np.flatnonzero(stress > floor)
+    history = [stress.sum()]
     for _ in range(steps):
         if not active.size:
             break
@@ -137,7 +141,8 @@ def descend(
         dampings[own] = np.maximum(dampings[own] * np.where(better, 0.1, 10.0), LEAST_DAMPING)
         done = (better & (gain <= tolerance)) | (stress[own] <= floor[own]) | (dampings[own] > MOST_DAMPING)
         active = own[~done]
-    return Descent(points, stress)
+        history.append(stress.sum())
+    return Descent(points, stress, np.array(history))
 
 
 def checked_distances(squared: Float64Array, shape: tuple[int, int], curvature: float) -> Float64Array:

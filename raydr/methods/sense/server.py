@@ -28,15 +28,16 @@ from raydr.methods.landmarks.settings import DistributionLearning
 from raydr.methods.method import method
 from raydr.methods.outcome import Drawn, Note, Outcome, Pooled, draw_map
 from raydr.methods.references import placed, references
+from raydr.methods.sense.algorithm_2 import require_small
 from raydr.methods.sense.anchors import Anchors, chosen_anchors
 from raydr.methods.sense.clients import AnchorRequest, AnchorRequests
 from raydr.methods.sense.completion import multisite_points, notes, pointwise_points
 from raydr.methods.sense.lorentz_geometry import ExpectedHyperboloid
-from raydr.methods.sense.narrow import Narrow
+from raydr.methods.sense.narrow import Lift, Narrow
 from raydr.methods.sense.new_rows import map_scale, place
 from raydr.methods.sense.observations import Observations
 from raydr.methods.sense.settings import SENSE
-from raydr.methods.sense.spaces import Space
+from raydr.methods.sense.spaces import EuclideanSpace, Space
 from raydr.privacy.mechanism import Mechanism
 from raydr.statistics.moments import spread
 
@@ -62,6 +63,8 @@ class Completed:
         Distances between them.
     notes : tuple of Note
         What the server could tell.
+    stress : (iterations + 1,) float64 or None
+        Of the start and after each iteration, where the solver iterates.
     """
 
     anchors: Anchors
@@ -70,6 +73,16 @@ class Completed:
     narrow: Narrow
     geometry: Geometry
     notes: tuple[Note, ...]
+    stress: Float64Array | None = None
+
+    @property
+    def lift(self) -> Lift | None:
+        """Where the points lie among the features of the data; None where rows are no points of theirs."""
+        if not isinstance(self.space, EuclideanSpace):
+            return None
+        if self.narrow.spanned is None:
+            return Lift(self.space.origin)
+        return Lift(self.space.origin, (self.anchors.common, *self.anchors.local), self.narrow.spanned)
 
 
 def completed(federation: Federation, settings: SENSE) -> Completed:
@@ -90,7 +103,8 @@ def completed(federation: Federation, settings: SENSE) -> Completed:
             points, known = multisite_points(federation, settings, space, anchors, squared, factors, levels)
     source = settings.source(federation.public)
     told = notes(settings, observations, known, source, federation.context.coverage)
-    return Completed(anchors, space, points, known.narrow, space.geometry(points, known.heights), told)
+    geometry = space.geometry(points, known.heights)
+    return Completed(anchors, space, points, known.narrow, geometry, told, known.stress)
 
 
 def rehearse(federation: Rehearsal, settings: SENSE) -> None:
@@ -112,6 +126,10 @@ def rehearse(federation: Rehearsal, settings: SENSE) -> None:
         if settings.solver == "smacof":
             pairs = sum(size * (size + seen) for size in federation.sizes)
             federation.reckon(at_clients=4.0 * settings.iterations * pairs * features)
+        if settings.solver == "smacof-dense":
+            points = federation.rows + len(anchors.all)
+            federation.reckon(at_server=10.0 * federation.rows**3)
+            federation.reckon(at_server=4.0 * settings.iterations * points**2 * features)
 
 
 def rehearse_anchors(federation: Federation, settings: DistributionLearning) -> LearntLandmarks:
@@ -124,6 +142,8 @@ def rehearse_anchors(federation: Federation, settings: DistributionLearning) -> 
 def _observed(federation: Federation, settings: SENSE, anchors: Anchors, space: Space) -> Observations:
     """What the server is to see; refuses what could place nothing before anybody is asked."""
     space.frame(space.points(anchors.seen_by(0)))
+    if settings.solver == "smacof-dense":
+        require_small(federation.rows + len(anchors.all))
     sizes = federation.sizes
     return Observations(
         settings.regime, settings.visibility, len(anchors.common), anchors.local.shape[1], sizes
@@ -293,4 +313,6 @@ def serve(federation: Federation, settings: SENSE) -> Outcome:
     drawn = draw(known.geometry, chart, settings, federation.seed, federation.journal)
     with federation.stage("references for new rows"):
         model = new_rows_model(settings, known, drawn, federation.stream("references"))
-    return Outcome(drawn.embedding, known.geometry, model, notes=known.notes)
+    return Outcome(
+        drawn.embedding, known.geometry, model, notes=known.notes, stress=known.stress, lift=known.lift
+    )

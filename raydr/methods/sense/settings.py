@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from raydr.embedding import COSNE, TSNE
 from raydr.methods.embedders import AnyEmbedder
 from raydr.methods.method import MethodSettings
+from raydr.methods.sense.algorithm_2 import MOST_POINTS
 from raydr.methods.sense.anchors import AnchorSettings
 from raydr.methods.sense.observations import Regime
 from raydr.methods.sense.spaces import EuclideanSpace, HyperbolicSpace, Space
@@ -28,8 +29,10 @@ class SENSE(AnchorSettings, MethodSettings):
         "features",
         description="rows of a hyperbolic space: features under the exponential map, or points of the Poincare ball",
     )
-    solver: Literal["closed-form", "smacof"] = Field(
-        "closed-form", description="exact where distances allow it, or the paper's iteration (11)"
+    solver: Literal["closed-form", "smacof", "smacof-dense"] = Field(
+        "closed-form",
+        description="exact where distances allow it, or the paper's iteration (11), client by client; smacof-dense is"
+        f" algorithm 2 to the letter, for {MOST_POINTS:,} anchors and rows at most",
     )
     alignment: Literal["likeness", "none"] = Field(
         "likeness",
@@ -38,7 +41,10 @@ class SENSE(AnchorSettings, MethodSettings):
     )
     start: Literal["random", "closed-form"] = Field("random", description="where the iteration starts")
     tolerance: float = Field(
-        1e-6, ge=0, description="relative fall of the stress at which the iteration stops"
+        1e-6,
+        ge=0,
+        description="relative fall of a client's stress at which its iteration stops; of smacof-dense the fall itself,"
+        " of all clients' together, in squared units of the data",
     )
     iterations: int = Field(300, ge=0, description="iterations at most")
     dimensions: Literal[2, 3] = Field(2, description="of the map")
@@ -51,6 +57,10 @@ class SENSE(AnchorSettings, MethodSettings):
         # By value, not by what was given: the scenario.yaml of a run folder gives every key.
         if self.geometry == "euclidean" and (self.curvature, self.points) != (1.0, "features"):
             raise ValueError("curvature and points are of geometry: hyperbolic: set it, or leave them out")
+        if self.geometry == "hyperbolic" and self.solver == "smacof-dense":
+            raise ValueError(
+                "solver smacof-dense is of geometry: euclidean, as P3's algorithm 2: choose solver: smacof"
+            )
         return self
 
     def check(self, rows: int, features: int) -> None:

@@ -108,14 +108,14 @@ def smacof(
     >>> placed.coordinates.round(3), placed.converged
     (array([[1., 1.]]), True)
     """
-    _check_settings(tolerance, max_iterations)
-    anchors, squared = _checked(anchors, squared_distances)
+    check_settings(tolerance, max_iterations)
+    anchors, squared = checked(anchors, squared_distances)
     rows, features = squared.shape[0], anchors.shape[1]
     centre = anchors.mean(axis=0)
-    current = _table(start, (rows, features), "the start") - centre
+    current = checked_table(start, (rows, features), "the start") - centre
     own = None
     if inside is not None:
-        own = _table(inside, (rows, None), "the configuration of the client's own rows")
+        own = checked_table(inside, (rows, None), "the configuration of the client's own rows")
         own = own - own.sum(axis=0) / max(rows, 1)
     observed = _Observed(anchors - centre, np.sqrt(squared), own)
 
@@ -163,7 +163,7 @@ def random_start(
     DataError
         As `smacof`.
     """
-    anchors, squared = _checked(anchors, squared_distances)
+    anchors, squared = checked(anchors, squared_distances)
     centre = anchors.mean(axis=0)
     heights = squared.mean(axis=1) - ((anchors - centre) ** 2).sum(axis=1).mean()
     directions = random.normal(size=(squared.shape[0], anchors.shape[1]))
@@ -185,15 +185,15 @@ def _stress_and_pull(observed: _Observed, current: Float64Array) -> tuple[float,
     pull = np.empty_like(current)
     stresses = []
     for own in blocks:
-        tile = _distances(current[own], observed.anchors)
+        tile = distances_between(current[own], observed.anchors)
         stress, weights = _compare(observed.distances[own], tile)
         stresses.append(stress)
         pull[own] = weights.sum(axis=1)[:, None] * current[own] - weights @ observed.anchors
     if observed.inside is not None:
         for at, own in enumerate(blocks):
             for others in blocks[at:]:
-                wanted = _distances(observed.inside[own], observed.inside[others])
-                tile = _distances(current[own], current[others])
+                wanted = distances_between(observed.inside[own], observed.inside[others])
+                tile = distances_between(current[own], current[others])
                 if own is others:
                     np.fill_diagonal(wanted, 0.0)
                     np.fill_diagonal(tile, 0.0)
@@ -217,7 +217,7 @@ def _compare(wanted: Float64Array, tile: Float64Array) -> tuple[float, Float64Ar
     return stress, residual
 
 
-def _distances(a: Float64Array, b: Float64Array) -> Float64Array:
+def distances_between(a: Float64Array, b: Float64Array) -> Float64Array:
     """Distances between two sets of points by one product, exactly 0 where rounding cannot tell them apart.
 
     A squared distance errs by some eps times the squared norms; a ratio to such a rest would be noise without bound.
@@ -231,24 +231,26 @@ def _distances(a: Float64Array, b: Float64Array) -> Float64Array:
     return np.asarray(np.sqrt(tile, out=tile))
 
 
-def _check_settings(tolerance: float, max_iterations: int) -> None:
+def check_settings(tolerance: float, max_iterations: int) -> None:
+    """ScenarioError where one is out of its range."""
     if not (math.isfinite(tolerance) and tolerance >= 0):
         raise ScenarioError(
-            f"SMACOF's tolerance is {tolerance!r}; it is the relative fall of stress at which to stop, 0 or more."
+            f"SMACOF's tolerance is {tolerance!r}; it is the fall of stress at which to stop, 0 or more."
         )
     if max_iterations < 0:
         raise ScenarioError(f"SMACOF's max_iterations is {max_iterations!r}; it must be 0 or more.")
 
 
-def _checked(anchors: FloatArray, squared_distances: FloatArray) -> tuple[Float64Array, Float64Array]:
+def checked(anchors: FloatArray, squared_distances: FloatArray) -> tuple[Float64Array, Float64Array]:
+    """Anchors (anchors, features) and squared distances (rows, anchors) in double precision, or DataError."""
     count = len(anchors)
     if count < 2:
         raise DataError(
             f"A client sees {count} anchors, but its rows are placed against at least 2; raise method.anchors, or let"
             " this client see more of them."
         )
-    anchors = _table(anchors, (count, None), "the anchors")
-    squared = _table(squared_distances, (None, count), "the squared distances to the anchors")
+    anchors = checked_table(anchors, (count, None), "the anchors")
+    squared = checked_table(squared_distances, (None, count), "the squared distances to the anchors")
     if squared.size and squared.min() < 0:
         row, anchor = (int(at[0]) for at in np.nonzero(squared < 0))
         raise DataError(
@@ -258,7 +260,8 @@ def _checked(anchors: FloatArray, squared_distances: FloatArray) -> tuple[Float6
     return anchors, squared
 
 
-def _table(values: FloatArray, shape: tuple[int | None, int | None], name: str) -> Float64Array:
+def checked_table(values: FloatArray, shape: tuple[int | None, int | None], name: str) -> Float64Array:
+    """A finite table of this shape, where None is any size, or DataError that calls it by its name."""
     table = np.ascontiguousarray(values, dtype=np.float64)
     if table.ndim != 2 or any(
         wanted not in (None, found) for wanted, found in zip(shape, table.shape, strict=True)

@@ -1,0 +1,225 @@
+"""What sites are asked for, and what each does: a t-SNE of its own rows and the reference rows together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from raydr.arrays import BoolArray, Float64Array
+from raydr.errors import RunError
+from raydr.federation import Client, Granularity, Public, Range, Reply, Request, answers
+from raydr.methods.dsne.forces import Moving, affinities, forces
+from raydr.methods.dsne.settings import DSNE
+
+_JITTER = 1e-6
+"""Parts rows that start at one place."""
+LARGEST_DIVERGENCE = 100.0
+
+
+@dataclass(frozen=True)
+class Ready(
+    Reply,
+    granularity=Granularity.AGGREGATE,
+    what="word that a client has done as it was told",
+    public=Public.EMPTY,
+):
+    """An answer without content."""
+
+    @staticmethod
+    def ranges(request: Any, rows: int) -> dict[str, Range]:
+        """No field."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What all sites know.
+
+    Attributes
+    ----------
+    rows : (references, features) float64
+        Public rows.
+    centre : (features,) float64
+        Their mean.
+    axes : (features, dimensions) float64
+        Of the first layout, by which all begin: the reference rows' principal axes, scaled.
+    """
+
+    rows: Float64Array
+    centre: Float64Array
+    axes: Float64Array
+
+
+@dataclass(frozen=True)
+class BeginRequest(Request[Ready], what="the public reference rows, and where to begin", sets_state=True):
+    """Told once: each site finds its affinities, and puts its own rows on the reference rows' principal axes."""
+
+    settings: DSNE
+    reference: Reference
+
+
+@answers(BeginRequest)
+def begin(client: Client, request: BeginRequest) -> Ready:
+    """Client part of the beginning."""
+    reference = request.reference
+    own = client.rows.astype(np.float64) - reference.centre
+    noise = client.stream("first places").normal(scale=_JITTER, size=(len(own), reference.axes.shape[1]))
+    client.memory["dsne"] = _site(request.settings, reference, own, own @ reference.axes + noise)
+    return Ready()
+
+
+@dataclass(frozen=True)
+class Site:
+    """A site between iterations: ``joint`` affinities of reference rows, then its own, whose places are ``own``."""
+
+    settings: DSNE
+    joint: Any
+    own: Moving
+
+    def followed(self, shared: Float64Array, number: int) -> tuple[Site, Float64Array, float]:
+        """After an iteration with the reference rows at these places; the forces on these, and the divergence."""
+        exaggeration = self.settings.pace(number)
+        force, divergence = forces(self.joint, np.concatenate([shared, self.own.places]), exaggeration)
+        rate = self.settings.learning_rate or len(force) / exaggeration
+        own = self.own.stepped(force[len(shared) :], rate)
+        return replace(self, own=own), force[: len(shared)], divergence
+
+
+def _site(settings: DSNE, reference: Reference, own: Float64Array, places: Float64Array) -> Site:
+    points = np.concatenate([reference.rows - reference.centre, own])
+    return Site(settings, affinities(points, settings.perplexity_of(len(points))), Moving.at(places))
+
+
+def _site_of(client: Client) -> Site:
+    site = client.memory.get("dsne")
+    if not isinstance(site, Site):
+        raise RunError(f"client {client.index} was asked for an iteration before it was told to begin")
+    return site
+
+
+@dataclass(frozen=True)
+class Forces(
+    Reply,
+    granularity=Granularity.AGGREGATE,
+    what="in which direction a client's records would move each public reference row on the map, and how well they lie",
+):
+    """What a site adds to an iteration.
+
+    Attributes
+    ----------
+    on_reference : (references, dimensions) float64
+        A quarter of the gradient of the site's divergence.
+    divergence : float
+        Of the site, its reference rows included.
+    """
+
+    on_reference: Float64Array
+    divergence: float
+
+    @staticmethod
+    def ranges(request: StepRequest, rows: int) -> dict[str, Range]:
+        """Whatever the data: affinities of a row come to 1 at most, and d / (1 + d^2) to a half."""
+        largest = (request.exaggeration + 1.0) / 2.0 + 1e-9
+        return {
+            "on_reference": Range(request.places.shape, largest),
+            "divergence": Range((), LARGEST_DIVERGENCE),
+        }
+
+
+@dataclass(frozen=True)
+class StepRequest(Request[Forces], what="where the public reference rows are on the map", sets_state=True):
+    """One iteration: each site moves its own rows, and tells how the reference rows (references, dimensions) would."""
+
+    places: Float64Array
+    number: int
+    exaggeration: float
+
+
+@answers(StepRequest)
+def step(client: Client, request: StepRequest) -> Forces:
+    """Client part of an iteration."""
+    client.memory["dsne"], force, divergence = _site_of(client).followed(request.places, request.number)
+    return Forces(force, min(max(divergence, 0.0), LARGEST_DIVERGENCE))
+
+
+@dataclass(frozen=True)
+class CatchUpRequest(
+    Request[Ready],
+    what="where the public reference rows were on the map in all iterations so far",
+    sets_state=True,
+):
+    """Told after a resumption: each site goes through the iterations that it took part in once more.
+
+    ``course`` (iterations, references, dimensions) float64, ``present`` (iterations, clients) bool.
+    """
+
+    course: Float64Array
+    present: BoolArray
+
+
+@answers(CatchUpRequest)
+def catch_up(client: Client, request: CatchUpRequest) -> Ready:
+    """Client part of a resumption."""
+    site = _site_of(client)
+    for number in np.flatnonzero(request.present[:, client.index]):
+        site, _, _ = site.followed(request.course[number], int(number) + 1)
+    client.memory["dsne"] = site
+    return Ready()
+
+
+@dataclass(frozen=True)
+class SitePlaces(Reply, granularity=Granularity.PER_RECORD, what="where every record lies on the map"):
+    """``places`` (rows, dimensions) float64."""
+
+    places: Float64Array
+
+    @staticmethod
+    def ranges(request: SitePlacesRequest | AroundRequest, rows: int) -> dict[str, Range]:
+        """Some coordinates of each row."""
+        return {"places": Range((rows, request.dimensions))}
+
+
+@dataclass(frozen=True)
+class SitePlacesRequest(Request[SitePlaces], what="word that the iterations are over"):
+    """Asked once, at the end."""
+
+    dimensions: int
+
+
+@answers(SitePlacesRequest)
+def post_places(client: Client, request: SitePlacesRequest) -> SitePlaces:
+    """Client part of the end."""
+    return SitePlaces(_site_of(client).own.places)
+
+
+@dataclass(frozen=True)
+class AroundRequest(Request[SitePlaces], what="the public reference rows, and a map of them"):
+    """The single shot: each site maps its own rows around the reference rows, which stay at ``places``."""
+
+    settings: DSNE
+    reference: Reference
+    places: Float64Array
+
+    @property
+    def dimensions(self) -> int:
+        """Of the map."""
+        return int(self.places.shape[1])
+
+
+@answers(AroundRequest)
+def around(client: Client, request: AroundRequest) -> SitePlaces:
+    """Client part of the single shot: rows begin at the place of the reference row that is nearest to them."""
+    from raydr.geometry.points import squared_distances
+
+    reference = request.reference
+    own = client.rows.astype(np.float64) - reference.centre
+    if not len(own):
+        return SitePlaces(np.zeros((0, request.dimensions)))
+    nearest = squared_distances(own, reference.rows - reference.centre).argmin(axis=1)
+    noise = client.stream("first places").normal(scale=_JITTER, size=(len(own), request.dimensions))
+    site = _site(request.settings, reference, own, request.places[nearest] + noise)
+    for number in range(1, request.settings.total + 1):
+        site, _, _ = site.followed(request.places, number)
+    return SitePlaces(site.own.places)

@@ -1,0 +1,217 @@
+"""dSNE (Saha, Calhoun, Panta & Plis, IJCAI 2017): sites draw one map without showing rows, by rows that all know.
+
+Multi-shot, the paper's: in each iteration
+
+1. the server tells where the public reference rows lie;
+2. each site takes a step of t-SNE on its own rows and the reference rows together, moves its own, and tells how the
+   reference rows would move;
+3. the server moves these by the mean of what all sites tell.
+
+In the end each site tells where its own rows lie. Single-shot: the server maps the reference rows alone, and each site
+its own rows around them, once.
+
+A row meets rows of its own site and the reference rows, and no other site's: how sites lie to each other on the map
+comes through the reference rows alone, and where these do not reach, it does not come at all.
+
+Two things are not the paper's: rows begin on the reference rows' principal axes, not at random, so that sites have the
+same orientation; and steps are openTSNE's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from raydr.arrays import BoolArray, Float64Array, FloatArray, shaped
+from raydr.errors import DataError
+from raydr.federation import Federation, Rehearsal
+from raydr.geometry.points import Points
+from raydr.methods.dsne.clients import (
+    AroundRequest,
+    BeginRequest,
+    CatchUpRequest,
+    Reference,
+    SitePlacesRequest,
+    StepRequest,
+)
+from raydr.methods.dsne.forces import Moving
+from raydr.methods.dsne.settings import DSNE, FEWEST
+from raydr.methods.method import method
+from raydr.methods.outcome import Note, Outcome, draw_map
+from raydr.methods.references import placed_by_rows
+from raydr.statistics.principal_axes import signed
+from raydr.threads import one_blas_thread
+
+_FIRST_DEVIATION = 1e-4
+"""Of the first layout of the reference rows along its first axis, as openTSNE's."""
+
+
+def reference_of(federation: Federation, settings: DSNE) -> Reference:
+    """The public rows, and the axes on which all begin.
+
+    Raises
+    ------
+    DataError
+        If there are none, too few, others than the data's, or all equal.
+    """
+    public = federation.public
+    if public is None or len(public) < FEWEST:
+        raise DataError(
+            f"dSNE joins sites by public reference rows, at least {FEWEST}, and there are"
+            f" {0 if public is None else len(public)}: set method.reference_rows, or give method.reference_path, a file"
+            " of rows that are nobody's secret."
+        )
+    rows = np.asarray(public, np.float64)
+    if rows.shape[1] != federation.features:
+        raise DataError(
+            f"The reference rows have {rows.shape[1]} features and the data {federation.features}:"
+            " method.reference_path must hold the columns of data.features, in their order, and no other."
+        )
+    centre = rows.mean(axis=0)
+    centre += (rows - centre).mean(axis=0)
+    with one_blas_thread():
+        _, lengths, turned = np.linalg.svd(rows - centre, full_matrices=False)
+    if not lengths[0] > 0.0:
+        raise DataError("All reference rows are equal, so they say nothing of where rows lie: give others.")
+    axes = np.zeros((federation.features, settings.dimensions))
+    found = signed(turned[: settings.dimensions].T)
+    axes[:, : found.shape[1]] = found * (_FIRST_DEVIATION * np.sqrt(len(rows)) / lengths[0])
+    return Reference(rows, centre, axes)
+
+
+def transform(settings: DSNE, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
+    """Positions of new rows among the reference rows alone (:mod:`raydr.methods.references`)."""
+    return placed_by_rows(model, rows)
+
+
+def rehearse(federation: Rehearsal, settings: DSNE) -> None:
+    """Ask what :func:`serve` asks."""
+    settings.check(federation.rows, federation.features)
+    reference = reference_of(federation, settings)
+    count, dimensions = len(reference.rows), settings.dimensions
+    points = [count + size for size in federation.sizes]
+    pairs, searched = float(sum(size**2 for size in points)), 2.0 * federation.features
+    places = shaped((count, dimensions))
+    if settings.shots == "single":
+        with federation.stage("sites"):
+            federation.ask(AroundRequest(settings, reference, places))
+            federation.reckon(at_clients=pairs * (searched + 10.0 * settings.total))
+        return
+    with federation.stage("affinities"):
+        federation.ask(BeginRequest(settings, reference))
+        federation.reckon(at_clients=pairs * searched)
+    with federation.stage("iterations"):
+        for number in federation.rounds(settings.total, {}):
+            federation.mean(StepRequest(places, number, settings.pace(number)))
+            federation.reckon(at_clients=10.0 * pairs)
+    with federation.stage("map"):
+        federation.ask(SitePlacesRequest(dimensions))
+
+
+_HOOKS: dict[str, Any] = {
+    "public_rows": DSNE.public_rows,
+    "needs_table": DSNE.needs_table,
+    "public_file": lambda settings: settings.reference_path,
+    "rounds": lambda settings: settings.total if settings.shots == "multi" else 0,
+    "noise_on": frozenset({"data"}),
+    "releases": lambda settings, noise: int(noise.for_good),
+    "posts": lambda settings: "where every record lies on the map",
+    "unkeyable": lambda settings: None,
+    "transform": transform,
+    "rehearse": rehearse,
+}
+
+
+@method(DSNE, "dSNE", **_HOOKS)
+def serve(federation: Federation, settings: DSNE) -> Outcome:
+    """Server part."""
+    settings.check(federation.rows, federation.features)
+    reference = reference_of(federation, settings)
+    if settings.shots == "single":
+        places, embedding = _single_shot(federation, settings, reference)
+    else:
+        places, embedding = _multi_shot(federation, settings, reference)
+    model = {
+        "references": reference.rows,
+        "reference_positions": places,
+        "reference_counts": np.ones(len(places)),
+    }
+    return Outcome(embedding, None, model, (_note(federation, len(places)),))
+
+
+def _single_shot(
+    federation: Federation, settings: DSNE, reference: Reference
+) -> tuple[Float64Array, Float64Array]:
+    """Places of the reference rows, which stay, and of all rows around them."""
+    rows = reference.rows - reference.centre
+    alone = settings.model_copy(update={"perplexity": settings.perplexity_of(len(rows))})
+    drawn = draw_map(
+        Points(rows),
+        rows,
+        alone,
+        dimensions=settings.dimensions,
+        seed=federation.seed,
+        journal=federation.journal,
+    )
+    places = np.asarray(drawn.embedding, np.float64)
+    with federation.stage("sites"):
+        replies = federation.ask(AroundRequest(settings, reference, places))
+    return places, np.concatenate([reply.places for reply in replies])
+
+
+def _multi_shot(
+    federation: Federation, settings: DSNE, reference: Reference
+) -> tuple[Float64Array, Float64Array]:
+    """Places of the reference rows, which all sites move together, and of all rows."""
+    with federation.stage("affinities"):
+        federation.ask(BeginRequest(settings, reference))
+    first = Moving.at((reference.rows - reference.centre) @ reference.axes)
+    state: dict[str, Any] = {
+        **vars(first),
+        "course": np.zeros((0, *first.places.shape)),
+        "present": np.zeros((0, federation.clients), np.bool_),
+    }
+    behind = True  # clients of a resumed run have begun anew
+    several = len(first.places) + federation.rows / sum(size > 0 for size in federation.sizes)
+    with federation.stage("iterations"):
+        for number in federation.rounds(settings.total, state):
+            if behind:
+                _catch_up(federation, state)
+                behind = False
+            now = Moving(state["places"], state["change"], state["gains"])
+            exaggeration = settings.pace(number)
+            answer = federation.mean(StepRequest(now.places, number, exaggeration))
+            rate = settings.learning_rate or several / exaggeration
+            moved = now.stepped(answer.on_reference, rate)
+            state["course"] = np.concatenate([state["course"], now.places[None]])
+            state["present"] = np.concatenate([state["present"], _present(federation)[None]])
+            state.update(vars(moved))
+            federation.report(objective=answer.divergence, moved=float((moved.change**2).sum()))
+        if behind:
+            _catch_up(federation, state)
+    with federation.stage("map"):
+        replies = federation.ask(SitePlacesRequest(settings.dimensions))
+    return state["places"], np.concatenate([reply.places for reply in replies])
+
+
+def _catch_up(federation: Federation, state: Mapping[str, Any]) -> None:
+    """Have sites go through what a resumed run has behind it."""
+    if len(state["course"]):
+        federation.ask(CatchUpRequest(state["course"], state["present"]))
+
+
+def _present(federation: Federation) -> BoolArray:
+    """Which clients took part in the iteration, (clients,)."""
+    return np.isin(np.arange(federation.clients), federation.answered)
+
+
+def _note(federation: Federation, references: int) -> Note:
+    """What the map can say, and what it cannot."""
+    return Note(
+        "How sites lie to each other",
+        f"Each record was drawn beside records of its own client and {references:,} public reference rows. No record of"
+        " another client pulled or pushed it: how clients lie to each other came through the reference rows alone, and"
+        " kinds of records that these lack may lie anywhere, once for each client that has them.",
+    )

@@ -1,0 +1,91 @@
+"""What a scenario may say of dSNE."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from raydr.embedding import TSNE
+from raydr.errors import DataError
+from raydr.methods.method import MethodSettings
+from raydr.settings import LocalPath
+
+FEWEST = 4
+"""Reference rows: fewer have no neighbours at any perplexity."""
+_MOST_BY_DEFAULT = 500
+
+
+class DSNE(TSNE, MethodSettings):
+    """dSNE: each site's t-SNE beside public reference rows, whose places all share (Saha et al. 2017)."""
+
+    kind: Literal["dsne"] = "dsne"  # type: ignore[assignment]
+    shots: Literal["multi", "single"] = Field(
+        "multi",
+        description="multi: in each iteration all sites move the reference rows together; single: the server maps these"
+        " alone, and each site its own rows around them",
+    )
+    reference_rows: int | None = Field(
+        None,
+        ge=FEWEST,
+        description="rows of the data that are set apart, public, and mapped for nobody; default: a tenth of the data,"
+        " at most 500",
+    )
+    reference_path: LocalPath | None = Field(
+        None, description="a file of public rows instead, with the columns of the data"
+    )
+    dimensions: Literal[2, 3] = Field(2, description="of the map")
+
+    @model_validator(mode="after")
+    def _one_reference(self) -> DSNE:
+        if self.reference_rows is not None and self.reference_path is not None:
+            raise ValueError(
+                "reference_rows are set apart from the data, and reference_path is another file: give one"
+            )
+        return self
+
+    @property
+    def total(self) -> int:
+        """Iterations."""
+        return self.early_iterations + self.iterations
+
+    def pace(self, number: int) -> float:
+        """Factor on attraction in an iteration, from 1 on."""
+        return self.early_exaggeration if number <= self.early_iterations else self.exaggeration
+
+    def perplexity_of(self, points: int) -> float:
+        """Perplexity among so many points: a small site has fewer neighbours to look at."""
+        return min(self.perplexity or 30.0, (points - 1) / 3.0)
+
+    def check(self, rows: int, features: int) -> None:
+        """The pooled rows, by which a map is measured, must have as many neighbours."""
+        self.neighbors_needed(rows)
+
+    def public_rows(self, rows: int, mapped: int | None, features: int, clients: int | None) -> int:
+        """Rows of the data to set apart (:meth:`raydr.methods.sense.anchors.AnchorSettings.public_rows`).
+
+        Raises
+        ------
+        DataError
+            If the data do not have so many.
+        """
+        if self.reference_path is not None:
+            return 0
+        left = rows - (mapped if mapped is not None else max(2, clients or 2))
+        wanted = self.reference_rows or max(FEWEST, min(_MOST_BY_DEFAULT, rows // 10, left))
+        if wanted > left:
+            raise DataError(
+                f"method.kind dsne sets {wanted} rows apart as reference, but of {rows} rows only {max(left, 0)}"
+                " are not to be mapped: lower method.reference_rows or data.rows, or give method.reference_path, a file"
+                " of public rows."
+            )
+        return wanted
+
+    def needs_table(self) -> str | None:
+        """Why sites that keep their files will not do, None where they will."""
+        if self.reference_path is not None:
+            return None
+        return (
+            "method.kind dsne sets rows of a table apart as reference, and sites keep theirs: give"
+            " method.reference_path, a file of public rows"
+        )

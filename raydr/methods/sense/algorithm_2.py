@@ -1,0 +1,165 @@
+r"""P3's algorithm 2 to the letter: (9) to (11) with dense matrices over all anchors and all clients' rows.
+
+Omega are the observed pairs of P3, table 6: a row and an anchor that its client sees and, in the multisite regimes, two
+rows of one client. Over the K anchors and N rows, in that order,
+
+.. math:: X_{NA} \leftarrow V_{NN}^\dagger (B_{NN} X_{NA} + B_{AN}^T X_A - V_{AN}^T X_A)
+
+where B of (22) compares distances, not their squares, as the stress (17) does. :mod:`raydr.methods.sense.smacof` makes
+the same steps client by client, without any of these matrices; it lets each client stop by itself, where here all stop
+as one. This is there to be compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from raydr.arrays import BoolArray, Float64Array, FloatArray, Int64Array
+from raydr.errors import ScenarioError
+from raydr.methods.sense.smacof import (
+    SmacofPlacement,
+    check_settings,
+    checked,
+    checked_table,
+    distances_between,
+)
+from raydr.threads import one_blas_thread
+
+MOST_POINTS = 4_000
+"""Anchors and rows together: each matrix has 128 MB then."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the server observes of a client, or of pointwise clients that see the same anchors.
+
+    Attributes
+    ----------
+    visible : (seen,) int64
+        Which of all anchors.
+    squared : (rows, seen) float64
+        Squared distances to them.
+    inside : (rows, dimensions) float64 or None
+        The rows in any frame of their own, whose distances are observed; None where rows do not see each other.
+    """
+
+    visible: Int64Array
+    squared: Float64Array
+    inside: Float64Array | None = None
+
+
+def require_small(points: int) -> None:
+    """Refuse more anchors and rows than dense matrices are made for."""
+    if points > MOST_POINTS:
+        raise ScenarioError(
+            f"method.solver: smacof-dense holds matrices over all anchors and rows, here {points:,}, and takes at most"
+            f" {MOST_POINTS:,}: choose method.solver: smacof, which makes the same steps without them, or lower"
+            " data.rows."
+        )
+
+
+def algorithm_2(
+    anchors: FloatArray,
+    clients: Sequence[Seen],
+    start: FloatArray,
+    *,
+    tolerance: float = 1e-6,
+    max_iterations: int = 300,
+) -> SmacofPlacement:
+    """Place the rows of all clients together.
+
+    Parameters
+    ----------
+    anchors : (anchors, features)
+        All of them, whoever sees them.
+    clients : sequence of Seen
+        What is observed of each.
+    start : (rows, features)
+        First coordinates, client by client.
+    tolerance : float
+        epsilon: stop once an iteration lowers the stress of all by less, in squared units of the data.
+    max_iterations : int
+        T: stop there in any case.
+
+    Returns
+    -------
+    placement : SmacofPlacement
+        The stress is over all observed pairs, each once; rounding may lift it at the bottom, where the paper's rule
+        stops.
+
+    Raises
+    ------
+    DataError
+        As :func:`raydr.methods.sense.smacof.smacof`.
+    ScenarioError
+        As there, and where there are too many anchors and rows.
+
+    Examples
+    --------
+    >>> anchors = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
+    >>> seen = Seen(np.arange(3), np.array([[2.0, 2.0, 2.0]]))
+    >>> placed = algorithm_2(anchors, [seen], np.array([[0.3, 0.9]]), tolerance=1e-12)
+    >>> placed.coordinates.round(3), placed.converged
+    (array([[1., 1.]]), True)
+    """
+    check_settings(tolerance, max_iterations)
+    rows = sum(len(client.squared) for client in clients)
+    require_small(len(anchors) + rows)
+    count, centre = len(anchors), np.asarray(anchors, dtype=np.float64).mean(axis=0)
+    known = anchors - centre
+    current = checked_table(start, (rows, known.shape[1]), "the start") - centre
+    observed, wanted = _observed(known, clients, count + rows)
+
+    with one_blas_thread():
+        V = np.diag(observed.sum(axis=1, dtype=np.float64)) - observed
+        inverse, V_AN = np.linalg.pinv(V[count:, count:], hermitian=True), V[:count, count:].copy()
+        del V
+        found = _distances(known, current)
+        history, converged = [_stress(observed, wanted, found)], False
+        for _ in range(max_iterations):
+            B = -np.divide(wanted, found, out=np.zeros_like(found), where=observed & (found > 0.0))
+            np.fill_diagonal(B, -B.sum(axis=1))
+            current = inverse @ (B[count:, count:] @ current + B[:count, count:].T @ known - V_AN.T @ known)
+            found = _distances(known, current)
+            history.append(_stress(observed, wanted, found))
+            if history[-2] - history[-1] < tolerance:
+                converged = True
+                break
+    return SmacofPlacement(current + centre, np.array(history), converged)
+
+
+def _observed(anchors: Float64Array, clients: Sequence[Seen], points: int) -> tuple[BoolArray, Float64Array]:
+    """Omega (points, points) as a mask, and delta, which is 0 outside of it."""
+    observed, wanted = np.zeros((points, points), dtype=bool), np.zeros((points, points))
+    first = len(anchors)
+    for client in clients:
+        _, squared = checked(anchors[client.visible], client.squared)
+        own = slice(first, first + len(squared))
+        first = own.stop
+        observed[own, client.visible], wanted[own, client.visible] = True, np.sqrt(squared)
+        observed[client.visible, own], wanted[client.visible, own] = True, np.sqrt(squared).T
+        if client.inside is not None and len(squared):
+            inside = checked_table(
+                client.inside, (len(squared), None), "the configuration of the client's own rows"
+            )
+            inside = inside - inside.mean(axis=0)
+            observed[own, own], wanted[own, own] = True, distances_between(inside, inside)
+    np.fill_diagonal(observed, False)
+    np.fill_diagonal(wanted, 0.0)
+    return observed, wanted
+
+
+def _distances(anchors: Float64Array, rows: Float64Array) -> Float64Array:
+    """Between all points, anchors first."""
+    points = np.concatenate([anchors, rows])
+    return distances_between(points, points)
+
+
+def _stress(observed: BoolArray, wanted: Float64Array, found: Float64Array) -> float:
+    """(17): every observed pair once."""
+    off = wanted - found
+    off *= observed
+    return 0.5 * float(np.einsum("ij,ij->", off, off))

@@ -1,0 +1,53 @@
+"""Cells of rows that nobody sees: the light give way to halves of the heavy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from raydr.arrays import Float64Array
+
+_LIGHT = 0.2
+"""Part of the mean count up to which a cell is light."""
+
+
+def split(
+    centres: Float64Array,
+    counts: Float64Array,
+    wanted: int,
+    apart: Float64Array,
+    least: float,
+    stream: np.random.Generator,
+) -> Float64Array:
+    """Centres (wanted, axes): light cells are dropped, and the heaviest split in two until there are so many.
+
+    Parameters
+    ----------
+    centres : (cells, axes)
+        Of the cells.
+    counts : (cells,)
+        Rows of each.
+    wanted : int
+        How many cells there are to be.
+    apart : (axes,)
+        Standard deviation of how far both halves of a cell go, along each axis.
+    least : float
+        Count up to which a cell is light, whatever the others are.
+    stream : numpy.random.Generator
+        Draws where the halves go.
+    """
+    light = np.maximum(least, _LIGHT * max(float(counts.sum()), 0.0) / len(counts))
+    kept = counts > light
+    if not kept.any():
+        kept = counts >= counts.max()
+    centres, weights = centres[kept], counts[kept]
+    while len(centres) < wanted:
+        count = min(wanted - len(centres), len(centres))
+        heavy = np.argsort(-weights, kind="stable")[:count]
+        step = apart * stream.standard_normal((count, centres.shape[1]))
+        halves = centres[heavy] + step
+        centres = centres.copy()
+        centres[heavy] -= step
+        weights = weights.copy()
+        weights[heavy] /= 2.0
+        centres, weights = np.concatenate([centres, halves]), np.concatenate([weights, weights[heavy]])
+    return centres[np.argsort(-weights, kind="stable")[:wanted]] if len(centres) > wanted else centres

@@ -1,0 +1,161 @@
+"""Federated PCA: the pooled rows' principal components, whoever holds which rows, wherever they lie."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from attacked import federation_seen, scored
+from inline_federations import cut, federate
+from pydantic import ValidationError
+from tiny import tiny_run
+
+from raydr.arrays import FloatArray
+from raydr.attacks import Side, View
+from raydr.attacks.projection import projection
+from raydr.errors import DataError
+from raydr.journal import Journal
+from raydr.methods.fed_pca import FedPCA, central, serve, transform
+from raydr.methods.outcome import Outcome
+from raydr.statistics.converged_axes import MOST_SUMS, leading_axes
+
+
+def components(rows: FloatArray, count: int) -> FloatArray:
+    """Principal components by the SVD of centred rows, with the largest entry of each axis positive."""
+    seen = rows - rows.mean(axis=0)
+    seen -= seen.mean(axis=0)
+    _, _, axes = np.linalg.svd(seen, full_matrices=False)
+    axes = axes[:count]
+    return seen @ (axes * np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]).T
+
+
+def table(rows: int, features: int, seed: int = 0) -> FloatArray:
+    """Some directions of their own width, in noise."""
+    random = np.random.default_rng(seed)
+    few = min(6, features)
+    wide = random.normal(size=(rows, few)) * np.linspace(6.0, 3.0, few)
+    return wide @ np.linalg.qr(random.normal(size=(features, few)))[0].T + 0.5 * random.normal(
+        size=(rows, features)
+    )
+
+
+def mapped(parts: list[FloatArray], seed: int = 0, **settings: Any) -> Outcome:
+    return serve(federate(parts, seed=seed), FedPCA(**settings))
+
+
+@pytest.mark.parametrize(
+    ("rows", "features", "parts"),
+    [(120, 5, 4), (120, 40, 7), (60, 300, 60), (90, 20_000, 5)],
+    ids=["one sum", "several", "one row a client", "20,000 features"],
+)
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_the_map_is_that_of_the_pooled_rows(rows: int, features: int, parts: int, dimensions: int) -> None:
+    pooled = table(rows, features)
+    found = mapped(cut(pooled, parts, 1) if parts < rows else list(pooled[:, None]), dimensions=dimensions)
+    expected = components(pooled, dimensions)
+    np.testing.assert_allclose(found.embedding, expected, atol=1e-10 * np.abs(expected).max())
+
+
+def test_far_from_the_origin_it_is_the_same_up_to_the_rounding_of_the_rows() -> None:
+    rows = table(80, 30) + 1e8
+    found, expected = mapped(cut(rows, 5, 0)), components(rows, 2)
+    np.testing.assert_allclose(found.embedding, expected, atol=30 * np.spacing(1e8))
+
+
+def test_neither_seed_nor_packing_nor_who_holds_a_row_decides() -> None:
+    rows = table(70, 25)
+    here = mapped([rows[:30], rows[30:]]).embedding
+    np.testing.assert_array_equal(mapped([rows[:30], rows[30:]], seed=5).embedding, here)
+    np.testing.assert_allclose(mapped(list(rows[:, None])).embedding, here, atol=1e-10 * np.abs(here).max())
+    parts = cut(rows, 6, 3)
+    one, other = (serve(federate(parts, packing=packing), FedPCA()) for packing in ([6], [1, 2, 3]))
+    np.testing.assert_array_equal(one.embedding, other.embedding)
+
+
+def test_axes_whose_entries_are_as_large_have_a_sign_however_the_rows_are_dealt() -> None:
+    """Of two opposite columns the axis is (1, -1): rounding may not say which of the two is larger."""
+    column = np.random.default_rng(0).normal(size=41)
+    rows = np.stack([column, -column], axis=1)
+    for parts in ([rows], [rows[:3], rows[3:20], rows[20:]], list(rows[:, None])):
+        found = mapped(parts)
+        np.testing.assert_allclose(found.embedding[:, 0], np.sqrt(2.0) * (column - column.mean()), atol=1e-12)
+
+
+@pytest.mark.parametrize("features", [1, 2])
+def test_fewer_features_than_the_map_has_dimensions_leave_the_others_empty(features: int) -> None:
+    rows = table(20, features)
+    found = mapped([rows[:7], rows[7:]], dimensions=3).embedding
+    assert found.shape == (20, 3)
+    assert not found[:, features:].any()
+    np.testing.assert_allclose(found[:, :features], components(rows, features), atol=1e-12)
+
+
+def test_rows_that_are_all_equal_have_no_axes() -> None:
+    with pytest.raises(DataError, match="are equal"):
+        mapped([np.ones((3, 4)), np.ones((2, 4))])
+
+
+def test_new_rows_lie_where_the_pooled_axes_have_them_and_the_upper_bound_is_that_of_itself() -> None:
+    rows, new = table(60, 12), table(5, 12, seed=9)
+    found = mapped(cut(rows, 4, 0))
+    pooled = central(FedPCA(), {}, rows, 0, Journal())
+    np.testing.assert_allclose(transform(FedPCA(), found.model, rows), found.embedding, atol=1e-12)
+    np.testing.assert_allclose(pooled.embedding, found.embedding, atol=1e-10)
+    assert pooled.place is not None
+    np.testing.assert_allclose(transform(FedPCA(), found.model, new), pooled.place(new), atol=1e-10)
+
+
+def test_sums_end_where_the_rows_are_exhausted_or_at_their_number() -> None:
+    """Of 9 rows all directions are known after two blocks; a flat spectrum of many takes all sums there are."""
+    rows = np.random.default_rng(0).normal(size=(9, 500))
+    rows -= rows.mean(axis=0)
+    few = leading_axes(lambda directions: rows.T @ (rows @ directions) / 9, 500, 2)
+    assert few.sums <= 2
+    assert few.turned < 1e-12
+    spectrum = np.linspace(1.0, 0.999, 3000)[:, None]
+    many = leading_axes(lambda directions: spectrum * directions, 3000, 2)
+    assert many.sums == MOST_SUMS
+    assert 1e-12 < many.turned < 1e-3
+
+
+def test_what_leaves_is_sums_and_two_numbers_of_each_record_or_none() -> None:
+    def told(**settings: Any) -> set[tuple[str, str]]:
+        federation = federate(cut(table(50, 30), 4, 0))
+        serve(federation, FedPCA(**settings))
+        entries = federation.ledger.entries.values()
+        return {(entry.kind, entry.granularity) for entry in entries if entry.direction == "up"}
+
+    sums = {("Enrolment", "per-client")}
+    sums |= {(kind, "aggregate") for kind in ("Within", "Moment", "CovarianceProduct")}
+    assert told() == sums | {("Components", "per-record")}
+    assert told(publish="local") == sums
+
+
+def test_places_and_axes_are_the_record_in_their_span_and_the_attack_finds_no_more() -> None:
+    rows = table(40, 10)
+    federation, transcript = federation_seen(cut(rows, 3, 0))
+    found = serve(federation, FedPCA(dimensions=3))
+    view = View(transcript, federation.sizes, found.embedding)
+    (reconstruction,) = projection(view, Side(rows[:0]))
+    scores = scored(reconstruction, rows)
+    axes, seen = found.model["axes"], rows - rows.mean(axis=0)
+    beside = np.linalg.norm(seen - seen @ axes @ axes.T, axis=1)
+    np.testing.assert_allclose(scores.centred, beside / np.linalg.norm(seen, axis=1), rtol=1e-9)
+
+
+def test_noise_on_moments_with_places_at_home_makes_the_whole_run_private(tmp_path: Path) -> None:
+    method = {"kind": "fed-pca", "bounds": [-4, 4], "publish": "local"}
+    privacy = {"noise": {"on": "moments", "epsilon": 2.0, "clip": 3.0}, "strict": True}
+    folder = tiny_run(
+        tmp_path / "run", method=method, privacy=privacy, data={"source": "iris", "scale": "none"}
+    )
+    told = json.loads((folder / "privacy.json").read_text())
+    assert told["epsilon"] == pytest.approx(2.0, rel=1e-3)
+
+
+def test_bounds_must_be_in_order() -> None:
+    with pytest.raises(ValidationError, match="least value first"):
+        FedPCA(bounds=(2.0, 1.0))

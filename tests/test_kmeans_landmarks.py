@@ -1,0 +1,137 @@
+"""Landmarks by k-means: Lloyd's on the pooled rows, by sums alone, and no landmark that is a row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from inline_federations import cut, federate
+from tiny import tiny_scenario
+
+from raydr.arrays import Float64Array, FloatArray
+from raydr.errors import ScenarioError
+from raydr.methods.landmarks.kmeans import GroupRequest, Groups, k_means
+from raydr.methods.landmarks.maps import FedTSNE, serve
+from raydr.methods.landmarks.settings import LEAST_GROUP
+from raydr.statistics.moments import spread
+
+
+def rows_of(rows: int = 300, features: int = 6, seed: int = 0, groups: int = 5) -> Float64Array:
+    """Groups of unlike sizes, on a grid so fine that an offset of 1e8 is exact to it."""
+    random = np.random.default_rng(seed)
+    centres = 6.0 * random.normal(size=(groups, features))
+    chosen = random.choice(groups, rows, p=random.dirichlet(np.full(groups, 3.0)))
+    table = centres[chosen] + random.normal(size=(rows, features))
+    return np.round(table * 2**12) / 2**12
+
+
+def found(parts: list[FloatArray], seed: int = 0, **settings: Any) -> Groups:
+    federation = federate(parts, seed=seed, evaluate_every=1)
+    return k_means(federation, FedTSNE(landmarks_from="k-means", **settings), spread(federation))
+
+
+def moved(rows: FloatArray, landmarks: FloatArray) -> Float64Array:
+    """Where Lloyd's step takes each landmark, by all distances."""
+    nearest = ((rows[:, None] - landmarks) ** 2).sum(axis=2).argmin(axis=1)
+    return np.stack([rows[nearest == index].mean(axis=0) for index in range(len(landmarks))])
+
+
+@pytest.mark.parametrize("parts", [1, 7, 300])
+@pytest.mark.parametrize("offset", [0.0, 1e8])
+def test_in_the_end_each_landmark_is_the_mean_of_the_pooled_rows_nearest_to_it(
+    parts: int, offset: float
+) -> None:
+    """After so many rounds nothing moves: what is found is a fixed point of Lloyd's step on all rows."""
+    rows = rows_of() + offset
+    landmarks = found(
+        cut(rows, parts, 0) if parts < 300 else list(rows[:, None]), landmarks=5, rounds=40
+    ).points
+    assert landmarks.shape == (5, 6)
+    np.testing.assert_allclose(
+        landmarks - offset, moved(rows, landmarks) - offset, atol=1e-9 + 1e-16 * offset
+    )
+
+
+def test_a_round_is_lloyds_step_whoever_holds_the_rows() -> None:
+    rows, random = rows_of(), np.random.default_rng(1)
+    centre, landmarks = rows.mean(axis=0), random.normal(size=(4, 6))
+    reach = np.abs(rows - centre).max(axis=0)
+    for parts in ([rows], cut(rows, 9, 3)):
+        federation = federate(parts)
+        sums = federation.sum(GroupRequest(landmarks, centre, reach, max(federation.sizes)))
+        expected = moved(rows, centre + landmarks) - centre
+        np.testing.assert_allclose(sums.sums / sums.counts[:, None], expected, atol=1e-12)
+        apart = ((rows[:, None] - centre - landmarks) ** 2).sum(axis=2).min(axis=1)
+        assert sums.beside == pytest.approx(apart.sum(), rel=1e-12)
+
+
+def test_packing_changes_no_bit_and_dealing_nothing_but_rounding() -> None:
+    rows = rows_of()
+    settings = FedTSNE(landmarks_from="k-means", landmarks=12)
+    parts = cut(rows, 6, 3)
+    one, other = (
+        k_means(federation, settings, spread(federation)).points
+        for federation in (federate(parts, packing=packing) for packing in ([6], [1, 2, 3]))
+    )
+    np.testing.assert_array_equal(one, other)
+    np.testing.assert_allclose(found([rows], landmarks=12).points, one, atol=1e-9)
+
+
+def test_the_first_landmark_is_the_mean_and_then_they_double() -> None:
+    rows = rows_of()
+    along = found([rows], landmarks=20, rounds=10).snapshots
+    np.testing.assert_allclose(along[0], rows.mean(axis=0)[None], atol=1e-12)
+    assert [len(points) for points in along.values()] == [1, 2, 3, 5, 10, 20, 20, 20, 20, 20, 20]
+
+
+@pytest.mark.parametrize("landmarks", [10, 60])
+def test_no_landmark_that_is_kept_stands_for_fewer_rows_than_it_may(landmarks: int) -> None:
+    """One row lies far from all others: it has a landmark of its own, which the run does not keep."""
+    rows = rows_of(groups=1)
+    rows[17] += 1e3
+    kept = found(cut(rows, 4, 0), landmarks=landmarks).points
+    assert np.linalg.norm(kept - rows[17], axis=1).min() > 100.0
+    nearest = ((rows[np.arange(300) != 17][:, None] - kept) ** 2).sum(axis=2).argmin(axis=1)
+    assert np.bincount(nearest, minlength=len(kept)).min() >= LEAST_GROUP
+    assert len(kept) < landmarks
+
+
+def test_landmarks_lie_nearer_to_the_rows_than_a_cloud_does() -> None:
+    """What the quantisation leaves is near what scikit-learn's k-means leaves, which sees all rows and draws some."""
+    from sklearn.cluster import KMeans
+
+    rows = rows_of(1000, 8, groups=20)
+    points = found(np.array_split(rows, 10), landmarks=30).points
+    left = ((rows[:, None] - points) ** 2).sum(axis=2).min(axis=1).sum()
+    assert left < 1.1 * KMeans(30, n_init=3, random_state=0).fit(rows).inertia_
+
+
+def test_the_map_says_what_left_and_has_as_many_landmarks_as_are_kept() -> None:
+    federation = federate(cut(rows_of(), 5, 0))
+    outcome = serve(federation, FedTSNE(landmarks_from="k-means", early_iterations=2, iterations=2))
+    assert outcome.model["landmarks"].shape[1] == 6
+    (entry,) = [entry for entry in federation.ledger.entries.values() if entry.kind == "GroupSums"]
+    assert "of a single one, the record" in entry.what
+    assert "(k-means)" in outcome.notes[-1].text
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ({"landmarks": 31}, "the mean of 5 rows at least, and 150 rows make 30"),
+        ({"rounds": 0}, "moves landmarks to means of rows in rounds"),
+        ({"gamma": 1.0}, "gamma is of learning, and landmarks by k-means are not learnt"),
+    ],
+)
+def test_what_k_means_cannot_do_is_refused(method: dict[str, Any], words: str) -> None:
+    scenario: dict[str, Any] = {"kind": "fed-tsne", "landmarks_from": "k-means"} | method
+    with pytest.raises(ScenarioError, match=words):
+        tiny_scenario(method=scenario).method.check(150, 4)
+
+
+def test_means_of_groups_lie_among_the_rows_so_nystrom_may_have_them() -> None:
+    settings = tiny_scenario(
+        method={"kind": "fed-spectral", "clusters": 2, "estimator": "nystrom", "landmarks_from": "k-means"}
+    ).method
+    assert settings.origin == "k-means"
