@@ -23,9 +23,11 @@ if TYPE_CHECKING:
         transform,
     )
     from raydr.front.estimators import (
+        DSNE,
         SENSE,
         FedAvgNE,
         FedNE,
+        FedPCA,
         FedProxNE,
         FedSpectralClustering,
         FedTSNE,
@@ -37,9 +39,11 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "DSNE",
     "SENSE",
     "FedAvgNE",
     "FedNE",
+    "FedPCA",
     "FedProxNE",
     "FedSpectralClustering",
     "FedTSNE",

@@ -36,6 +36,8 @@ QUICK: dict[str, dict[str, Any]] = {
     "FedUMAP": {"landmarks": 5, "rounds": 1, "epochs": 5},
     "FedSpectralClustering": {"clusters": 3, "landmarks": 6, "rounds": 1, **DRAWN},
     "SENSE": {"anchors": 4, **DRAWN},
+    "DSNE": SHORT.copy(),
+    "FedPCA": {},
     "FedNE": ENCODED,
     "FedAvgNE": ENCODED,
     "FedProxNE": ENCODED,
@@ -55,6 +57,14 @@ def quick(name: str = "FedTSNE", **parameters: Any) -> Any:
 @pytest.fixture(scope="module", name="X")
 def _rows() -> Any:
     return np.random.default_rng(0).normal(size=(60, 5))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _references(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Public rows, which dSNE cannot do without."""
+    file = tmp_path_factory.mktemp("public") / "references.npy"
+    np.save(file, np.random.default_rng(1).normal(size=(12, 5)))
+    QUICK["DSNE"]["reference_path"] = str(file)
 
 
 HOSPITAL = np.array(["north", "east", "west"])[np.arange(60) % 3]
@@ -241,6 +251,11 @@ def test_anchors_of_sense_are_none_of_the_rows(X: Any) -> None:
         quick("SENSE", anchor_source="sample").fit(X)
 
 
+def test_references_of_dsne_are_none_of_the_rows(X: Any) -> None:
+    with pytest.raises(DataError, match="or give method"):
+        quick("DSNE", reference_path=None).fit(X)
+
+
 def test_a_run_of_rows_in_memory_says_that_they_are_gone(X: Any) -> None:
     found = quick().fit(X)
     with pytest.raises(DataError, match="written down nowhere"):
@@ -389,7 +404,11 @@ def test_every_method_has_an_estimator_with_its_settings_as_they_are() -> None:
 @pytest.mark.parametrize("name", QUICK)
 def test_defaults_are_those_of_the_settings(name: str, X: Any) -> None:
     """The scenario of a run gives every key, so the two can be compared."""
-    given = {key: QUICK[name][key] for key in ("epsilon", "clip", "clusters") if key in QUICK[name]}
+    given = {
+        key: QUICK[name][key]
+        for key in ("epsilon", "clip", "clusters", "reference_path")
+        if key in QUICK[name]
+    }
     estimator = getattr(raydr, name)(**given)
     content = estimator._content(estimators.in_memory({"X": X}), 0)
     settings = METHODS[estimator._kind].settings
