@@ -1,7 +1,8 @@
 """Federated dimensionality reduction: one map of everybody's data, and what that map cost in privacy.
 
-``raydr.run("digits-fed-tsne")`` is the whole of it; :mod:`raydr.front.api` says more. Importing raydr is light: Ray,
-numba, torch and matplotlib are loaded by what needs them.
+``raydr.run("digits-fed-tsne")`` is the whole of it; :mod:`raydr.front.api` says more. ``raydr.FedTSNE`` and the others
+are the same for rows in memory, as scikit-learn has it: :mod:`raydr.front.estimators`. Importing raydr is light: Ray,
+numba, torch, scikit-learn and matplotlib are loaded by what needs them.
 """
 
 from __future__ import annotations
@@ -21,8 +22,36 @@ if TYPE_CHECKING:
         sweep,
         transform,
     )
+    from raydr.front.estimators import (
+        DSNE,
+        SENSE,
+        FedAvgNE,
+        FedNE,
+        FedPCA,
+        FedProxNE,
+        FedSpectralClustering,
+        FedTSNE,
+        FedUMAP,
+        GlobalNE,
+        LandmarkNE,
+        LocalNE,
+        PrivateMap,
+    )
 
 __all__ = [
+    "DSNE",
+    "SENSE",
+    "FedAvgNE",
+    "FedNE",
+    "FedPCA",
+    "FedProxNE",
+    "FedSpectralClustering",
+    "FedTSNE",
+    "FedUMAP",
+    "GlobalNE",
+    "LandmarkNE",
+    "LocalNE",
+    "PrivateMap",
     "Result",
     "SweepResult",
     "audit",
@@ -33,9 +62,16 @@ __all__ = [
     "sweep",
     "transform",
 ]
+_FUNCTIONS = {name for name in __all__ if name[0].islower()} | {"Result", "SweepResult"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
+    if name in _FUNCTIONS:
         return getattr(import_module("raydr.front.api"), name)
+    if name[0].isupper():  # the estimator of a method, which may be another package's
+        return getattr(import_module("raydr.front.estimators"), name)
     raise AttributeError(f"module 'raydr' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -173,13 +173,13 @@ def _by_client(client_of_row: Int64Array) -> Int64Array:
     return np.argsort(client_of_row, kind="stable")
 
 
-def dealt_out(scenario: Scenario, data_dir: Path | None) -> Holdings:
-    """Read the scenario's table and deal its rows to clients."""
+def dealt_out(scenario: Scenario, data_dir: Path | None, given: Table | None = None) -> Holdings:
+    """Read the scenario's table, or take the one that is given, and deal its rows to clients."""
     data, clients = scenario.data, scenario.clients
     method = METHODS[scenario.method.kind]
     # Rows to hold out or to set apart are drawn from all.
     from_all = data.holdout is not None or method.public_rows is not None
-    table = read_table(scenario, data_dir, None if from_all else data.rows)
+    table = read_table(scenario, data_dir, None if from_all else data.rows) if given is None else given
     mapped, held_out, public = data.rows, None, None
     if data.holdout is not None:
         table, held_out = hold_out(table, data.holdout.wanted, data.rows, seed=scenario.seed)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from raydr import records
 from raydr.arrays import FloatArray
-from raydr.errors import RunError
+from raydr.data import Table
+from raydr.errors import RunError, ScenarioError
 from raydr.federation import FailurePolicy, FaultPlan, Liars
 from raydr.federation.client import Withheld
 from raydr.federation.simulated.faults import Faults
@@ -58,10 +59,12 @@ def run(
     data_dir: Path | None = None,
     listener: Listener = unheard,
     report: bool = True,
+    table: Table | None = None,
 ) -> Path:
     """Run a scenario and write its run folder, whole; arguments are as for :func:`raydr.run`.
 
-    Without ``report`` it has neither page nor picture, which ``raydr report`` makes from the rest.
+    Without ``report`` it has neither page nor picture, which ``raydr report`` makes from the rest. A ``table`` is what
+    a scenario maps whose ``data.source`` is :data:`raydr.data.IN_MEMORY`: all of it, and nobody can read it again.
 
     Raises
     ------
@@ -71,11 +74,16 @@ def run(
         If the run started and could not be finished. A folder is left only where it holds a checkpoint, and then its
         name says incomplete; or where all is there but the picture or the page, and then it does not.
     """
+    if table is not None and scenario.audit is not None:
+        raise ScenarioError(
+            "audit repeats a run from its data, and rows in memory are written down nowhere: leave audit out, or save"
+            " the rows to a file and name that in data.path."
+        )
     target = out or default_folder(scenario.name, datetime.now())
     with incomplete(target) as folder:
         with unwritable(target):
             (folder / records.SCENARIO).write_text(dump(scenario), encoding="utf-8")
-        _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener)
+        _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener, table=table)
     whole = target.expanduser().absolute()
     if scenario.audit is not None:
         _audited(whole, data_dir, listener)
@@ -111,14 +119,20 @@ def resume(
 
 
 def _run_in(
-    folder: Path, scenario: Scenario, *, address: str | None, data_dir: Path | None, listener: Listener
+    folder: Path,
+    scenario: Scenario,
+    *,
+    address: str | None,
+    data_dir: Path | None,
+    listener: Listener,
+    table: Table | None = None,
 ) -> None:
     """Run a scenario in a folder that is there, from the checkpoint that may be in it."""
     started = datetime.now().astimezone()
     journal, checkpoints, beginning = Journal(listener), Checkpoints(folder), None
     if not scenario.clients.sites:
         with journal.stage("data"):
-            holdings = dealt_out(scenario, data_dir)
+            holdings = dealt_out(scenario, data_dir, table)
         beginning = _begin(scenario, holdings, checkpoints)
     with _backend(scenario, address, journal) as backend:
         if beginning is None:

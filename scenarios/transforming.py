@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -42,41 +45,69 @@ def transform(folder: Path, data: Path, out: Path) -> Path:
         raise OutputError(
             f"The map of new rows is written as .csv or .parquet, not {out.suffix!r}: name such a file."
         )
-    if not (folder / SCENARIO).is_file():
-        raise OutputError(
-            f"{folder} is not a run folder: it has no scenario.yaml. Give the folder that a run wrote."
-        )
-    scenario = read(folder / SCENARIO)
-    place, reason = METHODS[scenario.method.kind].transform, unplaceable(scenario.method)
-    if place is None or reason is not None:
-        raise ScenarioError(f"{folder} cannot place the rows of {data}: {reason}.")
-    model = read_model(folder)
+    placing = _placing(folder, str(data))
+    scenario, model = placing.scenario, placing.model
     alike = Alike(f"the data of the run in {folder}", model.card.columns, model.card.named)
     table, others = load_alike(data, alike, id_column=scenario.data.id, missing=scenario.data.missing)
     unknown = [column for column in others if column not in model.card.left_out]
     if unknown:
         _LOGGER.warning("%s: the run had no such columns, which are left aside: %s", data, listing(unknown))
-    rows = table.rows
-    if KEYED in model.arrays:
-        rows = _keyed(folder, scenario, model, rows)
-    elif scenario.data.scale != "none":
-        shift, factor = (np.asarray(model.arrays[name], np.float64) for name in ("shift", "factor"))
-        rows = scale_rows(rows, Scaling(shift, factor, scenario.data.scale == "unit"))
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):
-            places = place(scenario.method, model.arrays, rows)
-    except RaydrError:
-        raise
-    # Arrays that lack, or do not fit together; torch's errors are RuntimeErrors.
-    except (KeyError, ValueError, IndexError, RuntimeError) as error:
-        raise OutputError(
-            f"The model in {folder / MODEL} is none of method.kind {scenario.method.kind!r}"
-            f" ({type(error).__name__}: {error}). Bring back the run folder as the run wrote it, or repeat the run."
-        ) from error
-    _refuse_nowhere(table, places)
+    places = placing.places(table)
     with whole(out, "free its place, or name another with --out") as unfinished:
         _write(unfinished, out.suffix, table, places)
     return out
+
+
+def place(folder: Path, table: Table) -> FloatArray:
+    """Positions (rows, 2 or 3) on a run's map of the rows of a table that has the run's columns, in their order.
+
+    Raises as :func:`transform`.
+    """
+    return _placing(folder, table.name).places(table)
+
+
+@dataclass(frozen=True)
+class _Placing:
+    """A run that can place new rows."""
+
+    folder: Path
+    scenario: Scenario
+    model: Model
+    method: Callable[[Any, Mapping[str, FloatArray], FloatArray], FloatArray]
+
+    def places(self, table: Table) -> FloatArray:
+        """Where the rows of a table lie, once each of them has a place."""
+        scenario, model, rows = self.scenario, self.model, table.rows
+        if KEYED in model.arrays:
+            rows = _keyed(self.folder, scenario, model, rows)
+        elif scenario.data.scale != "none":
+            shift, factor = (np.asarray(model.arrays[name], np.float64) for name in ("shift", "factor"))
+            rows = scale_rows(rows, Scaling(shift, factor, scenario.data.scale == "unit"))
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                places = self.method(scenario.method, model.arrays, rows)
+        except RaydrError:
+            raise
+        # Arrays that lack, or do not fit together; torch's errors are RuntimeErrors.
+        except (KeyError, ValueError, IndexError, RuntimeError) as error:
+            raise OutputError(
+                f"The model in {self.folder / MODEL} is none of method.kind {scenario.method.kind!r}"
+                f" ({type(error).__name__}: {error}). Bring back the run folder as the run wrote it, or repeat the run."
+            ) from error
+        _refuse_nowhere(table, places)
+        return places
+
+
+def _placing(folder: Path, data: str) -> _Placing:
+    if not (folder / SCENARIO).is_file():
+        raise OutputError(
+            f"{folder} is not a run folder: it has no scenario.yaml. Give the folder that a run wrote."
+        )
+    scenario = read(folder / SCENARIO)
+    method, reason = METHODS[scenario.method.kind].transform, unplaceable(scenario.method)
+    if method is None or reason is not None:
+        raise ScenarioError(f"{folder} cannot place the rows of {data}: {reason}.")
+    return _Placing(folder, scenario, read_model(folder), method)
 
 
 def _keyed(folder: Path, scenario: Scenario, model: Model, rows: FloatArray) -> FloatArray:

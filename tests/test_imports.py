@@ -28,7 +28,7 @@ def test_importing_it_loads_nothing_heavy(module: str) -> None:
 
 
 def test_importing_raydr_does_not_even_load_numpy() -> None:
-    assert not loaded("import raydr") & {"numpy", "pydantic", "yaml", "rich", "click"}
+    assert not loaded("import raydr; dir(raydr)") & {"numpy", "pydantic", "yaml", "rich", "click"}
     assert not loaded("import raydr.front.cli") & {"numpy", "pydantic", "yaml", "rich"}
 
 
@@ -56,6 +56,11 @@ def test_an_inline_run_does_not_load_ray() -> None:
     assert not loaded(program) & {"ray", "torch", "pandas"}
 
 
+def test_an_estimator_that_is_not_fitted_loads_no_more_than_scikit_learn_and_the_methods() -> None:
+    seen = loaded("import raydr; repr(raydr.FedTSNE(perplexity=10))")
+    assert not seen & {"ray", "torch", "numba", "matplotlib", "bokeh"}
+
+
 def test_the_package_offers_what_it_says() -> None:
     import raydr
 
@@ -63,3 +68,6 @@ def test_the_package_offers_what_it_says() -> None:
     assert raydr.Result.__module__ == "raydr.front.api"
     with pytest.raises(AttributeError, match="no attribute 'rnu'"):
         _ = raydr.rnu
+    with pytest.raises(AttributeError, match="no attribute 'FedTNSE'"):
+        _ = raydr.FedTNSE
+    assert all(hasattr(raydr, name) for name in raydr.__all__)

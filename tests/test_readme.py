@@ -16,7 +16,7 @@ from scenario_reference import MARK, PAGE, reference
 from sweeps import inline
 
 import raydr
-from raydr.data import DATASETS
+from raydr.data import DATASETS, IN_MEMORY
 from raydr.front.cli import CATALOGUES, app, status
 from raydr.scenarios import reading
 from raydr.scenarios.transforming import transform as _transform  # noqa: F401  before a test puts another `read` in place
@@ -80,7 +80,7 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def read_small(scenario: Any, overrides: Mapping[str, Any] | None = None) -> Any:
         asked = original(scenario, overrides)
         small = {**SMALL[asked.method.kind], "runtime.federation": "inline", "metrics": ["npa_10"]}
-        if asked.data.source is not None:
+        if asked.data.source not in (None, IN_MEMORY):
             small |= {"data.source": "digits", "data.rows": 60}
         return original(scenario, {**(overrides or {}), **small})
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from raydr.data.alike import load_alike
-from raydr.data.catalogue import DATASETS, Dataset
+from raydr.data.catalogue import DATASETS, IN_MEMORY, Dataset
 from raydr.data.columns import Alike
 from raydr.data.graph import load_graph
 from raydr.data.holdout import hold_out
-from raydr.data.loading import load
+from raydr.data.loading import in_memory, load
 from raydr.data.provenance import Provenance, Source
 from raydr.data.public import set_apart
 from raydr.data.site import Census, Site, SiteFile, census
@@ -15,6 +15,7 @@ from raydr.data.table import Table
 
 __all__ = [
     "DATASETS",
+    "IN_MEMORY",
     "Alike",
     "Census",
     "Dataset",
@@ -25,6 +26,7 @@ __all__ = [
     "Table",
     "census",
     "hold_out",
+    "in_memory",
     "load",
     "load_alike",
     "load_graph",

@@ -19,6 +19,8 @@ from raydr.errors import DataError
 
 DATA_VARIABLE = "RAYDR_DATA"
 """Environment variable that names the data folder."""
+IN_MEMORY = "memory"
+"""``data.source`` of a run whose rows were handed over from Python, and are written down nowhere."""
 
 
 @dataclass(frozen=True)
@@ -214,6 +216,11 @@ def find(name: str) -> Dataset:
     DataError
         When there is none; the message names the nearest and all of them.
     """
+    if name == IN_MEMORY:
+        raise DataError(
+            f"data.source {name!r} stands for rows that a Python program held, which are written down nowhere: fit its"
+            " estimator again, or save the rows to a file and name that in data.path."
+        )
     if name not in DATASETS:
         raise DataError(
             f"There is no built-in data set {name!r}{nearest(name, tuple(DATASETS))}. data.source must be one of "

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray, Int64Array
 from raydr.data.arrow_files import read_csv, read_parquet
-from raydr.data.catalogue import find, read_builtin
+from raydr.data.catalogue import IN_MEMORY, find, read_builtin
 from raydr.data.columns import Choice, Columns, listing, nearest
-from raydr.data.numpy_files import read_npy, read_npz
+from raydr.data.numpy_files import from_arrays, read_npy, read_npz
 from raydr.data.provenance import Source, sha256_of_arrays, sha256_of_file
 from raydr.data.sampling import sample_rows
 from raydr.data.table import Table
@@ -98,7 +99,53 @@ def load(
             "Exactly one of data.source (a built-in name) and data.path (a file of your own) must be given; "
             f"got source={source!r}, path={None if path is None else str(path)!r}."
         )
-    kept = complete_rows(columns, missing)
+    return _checked(
+        columns, complete_rows(columns, missing), rows=rows, seed=seed, path=path, for_map=for_map
+    )
+
+
+def in_memory(arrays: Mapping[str, NDArray[Any]], *, for_map: bool = True) -> Table:
+    """Check arrays that the caller holds as if they came from a .npz file; they are nobody's to read again.
+
+    Parameters
+    ----------
+    arrays : mapping
+        ``X`` (rows, features), and where there are any ``feature_names``, ``y`` for labels, ``client`` for the owners
+        and ``id`` for the identities of rows; see :func:`raydr.data.numpy_files.from_arrays`.
+    for_map : bool
+        Whether a map is to be drawn of these rows, which takes two rows that differ.
+
+    Returns
+    -------
+    Table
+        Which may share memory with ``X``.
+
+    Raises
+    ------
+    DataError
+        As :func:`load`.
+
+    Examples
+    --------
+    >>> in_memory({"X": np.eye(3), "client": np.array(["north", "east", "east"])}).client_names
+    ('east', 'north')
+    """
+    owner, identity = (name if name in arrays else None for name in ("client", "id"))
+    columns = from_arrays(IN_MEMORY, arrays, Choice(client=owner, id=identity))
+    kept = complete_rows(columns, "error", remedy="Fill them in, or leave those rows out.")
+    return _checked(columns, kept, for_map=for_map)
+
+
+def _checked(
+    columns: Columns,
+    kept: Int64Array,
+    *,
+    rows: int | None = None,
+    seed: int = 0,
+    path: str | Path | None = None,
+    for_map: bool,
+) -> Table:
+    """The table of the rows ``kept``, or of a sub-sample of them, once a map can be drawn of it if one is to be."""
     origin = source_of(columns, kept, path)
     if rows is not None:
         kept = kept[_sampled(columns, kept, rows, seed)]
@@ -109,7 +156,7 @@ def load(
         )
     table = table_of(columns, kept, origin)
     if for_map:
-        _report_constants(table, expected=source is not None)
+        _report_constants(table, expected=path is None and columns.name != IN_MEMORY)
     return table
 
 

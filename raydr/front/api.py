@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from raydr.records import (
     TABLE,
     TRIALS,
 )
+
+if TYPE_CHECKING:
+    from raydr.front.exports import Library
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,54 @@ class Result:
 
         table = pq.read_table(self.folder / EMBEDDING)
         return np.column_stack([table[axis].to_numpy() for axis in AXES if axis in table.column_names])
+
+    def to_frame(self, library: Library | None = None) -> Any:
+        """The map as a data frame: ``row, client, x, y[, z][, cluster][, label]``, a row for each that was mapped.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars", "pyarrow"}, optional
+            Whose; without it the first of these that is installed.
+
+        Raises
+        ------
+        ImportError
+            If that library is not installed.
+        """
+        from raydr.front.exports import frame
+
+        return frame(self.folder, library)
+
+    def to_anndata(self, onto: Any = None) -> Any:
+        """The map as AnnData, for scanpy, cellxgene and their like; needs the package anndata.
+
+        Parameters
+        ----------
+        onto : AnnData, optional
+            What was mapped, of which a copy gets the map; without it the coordinates are the only variables.
+
+        Returns
+        -------
+        adata : AnnData
+            The map in ``obsm["X_raydr"]``, (rows, 2 or 3). Client, cluster and label in ``obs``, preceded by ``raydr_``
+            in a copy of ``onto``, and the colours of each in ``uns["..._colors"]``. In ``uns["raydr"]`` the run's
+            scenario as YAML, and its ledger, privacy and metrics as JSON.
+
+        Raises
+        ------
+        ImportError
+            If anndata is not installed.
+        raydr.errors.DataError
+            If ``onto`` has other rows than the map.
+        """
+        from raydr.front.exports import anndata
+
+        return anndata(self.folder, onto)
+
+    def _repr_html_(self) -> str:
+        from raydr.front.exports import picture
+
+        return picture(self.folder)
 
     def _json(self, name: str) -> Any:
         return json.loads((self.folder / name).read_text())

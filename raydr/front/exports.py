@@ -1,0 +1,124 @@
+"""A run's map for other tools: data frames, AnnData for single-cell tools, a picture for notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from html import escape
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+
+import numpy as np
+
+from raydr.errors import DataError, RaydrError
+from raydr.records import AXES, EMBEDDING, LEDGER, METRICS, PRIVACY, SCENARIO
+
+Library: TypeAlias = Literal["pandas", "polars", "pyarrow"]
+
+_LIBRARIES = ("pandas", "polars", "pyarrow")
+_INCHES, _MOST_ROWS = 3.6, 5_000
+"""Of a picture in a notebook: its width, and the rows that are drawn, by chance: about 100 kB."""
+
+
+class MissingPackageError(RaydrError, ImportError):
+    """An optional package that is not installed."""
+
+    exit_code = 2
+
+
+def frame(folder: Path, library: Library | None = None) -> Any:
+    """The map as a table of ``row, client, x, y[, z][, cluster][, label]``: see :meth:`raydr.Result.to_frame`."""
+    import pyarrow.parquet as pq
+
+    if library is None:
+        library = cast(Library, next(name for name in _LIBRARIES if find_spec(name) is not None))
+    table = pq.read_table(folder / EMBEDDING)
+    match library:
+        case "pandas":
+            _require("pandas")
+            return table.to_pandas()
+        case "polars":
+            return _require("polars").from_arrow(table)
+        case "pyarrow":
+            return table
+    raise DataError(
+        f"There is no library {library!r} of data frames: choose {', '.join(_LIBRARIES)}, or none."
+    )
+
+
+def anndata(folder: Path, onto: Any = None) -> Any:
+    """The map as AnnData: see :meth:`raydr.Result.to_anndata`."""
+    AnnData = _require("anndata").AnnData
+    pandas = _require("pandas")
+    from raydr.report.colouring import colouring
+
+    # Not every anndata can write the text of pandas 3.
+    text = partial(pandas.Index, dtype=object)
+    table = frame(folder, "pyarrow")
+    axes = [axis for axis in AXES if axis in table.column_names]
+    places = np.column_stack([table[axis].to_numpy() for axis in axes])
+    ids = table["row"].to_pylist()
+    if onto is None:
+        names = text([str(row) for row in ids])
+        # Some tools refuse a table without columns: the map's own are its only ones.
+        adata = AnnData(
+            X=places.astype(np.float32),
+            obs=pandas.DataFrame(index=names),
+            var=pandas.DataFrame(index=text(axes)),
+        )
+    else:
+        adata = _of_these_rows(onto, ids).copy()
+    adata.obsm["X_raydr"] = places
+    for by in ("client", "cluster", "label"):
+        if by in table.column_names:
+            way = colouring(by, [str(name) for name in table[by].to_pylist()])
+            column = f"raydr_{by}" if onto is not None else by
+            adata.obs[column] = pandas.Categorical.from_codes(way.codes, text(way.names))
+            adata.uns[f"{column}_colors"] = list(way.colours)
+    adata.uns["raydr"] = {
+        file.partition(".")[0]: (folder / file).read_text() for file in (SCENARIO, LEDGER, PRIVACY, METRICS)
+    }
+    return adata
+
+
+def picture(folder: Path) -> str:
+    """The map as HTML, its picture inside: small, coloured by label, else by cluster or client."""
+    from raydr.report import read_run
+    from raydr.report.colouring import colourings, drawing_order
+    from raydr.report.inline import in_page
+    from raydr.report.views import in_plane
+    from raydr.report.wording import method_name
+
+    run = read_run(folder)
+    way, some = colourings(run)[0], drawing_order(len(run.clients))[:_MOST_ROWS]
+    address = in_page(
+        in_plane(run, run.federated)[some],
+        [way.colours[code] for code in way.codes[some]],
+        _INCHES,
+        in_disk=run.in_disk,
+    )
+    of = f"{len(run.clients):,} rows of {run.client_count:,} client{'s' * (run.client_count > 1)}"
+    words = escape(f"{method_name(run.scenario)}: {of}, coloured by {way.by}")
+    return f'<figure><img src="{address}" alt="{words}"><figcaption>{words}</figcaption></figure>'
+
+
+def _require(package: str) -> Any:
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise MissingPackageError(
+            f"This needs the package {package}, which cannot be imported here ({error}): pip install {package}."
+        ) from error
+
+
+def _of_these_rows(adata: Any, ids: Sequence[int | str]) -> Any:
+    """The same, once its rows are those of the map, in their order."""
+    numbered = list(ids) == list(range(len(ids)))
+    if adata.n_obs != len(ids) or not (numbered or list(adata.obs_names) == [str(row) for row in ids]):
+        raise DataError(
+            f"The AnnData that was given has {adata.n_obs} rows, and the map {len(ids)}, or they have other names: give"
+            " the one that was mapped, with the same rows in the same order."
+        )
+    return adata
