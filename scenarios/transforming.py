@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from raydr.arrays import FloatArray
-from raydr.data import Alike, Table, load_alike
+from raydr.data import Alike, Layout, Table, load_alike
 from raydr.data.columns import listing
 from raydr.errors import DataError, OutputError, RaydrError, ScenarioError
 from raydr.files import whole
@@ -51,7 +51,8 @@ def transform(folder: Path, data: Path, out: Path) -> Path:
     if place is None or reason is not None:
         raise ScenarioError(f"{folder} cannot place the rows of {data}: {reason}.")
     model = read_model(folder)
-    alike = Alike(f"the data of the run in {folder}", model.card.columns, model.card.named)
+    layout = Layout.of(model.card.columns, model.card.words)
+    alike = Alike(f"the data of the run in {folder}", layout.columns, model.card.named, layout)
     table, others = load_alike(data, alike, id_column=scenario.data.id, missing=scenario.data.missing)
     unknown = [column for column in others if column not in model.card.left_out]
     if unknown:
@@ -59,9 +60,9 @@ def transform(folder: Path, data: Path, out: Path) -> Path:
     rows = table.rows
     if KEYED in model.arrays:
         rows = _keyed(folder, scenario, model, rows)
-    elif scenario.data.scale != "none":
-        shift, factor = (np.asarray(model.arrays[name], np.float64) for name in ("shift", "factor"))
-        rows = scale_rows(rows, Scaling(shift, factor, scenario.data.scale == "unit"))
+    else:
+        _require_filling(folder, scenario, model)
+        rows = scale_rows(rows, Scaling.of(model.arrays, scenario.data.scale))
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             places = place(scenario.method, model.arrays, rows)
@@ -77,6 +78,14 @@ def transform(folder: Path, data: Path, out: Path) -> Path:
     with whole(out, "free its place, or name another with --out") as unfinished:
         _write(unfinished, out.suffix, table, places)
     return out
+
+
+def _require_filling(folder: Path, scenario: Scenario, model: Model) -> None:
+    if scenario.data.filling is not None and "fill" not in model.arrays:
+        raise OutputError(
+            f"The model in {folder / MODEL} lacks what fills missing values in, and data.missing is"
+            f" {scenario.data.filling}. Bring back the run folder as the run wrote it, or repeat the run."
+        )
 
 
 def _keyed(folder: Path, scenario: Scenario, model: Model, rows: FloatArray) -> FloatArray:

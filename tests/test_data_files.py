@@ -367,4 +367,4 @@ class TestFileFaults:
         assert "Exactly one" in refusal(source="iris", path=write(PATIENTS))
 
     def test_unknown_way_with_missing_values(self, write: WriteText) -> None:
-        assert "'error' or 'drop'" in refusal(path=write(PATIENTS), missing="impute")
+        assert "'error', 'drop', 'mean' or 'median'" in refusal(path=write(PATIENTS), missing="impute")

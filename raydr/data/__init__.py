@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from raydr.data.alike import load_alike
 from raydr.data.catalogue import DATASETS, Dataset
+from raydr.data.categories import Layout
 from raydr.data.columns import Alike
 from raydr.data.graph import load_graph
 from raydr.data.holdout import hold_out
@@ -18,6 +19,7 @@ __all__ = [
     "Alike",
     "Census",
     "Dataset",
+    "Layout",
     "Provenance",
     "Site",
     "SiteFile",

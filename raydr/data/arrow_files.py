@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray
+from raydr.data.categories import Kind, Survey, agreed, indicators, kind_of_texts, numbers_rows
 from raydr.data.columns import (
     NOT_LISTED,
     Choice,
@@ -23,8 +25,11 @@ from raydr.data.columns import (
     reads_as_number,
     refuse_repeats,
     require,
+    spell,
 )
 from raydr.errors import DataError
+
+_LOGGER = logging.getLogger(__name__)
 
 _BLOCK = 2**26
 """Bytes of a CSV file that are read at once."""
@@ -41,6 +46,12 @@ def read_csv(path: Path, choice: Choice) -> Columns:
     DataError
         For a file that is no such table, and for columns that cannot be used as ``choice`` asks.
     """
+    table, names, locate, nulls = _csv(path)
+    return _columns(path.name, table, choice, names, locate, nulls)
+
+
+def _csv(path: Path) -> tuple[Any, list[str], Callable[[int], str], frozenset[str]]:
+    """An Arrow table, its columns, where a row stands, and what spells an empty cell in text."""
     import pyarrow as pa
     import pyarrow.csv as arrow_csv
 
@@ -66,7 +77,7 @@ def read_csv(path: Path, choice: Choice) -> Columns:
     def locate(row: int) -> str:
         return f"line {_line_of(path, separator, row)}"
 
-    return _columns(path.name, table.rename_columns(names), choice, names, locate, nulls)
+    return table.rename_columns(names), names, locate, nulls
 
 
 def read_parquet(path: Path, choice: Choice) -> Columns:
@@ -77,6 +88,14 @@ def read_parquet(path: Path, choice: Choice) -> Columns:
     DataError
         For a file that is no such table, and for columns that cannot be used as ``choice`` asks.
     """
+    table, default = _parquet(path)
+    return _columns(
+        path.name, table, choice, default, lambda row: f"row {row} (the first is row 0)", frozenset()
+    )
+
+
+def _parquet(path: Path) -> tuple[Any, list[str]]:
+    """An Arrow table, and its columns that are no index."""
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
@@ -86,10 +105,7 @@ def read_parquet(path: Path, choice: Choice) -> Columns:
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path} cannot be read as a Parquet file: {error}") from error
     index = (table.schema.pandas_metadata or {}).get("index_columns", [])
-    default = [column for column in table.column_names if column not in index]
-    return _columns(
-        path.name, table, choice, default, lambda row: f"row {row} (the first is row 0)", frozenset()
-    )
+    return table, [column for column in table.column_names if column not in index]
 
 
 def _columns(
@@ -108,12 +124,22 @@ def _columns(
     for knob, column in choice.named.items():
         require(column, available, knob=knob, where=name)
     features = choice.pick_features(name, available, default)
+    layout = choice.layout
+    if layout is None and choice.categories != "error":
+        found = _survey(name, table, features, nulls)
+        layout = agreed([found], choice.categories, listed=choice.features, where=name)
+    if layout is not None:
+        features = list(layout.columns)
     if "" in features and choice.features is None:
         raise DataError(
             f"{name}: column {available.index('') + 1} has no name. If it is a row index (pandas writes one), "
             f"leave it out (to_csv(index=False)) or give it a name and set data.id to that; else name it."
         )
-    _refuse_text(name, table, features, locate, nulls)
+    words = {} if layout is None else layout.words
+    for absent in [feature for feature in features if feature not in available]:
+        table = table.append_column(absent, _nothing(table.num_rows))
+    numbers = [feature for feature in features if feature not in words]
+    _refuse_text(name, table, numbers, locate, nulls)
     label, client, identity, marks = (
         None if column is None else (column, *_cells(name, column, table[column]))
         for column in (choice.label, choice.client, choice.id, choice.marks)
@@ -121,8 +147,8 @@ def _columns(
     used, listed = {*features, *choice.named.values()}, set(default)
     return Columns(
         name=name,
-        matrix=_matrix(table, features),
-        features=tuple(features),
+        matrix=_matrix(table, features) if not words else _with_words(name, table, features, words, nulls),
+        features=tuple(features) if layout is None else layout.features,
         label=None if label is None else encode(*label),
         client=None if client is None else encode(*client),
         identity=None if identity is None else identify(*identity),
@@ -132,8 +158,99 @@ def _columns(
             column: NOT_LISTED if column in listed else "an index that pandas stored"
             for column in available
             if column not in used
-        },
+        }
+        | ({} if layout is None else dict(layout.left_out)),
+        words=words,
     )
+
+
+def survey_csv(path: Path, choice: Choice) -> Survey:
+    """What the columns of a CSV file hold that would be features."""
+    table, names, _, nulls = _csv(path)
+    return _survey(path.name, table, choice.pick_features(path.name, names, names), nulls)
+
+
+def survey_parquet(path: Path, choice: Choice) -> Survey:
+    """What the columns of a Parquet file hold that would be features."""
+    table, default = _parquet(path)
+    features = choice.pick_features(path.name, table.column_names, default)
+    return _survey(path.name, table, features, frozenset())
+
+
+def _survey(name: str, table: Any, features: Sequence[str], nulls: frozenset[str]) -> Survey:
+    import pyarrow as pa
+
+    kinds: dict[str, Kind] = {}
+    words: dict[str, tuple[str, ...]] = {}
+    for feature in features:
+        stored = table[feature]
+        kind = stored.type.value_type if pa.types.is_dictionary(stored.type) else stored.type
+        if stored.null_count == len(stored):
+            kinds[feature] = "empty"
+        elif _is_number(kind):
+            values, missing = _cells(name, feature, stored)
+            kinds[feature] = "numbering" if numbers_rows(feature, values[~missing]) else "number"
+        elif pa.types.is_temporal(kind):
+            kinds[feature] = "date"
+        else:
+            texts, missing = _texts(name, feature, stored, nulls)
+            found = set(texts[~missing].tolist())
+            kinds[feature] = kind_of_texts(found)
+            if kinds[feature] == "text":
+                words[feature] = tuple(sorted(found))
+    return Survey(kinds, words)
+
+
+def _texts(name: str, column: str, stored: Any, nulls: frozenset[str]) -> tuple[NDArray[Any], BoolArray]:
+    """Cells of a column as text, and which are missing: empty, or spelt as a missing number is."""
+    import pyarrow as pa
+
+    values, missing = _cells(name, column, stored)
+    if values.dtype.kind == "b":
+        texts = np.where(values, "true", "false")
+    elif values.dtype.kind != "U":
+        texts = np.array([spell(value) for value in values], np.str_)
+    else:
+        texts = values
+    if pa.types.is_null(stored.type) or not len(texts):
+        return np.full(len(texts), "", np.str_), np.ones(len(texts), np.bool_)
+    return texts, missing | np.isin(texts, list(nulls))
+
+
+def _nothing(rows: int) -> Any:
+    import pyarrow as pa
+
+    return pa.nulls(rows, pa.float64())
+
+
+def _with_words(
+    name: str,
+    table: Any,
+    features: Sequence[str],
+    words: Mapping[str, tuple[str, ...]],
+    nulls: frozenset[str],
+) -> NDArray[Any]:
+    """As :func:`_matrix`, with columns of zeros and ones in the place of each column of words."""
+    numbers = [feature for feature in features if feature not in words]
+    matrix = _matrix(table, numbers)
+    place = {feature: number for number, feature in enumerate(numbers)}
+    parts: list[NDArray[Any]] = []
+    for feature in features:
+        if feature in place:
+            parts.append(matrix[:, [place[feature]]])
+            continue
+        texts, missing = _texts(name, feature, table[feature], nulls)
+        columns, strange = indicators(texts, missing, words[feature])
+        if strange:
+            _LOGGER.warning(
+                "%s: the column %r holds %s, which the map knows nothing of: such a row is none of %s",
+                name,
+                feature,
+                listing(strange, 5),
+                listing(words[feature], 5),
+            )
+        parts.append(columns.astype(matrix.dtype))
+    return np.concatenate(parts, axis=1)
 
 
 def _is_number(kind: Any) -> bool:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
 from raydr.arrays import BoolArray, Int64Array
-from raydr.data.arrow_files import read_csv, read_parquet
+from raydr.data.arrow_files import read_csv, read_parquet, survey_csv, survey_parquet
 from raydr.data.catalogue import find, read_builtin
+from raydr.data.categories import Categories, Layout, Survey
 from raydr.data.columns import Choice, Columns, listing, nearest
 from raydr.data.numpy_files import read_npy, read_npz
 from raydr.data.provenance import Source, sha256_of_arrays, sha256_of_file
@@ -19,9 +20,16 @@ from raydr.data.sampling import sample_rows
 from raydr.data.table import Table
 from raydr.errors import DataError
 
+Read = TypeVar("Read")
+Filling: TypeAlias = Literal["mean", "median"]
+"""What clients fill missing values in by."""
+FILLINGS: tuple[Filling, ...] = ("mean", "median")
+Missing: TypeAlias = Literal["error", "drop", "mean", "median"]
+
 _LOGGER = logging.getLogger(__name__)
 
 _READERS = {".csv": read_csv, ".parquet": read_parquet, ".npy": read_npy, ".npz": read_npz}
+_SURVEYORS = {".csv": survey_csv, ".parquet": survey_parquet}
 
 
 def load(
@@ -34,7 +42,9 @@ def load(
     id_column: str | None = None,
     marks: str | None = None,
     rows: int | None = None,
-    missing: Literal["error", "drop"] = "error",
+    missing: Missing = "error",
+    categories: Categories = "error",
+    layout: Layout | None = None,
     seed: int = 0,
     data_dir: Path | None = None,
     for_map: bool = True,
@@ -60,9 +70,17 @@ def load(
     rows : int, optional
         Sub-sample this many rows, at least 2, without replacement and in their original order; where there
         are labels every class keeps its share to within one row. The same seed draws the same rows.
-    missing : {"error", "drop"}
+    missing : {"error", "drop", "mean", "median"}
         What to do about rows with an empty or NaN cell in a column that is used, be it a feature, the
         label, the client, the mark or the id: refuse the table, or leave those rows out before sub-sampling.
+        With mean and median features keep their gaps, for clients to fill in
+        (:func:`raydr.statistics.filling.fit_filling`), and the other columns may have none.
+    categories : {"error", "leave-out", "one-hot"}
+        What becomes of columns of text: refused, left out, or made a column of zeros and ones for each of at most 50
+        words. Unless they are refused, dates, identities and columns without any value are left out too.
+    layout : Layout, optional
+        Which columns are the features, and as what, as others have agreed; instead of ``features`` and
+        ``categories``. Columns that are not there are missing in all rows, where clients fill missing values in.
     seed : int
         Seed of the sub-sample, at least 0.
     data_dir : Path, optional
@@ -86,9 +104,22 @@ def load(
     >>> table.rows.shape, table.label_names
     ((30, 4), ('setosa', 'versicolor', 'virginica'))
     """
-    if missing not in ("error", "drop"):
-        raise DataError(f"data.missing is {missing!r}; it must be 'error' or 'drop'.")
-    choice = Choice(label, None if features is None else tuple(features), client, id_column, marks)
+    if missing not in get_args(Missing):
+        raise DataError(f"data.missing is {missing!r}; it must be 'error', 'drop', 'mean' or 'median'.")
+    if categories not in get_args(Categories):
+        raise DataError(
+            f"data.categories is {categories!r}; it must be one of {listing(get_args(Categories))}."
+        )
+    choice = Choice(
+        label,
+        None if features is None else tuple(features),
+        client,
+        id_column,
+        marks,
+        categories=categories,
+        layout=layout,
+        absent=missing in FILLINGS,
+    )
     if source is not None and path is None:
         columns = read_builtin(find(source), choice, data_dir)
     elif path is not None and source is None:
@@ -107,8 +138,10 @@ def load(
             f"{columns.name} has {len(kept)} usable row{'' if len(kept) == 1 else 's'} of {len(columns.matrix)}; "
             f"a map needs at least 2."
         )
-    table = table_of(columns, kept, origin)
+    table = table_of(columns, kept, origin, gaps=missing in FILLINGS)
     if for_map:
+        if table.gaps:
+            refuse_empty(table.features, np.asarray(np.isnan(table.rows).all(axis=0)), table.name)
         _report_constants(table, expected=source is not None)
     return table
 
@@ -121,8 +154,13 @@ def read_file(path: str | Path, choice: Choice) -> Columns:
     DataError
         For a file that is absent or unreadable, and for columns that cannot be used as ``choice`` asks.
     """
+    return _opened(path, _READERS, choice)
+
+
+def _opened(path: str | Path, readers: Mapping[str, Callable[[Path, Choice], Read]], choice: Choice) -> Read:
+    """What the reader for a file's suffix makes of it."""
     path = Path(path).expanduser()
-    reader = _READERS.get(path.suffix.lower())
+    reader = readers.get(path.suffix.lower())
     try:
         size = path.stat().st_size
     except OSError as error:
@@ -146,20 +184,34 @@ def read_file(path: str | Path, choice: Choice) -> Columns:
         raise DataError(f"The data file {path} cannot be read: {error}.") from error
 
 
+def survey(path: str | Path, choice: Choice) -> Survey:
+    """What the columns of a file hold that would be features; those of arrays are numbers."""
+    if Path(path).suffix.lower() in _SURVEYORS:
+        return _opened(path, _SURVEYORS, choice)
+    return Survey(dict.fromkeys(read_file(path, choice).features, "number"))
+
+
 def complete_rows(
     columns: Columns,
-    missing: Literal["error", "drop"],
-    remedy: str = "Fill them in, leave those columns out with data.features, or drop those rows with data.missing:"
-    " drop.",
+    missing: Missing,
+    remedy: str = "Fill them in, leave those columns out with data.features, or set data.missing: drop to drop those"
+    " rows, mean or median to have clients fill features in.",
 ) -> Int64Array:
     """Return the indices of the rows that can be used: with every cell that is, finite, and told apart by their ids.
+
+    Features may lack cells that clients are to fill in.
 
     Raises
     ------
     DataError
         For rows with an empty cell unless these are dropped, and for infinite values and repeated ids.
     """
-    kept = _rows_without_gap(columns, None if missing == "drop" else remedy)
+    filled = missing in FILLINGS
+    if filled:
+        remedy = (
+            f"data.missing: {missing} fills features alone: fill that column in, or set data.missing: drop."
+        )
+    kept = _rows_without_gap(columns, None if missing == "drop" else remedy, features=not filled)
     _refuse_infinite(columns, kept)
     _refuse_duplicate_ids(columns, kept)
     return kept
@@ -179,10 +231,20 @@ def source_of(columns: Columns, kept: Int64Array, path: str | Path | None) -> So
     )
 
 
-def _rows_without_gap(columns: Columns, remedy: str | None) -> Int64Array:
+def refuse_empty(features: Sequence[str], empty: BoolArray, where: str) -> None:
+    """Raise a DataError where a feature has no value at all, by ``empty`` (features,)."""
+    if empty.any():
+        names = [name for name, nothing in zip(features, empty, strict=True) if nothing]
+        raise DataError(
+            f"{where} has no value at all in {listing(names)}, so nothing fills these columns in: leave them out of"
+            " data.features."
+        )
+
+
+def _rows_without_gap(columns: Columns, remedy: str | None, *, features: bool = True) -> Int64Array:
     """Return the indices of the rows without an empty cell in a used column; refuse others where there is a remedy."""
     gaps: dict[str, BoolArray] = {}
-    if columns.matrix.dtype.kind == "f":
+    if features and columns.matrix.dtype.kind == "f":
         empty = np.isnan(columns.matrix)
         for column in np.flatnonzero(empty.any(axis=0)):
             gaps[columns.features[column]] = empty[:, column]
@@ -261,8 +323,8 @@ def _sampled(columns: Columns, kept: Int64Array, rows: int, seed: int) -> Int64A
     return sample_rows(len(kept), rows, None if columns.label is None else columns.label.codes[kept], seed)
 
 
-def table_of(columns: Columns, kept: Int64Array, source: Source) -> Table:
-    """Return the rows of the columns at the indices ``kept``."""
+def table_of(columns: Columns, kept: Int64Array, source: Source, *, gaps: bool = False) -> Table:
+    """Return the rows of the columns at the indices ``kept``, which may lack values where there may be ``gaps``."""
     stored = columns.matrix.dtype
     exact_in_float32 = stored.itemsize <= (4 if stored.kind == "f" else 2)
     taken = columns.matrix if len(kept) == len(columns.matrix) else columns.matrix[kept]
@@ -278,6 +340,8 @@ def table_of(columns: Columns, kept: Int64Array, source: Source) -> Table:
         marks=None if columns.marks is None else columns.marks.codes[kept],
         mark_names=() if columns.marks is None else columns.marks.names,
         source=source,
+        gaps=gaps,
+        words=columns.words,
     )
 
 
