@@ -29,7 +29,7 @@ from raydr.data.site import gaps_of
 from raydr.errors import DataError
 from raydr.methods import METHODS
 from raydr.privacy.ledger import Entry, Granularity
-from raydr.scenarios.schema import Scenario
+from raydr.scenarios.schema import DataSettings, Scenario, SiteSettings
 
 
 class SiteReader(Protocol):
@@ -260,6 +260,7 @@ def read_table(scenario: Scenario, data_dir: Path | None, rows: int | None = Non
         marks=None if data.holdout is None else data.holdout.column,
         missing=data.missing,
         categories=data.categories,
+        matrix=data.matrix,
         seed=scenario.seed,
         data_dir=data_dir,
     )
@@ -280,10 +281,7 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> Holdings:
         If the files differ in their features, or only some have labels.
     """
     data, described = scenario.data, scenario.clients.sites
-    files = [
-        (SiteFile(site.path, data.label, data.features, data.id, data.missing, data.categories), site.node)
-        for site in described
-    ]
+    files = [(site_file(data, site), site.node) for site in described]
     words: Mapping[str, tuple[str, ...]] = {}
     if files[0][0].needs_layout:
         layout = reader.lay_out_sites(files)
@@ -330,6 +328,19 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> Holdings:
         filling=data.filling,
         gaps=[census.gaps for census in censuses] if data.filling else (),
         words=words,
+    )
+
+
+def site_file(data: DataSettings, site: SiteSettings) -> SiteFile:
+    """What a scenario says of how a client's own file is to be read."""
+    return SiteFile(
+        site.path,
+        data.label,
+        data.features,
+        data.id,
+        data.missing,
+        data.categories,
+        matrix=data.matrix,
     )
 
 

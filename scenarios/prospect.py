@@ -9,11 +9,11 @@ import numpy as np
 
 from raydr.arrays import FloatArray
 from raydr.data import census
-from raydr.data.site import SiteFile, laid_out
+from raydr.data.site import laid_out
 from raydr.errors import DataError
 from raydr.methods import METHODS
 from raydr.privacy.ledger import Entry
-from raydr.scenarios.holdings import agreement_on, dealt_out, with_public_file
+from raydr.scenarios.holdings import agreement_on, dealt_out, site_file, with_public_file
 from raydr.scenarios.schema import Scenario
 
 SAMPLED_NUMBERS = 4_000_000
@@ -143,10 +143,7 @@ def _of_sites(scenario: Scenario) -> Prospect:
         )
         empty = np.zeros((0, 0), np.float32)
         return Prospect((), 0, 4, empty, False, False, names=names, nodes=nodes, unknown=unknown)
-    files = [
-        SiteFile(site.path, data.label, data.features, data.id, data.missing, data.categories)
-        for site in sites
-    ]
+    files = [site_file(data, site) for site in sites]
     if files[0].needs_layout:
         layout = laid_out(files[0], [file.survey() for file in files])
         files = [replace(file, layout=layout) for file in files]

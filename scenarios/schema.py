@@ -100,11 +100,16 @@ class DataSettings(Settings):
     """Which table, which of its columns, which of its rows."""
 
     source: str | None = Field(None, description="a built-in name: raydr list datasets")
-    path: LocalPath | None = Field(None, description="a .csv, .parquet, .npy or .npz file")
+    path: LocalPath | None = Field(
+        None, description="a .csv, .tsv (also .gz), .parquet, .npy, .npz or .h5ad file"
+    )
     graph: LocalPath | None = Field(
         None, description="a .csv or .npz edge list, whose nodes are placed in hyperbolic space"
     )
     dimensions: int = Field(5, ge=2, description="of the hyperbolic space that a graph is placed in")
+    matrix: str | None = Field(
+        None, description="of an .h5ad file which numbers: X, the default, layers/NAME or obsm/NAME"
+    )
     label: str | None = Field(None, description="the column of class labels")
     features: tuple[str, ...] | None = Field(None, description="columns to map; default: all others")
     id: str | None = Field(None, description="the column of row identities; default: row numbers from 0")
@@ -156,7 +161,10 @@ class DataSettings(Settings):
         }
         if self.graph is None and "dimensions" in changed:
             raise ValueError("dimensions are of a graph: leave them out, or name an edge list in graph")
-        if self.graph is not None and {"label", "features", "id", "missing", "categories"} & changed:
+        if (
+            self.graph is not None
+            and {"matrix", "label", "features", "id", "missing", "categories"} & changed
+        ):
             raise ValueError("a graph has no columns: leave label, features, id, missing and categories out")
         if self.graph is not None and self.holdout is not None:
             raise ValueError(

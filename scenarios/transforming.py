@@ -53,7 +53,9 @@ def transform(folder: Path, data: Path, out: Path) -> Path:
     model = read_model(folder)
     layout = Layout.of(model.card.columns, model.card.words)
     alike = Alike(f"the data of the run in {folder}", layout.columns, model.card.named, layout)
-    table, others = load_alike(data, alike, id_column=scenario.data.id, missing=scenario.data.missing)
+    table, others = load_alike(
+        data, alike, id_column=scenario.data.id, missing=scenario.data.missing, matrix=scenario.data.matrix
+    )
     unknown = [column for column in others if column not in model.card.left_out]
     if unknown:
         _LOGGER.warning("%s: the run had no such columns, which are left aside: %s", data, listing(unknown))

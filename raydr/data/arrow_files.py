@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from raydr.data.columns import (
     require,
     spell,
 )
+from raydr.data.dialect import Dialect
 from raydr.errors import DataError
 
 _LOGGER = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ _BLOCK = 2**26
 
 
 def read_csv(path: Path, choice: Choice) -> Columns:
-    """Read a CSV file with a header line; the separator is a comma, semicolon or tab, whichever heads it.
+    """Read a CSV file with a header line, packed by gzip or not; :class:`Dialect` finds out how it is written.
 
     Empty cells are missing values everywhere; so are NaN, NA, N/A, n/a, null, NULL and the like in columns
     that otherwise hold numbers. In text they are text: "NA" may be Namibia.
@@ -55,17 +56,22 @@ def _csv(path: Path) -> tuple[Any, list[str], Callable[[int], str], frozenset[st
     import pyarrow as pa
     import pyarrow.csv as arrow_csv
 
-    separator = _separator(path)
+    dialect = Dialect.of(path)
+    if dialect.encoding == "cp1252":
+        _LOGGER.warning("%s is no UTF-8 text; it is read as cp1252, that of Western Europe", path.name)
     try:
         table = arrow_csv.read_csv(
             path,
             # Of 20,000 columns a block of the usual size holds few rows, and each block costs something by column.
-            read_options=arrow_csv.ReadOptions(block_size=_BLOCK),
+            read_options=arrow_csv.ReadOptions(
+                block_size=_BLOCK, encoding="utf8" if dialect.encoding == "utf-8-sig" else dialect.encoding
+            ),
             # A quoted cell may hold a line break: slower to split among threads, but it is read right.
-            parse_options=arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+            parse_options=arrow_csv.ParseOptions(delimiter=dialect.separator, newlines_in_values=True),
+            convert_options=arrow_csv.ConvertOptions(decimal_point=dialect.decimal),
         )
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise DataError(_why_not_csv(path, separator, error)) from error
+    except (pa.ArrowException, UnicodeError) as error:
+        raise DataError(_why_not_csv(path, dialect, error)) from error
     names = [column.strip() for column in table.column_names]
     if _looks_like_values(names):
         raise DataError(
@@ -75,7 +81,7 @@ def _csv(path: Path) -> tuple[Any, list[str], Callable[[int], str], frozenset[st
     nulls = frozenset(arrow_csv.ConvertOptions().null_values)
 
     def locate(row: int) -> str:
-        return f"line {_line_of(path, separator, row)}"
+        return f"line {_line_of(path, dialect, row)}"
 
     return table.rename_columns(names), names, locate, nulls
 
@@ -346,18 +352,6 @@ def _cells(name: str, column: str, stored: Any) -> tuple[NDArray[Any], BoolArray
     return values, missing | empty
 
 
-def _separator(path: Path) -> str:
-    """Return the separator that is most frequent in the first line that is not blank."""
-    try:
-        with path.open(encoding="utf-8-sig", newline=None) as file:
-            header = next((line for line in file if line.strip()), "")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text ({error}); save it as CSV in UTF-8.") from error
-    if not header:
-        raise DataError(f"{path} is empty; a CSV file needs a header line and at least two rows.")
-    return max(",;\t", key=header.count)
-
-
 def _looks_like_values(names: Sequence[str]) -> bool:
     """Whether a header is all numbers; counting 0, 1, 2, ... (pandas' own header) is a header."""
     if not all(map(reads_as_number, names)):
@@ -365,29 +359,18 @@ def _looks_like_values(names: Sequence[str]) -> bool:
     return names not in ([str(i) for i in range(len(names))], [str(i + 1) for i in range(len(names))])
 
 
-def _records(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the first line number, from 1, and the cells of every record that is not blank."""
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        reader = csv.reader(file, delimiter=separator)
-        line = 1
-        for record in reader:
-            if record:
-                yield line, record
-            line = reader.line_num + 1
-
-
-def _line_of(path: Path, separator: str, row: int) -> int:
+def _line_of(path: Path, dialect: Dialect, row: int) -> int:
     """Return the line where a data row starts: blank lines and line breaks inside quotes count too."""
     try:
-        return next(line for record, (line, _) in enumerate(_records(path, separator)) if record == row + 1)
+        return next(line for record, (line, _) in enumerate(dialect.records(path)) if record == row + 1)
     except (csv.Error, StopIteration):  # Python's reader is the stricter one, as with very long cells
         return row + 2
 
 
-def _why_not_csv(path: Path, separator: str, error: Exception) -> str:
+def _why_not_csv(path: Path, dialect: Dialect, error: Exception) -> str:
     """Return what keeps a file from being a table: the first line of another width, else Arrow's reason."""
     try:
-        records = _records(path, separator)
+        records = dialect.records(path)
         _, header = next(records)
         ragged = next(((line, cells) for line, cells in records if len(cells) != len(header)), None)
     except (csv.Error, StopIteration):
@@ -395,6 +378,6 @@ def _why_not_csv(path: Path, separator: str, error: Exception) -> str:
     if ragged is not None:
         return (
             f"{path} is not a table: line {ragged[0]} has {len(ragged[1])} cells where the header has "
-            f"{len(header)}. Correct that line; a cell that holds the separator {separator!r} needs quotes."
+            f"{len(header)}. Correct that line; a cell that holds the separator {dialect.separator!r} needs quotes."
         )
     return f"{path} cannot be read as a CSV file in UTF-8: {error}"

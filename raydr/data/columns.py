@@ -68,7 +68,8 @@ class Choice:
     """The columns that the user named, or those of another file; None leaves one to the defaults.
 
     ``categories`` says what becomes of columns of text, and ``layout``, where there is one, which columns are features
-    and as what; those that are ``absent`` are then missing in every row.
+    and as what; those that are ``absent`` are then missing in every row. ``matrix`` is which of an .h5ad
+    file's is meant.
     """
 
     label: str | None = None
@@ -80,6 +81,7 @@ class Choice:
     categories: Categories = "error"
     layout: Layout | None = None
     absent: bool = False
+    matrix: str | None = None
 
     @property
     def named(self) -> dict[str, str]:

@@ -14,6 +14,7 @@ from raydr.data.arrow_files import read_csv, read_parquet, survey_csv, survey_pa
 from raydr.data.catalogue import find, read_builtin
 from raydr.data.categories import Categories, Layout, Survey
 from raydr.data.columns import Choice, Columns, listing, nearest
+from raydr.data.h5ad_files import read_h5ad
 from raydr.data.numpy_files import read_npy, read_npz
 from raydr.data.provenance import Source, sha256_of_arrays, sha256_of_file
 from raydr.data.sampling import sample_rows
@@ -28,8 +29,20 @@ Missing: TypeAlias = Literal["error", "drop", "mean", "median"]
 
 _LOGGER = logging.getLogger(__name__)
 
-_READERS = {".csv": read_csv, ".parquet": read_parquet, ".npy": read_npy, ".npz": read_npz}
-_SURVEYORS = {".csv": survey_csv, ".parquet": survey_parquet}
+TEXTS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+_READERS = {
+    ".csv": read_csv,
+    ".parquet": read_parquet,
+    ".npy": read_npy,
+    ".npz": read_npz,
+    ".tsv": read_csv,
+    ".csv.gz": read_csv,
+    ".tsv.gz": read_csv,
+    ".h5ad": read_h5ad,
+}
+_SURVEYORS = dict.fromkeys(TEXTS, survey_csv) | {".parquet": survey_parquet}
+ENDINGS, TABLES = tuple(_READERS), tuple(_SURVEYORS)
+"""Of files that can be read, and of those of them whose columns may hold text; ``TEXTS`` are text themselves."""
 
 
 def load(
@@ -41,6 +54,7 @@ def load(
     client: str | None = None,
     id_column: str | None = None,
     marks: str | None = None,
+    matrix: str | None = None,
     rows: int | None = None,
     missing: Missing = "error",
     categories: Categories = "error",
@@ -56,7 +70,8 @@ def load(
     source : str, optional
         A built-in name (`raydr.data.DATASETS`). Exactly one of ``source`` and ``path`` is given.
     path : str or Path, optional
-        A .csv (with a header line), .parquet, .npy or .npz file; relative to the current directory.
+        A .csv or .tsv (with a header line; also packed, .csv.gz), .parquet, .npy, .npz or .h5ad file; relative to the
+        current directory.
     label : str, optional
         The column of class labels. Built-in data sets and .npz files with ``y`` or ``label`` have a default.
     features : sequence of str, optional
@@ -67,6 +82,8 @@ def load(
         The column of row identities (the key ``data.id``); by default the row's index from 0.
     marks : str, optional
         The column that tells which rows are held out (the key ``data.holdout.column``).
+    matrix : str, optional
+        Of an .h5ad file the numbers to map: ``X`` (the default), ``layers/NAME`` or ``obsm/NAME``.
     rows : int, optional
         Sub-sample this many rows, at least 2, without replacement and in their original order; where there
         are labels every class keeps its share to within one row. The same seed draws the same rows.
@@ -119,6 +136,7 @@ def load(
         categories=categories,
         layout=layout,
         absent=missing in FILLINGS,
+        matrix=matrix,
     )
     if source is not None and path is None:
         columns = read_builtin(find(source), choice, data_dir)
@@ -146,6 +164,16 @@ def load(
     return table
 
 
+def ending(path: Path) -> str:
+    """What tells how a file is to be read: its suffix, with the one before where it is packed.
+
+    >>> ending(Path("Patients.CSV.gz"))
+    '.csv.gz'
+    """
+    packed = path.suffix.lower() == ".gz"
+    return "".join(suffix.lower() for suffix in path.suffixes[-2 if packed else -1 :])
+
+
 def read_file(path: str | Path, choice: Choice) -> Columns:
     """Read a file by its suffix, once it is known to be there and not empty.
 
@@ -160,7 +188,7 @@ def read_file(path: str | Path, choice: Choice) -> Columns:
 def _opened(path: str | Path, readers: Mapping[str, Callable[[Path, Choice], Read]], choice: Choice) -> Read:
     """What the reader for a file's suffix makes of it."""
     path = Path(path).expanduser()
-    reader = readers.get(path.suffix.lower())
+    reader = readers.get(ending(path))
     try:
         size = path.stat().st_size
     except OSError as error:
@@ -173,7 +201,7 @@ def _opened(path: str | Path, readers: Mapping[str, Callable[[Path, Choice], Rea
         raise DataError(f"{path} is a folder; data.path must name a {', '.join(_READERS)} file.")
     if reader is None:
         raise DataError(
-            f"{path.name} is not a kind of file that raydr reads: its suffix is {path.suffix!r}, and it must be "
+            f"{path.name} is not a kind of file that raydr reads: its suffix is {ending(path)!r}, and it must be "
             f"one of {', '.join(_READERS)}."
         )
     if size == 0:
@@ -186,7 +214,7 @@ def _opened(path: str | Path, readers: Mapping[str, Callable[[Path, Choice], Rea
 
 def survey(path: str | Path, choice: Choice) -> Survey:
     """What the columns of a file hold that would be features; those of arrays are numbers."""
-    if Path(path).suffix.lower() in _SURVEYORS:
+    if ending(Path(path)) in _SURVEYORS:
         return _opened(path, _SURVEYORS, choice)
     return Survey(dict.fromkeys(read_file(path, choice).features, "number"))
 

@@ -28,6 +28,7 @@ class SiteFile:
     missing: Missing = "error"
     categories: Categories = "error"
     layout: Layout | None = None
+    matrix: str | None = None
 
     def read(self) -> Table:
         """Read the file, on the machine that has it."""
@@ -39,12 +40,13 @@ class SiteFile:
             missing=self.missing,
             categories=self.categories,
             layout=self.layout,
+            matrix=self.matrix,
             for_map=False,  # a site may hold one row
         )
 
     def survey(self) -> Survey:
         """What the columns hold that would be features."""
-        return survey(self.path, Choice(self.label, id=self.id_column))
+        return survey(self.path, Choice(self.label, id=self.id_column, matrix=self.matrix))
 
     @property
     def needs_layout(self) -> bool:
