@@ -78,8 +78,8 @@ def test_a_table_is_taken_for_what_it_is(patients: Path) -> None:
     assert facts["Columns mapped"] == MAPPED
     assert facts["Text as zeros and ones"] == "smoker (former, no, yes)"
     assert facts["Columns left out"] == (
-        "diagnosis (the label), hospital (the client), patient_id (whole numbers that tell rows apart, as its name says:"
-        " an identity), admitted (dates or times)"
+        "diagnosis (the label), hospital (the client), patient_id (whole numbers that tell rows apart, as its name"
+        " says: an identity), admitted (dates or times)"
     )
     assert facts["Filled in: a value was missing"] == (
         "9 by the median of all clients: bmi 9 (east 3, north 3, west 3)"
@@ -170,7 +170,7 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     ),
     "label": (["patients.csv", "--label", "diagnosys"], "which --label names; the nearest is 'diagnosis'"),
     "method": (["patients.csv", "--method", "fed-umpa"], "fed-umap"),
-    "key": (["patients.csv", "--set", "data.scal=none"], "data.scale"),
+    "key": (["patients.csv", "--set", "data.scal=none"], "data.scal is not a key (did you mean scale?)"),
     "file": (["patient.csv", "--site", "hospital"], "cannot be opened"),
     "folder": ([".", "--site", "hospital"], "each file is a site of its own"),
     "pattern": (["nowhere/*.csv"], "has no file that raydr reads"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +111,7 @@ def own_data(
         del content["data"]["missing"]
     scenario = reading.read(content)
     scenario.method.check(holdings.rows, holdings.features)
-    return Taken(scenario, content, described(scenario, holdings))
+    return Taken(scenario, content, described(scenario, replace(holdings, filling=scenario.data.filling)))
 
 
 def held(scenario: Scenario, data_dir: Path | None = None) -> Holdings:
@@ -195,8 +195,8 @@ def commented(taken: Taken) -> str:
     notes = "\n".join(f"# {plain(' '.join(f'{fact.name}: {fact.text}'.split()))}" for fact in taken.facts)
     sections = {name: reading.dump_yaml({name: content.pop(name)}) for name in list(content)}
     remarks = {
-        "data": "# features: [...] maps these columns alone; missing: error, drop, mean or median; categories: one-hot"
-        " or leave-out;\n# scale: none, standard, minmax or unit; holdout: 0.2 keeps a fifth back to judge the map by.\n",
+        "data": "# features: [...] maps these columns alone; missing: error, drop, mean or median;\n"
+        "# categories: one-hot or leave-out; scale: none, standard, minmax or unit; holdout: 0.2 keeps a fifth back.\n",
         "clients": "# Who holds which rows; a column that says so, or sites: a file for each.\n",
         "method": "# raydr list methods; its other keys are in docs/scenarios.md.\n",
         "compare": "# Also map the pooled data, as no federation can: the upper bound.\n",
