@@ -20,10 +20,12 @@ from raydr.data import load
 from raydr.data.loading import FILLINGS, Filling
 from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.front.cli import status
+from raydr.journal import Event, RoundEnded
 from raydr.privacy.ledger import Granularity
 from raydr.report import mapped, read_run
 from raydr.scenarios.model import digest_of, read_model
 from raydr.scenarios.planning import plan_of_scenario
+from raydr.scenarios.runner import run
 from raydr.statistics.filling import fit_filling
 from raydr.statistics.scaling import Scaling, fit_scaling, scale_rows
 
@@ -244,6 +246,36 @@ def test_rows_that_are_held_out_may_lack_values(tmp_path: Path) -> None:
     )
 
 
+def test_a_run_that_was_interrupted_goes_on_with_the_same_values(tmp_path: Path) -> None:
+    content = settings(patients(tmp_path / "patients.csv")) | {
+        "method": {"kind": "fed-tsne", "landmarks": 5, "rounds": 4, "early_iterations": 5, "iterations": 5},
+        "runtime": {"federation": "inline", "checkpoint_every": 2},
+    }
+
+    def listen(event: Event) -> None:
+        if isinstance(event, RoundEnded) and event.round == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tiny_scenario(**content), out=tmp_path / "out", listener=listen)
+    (kept,) = tmp_path.glob("out.incomplete-*")
+    resumed = raydr.resume(kept).folder
+    straight = run(tiny_scenario(**content), out=tmp_path / "whole")
+    for name in ("embedding.parquet", "data.json", "model/arrays.npz"):
+        assert (resumed / name).read_bytes() == (straight / name).read_bytes()
+
+
+def test_masks_hide_the_sums_that_fill(tmp_path: Path) -> None:
+    table = patients(tmp_path / "patients.csv")
+    fills = []
+    for secure in (False, True):
+        folder = tiny_run(tmp_path / str(secure), **settings(table), privacy={"secure_aggregation": secure})
+        (entry,) = (entry for entry in read_run(folder).ledger if entry.kind == "Below")
+        assert entry.secure == secure
+        fills.append(read_model(folder).arrays["fill"])
+    assert np.array_equal(*fills)
+
+
 def write_sites(folder: Path, table: Path) -> list[dict[str, str]]:
     """A file for each hospital, in columns of another order; north's has no column insulin at all."""
     import csv
@@ -264,7 +296,8 @@ def write_sites(folder: Path, table: Path) -> list[dict[str, str]]:
     return sites
 
 
-def test_a_column_that_one_site_does_not_have_is_missing_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_column_that_one_site_does_not_have_is_missing_there(tmp_path: Path, listed: bool) -> None:
     table = patients(tmp_path / "patients.csv")
     pooled = settings(table, features=["age", "bmi", "insulin", "pulse"])
     one = tiny_run(tmp_path / "one", **pooled)
@@ -273,6 +306,8 @@ def test_a_column_that_one_site_does_not_have_is_missing_there(tmp_path: Path) -
         "data": {"label": "diagnosis", "missing": "median", "scale": "standard"},
         "clients": {"sites": write_sites(tmp_path, table)},
     }
+    if listed:
+        sited["data"]["features"] = ["age", "bmi", "insulin", "pulse"]
     other = tiny_run(tmp_path / "other", **sited)
     one_map, other_map = (
         pq.read_table(run / "embedding.parquet").select(["client", "x", "y"]).to_pylist()

@@ -174,7 +174,10 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     "file": (["patient.csv", "--site", "hospital"], "cannot be opened"),
     "folder": ([".", "--site", "hospital"], "each file is a site of its own"),
     "pattern": (["nowhere/*.csv"], "has no file that raydr reads"),
-    "twice": (["patients.csv", "--site", "hospital", "--set", "clients.count=3"], "clients is set as well"),
+    "twice": (
+        ["patients.csv", "--site", "hospital", "--set", "clients.count=3"],
+        "clients.count is set as well",
+    ),
 }
 
 

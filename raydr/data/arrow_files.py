@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray
-from raydr.data.categories import Kind, Survey, agreed, indicators, kind_of_texts, numbers_rows
+from raydr.data.categories import (
+    Kind,
+    Survey,
+    agreed,
+    indicators,
+    kind_of_texts,
+    named_as_numbering,
+    numbers_rows,
+)
 from raydr.data.columns import (
     NOT_LISTED,
     Choice,
@@ -142,7 +150,8 @@ def _columns(
             f"leave it out (to_csv(index=False)) or give it a name and set data.id to that; else name it."
         )
     words = {} if layout is None else layout.words
-    for absent in [feature for feature in features if feature not in available]:
+    there = set(available)
+    for absent in [feature for feature in features if feature not in there]:
         table = table.append_column(absent, _nothing(table.num_rows))
     numbers = [feature for feature in features if feature not in words]
     _refuse_text(name, table, numbers, locate, nulls)
@@ -171,16 +180,25 @@ def _columns(
 
 
 def survey_csv(path: Path, choice: Choice) -> Survey:
-    """What the columns of a CSV file hold that would be features."""
+    """What the columns of a CSV file hold that would be features, of those listed as many as it has."""
     table, names, _, nulls = _csv(path)
-    return _survey(path.name, table, choice.pick_features(path.name, names, names), nulls)
+    return _survey(path.name, table, _candidates(path.name, table, choice, names), nulls)
 
 
 def survey_parquet(path: Path, choice: Choice) -> Survey:
-    """What the columns of a Parquet file hold that would be features."""
+    """What the columns of a Parquet file hold that would be features, of those listed as many as it has."""
     table, default = _parquet(path)
-    features = choice.pick_features(path.name, table.column_names, default)
-    return _survey(path.name, table, features, frozenset())
+    return _survey(path.name, table, _candidates(path.name, table, choice, default), frozenset())
+
+
+def _candidates(name: str, table: Any, choice: Choice, default: Sequence[str]) -> list[str]:
+    refuse_repeats(table.column_names, where=name, remedy="give every column a name of its own")
+    for knob, column in choice.named.items():
+        require(column, table.column_names, knob=knob, where=name)
+    if choice.features is None:
+        return choice.pick_features(name, table.column_names, default)
+    there = set(table.column_names)
+    return [feature for feature in choice.features if feature in there]
 
 
 def _survey(name: str, table: Any, features: Sequence[str], nulls: frozenset[str]) -> Survey:
@@ -194,8 +212,10 @@ def _survey(name: str, table: Any, features: Sequence[str], nulls: frozenset[str
         if stored.null_count == len(stored):
             kinds[feature] = "empty"
         elif _is_number(kind):
-            values, missing = _cells(name, feature, stored)
-            kinds[feature] = "numbering" if numbers_rows(feature, values[~missing]) else "number"
+            kinds[feature] = "number"
+            if named_as_numbering(feature):
+                values, missing = _cells(name, feature, stored)
+                kinds[feature] = "numbering" if numbers_rows(values[~missing]) else "number"
         elif pa.types.is_temporal(kind):
             kinds[feature] = "date"
         else:

@@ -115,12 +115,19 @@ def kind_of_texts(texts: Collection[str]) -> Kind:
     return "text" if few else "much text"
 
 
-def numbers_rows(column: str, values: NDArray[Any]) -> bool:
-    """Whether a column of numbers is an identity: named so, whole, each number once."""
-    if not _NUMBERING.search(column.casefold()) or len(values) < 2:
-        return False
+def named_as_numbering(column: str) -> bool:
+    """Whether a column is called an identity.
+
+    >>> [named_as_numbering(name) for name in ("patient_id", "Row", "fluid")]
+    [True, True, False]
+    """
+    return _NUMBERING.search(column.casefold()) is not None
+
+
+def numbers_rows(values: NDArray[Any]) -> bool:
+    """Whether numbers tell rows apart: whole, and each there once."""
     whole = bool(np.all(np.isfinite(values)) and np.all(values == np.floor(values)))
-    return whole and len(np.unique(values)) == len(values)
+    return len(values) > 1 and whole and len(np.unique(values)) == len(values)
 
 
 def agreed(
@@ -146,7 +153,7 @@ def agreed(
     """
     columns = list(dict.fromkeys(column for survey in surveys for column in survey.kinds))
     if listed is not None:
-        for column in listed:
+        for column in listed if set(listed) - set(columns) else ():
             require(column, columns, knob="data.features", where=where)
         columns = list(listed)
     if categories == "error":

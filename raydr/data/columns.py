@@ -110,8 +110,9 @@ class Choice:
         if self.alike is not None:
             return self.alike.pick(name, available, named)
         if self.layout is not None:
+            there = set(available)
             for feature in self.layout.columns:
-                if not (self.absent and feature not in available):
+                if not self.absent and feature not in there:
                     require(feature, available, knob="data.features", where=name)
             return list(self.layout.columns)
         if self.features is None:

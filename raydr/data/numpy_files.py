@@ -109,7 +109,7 @@ def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]], choice: Choice) -
     names, named = _feature_names(arrays, matrix.shape[1])
     refuse_repeats(names, where=name, remedy="give every feature a name of its own in feature_names")
     features = choice.pick_features(name, names, names, named=named)
-    lacking = [feature for feature in features if feature not in names]
+    lacking = [] if choice.layout is None else sorted(set(features) - set(names))
     if choice.layout is not None and (choice.layout.words or lacking):
         raise DataError(
             f"{name} holds numbers alone, and other sites have {listing([*choice.layout.words, *lacking])}: add columns"

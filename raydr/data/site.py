@@ -46,7 +46,7 @@ class SiteFile:
 
     def survey(self) -> Survey:
         """What the columns hold that would be features."""
-        return survey(self.path, Choice(self.label, id=self.id_column, matrix=self.matrix))
+        return survey(self.path, Choice(self.label, self.features, id=self.id_column, matrix=self.matrix))
 
     @property
     def needs_layout(self) -> bool:

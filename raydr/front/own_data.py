@@ -28,6 +28,7 @@ SITES = ("site", "hospital", "client", "clinic", "centre", "center", "station", 
 """Names of columns that are taken to say whose a row is, where nobody says which does."""
 CLIENTS = 3
 """To whom rows are dealt where no column says whose they are."""
+_DEALING = ("clients.count", "clients.partition", "clients.sites")
 _MOST_SITES = 20  # named in a line
 
 
@@ -89,14 +90,15 @@ def own_data(
     asked = dict(overrides or {})
     for key, value in asked.items():
         reading.override(content, key, value)
-    if files is None and not any(key.partition(".")[0] == "clients" for key in asked):
+    dealt = [key for key in asked if key == "clients" or key.startswith(_DEALING)]
+    if files is None and not dealt:
         column = site or _site(Path(data), label, content["data"].get("matrix"), needed=site_needed)
-        content["clients"] = (
+        content["clients"] |= (
             {"count": CLIENTS} if column is None else {"partition": {"kind": "by-column", "column": column}}
         )
     elif site is not None:
         raise ScenarioError(
-            f"--site {site}: " + ("each file is a site of its own" if files else "clients is set as well")
+            f"--site {site}: " + ("each file is a site of its own" if files else f"{dealt[0]} is set as well")
             + ", so leave --site out."
         )  # fmt: skip
     try:
