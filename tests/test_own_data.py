@@ -263,6 +263,8 @@ def test_what_is_data_and_what_a_scenario(sites: Path) -> None:
     assert is_data("data/*.parquet")
     assert not is_data("x.yaml")
     assert not is_data("digits-fed-tsne")
+    (sites / "scenario.yaml").write_text("name: a run's folder")
+    assert not is_data(sites)
 
 
 WRITTEN: dict[str, tuple[str, bytes, str]] = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from raydr.data.dialect import Dialect
 from raydr.data.loading import ENDINGS, TABLES, TEXTS, ending, read_file, survey
 from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.plain import listed, plain
+from raydr.records import SCENARIO
 from raydr.report.mapped import Fact, facts
 from raydr.scenarios import reading
 from raydr.scenarios.backend import InlineBackend
@@ -92,7 +94,8 @@ def own_data(
         reading.override(content, key, value)
     dealt = [key for key in asked if key == "clients" or key.startswith(_DEALING)]
     if files is None and not dealt:
-        column = site or _site(Path(data), label, content["data"].get("matrix"), needed=site_needed)
+        with _in_words_of_the_command_line():
+            column = site or _site(Path(data), label, content["data"].get("matrix"), needed=site_needed)
         content["clients"] |= (
             {"count": CLIENTS} if column is None else {"partition": {"kind": "by-column", "column": column}}
         )
@@ -101,19 +104,24 @@ def own_data(
             f"--site {site}: " + ("each file is a site of its own" if files else f"{dealt[0]} is set as well")
             + ", so leave --site out."
         )  # fmt: skip
-    try:
+    with _in_words_of_the_command_line():
         holdings = held(_read_all(content))
-    except DataError as error:
-        # The words of the command line, where its user has no other.
-        words = {"data.client": "--site", "data.label": "--label"}
-        raise DataError(
-            re.sub("|".join(map(re.escape, words)), lambda knob: words[knob[0]], str(error))
-        ) from None
     if "data.missing" not in asked and not _lacks(holdings):
         del content["data"]["missing"]
     scenario = reading.read(content)
     scenario.method.check(holdings.rows, holdings.features)
     return Taken(scenario, content, described(scenario, replace(holdings, filling=scenario.data.filling)))
+
+
+@contextmanager
+def _in_words_of_the_command_line() -> Iterator[None]:
+    """Have errors speak of options where whoever reads them gave no keys."""
+    words = {"data.client": "--site", "data.label": "--label"}
+    try:
+        yield
+    except DataError as error:
+        text = re.sub("|".join(map(re.escape, words)), lambda knob: words[knob[0]], str(error))
+        raise DataError(text) from error.__cause__
 
 
 def held(scenario: Scenario, data_dir: Path | None = None) -> Holdings:
@@ -213,7 +221,8 @@ def commented(taken: Taken) -> str:
 def is_data(name: str | Path) -> bool:
     """Whether a name is of data, a folder or a pattern of files, and of no scenario."""
     path = Path(name).expanduser()
-    return ending(path) in ENDINGS or path.is_dir() or glob.has_magic(str(name))
+    folder = path.is_dir() and not (path / SCENARIO).is_file()  # else that of a run
+    return ending(path) in ENDINGS or folder or glob.has_magic(str(name))
 
 
 def _read_all(content: Mapping[str, Any]) -> Scenario:
