@@ -325,6 +325,11 @@ def test_an_npz_names_its_sites_too(tmp_path: Path) -> None:
     assert said(taken)["Label"].startswith("the data's own: 0 20, 1 20")
 
 
+def test_only_annotated_matrices_have_a_choice(patients: Path) -> None:
+    with pytest.raises(DataError, match=r"data\.matrix names one of the matrices of an \.h5ad file"):
+        own_data(patients, site="hospital", overrides={"data.matrix": "X"})
+
+
 def test_h5ad_without_its_package_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -204,6 +204,10 @@ def _opened(path: str | Path, readers: Mapping[str, Callable[[Path, Choice], Rea
             f"{path.name} is not a kind of file that raydr reads: its suffix is {ending(path)!r}, and it must be "
             f"one of {', '.join(_READERS)}."
         )
+    if choice.matrix is not None and ending(path) != ".h5ad":
+        raise DataError(
+            f"data.matrix names one of the matrices of an .h5ad file, and {path.name} is none: leave it out."
+        )
     if size == 0:
         raise DataError(f"{path} is empty; it needs column names and at least two rows.")
     try:
