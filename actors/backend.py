@@ -15,12 +15,12 @@ from raydr.actors.coordinator import Coordinator, evaluation_task
 from raydr.actors.packing import Packing, seating
 from raydr.actors.placement import place, require_room, rows_bytes
 from raydr.actors.room import Room, within_room
-from raydr.actors.sites import count_sites, pool
+from raydr.actors.sites import count_sites, lay_out_sites, pool
 from raydr.actors.streaming import heard
 from raydr.actors.transport import RayTransport
 from raydr.actors.vitals import Vitals, dead_parts_named
 from raydr.arrays import FloatArray
-from raydr.data import Census, Site, SiteFile
+from raydr.data import Census, Layout, Site, SiteFile
 from raydr.errors import RunError
 from raydr.federation.client import Withheld
 from raydr.journal import CheckpointTaken, Event, Incident, Listener, Seated
@@ -108,6 +108,11 @@ class RayBackend:
             f"The coordinator's process ended {plan.policy.retries + 1} times: look for lack of memory on its node, or"
             " for who kills it."
         )
+
+    @dead_parts_named()
+    def lay_out_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> Layout:
+        """See :func:`raydr.actors.sites.lay_out_sites`."""
+        return lay_out_sites(files)
 
     @dead_parts_named()
     def count_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> list[Census]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import ray
@@ -13,7 +13,9 @@ from ray.exceptions import RayTaskError
 from raydr.actors.room import Room
 from raydr.actors.streaming import own
 from raydr.arrays import FloatArray
-from raydr.data import Census, Site, SiteFile, census
+from raydr.data import Census, Layout, Site, SiteFile, census
+from raydr.data.categories import Survey
+from raydr.data.site import laid_out
 from raydr.errors import ScenarioError
 
 
@@ -100,6 +102,25 @@ def count_sites(files: Sequence[tuple[SiteFile, str | None]]) -> list[Census]:
         raise own(error) from None
 
 
+def lay_out_sites(files: Sequence[tuple[SiteFile, str | None]]) -> Layout:
+    """Survey each file on its node, and have a process that is none of them add up what they say.
+
+    Raises
+    ------
+    ScenarioError
+        If a node is not there.
+    DataError
+        If a file cannot be used, or there is nothing that all could map.
+    """
+    require_nodes([node for _, node in files])
+    room = Room.here()
+    surveys = [_survey.options(**pinned(node, room)).remote(file) for file, node in files]
+    try:
+        return cast(Layout, ray.get(_lay_out.options(**room.anywhere()).remote(files[0][0], *surveys)))
+    except RayTaskError as error:
+        raise own(error) from None
+
+
 @dataclass(frozen=True)
 class PooledSites:
     """All sites' rows, in one place once it is called: for the evaluation task alone."""
@@ -121,5 +142,15 @@ def _read_rows(file: SiteFile) -> FloatArray:
     return file.read().rows
 
 
+def _surveyed(file: SiteFile) -> Survey:
+    return file.survey()
+
+
+def _laid_out(file: SiteFile, *surveys: Survey) -> Layout:
+    return laid_out(file, surveys)
+
+
+_survey = ray.remote(max_retries=0)(_surveyed)
+_lay_out = ray.remote(max_retries=0)(_laid_out)
 _count = ray.remote(max_retries=0)(census)
 _rows = ray.remote(max_retries=0)(_read_rows)

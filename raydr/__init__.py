@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         Result,
         SweepResult,
         audit,
+        map,  # noqa: A004  as every function here it is called by its module's name
         reproduce,
         resume,
         resume_sweep,
@@ -55,6 +56,7 @@ __all__ = [
     "Result",
     "SweepResult",
     "audit",
+    "map",
     "reproduce",
     "resume",
     "resume_sweep",

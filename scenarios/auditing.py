@@ -193,7 +193,7 @@ def _side(
     spared = np.zeros(0, np.int64)
     wanted = settings.public_rows
     if file is not None:
-        table = load(path=file, features=holdings.feature_names, for_map=False)
+        table = load(path=file, layout=holdings.layout, for_map=False)
         given = scale_rows(table.rows, scaling)[:wanted]
         origin = f"{len(given):,} rows of {file.name}"
     else:

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from raydr.arrays import FloatArray
-from raydr.data import Census, Site, SiteFile, census
+from raydr.data import Census, Layout, Site, SiteFile, census
+from raydr.data.site import laid_out
 from raydr.federation import ClientHost, InlineTransport, Seat, fingerprint
 from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.client import Withheld
@@ -39,6 +40,9 @@ class Backend(Protocol):
 
         ``withheld`` is given to the hosts of clients alone; by default a secret is drawn.
         """
+
+    def lay_out_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> Layout:
+        """Agree on which columns of clients' own files are mapped, and as what, where the files are."""
 
     def count_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> list[Census]:
         """Read clients' own files where they are, and say everything of them but the rows."""
@@ -90,6 +94,10 @@ class InlineBackend:
             resume=resume,
             transcript=self.transcript,
         )
+
+    def lay_out_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> Layout:
+        """Survey the files here."""
+        return laid_out(files[0][0], [file.survey() for file, _ in files])
 
     def count_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> list[Census]:
         """Read the files here; nodes do not matter."""

@@ -129,8 +129,7 @@ def _learnt(folder: Path, data_dir: Path | None) -> _Learnt:
     sites = scenario.clients.sites
     holdings = from_sites(scenario, InlineBackend()) if sites else dealt_out(scenario, data_dir)
     require_same_data(run, holdings, scenario.data.scale)
-    shift, factor = (np.asarray(model.arrays[name], np.float64) for name in ("shift", "factor"))
-    rows = scale_rows(holdings.pooled(), Scaling(shift, factor, scenario.data.scale == "unit"))
+    rows = scale_rows(holdings.pooled(), Scaling.of(model.arrays, scenario.data.scale))
     random = np.random.default_rng((scenario.seed, SAMPLE))
     drawn = np.sort(random.choice(len(rows), min(SAMPLE, len(rows)), replace=False))
     owners = holdings.client_of_row[drawn]

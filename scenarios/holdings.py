@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from raydr.arrays import FloatArray, Int64Array
 from raydr.data import (
     Census,
+    Layout,
     Provenance,
     Site,
     SiteFile,
@@ -23,13 +24,19 @@ from raydr.data import (
     load_graph,
     set_apart,
 )
+from raydr.data.loading import refuse_empty
+from raydr.data.site import gaps_of
 from raydr.errors import DataError
 from raydr.methods import METHODS
-from raydr.scenarios.schema import Scenario
+from raydr.privacy.ledger import Entry, Granularity
+from raydr.scenarios.schema import DataSettings, Scenario, SiteSettings
 
 
 class SiteReader(Protocol):
     """Counts and reads clients' own files, wherever they are."""
+
+    def lay_out_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> Layout:
+        """Which columns of all files are mapped, and as what; nobody learns more of a file than that."""
 
     def count_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> list[Census]:
         """Everything but the rows, of each file."""
@@ -119,6 +126,12 @@ class Holdings:
         The file that those come from, where it is one of their own.
     held_out : Table or None
         Rows that nobody holds, to be placed on the map; None where there are none.
+    filling : str or None
+        What clients fill missing values in by; None where none may be missing.
+    words : mapping of column to tuple of str
+        Columns of the data that are a feature of zeros and ones for each of these words.
+    gaps : sequence of (features,) int64
+        How many values of each feature each client lacks; empty where none may be missing.
     """
 
     names: tuple[str, ...]
@@ -133,6 +146,9 @@ class Holdings:
     public: FloatArray | None = None
     anchors: Source | None = None
     held_out: Table | None = None
+    filling: str | None = None
+    gaps: Sequence[Int64Array] = ()
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def parts(self) -> tuple[FloatArray | Site, ...]:
@@ -149,6 +165,16 @@ class Holdings:
         """Number of features of every row."""
         return len(self.feature_names)
 
+    @property
+    def layout(self) -> Layout:
+        """Which columns of the data are mapped, and as what."""
+        return Layout.of(self.feature_names, self.words)
+
+    @property
+    def agreement(self) -> tuple[Entry, ...]:
+        """What was said so that all clients know the same words, for the ledger."""
+        return agreement_on(self.layout, len(self.names))
+
     def provenance(self, scaling: str) -> Provenance:
         """What is mapped, under which scaling."""
         return Provenance(
@@ -160,6 +186,13 @@ class Holdings:
             set_apart=len(self.public) if self.public is not None and self.anchors is None else 0,
             anchors=self.anchors,
             held_out=0 if self.held_out is None else len(self.held_out.rows),
+            filling=self.filling,
+            words=dict(self.words),
+            filled={
+                name: {self.feature_names[column]: int(lacking[column]) for column in np.flatnonzero(lacking)}
+                for name, lacking in zip(self.names, self.gaps, strict=False)
+                if lacking.any()
+            },
         )
 
     @property
@@ -204,6 +237,9 @@ def dealt_out(scenario: Scenario, data_dir: Path | None, given: Table | None = N
         (table.read_from,),
         public if public is not None and len(public) else None,
         held_out=held_out,
+        filling=data.filling,
+        gaps=[gaps_of(part) for part in dealt.parts] if data.filling else (),
+        words=table.words,
     )
 
 
@@ -223,6 +259,8 @@ def read_table(scenario: Scenario, data_dir: Path | None, rows: int | None = Non
         rows=rows,
         marks=None if data.holdout is None else data.holdout.column,
         missing=data.missing,
+        categories=data.categories,
+        matrix=data.matrix,
         seed=scenario.seed,
         data_dir=data_dir,
     )
@@ -230,7 +268,7 @@ def read_table(scenario: Scenario, data_dir: Path | None, rows: int | None = Non
 
 def with_public_file(holdings: Holdings, path: str) -> Holdings:
     """Same, with the rows of a file as public rows: the columns of the data, in the same units."""
-    table = load(path=path, features=holdings.feature_names, for_map=False)
+    table = load(path=path, layout=holdings.layout, for_map=False)
     return replace(holdings, public=table.rows, anchors=table.source)
 
 
@@ -243,10 +281,12 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> Holdings:
         If the files differ in their features, or only some have labels.
     """
     data, described = scenario.data, scenario.clients.sites
-    files = [
-        (SiteFile(site.path, data.label, data.features, data.id, data.missing), site.node)
-        for site in described
-    ]
+    files = [(site_file(data, site), site.node) for site in described]
+    words: Mapping[str, tuple[str, ...]] = {}
+    if files[0][0].needs_layout:
+        layout = reader.lay_out_sites(files)
+        words = layout.words
+        files = [(replace(file, layout=layout), node) for file, node in files]
     censuses = reader.count_sites(files)
     first = censuses[0]
     for site, census in zip(described, censuses, strict=True):
@@ -260,6 +300,11 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> Holdings:
             raise DataError(
                 f"{site.path} and {described[0].path}: only one of them has labels; name the column in data.label."
             )
+    if data.filling:
+        lacking = np.sum([census.gaps for census in censuses], axis=0)
+        refuse_empty(
+            first.features, lacking == sum(len(census.ids) for census in censuses), "The sites' data"
+        )
     sites = tuple(
         Site(file, node, census.fingerprint) for (file, node), census in zip(files, censuses, strict=True)
     )
@@ -280,4 +325,39 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> Holdings:
         tuple(first.features),
         reader.pool(sites),
         tuple(replace(census.source, client=name) for name, census in zip(clients, censuses, strict=True)),
+        filling=data.filling,
+        gaps=[census.gaps for census in censuses] if data.filling else (),
+        words=words,
+    )
+
+
+def site_file(data: DataSettings, site: SiteSettings) -> SiteFile:
+    """What a scenario says of how a client's own file is to be read."""
+    return SiteFile(
+        site.path,
+        data.label,
+        data.features,
+        data.id,
+        data.missing,
+        data.categories,
+        matrix=data.matrix,
+    )
+
+
+def agreement_on(layout: Layout, clients: int) -> tuple[Entry, ...]:
+    """What so many clients said to agree on a layout's words (:func:`raydr.data.categories.spelt_out`)."""
+    calls, votes = layout.asked
+    if not calls:
+        return ()
+    return (
+        Entry(
+            kind="Spelling",
+            what="for each beginning of a word in a column of text and each byte, 0 or 1: whether a client has a word"
+            " that goes on so",
+            direction="up",
+            granularity=Granularity.AGGREGATE,
+            seen_by="server, which adds up what each client sends",
+            count=calls * clients,
+            bytes=8 * votes * clients,
+        ),
     )

@@ -44,6 +44,8 @@ class Card:
         Columns of the data that are no features: new rows may have them or not.
     files : dict of str to str
         SHA-256 of each file of arrays.
+    words : dict of str to tuple of str
+        Columns of the data that are a feature of zeros and ones for each of these words.
     raydr : str
         The version that made it.
     format : int
@@ -56,6 +58,7 @@ class Card:
     files: dict[str, str]
     raydr: str = field(default_factory=lambda: version("raydr"))
     format: int = FORMAT
+    words: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,7 @@ def write_model(run: Path, arrays: Mapping[str, NDArray[Any]], data: Provenance)
         named=data.named,
         left_out=tuple(dict.fromkeys(column for source in data.sources for column in source.left_out)),
         files={name: sha256_of_file(folder / name) for name in [ARRAYS, *[ENCODER] * bool(encoder)]},
+        words=data.words,
     )
     content = asdict(card)
     write_json(folder / CARD, {"sha256": digest_of(content), **content})
@@ -131,7 +135,7 @@ def read_model(run: Path) -> Model:
     for name, values in arrays.items():
         if values.dtype.kind not in "fiu" or not np.isfinite(values).all():
             raise _broken(folder, f"the array {name} has values that are no finite numbers")
-    for name in () if KEYED in arrays else ("shift", "factor"):
+    for name in () if KEYED in arrays else ("shift", "factor", *{"fill"} & set(arrays)):
         if name not in arrays or arrays[name].shape != (len(card.columns),):
             raise _broken(
                 folder, f"the array {name} is not one number for each of {len(card.columns)} columns"

@@ -188,6 +188,8 @@ def plan_of_prospect(scenario: Scenario, prospect: Prospect, capacity: Capacity)
     seats = _seating(scenario, prospect, clients, capacity)
     rehearsed = _rehearsed(scenario, prospect, seats.actors)
     ledger = rehearsed.ledger if rehearsed is not None else Ledger()
+    for entry in prospect.agreement if rehearsed is not None else ():
+        ledger.record(entry)
     load = _load(scenario, prospect, clients, seats.actors, ledger, capacity.machines[0])
     nodes = (
         needs_of(load, _hosted(seats.actors, prospect.nodes, capacity), capacity) if prospect.known else ()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from raydr.arrays import FloatArray
 from raydr.data import census
-from raydr.data.site import SiteFile
+from raydr.data.site import laid_out
 from raydr.errors import DataError
 from raydr.methods import METHODS
-from raydr.scenarios.holdings import dealt_out, with_public_file
+from raydr.privacy.ledger import Entry
+from raydr.scenarios.holdings import agreement_on, dealt_out, site_file, with_public_file
 from raydr.scenarios.schema import Scenario
 
 SAMPLED_NUMBERS = 4_000_000
@@ -49,6 +50,8 @@ class Prospect:
         Rows that the driver reads before it draws some or sets some apart; 0 where it keeps all.
     held_out : int
         Rows that are placed on the map once it is drawn.
+    agreement : tuple of Entry
+        What clients say to agree on the words of columns of text.
     """
 
     sizes: tuple[int, ...]
@@ -63,6 +66,7 @@ class Prospect:
     unknown: tuple[str, ...] = ()
     read: int = 0
     held_out: int = 0
+    agreement: tuple[Entry, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -108,6 +112,7 @@ def prospect_of(scenario: Scenario, data_dir: Path | None) -> Prospect:
         if METHODS[kind].public_rows or holdings.held_out is not None
         else 0,
         held_out=0 if holdings.held_out is None else len(holdings.held_out.rows),
+        agreement=holdings.agreement,
     )
 
 
@@ -121,7 +126,7 @@ def sampled(rows: FloatArray, seed: int) -> FloatArray:
     chosen = np.random.default_rng(seed).choice(
         len(rows), SAMPLED_NUMBERS // rows.shape[1] + 1, replace=False
     )
-    return np.concatenate([rows[np.sort(chosen)], rows.min(axis=0)[None], rows.max(axis=0)[None]])
+    return np.concatenate([rows[np.sort(chosen)], np.fmin.reduce(rows)[None], np.fmax.reduce(rows)[None]])
 
 
 def _of_sites(scenario: Scenario) -> Prospect:
@@ -138,7 +143,10 @@ def _of_sites(scenario: Scenario) -> Prospect:
         )
         empty = np.zeros((0, 0), np.float32)
         return Prospect((), 0, 4, empty, False, False, names=names, nodes=nodes, unknown=unknown)
-    files = [SiteFile(site.path, data.label, data.features, data.id, data.missing) for site in sites]
+    files = [site_file(data, site) for site in sites]
+    if files[0].needs_layout:
+        layout = laid_out(files[0], [file.survey() for file in files])
+        files = [replace(file, layout=layout) for file in files]
     tables = [file.read() for file in files]
     first = census(files[0])
     for site, table in zip(sites, tables, strict=True):
@@ -155,6 +163,7 @@ def _of_sites(scenario: Scenario) -> Prospect:
         sample=sampled(rows, scenario.seed),
         whole=rows.size <= SAMPLED_NUMBERS,
         labelled=first.labels is not None,
+        agreement=agreement_on(files[0].layout, len(sites)) if files[0].layout is not None else (),
         names=names,
         nodes=nodes,
         unknown=(

@@ -94,6 +94,8 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
         listener=lambda event: _passed_on(event, listener),
         withheld=Withheld(rooted.root, reserve),
     )
+    for entry in holdings.agreement:
+        served.ledger.record(entry)
     _require_same_outcome(run, served.reordered(holdings.in_table_order))
     served = with_scaling(served, rooted, scenario)
     return Repetition(run, scenario, holdings, served, transcript)

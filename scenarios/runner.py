@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from raydr import records
 from raydr.arrays import FloatArray
@@ -270,6 +273,8 @@ def _simulate(
         listener=hear,
         checkpoint=resumption.content if resumption is not None else None,
     )
+    for entry in holdings.agreement:
+        served.ledger.record(entry)
     served = with_scaling(served.reordered(holdings.in_table_order), beginning.run, scenario)
     names = scenario.metrics
     if names == "default":
@@ -348,6 +353,7 @@ def plan_of(scenario: Scenario, clients: int) -> Plan:
         method=scenario.method.kind,
         settings=scenario.method,
         scale=scenario.data.scale,
+        fill=scenario.data.filling,
         seed=scenario.seed,
         policy=FailurePolicy(runtime.retries, runtime.quorum),
         faults=FaultPlan(
@@ -396,10 +402,8 @@ def _write(
     if served.outcome.notes:
         write_json(folder / records.NOTES, [asdict(note) for note in served.outcome.notes])
     write_rounds(folder / records.ROUNDS, journal.rounds)
-    if served.sealed_scaling is not None:
-        scaling = {KEYED: served.sealed_scaling}
-    else:
-        scaling = {name: value for name, value in asdict(served.scaling).items() if name != "unit"}
+    sealed = served.sealed_scaling
+    scaling: Mapping[str, NDArray[Any]] = served.scaling.arrays if sealed is None else {KEYED: sealed}
     data = holdings.provenance(scenario.data.scale)
     write_json(folder / records.DATA, asdict(data))
     write_model(folder, {**served.outcome.model, **scaling}, data)

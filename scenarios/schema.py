@@ -17,6 +17,8 @@ from pydantic import (
     model_validator,
 )
 
+from raydr.data.categories import Categories
+from raydr.data.loading import Filling, Missing
 from raydr.errors import ScenarioError
 from raydr.federation.secure import SecureSums
 from raydr.federation.simulated import ADVERSARIES, Adversary, attackers
@@ -98,11 +100,16 @@ class DataSettings(Settings):
     """Which table, which of its columns, which of its rows."""
 
     source: str | None = Field(None, description="a built-in name: raydr list datasets")
-    path: LocalPath | None = Field(None, description="a .csv, .parquet, .npy or .npz file")
+    path: LocalPath | None = Field(
+        None, description="a .csv, .tsv (also .gz), .parquet, .npy, .npz or .h5ad file"
+    )
     graph: LocalPath | None = Field(
         None, description="a .csv or .npz edge list, whose nodes are placed in hyperbolic space"
     )
     dimensions: int = Field(5, ge=2, description="of the hyperbolic space that a graph is placed in")
+    matrix: str | None = Field(
+        None, description="of an .h5ad file which numbers: X, the default, layers/NAME or obsm/NAME"
+    )
     label: str | None = Field(None, description="the column of class labels")
     features: tuple[str, ...] | None = Field(None, description="columns to map; default: all others")
     id: str | None = Field(None, description="the column of row identities; default: row numbers from 0")
@@ -115,8 +122,16 @@ class DataSettings(Settings):
         " or a section",
     )
     scale: Scale = Field("none", description="federated scaling of the features")
-    missing: Literal["error", "drop"] = Field(
-        "error", description="what to do about rows with missing values"
+    missing: Missing = Field(
+        "error",
+        description="what to do about missing values: refuse them, drop their rows, or have each client fill in its"
+        " own by the mean or median of all clients, learnt by sums",
+    )
+
+    categories: Categories = Field(
+        "error",
+        description="what becomes of columns of text: refused, left out, or a column of zeros and ones for each of at"
+        " most 50 words, on which clients agree by sums; unless refused, dates and identities are left out too",
     )
 
     @field_validator("holdout", mode="before")
@@ -146,13 +161,21 @@ class DataSettings(Settings):
         }
         if self.graph is None and "dimensions" in changed:
             raise ValueError("dimensions are of a graph: leave them out, or name an edge list in graph")
-        if self.graph is not None and {"label", "features", "id", "missing"} & changed:
-            raise ValueError("a graph has no columns: leave label, features, id and missing out")
+        if (
+            self.graph is not None
+            and {"matrix", "label", "features", "id", "missing", "categories"} & changed
+        ):
+            raise ValueError("a graph has no columns: leave label, features, id, missing and categories out")
         if self.graph is not None and self.holdout is not None:
             raise ValueError(
                 "the nodes of a graph are placed by all its edges, so none is new: leave holdout out"
             )
         return self
+
+    @property
+    def filling(self) -> Filling | None:
+        """What clients fill missing values in by; None where none may be missing."""
+        return self.missing if self.missing == "mean" or self.missing == "median" else None
 
 
 class SiteSettings(Settings):
@@ -474,6 +497,15 @@ class Scenario(Settings):
         return self
 
     @model_validator(mode="after")
+    def _words_that_may_be_told(self) -> Scenario:
+        if self.privacy.strict and self.data.categories == "one-hot":
+            raise ValueError(
+                "privacy.strict lets nothing leave that no noise covers, and data.categories one-hot has clients agree"
+                " on the words of columns of text: set it to leave-out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _rows_that_can_be_keyed(self) -> Scenario:
         if not self.privacy.isometry_key:
             return self
@@ -481,6 +513,11 @@ class Scenario(Settings):
         noise = self.privacy.noise
         if self.data.scale == "minmax":
             reason = "extremes of features are no sums, and would be told: set data.scale to standard, unit or none"
+        elif self.data.filling is not None:
+            reason = (
+                f"what fills missing values in would tell the {self.data.filling} of features that the key hides: set"
+                " data.missing to drop"
+            )
         elif (
             noise is not None
             and noise.on == "data"

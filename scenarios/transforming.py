@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from raydr.arrays import FloatArray
-from raydr.data import Alike, Table, load_alike
+from raydr.data import Alike, Layout, Table, load_alike
 from raydr.data.columns import listing
 from raydr.errors import DataError, OutputError, RaydrError, ScenarioError
 from raydr.files import whole
@@ -47,8 +47,11 @@ def transform(folder: Path, data: Path, out: Path) -> Path:
         )
     placing = _placing(folder, str(data))
     scenario, model = placing.scenario, placing.model
-    alike = Alike(f"the data of the run in {folder}", model.card.columns, model.card.named)
-    table, others = load_alike(data, alike, id_column=scenario.data.id, missing=scenario.data.missing)
+    layout = Layout.of(model.card.columns, model.card.words)
+    alike = Alike(f"the data of the run in {folder}", layout.columns, model.card.named, layout)
+    table, others = load_alike(
+        data, alike, id_column=scenario.data.id, missing=scenario.data.missing, matrix=scenario.data.matrix
+    )
     unknown = [column for column in others if column not in model.card.left_out]
     if unknown:
         _LOGGER.warning("%s: the run had no such columns, which are left aside: %s", data, listing(unknown))
@@ -80,9 +83,9 @@ class _Placing:
         scenario, model, rows = self.scenario, self.model, table.rows
         if KEYED in model.arrays:
             rows = _keyed(self.folder, scenario, model, rows)
-        elif scenario.data.scale != "none":
-            shift, factor = (np.asarray(model.arrays[name], np.float64) for name in ("shift", "factor"))
-            rows = scale_rows(rows, Scaling(shift, factor, scenario.data.scale == "unit"))
+        else:
+            _require_filling(self.folder, scenario, model)
+            rows = scale_rows(rows, Scaling.of(model.arrays, scenario.data.scale))
         try:
             with np.errstate(over="ignore", invalid="ignore"):
                 places = self.method(scenario.method, model.arrays, rows)
@@ -108,6 +111,14 @@ def _placing(folder: Path, data: str) -> _Placing:
     if method is None or reason is not None:
         raise ScenarioError(f"{folder} cannot place the rows of {data}: {reason}.")
     return _Placing(folder, scenario, read_model(folder), method)
+
+
+def _require_filling(folder: Path, scenario: Scenario, model: Model) -> None:
+    if scenario.data.filling is not None and "fill" not in model.arrays:
+        raise OutputError(
+            f"The model in {folder / MODEL} lacks what fills missing values in, and data.missing is"
+            f" {scenario.data.filling}. Bring back the run folder as the run wrote it, or repeat the run."
+        )
 
 
 def _keyed(folder: Path, scenario: Scenario, model: Model, rows: FloatArray) -> FloatArray:

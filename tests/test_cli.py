@@ -400,6 +400,9 @@ def test_help_lists_the_commands_in_the_order_of_use(capsys: pytest.CaptureFixtu
     commands = re.findall(r"^  (\w+)  ", capsys.readouterr().out.partition("Commands:")[2], re.MULTILINE)
     assert commands == [
         "run",
+        "map",
+        "check",
+        "init",
         "sweep",
         "reproduce",
         "plan",

@@ -310,8 +310,8 @@ class TestFileFaults:
             ("x.csv", b"a,b\n1,2\n", "1 usable row"),
             ("x.csv", b"a,b\n1,2\n3\n4,5\n", "line 3 has 1 cells where the header has 2"),
             ("x.csv", b"1.5,2\n3,4\n", "no header"),
-            ("x.csv", "a,b\n1,2\n".encode("utf-16"), "UTF-8"),
-            ("x.csv", "a,größe\n1,2\n".encode("latin-1"), "UTF-8"),
+            ("x.csv", b"a,b\n1,\x81\n2,3\n", "UTF-8"),
+            ("x.csv", b"a,gr\xf6\x00e\n1,2\n", "UTF-8"),
             ("x.parquet", b"not parquet at all", "Parquet"),
             ("x.npy", b"not numpy at all", "x.npy"),
             ("x.npz", b"not numpy at all", "x.npz"),
@@ -323,10 +323,11 @@ class TestFileFaults:
         (tmp_path / name).write_bytes(content)
         assert said in refusal(path=tmp_path / name)
 
-    def test_latin_1_cells(self, tmp_path: Path) -> None:
+    def test_latin_1_cells(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         path = tmp_path / "x.csv"
         path.write_bytes("a,town\n1,Köln\n2,Bonn\n".encode("latin-1"))
-        assert "UTF-8" in refusal(path=path, label="town")
+        assert load(path=path, label="town").label_names == ("Bonn", "Köln")
+        assert "x.csv is no UTF-8 text; it is read as cp1252" in caplog.text
 
     def test_absent_file_names_its_nearest_neighbour(self, write: WriteText) -> None:
         path = write(PATIENTS)
@@ -367,4 +368,4 @@ class TestFileFaults:
         assert "Exactly one" in refusal(source="iris", path=write(PATIENTS))
 
     def test_unknown_way_with_missing_values(self, write: WriteText) -> None:
-        assert "'error' or 'drop'" in refusal(path=write(PATIENTS), missing="impute")
+        assert "'error', 'drop', 'mean' or 'median'" in refusal(path=write(PATIENTS), missing="impute")

@@ -361,7 +361,7 @@ def test_every_key_that_names_a_file_is_marked_as_such() -> None:
     marked = {name for name, is_path in strings(Scenario) if is_path}
     assert marked == {"path", "graph", "anchor_path", "reference_path", "secret"}
     plain = {name for name, is_path in strings(Scenario) if not is_path}
-    assert plain == {"name", "source", "label", "id", "column", "value", "node"}
+    assert plain == {"name", "source", "matrix", "label", "id", "column", "value", "node"}
 
 
 def test_relative_paths_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from raydr.data.alike import load_alike
 from raydr.data.catalogue import DATASETS, IN_MEMORY, Dataset
+from raydr.data.categories import Layout
 from raydr.data.columns import Alike
 from raydr.data.graph import load_graph
 from raydr.data.holdout import hold_out
@@ -19,6 +20,7 @@ __all__ = [
     "Alike",
     "Census",
     "Dataset",
+    "Layout",
     "Provenance",
     "Site",
     "SiteFile",

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from raydr.data.columns import Alike, Choice
-from raydr.data.loading import complete_rows, read_file, source_of, table_of
+from raydr.data.loading import FILLINGS, Missing, complete_rows, read_file, source_of, table_of
 from raydr.data.table import Table
 
 
 def load_alike(
-    path: Path, alike: Alike, *, id_column: str | None, missing: Literal["error", "drop"]
+    path: Path, alike: Alike, *, id_column: str | None, missing: Missing, matrix: str | None = None
 ) -> tuple[Table, tuple[str, ...]]:
     """Read the rows of a file that has the columns of another.
 
@@ -23,8 +22,10 @@ def load_alike(
         The columns that it must have.
     id_column : str or None
         The column of row identities, if the file has it; row numbers from 0 where it has not.
-    missing : {"error", "drop"}
-        What to do about rows with an empty cell among the features or identities.
+    missing : {"error", "drop", "mean", "median"}
+        What to do about rows with an empty cell among the features or identities: as :func:`raydr.data.load`.
+    matrix : str or None
+        Of an .h5ad file which of its matrices.
 
     Returns
     -------
@@ -38,9 +39,9 @@ def load_alike(
     DataError
         If a column is not there, or has no name and the other's have; and for all that no table can have.
     """
-    columns = read_file(path, Choice(alike=alike))
+    columns = read_file(path, Choice(alike=alike, layout=alike.layout, matrix=matrix))
     if id_column in columns.unread:
-        columns = read_file(path, Choice(alike=alike, id=id_column))
+        columns = read_file(path, Choice(alike=alike, layout=alike.layout, matrix=matrix, id=id_column))
     kept = complete_rows(columns, missing, remedy="Fill them in, or leave those rows out.")
-    table = table_of(columns, kept, source_of(columns, kept, path))
+    table = table_of(columns, kept, source_of(columns, kept, path), gaps=missing in FILLINGS)
     return table, tuple(columns.unread)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray
+from raydr.data.categories import (
+    Kind,
+    Survey,
+    agreed,
+    indicators,
+    kind_of_texts,
+    named_as_numbering,
+    numbers_rows,
+)
 from raydr.data.columns import (
     NOT_LISTED,
     Choice,
@@ -23,15 +33,19 @@ from raydr.data.columns import (
     reads_as_number,
     refuse_repeats,
     require,
+    spell,
 )
+from raydr.data.dialect import Dialect
 from raydr.errors import DataError
+
+_LOGGER = logging.getLogger(__name__)
 
 _BLOCK = 2**26
 """Bytes of a CSV file that are read at once."""
 
 
 def read_csv(path: Path, choice: Choice) -> Columns:
-    """Read a CSV file with a header line; the separator is a comma, semicolon or tab, whichever heads it.
+    """Read a CSV file with a header line, packed by gzip or not; :class:`Dialect` finds out how it is written.
 
     Empty cells are missing values everywhere; so are NaN, NA, N/A, n/a, null, NULL and the like in columns
     that otherwise hold numbers. In text they are text: "NA" may be Namibia.
@@ -41,20 +55,31 @@ def read_csv(path: Path, choice: Choice) -> Columns:
     DataError
         For a file that is no such table, and for columns that cannot be used as ``choice`` asks.
     """
+    table, names, locate, nulls = _csv(path)
+    return _columns(path.name, table, choice, names, locate, nulls)
+
+
+def _csv(path: Path) -> tuple[Any, list[str], Callable[[int], str], frozenset[str]]:
+    """An Arrow table, its columns, where a row stands, and what spells an empty cell in text."""
     import pyarrow as pa
     import pyarrow.csv as arrow_csv
 
-    separator = _separator(path)
+    dialect = Dialect.of(path)
+    if dialect.encoding == "cp1252":
+        _LOGGER.warning("%s is no UTF-8 text; it is read as cp1252, that of Western Europe", path.name)
     try:
         table = arrow_csv.read_csv(
             path,
             # Of 20,000 columns a block of the usual size holds few rows, and each block costs something by column.
-            read_options=arrow_csv.ReadOptions(block_size=_BLOCK),
+            read_options=arrow_csv.ReadOptions(
+                block_size=_BLOCK, encoding="utf8" if dialect.encoding == "utf-8-sig" else dialect.encoding
+            ),
             # A quoted cell may hold a line break: slower to split among threads, but it is read right.
-            parse_options=arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+            parse_options=arrow_csv.ParseOptions(delimiter=dialect.separator, newlines_in_values=True),
+            convert_options=arrow_csv.ConvertOptions(decimal_point=dialect.decimal),
         )
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise DataError(_why_not_csv(path, separator, error)) from error
+    except (pa.ArrowException, UnicodeError) as error:
+        raise DataError(_why_not_csv(path, dialect, error)) from error
     names = [column.strip() for column in table.column_names]
     if _looks_like_values(names):
         raise DataError(
@@ -64,9 +89,9 @@ def read_csv(path: Path, choice: Choice) -> Columns:
     nulls = frozenset(arrow_csv.ConvertOptions().null_values)
 
     def locate(row: int) -> str:
-        return f"line {_line_of(path, separator, row)}"
+        return f"line {_line_of(path, dialect, row)}"
 
-    return _columns(path.name, table.rename_columns(names), choice, names, locate, nulls)
+    return table.rename_columns(names), names, locate, nulls
 
 
 def read_parquet(path: Path, choice: Choice) -> Columns:
@@ -77,6 +102,14 @@ def read_parquet(path: Path, choice: Choice) -> Columns:
     DataError
         For a file that is no such table, and for columns that cannot be used as ``choice`` asks.
     """
+    table, default = _parquet(path)
+    return _columns(
+        path.name, table, choice, default, lambda row: f"row {row} (the first is row 0)", frozenset()
+    )
+
+
+def _parquet(path: Path) -> tuple[Any, list[str]]:
+    """An Arrow table, and its columns that are no index."""
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
@@ -86,10 +119,7 @@ def read_parquet(path: Path, choice: Choice) -> Columns:
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path} cannot be read as a Parquet file: {error}") from error
     index = (table.schema.pandas_metadata or {}).get("index_columns", [])
-    default = [column for column in table.column_names if column not in index]
-    return _columns(
-        path.name, table, choice, default, lambda row: f"row {row} (the first is row 0)", frozenset()
-    )
+    return table, [column for column in table.column_names if column not in index]
 
 
 def _columns(
@@ -108,12 +138,23 @@ def _columns(
     for knob, column in choice.named.items():
         require(column, available, knob=knob, where=name)
     features = choice.pick_features(name, available, default)
+    layout = choice.layout
+    if layout is None and choice.categories != "error":
+        found = _survey(name, table, features, nulls)
+        layout = agreed([found], choice.categories, listed=choice.features, where=name)
+    if layout is not None:
+        features = list(layout.columns)
     if "" in features and choice.features is None:
         raise DataError(
             f"{name}: column {available.index('') + 1} has no name. If it is a row index (pandas writes one), "
             f"leave it out (to_csv(index=False)) or give it a name and set data.id to that; else name it."
         )
-    _refuse_text(name, table, features, locate, nulls)
+    words = {} if layout is None else layout.words
+    there = set(available)
+    for absent in [feature for feature in features if feature not in there]:
+        table = table.append_column(absent, _nothing(table.num_rows))
+    numbers = [feature for feature in features if feature not in words]
+    _refuse_text(name, table, numbers, locate, nulls)
     label, client, identity, marks = (
         None if column is None else (column, *_cells(name, column, table[column]))
         for column in (choice.label, choice.client, choice.id, choice.marks)
@@ -121,8 +162,8 @@ def _columns(
     used, listed = {*features, *choice.named.values()}, set(default)
     return Columns(
         name=name,
-        matrix=_matrix(table, features),
-        features=tuple(features),
+        matrix=_matrix(table, features) if not words else _with_words(name, table, features, words, nulls),
+        features=tuple(features) if layout is None else layout.features,
         label=None if label is None else encode(*label),
         client=None if client is None else encode(*client),
         identity=None if identity is None else identify(*identity),
@@ -132,8 +173,110 @@ def _columns(
             column: NOT_LISTED if column in listed else "an index that pandas stored"
             for column in available
             if column not in used
-        },
+        }
+        | ({} if layout is None else dict(layout.left_out)),
+        words=words,
     )
+
+
+def survey_csv(path: Path, choice: Choice) -> Survey:
+    """What the columns of a CSV file hold that would be features, of those listed as many as it has."""
+    table, names, _, nulls = _csv(path)
+    return _survey(path.name, table, _candidates(path.name, table, choice, names), nulls)
+
+
+def survey_parquet(path: Path, choice: Choice) -> Survey:
+    """What the columns of a Parquet file hold that would be features, of those listed as many as it has."""
+    table, default = _parquet(path)
+    return _survey(path.name, table, _candidates(path.name, table, choice, default), frozenset())
+
+
+def _candidates(name: str, table: Any, choice: Choice, default: Sequence[str]) -> list[str]:
+    refuse_repeats(table.column_names, where=name, remedy="give every column a name of its own")
+    for knob, column in choice.named.items():
+        require(column, table.column_names, knob=knob, where=name)
+    if choice.features is None:
+        return choice.pick_features(name, table.column_names, default)
+    there = set(table.column_names)
+    return [feature for feature in choice.features if feature in there]
+
+
+def _survey(name: str, table: Any, features: Sequence[str], nulls: frozenset[str]) -> Survey:
+    import pyarrow as pa
+
+    kinds: dict[str, Kind] = {}
+    words: dict[str, tuple[str, ...]] = {}
+    for feature in features:
+        stored = table[feature]
+        kind = stored.type.value_type if pa.types.is_dictionary(stored.type) else stored.type
+        if stored.null_count == len(stored):
+            kinds[feature] = "empty"
+        elif _is_number(kind):
+            kinds[feature] = "number"
+            if named_as_numbering(feature):
+                values, missing = _cells(name, feature, stored)
+                kinds[feature] = "numbering" if numbers_rows(values[~missing]) else "number"
+        elif pa.types.is_temporal(kind):
+            kinds[feature] = "date"
+        else:
+            texts, missing = _texts(name, feature, stored, nulls)
+            found = set(texts[~missing].tolist())
+            kinds[feature] = kind_of_texts(found)
+            if kinds[feature] == "text":
+                words[feature] = tuple(sorted(found))
+    return Survey(kinds, words)
+
+
+def _texts(name: str, column: str, stored: Any, nulls: frozenset[str]) -> tuple[NDArray[Any], BoolArray]:
+    """Cells of a column as text, and which are missing: empty, or spelt as a missing number is."""
+    import pyarrow as pa
+
+    values, missing = _cells(name, column, stored)
+    if values.dtype.kind == "b":
+        texts = np.where(values, "true", "false")
+    elif values.dtype.kind != "U":
+        texts = np.array([spell(value) for value in values], np.str_)
+    else:
+        texts = values
+    if pa.types.is_null(stored.type) or not len(texts):
+        return np.full(len(texts), "", np.str_), np.ones(len(texts), np.bool_)
+    return texts, missing | np.isin(texts, list(nulls))
+
+
+def _nothing(rows: int) -> Any:
+    import pyarrow as pa
+
+    return pa.nulls(rows, pa.float64())
+
+
+def _with_words(
+    name: str,
+    table: Any,
+    features: Sequence[str],
+    words: Mapping[str, tuple[str, ...]],
+    nulls: frozenset[str],
+) -> NDArray[Any]:
+    """As :func:`_matrix`, with columns of zeros and ones in the place of each column of words."""
+    numbers = [feature for feature in features if feature not in words]
+    matrix = _matrix(table, numbers)
+    place = {feature: number for number, feature in enumerate(numbers)}
+    parts: list[NDArray[Any]] = []
+    for feature in features:
+        if feature in place:
+            parts.append(matrix[:, [place[feature]]])
+            continue
+        texts, missing = _texts(name, feature, table[feature], nulls)
+        columns, strange = indicators(texts, missing, words[feature])
+        if strange:
+            _LOGGER.warning(
+                "%s: the column %r holds %s, which the map knows nothing of: such a row is none of %s",
+                name,
+                feature,
+                listing(strange, 5),
+                listing(words[feature], 5),
+            )
+        parts.append(columns.astype(matrix.dtype))
+    return np.concatenate(parts, axis=1)
 
 
 def _is_number(kind: Any) -> bool:
@@ -229,18 +372,6 @@ def _cells(name: str, column: str, stored: Any) -> tuple[NDArray[Any], BoolArray
     return values, missing | empty
 
 
-def _separator(path: Path) -> str:
-    """Return the separator that is most frequent in the first line that is not blank."""
-    try:
-        with path.open(encoding="utf-8-sig", newline=None) as file:
-            header = next((line for line in file if line.strip()), "")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text ({error}); save it as CSV in UTF-8.") from error
-    if not header:
-        raise DataError(f"{path} is empty; a CSV file needs a header line and at least two rows.")
-    return max(",;\t", key=header.count)
-
-
 def _looks_like_values(names: Sequence[str]) -> bool:
     """Whether a header is all numbers; counting 0, 1, 2, ... (pandas' own header) is a header."""
     if not all(map(reads_as_number, names)):
@@ -248,29 +379,18 @@ def _looks_like_values(names: Sequence[str]) -> bool:
     return names not in ([str(i) for i in range(len(names))], [str(i + 1) for i in range(len(names))])
 
 
-def _records(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the first line number, from 1, and the cells of every record that is not blank."""
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        reader = csv.reader(file, delimiter=separator)
-        line = 1
-        for record in reader:
-            if record:
-                yield line, record
-            line = reader.line_num + 1
-
-
-def _line_of(path: Path, separator: str, row: int) -> int:
+def _line_of(path: Path, dialect: Dialect, row: int) -> int:
     """Return the line where a data row starts: blank lines and line breaks inside quotes count too."""
     try:
-        return next(line for record, (line, _) in enumerate(_records(path, separator)) if record == row + 1)
+        return next(line for record, (line, _) in enumerate(dialect.records(path)) if record == row + 1)
     except (csv.Error, StopIteration):  # Python's reader is the stricter one, as with very long cells
         return row + 2
 
 
-def _why_not_csv(path: Path, separator: str, error: Exception) -> str:
+def _why_not_csv(path: Path, dialect: Dialect, error: Exception) -> str:
     """Return what keeps a file from being a table: the first line of another width, else Arrow's reason."""
     try:
-        records = _records(path, separator)
+        records = dialect.records(path)
         _, header = next(records)
         ragged = next(((line, cells) for line, cells in records if len(cells) != len(header)), None)
     except (csv.Error, StopIteration):
@@ -278,6 +398,6 @@ def _why_not_csv(path: Path, separator: str, error: Exception) -> str:
     if ragged is not None:
         return (
             f"{path} is not a table: line {ragged[0]} has {len(ragged[1])} cells where the header has "
-            f"{len(header)}. Correct that line; a cell that holds the separator {separator!r} needs quotes."
+            f"{len(header)}. Correct that line; a cell that holds the separator {dialect.separator!r} needs quotes."
         )
     return f"{path} cannot be read as a CSV file in UTF-8: {error}"

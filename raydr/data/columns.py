@@ -6,7 +6,7 @@ import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,17 +14,24 @@ from numpy.typing import NDArray
 from raydr.arrays import BoolArray, Int64Array
 from raydr.errors import DataError
 
+if TYPE_CHECKING:
+    from raydr.data.categories import Categories, Layout
+
 NOT_LISTED = "not in data.features"
 """Why a column is not read that could have been."""
 
 
 @dataclass(frozen=True)
 class Alike:
-    """The features of another file, ``what``: their names in order, and whether it named them or they were counted."""
+    """The features of another file, ``what``: their names in order, and whether it named them or they were counted.
+
+    With a ``layout`` some of its columns are more than one feature.
+    """
 
     what: str
     columns: tuple[str, ...]
     named: bool
+    layout: Layout | None = None
 
     def pick(self, name: str, available: Sequence[str], named: bool) -> list[str]:
         """Return which of the columns that are available the features are, in their order.
@@ -58,7 +65,12 @@ class Alike:
 
 @dataclass(frozen=True)
 class Choice:
-    """The columns that the user named, or those of another file; None leaves one to the defaults."""
+    """The columns that the user named, or those of another file; None leaves one to the defaults.
+
+    ``categories`` says what becomes of columns of text, and ``layout``, where there is one, which columns are features
+    and as what; those that are ``absent`` are then missing in every row. ``matrix`` is which of an .h5ad
+    file's is meant.
+    """
 
     label: str | None = None
     features: tuple[str, ...] | None = None
@@ -66,6 +78,10 @@ class Choice:
     id: str | None = None
     marks: str | None = None
     alike: Alike | None = None
+    categories: Categories = "error"
+    layout: Layout | None = None
+    absent: bool = False
+    matrix: str | None = None
 
     @property
     def named(self) -> dict[str, str]:
@@ -93,6 +109,12 @@ class Choice:
         """
         if self.alike is not None:
             return self.alike.pick(name, available, named)
+        if self.layout is not None:
+            there = set(available)
+            for feature in self.layout.columns:
+                if not self.absent and feature not in there:
+                    require(feature, available, knob="data.features", where=name)
+            return list(self.layout.columns)
         if self.features is None:
             features = [column for column in default if column not in self.named.values()]
         else:
@@ -138,7 +160,8 @@ class Columns:
 
     ``matrix`` is (rows, features) of a real dtype with NaN for empty cells; ``locate`` says where a row
     stands for the reader of an error message ("line 7"). ``named`` tells whether the source names its features, or
-    they are counted; ``unread`` are its other columns, each with the reason why nothing reads it.
+    they are counted; ``unread`` are its other columns, each with the reason why nothing reads it; ``words`` are
+    those of columns that were made columns of zeros and ones.
     """
 
     name: str
@@ -151,6 +174,7 @@ class Columns:
     marks: Key | None = None
     named: bool = True
     unread: Mapping[str, str] = field(default_factory=dict)
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = [*self.features, *self.left_out]
@@ -218,10 +242,11 @@ def encode(column: str, values: NDArray[Any], missing: BoolArray) -> Key:
     distinct, inverse = np.unique(values[~missing], return_inverse=True)
     codes = np.full(len(values), -1, dtype=np.int64)
     codes[~missing] = inverse
-    return Key(column, codes, tuple(_spell(value) for value in distinct))
+    return Key(column, codes, tuple(spell(value) for value in distinct))
 
 
-def _spell(value: Any) -> str:
+def spell(value: Any) -> str:
+    """A value as text; whole numbers without ".0"."""
     whole = isinstance(value, np.floating) and value.is_integer()
     return str(int(value)) if whole else str(value)
 
@@ -239,7 +264,7 @@ def identify(column: str, values: NDArray[Any], missing: BoolArray) -> Identity:
         whole = False
     if whole:
         return Identity(column, np.where(missing, 0, values).astype(np.int64), missing)
-    return Identity(column, np.array([_spell(value) for value in values], dtype=np.str_), missing)
+    return Identity(column, np.array([spell(value) for value in values], dtype=np.str_), missing)
 
 
 def reads_as_number(text: str) -> bool:

@@ -3,26 +3,47 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray, Int64Array
-from raydr.data.arrow_files import read_csv, read_parquet
+from raydr.data.arrow_files import read_csv, read_parquet, survey_csv, survey_parquet
 from raydr.data.catalogue import IN_MEMORY, find, read_builtin
+from raydr.data.categories import Categories, Layout, Survey
 from raydr.data.columns import Choice, Columns, listing, nearest
+from raydr.data.h5ad_files import read_h5ad
 from raydr.data.numpy_files import from_arrays, read_npy, read_npz
 from raydr.data.provenance import Source, sha256_of_arrays, sha256_of_file
 from raydr.data.sampling import sample_rows
 from raydr.data.table import Table
 from raydr.errors import DataError
 
+Read = TypeVar("Read")
+Filling: TypeAlias = Literal["mean", "median"]
+"""What clients fill missing values in by."""
+FILLINGS: tuple[Filling, ...] = ("mean", "median")
+Missing: TypeAlias = Literal["error", "drop", "mean", "median"]
+
 _LOGGER = logging.getLogger(__name__)
 
-_READERS = {".csv": read_csv, ".parquet": read_parquet, ".npy": read_npy, ".npz": read_npz}
+TEXTS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+_READERS = {
+    ".csv": read_csv,
+    ".parquet": read_parquet,
+    ".npy": read_npy,
+    ".npz": read_npz,
+    ".tsv": read_csv,
+    ".csv.gz": read_csv,
+    ".tsv.gz": read_csv,
+    ".h5ad": read_h5ad,
+}
+_SURVEYORS = dict.fromkeys(TEXTS, survey_csv) | {".parquet": survey_parquet}
+ENDINGS, TABLES = tuple(_READERS), tuple(_SURVEYORS)
+"""Of files that can be read, and of those of them whose columns may hold text; ``TEXTS`` are text themselves."""
 
 
 def load(
@@ -34,8 +55,11 @@ def load(
     client: str | None = None,
     id_column: str | None = None,
     marks: str | None = None,
+    matrix: str | None = None,
     rows: int | None = None,
-    missing: Literal["error", "drop"] = "error",
+    missing: Missing = "error",
+    categories: Categories = "error",
+    layout: Layout | None = None,
     seed: int = 0,
     data_dir: Path | None = None,
     for_map: bool = True,
@@ -47,7 +71,8 @@ def load(
     source : str, optional
         A built-in name (`raydr.data.DATASETS`). Exactly one of ``source`` and ``path`` is given.
     path : str or Path, optional
-        A .csv (with a header line), .parquet, .npy or .npz file; relative to the current directory.
+        A .csv or .tsv (with a header line; also packed, .csv.gz), .parquet, .npy, .npz or .h5ad file; relative to the
+        current directory.
     label : str, optional
         The column of class labels. Built-in data sets and .npz files with ``y`` or ``label`` have a default.
     features : sequence of str, optional
@@ -58,12 +83,22 @@ def load(
         The column of row identities (the key ``data.id``); by default the row's index from 0.
     marks : str, optional
         The column that tells which rows are held out (the key ``data.holdout.column``).
+    matrix : str, optional
+        Of an .h5ad file the numbers to map: ``X`` (the default), ``layers/NAME`` or ``obsm/NAME``.
     rows : int, optional
         Sub-sample this many rows, at least 2, without replacement and in their original order; where there
         are labels every class keeps its share to within one row. The same seed draws the same rows.
-    missing : {"error", "drop"}
+    missing : {"error", "drop", "mean", "median"}
         What to do about rows with an empty or NaN cell in a column that is used, be it a feature, the
         label, the client, the mark or the id: refuse the table, or leave those rows out before sub-sampling.
+        With mean and median features keep their gaps, for clients to fill in
+        (:func:`raydr.statistics.filling.fit_filling`), and the other columns may have none.
+    categories : {"error", "leave-out", "one-hot"}
+        What becomes of columns of text: refused, left out, or made a column of zeros and ones for each of at most 50
+        words. Unless they are refused, dates, identities and columns without any value are left out too.
+    layout : Layout, optional
+        Which columns are the features, and as what, as others have agreed; instead of ``features`` and
+        ``categories``. Columns that are not there are missing in all rows, where clients fill missing values in.
     seed : int
         Seed of the sub-sample, at least 0.
     data_dir : Path, optional
@@ -87,9 +122,23 @@ def load(
     >>> table.rows.shape, table.label_names
     ((30, 4), ('setosa', 'versicolor', 'virginica'))
     """
-    if missing not in ("error", "drop"):
-        raise DataError(f"data.missing is {missing!r}; it must be 'error' or 'drop'.")
-    choice = Choice(label, None if features is None else tuple(features), client, id_column, marks)
+    if missing not in get_args(Missing):
+        raise DataError(f"data.missing is {missing!r}; it must be 'error', 'drop', 'mean' or 'median'.")
+    if categories not in get_args(Categories):
+        raise DataError(
+            f"data.categories is {categories!r}; it must be one of {listing(get_args(Categories))}."
+        )
+    choice = Choice(
+        label,
+        None if features is None else tuple(features),
+        client,
+        id_column,
+        marks,
+        categories=categories,
+        layout=layout,
+        absent=missing in FILLINGS,
+        matrix=matrix,
+    )
     if source is not None and path is None:
         columns = read_builtin(find(source), choice, data_dir)
     elif path is not None and source is None:
@@ -99,9 +148,9 @@ def load(
             "Exactly one of data.source (a built-in name) and data.path (a file of your own) must be given; "
             f"got source={source!r}, path={None if path is None else str(path)!r}."
         )
-    return _checked(
-        columns, complete_rows(columns, missing), rows=rows, seed=seed, path=path, for_map=for_map
-    )
+    kept = complete_rows(columns, missing)
+    gaps = missing in FILLINGS
+    return _checked(columns, kept, rows=rows, seed=seed, path=path, gaps=gaps, for_map=for_map)
 
 
 def in_memory(arrays: Mapping[str, NDArray[Any]], *, for_map: bool = True) -> Table:
@@ -143,6 +192,7 @@ def _checked(
     rows: int | None = None,
     seed: int = 0,
     path: str | Path | None = None,
+    gaps: bool = False,
     for_map: bool,
 ) -> Table:
     """The table of the rows ``kept``, or of a sub-sample of them, once a map can be drawn of it if one is to be."""
@@ -154,10 +204,22 @@ def _checked(
             f"{columns.name} has {len(kept)} usable row{'' if len(kept) == 1 else 's'} of {len(columns.matrix)}; "
             f"a map needs at least 2."
         )
-    table = table_of(columns, kept, origin)
+    table = table_of(columns, kept, origin, gaps=gaps)
     if for_map:
+        if table.gaps:
+            refuse_empty(table.features, np.asarray(np.isnan(table.rows).all(axis=0)), table.name)
         _report_constants(table, expected=path is None and columns.name != IN_MEMORY)
     return table
+
+
+def ending(path: Path) -> str:
+    """What tells how a file is to be read: its suffix, with the one before where it is packed.
+
+    >>> ending(Path("Patients.CSV.gz"))
+    '.csv.gz'
+    """
+    packed = path.suffix.lower() == ".gz"
+    return "".join(suffix.lower() for suffix in path.suffixes[-2 if packed else -1 :])
 
 
 def read_file(path: str | Path, choice: Choice) -> Columns:
@@ -168,8 +230,13 @@ def read_file(path: str | Path, choice: Choice) -> Columns:
     DataError
         For a file that is absent or unreadable, and for columns that cannot be used as ``choice`` asks.
     """
+    return _opened(path, _READERS, choice)
+
+
+def _opened(path: str | Path, readers: Mapping[str, Callable[[Path, Choice], Read]], choice: Choice) -> Read:
+    """What the reader for a file's suffix makes of it."""
     path = Path(path).expanduser()
-    reader = _READERS.get(path.suffix.lower())
+    reader = readers.get(ending(path))
     try:
         size = path.stat().st_size
     except OSError as error:
@@ -182,8 +249,12 @@ def read_file(path: str | Path, choice: Choice) -> Columns:
         raise DataError(f"{path} is a folder; data.path must name a {', '.join(_READERS)} file.")
     if reader is None:
         raise DataError(
-            f"{path.name} is not a kind of file that raydr reads: its suffix is {path.suffix!r}, and it must be "
+            f"{path.name} is not a kind of file that raydr reads: its suffix is {ending(path)!r}, and it must be "
             f"one of {', '.join(_READERS)}."
+        )
+    if choice.matrix is not None and ending(path) != ".h5ad":
+        raise DataError(
+            f"data.matrix names one of the matrices of an .h5ad file, and {path.name} is none: leave it out."
         )
     if size == 0:
         raise DataError(f"{path} is empty; it needs column names and at least two rows.")
@@ -193,20 +264,34 @@ def read_file(path: str | Path, choice: Choice) -> Columns:
         raise DataError(f"The data file {path} cannot be read: {error}.") from error
 
 
+def survey(path: str | Path, choice: Choice) -> Survey:
+    """What the columns of a file hold that would be features; those of arrays are numbers."""
+    if ending(Path(path)) in _SURVEYORS:
+        return _opened(path, _SURVEYORS, choice)
+    return Survey(dict.fromkeys(read_file(path, choice).features, "number"))
+
+
 def complete_rows(
     columns: Columns,
-    missing: Literal["error", "drop"],
-    remedy: str = "Fill them in, leave those columns out with data.features, or drop those rows with data.missing:"
-    " drop.",
+    missing: Missing,
+    remedy: str = "Fill them in, leave those columns out with data.features, or set data.missing: drop to drop those"
+    " rows, mean or median to have clients fill features in.",
 ) -> Int64Array:
     """Return the indices of the rows that can be used: with every cell that is, finite, and told apart by their ids.
+
+    Features may lack cells that clients are to fill in.
 
     Raises
     ------
     DataError
         For rows with an empty cell unless these are dropped, and for infinite values and repeated ids.
     """
-    kept = _rows_without_gap(columns, None if missing == "drop" else remedy)
+    filled = missing in FILLINGS
+    if filled:
+        remedy = (
+            f"data.missing: {missing} fills features alone: fill that column in, or set data.missing: drop."
+        )
+    kept = _rows_without_gap(columns, None if missing == "drop" else remedy, features=not filled)
     _refuse_infinite(columns, kept)
     _refuse_duplicate_ids(columns, kept)
     return kept
@@ -226,10 +311,20 @@ def source_of(columns: Columns, kept: Int64Array, path: str | Path | None) -> So
     )
 
 
-def _rows_without_gap(columns: Columns, remedy: str | None) -> Int64Array:
+def refuse_empty(features: Sequence[str], empty: BoolArray, where: str) -> None:
+    """Raise a DataError where a feature has no value at all, by ``empty`` (features,)."""
+    if empty.any():
+        names = [name for name, nothing in zip(features, empty, strict=True) if nothing]
+        raise DataError(
+            f"{where} has no value at all in {listing(names)}, so nothing fills these columns in: leave them out of"
+            " data.features."
+        )
+
+
+def _rows_without_gap(columns: Columns, remedy: str | None, *, features: bool = True) -> Int64Array:
     """Return the indices of the rows without an empty cell in a used column; refuse others where there is a remedy."""
     gaps: dict[str, BoolArray] = {}
-    if columns.matrix.dtype.kind == "f":
+    if features and columns.matrix.dtype.kind == "f":
         empty = np.isnan(columns.matrix)
         for column in np.flatnonzero(empty.any(axis=0)):
             gaps[columns.features[column]] = empty[:, column]
@@ -308,8 +403,8 @@ def _sampled(columns: Columns, kept: Int64Array, rows: int, seed: int) -> Int64A
     return sample_rows(len(kept), rows, None if columns.label is None else columns.label.codes[kept], seed)
 
 
-def table_of(columns: Columns, kept: Int64Array, source: Source) -> Table:
-    """Return the rows of the columns at the indices ``kept``."""
+def table_of(columns: Columns, kept: Int64Array, source: Source, *, gaps: bool = False) -> Table:
+    """Return the rows of the columns at the indices ``kept``, which may lack values where there may be ``gaps``."""
     stored = columns.matrix.dtype
     exact_in_float32 = stored.itemsize <= (4 if stored.kind == "f" else 2)
     taken = columns.matrix if len(kept) == len(columns.matrix) else columns.matrix[kept]
@@ -325,6 +420,8 @@ def table_of(columns: Columns, kept: Int64Array, source: Source) -> Table:
         marks=None if columns.marks is None else columns.marks.codes[kept],
         mark_names=() if columns.marks is None else columns.marks.names,
         source=source,
+        gaps=gaps,
+        words=columns.words,
     )
 
 

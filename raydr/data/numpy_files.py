@@ -109,6 +109,12 @@ def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]], choice: Choice) -
     names, named = _feature_names(arrays, matrix.shape[1])
     refuse_repeats(names, where=name, remedy="give every feature a name of its own in feature_names")
     features = choice.pick_features(name, names, names, named=named)
+    lacking = [] if choice.layout is None else sorted(set(features) - set(names))
+    if choice.layout is not None and (choice.layout.words or lacking):
+        raise DataError(
+            f"{name} holds numbers alone, and other sites have {listing([*choice.layout.words, *lacking])}: add columns"
+            " of numbers so called, NaN where they are missing, and leave columns of words out of data.features."
+        )
     if len(features) < len(names) or features != names:
         position = {feature: column for column, feature in enumerate(names)}
         matrix = matrix[:, [position[feature] for feature in features]]

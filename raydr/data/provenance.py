@@ -69,6 +69,12 @@ class Provenance:
         Rows that the server was given instead, as anchors.
     held_out : int
         Rows that nobody was given, and that were placed on the map afterwards.
+    filling : str or None
+        What missing values of mapped rows were filled in by, ``mean`` or ``median`` of all clients.
+    words : dict of column to tuple of str
+        Columns of text that are mapped as a column of zeros and ones for each of these words.
+    filled : dict of client to dict of column to int
+        How many there were, whose, and of which column.
     anchors : Source or None
         The file of anchors, where there is one.
     """
@@ -81,6 +87,9 @@ class Provenance:
     set_apart: int = 0
     anchors: Source | None = None
     held_out: int = 0
+    filling: str | None = None
+    filled: dict[str, dict[str, int]] = field(default_factory=dict)
+    words: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def read(self) -> int:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.arrays import fingerprint
-from raydr.data.loading import load
+from raydr.arrays import FloatArray, Int64Array, fingerprint
+from raydr.data.categories import Categories, Layout, Survey, agreed
+from raydr.data.columns import Choice
+from raydr.data.loading import FILLINGS, Missing, load, survey
 from raydr.data.provenance import Source
 from raydr.data.table import Table
 
@@ -22,7 +25,10 @@ class SiteFile:
     label: str | None = None
     features: tuple[str, ...] | None = None
     id_column: str | None = None
-    missing: Literal["error", "drop"] = "error"
+    missing: Missing = "error"
+    categories: Categories = "error"
+    layout: Layout | None = None
+    matrix: str | None = None
 
     def read(self) -> Table:
         """Read the file, on the machine that has it."""
@@ -32,8 +38,25 @@ class SiteFile:
             features=self.features,
             id_column=self.id_column,
             missing=self.missing,
+            categories=self.categories,
+            layout=self.layout,
+            matrix=self.matrix,
             for_map=False,  # a site may hold one row
         )
+
+    def survey(self) -> Survey:
+        """What the columns hold that would be features."""
+        return survey(self.path, Choice(self.label, self.features, id=self.id_column, matrix=self.matrix))
+
+    @property
+    def needs_layout(self) -> bool:
+        """Whether sites have to agree on what is mapped before their files are read."""
+        return self.layout is None and (self.categories != "error" or self.missing in FILLINGS)
+
+
+def laid_out(file: SiteFile, surveys: Sequence[Survey]) -> Layout:
+    """Which columns of sites' files are mapped, and as what; ``file`` says what all of them are asked."""
+    return agreed(surveys, file.categories, listed=file.features, where="The sites' data")
 
 
 @dataclass(frozen=True)
@@ -52,6 +75,8 @@ class Census:
         Of the rows, by which a restarted client is known to hold the same.
     source : Source
         What was read, and what of it is not among the rows.
+    gaps : (features,) int64
+        How many values of each feature are missing.
     """
 
     ids: NDArray[Any]
@@ -59,13 +84,21 @@ class Census:
     features: tuple[str, ...]
     fingerprint: str
     source: Source
+    gaps: Int64Array
 
 
 def census(file: SiteFile) -> Census:
     """Read a file here and say everything of it but the rows."""
     table = file.read()
     labels = None if table.labels is None else np.asarray(table.label_names, np.str_)[table.labels]
-    return Census(table.ids, labels, table.features, fingerprint(table.rows), table.read_from)
+    return Census(
+        table.ids, labels, table.features, fingerprint(table.rows), table.read_from, gaps_of(table.rows)
+    )
+
+
+def gaps_of(rows: FloatArray) -> Int64Array:
+    """How many values of each feature are missing in rows (rows, features)."""
+    return np.asarray(np.isnan(rows).sum(axis=0, dtype=np.int64))
 
 
 @dataclass(frozen=True)

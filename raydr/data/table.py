@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,10 @@ class Table:
         Every mark of the source.
     source : Source or None
         What was read, and what of it is not here; None for a table that was made in memory.
+    words : mapping of column to tuple of str
+        Of columns of the source that are a feature of zeros and ones for each word here.
+    gaps : bool
+        Whether values of ``rows`` may be missing, NaN, for clients to fill in.
 
     Raises
     ------
@@ -67,6 +72,8 @@ class Table:
     marks: Int64Array | None = None
     mark_names: tuple[str, ...] = ()
     source: Source | None = None
+    gaps: bool = False
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.rows.ndim != 2 or self.rows.dtype not in (np.float32, np.float64):
@@ -76,7 +83,7 @@ class Table:
             )
         if not self.rows.flags.c_contiguous:
             raise DataError(f"Table {self.name!r}: rows must be C-contiguous; use numpy.ascontiguousarray.")
-        if not np.isfinite(self.rows).all():
+        if not (np.isfinite(self.rows) if not self.gaps else ~np.isinf(self.rows)).all():
             raise DataError(f"Table {self.name!r}: rows hold missing or infinite values; all must be finite.")
         if len(self.features) != self.rows.shape[1] or len(set(self.features)) != len(self.features):
             raise DataError(
@@ -123,7 +130,7 @@ class Table:
     @property
     def constant_features(self) -> tuple[str, ...]:
         """Names of the features with one value in all rows: they carry no distance."""
-        constant = self.rows.min(axis=0) == self.rows.max(axis=0)
+        constant = np.fmin.reduce(self.rows, axis=0) == np.fmax.reduce(self.rows, axis=0)
         return tuple(name for name, same in zip(self.features, constant, strict=True) if same)
 
     def take(self, index: Int64Array) -> Table:

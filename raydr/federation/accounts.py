@@ -114,8 +114,8 @@ class Accounts:
             return
         raise ScenarioError(
             f"privacy.strict lets nothing leave that no noise with a claim covers, and this would: {what}. Cover it by"
-            " privacy.noise, choose what needs no data (data.scale none or unit, method.gamma, method.bounds), or"
-            " leave privacy.strict out."
+            " privacy.noise, choose what needs no data (data.scale none or unit, data.missing drop,"
+            " method.gamma, method.bounds), or leave privacy.strict out."
         )
 
 

@@ -190,6 +190,57 @@ def run(
     return Result(folder)
 
 
+def map(  # noqa: A001  raydr.map
+    data: str | Path,
+    *,
+    site: str | None = None,
+    label: str | None = None,
+    method: str | None = None,
+    out: str | Path | None = None,
+    address: str | None = None,
+    listener: Listener = unheard,
+    **overrides: Any,
+) -> Result:
+    """Map own data: read them, see what they are, run, and leave the scenario that was run in the run folder.
+
+    Parameters
+    ----------
+    data : str or Path
+        A file as ``data.path`` names one, whose rows are dealt to sites by a column; or a folder, or a pattern such as
+        ``"data/*.csv"``, with a file for each site, which are read where they lie.
+    site : str, optional
+        Of one file the column that says whose a row is; without it, one that is called site, hospital or the like.
+    label : str, optional
+        The column of classes, by which the map is coloured and judged.
+    method : str, optional
+        A kind of ``raydr list methods``; fed-umap without it.
+    out, address, listener, **overrides
+        As for :func:`run`.
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    raydr.errors.RaydrError
+        As :func:`run`.
+
+    Examples
+    --------
+    >>> import raydr
+    >>> result = raydr.map("patients.csv", site="hospital", label="diagnosis")  # doctest: +SKIP
+    >>> result.folder / "scenario.yaml"  # doctest: +SKIP
+    PosixPath('runs/patients-20250101-120000/scenario.yaml')
+    """
+    from raydr.front.own_data import own_data
+    from raydr.scenarios.runner import run as run_scenario
+
+    dotted = {key.replace("__", "."): value for key, value in overrides.items()}
+    taken = own_data(data, site=site, label=label, method=method, overrides=dotted)
+    return Result(run_scenario(taken.scenario, out=_path(out), address=address, listener=listener))
+
+
 def transform(folder: str | Path, data: str | Path, *, out: str | Path) -> Path:
     """Place new rows on the map of a run, by its model alone: no server is asked, and nothing leaves the caller.
 

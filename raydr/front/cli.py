@@ -135,6 +135,129 @@ def run(
         click.echo(folder / REPORT)
 
 
+_SITE = click.option(
+    "--site",
+    metavar="COLUMN",
+    help="The column that says whose a row is. Default: one called site, hospital...",
+)
+_LABEL = click.option("--label", metavar="COLUMN", help="The column of classes, which colours the map.")
+_METHOD = click.option("--method", metavar="KIND", help="One of `raydr list methods`. Default: fed-umap.")
+
+
+@app.command("map")
+@click.argument("data")
+@_SITE
+@_LABEL
+@_METHOD
+@_SET
+@click.option("--out", type=click.Path(path_type=Path), help="The run folder. Default: runs/NAME-TIMESTAMP.")
+@_ADDRESS
+@click.option("--open", "open_", is_flag=True, help="Open the report in a browser.")
+@click.option("--quiet", "-q", is_flag=True, help="Print nothing but the report's path.")
+def map_(
+    data: str,
+    site: str | None,
+    label: str | None,
+    method: str | None,
+    assignments: tuple[str, ...],
+    out: Path | None,
+    address: str | None,
+    open_: bool,
+    quiet: bool,
+) -> None:
+    """Map DATA, a table of yours, without a scenario: say what it is taken for, and run.
+
+    DATA is a file, .csv .tsv .parquet .npy .npz or .h5ad, or a folder or a 'pattern*.csv' of files, one for each site.
+    The run folder's scenario.yaml is what was run.
+    """
+    from raydr.front.own_data import own_data
+    from raydr.front.terminal import heard_on_terminal, print_facts, print_result
+    from raydr.journal import unheard
+    from raydr.records import REPORT
+    from raydr.scenarios import runner
+    from raydr.scenarios.reading import parse_override
+
+    overrides = dict(parse_override(assignment) for assignment in assignments)
+    taken = own_data(data, site=site, label=label, method=method, overrides=overrides)
+    if not quiet:
+        print_facts(taken.facts, result=False)
+    with nullcontext(unheard) if quiet else heard_on_terminal() as listener:
+        folder = runner.run(taken.scenario, out=out, address=address, listener=listener)
+    if not quiet:
+        print_result(folder)
+    with noting(f"The run is whole in {folder}."):
+        click.echo(folder / REPORT)
+    if open_:
+        import webbrowser
+
+        webbrowser.open((folder / REPORT).as_uri())
+
+
+@app.command()
+@click.argument("file")
+@_SITE
+@_LABEL
+@_METHOD
+@_SET
+@_DATA_DIR
+def check(
+    file: str,
+    site: str | None,
+    label: str | None,
+    method: str | None,
+    assignments: tuple[str, ...],
+    data_dir: Path | None,
+) -> None:
+    """Read everything that a run of FILE would read, say what it is, and start nothing.
+
+    FILE is data as for `raydr map`, or a scenario as for `raydr run`.
+    """
+    from raydr.front.own_data import described, held, is_data, own_data
+    from raydr.front.terminal import logged_on_terminal, print_facts
+    from raydr.scenarios.reading import parse_override, read
+
+    overrides = dict(parse_override(assignment) for assignment in assignments)
+    with logged_on_terminal():
+        if is_data(file):
+            facts = own_data(
+                file, site=site, label=label, method=method, overrides=overrides, site_needed=False
+            ).facts
+        elif site or label or method:
+            raise click.UsageError(
+                "--site, --label and --method are for data; a scenario says all three itself"
+            )
+        else:
+            scenario = read(file, overrides)
+            facts = described(scenario, held(scenario, data_dir))
+    print_facts(facts, result=True)
+
+
+@app.command()
+@click.argument("data")
+@_SITE
+@_LABEL
+@_METHOD
+@_SET
+@click.option("--out", type=click.Path(path_type=Path), help="The file to write. Default: NAME.yaml, here.")
+def init(
+    data: str,
+    site: str | None,
+    label: str | None,
+    method: str | None,
+    assignments: tuple[str, ...],
+    out: Path | None,
+) -> None:
+    """Write a scenario for DATA, data as for `raydr map`, with comments on what it holds and what could be changed."""
+    from raydr.front.own_data import commented, own_data, write_new
+    from raydr.front.terminal import logged_on_terminal
+    from raydr.scenarios.reading import parse_override
+
+    overrides = dict(parse_override(assignment) for assignment in assignments)
+    with logged_on_terminal():
+        taken = own_data(data, site=site, label=label, method=method, overrides=overrides, site_needed=False)
+    click.echo(write_new(out or Path(f"{taken.scenario.name}.yaml"), commented(taken)))
+
+
 @app.command()
 @click.argument("sweep_", metavar="SWEEP")
 @_SET

@@ -27,6 +27,7 @@ from raydr.report.runfolder import read_run
 if TYPE_CHECKING:
     from raydr.actors.jobs import Job
     from raydr.attacks.verdicts import Audit
+    from raydr.report.mapped import Fact
     from raydr.scenarios.bounding import Line
     from raydr.scenarios.planning import Plan, PlannedPrivacy
     from raydr.tune.planning import SweepPlan
@@ -103,6 +104,13 @@ def print_result(folder: Path) -> None:
     for point in gist.points(run):
         console.print(_line(f"{point.title}: {point.figure}. {point.text}"))
     console.print()
+
+
+def print_facts(facts: Sequence[Fact], *, result: bool) -> None:
+    """What data were taken for, a line each: on standard output where that is the result, else on standard error."""
+    console = _console(sys.stdout if result else Remarks(sys.stderr))
+    for fact in facts:
+        console.print(_line(f"{fact.name}: {fact.text}"))
 
 
 def print_sweep(folder: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from raydr.arrays import Int64Array, UInt8Array
+from raydr.data.loading import Filling
 from raydr.errors import RunError
 from raydr.federation import Context, Crowd, Effort, FaultPlan, Federation, Rehearsal, Transport
 from raydr.federation.blurring import blur_records
@@ -18,6 +19,7 @@ from raydr.methods import METHODS
 from raydr.methods.outcome import Outcome
 from raydr.privacy.ledger import Ledger
 from raydr.settings import Settings
+from raydr.statistics.filling import fit_filling
 from raydr.statistics.keying import key_rows, keyed_scale
 from raydr.statistics.moments import spread
 from raydr.statistics.scaling import Scale, Scaling, fit_scaling
@@ -36,6 +38,8 @@ class Plan(Context):
         That method's settings.
     scale : {"none", "standard", "minmax", "unit"}
         See :func:`raydr.statistics.scaling.fit_scaling`.
+    fill : {"mean", "median"} or None
+        What stands in for missing values: see :func:`raydr.statistics.filling.fit_filling`; None where there are none.
     faults : FaultPlan
         What goes wrong on purpose.
     """
@@ -43,6 +47,7 @@ class Plan(Context):
     method: str
     settings: Settings
     scale: Scale
+    fill: Filling | None = None
     faults: FaultPlan = field(default_factory=FaultPlan)
 
 
@@ -55,7 +60,7 @@ class Served:
     outcome : Outcome
         The map and the geometry behind it, rows in client order.
     scaling : Scaling
-        What the clients' rows were scaled by.
+        What the clients' rows were filled in and scaled by.
     ledger : Ledger
         Every message.
     sealed_scaling : (bytes,) uint8 or None
@@ -156,15 +161,22 @@ def rehearse(crowd: Crowd, plan: Plan) -> Rehearsed:
 
 
 def _prepared(federation: Federation, plan: Plan) -> tuple[Scaling, UInt8Array | None]:
-    """What comes before every method: noise on records, their scale, and their key, which makes a secret of both."""
+    """What comes before every method: noise on records, their scale, and their key, which makes a secret of both.
+
+    Missing values are filled in before any of them.
+    """
     if plan.isometry_key:
         with federation.stage("isometry key"):
             sealed = key_rows(federation, keyed_scale(plan.scale), plan.hidden)
         return Scaling(np.zeros(federation.features), np.ones(federation.features), False), sealed
+    fill = None
+    if plan.fill is not None:
+        with federation.stage("missing values"):
+            fill = fit_filling(federation, plan.fill)
     noise = plan.mechanism("data")
     if noise is not None and noise.for_good:
         with federation.stage("noise on records"):
             unit = spread(federation).width if noise.by_level else math.nan
             blur_records(federation, noise, unit)
     with federation.stage("scaling"):
-        return fit_scaling(federation, plan.scale), None
+        return replace(fit_scaling(federation, plan.scale), fill=fill), None

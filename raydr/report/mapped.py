@@ -34,6 +34,8 @@ def facts(data: Provenance) -> list[Fact]:
     said = [Fact("Rows read", f"{data.read:,} from {_origin(data)}")]
     if data.dropped:
         said.append(Fact("Dropped: a value is missing", f"{data.dropped:,}{_by_client(data)}"))
+    if data.filling is not None:
+        said.append(Fact("Filled in: a value was missing", _filled(data)))
     if data.set_apart:
         said.append(Fact("Set apart as anchors", f"{data.set_apart:,}"))
     if data.held_out:
@@ -64,6 +66,9 @@ def line(data: Provenance) -> str:
     dropped = (
         f"; {data.dropped:,} dropped, where a value is missing{_by_client(data)}" if data.dropped else ""
     )
+    if data.filled:
+        count = sum(sum(columns.values()) for columns in data.filled.values())
+        dropped += f"; {wording.plural(count, 'missing value')} filled in by the {data.filling}"
     held_out = f"; {wording.plural(data.held_out, 'row')} held out" if data.held_out else ""
     return (
         f"{part} of {_origin(data)}, {wording.plural(len(data.columns), 'column')},"
@@ -79,6 +84,24 @@ def sources(data: Provenance) -> list[Source]:
 def _origin(data: Provenance) -> str:
     only, *others = data.sources
     return f"{len(data.sources):,} files of the clients' own" if others else only.name
+
+
+def _filled(data: Provenance) -> str:
+    """How many values of which column, and whose, the column that lacks most first."""
+    by_column: dict[str, dict[str, int]] = {}
+    for client, columns in data.filled.items():
+        for column, count in columns.items():
+            by_column.setdefault(column, {})[client] = count
+    most = sorted(by_column.items(), key=lambda lacking: -sum(lacking[1].values()))
+    each = [
+        f"{column} {sum(lacking.values()):,}"
+        f" ({listed([f'{client} {count:,}' for client, count in lacking.items()], MOST_NAMES)})"
+        for column, lacking in most
+    ]
+    total = sum(sum(lacking.values()) for lacking in by_column.values())
+    return f"{total:,} by the {data.filling} of all clients" + (
+        f": {listed(each, MOST_COLUMNS)}" if each else ""
+    )
 
 
 def _by_client(data: Provenance) -> str:

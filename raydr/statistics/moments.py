@@ -66,7 +66,7 @@ def column_keys(rows: FloatArray, quantity: Quantity, centre: Float64Array) -> I
     Parameters
     ----------
     rows : (rows, features)
-        At least one row.
+        At least one row; a value that is missing, NaN, counts for nothing.
     quantity : {"exponent", "maximum", "minimum"}
         Binary exponent of the largest distance from the centre; the largest value; the negative of the smallest value.
     centre : (features,) float64
@@ -79,12 +79,21 @@ def column_keys(rows: FloatArray, quantity: Quantity, centre: Float64Array) -> I
     """
     match quantity:
         case "exponent":
-            magnitude = np.maximum(rows.max(axis=0) - centre, centre - rows.min(axis=0))
+            magnitude = np.maximum(_largest(rows) - centre, centre + _largest(rows, -1))
             return np.where(magnitude > 0, np.frexp(magnitude)[1], _LEAST_EXPONENT).astype(np.int64)
         case "maximum":
-            return _ordered(rows.max(axis=0))
+            return ordered(_largest(rows))
         case "minimum":
-            return _ordered(-rows.min(axis=0))
+            return ordered(_largest(rows, -1))
+
+
+def _largest(rows: FloatArray, sign: int = 1) -> FloatArray:
+    """Largest value of each feature, or with ``sign`` -1 of their negatives; -inf where none is there."""
+    largest = rows.max(axis=0) if sign > 0 else -rows.min(axis=0)
+    if np.isnan(largest).any():
+        extremes = np.fmax.reduce(rows, axis=0) if sign > 0 else -np.fmin.reduce(rows, axis=0)
+        largest = np.where(np.isnan(extremes), -np.inf, extremes)
+    return np.asarray(largest)
 
 
 def largest_key(federation: Federation, quantity: Quantity, centre: Float64Array | None = None) -> Int64Array:
@@ -93,17 +102,21 @@ def largest_key(federation: Federation, quantity: Quantity, centre: Float64Array
     if quantity == "exponent":
         low, high = _LEAST_EXPONENT, _MOST_EXPONENT
     else:
-        low, high = int(_ordered(np.float64(-np.inf))), int(_ordered(np.float64(np.inf)))
+        low, high = int(ordered(np.float64(-np.inf))), int(ordered(np.float64(np.inf)))
     lows = np.full(federation.features, low, np.int64)
     highs = np.full(federation.features, high, np.int64)
     while np.any(lows < highs):
-        # floor((low + high) / 2) without leaving 64 bits
-        middles = (lows >> 1) + (highs >> 1) + (lows & highs & 1)
+        middles = midway(lows, highs)
         votes = federation.sum(WithinRequest(middles, quantity, centre)).votes
         unanimous = votes == federation.clients
         highs = np.where(unanimous, middles, highs)
         lows = np.where(unanimous, lows, np.minimum(middles + 1, highs))
     return highs
+
+
+def midway(lows: Int64Array, highs: Int64Array) -> Int64Array:
+    """``floor((low + high) / 2)`` without leaving 64 bits."""
+    return np.asarray((lows >> 1) + (highs >> 1) + (lows & highs & 1))
 
 
 def column_magnitudes(federation: Federation, centre: Float64Array | None = None) -> Float64Array:
@@ -126,8 +139,8 @@ def column_magnitudes(federation: Federation, centre: Float64Array | None = None
 
 def column_extremes(federation: Federation) -> tuple[Float64Array, Float64Array]:
     """Exact minimum and maximum of each feature over all clients."""
-    maximum = _unordered(largest_key(federation, "maximum"))
-    minimum = -_unordered(largest_key(federation, "minimum"))
+    maximum = unordered(largest_key(federation, "maximum"))
+    minimum = -unordered(largest_key(federation, "minimum"))
     return minimum, maximum
 
 
@@ -277,11 +290,16 @@ def _edges(farthest: float) -> Float64Array:
     return np.asarray(farthest * np.exp2(steps))
 
 
-def _ordered(values: FloatArray | np.float64) -> Int64Array:
-    """Bits of doubles as integers in the doubles' order; its own inverse up to the view."""
+def ordered(values: FloatArray | np.float64) -> Int64Array:
+    """Bits of doubles as integers in the doubles' order; its own inverse up to the view.
+
+    >>> ordered(np.array([-1.0, 0.0, 0.5])).argsort().tolist()
+    [0, 1, 2]
+    """
     bits = np.asarray(values, np.float64).view(np.int64)
     return np.asarray(bits ^ ((bits >> 63) & _SIGN))
 
 
-def _unordered(keys: Int64Array) -> Float64Array:
+def unordered(keys: Int64Array) -> Float64Array:
+    """Doubles that :func:`ordered` made integers of."""
     return np.asarray(keys ^ ((keys >> 63) & _SIGN)).view(np.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -29,11 +30,29 @@ class Scaling:
         ``x`` becomes ``(x - shift) * factor``.
     unit : bool
         Divide every row by its Euclidean length (a row of zeros stays).
+    fill : (features,) float64 or None
+        Where ``x`` is missing, NaN, it is this before all else; None where nothing may be missing.
     """
 
     shift: Float64Array
     factor: Float64Array
     unit: bool
+    fill: Float64Array | None = None
+
+    @property
+    def arrays(self) -> dict[str, Float64Array]:
+        """What a model keeps of it; :meth:`of` is the way back."""
+        arrays = {"shift": self.shift, "factor": self.factor, "fill": self.fill}
+        return {name: values for name, values in arrays.items() if values is not None}
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, FloatArray], scale: Scale) -> Scaling:
+        """Return the scaling of a model's arrays; KeyError if one is not there."""
+        kept = {
+            name: np.asarray(arrays[name], np.float64)
+            for name in ("shift", "factor", *{"fill"} & set(arrays))
+        }
+        return cls(**kept, unit=scale == "unit")
 
 
 @dataclass(frozen=True)
@@ -72,6 +91,8 @@ def scale_client(client: Client, request: ScaleRows) -> Done:
 def scale_rows(rows: FloatArray, scaling: Scaling, *, single: bool = False) -> FloatArray:
     """Scaled ``rows``, in their own precision or in ``single``; the rows themselves where nothing changes."""
     dtype = np.float32 if single else rows.dtype
+    if scaling.fill is not None:
+        rows = filled(rows, scaling.fill)
     if not (scaling.unit or scaling.shift.any() or (scaling.factor != 1.0).any()):
         return rows.astype(dtype, copy=False)
     # Some rows at a time in double precision: of whole tables of doubles there would be two beside the result.
@@ -83,6 +104,12 @@ def scale_rows(rows: FloatArray, scaling: Scaling, *, single: bool = False) -> F
             block /= np.where(lengths > 0, lengths, 1.0)
         scaled[start:stop] = block
     return scaled
+
+
+def filled(rows: FloatArray, values: Float64Array) -> FloatArray:
+    """Rows with ``values`` (features,) where they have none, in their own precision; themselves where all are there."""
+    missing = np.isnan(rows)
+    return np.where(missing, values, rows).astype(rows.dtype) if missing.any() else rows
 
 
 def fit_scaling(federation: Federation, scale: Scale) -> Scaling:

@@ -1,0 +1,72 @@
+"""Files of annotated matrices, as single-cell biology keeps them: one of their matrices, and notes on its rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raydr.data.columns import Choice, Columns, listing, nearest
+from raydr.data.numpy_files import from_arrays
+from raydr.errors import DataError
+
+
+def read_h5ad(path: Path, choice: Choice) -> Columns:
+    """Read an .h5ad file: ``choice.matrix`` says which matrix; any column of ``obs`` is a label, client or id.
+
+    Sparse matrices become full ones. The names of the rows are the column ``obs_names``.
+
+    Raises
+    ------
+    DataError
+        Without the package anndata, and for a file or a matrix that cannot be used.
+    """
+    try:
+        import anndata
+    except ImportError as error:
+        raise DataError(
+            f"{path.name} needs the package anndata to be read: `pip install raydr[anndata]`, or save its matrix as"
+            " .npz or .parquet."
+        ) from error
+    try:
+        content = anndata.read_h5ad(path)
+    except Exception as error:  # h5py's and anndata's own, of many types
+        raise DataError(f"{path} cannot be read as an .h5ad file: {' '.join(str(error).split())}") from error
+    arrays = {"obs_names": np.asarray(content.obs_names, np.str_)}
+    for column in content.obs.columns:
+        if column not in ("X", "feature_names"):
+            arrays[str(column)] = _plain(content.obs[column])
+    matrix, names = _matrix(path, content, choice.matrix or "X")
+    return from_arrays(path.name, {**arrays, "X": matrix, "feature_names": names}, choice)
+
+
+def _matrix(path: Path, content: Any, which: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """A matrix and the names of its columns."""
+    places = {"X": content.X} if content.X is not None else {}
+    places |= {f"layers/{name}": values for name, values in content.layers.items() if name is not None}
+    places |= {f"obsm/{name}": values for name, values in content.obsm.items()}
+    if which not in places:
+        raise DataError(
+            f"{path.name} has no matrix {which!r}, which data.matrix names{nearest(which, list(places))}. It has"
+            f" {listing(list(places))}."
+        )
+    found = places[which]
+    if hasattr(found, "columns"):  # a data frame
+        return np.asarray(found), np.array([str(column) for column in found.columns])
+    full = np.asarray(found.toarray() if hasattr(found, "toarray") else found)
+    if which.startswith("obsm/"):
+        return full, np.array([f"{which.removeprefix('obsm/')}{column}" for column in range(full.shape[1])])
+    return full, np.asarray(content.var_names, np.str_)
+
+
+def _plain(column: Any) -> NDArray[Any]:
+    """A column of ``obs`` as numbers, or as text that is empty where it is missing."""
+    kind = getattr(column.dtype, "kind", "O")
+    if kind in "biuf":
+        return np.asarray(column)
+    values = column.astype(object)
+    return np.array(
+        ["" if missing else str(value) for value, missing in zip(values, column.isna(), strict=True)]
+    )

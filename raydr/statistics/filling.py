@@ -1,0 +1,164 @@
+"""Missing values, filled in by what all clients' rows say: every client fills its own, and no row leaves it.
+
+The mean of a feature comes of sums of deviations and counts, as :func:`raydr.statistics.moments.spread` has it, over
+the values that are there. The median is found by bisection: how many values of all clients lie below a bound, 64 sums,
+exact. Both speak of all clients' values together; of a feature that one record alone has, they are that record's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from raydr.arrays import Float64Array, Int64Array
+from raydr.data.loading import Filling
+from raydr.errors import DataError
+from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.statistics.moments import column_magnitudes, midway, ordered, unordered
+from raydr.statistics.scaling import Done, filled
+
+
+@dataclass(frozen=True)
+class Present(
+    Reply,
+    granularity=Granularity.AGGREGATE,
+    what="for each feature, how many of a client's rows have a value, and the sum of these from a common centre",
+):
+    """``counts`` (features,) int64 and ``sums`` (features,) float64."""
+
+    counts: Int64Array
+    sums: Float64Array
+
+    @staticmethod
+    def ranges(request: PresentRequest, rows: int) -> dict[str, Range]:
+        """No client has more values than the largest has rows, nor farther ones than ``reach``."""
+        shape, most = request.reach.shape, float(request.most_rows)
+        return {"counts": Range(shape, most, "int64"), "sums": Range(shape, request.reach * most)}
+
+
+@dataclass(frozen=True)
+class PresentRequest(Request[Present], what="the common mean so far and the range of each feature"):
+    """Ask for the sum of ``x - centre`` over the values that are there; ``reach`` bounds it. Both (features,)."""
+
+    centre: Float64Array
+    reach: Float64Array
+    most_rows: int
+
+
+@answers(PresentRequest)
+def present(client: Client, request: PresentRequest) -> Present:
+    """Client part, in double precision."""
+    there = ~np.isnan(client.rows)
+    deviations = np.where(there, client.rows - request.centre, 0.0)
+    return Present(there.sum(axis=0, dtype=np.int64), deviations.sum(axis=0, dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class Below(
+    Reply,
+    granularity=Granularity.AGGREGATE,
+    what="for each feature, how many of a client's values are at most as large as two bounds that were named",
+):
+    """``counts`` (2, features) int64."""
+
+    counts: Int64Array
+
+    @staticmethod
+    def ranges(request: BelowRequest, rows: int) -> dict[str, Range]:
+        """No client has more values than the largest has rows."""
+        return {"counts": Range(request.keys.shape, float(request.most_rows), "int64")}
+
+
+@dataclass(frozen=True)
+class BelowRequest(Request[Below], what="two bounds for each feature, below which values are to be counted"):
+    """``keys`` (2, features) int64: bounds as :func:`raydr.statistics.moments.ordered` numbers doubles."""
+
+    keys: Int64Array
+    most_rows: int
+
+
+@answers(BelowRequest)
+def below(client: Client, request: BelowRequest) -> Below:
+    """Client part: comparisons with a missing value are false."""
+    with np.errstate(invalid="ignore"):
+        counts = [(client.rows <= bound).sum(axis=0, dtype=np.int64) for bound in unordered(request.keys)]
+    return Below(np.stack(counts))
+
+
+@dataclass(frozen=True)
+class FillRows(Request[Done], what="for each feature, what stands in for a missing value", sets_state=True):
+    """Told to every client once; its rows have ``values`` (features,) from then on where they had none."""
+
+    values: Float64Array
+
+
+@answers(FillRows)
+def fill_client(client: Client, request: FillRows) -> Done:
+    """Client part: replace the partition by its filled form."""
+    client.rows = filled(client.rows, request.values)
+    return Done()
+
+
+def fit_filling(federation: Federation, by: Filling) -> Float64Array:
+    """Learn by sums what fills each feature in, have every client apply it, and apply it to the public rows.
+
+    Also of features that no row lacks: new rows may.
+
+    Parameters
+    ----------
+    federation : Federation
+        All clients, with their rows as read: NaN where a value is missing.
+    by : {"mean", "median"}
+        Of the values of all clients that are there.
+
+    Returns
+    -------
+    values : (features,) float64
+
+    Raises
+    ------
+    DataError
+        If no client has a value of a feature.
+    """
+    values = _mean(federation) if by == "mean" else _median(federation)
+    federation.ask(FillRows(values))
+    federation.rescale_public(lambda rows: filled(rows, values))
+    return values
+
+
+def _mean(federation: Federation) -> Float64Array:
+    most, centre = max(federation.sizes), np.zeros(federation.features)
+    # The ring resolves a sum to a part of its range, so the second sum is of deviations from the first mean.
+    for _ in range(2):
+        reach = column_magnitudes(federation, centre)
+        found = federation.sum(PresentRequest(centre, reach, most))
+        _require_some(found.counts)
+        centre = centre + found.sums / found.counts
+    return centre
+
+
+def _median(federation: Federation) -> Float64Array:
+    """Of an even number of values the mean of the two in the middle."""
+    most, shape = max(federation.sizes), (2, federation.features)
+    highs = np.full(shape, ordered(np.float64(np.inf)))
+    lows = np.full(shape, ordered(np.float64(-np.inf)))
+    counts = federation.sum(BelowRequest(highs, most)).counts[0]
+    _require_some(counts)
+    ranks = np.stack([(counts + 1) // 2, counts // 2 + 1])
+    while np.any(lows < highs):
+        middles = midway(lows, highs)
+        enough = federation.sum(BelowRequest(middles, most)).counts >= ranks
+        highs = np.where(enough, middles, highs)
+        lows = np.where(enough, lows, np.minimum(middles + 1, highs))
+    lower, upper = unordered(highs)
+    return np.asarray(lower / 2 + upper / 2 + 0.0)  # halves are exact, and no sum of them overflows
+
+
+def _require_some(counts: Int64Array) -> None:
+    nowhere = np.flatnonzero(counts == 0)
+    if nowhere.size:
+        raise DataError(
+            f"Feature number {nowhere[0]}, counted from 0, has no value at any client, so nothing fills it in: leave it"
+            " out of data.features."
+        )

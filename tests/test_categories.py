@@ -1,0 +1,250 @@
+"""Columns of text become columns of zeros and ones, the same at every site, which shows nobody which words it has."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny import tiny_run, tiny_scenario
+
+import raydr
+from raydr.data import load
+from raydr.data.categories import MOST_WORDS, Layout, spelt_out, votes
+from raydr.errors import DataError, ScenarioError
+from raydr.front.cli import status
+from raydr.privacy.ledger import Granularity
+from raydr.report import read_run
+from raydr.scenarios.model import read_model
+
+SENSE = {"kind": "sense", "anchors": 5, "anchor_source": "random",
+         "embedder": {"kind": "tsne", "early_iterations": 5, "iterations": 5}}  # fmt: skip
+WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
+
+
+@given(st.lists(st.lists(WORDS, max_size=5), min_size=1, max_size=4))
+def test_what_is_spelt_out_is_every_site_s_words(sites: list[list[str]]) -> None:
+    assert spelt_out(sites) == tuple(sorted({word for words in sites for word in words}))
+
+
+@given(st.lists(WORDS, max_size=5))
+def test_votes_are_counted_as_they_are_cast(words: list[str]) -> None:
+    """The ledger's count is that of what a site says, from the first beginning to the last."""
+    layout = Layout(("kind",), {"kind": tuple(sorted(set(words)))} if words else {})
+    calls, cast = layout.asked
+    own = [word.encode() for word in words]
+    beginnings, asked, said = [b""] if words else [], 0, 0
+    while beginnings:
+        said, asked = said + votes(own, beginnings).size, asked + 1
+        length = len(beginnings[0]) + 1
+        beginnings = sorted({word[:length] for word in own if len(word) >= length})
+    assert (calls, cast) == (asked, said)
+
+
+def patients(path: Path) -> Path:
+    """Sites whose words differ, dates, identities, free text, and a column that is empty everywhere."""
+    random = np.random.default_rng(0)
+    lines = ["hospital,patient_id,visit,sex,age,thal,remark,spare,diagnosis"]
+    for row in range(120):
+        hospital = ("east", "north", "west")[row // 40]
+        thal = ("fixed", "normal") if hospital == "east" else ("normal", "rückläufig", "")
+        cells = [
+            hospital,
+            row + 1000,
+            f"2024-0{1 + row % 9}-11",
+            ("f", "m")[row % 2],
+            random.integers(20, 90),
+        ]
+        cells += [thal[row % len(thal)], f"remark {row}", "", ("yes", "no")[row % 2]]
+        lines.append(",".join(map(str, cells)))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+LEFT_OUT = {
+    "diagnosis": "the label",
+    "hospital": "the client",
+    "patient_id": "whole numbers that tell rows apart, as its name says: an identity",
+    "visit": "dates or times",
+    "remark": "text of more than 50 different values: an identity or free text",
+    "spare": "no value at all",
+}
+MAPPED = ("sex=f", "sex=m", "age", "thal=fixed", "thal=normal", "thal=rückläufig")
+
+
+def settings(table: Path, **data: Any) -> dict[str, Any]:
+    return {
+        "data": {
+            "path": str(table),
+            "label": "diagnosis",
+            "missing": "median",
+            "categories": "one-hot",
+            "scale": "standard",
+            **data,
+        },
+        "clients": {"partition": {"kind": "by-column", "column": "hospital"}},
+        "method": SENSE,
+    }
+
+
+def test_a_table_of_words_is_read_as_zeros_and_ones(tmp_path: Path) -> None:
+    table = load(path=patients(tmp_path / "p.csv"), label="diagnosis", client="hospital", missing="median",
+                 categories="one-hot")  # fmt: skip
+    assert table.features == MAPPED
+    assert table.words == {"sex": ("f", "m"), "thal": ("fixed", "normal", "rückläufig")}
+    assert table.read_from.left_out == LEFT_OUT
+    expected = np.zeros((120, 3))
+    for row in range(120):
+        words = ("fixed", "normal") if row < 40 else ("normal", "rückläufig", "")
+        word = words[row % len(words)]
+        expected[row] = np.nan if word == "" else [word == name for name in table.words["thal"]]
+    np.testing.assert_array_equal(table.rows[:, 3:], expected)
+    np.testing.assert_array_equal(table.rows[:, 0], np.arange(120) % 2 == 0)
+
+
+def test_parquet_and_csv_are_read_alike(tmp_path: Path) -> None:
+    import pyarrow.csv as arrow_csv
+
+    table = arrow_csv.read_csv(patients(tmp_path / "p.csv"))
+    pq.write_table(table.set_column(3, "sex", table["sex"].dictionary_encode()), tmp_path / "p.parquet")
+    one, other = (
+        load(
+            path=tmp_path / f"p.{kind}",
+            label="diagnosis",
+            client="hospital",
+            missing="drop",
+            categories="one-hot",
+        )
+        for kind in ("csv", "parquet")
+    )
+    assert one.features == other.features
+    np.testing.assert_array_equal(one.rows, other.rows)
+
+
+@pytest.mark.parametrize("categories", ["error", "leave-out"])
+def test_without_being_asked_no_word_is_mapped(tmp_path: Path, categories: Any) -> None:
+    path = patients(tmp_path / "p.csv")
+    if categories == "error":
+        with pytest.raises(DataError, match="the feature column 'visit' is not numeric"):
+            load(path=path, label="diagnosis", client="hospital", missing="median")
+        return
+    table = load(path=path, label="diagnosis", client="hospital", missing="median", categories=categories)
+    assert table.features == ("age",)
+    assert table.read_from.left_out == LEFT_OUT | {"sex": "text", "thal": "text"}
+
+
+def test_a_number_that_is_misspelt_makes_no_words(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n3,four\n5,6\n")
+    with pytest.raises(DataError, match="holds 'four' on line 3"):
+        load(path=tmp_path / "x.csv", categories="one-hot")
+
+
+def test_an_identity_that_was_listed_is_mapped(tmp_path: Path) -> None:
+    table = load(path=patients(tmp_path / "p.csv"), features=["patient_id", "age"], categories="one-hot")
+    assert table.features == ("patient_id", "age")
+
+
+def test_at_most_fifty_words(tmp_path: Path) -> None:
+    for count in (MOST_WORDS, MOST_WORDS + 1):
+        path = tmp_path / f"{count}.csv"
+        path.write_text("kind,a\n" + "".join(f"k{row % count},{row}\n" for row in range(200)))
+        assert len(load(path=path, categories="one-hot").features) == (51 if count == MOST_WORDS else 1)
+
+
+def split(folder: Path, table: Path) -> list[dict[str, str]]:
+    """A file for each hospital, the column that names it included."""
+    header, *lines = table.read_text().splitlines()
+    sites = []
+    for name in ("east", "north", "west"):
+        own = [line for line in lines if line.startswith(name)]
+        (folder / f"{name}.csv").write_text("\n".join([header, *own]) + "\n")
+        sites.append({"path": str(folder / f"{name}.csv")})
+    return sites
+
+
+@pytest.mark.parametrize("federation", ["inline", "ray"])
+def test_sites_of_different_words_are_mapped_as_one_table(tmp_path: Path, federation: str) -> None:
+    table = patients(tmp_path / "p.csv")
+    one = tiny_run(tmp_path / "one", **settings(table))
+    content = settings(table, path=None) | {"clients": {"sites": split(tmp_path, table)}}
+    other = tiny_run(tmp_path / "other", **content, runtime={"federation": federation})
+    maps = (
+        pq.read_table(run / "embedding.parquet").select(["client", "x", "y"]).to_pylist()
+        for run in (one, other)
+    )
+    assert next(maps) == next(maps)
+    for run in (one, other):
+        found = read_run(run)
+        assert found.data.columns == MAPPED
+        (spelling,) = (entry for entry in found.ledger if entry.kind == "Spelling")
+        calls, cast = Layout.of(MAPPED, found.data.words).asked
+        assert (spelling.count, spelling.bytes) == (3 * calls, 3 * 8 * cast)
+        assert spelling.granularity is Granularity.AGGREGATE
+    assert (
+        read_run(other).data.sources[0].left_out["hospital"]
+        == "one word in each site's rows: it names the site"
+    )
+
+
+def test_text_here_and_numbers_there_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n2,3\n")
+    (tmp_path / "b.csv").write_text("x,y\nlow,2\nhigh,3\n")
+    sites = [{"path": str(tmp_path / name)} for name in ("a.csv", "b.csv")]
+    with pytest.raises(DataError, match="the column 'x' is text in some files and numbers in others"):
+        tiny_run(tmp_path / "run", data={"categories": "one-hot"}, clients={"sites": sites}, method=SENSE)
+
+
+def test_new_rows_are_read_by_the_run_s_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tiny_run(tmp_path / "run", **settings(patients(tmp_path / "p.csv")))
+    assert read_model(folder).card.words == {"sex": ("f", "m"), "thal": ("fixed", "normal", "rückläufig")}
+    (tmp_path / "new.csv").write_text("thal,age,sex\nfixed,50,m\nnormal,,f\nunheard of,60,m\n")
+    assert (
+        status(["transform", str(folder), str(tmp_path / "new.csv"), "--out", str(tmp_path / "out.csv")]) == 0
+    )
+    assert "'thal' holds 'unheard of', which the map knows nothing of" in " ".join(
+        capsys.readouterr().err.split()
+    )
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 4
+    table = load(
+        path=tmp_path / "new.csv",
+        missing="median",
+        layout=Layout.of(MAPPED, read_model(folder).card.words),
+        for_map=False,
+    )
+    np.testing.assert_array_equal(
+        table.rows, [[0, 1, 50, 1, 0, 0], [1, 0, np.nan, 0, 1, 0], [0, 1, 60, 0, 0, 0]]
+    )
+
+
+def test_a_run_on_words_is_planned_audited_and_repeated(tmp_path: Path) -> None:
+    table = patients(tmp_path / "p.csv")
+    content = settings(table)
+    folder = tiny_run(tmp_path / "run", **content)
+    assert status(["audit", str(folder), "--quiet", "--attack", "trilateration"]) == 0
+    assert status(["plan", str(folder / "scenario.yaml"), "--json", str(tmp_path / "plan.json")]) == 0
+    planned = {entry["kind"]: entry for entry in json.loads((tmp_path / "plan.json").read_text())["messages"]}
+    (spelling,) = (entry for entry in read_run(folder).ledger if entry.kind == "Spelling")
+    assert (planned["Spelling"]["count"], planned["Spelling"]["bytes"]) == (spelling.count, spelling.bytes)
+    again = raydr.run(folder / "scenario.yaml", out=tmp_path / "again").folder
+    assert (again / "embedding.parquet").read_bytes() == (folder / "embedding.parquet").read_bytes()
+
+
+def test_words_that_nothing_covers_are_refused_where_nothing_may_leave() -> None:
+    noise = {"on": "data", "clip": 2.0, "epsilon": 0.25, "stage": "all"}
+    with pytest.raises(ScenarioError, match=r"privacy\.strict lets nothing leave that no noise covers"):
+        tiny_scenario(
+            data__categories="one-hot", privacy={"noise": noise, "strict": True}, method={"kind": "fedne"}
+        )
+
+
+def test_a_column_called_like_a_word_is_refused(tmp_path: Path) -> None:
+    table = pa.table({"sex": ["f", "m"], "sex=f": [1.0, 2.0]})
+    pq.write_table(table, tmp_path / "x.parquet")
+    with pytest.raises(DataError, match="more than one column named 'sex=f'"):
+        load(path=tmp_path / "x.parquet", categories="one-hot")

@@ -1,0 +1,410 @@
+"""Own data in one line: what is found out is so, what is said of it too, and the scenario left behind is the run."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import types
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+import raydr
+from raydr.data import load
+from raydr.data.dialect import Dialect
+from raydr.errors import DataError, ScenarioError
+from raydr.front.cli import status
+from raydr.front.own_data import commented, is_data, own_data
+from raydr.scenarios.reading import read
+
+QUICK = {"runtime.federation": "inline", "method.rounds": 1, "method.landmarks": 8, "method.epochs": 5,
+         "metrics": ["npa_10"], "compare": []}  # fmt: skip
+SET = [part for key, value in QUICK.items() for part in ("--set", f"{key}={json.dumps(value)}")]
+HEADER = "hospital,patient_id,age,bmi,smoker,admitted,diagnosis"
+
+
+def lines(rows: int = 60) -> list[str]:
+    """A table as hospitals have it: an identity, words, dates, gaps."""
+    random = np.random.default_rng(0)
+    table = [HEADER]
+    for row in range(rows):
+        bmi = "" if row % 7 == 0 else f"{random.normal(27, 4):.1f}"
+        table.append(
+            f"{('north', 'east', 'west')[row % 3]},{row + 100},{random.integers(20, 90)},{bmi},"
+            f"{('yes', 'no', 'former')[row % 5 % 3]},{row % 28 + 1:02}.03.2024,{('ill', 'well')[row % 2]}"
+        )
+    return table
+
+
+@pytest.fixture
+def patients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "patients.csv").write_text("\n".join(lines()) + "\n")
+    return tmp_path / "patients.csv"
+
+
+@pytest.fixture
+def sites(patients: Path) -> Path:
+    """A folder with a file for each hospital, and one that is no table."""
+    folder = patients.parent / "sites"
+    folder.mkdir()
+    header, *rows = lines()
+    for name in ("east", "north", "west"):
+        own = [row for row in rows if row.startswith(name)]
+        (folder / f"{name}.csv").write_text("\n".join([header, *own]) + "\n")
+    (folder / "README.txt").write_text("not a table")
+    (folder / ".hidden.csv").write_text("x\n1\n")
+    return folder
+
+
+def said(taken: Any) -> dict[str, str]:
+    return {fact.name: fact.text for fact in taken.facts}
+
+
+MAPPED = "5: age, bmi, smoker=former, smoker=no, smoker=yes"
+
+
+def test_a_table_is_taken_for_what_it_is(patients: Path) -> None:
+    taken = own_data(patients, site="hospital", label="diagnosis")
+    facts = said(taken)
+    assert facts["Sites"] == "3 by column hospital: east 20, north 20, west 20"
+    assert facts["Label"] == "diagnosis: ill 30, well 30"
+    assert facts["Columns mapped"] == MAPPED
+    assert facts["Text as zeros and ones"] == "smoker (former, no, yes)"
+    assert facts["Columns left out"] == (
+        "diagnosis (the label), hospital (the client), patient_id (whole numbers that tell rows apart, as its name"
+        " says: an identity), admitted (dates or times)"
+    )
+    assert facts["Filled in: a value was missing"] == (
+        "9 by the median of all clients: bmi 9 (east 3, north 3, west 3)"
+    )
+    assert taken.content["data"] == {
+        "path": str(patients), "label": "diagnosis", "scale": "standard", "missing": "median", "categories": "one-hot",
+    }  # fmt: skip
+    assert taken.scenario == read(dict(taken.content))
+
+
+def test_nothing_is_filled_in_where_nothing_is_missing(patients: Path) -> None:
+    taken = own_data(patients, site="hospital", overrides={"data.features": ["age", "smoker"]})
+    assert "missing" not in taken.content["data"]
+    assert "Filled in: a value was missing" not in said(taken)
+    kept = own_data(patients, site="hospital", overrides={"data.features": ["age"], "data.missing": "mean"})
+    assert kept.scenario.data.missing == "mean"
+
+
+def test_overrides_come_last(patients: Path) -> None:
+    overrides = {
+        "method.kind": "fed-tsne",
+        "data.scale": "minmax",
+        "clients": {"count": 4},
+        "data.id": "patient_id",
+    }
+    taken = own_data(patients, overrides=overrides)
+    assert (taken.scenario.method.kind, taken.scenario.data.scale) == ("fed-tsne", "minmax")
+    assert said(taken)["Sites"].startswith("4 by iid: ")
+    # Dealt at random, hospitals are a column like any other.
+    assert "hospital (east, north, west)" in said(taken)["Text as zeros and ones"]
+
+
+@pytest.mark.parametrize("how", ["folder", "pattern"])
+def test_a_file_for_each_site_stays_where_it_is(sites: Path, how: str) -> None:
+    data = str(sites) if how == "folder" else str(sites / "*.csv")
+    taken = own_data(data, label="diagnosis")
+    assert [site.path for site in taken.scenario.clients.sites] == [
+        str(sites / f"{name}.csv") for name in ("east", "north", "west")
+    ]
+    facts = said(taken)
+    assert facts["Sites"] == "3 by a file each: east 20, north 20, west 20"
+    assert facts["Columns mapped"] == MAPPED
+    assert "hospital (one word in each site's rows: it names the site)" in facts["Columns left out"]
+
+
+def test_a_map_of_a_folder_is_that_of_the_table(patients: Path, sites: Path) -> None:
+    one = raydr.map(patients, site="hospital", label="diagnosis", out="one", **dunder(QUICK))
+    other = raydr.map(sites, label="diagnosis", out="other", **dunder(QUICK))
+    maps = [
+        pq.read_table(run.folder / "embedding.parquet").select(["client", "x", "y"]) for run in (one, other)
+    ]
+    rows = sorted(maps[0].to_pylist(), key=lambda row: row["client"])
+    assert rows == maps[1].to_pylist()
+
+
+def dunder(keys: dict[str, Any]) -> dict[str, Any]:
+    return {key.replace(".", "__"): value for key, value in keys.items()}
+
+
+def test_the_scenario_left_behind_repeats_the_run(patients: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["map", "patients.csv", "--label", "diagnosis", "--out", "one", *SET]
+    assert status(arguments) == 0  # the column is called hospital, so --site can be left out
+    out, err = capsys.readouterr()
+    assert out.strip() == str(Path("one").resolve() / "report.html")
+    assert "Sites: 3 by column hospital: east 20, north 20, west 20" in err
+    assert status(["run", "one/scenario.yaml", "--out", "two", "--quiet"]) == 0
+    for name in ("embedding.parquet", "ledger.json", "data.json", "scenario.yaml"):
+        assert Path("one", name).read_bytes() == Path("two", name).read_bytes()
+
+
+def test_the_page_is_opened_when_it_is_there(patients: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    def look(url: str) -> bool:
+        assert Path("run/report.html").is_file()
+        opened.append(url)
+        return True
+
+    monkeypatch.setattr(webbrowser, "open", look)
+    assert status(["map", "patients.csv", "--out", "run", "--quiet", "--open", *SET]) == 0
+    assert opened == [Path("run/report.html").resolve().as_uri()]
+
+
+REFUSED: dict[str, tuple[list[str], str]] = {
+    "site": (
+        ["patients.csv", "--site", "hopsital"],
+        "'hopsital', which --site names; the nearest is 'hospital'",
+    ),
+    "label": (["patients.csv", "--label", "diagnosys"], "which --label names; the nearest is 'diagnosis'"),
+    "method": (["patients.csv", "--method", "fed-umpa"], "fed-umap"),
+    "key": (["patients.csv", "--set", "data.scal=none"], "data.scal is not a key (did you mean scale?)"),
+    "file": (["patient.csv", "--site", "hospital"], "cannot be opened"),
+    "folder": ([".", "--site", "hospital"], "each file is a site of its own"),
+    "pattern": (["nowhere/*.csv"], "has no file that raydr reads"),
+    "twice": (
+        ["patients.csv", "--site", "hospital", "--set", "clients.count=3"],
+        "clients.count is set as well",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_used_is_said_in_one_paragraph(
+    patients: Path, capsys: pytest.CaptureFixture[str], case: str
+) -> None:
+    arguments, reason = REFUSED[case]
+    assert status(["map", *arguments, "--out", "run"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert reason in err.replace("\n", " ")
+    assert not Path("run").exists()
+
+
+def test_nobody_guesses_whose_a_row_is(patients: Path) -> None:
+    patients.write_text(patients.read_text().replace("hospital,", "ward,", 1))
+    with pytest.raises(DataError, match="Columns that could be it are 'ward', 'smoker'"):
+        own_data(patients, label="diagnosis")
+
+
+def test_check_reads_everything_and_starts_nothing(
+    patients: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(Path().iterdir())
+    assert status(["check", "patients.csv", "--label", "diagnosis"]) == 0
+    out, _ = capsys.readouterr()
+    assert f"Columns mapped: {MAPPED}" in out
+    (patients.parent / "s.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "name": "s",
+                "data": {"path": "patients.csv", "label": "diagnosis"},
+                "clients": {"partition": {"kind": "by-column", "column": "hospital"}},
+                "method": {"kind": "fed-umap"},
+            }
+        )
+    )
+    assert status(["check", "s.yaml"]) == 2  # as a run would be refused
+    assert "the feature column 'smoker' is not numeric" in capsys.readouterr().err.replace("\n", " ")
+    changed = ["--set", "data.categories=leave-out", "--set", "data.missing=drop"]
+    assert status(["check", "s.yaml", *changed]) == 0
+    assert "Rows mapped: 51" in capsys.readouterr().out
+    assert status(["check", "s.yaml", "--site", "hospital"]) == 2
+    assert sorted(Path().iterdir()) == [*before, patients.parent / "s.yaml"] or {
+        p.name for p in Path().iterdir()
+    } == {
+        "patients.csv",
+        "s.yaml",
+    }
+
+
+def test_check_of_a_table_needs_no_site(patients: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    patients.write_text(patients.read_text().replace("hospital,", "ward,", 1))
+    assert status(["check", "patients.csv"]) == 0
+    assert "Sites: 3 by iid" in capsys.readouterr().out
+
+
+def test_init_writes_a_scenario_that_is_the_map_s(patients: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["init", "patients.csv", "--label", "diagnosis"]
+    assert status(arguments) == 0
+    assert capsys.readouterr().out.strip() == "patients.yaml"
+    text = Path("patients.yaml").read_text()
+    assert f"# Columns mapped: {MAPPED}\n" in text
+    taken = own_data("patients.csv", label="diagnosis")
+    assert text == commented(taken)
+    assert read("patients.yaml") == taken.scenario
+    assert status(arguments) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert status([*arguments, "--out", "other.yaml"]) == 0
+
+
+def test_names_of_a_table_cannot_break_out_of_their_comment(tmp_path: Path) -> None:
+    path = tmp_path / "odd.csv"
+    path.write_text('site,"a\nseed: 7",b\nx,1,2\ny,3,4\nx,2,5\ny,9,1\n')
+    (tmp_path / "odd.yaml").write_text(commented(own_data(path)))
+    assert read(tmp_path / "odd.yaml").seed == 0
+
+
+def test_what_is_data_and_what_a_scenario(sites: Path) -> None:
+    assert is_data("x.csv.gz")
+    assert is_data(sites)
+    assert is_data("data/*.parquet")
+    assert not is_data("x.yaml")
+    assert not is_data("digits-fed-tsne")
+    (sites / "scenario.yaml").write_text("name: a run's folder")
+    assert not is_data(sites)
+
+
+WRITTEN: dict[str, tuple[str, bytes, str]] = {
+    "tabs": ("x.tsv", b"a\tb\tk\n1\t2.5\tu\n3\t4\tv\n", "separated by tabs"),
+    "bars": ("x.csv", b"a|b|k\n1|2.5|u\n3|4|v\n", "separated by bars"),
+    "gzip": ("x.csv.gz", gzip.compress(b"a,b,k\n1,2.5,u\n3,4,v\n"), "separated by commas, packed by gzip"),
+    "commas": (
+        "x.csv", b"a;b;k\n1;2,5;u\n3;4;v\n", "separated by semicolons, with decimal commas",
+    ),
+    "cp1252": ("x.csv", "a,b,k\n1,2.5,u\n3,4,vé\n".encode("cp1252"), "separated by commas, in cp1252"),
+    "utf-16": ("x.csv", "a,b,k\n1,2.5,u\n3,4,vé\n".encode("utf-16"), "separated by commas, in UTF-16"),
+    "utf-8": ("x.csv", "\ufeffa,b,k\n1,2.5,u\n3,4,vé\n".encode(), "separated by commas"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", WRITTEN)
+def test_however_a_table_is_written_it_is_the_same(tmp_path: Path, how: str) -> None:
+    name, content, words = WRITTEN[how]
+    (tmp_path / name).write_bytes(content)
+    table = load(path=tmp_path / name, label="k")
+    assert table.features == ("a", "b")
+    np.testing.assert_array_equal(table.rows, [[1, 2.5], [3, 4]])
+    assert str(Dialect.of(tmp_path / name)) == words
+    assert table.label_names == ("u", "vé" if "é" in content.decode(errors="ignore") or how in ("cp1252", "utf-16")
+                                 else "v")  # fmt: skip
+
+
+def test_a_thousands_separator_is_no_fraction(tmp_path: Path) -> None:
+    """1,234.5 beside 2,5 says that commas are none: the cell is refused, not read as another number."""
+    (tmp_path / "x.csv").write_text("a;b\n1,5;2.5\n3;4\n")
+    with pytest.raises(DataError, match="holds '1,5' on line 2"):
+        load(path=tmp_path / "x.csv")
+
+
+def test_a_packed_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n" * 1000)[:-20])
+    with pytest.raises(DataError, match="cannot be unpacked by gzip"):
+        load(path=tmp_path / "x.csv.gz")
+    (tmp_path / "y.csv.gz").write_bytes(b"a,b\n1,2\n")
+    with pytest.raises(DataError, match="cannot be unpacked by gzip"):
+        load(path=tmp_path / "y.csv.gz")
+
+
+def test_an_error_names_the_line_of_a_packed_file(tmp_path: Path) -> None:
+    (tmp_path / "x.csv.gz").write_bytes(gzip.compress(b"a,b\n\n1,2\n3,x\n"))
+    with pytest.raises(DataError, match="holds 'x' on line 4"):
+        load(path=tmp_path / "x.csv.gz")
+
+
+def test_an_npz_names_its_sites_too(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(40, 3))
+    rows[3, 1] = np.nan
+    np.savez(tmp_path / "x.npz", X=rows, y=np.arange(40) % 2, client=np.arange(40) % 4)
+    taken = own_data(tmp_path / "x.npz")
+    assert said(taken)["Sites"] == "4 by column client: 0 10, 1 10, 2 10, 3 10"
+    assert taken.scenario.data.missing == "median"
+    assert said(taken)["Label"].startswith("the data's own: 0 20, 1 20")
+
+
+def test_only_annotated_matrices_have_a_choice(patients: Path) -> None:
+    with pytest.raises(DataError, match=r"data\.matrix names one of the matrices of an \.h5ad file"):
+        own_data(patients, site="hospital", overrides={"data.matrix": "X"})
+
+
+def test_h5ad_without_its_package_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x.h5ad").write_bytes(b"not looked at")
+    monkeypatch.setitem(sys.modules, "anndata", None)
+    with pytest.raises(DataError, match=r"pip install raydr\[anndata\]"):
+        load(path=tmp_path / "x.h5ad")
+
+
+class TestAnnotatedMatrices:
+    @pytest.fixture
+    def cells(self, tmp_path: Path) -> Path:
+        anndata = pytest.importorskip("anndata")
+        import pandas
+        from scipy import sparse
+
+        counts = np.arange(12, dtype=np.float32).reshape(4, 3)
+        donors, kinds, cells, genes = (
+            pandas.Index(names, dtype=object)  # which every version writes
+            for names in (["d1", "d2", "d1", "d2"], ["T", "B", None, "T"], list("abcd"), ["g1", "g2", "g3"])
+        )
+        content = anndata.AnnData(
+            X=sparse.csr_matrix(counts),
+            obs=pandas.DataFrame(
+                {"donor": pandas.Categorical(donors), "kind": pandas.Categorical(kinds)}, index=cells
+            ),
+            var=pandas.DataFrame(index=genes),
+            layers={"log": np.log1p(counts)},
+            obsm={"X_pca": counts[:, :2] * 10},
+        )
+        content.write_h5ad(tmp_path / "cells.h5ad")
+        return tmp_path / "cells.h5ad"
+
+    def test_every_matrix_can_be_mapped(self, cells: Path) -> None:
+        counts = np.arange(12, dtype=np.float32).reshape(4, 3)
+        table = load(path=cells, client="donor", id_column="obs_names")
+        assert table.features == ("g1", "g2", "g3")
+        assert table.client_names == ("d1", "d2")
+        assert table.ids.tolist() == ["a", "b", "c", "d"]
+        np.testing.assert_array_equal(table.rows, counts)
+        np.testing.assert_array_equal(load(path=cells, matrix="layers/log").rows, np.log1p(counts))
+        reduced = load(path=cells, matrix="obsm/X_pca")
+        assert reduced.features == ("X_pca0", "X_pca1")
+        np.testing.assert_array_equal(reduced.rows, counts[:, :2] * 10)
+        with pytest.raises(DataError, match="the nearest is 'obsm/X_pca'"):
+            load(path=cells, matrix="obsm/pca")
+
+    def test_a_label_that_is_missing_is_missing(self, cells: Path) -> None:
+        with pytest.raises(DataError, match="1 missing value in the column 'kind'"):
+            load(path=cells, label="kind")
+
+    def test_donors_are_sites(self, cells: Path) -> None:
+        taken = own_data(cells, site="donor", overrides={"data.matrix": "layers/log"})
+        assert said(taken)["Sites"] == "2 by column donor: d1 2, d2 2"
+        assert taken.scenario.data.matrix == "layers/log"
+
+    def test_what_is_no_such_file_is_refused(self, cells: Path) -> None:
+        cells.write_bytes(b"PK junk")
+        with pytest.raises(DataError, match=r"cannot be read as an \.h5ad file"):
+            load(path=cells)
+
+
+def test_a_package_that_says_no_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = types.ModuleType("anndata")
+
+    def read_h5ad(path: Path) -> Any:
+        raise KeyError("no group X")
+
+    fake.read_h5ad = read_h5ad  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "anndata", fake)
+    (tmp_path / "x.h5ad").write_bytes(b"junk")
+    with pytest.raises(DataError, match="no group X"):
+        load(path=tmp_path / "x.h5ad")
+
+
+def test_a_key_that_no_data_need_is_refused_as_ever(patients: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"privacy\.strict"):
+        own_data(patients, overrides={"privacy.strict": True})
