@@ -84,7 +84,9 @@ def _arrow(asked: Sweep, table: Table, found: _Found) -> Any:
                     "default": row.measures.get(cell.measure) if row is not None else None,
                     "pooled": pooled,
                     "run": row.folder if row is not None else None,
-                    "why": cell.absent or _failure(row) or _failure(found.row(cell.as_published, repeat)),
+                    "why": cell.absent
+                    or ("its run had not ended" if row is None else _failure(row))
+                    or _failure(found.row(cell.as_published, repeat)),
                 }
             )
     text, number = pa.string(), pa.float64()
