@@ -293,9 +293,8 @@ def sweep(
 
     SWEEP is a YAML file, or a name from `raydr list sweeps`. --set overrides keys of the base scenario.
     """
-    from raydr.front.terminal import heard_on_terminal, print_sweep
+    from raydr.front.terminal import heard_on_terminal
     from raydr.journal import unheard
-    from raydr.records import SWEEP_REPORT
     from raydr.scenarios.reading import parse_override
     from raydr.tune import sweeping
     from raydr.tune.reading import read_sweep
@@ -323,10 +322,7 @@ def sweep(
             folder = sweeping.sweep(
                 checked, out=out, address=address, data_dir=data_dir, listener=listener, trackers=told
             )
-    if not quiet:
-        print_sweep(folder)
-    with noting(f"The sweep is whole in {folder}."):
-        click.echo(folder / SWEEP_REPORT)
+    _shown(folder, quiet)
 
 
 @app.command()
@@ -364,9 +360,8 @@ def reproduce(
 
     TABLE is a name from `raydr list papers`, or a YAML file of the same form.
     """
-    from raydr.front.terminal import heard_on_terminal, print_paper_table
+    from raydr.front.terminal import heard_on_terminal
     from raydr.journal import unheard
-    from raydr.records import TABLE_REPORT
     from raydr.scenarios.reading import parse_override
     from raydr.tune import reproducing, sweeping
 
@@ -391,10 +386,19 @@ def reproduce(
             )
         else:
             folder = sweeping.sweep(asked, out=out, address=address, data_dir=data_dir, listener=listener)
+    _shown(folder, quiet)
+
+
+def _shown(folder: Path, quiet: bool) -> None:
+    """What a sweep came to, and its page; of one that is a published table, that."""
+    from raydr.front.terminal import print_paper_table, print_sweep
+    from raydr.records import SWEEP_REPORT, TABLE, TABLE_REPORT
+
+    table = (folder / TABLE).exists()
     if not quiet:
-        print_paper_table(folder)
-    with noting(f"The table is whole in {folder}."):
-        click.echo(folder / TABLE_REPORT)
+        (print_paper_table if table else print_sweep)(folder)
+    with noting(f"The {'table' if table else 'sweep'} is whole in {folder}."):
+        click.echo(folder / (TABLE_REPORT if table else SWEEP_REPORT))
 
 
 @app.command()
