@@ -80,8 +80,9 @@ def _section(found: PaperTable) -> Iterator[str]:
     yield f"{heading['paper']}, {heading['where']}. {heading['date']}, raydr {heading['raydr']}{at_commit}, {seeds}."
     if found.changed:
         yield f"**Not the whole table**: run with {found.changed}."
-    yield from ([heading["says"]] if heading["says"] else [])
-    yield from heading["substituted"]
+    table = read_table(heading["name"]).search
+    assert isinstance(table, Table)
+    yield from filter(None, [table.says, *table.substituted])
     yield ""
     shown = [
         column
