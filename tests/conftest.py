@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from processes import simulation_processes
+from processes import CLUSTER_TOKEN, TOKEN, simulation_processes
 
 # No cluster of whoever runs the tests is joined, nor spoken to by their token.
 for _name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
@@ -51,6 +51,7 @@ def cluster() -> Iterator[None]:
     paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(paths))
+        patch.setenv(TOKEN, CLUSTER_TOKEN)
         with connected():
             yield
 

@@ -17,6 +17,9 @@ import psutil
 TOKEN = "RAYDR_TEST_TOKEN"
 """In the environment of a command that a test starts, and so of all that the command starts."""
 
+CLUSTER_TOKEN = f"cluster-{os.getpid()}"
+"""The mark of the cluster that the tests of this process share, and of all that runs on it."""
+
 _TERMINAL = """
 import os, signal, sys
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 import yaml
-from processes import TOKEN, all_gone, as_from_a_terminal, runs
+from processes import CLUSTER_TOKEN, TOKEN, all_gone, as_from_a_terminal, processes_of
 from sweeps import SPACE, inline, table, tiny_sweep
 from test_sweeps import files_of, left_behind
 from tiny import tiny
@@ -33,15 +33,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def trial_processes() -> list[psutil.Process]:
-    """Processes of trials that run on this machine as this process's descendants or its cluster's."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if "ImplicitFunc" in " ".join(process.cmdline()) and runs(process):
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
+    """Processes of trials on the tests' own cluster: somebody else's sweep on this machine is left alone."""
+    return [
+        process for process in processes_of(CLUSTER_TOKEN) if "ImplicitFunc" in " ".join(process.cmdline())
+    ]
 
 
 def test_trials_side_by_side_have_the_bits_of_trials_alone(
