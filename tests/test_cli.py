@@ -16,7 +16,8 @@ import pytest
 import yaml
 from tiny import tiny_file, tiny_run
 
-from raydr.front.cli import CATALOGUES, status
+from raydr.front.cli import status
+from raydr.front.commands.lists import CATALOGUES
 from raydr.front.terminal import heard_on_terminal, print_result
 from raydr.journal import CheckpointTaken, Incident, Progress, StageEnded, StageStarted
 from raydr.metrics import METRICS

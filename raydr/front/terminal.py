@@ -43,8 +43,14 @@ PATIENCE_S = 10.0
 
 
 @contextmanager
-def heard_on_terminal() -> Iterator[journal.Listener]:
-    """A listener that shows bars on a terminal and plain lines elsewhere; what raydr logs stands between them."""
+def heard_on_terminal(*, quiet: bool = False) -> Iterator[journal.Listener]:
+    """A listener that shows bars on a terminal and plain lines elsewhere; what raydr logs stands between them.
+
+    One that is ``quiet`` shows nothing.
+    """
+    if quiet:
+        yield journal.unheard
+        return
     console = _console(Remarks(sys.stderr))
     if not console.is_terminal:
         lines = _PlainLines(console)
