@@ -55,8 +55,8 @@ def submit_file(
 ) -> None:
     """Check a scenario or a sweep here, have the cluster run it, and bring its folder back."""
     from raydr.actors.shipping import packed
+    from raydr.front.console import logged_on_terminal
     from raydr.front.submission import submission
-    from raydr.front.terminal import logged_on_terminal
     from raydr.scenarios.folder import require_free
 
     job = submission(file, overrides, data_dir)
@@ -132,7 +132,7 @@ def _followed(head: Head, job: str, quiet: bool) -> None:
     KeyboardInterrupt
         With a note on what became of the job.
     """
-    from raydr.front.terminal import heard_on_terminal
+    from raydr.front.bars import heard_on_terminal
 
     try:
         with heard_on_terminal(quiet=quiet) as listener:

@@ -70,7 +70,8 @@ def audit(
 
     Repeats the run in this process, to the bit, as only a simulation can; writes audit.json and makes the report again.
     """
-    from raydr.front.terminal import heard_on_terminal, print_audit
+    from raydr.front.bars import heard_on_terminal
+    from raydr.front.terminal import print_audit
     from raydr.records import REPORT
     from raydr.report import read_audit
     from raydr.scenarios import auditing
@@ -95,7 +96,7 @@ def audit(
 )
 def transform(folder: Path, data: Path, out: Path) -> None:
     """Place the rows of DATA on the map of RUN, a run folder, without any server: columns are found by name."""
-    from raydr.front.terminal import logged_on_terminal
+    from raydr.front.console import logged_on_terminal
     from raydr.scenarios.transforming import transform as place
 
     with logged_on_terminal():

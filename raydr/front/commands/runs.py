@@ -34,7 +34,8 @@ def run(
 
     SCENARIO is a YAML file, or a name from `raydr list scenarios`.
     """
-    from raydr.front.terminal import heard_on_terminal, print_result
+    from raydr.front.bars import heard_on_terminal
+    from raydr.front.terminal import print_result
     from raydr.records import REPORT
     from raydr.scenarios import runner
     from raydr.scenarios.reading import read
@@ -76,8 +77,9 @@ def map_(
     DATA is a file, .csv .tsv .parquet .npy .npz or .h5ad, or a folder or a 'pattern*.csv' of files, one for each site.
     The run folder's scenario.yaml is what was run.
     """
+    from raydr.front.bars import heard_on_terminal
     from raydr.front.own_data import own_data
-    from raydr.front.terminal import heard_on_terminal, print_facts, print_result
+    from raydr.front.terminal import print_facts, print_result
     from raydr.records import REPORT
     from raydr.scenarios import runner
 
@@ -112,8 +114,9 @@ def check(
 
     FILE is data as for `raydr map`, or a scenario as for `raydr run`.
     """
+    from raydr.front.console import logged_on_terminal
     from raydr.front.own_data import described, held, is_data, own_data
-    from raydr.front.terminal import logged_on_terminal, print_facts
+    from raydr.front.terminal import print_facts
     from raydr.scenarios.reading import read
 
     with logged_on_terminal():
@@ -144,8 +147,8 @@ def init(
     out: Path | None,
 ) -> None:
     """Write a scenario for DATA, data as for `raydr map`, with comments on what it holds and what could be changed."""
+    from raydr.front.console import logged_on_terminal
     from raydr.front.own_data import commented, own_data, write_new
-    from raydr.front.terminal import logged_on_terminal
 
     with logged_on_terminal():
         taken = own_data(data, site=site, label=label, method=method, overrides=overrides, site_needed=False)
@@ -171,7 +174,8 @@ def plan(
     is still a plan, with status 0.
     """
     from raydr.actors.capacity import capacity_at
-    from raydr.front.terminal import logged_on_terminal, print_plan, print_sweep_plan
+    from raydr.front.console import logged_on_terminal
+    from raydr.front.terminal import print_plan, print_sweep_plan
     from raydr.scenarios.planning import Plan, plan_of_scenario
     from raydr.scenarios.reading import read
     from raydr.tune.planning import SweepPlan, plan_of_sweep

@@ -127,7 +127,8 @@ def _swept(
     trackers: Sequence[Tracker] = (),
 ) -> None:
     """Run what is asked, or go on in the folder, and show what came of it: the page, or a published table's."""
-    from raydr.front.terminal import heard_on_terminal, print_paper_table, print_sweep
+    from raydr.front.bars import heard_on_terminal
+    from raydr.front.terminal import print_paper_table, print_sweep
     from raydr.records import SWEEP_REPORT, TABLE, TABLE_REPORT
     from raydr.tune import sweeping
 
