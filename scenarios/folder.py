@@ -76,6 +76,10 @@ def require_free(target: Path) -> Path:
         taken = target.exists() and (not target.is_dir() or any(target.iterdir()))
     except OSError as error:
         raise _not_to_be_made(target, error) from error
+    if taken and not target.is_dir():
+        raise OutputError(
+            f"{target} is a file, and a run writes a folder: name another place with --out, or move it away."
+        )
     if taken:
         raise OutputError(
             f"The output folder {target} exists and is not empty: nothing there is overwritten. Name another"
