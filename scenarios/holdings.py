@@ -27,6 +27,7 @@ from raydr.data import (
 from raydr.data.loading import refuse_empty
 from raydr.data.site import gaps_of
 from raydr.errors import DataError
+from raydr.geometry.points import Progress, unheard
 from raydr.methods import METHODS
 from raydr.privacy.ledger import Entry, Granularity
 from raydr.scenarios.schema import DataSettings, Scenario, SiteSettings
@@ -206,13 +207,19 @@ def _by_client(client_of_row: Int64Array) -> Int64Array:
     return np.argsort(client_of_row, kind="stable")
 
 
-def dealt_out(scenario: Scenario, data_dir: Path | None, given: Table | None = None) -> Holdings:
+def dealt_out(
+    scenario: Scenario, data_dir: Path | None, given: Table | None = None, *, progress: Progress = unheard
+) -> Holdings:
     """Read the scenario's table, or take the one that is given, and deal its rows to clients."""
     data, clients = scenario.data, scenario.clients
     method = METHODS[scenario.method.kind]
     # Rows to hold out or to set apart are drawn from all.
     from_all = data.holdout is not None or method.public_rows is not None
-    table = read_table(scenario, data_dir, None if from_all else data.rows) if given is None else given
+    table = (
+        given
+        if given is not None
+        else read_table(scenario, data_dir, None if from_all else data.rows, progress)
+    )
     mapped, held_out, public = data.rows, None, None
     if data.holdout is not None:
         table, held_out = hold_out(table, data.holdout.wanted, data.rows, seed=scenario.seed)
@@ -243,7 +250,9 @@ def dealt_out(scenario: Scenario, data_dir: Path | None, given: Table | None = N
     )
 
 
-def read_table(scenario: Scenario, data_dir: Path | None, rows: int | None = None) -> Table:
+def read_table(
+    scenario: Scenario, data_dir: Path | None, rows: int | None = None, progress: Progress = unheard
+) -> Table:
     """Read the rows of the scenario's table that can be used, whatever becomes of them; or a sub-sample of so many."""
     data = scenario.data
     if data.graph is not None:
@@ -263,6 +272,7 @@ def read_table(scenario: Scenario, data_dir: Path | None, rows: int | None = Non
         matrix=data.matrix,
         seed=scenario.seed,
         data_dir=data_dir,
+        progress=progress,
     )
 
 

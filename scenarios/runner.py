@@ -135,7 +135,7 @@ def _run_in(
     journal, checkpoints, beginning = Journal(listener), Checkpoints(folder), None
     if not scenario.clients.sites:
         with journal.stage("data"):
-            holdings = dealt_out(scenario, data_dir, table)
+            holdings = dealt_out(scenario, data_dir, table, progress=journal.progress)
         beginning = _begin(scenario, holdings, checkpoints)
     with _backend(scenario, address, journal) as backend:
         if beginning is None:
