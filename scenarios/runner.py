@@ -15,6 +15,7 @@ from raydr import records
 from raydr.arrays import FloatArray
 from raydr.data import Table
 from raydr.errors import RunError, ScenarioError
+from raydr.extras import require_packages
 from raydr.federation import FailurePolicy, FaultPlan, Liars
 from raydr.federation.client import Withheld
 from raydr.federation.simulated.faults import Faults
@@ -82,6 +83,7 @@ def run(
             "audit repeats a run from its data, and rows in memory are written down nowhere: leave audit out, or save"
             " the rows to a file and name that in data.path."
         )
+    require_packages(scenario)
     target = out or default_folder(scenario.name, datetime.now())
     with incomplete(target) as folder:
         with unwritable(target):
@@ -114,6 +116,7 @@ def resume(
     folder = folder.expanduser().absolute()
     target = target_of(folder)
     scenario = read(folder / records.SCENARIO)
+    require_packages(scenario)
     with taken_up(folder):
         _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener)
     if scenario.audit is not None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from html import escape
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
-from raydr.errors import DataError, RaydrError
+from raydr.errors import DataError
+from raydr.extras import imported
 from raydr.records import AXES, EMBEDDING, LEDGER, METRICS, PRIVACY, SCENARIO
 
 Library: TypeAlias = Literal["pandas", "polars", "pyarrow"]
@@ -20,12 +20,6 @@ Library: TypeAlias = Literal["pandas", "polars", "pyarrow"]
 _LIBRARIES = ("pandas", "polars", "pyarrow")
 _INCHES, _MOST_ROWS = 3.6, 5_000
 """Of a picture in a notebook: its width, and the rows that are drawn, by chance: about 100 kB."""
-
-
-class MissingPackageError(RaydrError, ImportError):
-    """An optional package that is not installed."""
-
-    exit_code = 2
 
 
 def frame(folder: Path, library: Library | None = None) -> Any:
@@ -37,10 +31,10 @@ def frame(folder: Path, library: Library | None = None) -> Any:
     table = pq.read_table(folder / EMBEDDING)
     match library:
         case "pandas":
-            _require("pandas")
+            imported("pandas", "A data frame of pandas")
             return table.to_pandas()
         case "polars":
-            return _require("polars").from_arrow(table)
+            return imported("polars", "A data frame of polars").from_arrow(table)
         case "pyarrow":
             return table
     raise DataError(
@@ -50,8 +44,8 @@ def frame(folder: Path, library: Library | None = None) -> Any:
 
 def anndata(folder: Path, onto: Any = None) -> Any:
     """The map as AnnData: see :meth:`raydr.Result.to_anndata`."""
-    AnnData = _require("anndata").AnnData
-    pandas = _require("pandas")
+    AnnData = imported("anndata", "AnnData").AnnData
+    pandas = imported("pandas", "AnnData")
     from raydr.report.colouring import colouring
 
     # Not every anndata can write the text of pandas 3.
@@ -102,15 +96,6 @@ def picture(folder: Path) -> str:
     of = f"{len(run.clients):,} rows of {run.client_count:,} client{'s' * (run.client_count > 1)}"
     words = escape(f"{method_name(run.scenario)}: {of}, coloured by {way.by}")
     return f'<figure><img src="{address}" alt="{words}"><figcaption>{words}</figcaption></figure>'
-
-
-def _require(package: str) -> Any:
-    try:
-        return import_module(package)
-    except ImportError as error:
-        raise MissingPackageError(
-            f"This needs the package {package}, which cannot be imported here ({error}): pip install {package}."
-        ) from error
 
 
 def _of_these_rows(adata: Any, ids: Sequence[int | str]) -> Any:

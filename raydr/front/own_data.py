@@ -16,6 +16,7 @@ from raydr.data.columns import Choice, listing
 from raydr.data.dialect import Dialect
 from raydr.data.loading import ENDINGS, TABLES, TEXTS, ending, read_file, survey
 from raydr.errors import DataError, OutputError, ScenarioError
+from raydr.extras import require_packages
 from raydr.plain import listed, plain
 from raydr.records import SCENARIO
 from raydr.report.mapped import Fact, facts
@@ -132,6 +133,7 @@ def held(scenario: Scenario, data_dir: Path | None = None) -> Holdings:
     ScenarioError, DataError
         If a run would be refused for its data.
     """
+    require_packages(scenario)
     if not scenario.clients.sites:
         holdings = dealt_out(scenario, data_dir)
     else:
