@@ -33,7 +33,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from raydr.arrays import FloatArray
 from raydr.data import IN_MEMORY, Table, in_memory
 from raydr.errors import DataError, ScenarioError
-from raydr.front.api import Result
+from raydr.front.finished import Result
 from raydr.methods import METHODS
 from raydr.methods.method import Method
 from raydr.records import PICTURE, REPORT
@@ -133,10 +133,9 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.seed_ = int(seed)
         self.embedding_ = result.embedding
         self.metrics_, self.ledger_, self.privacy_ = result.metrics, result.ledger, result.privacy
-        columns = result.to_frame("pyarrow")
-        self.clients_ = np.array(columns["client"].to_pylist(), dtype=np.str_)
-        if "cluster" in columns.column_names:
-            self.labels_ = columns["cluster"].to_numpy()
+        self.clients_ = result.sites
+        if result.clusters is not None:
+            self.labels_ = result.clusters
         return self
 
     def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None) -> FloatArray:
@@ -265,7 +264,7 @@ class PlacingMap(FederatedMap):
 # --- the run that an estimator keeps ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FittedRun(Result):
     """The run of an estimator, whose folder holds no row; pickled with its files, and then in a temporary folder.
 

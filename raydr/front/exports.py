@@ -13,7 +13,7 @@ import numpy as np
 
 from raydr.errors import DataError
 from raydr.extras import imported
-from raydr.records import AXES, EMBEDDING, LEDGER, METRICS, PRIVACY, SCENARIO
+from raydr.records import AXES, LEDGER, METRICS, PRIVACY, SCENARIO
 
 Library: TypeAlias = Literal["pandas", "polars", "pyarrow"]
 
@@ -22,13 +22,10 @@ _INCHES, _MOST_ROWS = 3.6, 5_000
 """Of a picture in a notebook: its width, and the rows that are drawn, by chance: about 100 kB."""
 
 
-def frame(folder: Path, library: Library | None = None) -> Any:
-    """The map as a table of ``row, client, x, y[, z][, cluster][, label]``: see :meth:`raydr.Result.to_frame`."""
-    import pyarrow.parquet as pq
-
+def frame(table: Any, library: Library | None = None) -> Any:
+    """A map, an Arrow table, as a data frame: see :meth:`raydr.Result.to_frame`."""
     if library is None:
         library = cast(Library, next(name for name in _LIBRARIES if find_spec(name) is not None))
-    table = pq.read_table(folder / EMBEDDING)
     match library:
         case "pandas":
             imported("pandas", "A data frame of pandas")
@@ -42,15 +39,14 @@ def frame(folder: Path, library: Library | None = None) -> Any:
     )
 
 
-def anndata(folder: Path, onto: Any = None) -> Any:
-    """The map as AnnData: see :meth:`raydr.Result.to_anndata`."""
+def anndata(folder: Path, table: Any, onto: Any = None) -> Any:
+    """The map of a run, an Arrow table, as AnnData: see :meth:`raydr.Result.to_anndata`."""
     AnnData = imported("anndata", "AnnData").AnnData
     pandas = imported("pandas", "AnnData")
     from raydr.report.colouring import colouring
 
     # Not every anndata can write the text of pandas 3.
     text = partial(pandas.Index, dtype=object)
-    table = frame(folder, "pyarrow")
     axes = [axis for axis in AXES if axis in table.column_names]
     places = np.column_stack([table[axis].to_numpy() for axis in axes])
     ids = table["row"].to_pylist()

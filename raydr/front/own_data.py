@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from raydr.scenarios import reading
 from raydr.scenarios.backend import InlineBackend
 from raydr.scenarios.holdings import Holdings, dealt_out, from_sites
 from raydr.scenarios.schema import Scenario
+from raydr.scenarios.shelf import FOR_ROWS, kind_of_object
 
 METHOD = "fed-umap"
 """Of a map of one's own data, unless another is named."""
@@ -76,6 +78,10 @@ def own_data(
     ScenarioError
         If the method or an override cannot be.
     """
+    if not isinstance(data, str | PathLike):
+        raise DataError(
+            f"A table is named by its path, and what was given is {kind_of_object(data)}: {FOR_ROWS}."
+        )
     files = files_of(data)
     content: dict[str, Any] = {
         "name": _name(data),
