@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from raydr.front.finished import Result, SweepResult
-from raydr.journal import Listener, unheard
+from raydr.journal import Event, Listener, unheard
 
 
 def run(
@@ -17,6 +18,7 @@ def run(
     address: str | None = None,
     data_dir: str | Path | None = None,
     listener: Listener = unheard,
+    verbose: bool = False,
     **overrides: Any,
 ) -> Result:
     """Run one scenario and write its run folder.
@@ -34,6 +36,8 @@ def run(
         Folder of built-in data sets as ``NAME.npz``; the environment's ``RAYDR_DATA`` without it.
     listener : callable
         Hears :mod:`raydr.journal` events as they come.
+    verbose : bool
+        Show how far the run is, as the command does: bars on a terminal and in a notebook, lines elsewhere.
     **overrides
         Values by key, with ``__`` for the dot: ``method__landmarks=200``, ``seed=1``.
 
@@ -57,13 +61,14 @@ def run(
     from raydr.scenarios.reading import read
     from raydr.scenarios.runner import run as run_scenario
 
-    folder = run_scenario(
-        read(scenario, _dotted(overrides)),
-        out=_path(out),
-        address=address,
-        data_dir=_path(data_dir),
-        listener=listener,
-    )
+    with _hearing(listener, verbose) as heard:
+        folder = run_scenario(
+            read(scenario, _dotted(overrides)),
+            out=_path(out),
+            address=address,
+            data_dir=_path(data_dir),
+            listener=heard,
+        )
     return Result(folder)
 
 
@@ -76,6 +81,7 @@ def map(  # noqa: A001  raydr.map
     out: str | Path | None = None,
     address: str | None = None,
     listener: Listener = unheard,
+    verbose: bool = False,
     **overrides: Any,
 ) -> Result:
     """Map own data: read them, see what they are, run, and leave the scenario that was run in the run folder.
@@ -91,7 +97,7 @@ def map(  # noqa: A001  raydr.map
         The column of classes, by which the map is coloured and judged.
     method : str, optional
         A kind of ``raydr list methods``; fed-umap without it.
-    out, address, listener, **overrides
+    out, address, listener, verbose, **overrides
         As for :func:`run`.
 
     Returns
@@ -114,7 +120,9 @@ def map(  # noqa: A001  raydr.map
     from raydr.scenarios.runner import run as run_scenario
 
     taken = own_data(data, site=site, label=label, method=method, overrides=_dotted(overrides))
-    return Result(run_scenario(taken.scenario, out=_path(out), address=address, listener=listener))
+    with _hearing(listener, verbose) as heard:
+        folder = run_scenario(taken.scenario, out=_path(out), address=address, listener=heard)
+    return Result(folder)
 
 
 def transform(folder: str | Path, data: str | Path, *, out: str | Path) -> Path:
@@ -155,6 +163,7 @@ def audit(
     public_rows: int | None = None,
     data_dir: str | Path | None = None,
     listener: Listener = unheard,
+    verbose: bool = False,
 ) -> Result:
     """Attack a run with what its server saw, write its ``audit.json``, and make its report again.
 
@@ -171,7 +180,7 @@ def audit(
         that are not mapped, or a fifth of the run's own.
     public_rows : int, optional
         How many rows of like data, at most; ``audit.public_rows`` of the run's scenario without it.
-    data_dir, listener
+    data_dir, listener, verbose
         As for :func:`run`.
 
     Returns
@@ -199,9 +208,10 @@ def audit(
     if public_rows is not None and public_rows < 0:
         raise ScenarioError(f"public_rows is {public_rows}: give 0 or more.")
     settings = auditing.asked(place, attacks, public_rows)
-    written = auditing.audit(
-        place, settings, public=_path(public), data_dir=_path(data_dir), listener=listener
-    )
+    with _hearing(listener, verbose) as heard:
+        written = auditing.audit(
+            place, settings, public=_path(public), data_dir=_path(data_dir), listener=heard
+        )
     return Result(written)
 
 
@@ -211,6 +221,7 @@ def resume(
     address: str | None = None,
     data_dir: str | Path | None = None,
     listener: Listener = unheard,
+    verbose: bool = False,
 ) -> Result:
     """Go on with an interrupted run from its last checkpoint, to the bits of a run that was never interrupted.
 
@@ -218,7 +229,7 @@ def resume(
     ----------
     folder : str or Path
         The incomplete run folder, ``NAME.incomplete-...``.
-    address, data_dir, listener
+    address, data_dir, listener, verbose
         As for :func:`run`.
 
     Returns
@@ -232,12 +243,13 @@ def resume(
     """
     from raydr.scenarios.runner import resume as resume_run
 
-    whole = resume_run(
-        Path(folder),
-        address=address,
-        data_dir=_path(data_dir),
-        listener=listener,
-    )
+    with _hearing(listener, verbose) as heard:
+        whole = resume_run(
+            Path(folder),
+            address=address,
+            data_dir=_path(data_dir),
+            listener=heard,
+        )
     return Result(whole)
 
 
@@ -249,6 +261,7 @@ def sweep(
     data_dir: str | Path | None = None,
     quick: bool = False,
     listener: Listener = unheard,
+    verbose: bool = False,
     **overrides: Any,
 ) -> SweepResult:
     """Run every trial of a sweep by Ray Tune, side by side where there is room, and write its folder.
@@ -259,7 +272,7 @@ def sweep(
         A YAML file, the name of a shipped sweep (``raydr list sweeps``), or the content itself.
     quick : bool
         Whether to take what its section ``quick`` says.
-    out, address, data_dir, listener
+    out, address, data_dir, listener, verbose
         As for :func:`run`.
     **overrides
         Values of the base scenario by key, with ``__`` for the dot.
@@ -283,13 +296,14 @@ def sweep(
     from raydr.tune.reading import read_sweep
     from raydr.tune.sweeping import sweep as run_sweep
 
-    folder = run_sweep(
-        read_sweep(sweep, _dotted(overrides), quick=quick),
-        out=_path(out),
-        address=address,
-        data_dir=_path(data_dir),
-        listener=listener,
-    )
+    with _hearing(listener, verbose) as heard:
+        folder = run_sweep(
+            read_sweep(sweep, _dotted(overrides), quick=quick),
+            out=_path(out),
+            address=address,
+            data_dir=_path(data_dir),
+            listener=heard,
+        )
     return SweepResult(folder)
 
 
@@ -304,6 +318,7 @@ def reproduce(
     seeds: int | None = None,
     published: bool = True,
     listener: Listener = unheard,
+    verbose: bool = False,
     **overrides: Any,
 ) -> SweepResult:
     """Run a paper's table, each cell as published and by raydr's defaults: a sweep whose points are the cells.
@@ -320,7 +335,7 @@ def reproduce(
         How many; without it, as many as the table says.
     published : bool
         Whether cells are also run as published.
-    out, address, data_dir, listener, **overrides
+    out, address, data_dir, listener, verbose, **overrides
         As for :func:`sweep`.
 
     Returns
@@ -343,15 +358,16 @@ def reproduce(
     from raydr.tune.reproducing import read_table
     from raydr.tune.sweeping import sweep as run_sweep
 
-    folder = run_sweep(
-        read_table(
-            table, _dotted(overrides), quick=quick, only=tuple(only), seeds=seeds, published=published
-        ),
-        out=_path(out),
-        address=address,
-        data_dir=_path(data_dir),
-        listener=listener,
-    )
+    with _hearing(listener, verbose) as heard:
+        folder = run_sweep(
+            read_table(
+                table, _dotted(overrides), quick=quick, only=tuple(only), seeds=seeds, published=published
+            ),
+            out=_path(out),
+            address=address,
+            data_dir=_path(data_dir),
+            listener=heard,
+        )
     return SweepResult(folder)
 
 
@@ -362,6 +378,7 @@ def resume_sweep(
     data_dir: str | Path | None = None,
     retry_failed: bool = False,
     listener: Listener = unheard,
+    verbose: bool = False,
 ) -> SweepResult:
     """Go on with an interrupted sweep: trials that ended stay, the others run, and the table is the same.
 
@@ -371,7 +388,7 @@ def resume_sweep(
         The incomplete sweep folder, ``NAME.incomplete-...``, wherever it lies now.
     retry_failed : bool
         Whether trials that failed run again.
-    address, data_dir, listener
+    address, data_dir, listener, verbose
         As for :func:`run`.
 
     Returns
@@ -385,13 +402,14 @@ def resume_sweep(
     """
     from raydr.tune.sweeping import resume as resume_run
 
-    whole = resume_run(
-        Path(folder),
-        address=address,
-        data_dir=_path(data_dir),
-        listener=listener,
-        retry_failed=retry_failed,
-    )
+    with _hearing(listener, verbose) as heard:
+        whole = resume_run(
+            Path(folder),
+            address=address,
+            data_dir=_path(data_dir),
+            listener=heard,
+            retry_failed=retry_failed,
+        )
     return SweepResult(whole)
 
 
@@ -401,3 +419,20 @@ def _dotted(overrides: Mapping[str, Any]) -> dict[str, Any]:
 
 def _path(place: str | Path | None) -> Path | None:
     return Path(place) if place is not None else None
+
+
+@contextmanager
+def _hearing(listener: Listener, verbose: bool) -> Iterator[Listener]:
+    """The listener, and where that is asked for what a command shows beside it."""
+    if not verbose:
+        yield listener
+        return
+    from raydr.front.bars import heard_on_terminal
+
+    with heard_on_terminal() as show:
+
+        def hear(event: Event) -> None:
+            listener(event)
+            show(event)
+
+        yield hear

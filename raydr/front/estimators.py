@@ -75,6 +75,11 @@ _COMMON: Mapping[str, tuple[Any, str, str]] = types.MappingProxyType(
             "folder to keep the run in, with its report; must not exist, or be empty; default: a temporary one that"
             " goes with the estimator",
         ),
+        "verbose": (
+            False,
+            "bool",
+            "show how far a fit is: bars on a terminal and in a notebook, lines elsewhere",
+        ),
         "random_state": (
             0,
             "int, RandomState instance or None",
@@ -117,6 +122,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         raydr.errors.RunError
             If the run started and failed.
         """
+        from raydr.front.bars import heard_on_terminal
         from raydr.scenarios.reading import read
         from raydr.scenarios.runner import run
 
@@ -128,7 +134,8 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         scenario = read(self._content(table, int(seed)), self.scenario)
         folder = _temporary() if self.out is None else Path(self.out).expanduser().absolute()
         result = FittedRun(folder, temporary=self.out is None)
-        run(scenario, out=folder, table=table, report=self.out is not None)
+        with heard_on_terminal(quiet=not self.verbose) as listener:
+            run(scenario, out=folder, table=table, report=self.out is not None, listener=listener)
         self._run = result
         self.seed_ = int(seed)
         self.embedding_ = result.embedding
