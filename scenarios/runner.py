@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,21 +14,22 @@ from raydr import records
 from raydr.arrays import FloatArray
 from raydr.data import Table
 from raydr.errors import RunError, ScenarioError
+from raydr.extras import require_packages
 from raydr.federation import FailurePolicy, FaultPlan, Liars
 from raydr.federation.client import Withheld
 from raydr.federation.simulated.faults import Faults
 from raydr.journal import CheckpointTaken, Event, Incident, Journal, Listener, RoundEnded, unheard
 from raydr.memory import peak_memory_bytes
-from raydr.methods import METHODS
 from raydr.methods.serving import Plan, Served
 from raydr.metrics import DEFAULT_METRICS, METRICS
 from raydr.privacy.ledger import Entry, Granularity
-from raydr.privacy.secrets import Origin, RootedRun
+from raydr.privacy.secrets import RootedRun
 from raydr.privacy.statement import statement
 from raydr.records import Measures
 from raydr.report import write_picture, write_report
-from raydr.scenarios.backend import Backend, InlineBackend
-from raydr.scenarios.checkpoints import Checkpoints, Resumption
+from raydr.scenarios.backend import Backend
+from raydr.scenarios.beginning import Beginning, begin, held_by
+from raydr.scenarios.checkpoints import Checkpoints
 from raydr.scenarios.environment import environment
 from raydr.scenarios.evaluation import Findings, NewRows, Question, examine
 from raydr.scenarios.folder import (
@@ -45,12 +45,10 @@ from raydr.scenarios.folder import (
     write_progress,
     write_rounds,
 )
-from raydr.scenarios.holdings import Holdings, dealt_out, from_sites, with_public_file
-from raydr.scenarios.identity import Identity
+from raydr.scenarios.holdings import Holdings
 from raydr.scenarios.model import KEYED, write_model
 from raydr.scenarios.reading import dump, read
 from raydr.scenarios.schema import Scenario
-from raydr.signals import signals_deferred
 from raydr.statistics.keying import keyed_rows, keyed_scale, opened
 
 
@@ -82,6 +80,7 @@ def run(
             "audit repeats a run from its data, and rows in memory are written down nowhere: leave audit out, or save"
             " the rows to a file and name that in data.path."
         )
+    require_packages(scenario)
     target = out or default_folder(scenario.name, datetime.now())
     with incomplete(target) as folder:
         with unwritable(target):
@@ -114,6 +113,7 @@ def resume(
     folder = folder.expanduser().absolute()
     target = target_of(folder)
     scenario = read(folder / records.SCENARIO)
+    require_packages(scenario)
     with taken_up(folder):
         _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener)
     if scenario.audit is not None:
@@ -132,17 +132,9 @@ def _run_in(
 ) -> None:
     """Run a scenario in a folder that is there, from the checkpoint that may be in it."""
     started = datetime.now().astimezone()
-    journal, checkpoints, beginning = Journal(listener), Checkpoints(folder), None
-    if not scenario.clients.sites:
-        with journal.stage("data"):
-            holdings = dealt_out(scenario, data_dir, table)
-        beginning = _begin(scenario, holdings, checkpoints)
-    with _backend(scenario, address, journal) as backend:
-        if beginning is None:
-            with journal.stage("data"):
-                holdings = from_sites(scenario, backend)
-            beginning = _begin(scenario, holdings, checkpoints)
-        holdings = beginning.holdings
+    journal, checkpoints = Journal(listener), Checkpoints(folder)
+    with held_by(scenario, data_dir, table, address, journal) as (backend, holdings):
+        beginning = begin(scenario, holdings, checkpoints)
         served, findings = _simulate(scenario, beginning, backend, journal, checkpoints)
         described = environment(
             run=beginning.run.name,
@@ -199,46 +191,6 @@ def _shown(folder: Path, listener: Listener) -> Path:
             f" `raydr report {folder}` makes both from the results."
         ) from next(iter(failed.values()))
     return folder
-
-
-@dataclass(frozen=True)
-class Beginning:
-    """Data that fit the scenario, the run's name and secrets, and where it goes on, if it does."""
-
-    holdings: Holdings
-    run: RootedRun
-    resumption: Resumption | None
-
-
-def _begin(scenario: Scenario, holdings: Holdings, checkpoints: Checkpoints) -> Beginning:
-    """Raise ScenarioError or DataError where the scenario asks what these data and clients cannot give."""
-    scenario.require_clients(len(holdings.names))
-    scenario.method.check(holdings.rows, holdings.features)
-    public = METHODS[scenario.method.kind].public_file(scenario.method)
-    if public is not None:
-        holdings = with_public_file(holdings, public)
-    identity = Identity.of(scenario, holdings)
-    with unwritable(checkpoints.folder):
-        resumption = checkpoints.begin(identity)
-    origin = Origin(scenario.resolved().privacy.secret)
-    run = origin.again(identity.study, resumption.run) if resumption else origin.begin(identity.study)
-    return Beginning(holdings, run, resumption)
-
-
-@contextmanager
-def _backend(scenario: Scenario, address: str | None, journal: Journal) -> Iterator[Backend]:
-    if scenario.runtime.federation == "inline":
-        yield InlineBackend()
-        return
-    with ExitStack() as connection:
-        with journal.stage("starting Ray"):
-            # What a handler raises in one of the import system's own callbacks is dropped.
-            with signals_deferred():
-                from raydr.actors.backend import ray_backend
-
-            runtime = scenario.runtime
-            backend = connection.enter_context(ray_backend(address, runtime.actors, runtime.timeout_s))
-        yield backend
 
 
 def _simulate(

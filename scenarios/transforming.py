@@ -14,6 +14,7 @@ from raydr.arrays import FloatArray
 from raydr.data import Alike, Layout, Table, load_alike
 from raydr.data.columns import listing
 from raydr.errors import DataError, OutputError, RaydrError, ScenarioError
+from raydr.extras import require_packages
 from raydr.files import whole
 from raydr.methods import METHODS, unplaceable
 from raydr.privacy.secrets import Origin
@@ -110,6 +111,7 @@ def _placing(folder: Path, data: str) -> _Placing:
     method, reason = METHODS[scenario.method.kind].transform, unplaceable(scenario.method)
     if method is None or reason is not None:
         raise ScenarioError(f"{folder} cannot place the rows of {data}: {reason}.")
+    require_packages(scenario)
     return _Placing(folder, scenario, read_model(folder), method)
 
 

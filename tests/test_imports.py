@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 
@@ -65,7 +66,8 @@ def test_the_package_offers_what_it_says() -> None:
     import raydr
 
     assert raydr.run.__module__ == "raydr.front.api"
-    assert raydr.Result.__module__ == "raydr.front.api"
+    assert raydr.Result.__module__ == raydr.load.__module__ == "raydr.front.finished"
+    assert raydr.__version__ == metadata.version("raydr")
     with pytest.raises(AttributeError, match="no attribute 'rnu'"):
         _ = raydr.rnu
     with pytest.raises(AttributeError, match="no attribute 'FedTNSE'"):

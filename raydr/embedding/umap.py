@@ -68,8 +68,8 @@ class UMAP(Settings):
 
         umap-learn's two public steps are called directly: its class wants a data matrix beside the graph and
         has a branch of rows x rows distances. ``threads`` is not used: umap-learn's parallel layout lets
-        threads race on the positions. ``progress`` is called at the start and at the end, since umap-learn
-        has no hook between epochs.
+        threads race on the positions. ``progress`` is in epochs; in a notebook's own process, where umap-learn draws
+        a bar of its own or none, it is called at the start and at the end alone.
         """
         from umap.umap_ import find_ab_params, simplicial_set_embedding
 
@@ -101,6 +101,7 @@ class UMAP(Settings):
                 densmap_kwds={},
                 output_dens=False,
                 parallel=False,
+                tqdm_kwds=_told_to(progress),
             )
         progress(epochs, epochs)
         return np.asarray(layout, dtype=np.float32)
@@ -121,6 +122,33 @@ def fuzzy_set(graph: NeighborGraph) -> Any:
             knn_dists=np.column_stack((np.zeros(graph.rows, np.float32), graph.distances)),
         )
     return similar
+
+
+def _told_to(progress: Progress) -> dict[str, Any]:
+    """What has umap-learn's bar of epochs tell us how far it is, and draw nothing."""
+    from tqdm.auto import tqdm
+    from tqdm.notebook import tqdm_notebook
+
+    if progress is unheard or issubclass(tqdm, tqdm_notebook):
+        return {"disable": True}
+    return {"disable": False, "file": _Epochs(progress), "bar_format": "{n} {total}", "leave": False}
+
+
+class _Epochs:
+    """A file to which tqdm writes how far it is."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def write(self, text: str) -> int:
+        """Tell what a bar of the form ``{n} {total}`` says; what moves the cursor says nothing."""
+        words = text.split()
+        if len(words) == 2 and words[0] != "0":
+            self._progress(int(words[0]), int(words[1]))
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from raydr.arrays import FloatArray
 from raydr.data import IN_MEMORY, Table, in_memory
 from raydr.errors import DataError, ScenarioError
-from raydr.front.api import Result
+from raydr.front.finished import Result
 from raydr.methods import METHODS
 from raydr.methods.method import Method
 from raydr.records import PICTURE, REPORT
@@ -74,6 +74,11 @@ _COMMON: Mapping[str, tuple[Any, str, str]] = types.MappingProxyType(
             "str or Path, optional",
             "folder to keep the run in, with its report; must not exist, or be empty; default: a temporary one that"
             " goes with the estimator",
+        ),
+        "verbose": (
+            False,
+            "bool",
+            "show how far a fit is: bars on a terminal and in a notebook, lines elsewhere",
         ),
         "random_state": (
             0,
@@ -117,6 +122,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         raydr.errors.RunError
             If the run started and failed.
         """
+        from raydr.front.bars import heard_on_terminal
         from raydr.scenarios.reading import read
         from raydr.scenarios.runner import run
 
@@ -128,15 +134,15 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         scenario = read(self._content(table, int(seed)), self.scenario)
         folder = _temporary() if self.out is None else Path(self.out).expanduser().absolute()
         result = FittedRun(folder, temporary=self.out is None)
-        run(scenario, out=folder, table=table, report=self.out is not None)
+        with heard_on_terminal(quiet=not self.verbose) as listener:
+            run(scenario, out=folder, table=table, report=self.out is not None, listener=listener)
         self._run = result
         self.seed_ = int(seed)
         self.embedding_ = result.embedding
         self.metrics_, self.ledger_, self.privacy_ = result.metrics, result.ledger, result.privacy
-        columns = result.to_frame("pyarrow")
-        self.clients_ = np.array(columns["client"].to_pylist(), dtype=np.str_)
-        if "cluster" in columns.column_names:
-            self.labels_ = columns["cluster"].to_numpy()
+        self.clients_ = result.sites
+        if result.clusters is not None:
+            self.labels_ = result.clusters
         return self
 
     def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None) -> FloatArray:
@@ -265,7 +271,7 @@ class PlacingMap(FederatedMap):
 # --- the run that an estimator keeps ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FittedRun(Result):
     """The run of an estimator, whose folder holds no row; pickled with its files, and then in a temporary folder.
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from raydr.data.columns import Choice, listing
 from raydr.data.dialect import Dialect
 from raydr.data.loading import ENDINGS, TABLES, TEXTS, ending, read_file, survey
 from raydr.errors import DataError, OutputError, ScenarioError
+from raydr.extras import require_packages
 from raydr.plain import listed, plain
 from raydr.records import SCENARIO
 from raydr.report.mapped import Fact, facts
@@ -23,6 +25,7 @@ from raydr.scenarios import reading
 from raydr.scenarios.backend import InlineBackend
 from raydr.scenarios.holdings import Holdings, dealt_out, from_sites
 from raydr.scenarios.schema import Scenario
+from raydr.scenarios.shelf import FOR_ROWS, kind_of_object
 
 METHOD = "fed-umap"
 """Of a map of one's own data, unless another is named."""
@@ -75,6 +78,10 @@ def own_data(
     ScenarioError
         If the method or an override cannot be.
     """
+    if not isinstance(data, str | PathLike):
+        raise DataError(
+            f"A table is named by its path, and what was given is {kind_of_object(data)}: {FOR_ROWS}."
+        )
     files = files_of(data)
     content: dict[str, Any] = {
         "name": _name(data),
@@ -132,6 +139,7 @@ def held(scenario: Scenario, data_dir: Path | None = None) -> Holdings:
     ScenarioError, DataError
         If a run would be refused for its data.
     """
+    require_packages(scenario)
     if not scenario.clients.sites:
         holdings = dealt_out(scenario, data_dir)
     else:

@@ -133,7 +133,7 @@ def _say(text: str, code: int, error: BaseException | None = None) -> int:
     """Print a paragraph, with what was noted on the error, such as how to go on."""
     paragraph = " ".join([f"raydr: {text}", *getattr(error, "__notes__", [])])
     try:
-        from raydr.front.terminal import print_paragraph
+        from raydr.front.console import print_paragraph
     except Exception:  # an import that was interrupted leaves modules behind that are half made
         print(paragraph, file=sys.stderr)
     else:

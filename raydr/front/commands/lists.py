@@ -1,0 +1,61 @@
+"""``raydr list``: what there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib import import_module
+from operator import attrgetter
+from typing import Any
+
+import click
+
+
+def _shipped() -> Mapping[str, str]:
+    from raydr.scenarios.reading import shipped
+
+    return shipped()
+
+
+def _sweeps() -> Mapping[str, str]:
+    from raydr.tune.reading import shipped
+
+    return shipped()
+
+
+def _papers() -> Mapping[str, str]:
+    from raydr.tune.reproducing import catalogue
+
+    return catalogue()
+
+
+def _table(room: str, name: str, line: Callable[[Any], str] | None = None) -> Mapping[str, str]:
+    """A room's table of things by name, each in a line, by default its docstring's first; imported when asked for."""
+    from raydr.registry import summary
+
+    return {key: (line or summary)(thing) for key, thing in getattr(import_module(room), name).items()}
+
+
+CATALOGUES: Mapping[str, Callable[[], Mapping[str, str]]] = {
+    "scenarios": _shipped,
+    "sweeps": _sweeps,
+    "papers": _papers,
+    "methods": partial(_table, "raydr.methods", "METHODS", attrgetter("summary")),
+    "embedders": partial(_table, "raydr.embedding", "EMBEDDERS"),
+    "partitions": partial(_table, "raydr.partition", "PARTITIONS"),
+    "adversaries": partial(_table, "raydr.federation.simulated", "ADVERSARIES"),
+    "attacks": partial(_table, "raydr.attacks", "ATTACKS", attrgetter("description")),
+    "mechanisms": partial(_table, "raydr.privacy", "MECHANISMS"),
+    "metrics": partial(_table, "raydr.metrics", "METRICS", attrgetter("description")),
+    "datasets": partial(_table, "raydr.data", "DATASETS", attrgetter("description")),
+}
+"""What ``raydr list`` can list: names, each with a line on what it is."""
+
+
+@click.command("list")
+@click.argument("what", metavar="|".join(CATALOGUES), type=click.Choice(list(CATALOGUES)))
+def list_(what: str) -> None:
+    """List what there is, one line each."""
+    from raydr.front.terminal import print_catalogue
+
+    print_catalogue(CATALOGUES[what]())
