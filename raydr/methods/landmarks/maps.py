@@ -181,7 +181,7 @@ def transform(settings: FedTSNE | FedUMAP, model: Mapping[str, FloatArray], rows
         squared = NystromGeometry(posted, known, _power(settings) == 1.0).squared_distance_block(
             0, len(block)
         )
-        # An estimate is no metric: the least of a row's may be below 0, and all that counts is how much more others are.
+        # An estimate is no metric: a row's least may be below 0, and all that counts is how much more others are.
         return np.asarray(squared - squared.min(axis=1, keepdims=True))
 
     return placed(model, estimated, rows)
