@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from raydr.arrays import FloatArray
+from raydr.arrays import FloatArray, Int64Array
 from raydr.data import Alike, Layout, Table, load_alike
 from raydr.data.columns import listing
 from raydr.errors import DataError, OutputError, RaydrError, ScenarioError
@@ -56,9 +56,9 @@ def transform(folder: Path, data: Path, out: Path) -> Path:
     unknown = [column for column in others if column not in model.card.left_out]
     if unknown:
         _LOGGER.warning("%s: the run had no such columns, which are left aside: %s", data, listing(unknown))
-    places = placing.places(table)
+    found = placing.found(table)
     with whole(out, "free its place, or name another with --out") as unfinished:
-        _write(unfinished, out.suffix, table, places)
+        _write(unfinished, out.suffix, table, found)
     return out
 
 
@@ -67,7 +67,26 @@ def place(folder: Path, table: Table) -> FloatArray:
 
     Raises as :func:`transform`.
     """
-    return _placing(folder, table.name).places(table)
+    return _placing(folder, table.name).found(table).places
+
+
+def predict(folder: Path, table: Table) -> Int64Array:
+    """Clusters (rows,) of the rows of such a table, by a run whose method makes clusters.
+
+    Raises as :func:`transform`.
+    """
+    clusters = _placing(folder, table.name).found(table).clusters
+    if clusters is None:
+        raise ScenarioError(f"{folder} is a run whose method makes no clusters: new rows have none.")
+    return clusters
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where new rows lie, ``places`` (rows, 2 or 3), and of a method that makes clusters which they are in."""
+
+    places: FloatArray
+    clusters: Int64Array | None = None
 
 
 @dataclass(frozen=True)
@@ -79,17 +98,29 @@ class _Placing:
     model: Model
     method: Callable[[Any, Mapping[str, FloatArray], FloatArray], FloatArray]
 
-    def places(self, table: Table) -> FloatArray:
-        """Where the rows of a table lie, once each of them has a place."""
-        scenario, model, rows = self.scenario, self.model, table.rows
+    def prepared(self, table: Table) -> FloatArray:
+        """Rows of a table, filled in, scaled and keyed as those of the run."""
+        scenario, model = self.scenario, self.model
         if KEYED in model.arrays:
-            rows = _keyed(self.folder, scenario, model, rows)
-        else:
-            _require_filling(self.folder, scenario, model)
-            rows = scale_rows(rows, Scaling.of(model.arrays, scenario.data.scale))
+            return _keyed(self.folder, scenario, model, table.rows)
+        _require_filling(self.folder, scenario, model)
+        return scale_rows(table.rows, Scaling.of(model.arrays, scenario.data.scale))
+
+    def found(self, table: Table) -> Found:
+        """Where the rows of a table lie, once each of them has a place."""
+        found = self.found_of(self.prepared(table))
+        _refuse_nowhere(table, found.places)
+        return found
+
+    def found_of(self, rows: FloatArray) -> Found:
+        """The same of rows that are prepared; some may have no place."""
+        scenario, model = self.scenario, self.model
+        predict = METHODS[scenario.method.kind].predict
         try:
             with np.errstate(over="ignore", invalid="ignore"):
                 places = self.method(scenario.method, model.arrays, rows)
+                clusters = None if predict is None else predict(scenario.method, model.arrays, rows)
+                return Found(places, clusters)
         except RaydrError:
             raise
         # Arrays that lack, or do not fit together; torch's errors are RuntimeErrors.
@@ -98,8 +129,6 @@ class _Placing:
                 f"The model in {self.folder / MODEL} is none of method.kind {scenario.method.kind!r}"
                 f" ({type(error).__name__}: {error}). Bring back the run folder as the run wrote it, or repeat the run."
             ) from error
-        _refuse_nowhere(table, places)
-        return places
 
 
 def _placing(folder: Path, data: str) -> _Placing:
@@ -140,10 +169,11 @@ def _refuse_nowhere(table: Table, places: FloatArray) -> None:
         )
 
 
-def _write(path: Path, suffix: str, table: Table, places: FloatArray) -> None:
+def _write(path: Path, suffix: str, table: Table, found: Found) -> None:
     import pyarrow as pa
 
-    columns = pa.table({"row": table.ids, **axes(places)})
+    clusters = {} if found.clusters is None else {"cluster": found.clusters}
+    columns = pa.table({"row": table.ids, **axes(found.places), **clusters})
     if suffix == ".csv":
         from pyarrow import csv
 

@@ -442,6 +442,19 @@ def test_methods_without_places_for_new_rows_have_no_transform() -> None:
     for name in QUICK:
         assert hasattr(quick(name), "transform") == (METHODS[estimator_names()[name]].transform is not None)
         assert isinstance(quick(name), FederatedMap)
+    with pytest.raises(AttributeError, match="LocalNE has no transform.*: each client draws one of its own"):
+        quick("LocalNE").transform  # noqa: B018
+
+
+def test_clusters_of_new_rows_are_those_of_the_rows_near_them() -> None:
+    rng = np.random.default_rng(0)
+    groups = np.repeat([0, 1, 2], 30)
+    X = rng.normal(size=(90, 5)) + 20.0 * groups[:, None]
+    found = quick("FedSpectralClustering", landmarks=None).fit(X)
+    new = rng.normal(size=(9, 5)) + 20.0 * np.repeat([0, 1, 2], 3)[:, None]
+    wanted = [found.labels_[np.flatnonzero(groups == group)[0]] for group in np.repeat([0, 1, 2], 3)]
+    assert found.predict(new).tolist() == wanted
+    assert not hasattr(quick("FedTSNE"), "predict")
 
 
 _ANEW = "transform places rows by the model alone, near where the map has them; fit_transform gives the map"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
 from pathlib import Path
 
-from raydr.data.columns import Alike, Choice
+from raydr.data.columns import Alike, Choice, listing
 from raydr.data.loading import FILLINGS, Missing, complete_rows, read_file, source_of, table_of
 from raydr.data.table import Table
+
+_LOGGER = logging.getLogger(__name__)
 
 
 def load_alike(
@@ -23,7 +27,8 @@ def load_alike(
     id_column : str or None
         The column of row identities, if the file has it; row numbers from 0 where it has not.
     missing : {"error", "drop", "mean", "median"}
-        What to do about rows with an empty cell among the features or identities: as :func:`raydr.data.load`.
+        What to do about rows with an empty cell among the features or identities: as :func:`raydr.data.load`. With
+        mean and median columns may be absent, which is said, but not all.
     matrix : str or None
         Of an .h5ad file which of its matrices.
 
@@ -39,7 +44,15 @@ def load_alike(
     DataError
         If a column is not there, or has no name and the other's have; and for all that no table can have.
     """
+    alike = replace(alike, filled=missing in FILLINGS)
     columns = read_file(path, Choice(alike=alike, layout=alike.layout, matrix=matrix))
+    if columns.absent:
+        _LOGGER.warning(
+            "%s lacks columns of %s, which are filled in as missing values are: %s",
+            path,
+            alike.what,
+            listing(columns.absent),
+        )
     if id_column in columns.unread:
         columns = read_file(path, Choice(alike=alike, layout=alike.layout, matrix=matrix, id=id_column))
     kept = complete_rows(columns, missing, remedy="Fill them in, or leave those rows out.")

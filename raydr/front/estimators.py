@@ -13,7 +13,7 @@ import tempfile
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from inspect import Parameter, Signature
 from pathlib import Path
 from textwrap import fill
@@ -30,7 +30,7 @@ from sklearn.utils import check_random_state, estimator_html_repr
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from raydr.arrays import FloatArray
+from raydr.arrays import FloatArray, Int64Array
 from raydr.data import IN_MEMORY, Table, in_memory
 from raydr.errors import DataError, ScenarioError
 from raydr.front.finished import Result
@@ -259,13 +259,32 @@ class PlacingMap(FederatedMap):
         """
         from raydr.scenarios.transforming import place
 
+        table = self._new(X)
+        return place(self._run.folder, table)
+
+    def _new(self, X: Any) -> Table:
+        """New rows with the features of :meth:`fit`."""
         check_is_fitted(self)
         known = getattr(self, "feature_names_in_", None)
         tables = [
             validate_data(self, _features(table, known), reset=False, dtype="numeric")
             for table in _tables(X)[0]
         ]
-        return place(self._run.folder, in_memory({"X": np.concatenate(tables)}, for_map=False))
+        return in_memory({"X": np.concatenate(tables)}, for_map=False)
+
+
+class PredictingMap(PlacingMap):
+    """One that tells the clusters of new rows too."""
+
+    def predict(self, X: Any) -> Int64Array:
+        """Cluster of each new row, (rows,) int64: that of most of the mapped records near it.
+
+        ``X`` and what is raised are as of :meth:`transform`.
+        """
+        from raydr.scenarios.transforming import predict
+
+        table = self._new(X)
+        return predict(self._run.folder, table)
 
 
 # --- the run that an estimator keeps ----------------------------------------------------------------------------------
@@ -470,6 +489,8 @@ def _estimator(kind: str) -> type[FederatedMap]:
         + [Parameter(name, Parameter.KEYWORD_ONLY, default=default) for name, default in defaults.items()]
     )
     bases: tuple[type, ...] = (FederatedMap if method.transform is None else PlacingMap,)
+    if method.predict is not None:
+        bases = (PredictingMap,)
     if "clusters" in fields:
         bases = (ClusterMixin, *bases)
     members = {
@@ -479,7 +500,16 @@ def _estimator(kind: str) -> type[FederatedMap]:
         "_kind": kind,
         "_parameters": tuple(fields),
     }
-    return type(_name(method), bases, members)
+    made = type(_name(method), bases, members)
+    if method.transform is None:
+        made.transform = property(partial(_no_transform, method))  # type: ignore[attr-defined]  # which sklearn must not wrap
+    return made
+
+
+def _no_transform(method: Method, estimator: FederatedMap) -> None:
+    reason = method.unplaceable(method.settings.model_construct())
+    because = "" if reason is None else f": {reason}"
+    raise AttributeError(f"{type(estimator).__name__} has no transform, for its maps take no new rows{because}.")
 
 
 def _initialiser(signature: Signature) -> Callable[..., None]:

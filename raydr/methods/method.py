@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from raydr.arrays import FloatArray
+from raydr.arrays import FloatArray, Int64Array
 from raydr.federation import Federation, Rehearsal
 from raydr.geometry.points import Geometry, Points
 from raydr.journal import Journal
@@ -114,6 +114,8 @@ class Method:
     transform : callable
         Positions of new rows on the map, by settings, the run's model and rows scaled as the run's; None for methods
         whose map takes no new rows.
+    predict : callable
+        Clusters of new rows, (rows,) int64, by the same; None for methods that make none.
     unplaceable : callable
         Why maps under these settings take no new rows, as a clause for people, by settings; None where they do.
     redraw : callable
@@ -143,6 +145,7 @@ class Method:
     posts: Callable[[Any], str | None] = _none
     unkeyable: Callable[[Any], str | None] = _unknown
     transform: Callable[[Any, Mapping[str, FloatArray], FloatArray], FloatArray] | None = None
+    predict: Callable[[Any, Mapping[str, FloatArray], FloatArray], Int64Array] | None = None
     unplaceable: Callable[[Any], str | None] = _none
     redraw: Callable[[Any, Mapping[str, FloatArray], Sequence[FloatArray], int, Journal], Outcome] | None = (
         None
@@ -161,10 +164,12 @@ METHODS: Registry[Method] = Registry("methods", "raydr.methods", first=("landmar
 
 def unplaceable(settings: MethodSettings) -> str | None:
     """Why maps of a method under these settings take no new rows, as a clause for people; None where they do."""
+    reason = METHODS[settings.kind].unplaceable(settings)
     if METHODS[settings.kind].transform is None:
         able = ", ".join(name for name, method in METHODS.items() if method.transform is not None)
-        return f"maps of method.kind {settings.kind!r} take no new rows, and maps of these do: {able}"
-    return METHODS[settings.kind].unplaceable(settings)
+        because = "" if reason is None else f" ({reason})"
+        return f"maps of method.kind {settings.kind!r} take no new rows{because}, and maps of these do: {able}"
+    return reason
 
 
 def method(settings: type[MethodSettings], title: str, **more: Any) -> Callable[[Serve], Serve]:

@@ -20,6 +20,7 @@ from raydr.errors import DataError, RunError, ScenarioError
 from raydr.federation import Client, Federation, Granularity, Public, Range, Reply, Request, answers
 from raydr.federation.pads import pad
 from raydr.federation.ring import decode, fraction_bits
+from raydr.geometry.blocks import in_blocks
 from raydr.privacy.isometry import Isometry
 from raydr.privacy.sealing import Binding, seal, sealed_size, unseal
 from raydr.privacy.secrets import Secret
@@ -195,7 +196,11 @@ class KeyedScaling:
 
     def applied(self, rows: FloatArray, shared: Secret) -> FloatArray:
         """Rows (rows, features) scaled and keyed."""
-        return Isometry(shared.derived("isometry"), self.centre, self.unit)(scale_rows(rows, self.scaling))
+        return self.isometry(shared)(scale_rows(rows, self.scaling))
+
+    def isometry(self, shared: Secret) -> Isometry:
+        """The key of all clients."""
+        return Isometry(shared.derived("isometry"), self.centre, self.unit)
 
 
 def opened(sealed: UInt8Array, root: Secret, run: str, scale: KeyedScale) -> KeyedScaling:
@@ -217,7 +222,8 @@ def keyed_rows(rows: FloatArray, sealed: UInt8Array, root: Secret, run: str, sca
 
     Raises as :func:`opened`.
     """
-    return opened(sealed, root, run, scale).applied(rows, root.derived("all clients"))
+    known = opened(sealed, root, run, scale)
+    return in_blocks(known.isometry(root.derived("all clients")).motion(), scale_rows(rows, known.scaling))
 
 
 def _binding(run: str) -> Binding:

@@ -27,7 +27,7 @@ from raydr.embedding import COSNE, TSNE
 from raydr.errors import ScenarioError
 from raydr.federation import Client, Federation, Granularity, Range, Rehearsal, Reply, Request, answers
 from raydr.geometry.points import Points
-from raydr.geometry.trilateration import trilaterate
+from raydr.geometry.trilateration import Trilateration, trilaterate
 from raydr.journal import Incident, Journal
 from raydr.methods.embedders import AnyEmbedder
 from raydr.methods.landmarks.clustering import (
@@ -54,6 +54,7 @@ from raydr.methods.landmarks.pooled_kernel import pooled_spectrum
 from raydr.methods.landmarks.settings import LandmarkSettings, require_among_rows
 from raydr.methods.method import MethodSettings, method
 from raydr.methods.outcome import Note, Outcome, Pooled, draw_map
+from raydr.methods.references import clusters_of, placed_by_rows, references
 
 _LEAST = float(np.finfo(np.float64).tiny)
 """Kernel value below which doubles lose their digits: a distance of 26.6 / sqrt(gamma)."""
@@ -177,7 +178,21 @@ def central(
     drawn = draw_map(
         Points(rows), rows, settings.embedder, dimensions=settings.dimensions, seed=seed, journal=journal
     )
-    return Pooled(drawn.embedding, clusters)
+    return Pooled(
+        drawn.embedding,
+        clusters,
+        place=lambda new: placed_by_rows(references(drawn.embedding, rows, lambda means: means), new),
+    )
+
+
+def transform(settings: FedSpectral, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
+    """Positions (rows, dimensions) of new rows (rows, features), by :mod:`raydr.methods.references`, at home."""
+    return placed_by_rows(model, rows)
+
+
+def predict(settings: FedSpectral, model: Mapping[str, FloatArray], rows: FloatArray) -> Int64Array:
+    """Clusters (rows,) of new rows (rows, features), of the references that are near."""
+    return clusters_of(model, rows)
 
 
 def rehearse(federation: Rehearsal, settings: FedSpectral) -> None:
@@ -217,6 +232,8 @@ def rehearse(federation: Rehearsal, settings: FedSpectral) -> None:
     noise_on=NOISE_ON | {"moments"},
     releases=learning_releases,
     posts=lambda settings: "the kernel value of every record with every landmark, which is its distance,",
+    transform=transform,
+    predict=predict,
     rehearse=rehearse,
     unkeyable=unkeyable,
 )
@@ -230,7 +247,7 @@ def serve(federation: Federation, settings: FedSpectral) -> Outcome:
         kernels = [reply.values for reply in federation.ask(request)]
     with federation.stage("geometry"):
         vanished = sum(int((block < _LEAST).sum()) for block in kernels)
-        coordinates = places(kernels, learnt)
+        coordinates, solver = trilaterated(kernels, learnt)
         geometry = Points(coordinates)
     with federation.stage("clusters"):
         if settings.estimator == "nystrom":
@@ -257,7 +274,9 @@ def serve(federation: Federation, settings: FedSpectral) -> Outcome:
         seed=federation.seed,
         journal=federation.journal,
     )
-    model = {"landmarks": learnt.points, "gamma": np.array([learnt.gamma])}
+    with federation.stage("references for new rows"):
+        placing = references(drawn.embedding, coordinates, solver.points, clusters)
+    model = {"landmarks": learnt.points, "gamma": np.array([learnt.gamma])} | placing
     return Outcome(drawn.embedding, geometry, model, (note,), clusters)
 
 
@@ -273,9 +292,17 @@ def landmarks_of(federation: Federation, settings: FedSpectral) -> LearntLandmar
 
 
 def places(kernels: Sequence[Float64Array], learnt: LearntLandmarks) -> FloatArray:
-    """Coordinates (rows, dimensions) float32 of all rows, by each client's kernel block: ``d^2 = -ln K / gamma``."""
+    """Coordinates (rows, dimensions) float32 of all rows, by each client's kernel block."""
+    return trilaterated(kernels, learnt)[0]
+
+
+def trilaterated(
+    kernels: Sequence[Float64Array], learnt: LearntLandmarks
+) -> tuple[FloatArray, Trilateration]:
+    """The same, by ``d^2 = -ln K / gamma``, and what solved for them."""
     squared = (-np.log(np.maximum(block, _LEAST)) / learnt.gamma for block in kernels)
-    return np.asarray(trilaterate(learnt.points, squared)[0], np.float32)
+    coordinates, solver = trilaterate(learnt.points, squared)
+    return np.asarray(coordinates, np.float32), solver
 
 
 def kernel_clusters(

@@ -20,6 +20,7 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray, shaped
 from raydr.embedding import principal_components
 from raydr.federation import Federation, Rehearsal
+from raydr.geometry.blocks import in_blocks
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points
 from raydr.methods.method import method
@@ -61,7 +62,7 @@ def transform(settings: PrivateMap, model: Mapping[str, FloatArray], rows: Float
         _view_of(model), np.asarray(model["mean"], np.float64), np.asarray(model["axes"], np.float64)
     )
     landmarks = Landmarks(*(np.asarray(model[name], np.float64) for name in ("centres", "counts", "places")))
-    return place(frame.coordinates(rows), landmarks, iterations=settings.placing_iterations)
+    return place(in_blocks(frame.coordinates, rows), landmarks, iterations=settings.placing_iterations)
 
 
 def _model_of(frame: Frame, landmarks: Landmarks) -> dict[str, FloatArray]:

@@ -19,6 +19,7 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding import COSNE
 from raydr.federation import Federation, Rehearsal
+from raydr.geometry.blocks import in_blocks
 from raydr.geometry.hyperbolic import Hyperboloid, from_ball
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Geometry, Points, Progress, unheard
@@ -275,13 +276,16 @@ def transform(settings: SENSE, model: Mapping[str, FloatArray], rows: FloatArray
     space = settings.space
     points, known = space.points(rows), space.points(model["references"])
     if not isinstance(settings.embedder, COSNE):
-        return placed(model, lambda block: space.squared_distances(points[block], known), len(points))
+        return placed(model, lambda block: space.squared_distances(block, known), points)
     neighbors = min(NEIGHBORS, len(known))
-    return place(
-        np.sqrt(space.squared_distances(points, known)),
-        model["reference_positions"],
-        neighbors=neighbors if neighbors > 1 else None,
-        scale=float(model["map_scale"][0]),
+    return in_blocks(
+        lambda block: place(
+            np.sqrt(space.squared_distances(block, known)),
+            model["reference_positions"],
+            neighbors=neighbors if neighbors > 1 else None,
+            scale=float(model["map_scale"][0]),
+        ),
+        points,
     )
 
 
