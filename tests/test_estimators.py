@@ -357,7 +357,7 @@ def test_a_map_is_a_frame_of_the_library_that_is_there(X: Any, monkeypatch: pyte
 
 def test_without_anndata_it_is_named(X: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "anndata", None)
-    with pytest.raises(ImportError, match="pip install anndata"):
+    with pytest.raises(ImportError, match=r"pip install 'raydr\[anndata\]'"):
         quick().fit(X).to_anndata()
 
 
