@@ -32,7 +32,7 @@ lowest:
 	  pytest pytest-timeout pytest-xdist hypothesis polars
 	build/lowest/bin/python -W ignore -m pytest -n 2 $(SOME_TESTS)
 
-# Built, installed into an empty environment, and tested there from the source distribution, where no source lies beside.
+# Built, installed into an empty environment, and tested there by the source distribution's tests, without its source.
 dist: setup
 	rm -rf dist build/lib build/dist
 	$(BIN)/python -m pip install --quiet build
