@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +13,9 @@ from raydr.data import Alike, Layout, Table, load_alike
 from raydr.data.columns import listing
 from raydr.errors import DataError, OutputError, RaydrError, ScenarioError
 from raydr.files import whole
-from raydr.methods import METHODS, unplaceable
+from raydr.methods import unplaceable
+from raydr.methods.joining import placed
+from raydr.methods.outcome import Placed
 from raydr.privacy.secrets import Origin
 from raydr.records import MODEL, SCENARIO
 from raydr.report.runfolder import read_run
@@ -81,21 +81,12 @@ def predict(folder: Path, table: Table) -> Int64Array:
 
 
 @dataclass(frozen=True)
-class Found:
-    """Where new rows lie, ``places`` (rows, 2 or 3), and of a method that makes clusters which they are in."""
-
-    places: FloatArray
-    clusters: Int64Array | None = None
-
-
-@dataclass(frozen=True)
 class _Placing:
     """A run that can place new rows."""
 
     folder: Path
     scenario: Scenario
     model: Model
-    method: Callable[[Any, Mapping[str, FloatArray], FloatArray], FloatArray]
 
     def prepared(self, table: Table) -> FloatArray:
         """Rows of a table, filled in, scaled and keyed as those of the run."""
@@ -105,21 +96,17 @@ class _Placing:
         _require_filling(self.folder, scenario, model)
         return scale_rows(table.rows, Scaling.of(model.arrays, scenario.data.scale))
 
-    def found(self, table: Table) -> Found:
+    def found(self, table: Table) -> Placed:
         """Where the rows of a table lie, once each of them has a place."""
         found = self.found_of(self.prepared(table))
         _refuse_nowhere(table, found.places)
         return found
 
-    def found_of(self, rows: FloatArray) -> Found:
+    def found_of(self, rows: FloatArray) -> Placed:
         """The same of rows that are prepared; some may have no place."""
         scenario, model = self.scenario, self.model
-        predict = METHODS[scenario.method.kind].predict
         try:
-            with np.errstate(over="ignore", invalid="ignore"):
-                places = self.method(scenario.method, model.arrays, rows)
-                clusters = None if predict is None else predict(scenario.method, model.arrays, rows)
-                return Found(places, clusters)
+            return placed(scenario.method, model.arrays, rows)
         except RaydrError:
             raise
         # Arrays that lack, or do not fit together; torch's errors are RuntimeErrors.
@@ -136,10 +123,10 @@ def _placing(folder: Path, data: str) -> _Placing:
             f"{folder} is not a run folder: it has no scenario.yaml. Give the folder that a run wrote."
         )
     scenario = read(folder / SCENARIO)
-    method, reason = METHODS[scenario.method.kind].transform, unplaceable(scenario.method)
-    if method is None or reason is not None:
+    reason = unplaceable(scenario.method)
+    if reason is not None:
         raise ScenarioError(f"{folder} cannot place the rows of {data}: {reason}.")
-    return _Placing(folder, scenario, read_model(folder), method)
+    return _Placing(folder, scenario, read_model(folder))
 
 
 def _require_filling(folder: Path, scenario: Scenario, model: Model) -> None:
@@ -167,7 +154,7 @@ def _refuse_nowhere(table: Table, places: FloatArray) -> None:
         )
 
 
-def _write(path: Path, suffix: str, table: Table, found: Found) -> None:
+def _write(path: Path, suffix: str, table: Table, found: Placed) -> None:
     import pyarrow as pa
 
     clusters = {} if found.clusters is None else {"cluster": found.clusters}

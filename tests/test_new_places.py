@@ -132,7 +132,7 @@ def test_a_row_that_was_mapped_lands_near_its_place(case: str, root: Path) -> No
     places = place(folder, iris().take(ids))
     far = cdist(places, mapped.embedding)
     nearer = (far < np.diagonal(far)[:, None]).mean(axis=1)  # rows of the map nearer to it than its own place
-    assert np.median(nearer) < (0.25 if case in LOOSE else 0.06)
+    assert np.median(nearer) < (0.25 if case in LOOSE else 0.1)
 
 
 def test_no_row_that_was_mapped_is_kept(case: str, root: Path) -> None:
