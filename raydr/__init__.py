@@ -56,6 +56,7 @@ __all__ = [
     "Result",
     "SweepResult",
     "audit",
+    "join",
     "map",
     "reproduce",
     "resume",

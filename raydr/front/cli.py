@@ -583,6 +583,28 @@ def transform(folder: Path, data: Path, out: Path) -> None:
 
 @app.command()
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("data", type=click.Path(path_type=Path))
+@click.option("--site", metavar="NAME", help="What the site is called. Default: the name of DATA.")
+@click.option("--quiet", "-q", is_flag=True, help="Print nothing but the report's path.")
+def join(folder: Path, data: Path, site: str | None, quiet: bool) -> None:
+    """Have a site with the rows of DATA join RUN, a run folder: place them on its map, and say what left the site.
+
+    Nobody else is asked, and no row that was mapped moves. RUN is extended by the site, and its report made again.
+    """
+    from raydr.front.terminal import heard_on_terminal, print_joined
+    from raydr.journal import unheard
+    from raydr.records import REPORT
+    from raydr.scenarios import joining
+
+    with nullcontext(unheard) if quiet else heard_on_terminal() as listener:
+        whole = joining.join(folder, data, site=site, listener=listener)
+    if not quiet:
+        print_joined(whole)
+    click.echo(whole / REPORT)
+
+
+@app.command()
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 @click.option(
     "--json",
     "out",

@@ -303,7 +303,8 @@ def admit(federation: Federation, settings: SENSE, model: Mapping[str, FloatArra
     request = AnchorRequest(common, space, False, coverage.mechanism if coverage is not None else None)
     reply = federation.ask(request)[0]
     closed = settings.model_copy(update={"solver": "closed-form"})
-    points, known = pointwise_points(federation, closed, space, anchors, [reply.squared], [reply.noise])
+    each, levels = [row[None] for row in reply.squared], [reply.noise] * len(reply.squared)
+    points, known = pointwise_points(federation, closed, space, anchors, each, levels)
     rows = space.rows(known.narrow.widened(space.chart(points), federation.stream("references")))
     return Placed(transform(settings, model, rows))
 
