@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         Result,
         SweepResult,
         audit,
+        join,
         map,  # noqa: A004  as every function here it is called by its module's name
         reproduce,
         resume,
