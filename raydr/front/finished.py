@@ -34,6 +34,7 @@ from raydr.records import (
 
 if TYPE_CHECKING:
     from raydr.front.exports import Library
+    from raydr.report.joined import Joined
 
 
 def load(folder: str | Path) -> Result:
@@ -96,6 +97,13 @@ class Result:
     def pooled(self) -> FloatArray | None:
         """The map of the pooled data, (rows, 2 or 3); None where the run was not compared with it."""
         return _places(_table(self.folder / CENTRAL)) if (self.folder / CENTRAL).exists() else None
+
+    @property
+    def joined(self) -> tuple[Joined, ...]:
+        """Sites that joined after the run had ended, in their order: see :func:`raydr.join`."""
+        from raydr.report.joined import read_joined
+
+        return read_joined(self.folder)
 
     @property
     def ids(self) -> NDArray[Any]:
