@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from raydr import records
 from raydr.arrays import FloatArray
-from raydr.data import Table
+from raydr.data import Provenance, Table
+from raydr.data.notices import of_spreads
 from raydr.errors import RunError, ScenarioError
 from raydr.federation import FailurePolicy, FaultPlan, Liars
 from raydr.federation.client import Withheld
@@ -51,7 +52,9 @@ from raydr.scenarios.model import KEYED, write_model
 from raydr.scenarios.reading import dump, read
 from raydr.scenarios.schema import Scenario
 from raydr.signals import signals_deferred
+from raydr.statistics.harmonizing import Harmonizing
 from raydr.statistics.keying import keyed_rows, keyed_scale, opened
+from raydr.statistics.preparing import Preparation
 
 
 def run(
@@ -136,12 +139,12 @@ def _run_in(
     if not scenario.clients.sites:
         with journal.stage("data"):
             holdings = dealt_out(scenario, data_dir, table)
-        beginning = _begin(scenario, holdings, checkpoints)
+        beginning = _begin(scenario, holdings, checkpoints, journal)
     with _backend(scenario, address, journal) as backend:
         if beginning is None:
             with journal.stage("data"):
                 holdings = from_sites(scenario, backend)
-            beginning = _begin(scenario, holdings, checkpoints)
+            beginning = _begin(scenario, holdings, checkpoints, journal)
         holdings = beginning.holdings
         served, findings = _simulate(scenario, beginning, backend, journal, checkpoints)
         described = environment(
@@ -210,10 +213,14 @@ class Beginning:
     resumption: Resumption | None
 
 
-def _begin(scenario: Scenario, holdings: Holdings, checkpoints: Checkpoints) -> Beginning:
+def _begin(scenario: Scenario, holdings: Holdings, checkpoints: Checkpoints, journal: Journal) -> Beginning:
     """Raise ScenarioError or DataError where the scenario asks what these data and clients cannot give."""
     scenario.require_clients(len(holdings.names))
     scenario.method.check(holdings.rows, holdings.features)
+    for notice in holdings.notices:
+        journal.tell(Incident(notice))
+    if holdings.harmonizing is not None and holdings.held_out is not None:
+        holdings.sites_of(holdings.held_out)
     public = METHODS[scenario.method.kind].public_file(scenario.method)
     if public is not None:
         holdings = with_public_file(holdings, public)
@@ -265,11 +272,11 @@ def _simulate(
                     checkpoints.keep(event)
         journal.tell(event)
 
-    plan, reserve = with_public(plan_of(scenario, len(holdings.names)), holdings.public)
+    plan, reserve = with_public(plan_of(scenario, len(holdings.names), holdings.harmonizing), holdings.public)
     served = backend.serve(
         holdings.parts,
         replace(plan, run=beginning.run.name),
-        withheld=Withheld(beginning.run.root, reserve),
+        withheld=Withheld(beginning.run.root, reserve, holdings.own_classes),
         listener=hear,
         checkpoint=resumption.content if resumption is not None else None,
     )
@@ -292,7 +299,7 @@ def _simulate(
         holdings.pooled,
         holdings.labels,
         served.outcome,
-        served.scaling,
+        served.prepared,
         method.kind,
         method,
         compared,
@@ -301,6 +308,8 @@ def _simulate(
         served.outcome.snapshots,
         holdings.client_of_row,
         new_rows(holdings, served, beginning.run, scenario),
+        classes=holdings.kept_classes,
+        scale=scenario.data.scale,
     )
     findings = backend.evaluate(examine, question, listener=journal.tell)
     served.ledger.record(
@@ -332,7 +341,7 @@ def with_scaling(served: Served, run: RootedRun, scenario: Scenario) -> Served:
         return served
     known = opened(served.sealed_scaling, run.root, run.name, keyed_scale(scenario.data.scale))
     # Where rows lie in the features the server cannot tell: it knows them turned by the key.
-    return replace(served, scaling=known.scaling, outcome=replace(served.outcome, lift=None))
+    return replace(served, prepared=Preparation(known.scaling), outcome=replace(served.outcome, lift=None))
 
 
 def new_rows(holdings: Holdings, served: Served, run: RootedRun, scenario: Scenario) -> NewRows | None:
@@ -342,10 +351,11 @@ def new_rows(holdings: Holdings, served: Served, run: RootedRun, scenario: Scena
         return None
     if sealed is not None:
         keyed = keyed_rows(held_out.rows, sealed, run.root, run.name, keyed_scale(scenario.data.scale))
-    return NewRows(held_out.rows, held_out.labels, keyed)
+    owners = None if holdings.harmonizing is None else holdings.sites_of(held_out)
+    return NewRows(held_out.rows, held_out.labels, keyed, owners)
 
 
-def plan_of(scenario: Scenario, clients: int) -> Plan:
+def plan_of(scenario: Scenario, clients: int, harmonizing: Harmonizing | None = None) -> Plan:
     """Return what a scenario asks of the federation, for so many clients."""
     runtime, faults = scenario.runtime, scenario.faults
     liars = faults.adversary
@@ -354,6 +364,7 @@ def plan_of(scenario: Scenario, clients: int) -> Plan:
         settings=scenario.method,
         scale=scenario.data.scale,
         fill=scenario.data.filling,
+        harmonize=harmonizing,
         seed=scenario.seed,
         policy=FailurePolicy(runtime.retries, runtime.quorum),
         faults=FaultPlan(
@@ -369,6 +380,28 @@ def plan_of(scenario: Scenario, clients: int) -> Plan:
         isometry_key=scenario.privacy.isometry_key,
         secure=scenario.secure_sums,
     )
+
+
+def _mapped(scenario: Scenario, holdings: Holdings, served: Served, findings: Findings) -> Provenance:
+    """What was mapped, with what the run has found out about it."""
+    data = holdings.provenance(scenario.data.scale)
+    if data.harmonized is not None and served.prepared.harmonization is not None:
+        adjusted = served.prepared.harmonization.common.adjusted
+        unchanged = tuple(name for name, changed in zip(data.columns, adjusted, strict=True) if not changed)
+        found = replace(
+            data.harmonized,
+            unchanged=unchanged,
+            before=dict(findings.before),
+            after=dict(findings.after),
+        )
+        data = replace(data, harmonized=found)
+    if scenario.data.scale == "none":
+        # By sums, where the run has taken any of the columns as they are; else as the evaluation sees it.
+        summed = None if scenario.privacy.isometry_key else served.deviation
+        deviation = findings.deviation if summed is None else summed
+        if deviation is not None:
+            data = replace(data, notices=data.notices + of_spreads(data.columns, deviation))
+    return data
 
 
 def _write(
@@ -403,7 +436,8 @@ def _write(
         write_json(folder / records.NOTES, [asdict(note) for note in served.outcome.notes])
     write_rounds(folder / records.ROUNDS, journal.rounds)
     sealed = served.sealed_scaling
-    scaling: Mapping[str, NDArray[Any]] = served.scaling.arrays if sealed is None else {KEYED: sealed}
-    data = holdings.provenance(scenario.data.scale)
+    prepared: Mapping[str, NDArray[Any]] = served.prepared.arrays if sealed is None else {KEYED: sealed}
+    data = _mapped(scenario, holdings, served, findings)
     write_json(folder / records.DATA, asdict(data))
-    write_model(folder, {**served.outcome.model, **scaling}, data)
+    own = served.prepared.kept_at_sites
+    write_model(folder, {**served.outcome.model, **prepared}, data, sites=holdings.names, own=own)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from raydr.arrays import FloatArray
+from raydr.arrays import FloatArray, Int64Array
 from raydr.data import Alike, Layout, Table, load_alike
-from raydr.data.columns import listing
+from raydr.data.columns import listing, nearest
 from raydr.errors import DataError, OutputError, RaydrError, ScenarioError
 from raydr.files import whole
 from raydr.methods import METHODS, unplaceable
@@ -20,16 +21,16 @@ from raydr.privacy.secrets import Origin
 from raydr.records import MODEL, SCENARIO
 from raydr.report.runfolder import read_run
 from raydr.scenarios.folder import axes
-from raydr.scenarios.model import KEYED, Model, read_model
+from raydr.scenarios.model import KEYED, Model, preparation_of, read_model
 from raydr.scenarios.reading import read
 from raydr.scenarios.schema import Scenario
 from raydr.statistics.keying import keyed_rows, keyed_scale
-from raydr.statistics.scaling import Scaling, scale_rows
 
+_NONE = np.zeros(1, np.int64)
 _LOGGER = logging.getLogger(__name__)
 
 
-def transform(folder: Path, data: Path, out: Path) -> Path:
+def transform(folder: Path, data: Path, out: Path, *, site: str | None = None) -> Path:
     """Place the rows of a file on a run's map, and write where they are; arguments are as for :func:`raydr.transform`.
 
     Raises
@@ -49,9 +50,27 @@ def transform(folder: Path, data: Path, out: Path) -> Path:
     scenario, model = placing.scenario, placing.model
     layout = Layout.of(model.card.columns, model.card.words)
     alike = Alike(f"the data of the run in {folder}", layout.columns, model.card.named, layout)
+    if site is not None and not model.card.sites:
+        raise ScenarioError(
+            f"--site {site}: the run in {folder} adjusted no site to others (data.harmonize), so it does not matter of"
+            " which rows are: leave --site out."
+        )
+    named = site in model.card.sites
     table, others = load_alike(
-        data, alike, id_column=scenario.data.id, missing=scenario.data.missing, matrix=scenario.data.matrix
+        data,
+        alike,
+        id_column=scenario.data.id,
+        missing=scenario.data.missing,
+        matrix=scenario.data.matrix,
+        client=None if named or not model.card.sites else site or scenario.clients.partition.client_column,
     )
+    if site is not None and named:
+        table = replace(table, client_keys=np.zeros(len(table.rows), np.int64), client_names=(site,))
+    elif site is not None and table.client_keys is None:
+        raise DataError(
+            f"--site {site}: that is no site of the run in {folder}, which has {listing(model.card.sites)}, and no column"
+            f" of {data}."
+        )
     unknown = [column for column in others if column not in model.card.left_out]
     if unknown:
         _LOGGER.warning("%s: the run had no such columns, which are left aside: %s", data, listing(unknown))
@@ -63,6 +82,8 @@ def transform(folder: Path, data: Path, out: Path) -> Path:
 
 def place(folder: Path, table: Table) -> FloatArray:
     """Positions (rows, 2 or 3) on a run's map of the rows of a table that has the run's columns, in their order.
+
+    Of a run that harmonized sites the table says of which site each row is.
 
     Raises as :func:`transform`.
     """
@@ -85,7 +106,8 @@ class _Placing:
             rows = _keyed(self.folder, scenario, model, rows)
         else:
             _require_filling(self.folder, scenario, model)
-            rows = scale_rows(rows, Scaling.of(model.arrays, scenario.data.scale))
+            prepared = preparation_of(self.folder, model, scenario)
+            rows = prepared.applied(rows, None if prepared.harmonization is None else self._owners(table))
         try:
             with np.errstate(over="ignore", invalid="ignore"):
                 places = self.method(scenario.method, model.arrays, rows)
@@ -100,6 +122,25 @@ class _Placing:
         _refuse_nowhere(table, places)
         return places
 
+    def _owners(self, table: Table) -> Int64Array:
+        """Whose the rows of a table are, of a run that adjusted each site's by what is the site's own."""
+        sites, places = self.model.card.sites, dict(zip(self.model.card.sites, count(), strict=False))
+        if table.client_keys is None:
+            raise DataError(
+                f"{table.name} does not say of which site its rows are, and the run adjusted sites to each other"
+                " (data.harmonize), each by what is its own: name the column, or the site, with --site. Sites are"
+                f" {listing(sites)}."
+            )
+        there = [table.client_names[code] for code in np.unique(table.client_keys)]
+        strange = [name for name in there if name not in places]
+        if strange:
+            raise DataError(
+                f"{table.name} has rows of {listing(strange)}{nearest(strange[0], sites)}, and the run adjusted sites to"
+                f" each other (data.harmonize), which were {listing(sites)}: how a site is off that was not there, nobody"
+                " has measured. Leave those rows out, or run with them."
+            )
+        return np.array([places.get(name, -1) for name in table.client_names], np.int64)[table.client_keys]
+
 
 def _placing(folder: Path, data: str) -> _Placing:
     if not (folder / SCENARIO).is_file():
@@ -108,9 +149,16 @@ def _placing(folder: Path, data: str) -> _Placing:
         )
     scenario = read(folder / SCENARIO)
     method, reason = METHODS[scenario.method.kind].transform, unplaceable(scenario.method)
+    wanted = scenario.data.harmonize
+    model = read_model(folder)
+    if wanted is not None and wanted.kind != "center" and (model.arrays.get("site_classes", _NONE) > 0).any():
+        reason = (
+            "sites were adjusted with what goes with the label kept (data.harmonize.keep), and rows to come have no"
+            " label yet"
+        )
     if method is None or reason is not None:
         raise ScenarioError(f"{folder} cannot place the rows of {data}: {reason}.")
-    return _Placing(folder, scenario, read_model(folder), method)
+    return _Placing(folder, scenario, model, method)
 
 
 def _require_filling(folder: Path, scenario: Scenario, model: Model) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from raydr.data.columns import Alike, Choice
@@ -10,7 +11,13 @@ from raydr.data.table import Table
 
 
 def load_alike(
-    path: Path, alike: Alike, *, id_column: str | None, missing: Missing, matrix: str | None = None
+    path: Path,
+    alike: Alike,
+    *,
+    id_column: str | None,
+    missing: Missing,
+    matrix: str | None = None,
+    client: str | None = None,
 ) -> tuple[Table, tuple[str, ...]]:
     """Read the rows of a file that has the columns of another.
 
@@ -26,11 +33,13 @@ def load_alike(
         What to do about rows with an empty cell among the features or identities: as :func:`raydr.data.load`.
     matrix : str or None
         Of an .h5ad file which of its matrices.
+    client : str or None
+        The column that says whose a row is, if the file has it.
 
     Returns
     -------
     table : Table
-        The features, in the order of the other file, and the identities.
+        The features, in the order of the other file, the identities, and whose rows they are.
     others : tuple of str
         Columns that are neither.
 
@@ -39,9 +48,11 @@ def load_alike(
     DataError
         If a column is not there, or has no name and the other's have; and for all that no table can have.
     """
-    columns = read_file(path, Choice(alike=alike, layout=alike.layout, matrix=matrix))
-    if id_column in columns.unread:
-        columns = read_file(path, Choice(alike=alike, layout=alike.layout, matrix=matrix, id=id_column))
+    choice = Choice(alike=alike, layout=alike.layout, matrix=matrix)
+    columns = read_file(path, choice)
+    there = [name if name in columns.unread else None for name in (id_column, client)]
+    if any(there):
+        columns = read_file(path, replace(choice, id=there[0], client=there[1]))
     kept = complete_rows(columns, missing, remedy="Fill them in, or leave those rows out.")
     table = table_of(columns, kept, source_of(columns, kept, path), gaps=missing in FILLINGS)
     return table, tuple(columns.unread)

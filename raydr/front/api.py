@@ -16,6 +16,7 @@ from raydr.records import (
     AUDIT,
     AXES,
     BEST,
+    DATA,
     EMBEDDING,
     LEDGER,
     METRICS,
@@ -59,6 +60,12 @@ class Result:
     def ledger(self) -> list[dict[str, Any]]:
         """Every kind of message: see :class:`raydr.privacy.ledger.Entry`."""
         content: list[dict[str, Any]] = self._json(LEDGER)
+        return content
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What was mapped, and what became of the rest: see :class:`raydr.data.provenance.Provenance`."""
+        content: dict[str, Any] = self._json(DATA)
         return content
 
     @property
@@ -241,7 +248,7 @@ def map(  # noqa: A001  raydr.map
     return Result(run_scenario(taken.scenario, out=_path(out), address=address, listener=listener))
 
 
-def transform(folder: str | Path, data: str | Path, *, out: str | Path) -> Path:
+def transform(folder: str | Path, data: str | Path, *, out: str | Path, site: str | None = None) -> Path:
     """Place new rows on the map of a run, by its model alone: no server is asked, and nothing leaves the caller.
 
     Parameters
@@ -253,6 +260,9 @@ def transform(folder: str | Path, data: str | Path, *, out: str | Path) -> Path:
         may be there or not.
     out : str or Path
         The .csv or .parquet file to write: ``row, x, y``.
+    site : str, optional
+        Of a run that adjusted sites to each other (``data.harmonize``): the site whose rows these are, or the column
+        that says so; without it the run's own column.
 
     Returns
     -------
@@ -268,7 +278,7 @@ def transform(folder: str | Path, data: str | Path, *, out: str | Path) -> Path:
     """
     from raydr.scenarios.transforming import transform as place
 
-    return place(Path(folder), Path(data), Path(out))
+    return place(Path(folder), Path(data), Path(out), site=site)
 
 
 def audit(

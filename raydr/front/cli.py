@@ -174,17 +174,19 @@ def map_(
     from raydr.front.terminal import heard_on_terminal, print_facts, print_result
     from raydr.journal import unheard
     from raydr.records import REPORT
+    from raydr.report.mapped import NOTICE
     from raydr.scenarios import runner
     from raydr.scenarios.reading import parse_override
 
     overrides = dict(parse_override(assignment) for assignment in assignments)
     taken = own_data(data, site=site, label=label, method=method, overrides=overrides)
     if not quiet:
-        print_facts(taken.facts, result=False)
+        # What there is to look at, the run says itself.
+        print_facts([fact for fact in taken.facts if fact.name != NOTICE], result=False)
     with nullcontext(unheard) if quiet else heard_on_terminal() as listener:
         folder = runner.run(taken.scenario, out=out, address=address, listener=listener)
     if not quiet:
-        print_result(folder)
+        print_result(folder, told=True)
     with noting(f"The run is whole in {folder}."):
         click.echo(folder / REPORT)
     if open_:
@@ -571,13 +573,18 @@ def audit(
     type=click.Path(path_type=Path),
     help="The .csv or .parquet file to write: row, x, y.",
 )
-def transform(folder: Path, data: Path, out: Path) -> None:
+@click.option(
+    "--site",
+    metavar="NAME|COLUMN",
+    help="Of a run that adjusted sites to each other: the rows' site, or the column that says so. Default: its own.",
+)
+def transform(folder: Path, data: Path, out: Path, site: str | None) -> None:
     """Place the rows of DATA on the map of RUN, a run folder, without any server: columns are found by name."""
     from raydr.front.terminal import logged_on_terminal
     from raydr.scenarios.transforming import transform as place
 
     with logged_on_terminal():
-        written = place(folder, data, out)
+        written = place(folder, data, out, site=site)
     click.echo(written)
 
 

@@ -51,6 +51,11 @@ _COMMON: Mapping[str, tuple[Any, str, str]] = types.MappingProxyType(
             f" that each has {_LEAST_ROWS} rows",
         ),
         "scale": ("none", '{"none", "standard", "unit", "minmax"}', "federated scaling of the features"),
+        "harmonize": (
+            "none",
+            '{"none", "center", "scale", "combat"} or mapping',
+            "adjust sites to each other before their rows are scaled; a mapping also says what to ``keep``",
+        ),
         "label": (
             None,
             "str, optional",
@@ -216,7 +221,14 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             "name": self._kind,
             "seed": seed,
             # All rows are to be mapped: none is set apart for the server.
-            "data": {"source": IN_MEMORY, "rows": len(table.rows), "scale": self.scale},
+            "data": {
+                "source": IN_MEMORY,
+                "rows": len(table.rows),
+                "scale": self.scale,
+                "harmonize": self.harmonize
+                if isinstance(self.harmonize, str)
+                else dict(self.harmonize or {}) or None,
+            },
             "clients": clients,
             "method": {"kind": self._kind}
             | {name: value for name, value in method.items() if value is not _UNSAID},
@@ -230,7 +242,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 class PlacingMap(FederatedMap):
     """One whose map takes new rows."""
 
-    def transform(self, X: Any) -> FloatArray:
+    def transform(self, X: Any, *, sites: Any = None) -> FloatArray:
         """Place new rows on the map, by what the run left behind: nobody is asked, and nothing leaves the caller.
 
         Rows that were mapped are placed anew, near where :attr:`embedding_` has them.
@@ -239,6 +251,8 @@ class PlacingMap(FederatedMap):
         ----------
         X : (rows, features) array, DataFrame or AnnData, or a list of them
             With the features of :meth:`fit`.
+        sites : (rows,) array, or str, optional
+            Whose each row is, as in :meth:`fit`: needed where sites are harmonized, and else of no use.
 
         Returns
         -------
@@ -259,7 +273,9 @@ class PlacingMap(FederatedMap):
             validate_data(self, _features(table, known), reset=False, dtype="numeric")
             for table in _tables(X)[0]
         ]
-        return place(self._run.folder, in_memory({"X": np.concatenate(tables)}, for_map=False))
+        arrays = {"X": np.concatenate(tables)} | _owners(X, sites)
+        check_consistent_length(arrays["X"], *([arrays["client"]] if "client" in arrays else []))
+        return place(self._run.folder, in_memory(arrays, for_map=False))
 
 
 # --- the run that an estimator keeps ----------------------------------------------------------------------------------
@@ -346,17 +362,27 @@ def _gathered(X: Any, y: Any, sites: Any, label: str | None) -> _Given:
         classes = np.concatenate([np.asarray(part) for part in parts])
         if classes.dtype.kind not in "biuf" or type_of_target(classes) in ("binary", "multiclass"):
             keys["y"] = _key(classes)
-    names: dict[str, NDArray[Any]] = {}
-    if several:
-        names["client_names"] = np.array([f"site-{place}" for place in range(len(tables))])
-        keys["client"] = np.repeat(np.arange(len(tables)), [table.shape[0] for table in tables])
-    elif sites is not None:
-        keys["client"] = _key(_column(tables[0], sites, "sites") if isinstance(sites, str) else sites)
+    names = _owners(X, sites)
+    if "client" in names:
+        keys["client"] = names.pop("client")
     ids = _names_of_rows(tables)
     if ids is not None:
         keys["id"] = ids
     dropped = [name for name in (label, sites) if isinstance(name, str)]
     return _Given([_without(table, dropped) for table in tables], keys, names)
+
+
+def _owners(X: Any, sites: Any) -> dict[str, NDArray[Any]]:
+    """Whose rows are whose: ``client``, and where tables are the sites their ``client_names``; empty if nobody says."""
+    tables, several = _tables(X)
+    if several:
+        return {
+            "client_names": np.array([f"site-{place}" for place in range(len(tables))]),
+            "client": np.repeat(np.arange(len(tables)), [table.shape[0] for table in tables]),
+        }
+    if sites is None:
+        return {}
+    return {"client": _key(_column(tables[0], sites, "sites") if isinstance(sites, str) else sites)}
 
 
 def _tables(X: Any) -> tuple[list[Any], bool]:
