@@ -259,8 +259,8 @@ class Holdings:
         if not alone or self.harmonizing.kind == "combat":
             return ()
         return (
-            f"{listing(alone)}: a single row, which harmonizing takes for what its site is off by: it lies where the mean"
-            " of all rows does.",
+            f"{listing(alone)}: a single row, which harmonizing takes for what its site is off by: it lies where the"
+            " mean of all rows does.",
         )
 
     @property

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from raydr.actors.capacity import Capacity, Machine, this_machine
 from raydr.actors.packing import Seating, pack, seating
 from raydr.data import DATASETS

@@ -105,8 +105,8 @@ class HarmonizeSettings(Settings):
     """How sites are adjusted to each other before their rows are scaled, by sums alone."""
 
     kind: Kind = Field(
-        description="center: each column's mean at every site is that of all; scale: its standard deviation too; combat:"
-        " both, drawn by empirical Bayes to what a site's other columns say (ComBat)"
+        description="center: each column's mean at every site is that of all; scale: its standard deviation too;"
+        " combat: both, drawn by empirical Bayes to what a site's other columns say (ComBat)"
     )
     keep: tuple[str, ...] = Field(
         (),

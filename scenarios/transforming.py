@@ -68,8 +68,8 @@ def transform(folder: Path, data: Path, out: Path, *, site: str | None = None) -
         table = replace(table, client_keys=np.zeros(len(table.rows), np.int64), client_names=(site,))
     elif site is not None and table.client_keys is None:
         raise DataError(
-            f"--site {site}: that is no site of the run in {folder}, which has {listing(model.card.sites)}, and no column"
-            f" of {data}."
+            f"--site {site}: that is no site of the run in {folder}, which has {listing(model.card.sites)}, and no"
+            f" column of {data}."
         )
     unknown = [column for column in others if column not in model.card.left_out]
     if unknown:
@@ -135,9 +135,9 @@ class _Placing:
         strange = [name for name in there if name not in places]
         if strange:
             raise DataError(
-                f"{table.name} has rows of {listing(strange)}{nearest(strange[0], sites)}, and the run adjusted sites to"
-                f" each other (data.harmonize), which were {listing(sites)}: how a site is off that was not there, nobody"
-                " has measured. Leave those rows out, or run with them."
+                f"{table.name} has rows of {listing(strange)}{nearest(strange[0], sites)}, and the run adjusted sites"
+                f" to each other (data.harmonize), which were {listing(sites)}: how a site is off that was not there,"
+                " nobody has measured. Leave those rows out, or run with them."
             )
         return np.array([places.get(name, -1) for name in table.client_names], np.int64)[table.client_keys]
 

@@ -88,6 +88,7 @@ def of_spreads(features: Sequence[str], deviation: Float64Array) -> tuple[str, .
     Parameters
     ----------
     features : sequence of str
+        Names of the columns.
     deviation : (features,) float64
         Standard deviation of each.
     """
@@ -102,7 +103,7 @@ def of_spreads(features: Sequence[str], deviation: Float64Array) -> tuple[str, .
     times = float(deviation[far[0]]) / middle
     others = f" and {len(far) - 1} more" if len(far) > 1 else ""
     return (
-        f"Nothing is scaled, and {features[far[0]]!r}{others} varies {times:,.0f} times as much as the middle column: who is"
-        " near to whom follows from that alone, and measures of neighbours look good for it. data.scale: standard has"
-        " all columns count alike.",
+        f"Nothing is scaled, and {features[far[0]]!r}{others} varies {times:,.0f} times as much as the middle column:"
+        " who is near to whom follows from that alone, and measures of neighbours look good for it. data.scale:"
+        " standard has all columns count alike.",
     )

@@ -8,7 +8,7 @@ rows, and so do their priors (:mod:`raydr.statistics.site_effects`): they never 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class Harmonizing:
     """How sites are to be harmonized; ``names`` are those of the covariates, in their order, for messages."""
 
     kind: Kind
-    covariates: Covariates = Covariates()
+    covariates: Covariates = field(default_factory=Covariates)
     names: tuple[str, ...] = ()
 
 
@@ -234,8 +234,8 @@ def fit_harmonizing(federation: Federation, wanted: Harmonizing) -> Harmonizatio
         common = replace(common, deviation=np.sqrt(np.maximum(variance, 0.0)))
         if not common.deviation[common.adjusted].any():
             raise DataError(
-                f"data.harmonize: {wanted.kind} compares how far rows lie apart inside of sites, and inside of each site"
-                " all rows are equal, but for what is kept: set it to center, or leave it out."
+                f"data.harmonize: {wanted.kind} compares how far rows lie apart inside of sites, and inside of each"
+                " site all rows are equal, but for what is kept: set it to center, or leave it out."
             )
     if wanted.kind == "combat":
         common = replace(common, adjusted=_varying(federation, common))
@@ -296,7 +296,7 @@ def _varying(federation: Federation, common: Common) -> BoolArray:
     if varying.sum() < 2:
         raise DataError(
             "data.harmonize: combat learns from many columns how far a site's are off, and adjusts those that vary at"
-            f" every site, of which there {'is one' if varying.any() else 'are none'}: set it to scale, which takes each"
-            " column by itself."
+            f" every site, of which there {'is one' if varying.any() else 'are none'}: set it to scale, which takes"
+            " each column by itself."
         )
     return varying

@@ -4,8 +4,8 @@ ComBat (Johnson, Li and Rabinovic 2007) takes a value to be ``centre + (x - mean
 with a shift and a noise of each site's own, and undoes both. ``center`` undoes the shift, ``scale`` also how far the
 noise goes, and ``combat`` undoes both as far as empirical Bayes has them: what one column says of a site is drawn to
 what its other columns say. The prior of a site is of its own columns alone, so it needs nothing of other sites. Numbers
-are those of the R package sva and of neuroCombat, but where one site has a single row: sva then adjusts no site's scale,
-and here it is that site's alone that stays.
+are those of the R package sva and of neuroCombat, but where a site has a single row: sva then adjusts no site's scale,
+and here that site's alone stays.
 """
 
 from __future__ import annotations
