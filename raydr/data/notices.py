@@ -54,7 +54,7 @@ def common_looks(of_sites: Sequence[Int64Array]) -> Int64Array:
     said = votes[(votes != PLAIN).any(axis=1)]  # a site that has too few rows to say says nothing
     if not len(said):
         return votes[0]
-    return np.where((said == said[0]).all(axis=0), said[0], PLAIN)
+    return np.asarray(np.where((said == said[0]).all(axis=0), said[0], PLAIN), np.int64)
 
 
 def of_columns(features: Sequence[str], found: Int64Array, constant: Sequence[str] = ()) -> tuple[str, ...]:
