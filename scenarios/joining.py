@@ -22,11 +22,11 @@ from raydr import records
 from raydr.data import Provenance, Table
 from raydr.data.provenance import sha256_of_file
 from raydr.data.site import gaps_of
-from raydr.errors import DataError, OutputError, RaydrError
+from raydr.errors import DataError, OutputError, RaydrError, ScenarioError
 from raydr.federation import ClientHost, FaultPlan, InlineTransport, Seat, fingerprint
 from raydr.federation.client import Withheld
 from raydr.journal import Journal, Listener, unheard
-from raydr.methods.joining import Preparation, admit, require_admissible
+from raydr.methods.joining import ScaledBy, admit, require_admissible
 from raydr.methods.outcome import Placed
 from raydr.privacy.ledger import Ledger
 from raydr.privacy.statement import statement
@@ -62,6 +62,11 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
     placing = placing_of(folder, str(data))
     name = (site if site is not None else data.name.partition(".")[0]).strip()
     _require_free(name, run, [other.site for other in joined])
+    if placing.scenario.data.harmonize is not None:
+        raise ScenarioError(
+            f"The run in {folder} adjusted sites to each other (data.harmonize), and how the site of {data} is off,"
+            " nobody has measured: run with it, among the others."
+        )
     plan = plan_of(placing.scenario, run.client_count)
     require_admissible(plan)
     with journal.stage("data"):
@@ -77,10 +82,10 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
         Withheld() if rooted is None else Withheld(rooted.root),
     )
     model = {key: values for key, values in placing.model.arrays.items() if key not in _PREPARATION}
-    preparation = Preparation(placing.scaling if sealed is None else None, sealed)
+    scaled_by = ScaledBy(placing.preparation.scaling if sealed is None else None, sealed)
     try:
         placed, ledger = admit(
-            InlineTransport([host]), plan, model, preparation, run.dimensions, journal=journal
+            InlineTransport([host]), plan, model, scaled_by, run.dimensions, journal=journal
         )
     except (KeyError, ValueError, IndexError) as error:
         if isinstance(error, RaydrError):

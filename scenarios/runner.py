@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from raydr import records
 from raydr.arrays import FloatArray
-from raydr.data import Table
+from raydr.data import Provenance, Table
+from raydr.data.notices import of_spreads
 from raydr.errors import FeatureError, RunError, ScenarioError
 from raydr.extras import require_packages
 from raydr.federation import FailurePolicy, FaultPlan, Liars
@@ -50,7 +51,9 @@ from raydr.scenarios.holdings import Holdings
 from raydr.scenarios.model import KEYED, write_model
 from raydr.scenarios.reading import dump, read
 from raydr.scenarios.schema import Scenario
+from raydr.statistics.harmonizing import Harmonizing
 from raydr.statistics.keying import keyed_rows, keyed_scale, opened
+from raydr.statistics.preparing import Preparation
 
 
 def run(
@@ -218,12 +221,12 @@ def _simulate(
                     checkpoints.keep(event)
         journal.tell(event)
 
-    plan, reserve = with_public(plan_of(scenario, len(holdings.names)), holdings.public)
+    plan, reserve = with_public(plan_of(scenario, len(holdings.names), holdings.harmonizing), holdings.public)
     with _features_named(scenario, holdings):
         served = backend.serve(
             holdings.parts,
             replace(plan, run=beginning.run.name),
-            withheld=Withheld(beginning.run.root, reserve),
+            withheld=Withheld(beginning.run.root, reserve, holdings.own_classes),
             listener=hear,
             checkpoint=resumption.content if resumption is not None else None,
         )
@@ -246,7 +249,7 @@ def _simulate(
         holdings.pooled,
         holdings.labels,
         served.outcome,
-        served.scaling,
+        served.prepared,
         method.kind,
         method,
         compared,
@@ -255,6 +258,8 @@ def _simulate(
         served.outcome.snapshots,
         holdings.client_of_row,
         new_rows(holdings, served, beginning.run, scenario),
+        classes=holdings.kept_classes,
+        scale=scenario.data.scale,
     )
     findings = backend.evaluate(examine, question, listener=journal.tell)
     served.ledger.record(
@@ -297,7 +302,7 @@ def with_scaling(served: Served, run: RootedRun, scenario: Scenario) -> Served:
         return served
     known = opened(served.sealed_scaling, run.root, run.name, keyed_scale(scenario.data.scale))
     # Where rows lie in the features the server cannot tell: it knows them turned by the key.
-    return replace(served, scaling=known.scaling, outcome=replace(served.outcome, lift=None))
+    return replace(served, prepared=Preparation(known.scaling), outcome=replace(served.outcome, lift=None))
 
 
 def new_rows(holdings: Holdings, served: Served, run: RootedRun, scenario: Scenario) -> NewRows | None:
@@ -307,10 +312,11 @@ def new_rows(holdings: Holdings, served: Served, run: RootedRun, scenario: Scena
         return None
     if sealed is not None:
         keyed = keyed_rows(held_out.rows, sealed, run.root, run.name, keyed_scale(scenario.data.scale))
-    return NewRows(held_out.rows, held_out.labels, keyed)
+    owners = None if holdings.harmonizing is None else holdings.sites_of(held_out)
+    return NewRows(held_out.rows, held_out.labels, keyed, owners)
 
 
-def plan_of(scenario: Scenario, clients: int) -> Plan:
+def plan_of(scenario: Scenario, clients: int, harmonizing: Harmonizing | None = None) -> Plan:
     """Return what a scenario asks of the federation, for so many clients."""
     runtime, faults = scenario.runtime, scenario.faults
     liars = faults.adversary
@@ -319,6 +325,7 @@ def plan_of(scenario: Scenario, clients: int) -> Plan:
         settings=scenario.method,
         scale=scenario.data.scale,
         fill=scenario.data.filling,
+        harmonize=harmonizing,
         seed=scenario.seed,
         policy=FailurePolicy(runtime.retries, runtime.quorum),
         faults=FaultPlan(
@@ -334,6 +341,28 @@ def plan_of(scenario: Scenario, clients: int) -> Plan:
         isometry_key=scenario.privacy.isometry_key,
         secure=scenario.secure_sums,
     )
+
+
+def _mapped(scenario: Scenario, holdings: Holdings, served: Served, findings: Findings) -> Provenance:
+    """What was mapped, with what the run has found out about it."""
+    data = holdings.provenance(scenario.data.scale)
+    if data.harmonized is not None and served.prepared.harmonization is not None:
+        adjusted = served.prepared.harmonization.common.adjusted
+        unchanged = tuple(name for name, changed in zip(data.columns, adjusted, strict=True) if not changed)
+        found = replace(
+            data.harmonized,
+            unchanged=unchanged,
+            before=dict(findings.before),
+            after=dict(findings.after),
+        )
+        data = replace(data, harmonized=found)
+    if scenario.data.scale == "none":
+        # By sums, where the run has taken any of the columns as they are; else as the evaluation sees it.
+        summed = None if scenario.privacy.isometry_key else served.deviation
+        deviation = findings.deviation if summed is None else summed
+        if deviation is not None:
+            data = replace(data, notices=data.notices + of_spreads(data.columns, deviation))
+    return data
 
 
 def _write(
@@ -368,7 +397,8 @@ def _write(
         write_json(folder / records.NOTES, [asdict(note) for note in served.outcome.notes])
     write_rounds(folder / records.ROUNDS, journal.rounds)
     sealed = served.sealed_scaling
-    scaling: Mapping[str, NDArray[Any]] = served.scaling.arrays if sealed is None else {KEYED: sealed}
-    data = holdings.provenance(scenario.data.scale)
+    prepared: Mapping[str, NDArray[Any]] = served.prepared.arrays if sealed is None else {KEYED: sealed}
+    data = _mapped(scenario, holdings, served, findings)
     write_json(folder / records.DATA, asdict(data))
-    write_model(folder, {**served.outcome.model, **scaling}, data)
+    own = served.prepared.kept_at_sites
+    write_model(folder, {**served.outcome.model, **prepared}, data, sites=holdings.names, own=own)

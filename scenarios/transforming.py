@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 
 from raydr.arrays import FloatArray, Int64Array, UInt8Array
 from raydr.data import Alike, Layout, Table, load_alike
-from raydr.data.columns import listing
+from raydr.data.columns import listing, nearest
 from raydr.errors import DataError, OutputError, RaydrError, ScenarioError
 from raydr.extras import require_packages
 from raydr.files import whole
@@ -21,16 +22,17 @@ from raydr.privacy.secrets import Origin, RootedRun
 from raydr.records import MODEL, SCENARIO
 from raydr.report.runfolder import read_run
 from raydr.scenarios.folder import axes
-from raydr.scenarios.model import KEYED, Model, read_model
+from raydr.scenarios.model import KEYED, Model, preparation_of, read_model
 from raydr.scenarios.reading import read
 from raydr.scenarios.schema import Scenario
 from raydr.statistics.keying import keyed_rows, keyed_scale
-from raydr.statistics.scaling import Scaling, scale_rows
+from raydr.statistics.preparing import Preparation
 
+_NONE = np.zeros(1, np.int64)
 _LOGGER = logging.getLogger(__name__)
 
 
-def transform(folder: Path, data: Path, out: Path) -> Path:
+def transform(folder: Path, data: Path, out: Path, *, site: str | None = None) -> Path:
     """Place the rows of a file on a run's map, and write where they are; arguments are as for :func:`raydr.transform`.
 
     Raises
@@ -47,7 +49,7 @@ def transform(folder: Path, data: Path, out: Path) -> Path:
             f"The map of new rows is written as .csv or .parquet, not {out.suffix!r}: name such a file."
         )
     placing = placing_of(folder, str(data))
-    table = placing.read(data)
+    table = placing.read(data, site=site)
     found = placing.found(table)
     with whole(out, "free its place, or name another with --out") as unfinished:
         _write(unfinished, out.suffix, table, found)
@@ -56,6 +58,8 @@ def transform(folder: Path, data: Path, out: Path) -> Path:
 
 def place(folder: Path, table: Table) -> FloatArray:
     """Positions (rows, 2 or 3) on a run's map of the rows of a table that has the run's columns, in their order.
+
+    Of a run that harmonized sites the table says of which site each row is.
 
     Raises as :func:`transform`.
     """
@@ -81,14 +85,34 @@ class Placing:
     scenario: Scenario
     model: Model
 
-    def read(self, data: Path, *, label: str | None = None) -> Table:
-        """The rows of a file that has the run's columns, by their names; of a ``label`` too, if it has that."""
+    def read(self, data: Path, *, label: str | None = None, site: str | None = None) -> Table:
+        """The rows of a file that has the run's columns, by their names; of a ``label`` too, if it has that.
+
+        Of a run that harmonized sites, ``site`` is whose they are, or the column that says so; by default the run's.
+        """
         settings, card = self.scenario.data, self.model.card
-        layout = Layout.of(card.columns, card.words)
-        alike = Alike(f"the data of the run in {self.folder}", layout.columns, card.named, layout)
+        if site is not None and not card.sites:
+            raise ScenarioError(
+                f"--site {site}: the run in {self.folder} adjusted no site to others (data.harmonize), so it does not"
+                " matter of which rows are: leave --site out."
+            )
+        layout, named = Layout.of(card.columns, card.words), site in card.sites
         table, others = load_alike(
-            data, alike, id_column=settings.id, missing=settings.missing, matrix=settings.matrix, label=label
+            data,
+            Alike(f"the data of the run in {self.folder}", layout.columns, card.named, layout),
+            id_column=settings.id,
+            missing=settings.missing,
+            matrix=settings.matrix,
+            label=label,
+            client=None if named or not card.sites else site or self.scenario.clients.partition.client_column,
         )
+        if site is not None and named:
+            table = replace(table, client_keys=np.zeros(len(table.rows), np.int64), client_names=(site,))
+        elif site is not None and table.client_keys is None:
+            raise DataError(
+                f"--site {site}: that is no site of the run in {self.folder}, which has {listing(card.sites)}, and no"
+                f" column of {data}."
+            )
         unknown = [column for column in others if column not in card.left_out]
         if unknown:
             _LOGGER.warning(
@@ -97,12 +121,12 @@ class Placing:
         return table
 
     def prepared(self, table: Table) -> FloatArray:
-        """Rows of a table, filled in, scaled and keyed as those of the run."""
-        scale = self.scenario.data.scale
+        """Rows of a table, filled in, harmonized, scaled and keyed as those of the run."""
         if self.sealed is not None:
-            run = self.rooted
-            return keyed_rows(table.rows, self.sealed, run.root, run.name, keyed_scale(scale))
-        return scale_rows(table.rows, self.scaling)
+            run, scale = self.rooted, keyed_scale(self.scenario.data.scale)
+            return keyed_rows(table.rows, self.sealed, run.root, run.name, scale)
+        prepared = self.preparation
+        return prepared.applied(table.rows, None if prepared.harmonization is None else self._owners(table))
 
     @property
     def sealed(self) -> UInt8Array | None:
@@ -111,10 +135,10 @@ class Placing:
         return None if known is None else np.asarray(known, np.uint8)
 
     @property
-    def scaling(self) -> Scaling:
-        """What clients filled in and scaled by."""
+    def preparation(self) -> Preparation:
+        """What clients filled in, harmonized and scaled by."""
         _require_filling(self.folder, self.scenario, self.model)
-        return Scaling.of(self.model.arrays, self.scenario.data.scale)
+        return preparation_of(self.folder, self.model, self.scenario)
 
     @property
     def rooted(self) -> RootedRun:
@@ -142,6 +166,25 @@ class Placing:
                 f" ({type(error).__name__}: {error}). Bring back the run folder as the run wrote it, or repeat the run."
             ) from error
 
+    def _owners(self, table: Table) -> Int64Array:
+        """Whose the rows of a table are, of a run that adjusted each site's by what is the site's own."""
+        sites, places = self.model.card.sites, dict(zip(self.model.card.sites, count(), strict=False))
+        if table.client_keys is None:
+            raise DataError(
+                f"{table.name} does not say of which site its rows are, and the run adjusted sites to each other"
+                " (data.harmonize), each by what is its own: name the column, or the site, with --site. Sites are"
+                f" {listing(sites)}."
+            )
+        there = [table.client_names[code] for code in np.unique(table.client_keys)]
+        strange = [name for name in there if name not in places]
+        if strange:
+            raise DataError(
+                f"{table.name} has rows of {listing(strange)}{nearest(strange[0], sites)}, and the run adjusted sites"
+                f" to each other (data.harmonize), which were {listing(sites)}: how a site is off that was not there,"
+                " nobody has measured. Leave those rows out, or run with them."
+            )
+        return np.array([places.get(name, -1) for name in table.client_names], np.int64)[table.client_keys]
+
 
 def placing_of(folder: Path, data: str) -> Placing:
     """A run that can place the rows of ``data``; raises as :func:`transform`."""
@@ -151,10 +194,17 @@ def placing_of(folder: Path, data: str) -> Placing:
         )
     scenario = read(folder / SCENARIO)
     reason = unplaceable(scenario.method)
+    wanted = scenario.data.harmonize
+    model = read_model(folder)
+    if wanted is not None and wanted.kind != "center" and (model.arrays.get("site_classes", _NONE) > 0).any():
+        reason = (
+            "sites were adjusted with what goes with the label kept (data.harmonize.keep), and rows to come have no"
+            " label yet"
+        )
     if reason is not None:
         raise ScenarioError(f"{folder} cannot place the rows of {data}: {reason}.")
     require_packages(scenario)
-    return Placing(folder, scenario, read_model(folder))
+    return Placing(folder, scenario, model)
 
 
 def _require_filling(folder: Path, scenario: Scenario, model: Model) -> None:

@@ -21,6 +21,7 @@ def load_alike(
     missing: Missing,
     matrix: str | None = None,
     label: str | None = None,
+    client: str | None = None,
 ) -> tuple[Table, tuple[str, ...]]:
     """Read the rows of a file that has the columns of another.
 
@@ -39,11 +40,13 @@ def load_alike(
         Of an .h5ad file which of its matrices.
     label : str or None
         The column of classes, if they are wanted and the file has it; none are told where some rows lack theirs.
+    client : str or None
+        The column that says whose a row is, if the file has it.
 
     Returns
     -------
     table : Table
-        The features, in the order of the other file, the identities, and the classes.
+        The features, in the order of the other file, the identities, the classes, and whose rows they are.
     others : tuple of str
         Columns that are neither.
 
@@ -53,7 +56,8 @@ def load_alike(
         If a column is not there, or has no name and the other's have; and for all that no table can have.
     """
     alike = replace(alike, filled=missing in FILLINGS)
-    columns = read_file(path, Choice(alike=alike, layout=alike.layout, matrix=matrix))
+    choice = Choice(alike=alike, layout=alike.layout, matrix=matrix)
+    columns = read_file(path, choice)
     if columns.absent:
         _LOGGER.warning(
             "%s lacks columns of %s, which are filled in as missing values are: %s",
@@ -61,10 +65,10 @@ def load_alike(
             alike.what,
             listing(columns.absent),
         )
-    named = {"id": id_column, "label": label}
+    named = {"id": id_column, "label": label, "client": client}
     there = {key: column for key, column in named.items() if column is not None and column in columns.unread}
     if there:
-        columns = read_file(path, Choice(alike=alike, layout=alike.layout, matrix=matrix, **there))
+        columns = read_file(path, replace(choice, **there))
     if columns.label is not None and (columns.label.codes < 0).any():
         columns = replace(columns, label=None)
     kept = complete_rows(columns, missing, remedy="Fill them in, or leave those rows out.")

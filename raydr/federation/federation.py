@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.arrays import FloatArray, Int64Array
+from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import RunError
 from raydr.federation.accounts import Accounts, sharing_of
 from raydr.federation.checkpoint import Checkpoint, History, LoopState
@@ -80,6 +80,8 @@ class Federation:
         Rounds begun so far.
     answered : tuple of int
         Clients whose replies are in the last sum, mean or robust mean, ascending; none after one that failed.
+    deviation : (features,) float64 or None
+        Standard deviation of each feature, if sums have told it.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class Federation:
         self.clients = clients
         self.round = 0
         self.answered: tuple[int, ...] = ()
+        self.deviation: Float64Array | None = None
         self.sizes: tuple[int, ...] = (0,) * clients
         transport.reset()
         enrolments = self.ask(Enrol())

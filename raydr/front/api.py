@@ -125,7 +125,7 @@ def map(  # noqa: A001  raydr.map
     return Result(folder)
 
 
-def transform(folder: str | Path, data: str | Path, *, out: str | Path) -> Path:
+def transform(folder: str | Path, data: str | Path, *, out: str | Path, site: str | None = None) -> Path:
     """Place new rows on the map of a run, by its model alone: no server is asked, and nothing leaves the caller.
 
     Parameters
@@ -137,6 +137,9 @@ def transform(folder: str | Path, data: str | Path, *, out: str | Path) -> Path:
         may be there or not.
     out : str or Path
         The .csv or .parquet file to write: ``row, x, y``.
+    site : str, optional
+        Of a run that adjusted sites to each other (``data.harmonize``): the site whose rows these are, or the column
+        that says so; without it the run's own column.
 
     Returns
     -------
@@ -152,7 +155,7 @@ def transform(folder: str | Path, data: str | Path, *, out: str | Path) -> Path:
     """
     from raydr.scenarios.transforming import transform as place
 
-    return place(Path(folder), Path(data), Path(out))
+    return place(Path(folder), Path(data), Path(out), site=site)
 
 
 def join(

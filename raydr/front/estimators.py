@@ -23,7 +23,7 @@ from raydr.data import IN_MEMORY, Table, in_memory
 from raydr.errors import ScenarioError
 from raydr.front.finished import Result
 from raydr.front.fitted import FittedRun, temporary_place
-from raydr.front.in_memory import Given, features_of, gathered, tables_of
+from raydr.front.in_memory import Given, features_of, gathered, owners_of, tables_of
 from raydr.front.parameters import CLIENTS, COMMON, LEAST_ROWS, UNSAID, as_setting, default_of, documented
 from raydr.methods import METHODS
 from raydr.methods.method import Method
@@ -162,7 +162,14 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             "name": self._kind,
             "seed": seed,
             # All rows are to be mapped: none is set apart for the server.
-            "data": {"source": IN_MEMORY, "rows": len(table.rows), "scale": self.scale},
+            "data": {
+                "source": IN_MEMORY,
+                "rows": len(table.rows),
+                "scale": self.scale,
+                "harmonize": self.harmonize
+                if isinstance(self.harmonize, str)
+                else dict(self.harmonize or {}) or None,
+            },
             "clients": clients,
             "method": {"kind": self._kind}
             | {name: value for name, value in method.items() if value is not UNSAID},
@@ -176,7 +183,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 class PlacingMap(FederatedMap):
     """One whose map takes new rows."""
 
-    def transform(self, X: Any) -> FloatArray:
+    def transform(self, X: Any, *, sites: Any = None) -> FloatArray:
         """Place new rows on the map, by what the run left behind: nobody is asked, and nothing leaves the caller.
 
         Rows that were mapped are placed anew, near where :attr:`embedding_` has them.
@@ -185,6 +192,8 @@ class PlacingMap(FederatedMap):
         ----------
         X : (rows, features) array, DataFrame or AnnData, or a list of them
             With the features of :meth:`fit`.
+        sites : (rows,) array, or str, optional
+            Whose each row is, as in :meth:`fit`: needed where sites are harmonized, and else of no use.
 
         Returns
         -------
@@ -199,31 +208,33 @@ class PlacingMap(FederatedMap):
         """
         from raydr.scenarios.transforming import place
 
-        table = self._new(X)
+        table = self._new(X, sites)
         return place(self._run.folder, table)
 
-    def _new(self, X: Any) -> Table:
-        """New rows with the features of :meth:`fit`."""
+    def _new(self, X: Any, sites: Any) -> Table:
+        """New rows with the features of :meth:`fit`, and whose they are."""
         check_is_fitted(self)
         known = getattr(self, "feature_names_in_", None)
         tables = [
             validate_data(self, features_of(table, known), reset=False, dtype="numeric")
             for table in tables_of(X)[0]
         ]
-        return in_memory({"X": np.concatenate(tables)}, for_map=False)
+        arrays = {"X": np.concatenate(tables)} | owners_of(X, sites)
+        check_consistent_length(arrays["X"], *([arrays["client"]] if "client" in arrays else []))
+        return in_memory(arrays, for_map=False)
 
 
 class PredictingMap(PlacingMap):
     """One that tells the clusters of new rows too."""
 
-    def predict(self, X: Any) -> Int64Array:
+    def predict(self, X: Any, *, sites: Any = None) -> Int64Array:
         """Cluster of each new row, (rows,) int64: that of most of the mapped records near it.
 
-        ``X`` and what is raised are as of :meth:`transform`.
+        ``X``, ``sites`` and what is raised are as of :meth:`transform`.
         """
         from raydr.scenarios.transforming import predict
 
-        table = self._new(X)
+        table = self._new(X, sites)
         return predict(self._run.folder, table)
 
 

@@ -37,17 +37,27 @@ def gathered(X: Any, y: Any, sites: Any, label: str | None) -> Given:
         classes = np.concatenate([np.asarray(part) for part in parts])
         if classes.dtype.kind not in "biuf" or type_of_target(classes) in ("binary", "multiclass"):
             keys["y"] = _key(classes)
-    names: dict[str, NDArray[Any]] = {}
-    if several:
-        names["client_names"] = np.array([f"site-{place}" for place in range(len(tables))])
-        keys["client"] = np.repeat(np.arange(len(tables)), [table.shape[0] for table in tables])
-    elif sites is not None:
-        keys["client"] = _key(_column(tables[0], sites, "sites") if isinstance(sites, str) else sites)
+    names = owners_of(X, sites)
+    if "client" in names:
+        keys["client"] = names.pop("client")
     ids = _names_of_rows(tables)
     if ids is not None:
         keys["id"] = ids
     dropped = [name for name in (label, sites) if isinstance(name, str)]
     return Given([_without(table, dropped) for table in tables], keys, names)
+
+
+def owners_of(X: Any, sites: Any) -> dict[str, NDArray[Any]]:
+    """Whose rows are whose: ``client``, and where tables are the sites their ``client_names``; empty if nobody says."""
+    tables, several = tables_of(X)
+    if several:
+        return {
+            "client_names": np.array([f"site-{place}" for place in range(len(tables))]),
+            "client": np.repeat(np.arange(len(tables)), [table.shape[0] for table in tables]),
+        }
+    if sites is None:
+        return {}
+    return {"client": _key(_column(tables[0], sites, "sites") if isinstance(sites, str) else sites)}
 
 
 def tables_of(X: Any) -> tuple[list[Any], bool]:

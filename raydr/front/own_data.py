@@ -20,7 +20,7 @@ from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.extras import require_packages
 from raydr.plain import listed, plain
 from raydr.records import SCENARIO
-from raydr.report.mapped import Fact, facts
+from raydr.report.mapped import Fact, facts, hashes
 from raydr.scenarios import reading
 from raydr.scenarios.backend import InlineBackend
 from raydr.scenarios.holdings import Holdings, dealt_out, from_sites
@@ -177,7 +177,8 @@ def described(scenario: Scenario, holdings: Holdings) -> tuple[Fact, ...]:
     written = {str(Dialect.of(path)) for path in texts}
     if written:
         said.append(Fact("Written", "; ".join(sorted(written))))
-    return (*said, *facts(holdings.provenance(scenario.data.scale)), Fact("Method", scenario.method.kind))
+    data = holdings.provenance(scenario.data.scale)
+    return (*said, *facts(data), *hashes(data), Fact("Method", scenario.method.kind))
 
 
 def files_of(data: str | Path) -> list[Path] | None:
@@ -214,7 +215,8 @@ def commented(taken: Taken) -> str:
     sections = {name: reading.dump_yaml({name: content.pop(name)}) for name in list(content)}
     remarks = {
         "data": "# features: [...] maps these columns alone; missing: error, drop, mean or median;\n"
-        "# categories: one-hot or leave-out; scale: none, standard, minmax or unit; holdout: 0.2 keeps a fifth back.\n",
+        "# categories: one-hot or leave-out; scale: none, standard, minmax or unit; holdout: 0.2 keeps a fifth back;\n"
+        "# harmonize: center, scale or combat takes off rows what is their site's, real differences too.\n",
         "clients": "# Who holds which rows; a column that says so, or sites: a file for each.\n",
         "method": "# raydr list methods; its other keys are in docs/scenarios.md.\n",
         "compare": "# Also map the pooled data, as no federation can: the upper bound.\n",

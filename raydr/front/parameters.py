@@ -27,6 +27,11 @@ COMMON: Mapping[str, tuple[Any, str, str]] = types.MappingProxyType(
             f" that each has {LEAST_ROWS} rows",
         ),
         "scale": ("none", '{"none", "standard", "unit", "minmax"}', "federated scaling of the features"),
+        "harmonize": (
+            "none",
+            '{"none", "center", "scale", "combat"} or mapping',
+            "adjust sites to each other before their rows are scaled; a mapping also says what to ``keep``",
+        ),
         "label": (
             None,
             "str, optional",

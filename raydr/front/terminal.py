@@ -34,9 +34,15 @@ _FIRST = (
     "knn_accuracy", "new_trustworthiness", "new_continuity",
 )  # fmt: skip
 
+_FOUND_OUT = (mapped.NOTICE, "Sites harmonized")
+"""Facts that only the run itself knows in full."""
 
-def print_result(folder: Path) -> None:
-    """What was mapped, how well, and what left the clients, on standard error."""
+
+def print_result(folder: Path, *, told: bool = False) -> None:
+    """What was mapped, how well, and what left the clients, on standard error.
+
+    What was mapped is a sentence where it was ``told`` before, and else everything that data.json says.
+    """
     run = read_run(folder)
     measured = list(run.measures.federated)
     if not isinstance(run.scenario.get("metrics"), list):  # of all that there are the telling ones, if any
@@ -56,6 +62,9 @@ def print_result(folder: Path) -> None:
         console.print()
     console.print(_line(wording.summary(run)))
     console.print(_line(mapped.line(run.data)))
+    facts = [*mapped.facts(run.data), *mapped.hashes(run.data)]
+    for fact in facts if not told else [fact for fact in facts if fact.name in _FOUND_OUT]:
+        console.print(_line(f"{fact.name}: {fact.text}"))
     for point in gist.points(run):
         console.print(_line(f"{point.title}: {point.figure}. {point.text}"))
     console.print()

@@ -116,7 +116,7 @@ def placed(settings: MethodSettings, model: Mapping[str, FloatArray], rows: Floa
 
 
 @dataclass(frozen=True)
-class Preparation:
+class ScaledBy:
     """What the run's clients did to their rows before the method.
 
     Attributes
@@ -135,7 +135,7 @@ def admit(
     transport: Transport,
     plan: Plan,
     model: Mapping[str, FloatArray],
-    preparation: Preparation,
+    scaled_by: ScaledBy,
     dimensions: int,
     *,
     journal: Journal,
@@ -150,7 +150,7 @@ def admit(
         The run's own.
     model : mapping of name to array
         What the run left behind.
-    preparation : Preparation
+    scaled_by : ScaledBy
         What comes before the method.
     dimensions : {2, 3}
         Of the map.
@@ -177,7 +177,7 @@ def admit(
         with journal.stage("site"):
             federation = Federation(transport, 1, alone, journal=journal)
         with federation.stage("scaling"):
-            _prepare(federation, alone, preparation)
+            _prepare(federation, alone, scaled_by)
         method = METHODS[plan.method]
         settings = plan.settings
         if not isinstance(settings, MethodSettings):
@@ -209,13 +209,13 @@ def require_admissible(plan: Plan) -> None:
         )
 
 
-def _prepare(federation: Federation, plan: Plan, preparation: Preparation) -> None:
+def _prepare(federation: Federation, plan: Plan, scaled_by: ScaledBy) -> None:
     """Have the site fill in, blur, scale and key its rows as the run's clients did, in their order."""
-    if preparation.sealed is not None:
-        federation.ask(KeyAlike(preparation.sealed, keyed_scale(plan.scale)))
+    if scaled_by.sealed is not None:
+        federation.ask(KeyAlike(scaled_by.sealed, keyed_scale(plan.scale)))
         federation.keyed()
         return
-    scaling = preparation.scaling
+    scaling = scaled_by.scaling
     if scaling is None:
         raise ValueError("a site's rows are scaled or keyed")
     if scaling.fill is not None:

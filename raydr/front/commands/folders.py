@@ -94,13 +94,18 @@ def audit(
     type=click.Path(path_type=Path),
     help="The .csv or .parquet file to write: row, x, y.",
 )
-def transform(folder: Path, data: Path, out: Path) -> None:
+@click.option(
+    "--site",
+    metavar="NAME|COLUMN",
+    help="Of a run that adjusted sites to each other: the rows' site, or the column that says so. Default: its own.",
+)
+def transform(folder: Path, data: Path, out: Path, site: str | None) -> None:
     """Place the rows of DATA on the map of RUN, a run folder, without any server: columns are found by name."""
     from raydr.front.console import logged_on_terminal
     from raydr.scenarios.transforming import transform as place
 
     with logged_on_terminal():
-        written = place(folder, data, out)
+        written = place(folder, data, out, site=site)
     click.echo(written)
 
 

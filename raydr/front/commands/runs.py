@@ -87,17 +87,19 @@ def map_(
     from raydr.front.own_data import own_data
     from raydr.front.terminal import print_facts, print_result
     from raydr.records import REPORT
+    from raydr.report.mapped import NOTICE
     from raydr.scenarios import runner
 
     overrides = options.with_inline(overrides, inline, address)
     with said_what_for(data, "map"):
         taken = own_data(data, site=site, label=label, method=method, overrides=overrides)
     if not quiet:
-        print_facts(taken.facts, result=False)
+        # What there is to look at, the run says itself.
+        print_facts([fact for fact in taken.facts if fact.name != NOTICE], result=False)
     with heard_on_terminal(quiet=quiet) as listener:
         folder = runner.run(taken.scenario, out=out, address=address, listener=listener)
     if not quiet:
-        print_result(folder)
+        print_result(folder, told=True)
     with noting(f"The run is whole in {folder}."):
         click.echo(folder / REPORT)
     if open_:
