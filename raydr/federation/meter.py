@@ -131,7 +131,9 @@ class Meter:
             one = None if reply.stays else reply.fixed(request)
             if one is None:
                 continue
-            if protection is not None and protection.on != "data":  # of noisy records it is those that are fixed
+            if (
+                protection is not None and protection.on != "data"
+            ):  # of noisy records it is those that are fixed
                 one = replace(one, exact=0)
             key = (type(reply).__name__, protection)
             found[key] = found[key] + one if key in found else one

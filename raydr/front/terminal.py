@@ -21,7 +21,8 @@ from raydr import journal
 from raydr.front.results import Remarks
 from raydr.front.sweeps import SweepTable, paper_table, sweep_table
 from raydr.plain import plain
-from raydr.report import Comparison, audited, gist, mapped, wording
+from raydr.report import Comparison, audited, figures, gist, mapped, wording
+from raydr.report.knowledge import example, knowledge
 from raydr.report.runfolder import read_run
 
 if TYPE_CHECKING:
@@ -31,12 +32,6 @@ if TYPE_CHECKING:
     from raydr.scenarios.bounding import Line
     from raydr.scenarios.planning import Plan, PlannedPrivacy
     from raydr.tune.planning import SweepPlan
-
-_FIRST = (
-    "clustering_nmi", "clustering_ari",
-    "npa_10", "ca_10", "trustworthiness", "continuity", "f_score", "distance_error",
-    "knn_accuracy", "new_trustworthiness", "new_continuity",
-)  # fmt: skip
 
 PATIENCE_S = 10.0
 """Without a terminal, a stage that takes longer says how far it is this often."""
@@ -83,11 +78,13 @@ def logged_on_terminal() -> Iterator[None]:
 def print_result(folder: Path) -> None:
     """What was mapped, how well, and what left the clients, on standard error."""
     run = read_run(folder)
-    measured = list(run.measures.federated)
-    if not isinstance(run.scenario.get("metrics"), list):  # of all that there are the telling ones, if any
-        measured = [name for name in _FIRST if name in measured] or measured
-    central = run.measures.central
+    measured, central = figures.telling(run), run.measures.central
+    known = knowledge(run)
     console = _console(Remarks(sys.stderr))
+    console.print()
+    console.print(_line(f"What the server now knows: {known.text}"))
+    if known.examples:
+        console.print(_line(f"For example {example(known)}."))
     console.print()
     if measured:
         table = _table("", "federated", *["pooled data"] * bool(central))
@@ -98,6 +95,9 @@ def print_result(folder: Path) -> None:
                 *("" if value is None else wording.measure(value) for value in values),
             )
         console.print(table)
+        for name in measured:
+            if said := wording.meaning(name):
+                console.print(_line(f"{wording.metric_title(name)}: {said}"))
         console.print()
     console.print(_line(wording.summary(run)))
     console.print(_line(mapped.line(run.data)))

@@ -64,6 +64,8 @@ class Fixed:
         In how many dimensions each is fixed, and how many there are.
     points : int
         To which distances were told, or along which axes.
+    among : bool
+        Whether the distances between the records of a client are told too.
     """
 
     records: int
@@ -71,6 +73,7 @@ class Fixed:
     dimensions: int
     features: int
     points: int
+    among: bool = False
 
     def __add__(self, other: Fixed) -> Fixed:
         """Of the records of both."""
@@ -80,6 +83,7 @@ class Fixed:
             max(self.dimensions, other.dimensions),
             max(self.features, other.features),
             max(self.points, other.points),
+            self.among or other.among,
         )
 
 

@@ -12,9 +12,10 @@ import numpy as np
 from raydr.arrays import Float64Array
 from raydr.errors import OutputError
 from raydr.files import write_whole
-from raydr.report import gist, wording
+from raydr.report import wording
 from raydr.report.colouring import RAMP, Colouring, colouring
 from raydr.report.inline import in_page
+from raydr.report.knowledge import knowledge
 from raydr.report.page import part, templates
 from raydr.report.runfolder import RunFolder, read_run
 from raydr.report.views import in_plane, onto
@@ -219,4 +220,4 @@ def shared_colours(
 
 
 def _caption(run: RunFolder) -> str:
-    return f"{wording.summary(run)} {gist.points(run)[0].text}"
+    return f"{wording.summary(run)} {knowledge(run).text}"

@@ -12,6 +12,7 @@ from raydr.attacks.verdicts import Audit
 from raydr.privacy.verdict import Left, verdict
 from raydr.report import wording
 from raydr.report.audited import enough_public_rows
+from raydr.report.knowledge import FOUND_MEMBERS, SOMETHING
 from raydr.report.runfolder import RunFolder
 
 Tone = Literal["good", "bad", "open"]
@@ -24,10 +25,6 @@ LEFT = {
     Left.NOTHING: "Nothing left a client but under noise that is accounted for.",
 }
 _UNPROVEN = "Not tried yet: `raydr audit` shows what a server recovers from this run's own messages."
-FOUND_MEMBERS = 0.6
-"""AUC from which members are said to be told from others."""
-SOMETHING = 0.02
-"""Leakage from which an attack is said to be better than guessing: below, sampling alone may make it."""
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,9 @@ class AnchorDistances(
             return None
         exact = int((beside**2 <= TOLD**2 * ((coordinates**2).sum(axis=1) + beside**2)).sum())
         frame = request.frame
-        return Fixed(rows, exact if frame.codimension else rows, frame.rank, features, anchors)
+        return Fixed(
+            rows, exact if frame.codimension else rows, frame.rank, features, anchors, self.inside.size > 0
+        )
 
     def quantities(self, on: str, request: object) -> dict[str, Quantity]:
         """Distances in units of a record's mean one; what is inside in units of its root mean square."""
