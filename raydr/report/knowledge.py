@@ -224,7 +224,8 @@ def _together(run: RunFolder, given: Given, up: list[Entry]) -> _Held:
             each = f"what each of {_clients(run)} summed up over its records"
         unit = "client" if run.privacy.unit == "client" else "record"
         return _Held(
-            f"has {each}, under noise that bounds what can be learnt of any {unit}: {_epsilon(run)}", "good"
+            f"has {each}, under noise that bounds what can be learnt of any one {unit}: {_epsilon(run)}",
+            "good",
         )
     secret = all(entry.secure for entry in up if entry.epsilon is None)
     if secret:
@@ -323,7 +324,7 @@ def _audited(run: RunFolder, held: _Held, given: Given) -> tuple[str, Tone]:
     """What attacks recovered, before what the ledger says where they recovered more."""
     audit = run.audit
     assert audit is not None
-    best = _best(audit)
+    best = most_exact(audit)
     broken = next((found for found in audit.verdicts if _broken(found)), None)
     if best is not None and best.errors is not None:
         scored, exact = best.errors.records, round(best.errors.exact * best.errors.records)
@@ -365,7 +366,7 @@ def _broken(found: Verdict) -> bool:
     return found.bound is not None and found.bound.epsilon > found.bound.claimed
 
 
-def _best(audit: Audit) -> Verdict | None:
+def most_exact(audit: Audit) -> Verdict | None:
     """The attempt that recovered most records exactly; None where none did."""
     found = [one for one in audit.verdicts if one.errors is not None and one.errors.exact > 0.0]
     return max(found, key=lambda one: one.errors.exact if one.errors is not None else 0.0, default=None)
@@ -389,7 +390,7 @@ def _half(found: Verdict) -> str:
 
 def _examples(audit: Audit) -> Gallery | None:
     """Some records of the attempt that is told of; None where it recovered nothing worth showing."""
-    best = _best(audit) or audit.nearest
+    best = most_exact(audit) or audit.nearest
     if best is None or (best.leakage <= SOMETHING and not (best.errors and best.errors.exact)):
         return None
     found = galleries(audit, [best])

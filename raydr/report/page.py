@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from functools import cache
@@ -58,8 +59,16 @@ def templates() -> Environment:
         "count": wording.count,
         "size": wording.size,
         "duration": wording.duration,
+        "commands": _commands,
     }
     return environment
+
+
+def _commands(text: str) -> str:
+    """Escaped text, in which what stands between backticks is code."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(text))))
 
 
 def part(file: str) -> str:

@@ -227,9 +227,10 @@ def against_whom(run: RunFolder) -> str | None:
     )
 
 
-def by_revelation(message: Entry) -> tuple[int, bool, int]:
-    """Sort key of messages: what reveals most first, unprotected before protected, then by bytes."""
-    return REVEALING.index(message.granularity), message.protection is not None, -message.bytes
+def by_revelation(message: Entry) -> tuple[bool, int, bool, int]:
+    """Sort key of messages: what reveals most first, unprotected before protected, then by bytes; the harmless last."""
+    harmless, covered = message.public is not None, message.protection is not None
+    return harmless, REVEALING.index(message.granularity), covered, -message.bytes
 
 
 def summary(run: RunFolder) -> str:
