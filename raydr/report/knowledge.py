@@ -27,6 +27,8 @@ FOUND_MEMBERS = 0.6
 """AUC from which members are said to be told from others."""
 MOST_FEATURES = 6
 """Of a record that is told in words."""
+WEAK = 10.0
+"""Epsilon from which on a bound is called weak: odds may change 22,000-fold."""
 SOMETHING = 0.02
 """Leakage from which an attack is said to be better than guessing: below, sampling alone may make it."""
 
@@ -65,7 +67,7 @@ def knowledge(run: RunFolder) -> Knowledge:
     if audit is None:
         text = f"The server {held.said} ({NOT_AUDITED})."
         return Knowledge(text, held.tone, audited=False)
-    text, tone = _audited(run, held, given)
+    text, tone = _audited(run, held)
     return Knowledge(f"The server {text}.", tone, audited=True, examples=_examples(audit), names=audit.shown)
 
 
@@ -110,9 +112,9 @@ def _held(run: RunFolder, given: Given) -> _Held:
     bare = [entry for entry in each if entry.epsilon is None]
     if not bare:
         return _Held(
-            f"has something of each of {_rows(run)}, under noise that bounds what it says of the record:"
+            f"has something of each of {_rows(run)}, under noise that bounds{_weakly(run)} what it says of the record:"
             f" {_epsilon(run)}",
-            "good",
+            "open" if _weakly(run) else "good",
         )
     told = {entry.tells for entry in bare}
     for tells, say in (
@@ -224,8 +226,8 @@ def _together(run: RunFolder, given: Given, up: list[Entry]) -> _Held:
             each = f"what each of {_clients(run)} summed up over its records"
         unit = "client" if run.privacy.unit == "client" else "record"
         return _Held(
-            f"has {each}, under noise that bounds what can be learnt of any one {unit}: {_epsilon(run)}",
-            "good",
+            f"has {each}, under noise that bounds{_weakly(run)} what can be learnt of any one {unit}: {_epsilon(run)}",
+            "open" if _weakly(run) else "good",
         )
     secret = all(entry.secure for entry in up if entry.epsilon is None)
     if secret:
@@ -296,7 +298,7 @@ def _single(run: RunFolder) -> str:
     alone = sum(rows == 1 for rows in Counter(run.clients).values())
     if not alone:
         return ""
-    return f" ({wording.plural(alone, 'client')} of them with one record, which is all of it)"
+    return f" ({alone:,} of them hold{'s' * (alone == 1)} one record, so that speaks of it alone)"
 
 
 def _rows(run: RunFolder) -> str:
@@ -312,6 +314,11 @@ def _epsilon(run: RunFolder) -> str:
     return f"ε = {wording.epsilon(run.privacy.epsilon)} at δ = {at}"
 
 
+def _weakly(run: RunFolder) -> str:
+    """A word where an epsilon is so large that it promises little."""
+    return " weakly" if run.privacy.epsilon is not None and run.privacy.epsilon > WEAK else ""
+
+
 def _accounted(run: RunFolder) -> str:
     at = f"{run.privacy.delta:g}".replace("-", "−")
     return f"ε = {wording.epsilon(run.privacy.epsilon_accounted)} at δ = {at}"
@@ -320,7 +327,7 @@ def _accounted(run: RunFolder) -> str:
 # --- the audit's part ------------------------------------------------------------------------------------------------
 
 
-def _audited(run: RunFolder, held: _Held, given: Given) -> tuple[str, Tone]:
+def _audited(run: RunFolder, held: _Held) -> tuple[str, Tone]:
     """What attacks recovered, before what the ledger says where they recovered more."""
     audit = run.audit
     assert audit is not None
@@ -334,10 +341,13 @@ def _audited(run: RunFolder, held: _Held, given: Given) -> tuple[str, Tone]:
                 f"can write down {held.exact:,} of {_rows(run)}, feature by feature: {held.by}, and {best.attack}"
                 f" recovered {tried}"
             ), "bad"
+        if exact and held.exact * scored > exact * len(run.clients):
+            found = f"{exact:,} of the {wording.plural(scored, 'record')} that were scored"
+            return f"{held.said}; in the audit {best.attack} recovered {found}, {_knowing(best)}", "bad"
         if exact:
             return (
                 f"can write down {exact:,} of the {wording.plural(scored, 'record')} that the audit scored, feature by"
-                f" feature: {best.attack}, {_knowing(best)}, recovered them{_half(best)}"
+                f" feature: {best.attack} recovered them, {_knowing(best)}{_half(best)}"
             ), "bad"
     if broken is not None and broken.bound is not None:
         return (
@@ -355,11 +365,14 @@ def _audited(run: RunFolder, held: _Held, given: Given) -> tuple[str, Tone]:
     if nearest is not None and nearest.leakage > SOMETHING:
         more = f"; {told}" if told else ""
         return f"{said} {nearest.attack}, {_knowing(nearest)}, came nearest{_half(nearest)}{more}", "bad"
+    if told:
+        return f"{said} {told}, and no record was recovered better than by guessing", "bad"
     tried = {found.attack for found in audit.verdicts if not found.why}
     if not tried:
         return f"{said} no attack applied", held.tone
+    unused = ", since none used that" if held.exact else ""
     attacks = wording.plural(len(tried), "attack")
-    return f"{said} {attacks} recovered no more than guessing does", held.tone
+    return f"{said} {attacks} recovered no more than guessing does{unused}", held.tone
 
 
 def _broken(found: Verdict) -> bool:
