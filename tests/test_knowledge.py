@@ -1,4 +1,4 @@
-"""What the server now knows: for every method, with noise and without, with secret sums and without, in one sentence."""
+"""What the server now knows: one sentence for every method, with noise and without, with secret sums and without."""
 
 from __future__ import annotations
 
