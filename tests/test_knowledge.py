@@ -18,10 +18,10 @@ from tiny import tiny
 import raydr
 from raydr.attacks.verdicts import Audit, EpsilonBound, Errors, Example, Membership, Quantiles, Verdict
 from raydr.front.exports import picture
-from raydr.front.terminal import print_result
+from raydr.front.terminal import print_comparison, print_result
 from raydr.methods import METHODS
 from raydr.privacy.ledger import Entry, Fixed, Granularity, Ledger, Tells, read_entries
-from raydr.report import write_comparison, write_report
+from raydr.report import compare, write_comparison, write_report
 from raydr.report.knowledge import NOT_AUDITED, example, knowledge
 from raydr.report.runfolder import RunFolder, read_run
 from raydr.report.wording import meaning
@@ -174,6 +174,8 @@ def test_the_sentence_is_the_same_everywhere(tmp_path: Path, capsys: pytest.Capt
     assert page.index(said) < page.index('id="faithful"')
     comparison = write_comparison([folder], tmp_path / "comparison.html").read_text(encoding="utf-8")
     assert said in html.unescape(comparison)
+    print_comparison(compare([folder]))
+    assert f"run: {said}" in capsys.readouterr().out
     print_result(folder)
     told = capsys.readouterr().err
     assert told.index(said) < told.index("Neighbour preservation")

@@ -137,7 +137,10 @@ def print_comparison(comparison: Comparison) -> None:
     for row in comparison.rows:
         cells = [Text(text, "bold" if best else "") for text, best in zip(row.texts, row.best, strict=True)]
         table.add_row(_line(row.title), *cells)
-    _console(sys.stdout).print(table)
+    console = _console(sys.stdout)
+    for name, known in zip(comparison.runs, comparison.known, strict=True):
+        console.print(_line(f"{name}: {known}"))
+    console.print(table)
 
 
 def print_jobs(jobs: Sequence[Job]) -> None:

@@ -68,10 +68,14 @@ class ComparisonRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table of runs: ``runs`` are its columns, by folder name, and ``rows`` its lines."""
+    """A table of runs: ``runs`` are its columns, by folder name, and ``rows`` its lines.
+
+    ``known`` says of each run what the server now knows.
+    """
 
     runs: tuple[str, ...]
     rows: tuple[ComparisonRow, ...]
+    known: tuple[str, ...] = ()
 
 
 def compare(folders: Sequence[Path]) -> Comparison:
@@ -154,7 +158,7 @@ def _table(runs: Sequence[RunFolder]) -> Comparison:
         ),
     ]
     rows += [ComparisonRow(name, title, unit, False, tuple(values)) for name, title, unit, values in costs]
-    return Comparison(tuple(names), tuple(rows))
+    return Comparison(tuple(names), tuple(rows), tuple(knowledge(run).text for run in runs))
 
 
 def _metric_rows(runs: Sequence[RunFolder], which: Literal["federated", "central"]) -> list[ComparisonRow]:

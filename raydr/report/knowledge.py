@@ -331,37 +331,20 @@ def _audited(run: RunFolder, held: _Held) -> tuple[str, Tone]:
     """What attacks recovered, before what the ledger says where they recovered more."""
     audit = run.audit
     assert audit is not None
-    best = most_exact(audit)
-    broken = next((found for found in audit.verdicts if _broken(found)), None)
-    if best is not None and best.errors is not None:
-        scored, exact = best.errors.records, round(best.errors.exact * best.errors.records)
-        if exact and exact == scored and held.exact == held.records == len(run.clients):
-            tried = "all of them" if scored == held.records else f"all {scored:,} that the audit scored"
-            return (
-                f"can write down {held.exact:,} of {_rows(run)}, feature by feature: {held.by}, and {best.attack}"
-                f" recovered {tried}"
-            ), "bad"
-        if exact and held.exact * scored > exact * len(run.clients):
-            found = f"{exact:,} of the {wording.plural(scored, 'record')} that were scored"
-            return f"{held.said}; in the audit {best.attack} recovered {found}, {_knowing(best)}", "bad"
-        if exact:
-            return (
-                f"can write down {exact:,} of the {wording.plural(scored, 'record')} that the audit scored, feature by"
-                f" feature: {best.attack} recovered them, {_knowing(best)}{_half(best)}"
-            ), "bad"
+    written, broken = _written_down(run, held, audit), next(filter(_broken, audit.verdicts), None)
+    if written:
+        return written, "bad"
     if broken is not None and broken.bound is not None:
         return (
             f"{held.said}; the audit shows that this is more than is claimed: ε is at least"
             f" {broken.bound.epsilon:.3g}, of {broken.bound.claimed:.3g} ({broken.attack})"
         ), "bad"
-    said = f"{held.said}; in the audit"
-    members = audit.membership_auc or 0.5
-    told = (
-        f"records of the run were told from others with an AUC of {members:.2f}, where guessing gives 0.5"
-        if members > FOUND_MEMBERS
-        else ""
-    )
-    nearest = audit.nearest
+    said, members, nearest = f"{held.said}; in the audit", audit.membership_auc or 0.5, audit.nearest
+    told = ""
+    if members > FOUND_MEMBERS:
+        told = (
+            f"records of the run were told from others with an AUC of {members:.2f}, where guessing gives 0.5"
+        )
     if nearest is not None and nearest.leakage > SOMETHING:
         more = f"; {told}" if told else ""
         return f"{said} {nearest.attack}, {_knowing(nearest)}, came nearest{_half(nearest)}{more}", "bad"
@@ -373,6 +356,28 @@ def _audited(run: RunFolder, held: _Held) -> tuple[str, Tone]:
     unused = ", since none used that" if held.exact else ""
     attacks = wording.plural(len(tried), "attack")
     return f"{said} {attacks} recovered no more than guessing does{unused}", held.tone
+
+
+def _written_down(run: RunFolder, held: _Held, audit: Audit) -> str:
+    """Where attacks recovered records whole: how many, of how many; empty where they did not."""
+    best = most_exact(audit)
+    if best is None or best.errors is None:
+        return ""
+    scored, exact = best.errors.records, round(best.errors.exact * best.errors.records)
+    if exact == scored and held.exact == held.records == len(run.clients):
+        tried = "all of them" if scored == held.records else f"all {scored:,} that the audit scored"
+        return (
+            f"can write down {held.exact:,} of {_rows(run)}, feature by feature: {held.by}, and {best.attack}"
+            f" recovered {tried}"
+        )
+    records = wording.plural(scored, "record")
+    if held.exact * scored > exact * len(run.clients):  # the equations say more than was tried
+        recovered = f"{exact:,} of the {records} that were scored"
+        return f"{held.said}; in the audit {best.attack} recovered {recovered}, {_knowing(best)}"
+    return (
+        f"can write down {exact:,} of the {records} that the audit scored, feature by feature: {best.attack}"
+        f" recovered them, {_knowing(best)}{_half(best)}"
+    )
 
 
 def _broken(found: Verdict) -> bool:
