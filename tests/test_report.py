@@ -35,13 +35,10 @@ from raydr.report.colouring import CATEGORIES, GREY, RAMP, colouring, ramp
 from raydr.report.picture import png
 from raydr.report.views import BOUNDARY, frame, panels, principal_axes
 from raydr.report.wording import (
-    BLURRED,
-    IN_THE_CLEAR,
     by_revelation,
     duration,
     promise,
     size,
-    warning,
 )
 
 ROWS = 60
@@ -204,7 +201,7 @@ class TestPage:
             "60 rows at 3 clients, mapped by Fed-tSNE with 50 landmarks",
             "94.9\u202f%",  # 0.41234 / 0.43456
             "0.4123", "0.4346", "0.9877", "0.9912", "−0.0222",
-            "Steadiness was not computed: needs an extra that is not installed",
+            "Not computed: Steadiness", "Steadiness: needs an extra that is not installed",
             "Squared distances from every record to every landmark",
             "48\u202fkB", "16\u202fkB", "none claimed",
             "3 February 2026, 10:22 UTC", "400\u202fMB", "9.5\u202fs",
@@ -214,7 +211,8 @@ class TestPage:
 
     def test_a_metric_without_a_pooled_value_has_no_ratio(self, tmp_path: Path) -> None:
         page = read_page(write_report(write_run(tmp_path / "run")))
-        line = page.raw[page.raw.index("0.0321") :].split("</tr>")[0]
+        table = page.raw[page.raw.index('<table class="metrics">') :]
+        line = table[table.index(">0.0321<") :].split("</tr>")[0]
         assert "%" not in line
         assert "–" in line
 
@@ -315,11 +313,10 @@ class TestNotes:
         )
         raw = write_report(folder).read_text(encoding="utf-8")
         found = [
-            raw.index(part)
-            for part in ("What left each client", "What is safe", "<p>One fact.</p>", "<p>And")
+            raw.index(part) for part in ('id="left-title"', "What is safe", "<p>One fact.</p>", "<p>And")
         ]
         assert found == sorted(found)
-        assert found[-1] < raw.index("<dt>b</dt>") < raw.index("What it took")
+        assert found[-1] < raw.index("<dt>b</dt>") < raw.index('id="took-title"')
         assert read_run(folder).notes[0].paragraphs == ("One fact.", "And\nanother.")
 
     @pytest.mark.parametrize("notes", [None, []])
@@ -478,20 +475,23 @@ class TestWhatLeft:
             ([], False),
         ],
     )
-    def test_the_warning_stands_exactly_when_records_left_unprotected(
+    def test_the_page_warns_exactly_when_records_left_unprotected(
         self, tmp_path: Path, ledger: list[dict[str, Any]], warned: bool
     ) -> None:
         folder = write_run(tmp_path / "run", ledger=ledger)
-        assert (IN_THE_CLEAR in write_report(folder).read_text(encoding="utf-8")) is warned
+        said = read_page(write_report(folder)).text
+        assert ("has something of each of 60 records by itself" in said) is warned
         assert (gist.points(read_run(folder))[0].figure == "records") is warned
 
     def test_noise_alone_protects_nobody(self, tmp_path: Path) -> None:
         """A tenth of the clients, noise that changes no digit: records left, and the table says under what."""
         some = [message(count=1, protection=NOISE), message(count=9)]
-        for ledger, warned in ((some, IN_THE_CLEAR), (some[:1], BLURRED)):
+        under = "by itself under Gaussian noise of level 1e-12 on distances, which promises nothing"
+        for ledger, blurred in ((some, False), (some[:1], True)):
             run = read_run(write_run(tmp_path / str(len(ledger)), ledger=ledger))
-            assert warning(run) == warned
-            assert warned in write_report(run.path).read_text(encoding="utf-8")
+            said = read_page(write_report(run.path)).text
+            assert "has something of each of 60 records by itself" in said
+            assert (under in said) is blurred
             assert gist.points(run)[0].figure == "records"
         assert "Gaussian noise of level 1e-12 on distances" in write_report(run.path).read_text(
             encoding="utf-8"

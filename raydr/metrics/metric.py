@@ -27,7 +27,8 @@ MOST_NEIGHBORS = 1_000
 class Metric:
     """One measure of a map: its name, how to read it, what it needs, and how it is computed.
 
-    ``k`` is the number of neighbours that it looks at, None where it looks at none.
+    ``k`` is the number of neighbours that it looks at, None where it looks at none; ``perfect`` what the server holds
+    where the metric is perfect, "" where that follows from it for nothing.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Metric:
     needs: frozenset[Need]
     measure: Callable[[Examination], float]
     k: int | None = None
+    perfect: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,13 @@ FAMILIES: Registry[Family] = Registry("metrics", "raydr.metrics")
 
 
 def metric(
-    name: str, title: str, description: str, *, needs: Set[Need], higher_is_better: bool = True
+    name: str,
+    title: str,
+    description: str,
+    *,
+    needs: Set[Need],
+    higher_is_better: bool = True,
+    perfect: str = "",
 ) -> Callable[[Measure], Measure]:
     """Register a function of an :class:`Examination` as a metric; it raises `UnmeasurableError` where it has no value.
 
@@ -89,6 +97,8 @@ def metric(
         lies, so only scenarios that name them have them.
     higher_is_better : bool
         Which way it improves.
+    perfect : str
+        Of what the server recovered: what it holds where the metric is perfect, as the report says beside the value.
 
     Examples
     --------
@@ -98,7 +108,10 @@ def metric(
     """
 
     def register(measure: Measure) -> Measure:
-        METRICS.add(name, Metric(name, title, description, higher_is_better, frozenset(needs), measure))
+        METRICS.add(
+            name,
+            Metric(name, title, description, higher_is_better, frozenset(needs), measure, perfect=perfect),
+        )
         return measure
 
     return register

@@ -46,6 +46,7 @@ class _Compared:
     "Relative distance error",
     "error of the recovered distances over the true ones, in Frobenius norm",
     needs={"rows", "recovered"},
+    perfect="every distance between records",
     higher_is_better=False,
 )
 def distance_error(examination: Examination) -> float:
@@ -90,6 +91,7 @@ def f_score(examination: Examination, k: int) -> float:
     "Correlation of distances",
     "Pearson's correlation of the recovered distances with the true ones, over all pairs of rows",
     needs={"rows", "recovered"},
+    perfect="every distance between records",
 )
 def pearson(examination: Examination) -> float:
     r"""Pearson's correlation of recovered and true distances over the pairs of rows i < j (P3, A.11); -1 to 1.

@@ -13,9 +13,10 @@ from raydr.arrays import Float64Array
 from raydr.errors import OutputError
 from raydr.files import write_whole
 from raydr.plain import listed
-from raydr.report import gist, wording
+from raydr.report import wording
 from raydr.report.colouring import RAMP, Colouring, colouring
 from raydr.report.inline import in_page
+from raydr.report.knowledge import knowledge
 from raydr.report.page import part, templates
 from raydr.report.runfolder import RunFolder, read_run
 from raydr.report.views import in_plane, onto
@@ -78,11 +79,13 @@ class ComparisonRow:
 class Comparison:
     """A table of runs: ``runs`` are its columns, by folder name, and ``rows`` its lines, ratios first.
 
-    ``others`` say of runs, by their place, in what they differ from the first: the data, or what is made of them.
+    ``known`` says of each run what the server now knows, and ``others`` of some, by their place, in what they differ
+    from the first: the data, or what is made of them.
     """
 
     runs: tuple[str, ...]
     rows: tuple[ComparisonRow, ...]
+    known: tuple[str, ...] = ()
     others: Mapping[int, str] = field(default_factory=dict)
 
     @property
@@ -187,7 +190,7 @@ def _table(runs: Sequence[RunFolder]) -> Comparison:
         ComparisonRow(name, title, unit, False, tuple(values), not others)
         for name, title, unit, values in costs
     ]
-    return Comparison(tuple(names), tuple(rows), others)
+    return Comparison(tuple(names), tuple(rows), tuple(knowledge(run).text for run in runs), others)
 
 
 def _unlike(run: RunFolder, first: RunFolder) -> str:
@@ -312,4 +315,4 @@ def shared_colours(
 
 
 def _caption(run: RunFolder) -> str:
-    return f"{wording.summary(run)} {gist.points(run)[0].text}"
+    return f"{wording.summary(run)} {knowledge(run).text}"
