@@ -139,12 +139,14 @@ def row_graph(
 class Examination:
     """One evaluation of one `Evidence`: searches, splits and clusterings, each computed once, when first needed.
 
-    ``neighbors`` are those that the graphs of rows hold.
+    ``neighbors`` are those that the graphs of rows hold; ``kept`` the shares (rows,) of its neighbours that each row
+    keeps, by the name of the metric that is their mean, as far as one was computed.
     """
 
     evidence: Evidence
     threads: int | None = None
     neighbors: int = LARGEST_K
+    kept: dict[str, Float64Array] = field(default_factory=dict, init=False, repr=False)
     _shared: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False)
 
     def once(self, compute: Callable[[Examination], Shared]) -> Shared:
