@@ -351,7 +351,8 @@ def test_the_default_is_better_than_the_best_of_ten_random_starts(data_dir: Path
     score = f_score(points, placed(frame, squared))
     expected = nearest_neighbors(ExpectedHyperboloid(placed(frame, squared), heights), 10).indices
     assert (
-        shared_neighbors(expected, nearest_neighbors(Hyperboloid(points), 10).indices).sum() / expected.size > score
+        shared_neighbors(expected, nearest_neighbors(Hyperboloid(points), 10).indices).sum() / expected.size
+        > score
     )
     starts = [random_start(len(points), anchors, random) for _ in range(10)]
     ends = [refine(start, anchors, squared, steps=60) for start in starts]
