@@ -150,7 +150,7 @@ class Scores:
 
     values: dict[str, float]
     not_computed: dict[str, str]
-    faithfulness: dict[str, Float64Array] = field(default_factory=dict)
+    faithfulness: dict[str, Float64Array] = field(default_factory=dict, compare=False)
 
 
 def evaluate(

@@ -73,6 +73,16 @@ def row_ids(rows: Int64Array | Sequence[str]) -> dict[str, object] | tuple[str, 
     return "names", deflated(json.dumps([str(row) for row in rows]).encode())
 
 
+def by_place(across: Float64Array, along: Float64Array) -> Int64Array:
+    """Order of rows by where they lie (rows,) from 0 to 1: along a Morton curve through 256 times 256 cells."""
+    key = np.zeros(len(across), np.int64)
+    for shift, places in ((0, across), (1, along)):
+        cell = np.nan_to_num(np.clip(np.floor(places * 2**COARSE), 0, 2**COARSE - 1)).astype(np.int64)
+        for bit in range(COARSE):
+            key |= (cell >> bit & 1) << 2 * bit + shift
+    return np.argsort(key, kind="stable").astype(np.int64)
+
+
 @dataclass(frozen=True)
 class Places:
     """Coordinates along one axis (rows,), from 0 to 1, as whole numbers of 16 bits; their first 8 are deflated."""
@@ -81,9 +91,14 @@ class Places:
     coarse: bytes
 
     @classmethod
-    def of(cls, along: Float64Array) -> Places:
-        """From coordinates (rows,) between 0 and 1; those that are no number, of rows that are not there, become 0."""
-        values = np.nan_to_num(np.clip(np.floor(along * 2**FINEST), 0, 2**FINEST - 1)).astype(np.uint16)
+    def of(cls, along: Float64Array, order: Int64Array) -> Places:
+        """From coordinates (rows,) between 0 and 1; those that are no number, of rows that are not there, become 0.
+
+        ``order`` (rows,) brings rows together that lie near each other, so that less is left to say of each.
+        """
+        values = np.nan_to_num(np.clip(np.floor(along * 2**FINEST), 0, 2**FINEST - 1)).astype(np.uint16)[
+            order
+        ]
         return cls(values, deflated((values >> (FINEST - COARSE)).astype(np.uint8).tobytes()))
 
     def rounded(self, bits: int) -> bytes:

@@ -89,7 +89,8 @@ const readIds = async (told, rows, order, drawn) => {
 
 // Places along an axis, from 0 to 1: eight bits of each that were deflated, and further bits. Within what they were
 // rounded to, places are drawn by chance, so that they do not stand on a grid; always by the same chance.
-const readAxis = async (part, bits, rows, order) => {
+// They come in an order of their own: the i-th is of row coded[i] of the table.
+const readAxis = async (part, bits, rows, order, coded) => {
   const bytes = partBytes(part);
   const length = new DataView(bytes.buffer).getUint32(0, true);
   const coarse = await inflated(bytes.subarray(4, 4 + length));
@@ -100,14 +101,33 @@ const readAxis = async (part, bits, rows, order) => {
     while (have < extra) { held = (held << 8 | fine[at++]) & 0xffff; have += 8; }
     have -= extra;
     chance = (Math.imul(chance, 1664525) + 1013904223) >>> 0;
-    const within = bits < 16 ? chance / 2 ** 32 : 0.5;
-    places[i] = (coarse[i] << extra | held >> have & (1 << extra) - 1) * step + within * step;
+    const within = bits < 16 ? ((chance >>> 24) + 0.5) / 256 : 0.5; // as single precision holds it
+    places[coded[i]] = (coarse[i] << extra | held >> have & (1 << extra) - 1) * step + within * step;
   }
   return inOrder(places, order);
 };
 
-const readPanel = async (told, header, order) => {
-  const axes = await Promise.all(told.axes.map((part) => readAxis(part, header.bits, header.rows, order)));
+// Rows of the table by a key (below 2^16 or so) of each, those of one key in the table's order.
+const sortedBy = (keys) => {
+  const starts = new Uint32Array(keys.reduce((most, key) => Math.max(most, key), 0) + 2), sorted = new Uint32Array(keys.length);
+  for (const key of keys) starts[key + 1]++;
+  for (let key = 1; key < starts.length; key++) starts[key] += starts[key - 1];
+  for (let row = 0; row < keys.length; row++) sorted[starts[keys[row]]++] = row;
+  return sorted;
+};
+
+// By where rows lie on a map: along a Morton curve through 256 times 256 cells.
+const byPlace = ([x, y], drawn) => {
+  const spread = Uint16Array.from({ length: 256 }, (_, cell) => {
+    let bits = 0;
+    for (let bit = 0; bit < 8; bit++) bits |= (cell >> bit & 1) << 2 * bit;
+    return bits;
+  });
+  return sortedBy(Uint16Array.from(drawn, (i) => spread[x[i] * 256 | 0] | spread[y[i] * 256 | 0] << 1));
+};
+
+const readPanel = async (told, header, order, coded) => {
+  const axes = await Promise.all(told.axes.map((part) => readAxis(part, header.bits, header.rows, order, coded)));
   if (told.there !== null) {
     const there = inOrder(await inflated(partBytes(told.there)), order);
     for (const axis of axes) there.forEach((is, i) => { if (!is) axis[i] = NaN; });

@@ -11,11 +11,29 @@ class Atlas {
     const order = drawingOrder(header.rows);
     Object.assign(this, {
       root, header, order, drawn: drawnPlaces(order), columns: [], view: { x: 0.5, y: 0.5, zoom: 1 }, pair: [0, 1],
-      mode: "select", hovered: -1, chosen: null, chosenCount: 0, way: header.ways[0], naming: null, lookups: new Map(),
+      mode: "select", hovered: -1, chosen: null, chosenCount: 0, way: header.ways[0], naming: null, reading: [], lookups: new Map(),
     });
     this.find = (selector) => root.querySelector(selector);
     this.key = this.find(".key");
     this.status = this.find(".status [role=status]");
+  }
+
+  read(place) {
+    return this.reading[place] ??= readColumn(this.header.columns[place], this.header.rows, this.order)
+      .then((column) => { this.columns[place] = column; });
+  }
+
+  // In which order the page holds a map's places: the first's by what rows are called, others' by where they lie on it.
+  async coded(panel) {
+    const { header, drawn } = this, [first] = this.panels;
+    if (panel !== first) {
+      await first.load();
+      return this.along ??= byPlace(first.axes, drawn);
+    }
+    if (header.sorted === null) return drawn.map((_, place) => place);
+    await this.read(header.sorted);
+    const { codes } = this.columns[header.sorted];
+    return sortedBy(Uint32Array.from(drawn, (i) => codes[i]));
   }
 
   // --- colours ---------------------------------------------------------------------------------------------------
@@ -156,7 +174,7 @@ class Atlas {
     this.redraw();
     this.say();
     const rows = new Uint32Array(chosenCount);
-    if (chosenCount) for (let i = 0, at = 0; i < marks.length; i++) if (marks[i]) rows[at++] = i;
+    if (chosenCount) for (let place = 0, at = 0; place < marks.length; place++) if (marks[this.drawn[place]]) rows[at++] = this.drawn[place];
     this.table?.show(rows);
   }
 
@@ -189,9 +207,9 @@ class Atlas {
     const column = this.columns[this.way?.columns[0]];
     let named = "";
     if (column?.names) {
-      const tally = new Map();
-      for (let i = 0; i < chosen.length; i++) if (chosen[i]) tally.set(column.codes[i], (tally.get(column.codes[i]) ?? 0) + 1);
-      const most = [...tally].sort((a, b) => b[1] - a[1]);
+      const { codes } = column, tally = new Uint32Array(column.names.length);
+      for (let i = 0; i < chosen.length; i++) tally[codes[i]] += chosen[i];
+      const most = [...tally.entries()].filter(([, rows]) => rows).sort((a, b) => b[1] - a[1]);
       const first = most.slice(0, 3).map(([code, rows]) => `${column.names[code]} (${count.format(rows)})`);
       if (most.length > 3) first.push(`${count.format(most.length - 3)} more`);
       named = `: ${first.join(", ")}`;

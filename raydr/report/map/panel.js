@@ -24,7 +24,7 @@ class Panel {
 
   async load() {
     if (this.axes) return;
-    this.loading ??= readPanel(this.told, this.atlas.header, this.atlas.order);
+    this.loading ??= this.atlas.coded(this).then((coded) => readPanel(this.told, this.atlas.header, this.atlas.order, coded));
     this.axes = await this.loading;
     this.resize();
   }

@@ -120,20 +120,19 @@ const joinControls = (atlas) => {
 const start = async (root) => {
   const header = JSON.parse(document.getElementById("map-header").textContent);
   const atlas = new Atlas(root, header);
-  const read = async (place) => { atlas.columns[place] ??= await readColumn(header.columns[place], header.rows, atlas.order); };
   const panes = new Map([...root.querySelectorAll(".pane")].map((pane) => [pane.dataset.key, pane]));
   atlas.panels = header.panels.map((told) => new Panel(atlas, told, panes.get(told.key)));
   atlas.readTheme();
   root.dataset.drawn = "loading";
   const shown = atlas.panels.filter((panel) => !panel.root.closest("figure").hidden);
   const first = atlas.way ? [...new Set(atlas.way.columns)].filter((place) => place !== null) : [];
-  await Promise.all([...shown.map((panel) => panel.load()), ...first.map(read)]);
+  await Promise.all([...shown.map((panel) => panel.load()), ...first.map((place) => atlas.read(place))]);
   atlas.showKey();
   for (const panel of shown) panel.draw();
   performance.mark("first picture");
   root.dataset.drawn = "map";
   await new Promise((rest) => setTimeout(rest));
-  for (const place of header.columns.keys()) await read(place);
+  for (const place of header.columns.keys()) await atlas.read(place);
   atlas.ids = await readIds(header.ids, header.rows, atlas.order, atlas.drawn);
   atlas.table = new RowTable(atlas, root.querySelector(".chosen"));
   listenToSearch(atlas, atlas.find(".search input"), atlas.find(".offers"));

@@ -17,7 +17,7 @@ const save = (content, name, type) => {
 
 class RowTable {
   constructor(atlas, root) {
-    Object.assign(this, { atlas, root, rows: [], by: -1, down: false, shown: ROWS_AT_A_TIME });
+    Object.assign(this, { atlas, root, given: [], rows: [], by: -1, down: false, shown: ROWS_AT_A_TIME });
     this.head = root.querySelector("thead tr");
     this.body = root.querySelector("tbody");
     this.more = root.querySelector(".more");
@@ -30,8 +30,9 @@ class RowTable {
   title(place) { return place < 0 ? "row" : this.atlas.columns[place].title; }
   text(place, row) { return place < 0 ? String(this.atlas.ids.id(row)) : this.atlas.columns[place].text(row); }
 
+  // Rows in the table's order.
   show(rows) {
-    this.rows = rows;
+    this.given = rows;
     this.shown = ROWS_AT_A_TIME;
     this.root.hidden = rows.length === 0;
     if (!rows.length) return;
@@ -41,8 +42,7 @@ class RowTable {
   // In the table's order, or by a column and then in that order.
   sort() {
     const { by, down, atlas } = this;
-    const places = Uint32Array.from(this.rows, (row) => atlas.order[row]).sort();
-    this.rows = places.map((place) => atlas.drawn[place]);
+    this.rows = this.given.slice();
     if (by >= 0) {
       const { rank } = atlas.columns[by], sign = down ? -1 : 1;
       this.rows.sort((a, b) => sign * (rank(a) - rank(b)) || atlas.order[a] - atlas.order[b]);
