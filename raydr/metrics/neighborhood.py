@@ -29,7 +29,7 @@ def shared_neighbors(a: IntArray, b: IntArray) -> Int64Array:
 def kept_neighbors(
     true: NeighborGraph, truth: Rounded, found: NeighborGraph, geometry: Rounded, k: int, threads: int | None
 ) -> Float64Array:
-    """Of each row, how many of its ``k`` nearest ``found`` neighbours are among its ``k`` nearest ``true`` ones, (rows,).
+    """Of each row, how many of its ``k`` nearest ``found`` neighbours are among its ``k`` nearest ``true`` ones.
 
     Of rows whose last neighbour is tied, the geometries decide, and the number may be a fraction.
     """

@@ -20,7 +20,7 @@ CATEGORIES = (
     "#f65a54", "#b44254", "#7266e4", "#a2723c", "#6c9c72", "#fc1800", "#6c6c54", "#ba7e9c", "#cc6cc0", "#9c1ef0",
     "#cc6054", "#a85ac6", "#ae369c", "#a86678", "#2a7e6c", "#727800", "#a2903c", "#de06e4",
 )  # fmt: skip
-"""Colours with a contrast of at least 3 to a white and to a dark page, of which each next lies far from those before: in
+"""Colours with a contrast of at least 3 to a white and to a dark page, each far from those before it: in
 OKLab, for the least of normal, deuteranope and protanope sight (Machado 2009). The smallest distance is 0.074 among the
 first 24 and 0.067 among all, to normal sight, and 0.047 among the first 24 to the least of the three; Matplotlib's ten
 tab10 colours come as near as 0.007, and are as light or as dark as they please."""

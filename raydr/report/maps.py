@@ -11,7 +11,7 @@ import numpy as np
 from raydr.arrays import Float64Array, Int64Array
 from raydr.plain import listed
 from raydr.report import wording
-from raydr.report.charts import round_numbers
+from raydr.report.charts import LARGEST, round_numbers
 from raydr.report.colouring import (
     GREY,
     RAMP,
@@ -131,7 +131,7 @@ def map_of_run(run: RunFolder) -> Atlas:
 
 
 def kept_column(neighbors: int, shares: Float64Array, where: str = "") -> Column:
-    """What share of its nearest neighbours, so many, each row (rows,) keeps; ``where`` says on which map, of several."""
+    """What share of so many nearest neighbours each row (rows,) keeps; ``where`` says on which map, of several."""
     title = f"{neighbors} nearest kept" if neighbors > 1 else "nearest kept"
     return Column(f"{title}: {where}" if where else title, shares, share=True)
 
@@ -347,5 +347,13 @@ def _way(way: Way, columns: Sequence[Column]) -> dict[str, Any]:
 
 
 def _scale(low: float, high: float) -> dict[str, Any]:
-    ticks = [tick for tick in round_numbers(low, high, 4) if low <= tick <= high]
-    return {"low": low, "high": high, "ticks": ticks if len(ticks) > 1 else [low, high]}
+    """Ends of a ramp along numbers, and marks on it: a number, and where on the ramp it is, from 0 to 1."""
+    if max(abs(low), abs(high)) < LARGEST:
+        round_ones = [mark for mark in round_numbers(low, high, 4) if low <= mark <= high]
+        if len(round_ones) > 1:
+            return {
+                "low": low,
+                "high": high,
+                "ticks": [(mark, (mark - low) / (high - low)) for mark in round_ones],
+            }
+    return {"low": low, "high": high, "ticks": [(low, 0.0), (high, 1.0)]}

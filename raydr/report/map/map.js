@@ -102,9 +102,9 @@ class Atlas {
     strip.style.background = `linear-gradient(to right, ${this.header.ramp.join(", ")})`;
     if (way.ticks) {
       const shared = this.columns[way.columns[0]]?.share;
-      for (const tick of way.ticks) {
-        const mark = make("span", { textContent: shared ? `${100 * tick} %` : Math.abs(tick) >= 1e4 ? count.format(tick) : String(tick) });
-        mark.style.left = `${100 * (tick - way.low) / (way.high - way.low || 1)}%`;
+      for (const [tick, at] of way.ticks) {
+        const mark = make("span", { textContent: shared ? `${100 * tick} %` : Math.abs(tick) >= 1e4 && Math.abs(tick) < 1e15 ? count.format(tick) : String(tick) });
+        mark.style.left = `${100 * at}%`;
         ends.append(mark);
       }
     } else {
