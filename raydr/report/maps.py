@@ -176,7 +176,7 @@ def atlas(
         else FAR_TOO_LARGE
         for column, (told, content) in zip(columns, packed, strict=True)
     ]
-    needed = {way.columns[0] for way in ways}
+    needed = {grouped, *(way.columns[0] for way in ways)}
     fit = _fit(len(rows), 0 if isinstance(ids, dict) else len(ids[1]), sizes, needed, along)
     notices = _notices(fit, maps, columns, has_ids=not isinstance(ids, dict))
     parts: list[str] = []
@@ -238,7 +238,7 @@ def _fit(
     along: Sequence[Sequence[Places]],
 ) -> _Fit:
     """Leave out what is least missed until the maps have bits enough: columns from the last, names of rows, maps."""
-    columns = [place for place, size in enumerate(sizes) if size <= BUDGET / LETTERS]
+    columns = [place for place, size in enumerate(sizes) if size < FAR_TOO_LARGE]
     spare = [place for place in columns if place not in needed]
     maps, has_ids = len(along), ids > 0
 

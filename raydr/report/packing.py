@@ -30,8 +30,8 @@ def as_text(content: bytes) -> str:
     [127, 64, 0]
     """
     bits = np.unpackbits(np.frombuffer(content, np.uint8))
-    bits = np.pad(bits, (0, -len(bits) % 7)).reshape(-1, 7)
-    letters = np.packbits(bits, axis=1)[:, 0] >> 1
+    sevens = np.pad(bits, (0, -len(bits) % 7)).reshape(-1, 7)
+    letters = np.packbits(sevens, axis=1)[:, 0] >> 1
     letters = np.where(np.isin(letters, (0, 13, 60)), letters + 128, letters).astype(np.uint8)
     return letters.tobytes().decode("latin-1")
 

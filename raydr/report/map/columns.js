@@ -71,7 +71,7 @@ const readColumn = async (told, rows, order) => {
   const value = codes ? (i) => told.levels[codes[i]] ?? NaN : (i) => reals[i];
   const percent = (share) => `${Number((100 * share).toFixed(1))} %`;
   const text = (i) => (Number.isNaN(value(i)) ? "–" : told.share ? percent(value(i)) : String(Number(value(i).toPrecision(7))));
-  return { ...told, text, value, rank: (i) => (Number.isNaN(value(i)) ? -Number.MAX_VALUE : value(i)) };
+  return { ...told, codes, text, value, rank: (i) => (Number.isNaN(value(i)) ? -Number.MAX_VALUE : value(i)) };
 };
 
 // Names of rows: id(i), and the row of a name or -1.

@@ -13,7 +13,8 @@ class Panel {
     this.over = root.querySelector(".over");
     this.names = root.querySelector(".names");
     this.tip = root.querySelector(".tip");
-    this.context = this.points.getContext("2d", { alpha: false });
+    // Its pixels are written by the processor, and stay with it.
+    this.context = this.points.getContext("2d", { alpha: false, willReadFrequently: true });
     new ResizeObserver(() => this.resize()).observe(root);
     this.listen();
   }
@@ -105,7 +106,8 @@ class Panel {
     }
   }
 
-  // Names of categories, each in the densest part of its rows; of two that would overlap the one with fewer rows yields.
+  // Names of categories, each in the densest part of its rows; of two that would overlap the one with fewer rows yields,
+  // above or below, or altogether.
   placeNames() {
     const { atlas } = this, named = atlas.named();
     this.names.hidden = !named;
@@ -128,10 +130,13 @@ class Panel {
       const tag = this.names.children[code], place = places[code];
       tag.hidden = true;
       if (!place) continue;
-      const [wide, high] = this.sizes[code];
-      const x = (left + place[0] * scale) / this.ratio - wide / 2, y = (top - place[1] * scale) / this.ratio - high / 2;
-      const outside = x + wide < 0 || y + high < 0 || x > this.root.clientWidth || y > this.root.clientHeight;
-      if (outside || taken.some(([l, t, w, h]) => x < l + w && l < x + wide && y < t + h && t < y + high)) continue;
+      const [wide, high] = this.sizes[code], [width, height] = [this.root.clientWidth, this.root.clientHeight];
+      const middle = [(left + place[0] * scale) / this.ratio, (top - place[1] * scale) / this.ratio];
+      if (middle[0] < 0 || middle[1] < 0 || middle[0] > width || middle[1] > height) continue;
+      const x = Math.max(0, Math.min(width - wide, middle[0] - wide / 2));
+      const free = (y) => !taken.some(([l, t, w, h]) => x < l + w && l < x + wide && y < t + h && t < y + high);
+      const y = [0, -high, high].map((shift) => Math.max(0, Math.min(height - high, middle[1] - high / 2 + shift))).find(free);
+      if (y === undefined) continue;
       taken.push([x, y, wide, high]);
       tag.hidden = false;
       tag.style.transform = `translate(${x}px, ${y}px)`;
