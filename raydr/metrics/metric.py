@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, KeysView, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Literal, TypeAlias, TypeVar
 
+from raydr.arrays import Float64Array
 from raydr.errors import ScenarioError
 from raydr.geometry.points import Progress, unheard
 from raydr.metrics.evidence import LARGEST_K, Evidence, Examination, UnmeasurableError
@@ -19,6 +20,8 @@ MeasureByK = TypeVar("MeasureByK", bound=Callable[[Examination, int], float])
 
 _OF_A_METRIC = 0.9
 """How far through a metric its search of neighbours takes."""
+USUAL_NEIGHBORS = 10
+"""Of each row, that its own faithfulness is told of, or the nearest number to that which a metric asks for."""
 MOST_NEIGHBORS = 1_000
 """Of a row, that a metric may look at: the graph of a million rows then takes 12 GB."""
 
@@ -154,10 +157,15 @@ def metric_by_k(
 
 @dataclass(frozen=True)
 class Scores:
-    """Values by metric name, and for the metrics that could not be computed the reason."""
+    """Values by metric name, and for the metrics that could not be computed the reason.
+
+    ``faithfulness`` holds by the name of a metric what it is the mean of, (rows,) from 0 to 1: the share of its nearest
+    neighbours that each row keeps. It comes of the metric ``npa_K`` whose K is nearest to ten; empty without any.
+    """
 
     values: dict[str, float]
     not_computed: dict[str, str]
+    faithfulness: dict[str, Float64Array] = field(default_factory=dict, compare=False)
 
 
 def evaluate(
@@ -210,6 +218,9 @@ def evaluate(
             scores.not_computed[metric.name] = str(reason)
         measured += 1
         progress(measured, len(metrics))
+    if examination.kept:
+        nearest = min(examination.kept, key=lambda name: (abs(metric_named(name).k - USUAL_NEIGHBORS), name))  # type: ignore[operator]
+        scores.faithfulness[nearest] = examination.kept[nearest]
     return scores
 
 

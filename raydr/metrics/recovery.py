@@ -12,7 +12,7 @@ from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import map_threaded, row_blocks
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric, metric_by_k
-from raydr.metrics.neighborhood import share_of_neighbors
+from raydr.metrics.neighborhood import kept_neighbors, share
 from raydr.metrics.ties import Rounded
 
 COMPARED_ROWS = 20_000
@@ -83,7 +83,7 @@ def f_score(examination: Examination, k: int) -> float:
             recovered, wanted, threads=examination.threads, progress=examination.progress
         )
     geometry = Rounded(lambda: recovered)
-    return share_of_neighbors(true, examination.rounded_truth, found, geometry, k, examination.threads)
+    return share(kept_neighbors(true, examination.rounded_truth, found, geometry, k, examination.threads), k)
 
 
 @metric(

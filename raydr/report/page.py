@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 from raydr.files import write_whole
 from raydr.records import REPORT
 from raydr.report import joined, wording
-from raydr.report.colouring import RAMP, colourings
-from raydr.report.maps import embedded_maps
+from raydr.report.colouring import colourings
+from raydr.report.maps import map_of_run
 from raydr.report.runfolder import ELSEWHERE, RunFolder, read_run
 from raydr.report.story import story
-from raydr.report.views import pairs_of_axes
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -45,8 +44,8 @@ def templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    # Bokeh defines a model where it first names it: sorted keys would name models before they are defined.
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":")}
+    environment.globals["part"] = part
     environment.filters |= {
         "count": wording.count,
         "size": wording.size,
@@ -71,20 +70,11 @@ def part(file: str) -> str:
 
 
 def _content(run: RunFolder) -> dict[str, Any]:
-    from bokeh.resources import Resources
-    from markupsafe import Markup
-
     return story(run) | {
         "run": run,
         "style": part("report.css"),
-        "script": part("report.js"),
         "story_script": part("story.js"),
-        # Only Bokeh's core: the page's own controls are plain HTML.
-        "bokeh": [Markup(raw) for raw in Resources(mode="inline", components=["bokeh"]).js_raw],
-        "maps": embedded_maps(run),
+        "atlas": map_of_run(run),
         "colourings": colourings(run),
-        "ramp": ", ".join(RAMP),
-        "map_titles": wording.map_titles(run.scenario),
-        "pairs": pairs_of_axes(run),
         "joined": joined.sections(run),
     }
