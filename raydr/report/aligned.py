@@ -62,7 +62,7 @@ def _joined(runs: Sequence[RunFolder]) -> tuple[Int64Array | list[str], list[Int
     groups: list[int] = []
     for number, run in enumerate(runs):
         # Rows that bear one name twice cannot be told apart: they are nobody else's.
-        alone = len(set(_row_names(run))) < len(run.clients)
+        alone = len(set(row_names(run))) < len(run.clients)
         table: object = ("run", number) if alone else (_table_of(run), isinstance(run.rows, tuple))
         if table not in tables:
             tables.append(table)
@@ -128,8 +128,8 @@ def beside(run: RunFolder, first: RunFolder) -> tuple[Float64Array, bool]:
     points = in_plane(run, run.federated)
     if run is first:
         return points, True
-    place = {row: position for position, row in enumerate(_row_names(first))}
-    shared = [(here, place[row]) for here, row in enumerate(_row_names(run)) if row in place]
+    place = {row: position for position, row in enumerate(row_names(first))}
+    shared = [(here, place[row]) for here, row in enumerate(row_names(run)) if row in place]
     if len(shared) < ENOUGH_ROWS or _table_of(run) != _table_of(first):
         return points, False
     here, there = np.array(shared).T
@@ -143,7 +143,7 @@ def _table_of(run: RunFolder) -> list[object]:
     return [data.get("source"), data.get("path"), clients.get("sites") or None]
 
 
-def _row_names(run: RunFolder) -> Sequence[str | int]:
+def row_names(run: RunFolder) -> Sequence[str | int]:
     return run.rows if isinstance(run.rows, tuple) else run.rows.tolist()
 
 

@@ -11,7 +11,7 @@ from raydr.errors import OutputError
 from raydr.files import write_whole
 from raydr.plain import listed
 from raydr.report import wording
-from raydr.report.aligned import map_of_runs
+from raydr.report.aligned import map_of_runs, row_names
 from raydr.report.knowledge import knowledge
 from raydr.report.page import part, templates
 from raydr.report.runfolder import RunFolder, read_run
@@ -193,7 +193,7 @@ def _unlike(run: RunFolder, first: RunFolder) -> str:
     said = []
     if ours.mapped != theirs.mapped:
         said.append(f"it mapped {wording.plural(ours.mapped, 'row')}, not {theirs.mapped:,}")
-    elif set(_row_names(run)) != set(_row_names(first)):
+    elif set(row_names(run)) != set(row_names(first)):
         said.append("it mapped other rows")
     if set(ours.columns) != set(theirs.columns):
         said.append(f"it mapped {_others(ours.columns, theirs.columns)}")
