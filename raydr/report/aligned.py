@@ -144,6 +144,7 @@ def _table_of(run: RunFolder) -> list[object]:
 
 
 def row_names(run: RunFolder) -> Sequence[str | int]:
+    """Identities of a run's rows, in the order of its table."""
     return run.rows if isinstance(run.rows, tuple) else run.rows.tolist()
 
 
