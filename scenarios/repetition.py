@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from raydr.errors import DataError, OutputError, RunError, ScenarioError
+from raydr.extras import require_packages
 from raydr.federation.client import Withheld
 from raydr.federation.transcript import Transcript
 from raydr.journal import Event, Journal, Listener, RoundEnded
@@ -74,6 +75,7 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
     run = read_run(folder)
     scenario = read(folder / SCENARIO)
     require_repeatable(run, scenario)
+    require_packages(scenario)
     journal = Journal(listener)
     with journal.stage("data"):
         sites = scenario.clients.sites
@@ -87,7 +89,7 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
         if public is not None:
             holdings = with_public_file(holdings, public)
     transcript = Transcript()
-    plan, reserve = with_public(plan_of(scenario, len(holdings.names)), holdings.public)
+    plan, reserve = with_public(plan_of(scenario, len(holdings.names), holdings.harmonizing), holdings.public)
     # With another secret, noise would be another, and the messages those of another run.
     rooted = Origin(scenario.resolved().privacy.secret).again(
         Identity.of(scenario, holdings).study, run.environment.run
@@ -96,7 +98,7 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
         holdings.parts,
         replace(plan, run=rooted.name, checkpoint_every=0),
         listener=lambda event: _passed_on(event, listener),
-        withheld=Withheld(rooted.root, reserve),
+        withheld=Withheld(rooted.root, reserve, holdings.own_classes),
     )
     for entry in holdings.agreement:
         served.ledger.record(entry)

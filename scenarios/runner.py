@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,23 +13,25 @@ from numpy.typing import NDArray
 
 from raydr import records
 from raydr.arrays import FloatArray
-from raydr.data import Table
+from raydr.data import Provenance, Table
+from raydr.data.notices import of_spreads
 from raydr.errors import FeatureError, RunError, ScenarioError
+from raydr.extras import require_packages
 from raydr.federation import FailurePolicy, FaultPlan, Liars
 from raydr.federation.client import Withheld
 from raydr.federation.simulated.faults import Faults
 from raydr.journal import CheckpointTaken, Event, Incident, Journal, Listener, RoundEnded, unheard
 from raydr.memory import peak_memory_bytes
-from raydr.methods import METHODS
 from raydr.methods.serving import Plan, Served
 from raydr.metrics import DEFAULT_METRICS, METRICS
 from raydr.privacy.ledger import Entry, Granularity
-from raydr.privacy.secrets import Origin, RootedRun
+from raydr.privacy.secrets import RootedRun
 from raydr.privacy.statement import statement
 from raydr.records import Measures
 from raydr.report import write_picture, write_report
-from raydr.scenarios.backend import Backend, InlineBackend
-from raydr.scenarios.checkpoints import Checkpoints, Resumption
+from raydr.scenarios.backend import Backend
+from raydr.scenarios.beginning import Beginning, begin, held_by
+from raydr.scenarios.checkpoints import Checkpoints
 from raydr.scenarios.environment import environment
 from raydr.scenarios.evaluation import Findings, NewRows, Question, examine
 from raydr.scenarios.folder import (
@@ -45,13 +47,13 @@ from raydr.scenarios.folder import (
     write_progress,
     write_rounds,
 )
-from raydr.scenarios.holdings import Holdings, dealt_out, from_sites, with_public_file
-from raydr.scenarios.identity import Identity
+from raydr.scenarios.holdings import Holdings
 from raydr.scenarios.model import KEYED, write_model
 from raydr.scenarios.reading import dump, read
 from raydr.scenarios.schema import Scenario
-from raydr.signals import signals_deferred
+from raydr.statistics.harmonizing import Harmonizing
 from raydr.statistics.keying import keyed_rows, keyed_scale, opened
+from raydr.statistics.preparing import Preparation
 
 
 def run(
@@ -82,6 +84,7 @@ def run(
             "audit repeats a run from its data, and rows in memory are written down nowhere: leave audit out, or save"
             " the rows to a file and name that in data.path."
         )
+    require_packages(scenario)
     target = out or default_folder(scenario.name, datetime.now())
     with incomplete(target) as folder:
         with unwritable(target):
@@ -90,7 +93,7 @@ def run(
     whole = target.expanduser().absolute()
     if scenario.audit is not None:
         _audited(whole, data_dir, listener)
-    return _shown(whole, listener) if report else whole
+    return shown(whole, listener) if report else whole
 
 
 def resume(
@@ -114,11 +117,12 @@ def resume(
     folder = folder.expanduser().absolute()
     target = target_of(folder)
     scenario = read(folder / records.SCENARIO)
+    require_packages(scenario)
     with taken_up(folder):
         _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener)
     if scenario.audit is not None:
         _audited(target, data_dir, listener)
-    return _shown(target, listener)
+    return shown(target, listener)
 
 
 def _run_in(
@@ -132,17 +136,9 @@ def _run_in(
 ) -> None:
     """Run a scenario in a folder that is there, from the checkpoint that may be in it."""
     started = datetime.now().astimezone()
-    journal, checkpoints, beginning = Journal(listener), Checkpoints(folder), None
-    if not scenario.clients.sites:
-        with journal.stage("data"):
-            holdings = dealt_out(scenario, data_dir, table, progress=journal.progress)
-        beginning = _begin(scenario, holdings, checkpoints)
-    with _backend(scenario, address, journal) as backend:
-        if beginning is None:
-            with journal.stage("data"):
-                holdings = from_sites(scenario, backend)
-            beginning = _begin(scenario, holdings, checkpoints)
-        holdings = beginning.holdings
+    journal, checkpoints = Journal(listener), Checkpoints(folder)
+    with held_by(scenario, data_dir, table, address, journal) as (backend, holdings):
+        beginning = begin(scenario, holdings, checkpoints)
         served, findings = _simulate(scenario, beginning, backend, journal, checkpoints)
         described = environment(
             run=beginning.run.name,
@@ -169,7 +165,7 @@ def _audited(folder: Path, data_dir: Path | None, listener: Listener) -> None:
         raise
 
 
-def _shown(folder: Path, listener: Listener) -> Path:
+def shown(folder: Path, listener: Listener) -> Path:
     """Draw the picture and the page of a run folder that is whole: what fails here costs no result.
 
     Raises
@@ -201,46 +197,6 @@ def _shown(folder: Path, listener: Listener) -> Path:
     return folder
 
 
-@dataclass(frozen=True)
-class Beginning:
-    """Data that fit the scenario, the run's name and secrets, and where it goes on, if it does."""
-
-    holdings: Holdings
-    run: RootedRun
-    resumption: Resumption | None
-
-
-def _begin(scenario: Scenario, holdings: Holdings, checkpoints: Checkpoints) -> Beginning:
-    """Raise ScenarioError or DataError where the scenario asks what these data and clients cannot give."""
-    scenario.require_clients(len(holdings.names))
-    scenario.method.check(holdings.rows, holdings.features)
-    public = METHODS[scenario.method.kind].public_file(scenario.method)
-    if public is not None:
-        holdings = with_public_file(holdings, public)
-    identity = Identity.of(scenario, holdings)
-    with unwritable(checkpoints.folder):
-        resumption = checkpoints.begin(identity)
-    origin = Origin(scenario.resolved().privacy.secret)
-    run = origin.again(identity.study, resumption.run) if resumption else origin.begin(identity.study)
-    return Beginning(holdings, run, resumption)
-
-
-@contextmanager
-def _backend(scenario: Scenario, address: str | None, journal: Journal) -> Iterator[Backend]:
-    if scenario.runtime.federation == "inline":
-        yield InlineBackend()
-        return
-    with ExitStack() as connection:
-        with journal.stage("starting Ray"):
-            # What a handler raises in one of the import system's own callbacks is dropped.
-            with signals_deferred():
-                from raydr.actors.backend import ray_backend
-
-            runtime = scenario.runtime
-            backend = connection.enter_context(ray_backend(address, runtime.actors, runtime.timeout_s))
-        yield backend
-
-
 def _simulate(
     scenario: Scenario,
     beginning: Beginning,
@@ -265,12 +221,12 @@ def _simulate(
                     checkpoints.keep(event)
         journal.tell(event)
 
-    plan, reserve = with_public(plan_of(scenario, len(holdings.names)), holdings.public)
+    plan, reserve = with_public(plan_of(scenario, len(holdings.names), holdings.harmonizing), holdings.public)
     with _features_named(scenario, holdings):
         served = backend.serve(
             holdings.parts,
             replace(plan, run=beginning.run.name),
-            withheld=Withheld(beginning.run.root, reserve),
+            withheld=Withheld(beginning.run.root, reserve, holdings.own_classes),
             listener=hear,
             checkpoint=resumption.content if resumption is not None else None,
         )
@@ -293,7 +249,7 @@ def _simulate(
         holdings.pooled,
         holdings.labels,
         served.outcome,
-        served.scaling,
+        served.prepared,
         method.kind,
         method,
         compared,
@@ -302,6 +258,8 @@ def _simulate(
         served.outcome.snapshots,
         holdings.client_of_row,
         new_rows(holdings, served, beginning.run, scenario),
+        classes=holdings.kept_classes,
+        scale=scenario.data.scale,
     )
     findings = backend.evaluate(examine, question, listener=journal.tell)
     served.ledger.record(
@@ -344,7 +302,7 @@ def with_scaling(served: Served, run: RootedRun, scenario: Scenario) -> Served:
         return served
     known = opened(served.sealed_scaling, run.root, run.name, keyed_scale(scenario.data.scale))
     # Where rows lie in the features the server cannot tell: it knows them turned by the key.
-    return replace(served, scaling=known.scaling, outcome=replace(served.outcome, lift=None))
+    return replace(served, prepared=Preparation(known.scaling), outcome=replace(served.outcome, lift=None))
 
 
 def new_rows(holdings: Holdings, served: Served, run: RootedRun, scenario: Scenario) -> NewRows | None:
@@ -354,10 +312,11 @@ def new_rows(holdings: Holdings, served: Served, run: RootedRun, scenario: Scena
         return None
     if sealed is not None:
         keyed = keyed_rows(held_out.rows, sealed, run.root, run.name, keyed_scale(scenario.data.scale))
-    return NewRows(held_out.rows, held_out.labels, keyed)
+    owners = None if holdings.harmonizing is None else holdings.sites_of(held_out)
+    return NewRows(held_out.rows, held_out.labels, keyed, owners)
 
 
-def plan_of(scenario: Scenario, clients: int) -> Plan:
+def plan_of(scenario: Scenario, clients: int, harmonizing: Harmonizing | None = None) -> Plan:
     """Return what a scenario asks of the federation, for so many clients."""
     runtime, faults = scenario.runtime, scenario.faults
     liars = faults.adversary
@@ -366,6 +325,7 @@ def plan_of(scenario: Scenario, clients: int) -> Plan:
         settings=scenario.method,
         scale=scenario.data.scale,
         fill=scenario.data.filling,
+        harmonize=harmonizing,
         seed=scenario.seed,
         policy=FailurePolicy(runtime.retries, runtime.quorum),
         faults=FaultPlan(
@@ -383,6 +343,28 @@ def plan_of(scenario: Scenario, clients: int) -> Plan:
     )
 
 
+def _mapped(scenario: Scenario, holdings: Holdings, served: Served, findings: Findings) -> Provenance:
+    """What was mapped, with what the run has found out about it."""
+    data = holdings.provenance(scenario.data.scale)
+    if data.harmonized is not None and served.prepared.harmonization is not None:
+        adjusted = served.prepared.harmonization.common.adjusted
+        unchanged = tuple(name for name, changed in zip(data.columns, adjusted, strict=True) if not changed)
+        found = replace(
+            data.harmonized,
+            unchanged=unchanged,
+            before=dict(findings.before),
+            after=dict(findings.after),
+        )
+        data = replace(data, harmonized=found)
+    if scenario.data.scale == "none":
+        # By sums, where the run has taken any of the columns as they are; else as the evaluation sees it.
+        summed = None if scenario.privacy.isometry_key else served.deviation
+        deviation = findings.deviation if summed is None else summed
+        if deviation is not None:
+            data = replace(data, notices=data.notices + of_spreads(data.columns, deviation))
+    return data
+
+
 def _write(
     folder: Path,
     scenario: Scenario,
@@ -391,11 +373,11 @@ def _write(
     findings: Findings,
     journal: Journal,
 ) -> None:
-    write_embedding(folder / records.EMBEDDING, holdings, served.outcome)
+    write_embedding(folder / records.EMBEDDING, holdings, served.outcome, findings.federated.faithfulness)
     if holdings.held_out is not None and findings.placed is not None:
         write_held_out(folder / records.HELD_OUT, holdings.held_out, findings.placed)
-    if findings.pooled is not None:
-        write_central(folder / records.CENTRAL, holdings, findings.pooled)
+    if findings.pooled is not None and findings.central is not None:
+        write_central(folder / records.CENTRAL, holdings, findings.pooled, findings.central.faithfulness)
     measures = Measures(
         federated=findings.federated.values,
         central=findings.central.values if findings.central else {},
@@ -415,7 +397,8 @@ def _write(
         write_json(folder / records.NOTES, [asdict(note) for note in served.outcome.notes])
     write_rounds(folder / records.ROUNDS, journal.rounds)
     sealed = served.sealed_scaling
-    scaling: Mapping[str, NDArray[Any]] = served.scaling.arrays if sealed is None else {KEYED: sealed}
-    data = holdings.provenance(scenario.data.scale)
+    prepared: Mapping[str, NDArray[Any]] = served.prepared.arrays if sealed is None else {KEYED: sealed}
+    data = _mapped(scenario, holdings, served, findings)
     write_json(folder / records.DATA, asdict(data))
-    write_model(folder, {**served.outcome.model, **scaling}, data)
+    own = served.prepared.kept_at_sites
+    write_model(folder, {**served.outcome.model, **prepared}, data, sites=holdings.names, own=own)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
+from os import PathLike
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from raydr.data.loading import ENDINGS, ending
 from raydr.documents import MEGABYTE, DocumentError, parse_yaml, read_limited
 from raydr.errors import ScenarioError
 from raydr.records import is_incomplete
 from raydr.scenarios.problems import nearest
 
+FOR_ROWS = (
+    "rows in memory are what estimators take, such as raydr.FedUMAP().fit(X, sites=...), and tables in files are what"
+    " raydr.map takes"
+)
 LARGEST = 4 * MEGABYTE
 """Of a document: a scenario of forty thousand sites."""
 
@@ -60,6 +66,16 @@ class Shelf:
         ScenarioError
             If there is none, or it is no mapping.
         """
+        if not isinstance(document, str | PathLike):
+            raise ScenarioError(
+                f"A {self.noun} is a YAML file, the name of one that comes with raydr, or a mapping of keys, and what"
+                f" was given is {kind_of_object(document)}: {FOR_ROWS}."
+            )
+        if ending(Path(document)) in ENDINGS:
+            raise ScenarioError(
+                f"{document} is a table and no {self.noun}: `raydr map {document}` maps it, or a scenario that names it"
+                " in data.path."
+            )
         text = self._text(document)
         try:
             content = parse_yaml(text)
@@ -114,6 +130,12 @@ class Shelf:
             f"{path} is the folder of a {what} that is whole:"
             f" `{self.command} {quote(str(path / self.stored))}` repeats that {what}."
         )
+
+
+def kind_of_object(given: Any) -> str:
+    """An object by its type, and by its shape where it has one."""
+    shape = getattr(given, "shape", None)
+    return type(given).__name__ + (f" of shape {tuple(shape)}" if isinstance(shape, tuple) else "")
 
 
 def _form(content: Any) -> str:

@@ -166,8 +166,9 @@ def _columns(
         )
     words = {} if layout is None else layout.words
     there = set(available)
-    for absent in [feature for feature in features if feature not in there]:
-        table = table.append_column(absent, _nothing(table.num_rows))
+    absent = [feature for feature in features if feature not in there]
+    for feature in absent:
+        table = table.append_column(feature, _nothing(table.num_rows))
     numbers = [feature for feature in features if feature not in words]
     _refuse_text(name, table, numbers, locate, nulls)
     label, client, identity, marks = (
@@ -191,6 +192,7 @@ def _columns(
         }
         | ({} if layout is None else dict(layout.left_out)),
         words=words,
+        absent=tuple(absent),
     )
 
 

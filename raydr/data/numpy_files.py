@@ -112,7 +112,7 @@ def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]], choice: Choice) -
     lacking = [] if choice.layout is None else sorted(set(features) - set(names))
     if choice.layout is not None and (choice.layout.words or lacking):
         raise DataError(
-            f"{name} holds numbers alone, and other sites have {listing([*choice.layout.words, *lacking])}: add columns"
+            f"{name} holds numbers alone, and others have {listing([*choice.layout.words, *lacking])}: add columns"
             " of numbers so called, NaN where they are missing, and leave columns of words out of data.features."
         )
     if len(features) < len(names) or features != names:

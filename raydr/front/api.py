@@ -2,135 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from raydr.arrays import FloatArray
+from raydr.front.finished import Result, SweepResult
 from raydr.journal import Event, Listener, unheard
-from raydr.records import (
-    AUDIT,
-    AXES,
-    BEST,
-    EMBEDDING,
-    LEDGER,
-    METRICS,
-    PARETO,
-    POINTS,
-    PRIVACY,
-    REPORT,
-    SWEEP_REPORT,
-    TABLE,
-    TRIALS,
-)
-
-if TYPE_CHECKING:
-    from raydr.front.exports import Library
-
-
-@dataclass(frozen=True)
-class Result:
-    """A finished run.
-
-    Attributes
-    ----------
-    folder : Path
-        The run folder; everything else is read from it.
-    """
-
-    folder: Path
-
-    @property
-    def report(self) -> Path:
-        """The report's page."""
-        return self.folder / REPORT
-
-    @property
-    def metrics(self) -> dict[str, dict[str, float]]:
-        """``{"federated": {name: value}, "central": {name: value}}``."""
-        content = self._json(METRICS)
-        return {side: content[side] for side in ("federated", "central")}
-
-    @property
-    def ledger(self) -> list[dict[str, Any]]:
-        """Every kind of message: see :class:`raydr.privacy.ledger.Entry`."""
-        content: list[dict[str, Any]] = self._json(LEDGER)
-        return content
-
-    @property
-    def privacy(self) -> dict[str, Any]:
-        """What the run cost: see :class:`raydr.privacy.statement.Statement`; ``epsilon`` is None where infinite."""
-        content: dict[str, Any] = self._json(PRIVACY)
-        return content
-
-    @property
-    def audit(self) -> dict[str, Any] | None:
-        """What attacks recovered: see :class:`raydr.attacks.verdicts.Audit`; None where the run was not audited."""
-        return self._json(AUDIT) if (self.folder / AUDIT).exists() else None
-
-    @property
-    def embedding(self) -> FloatArray:
-        """The federated map, (rows, 2), in the order of the table."""
-        import pyarrow.parquet as pq
-
-        table = pq.read_table(self.folder / EMBEDDING)
-        return np.column_stack([table[axis].to_numpy() for axis in AXES if axis in table.column_names])
-
-    def to_frame(self, library: Library | None = None) -> Any:
-        """The map as a data frame: ``row, client, x, y[, z][, cluster][, label]``, a row for each that was mapped.
-
-        Parameters
-        ----------
-        library : {"pandas", "polars", "pyarrow"}, optional
-            Whose; without it the first of these that is installed.
-
-        Raises
-        ------
-        ImportError
-            If that library is not installed.
-        """
-        from raydr.front.exports import frame
-
-        return frame(self.folder, library)
-
-    def to_anndata(self, onto: Any = None) -> Any:
-        """The map as AnnData, for scanpy, cellxgene and their like; needs the package anndata.
-
-        Parameters
-        ----------
-        onto : AnnData, optional
-            What was mapped, of which a copy gets the map; without it the coordinates are the only variables.
-
-        Returns
-        -------
-        adata : AnnData
-            The map in ``obsm["X_raydr"]``, (rows, 2 or 3). Client, cluster and label in ``obs``, preceded by ``raydr_``
-            in a copy of ``onto``, and the colours of each in ``uns["..._colors"]``. In ``uns["raydr"]`` the run's
-            scenario as YAML, and its ledger, privacy and metrics as JSON.
-
-        Raises
-        ------
-        ImportError
-            If anndata is not installed.
-        raydr.errors.DataError
-            If ``onto`` has other rows than the map.
-        """
-        from raydr.front.exports import anndata
-
-        return anndata(self.folder, onto)
-
-    def _repr_html_(self) -> str:
-        from raydr.front.exports import picture
-
-        return picture(self.folder)
-
-    def _json(self, name: str) -> Any:
-        return json.loads((self.folder / name).read_text())
 
 
 def run(
@@ -183,10 +61,9 @@ def run(
     from raydr.scenarios.reading import read
     from raydr.scenarios.runner import run as run_scenario
 
-    dotted = {key.replace("__", "."): value for key, value in overrides.items()}
     with _hearing(listener, verbose) as heard:
         folder = run_scenario(
-            read(scenario, dotted),
+            read(scenario, _dotted(overrides)),
             out=_path(out),
             address=address,
             data_dir=_path(data_dir),
@@ -242,14 +119,13 @@ def map(  # noqa: A001  raydr.map
     from raydr.front.own_data import own_data
     from raydr.scenarios.runner import run as run_scenario
 
-    dotted = {key.replace("__", "."): value for key, value in overrides.items()}
-    taken = own_data(data, site=site, label=label, method=method, overrides=dotted)
+    taken = own_data(data, site=site, label=label, method=method, overrides=_dotted(overrides))
     with _hearing(listener, verbose) as heard:
         folder = run_scenario(taken.scenario, out=_path(out), address=address, listener=heard)
     return Result(folder)
 
 
-def transform(folder: str | Path, data: str | Path, *, out: str | Path) -> Path:
+def transform(folder: str | Path, data: str | Path, *, out: str | Path, site: str | None = None) -> Path:
     """Place new rows on the map of a run, by its model alone: no server is asked, and nothing leaves the caller.
 
     Parameters
@@ -261,6 +137,9 @@ def transform(folder: str | Path, data: str | Path, *, out: str | Path) -> Path:
         may be there or not.
     out : str or Path
         The .csv or .parquet file to write: ``row, x, y``.
+    site : str, optional
+        Of a run that adjusted sites to each other (``data.harmonize``): the site whose rows these are, or the column
+        that says so; without it the run's own column.
 
     Returns
     -------
@@ -276,7 +155,48 @@ def transform(folder: str | Path, data: str | Path, *, out: str | Path) -> Path:
     """
     from raydr.scenarios.transforming import transform as place
 
-    return place(Path(folder), Path(data), Path(out))
+    return place(Path(folder), Path(data), Path(out), site=site)
+
+
+def join(
+    folder: str | Path, data: str | Path, *, site: str | None = None, listener: Listener = unheard
+) -> Result:
+    """Have a site join a finished run: place its rows, say what left it, and extend the run folder by it.
+
+    The site posts what the run's clients posted of each record, or places its rows at home; nobody else is asked, and
+    no row that was mapped moves. What comes of it lies in the run folder under ``joined``, see :attr:`Result.joined`.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The run folder.
+    data : str or Path
+        The site's file, with the run's columns, which are found by name, in whatever order.
+    site : str, optional
+        The site's name; that of the file without it.
+    listener : callable
+        Hears :mod:`raydr.journal` events as they come.
+
+    Returns
+    -------
+    Result
+        The run, with the site.
+
+    Raises
+    ------
+    raydr.errors.RaydrError
+        As :func:`transform`; ``DataError`` also for a name that is taken, ``RunError`` where the site could not answer.
+
+    Examples
+    --------
+    >>> import raydr
+    >>> run = raydr.join("runs/patients", "new-hospital.csv", site="south")  # doctest: +SKIP
+    >>> [entry.what for entry in run.joined[-1].left]  # doctest: +SKIP
+    ['how many rows and features a client has', 'the distance of every record to every landmark']
+    """
+    from raydr.scenarios.joining import join as join_run
+
+    return Result(join_run(Path(folder), Path(data), site=site, listener=listener))
 
 
 def audit(
@@ -377,59 +297,6 @@ def resume(
     return Result(whole)
 
 
-@dataclass(frozen=True)
-class SweepResult:
-    """A finished sweep.
-
-    Attributes
-    ----------
-    folder : Path
-        The sweep's folder; everything else is read from it.
-    """
-
-    folder: Path
-
-    @property
-    def report(self) -> Path:
-        """The sweep's page."""
-        return self.folder / SWEEP_REPORT
-
-    @property
-    def best(self) -> Path:
-        """The scenario of the best point, by the first objective; there where a trial is done that has it."""
-        return self.folder / BEST
-
-    @property
-    def trials(self) -> list[dict[str, Any]]:
-        """A row for each trial: point, repeat, status, error, ``set.KEY`` for each swept key, and measures."""
-        return self._rows(TRIALS)
-
-    @property
-    def points(self) -> list[dict[str, Any]]:
-        """A row for each point: mean of each measure over its repeats, and deviation as ``MEASURE.sd``."""
-        return self._rows(POINTS)
-
-    @property
-    def pareto(self) -> list[dict[str, Any]]:
-        """The points that no other beats in all objectives."""
-        return self._rows(PARETO)
-
-    @property
-    def table(self) -> list[dict[str, Any]]:
-        """Of a published table a row for each cell and seed: ``paper``, ``published``, ``default``, ``pooled``."""
-        return self._rows(TABLE)
-
-    def run(self, trial: Mapping[str, Any]) -> Result:
-        """Return the run of a row of :attr:`trials` that is done."""
-        return Result(self.folder / trial["folder"])
-
-    def _rows(self, name: str) -> list[dict[str, Any]]:
-        import pyarrow.parquet as pq
-
-        rows: list[dict[str, Any]] = pq.read_table(self.folder / name).to_pylist()
-        return rows
-
-
 def sweep(
     sweep: str | Path | Mapping[str, Any],
     *,
@@ -473,10 +340,9 @@ def sweep(
     from raydr.tune.reading import read_sweep
     from raydr.tune.sweeping import sweep as run_sweep
 
-    dotted = {key.replace("__", "."): value for key, value in overrides.items()}
     with _hearing(listener, verbose) as heard:
         folder = run_sweep(
-            read_sweep(sweep, dotted, quick=quick),
+            read_sweep(sweep, _dotted(overrides), quick=quick),
             out=_path(out),
             address=address,
             data_dir=_path(data_dir),
@@ -536,10 +402,11 @@ def reproduce(
     from raydr.tune.reproducing import read_table
     from raydr.tune.sweeping import sweep as run_sweep
 
-    dotted = {key.replace("__", "."): value for key, value in overrides.items()}
     with _hearing(listener, verbose) as heard:
         folder = run_sweep(
-            read_table(table, dotted, quick=quick, only=tuple(only), seeds=seeds, published=published),
+            read_table(
+                table, _dotted(overrides), quick=quick, only=tuple(only), seeds=seeds, published=published
+            ),
             out=_path(out),
             address=address,
             data_dir=_path(data_dir),
@@ -588,6 +455,10 @@ def resume_sweep(
             retry_failed=retry_failed,
         )
     return SweepResult(whole)
+
+
+def _dotted(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    return {key.replace("__", "."): value for key, value in overrides.items()}
 
 
 def _path(place: str | Path | None) -> Path | None:

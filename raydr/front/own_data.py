@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,16 @@ from raydr.data.columns import Choice, listing
 from raydr.data.dialect import Dialect
 from raydr.data.loading import ENDINGS, SHEETS, TABLES, TEXTS, ending, read_file, survey
 from raydr.errors import DataError, OutputError, ScenarioError
+from raydr.extras import require_packages
 from raydr.geometry.points import Progress, unheard
 from raydr.plain import listed, plain
 from raydr.records import SCENARIO
-from raydr.report.mapped import Fact, facts
+from raydr.report.mapped import Fact, facts, hashes
 from raydr.scenarios import reading
 from raydr.scenarios.backend import InlineBackend
 from raydr.scenarios.holdings import Holdings, dealt_out, from_sites
 from raydr.scenarios.schema import Scenario
+from raydr.scenarios.shelf import FOR_ROWS, kind_of_object
 
 METHOD = "fed-umap"
 """Of a map of one's own data, unless another is named."""
@@ -77,6 +80,10 @@ def own_data(
     ScenarioError
         If the method or an override cannot be.
     """
+    if not isinstance(data, str | PathLike):
+        raise DataError(
+            f"A table is named by its path, and what was given is {kind_of_object(data)}: {FOR_ROWS}."
+        )
     files = files_of(data)
     content: dict[str, Any] = {
         "name": _name(data),
@@ -136,6 +143,7 @@ def held(scenario: Scenario, data_dir: Path | None = None, *, progress: Progress
     ScenarioError, DataError
         If a run would be refused for its data.
     """
+    require_packages(scenario)
     if not scenario.clients.sites:
         holdings = dealt_out(scenario, data_dir, progress=progress)
     else:
@@ -173,7 +181,8 @@ def described(scenario: Scenario, holdings: Holdings) -> tuple[Fact, ...]:
     written = {str(Dialect.of(path)) for path in texts}
     if written:
         said.append(Fact("Written", "; ".join(sorted(written))))
-    return (*said, *facts(holdings.provenance(scenario.data.scale)), Fact("Method", scenario.method.kind))
+    data = holdings.provenance(scenario.data.scale)
+    return (*said, *facts(data), *hashes(data), Fact("Method", scenario.method.kind))
 
 
 def files_of(data: str | Path) -> list[Path] | None:
@@ -210,7 +219,8 @@ def commented(taken: Taken) -> str:
     sections = {name: reading.dump_yaml({name: content.pop(name)}) for name in list(content)}
     remarks = {
         "data": "# features: [...] maps these columns alone; missing: error, drop, mean or median;\n"
-        "# categories: one-hot or leave-out; scale: none, standard, minmax or unit; holdout: 0.2 keeps a fifth back.\n",
+        "# categories: one-hot or leave-out; scale: none, standard, minmax or unit; holdout: 0.2 keeps a fifth back;\n"
+        "# harmonize: center, scale or combat takes off rows what is their site's, real differences too.\n",
         "clients": "# Who holds which rows; a column that says so, or sites: a file for each.\n",
         "method": "# raydr list methods; its other keys are in docs/scenarios.md.\n",
         "compare": "# Also map the pooled data, as no federation can: the upper bound.\n",

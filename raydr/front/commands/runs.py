@@ -19,6 +19,7 @@ from raydr.front.results import noting
 @options.override()
 @options.folder_out("The run folder")
 @options.address
+@options.inline
 @options.data_dir
 @click.option("--resume", is_flag=True, help="SCENARIO is the folder of an interrupted run: go on with it.")
 @options.quiet()
@@ -27,6 +28,7 @@ def run(
     overrides: Mapping[str, Any],
     out: Path | None,
     address: str | None,
+    inline: bool,
     data_dir: Path | None,
     resume: bool,
     quiet: bool,
@@ -41,10 +43,10 @@ def run(
     from raydr.scenarios import runner
     from raydr.scenarios.reading import read
 
-    if resume and (overrides or out is not None):
-        raise click.UsageError("--resume goes on with a run as it was: leave out --set and --out")
+    if resume and (overrides or inline or out is not None):
+        raise click.UsageError("--resume goes on with a run as it was: leave out --set, --inline and --out")
     with said_what_for(scenario, "run"):
-        checked = None if resume else read(scenario, overrides)
+        checked = None if resume else read(scenario, options.with_inline(overrides, inline, address))
     with heard_on_terminal(quiet=quiet) as listener:
         if checked is None:
             folder = runner.resume(Path(scenario), address=address, data_dir=data_dir, listener=listener)
@@ -61,6 +63,7 @@ def run(
 @options.own_data
 @options.folder_out("The run folder")
 @options.address
+@options.inline
 @click.option("--open", "open_", is_flag=True, help="Open the report in a browser.")
 @options.quiet()
 def map_(
@@ -71,6 +74,7 @@ def map_(
     overrides: Mapping[str, Any],
     out: Path | None,
     address: str | None,
+    inline: bool,
     open_: bool,
     quiet: bool,
 ) -> None:
@@ -83,16 +87,19 @@ def map_(
     from raydr.front.own_data import own_data
     from raydr.front.terminal import print_facts, print_result
     from raydr.records import REPORT
+    from raydr.report.mapped import NOTICE
     from raydr.scenarios import runner
 
+    overrides = options.with_inline(overrides, inline, address)
     with said_what_for(data, "map"), reading_on_terminal(quiet=quiet, logs=False) as progress:
         taken = own_data(data, site=site, label=label, method=method, overrides=overrides, progress=progress)
     if not quiet:
-        print_facts(taken.facts, result=False)
+        # What there is to look at, the run says itself.
+        print_facts([fact for fact in taken.facts if fact.name != NOTICE], result=False)
     with heard_on_terminal(quiet=quiet) as listener:
         folder = runner.run(taken.scenario, out=out, address=address, listener=listener)
     if not quiet:
-        print_result(folder)
+        print_result(folder, told=True)
     with noting(f"The run is whole in {folder}."):
         click.echo(folder / REPORT)
     if open_:

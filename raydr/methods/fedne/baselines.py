@@ -7,7 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from raydr.arrays import Float32Array
-from raydr.federation import Client, Federation, Granularity, Range, Rehearsal, Reply, Request, answers
+from raydr.federation import (
+    Client,
+    Federation,
+    Fixed,
+    Granularity,
+    Range,
+    Rehearsal,
+    Reply,
+    Request,
+    Tells,
+    answers,
+)
 from raydr.federation.streams import client_stream
 from raydr.methods.fedne.clients import LARGEST_LOSS, Positions, architecture_of, positions_of
 from raydr.methods.fedne.effort import training_operations
@@ -86,7 +97,13 @@ def rehearse_local(federation: Rehearsal, settings: LocalNE) -> None:
         federation.ask(AlonePositionRequest(settings))
 
 
-@method(LocalNE, "local NE", central=central, rehearse=rehearse_local)
+@method(
+    LocalNE,
+    "local NE",
+    central=central,
+    rehearse=rehearse_local,
+    unplaceable=lambda settings: "each client draws one of its own, by an encoder that never leaves it",
+)
 def serve_local(federation: Federation, settings: LocalNE) -> Outcome:
     """Server part of LocalNE: it counts rounds. Each client's rows lie on a map of their own."""
     with federation.stage("input scale"):
@@ -100,7 +117,10 @@ def serve_local(federation: Federation, settings: LocalNE) -> Outcome:
 
 @dataclass(frozen=True)
 class Rows(
-    Reply, granularity=Granularity.PER_RECORD, what="every record itself, which no federation would allow"
+    Reply,
+    granularity=Granularity.PER_RECORD,
+    what="every record itself, which no federation would allow",
+    tells=Tells.VALUES,
 ):
     """``rows`` (rows, features) float32."""
 
@@ -110,6 +130,11 @@ class Rows(
     def ranges(request: RowsRequest, rows: int) -> dict[str, Range]:
         """All of them."""
         return {"rows": Range((rows, request.features), dtype="float32")}
+
+    def fixed(self, request: RowsRequest) -> Fixed:
+        """All of it."""
+        rows, features = self.rows.shape
+        return Fixed(rows, rows, features, features, 0)
 
 
 @dataclass(frozen=True)
