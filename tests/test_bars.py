@@ -25,7 +25,9 @@ from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points
 from raydr.journal import Event, Incident, Journal, Progress, StageEnded, StageStarted, within
 from raydr.metrics import Evidence, evaluate
+from raydr.scenarios import beginning
 from raydr.scenarios.runner import run
+from raydr.threads import done_ahead
 
 ROWS = np.random.default_rng(0).normal(size=(400, 5)).astype(np.float32)
 
@@ -332,3 +334,26 @@ def test_reading_tells_of_long_reads_alone(
         progress(10**7, 10**8)
         clock(30.0)
     assert capsys.readouterr().err.startswith("reading: 10 %")
+
+
+def test_a_table_that_is_read_ahead_says_how_far_it_is_to_whoever_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(beginning, "_LOOK_S", 0.01)
+    heard: list[Event] = []
+    reached, told = beginning._Reached(), threading.Event()
+
+    def hear(event: Event) -> None:
+        heard.append(event)
+        if isinstance(event, Progress):
+            told.set()
+
+    def read() -> Any:
+        reached.note(3, 10)
+        assert told.wait(30.0), "nobody was told"
+        return "the table"
+
+    journal = Journal(hear)
+    with done_ahead(read) as reading, journal.stage("data"):
+        assert reached.awaited(reading, journal) == "the table"
+    assert set(heard[1:-1]) == {Progress("data", 3, 10)}
