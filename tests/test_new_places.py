@@ -27,7 +27,9 @@ CASES: dict[str, dict[str, Any]] = {
     "fed-tsne": {"method": {"kind": "fed-tsne", **SHORT}},
     "fed-tsne, learnt landmarks": {"method": {"kind": "fed-tsne", **LEARNT, **SHORT}},
     "fed-tsne, nystrom": {"method": {"kind": "fed-tsne", "estimator": "nystrom", **LEARNT, **SHORT}},
-    "fed-tsne, nystrom-squared": {"method": {"kind": "fed-tsne", "estimator": "nystrom-squared", **LEARNT, **SHORT}},
+    "fed-tsne, nystrom-squared": {
+        "method": {"kind": "fed-tsne", "estimator": "nystrom-squared", **LEARNT, **SHORT}
+    },
     "fed-tsne, keyed": {
         "method": {"kind": "fed-tsne", **LEARNT, **SHORT},
         "privacy": {"isometry_key": True, "secret": "secret"},
@@ -62,7 +64,13 @@ CASES: dict[str, dict[str, Any]] = {
     "sense, phate": {"method": {"kind": "sense", "anchors": 6, "embedder": "phate"}},
     "sense, cne": {"method": {"kind": "sense", "anchors": 6, "embedder": {"kind": "cne", "epochs": 20}}},
     "sense, hyperbolic": {
-        "method": {"kind": "sense", "anchors": 8, "geometry": "hyperbolic", "anchor_source": "random", "embedder": DRAWN}
+        "method": {
+            "kind": "sense",
+            "anchors": 8,
+            "geometry": "hyperbolic",
+            "anchor_source": "random",
+            "embedder": DRAWN,
+        }
     },
     "sense, hyperbolic in the disk": {
         "method": {
@@ -80,7 +88,10 @@ CASES: dict[str, dict[str, Any]] = {
     "landmark-ne": {"method": {"kind": "landmark-ne", **ENCODED}},
     "private-map": {"method": {"kind": "private-map", "epsilon": 100.0, "clip": 10.0, **SHORT}},
     "fed-pca": {"method": {"kind": "fed-pca"}},
-    "dsne": {"method": {"kind": "dsne", "reference_rows": 30, **SHORT}, "data": {"source": "iris", "rows": 120}},
+    "dsne": {
+        "method": {"kind": "dsne", "reference_rows": 30, **SHORT},
+        "data": {"source": "iris", "rows": 120},
+    },
 }
 """Each method, and each of its settings that places new rows otherwise."""
 LOOSE = {"fed-tsne, nystrom", "private-map", "dsne", "sense, noisy distances", "fed-tsne, noisy"}
