@@ -84,7 +84,7 @@ class Measures:
 
 @dataclass(frozen=True)
 class Joining:
-    """How a site joined a run: its name, the SHA-256 of the map that it joined, its rows, with what, when and how long."""
+    """How a site joined a run: its name, SHA-256 of the map that it joined, its rows, which raydr, when, how long."""
 
     site: str
     map: str

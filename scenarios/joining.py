@@ -113,7 +113,9 @@ def _require_free(name: str, run: RunFolder, joined: list[str]) -> None:
             " with --site. Further rows of that client are placed by raydr transform."
         )
     if name in joined:
-        raise DataError(f"A site {name!r} has joined {run.path} already: give this one another name with --site.")
+        raise DataError(
+            f"A site {name!r} has joined {run.path} already: give this one another name with --site."
+        )
 
 
 @contextmanager

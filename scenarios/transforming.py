@@ -90,7 +90,9 @@ class Placing:
         )
         unknown = [column for column in others if column not in card.left_out]
         if unknown:
-            _LOGGER.warning("%s: the run had no such columns, which are left aside: %s", data, listing(unknown))
+            _LOGGER.warning(
+                "%s: the run had no such columns, which are left aside: %s", data, listing(unknown)
+            )
         return table
 
     def prepared(self, table: Table) -> FloatArray:

@@ -442,7 +442,7 @@ def test_methods_without_places_for_new_rows_have_no_transform() -> None:
     for name in QUICK:
         assert hasattr(quick(name), "transform") == (METHODS[estimator_names()[name]].transform is not None)
         assert isinstance(quick(name), FederatedMap)
-    with pytest.raises(AttributeError, match="LocalNE has no transform.*: each client draws one of its own"):
+    with pytest.raises(AttributeError, match=r"LocalNE has no transform.*: each client draws one of its own"):
         quick("LocalNE").transform  # noqa: B018
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -226,7 +227,7 @@ def test_a_site_of_another_map_is_told(run: Path, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="is not whole"):
         read_joined(run)
     file.unlink()
-    with pytest.raises(OutputError, match="joining.json is missing"):
+    with pytest.raises(OutputError, match=r"joining\.json is missing"):
         read_joined(run)
 
 
@@ -236,3 +237,12 @@ def test_the_error_types_are_those_of_the_documentation(run: Path, tmp_path: Pat
     folder = tiny_run(tmp_path / "local", method={"kind": "local-ne", "rounds": 1, "hidden": [4]})
     with pytest.raises(ScenarioError):
         raydr.join(folder, site_of(tmp_path))
+
+
+def test_the_page_of_new_rows_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parent.parent / "docs" / "new-rows.md").read_text()
+    names: dict[str, Any] = {}
+    for block in re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE):
+        exec(block, names)
+    assert names["south"].points.shape == (12, 2)

@@ -1,4 +1,4 @@
-"""What every method owes new rows: a place that is theirs alone, near rows like them, and no training row kept for it."""
+"""What every method owes new rows: a place that is theirs alone, near rows like them, and no mapped row kept for it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ CASES: dict[str, dict[str, Any]] = {
     "fed-tsne": {"method": {"kind": "fed-tsne", **SHORT}},
     "fed-tsne, learnt landmarks": {"method": {"kind": "fed-tsne", **LEARNT, **SHORT}},
     "fed-tsne, nystrom": {"method": {"kind": "fed-tsne", "estimator": "nystrom", **LEARNT, **SHORT}},
-    "fed-tsne, nystrom-squared": {"method": {"kind": "fed-tsne", "estimator": "nystrom-squared", **LEARNT, **SHORT}},
+    "fed-tsne, nystrom-squared": {
+        "method": {"kind": "fed-tsne", "estimator": "nystrom-squared", **LEARNT, **SHORT}
+    },
     "fed-tsne, keyed": {
         "method": {"kind": "fed-tsne", **LEARNT, **SHORT},
         "privacy": {"isometry_key": True, "secret": "secret"},
@@ -63,7 +65,13 @@ CASES: dict[str, dict[str, Any]] = {
     "sense, phate": {"method": {"kind": "sense", "anchors": 6, "embedder": "phate"}},
     "sense, cne": {"method": {"kind": "sense", "anchors": 6, "embedder": {"kind": "cne", "epochs": 20}}},
     "sense, hyperbolic": {
-        "method": {"kind": "sense", "anchors": 8, "geometry": "hyperbolic", "anchor_source": "random", "embedder": DRAWN}
+        "method": {
+            "kind": "sense",
+            "anchors": 8,
+            "geometry": "hyperbolic",
+            "anchor_source": "random",
+            "embedder": DRAWN,
+        }
     },
     "sense, hyperbolic in the disk": {
         "method": {
@@ -85,7 +93,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 """Each method, and each of its settings that places new rows otherwise."""
 LOOSE = {"fed-tsne, nystrom", "private-map", "dsne", "sense, noisy distances", "fed-tsne, noisy"}
-"""Whose places are rough by what the method is, noise or an estimate that is no metric; they are not held to nearness."""
+"""Whose places are rough by noise, by an estimate that is no metric, or by few reference rows."""
 
 
 @cache

@@ -83,7 +83,9 @@ def post_places(client: Client, request: PlaceSite) -> SitePlaces:
     """Client part of step 2, where places are what is posted."""
     found = placed(request.settings, request.model, client.rows)
     none = np.zeros(0, np.int64)
-    return SitePlaces(np.asarray(found.places, np.float64), none if found.clusters is None else found.clusters)
+    return SitePlaces(
+        np.asarray(found.places, np.float64), none if found.clusters is None else found.clusters
+    )
 
 
 @answers(PlaceSiteAtHome)

@@ -180,7 +180,9 @@ def unplaceable(settings: MethodSettings) -> str | None:
     if METHODS[settings.kind].transform is None:
         able = ", ".join(name for name, method in METHODS.items() if method.transform is not None)
         because = "" if reason is None else f" ({reason})"
-        return f"maps of method.kind {settings.kind!r} take no new rows{because}, and maps of these do: {able}"
+        return (
+            f"maps of method.kind {settings.kind!r} take no new rows{because}, and maps of these do: {able}"
+        )
     return reason
 
 

@@ -48,7 +48,9 @@ def references(
     found = groups(embedding, min(LEAST_GROUP, len(embedding)), most=True)
     kept = {
         "references": rows(_means(chart, found)),
-        "reference_positions": np.stack([np.median(embedding[group], axis=0) for group in found]).astype(np.float64),
+        "reference_positions": np.stack([np.median(embedding[group], axis=0) for group in found]).astype(
+            np.float64
+        ),
         "reference_counts": np.array([len(group) for group in found], np.float64),
     }
     if clusters is None:
@@ -112,11 +114,15 @@ def clusters_of(model: Mapping[str, FloatArray], rows: FloatArray) -> Int64Array
     return np.asarray((pulls @ members).argmax(axis=1), np.int64)
 
 
-def _from_references(model: Mapping[str, FloatArray], rows: FloatArray) -> Callable[[FloatArray], Float64Array]:
+def _from_references(
+    model: Mapping[str, FloatArray], rows: FloatArray
+) -> Callable[[FloatArray], Float64Array]:
     """Squared Euclidean distances of some rows to all references."""
     known = np.asarray(model["references"], np.float64)
     if known.ndim != 2 or known.shape[1] != rows.shape[1]:
-        raise ValueError(f"references of shape {known.shape} have other columns than rows of shape {rows.shape}")
+        raise ValueError(
+            f"references of shape {known.shape} have other columns than rows of shape {rows.shape}"
+        )
     shift = common_shift(known)
     seen = known - shift
     norms = np.einsum("ij,ij->i", seen, seen)

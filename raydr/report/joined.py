@@ -68,7 +68,9 @@ class Joined:
     @property
     def left(self) -> tuple[Entry, ...]:
         """What left the site, the most revealing first."""
-        return tuple(sorted((entry for entry in self.ledger if entry.direction == "up"), key=wording.by_revelation))
+        return tuple(
+            sorted((entry for entry in self.ledger if entry.direction == "up"), key=wording.by_revelation)
+        )
 
 
 def read_joined(folder: Path) -> tuple[Joined, ...]:
@@ -96,7 +98,9 @@ def _read(folder: Path, present: str) -> Joined:
         )
     rows, clients, labels, clusters, points = read_embedding(folder)
     if set(clients) != {how.site} or len(rows) != how.rows:
-        raise OutputError(f"{folder} is not whole: its {records.EMBEDDING} has not the rows of {how.site!r} alone.")
+        raise OutputError(
+            f"{folder} is not whole: its {records.EMBEDDING} has not the rows of {how.site!r} alone."
+        )
     return Joined(
         path=folder,
         site=how.site,
