@@ -199,9 +199,18 @@ def write_central(path: Path, holdings: Holdings, pooled: Pooled) -> None:
 
 def write_held_out(path: Path, held_out: Table, places: FloatArray) -> None:
     """``row, x, y[, z][, label]`` of rows that were held out, in the table's order."""
-    columns: dict[str, Any] = {"row": held_out.ids} | axes(places)
-    if held_out.labels is not None:
-        columns["label"] = _names(held_out.label_names, held_out.labels)
+    write_placed(path, held_out, places, {}, {})
+
+
+def write_placed(
+    path: Path, table: Table, places: FloatArray, every: Mapping[str, str], more: Mapping[str, Any]
+) -> None:
+    """``row, ..., x, y[, z], ...[, label]`` of rows of a table; ``every`` row has the same of some columns."""
+    columns: dict[str, Any] = {"row": table.ids}
+    columns |= {name: [value] * len(places) for name, value in every.items()}
+    columns |= axes(places) | dict(more)
+    if table.labels is not None:
+        columns["label"] = _names(table.label_names, table.labels)
     _write_parquet(path, columns)
 
 

@@ -89,7 +89,7 @@ def run(
     whole = target.expanduser().absolute()
     if scenario.audit is not None:
         _audited(whole, data_dir, listener)
-    return _shown(whole, listener) if report else whole
+    return shown(whole, listener) if report else whole
 
 
 def resume(
@@ -118,7 +118,7 @@ def resume(
         _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener)
     if scenario.audit is not None:
         _audited(target, data_dir, listener)
-    return _shown(target, listener)
+    return shown(target, listener)
 
 
 def _run_in(
@@ -161,7 +161,7 @@ def _audited(folder: Path, data_dir: Path | None, listener: Listener) -> None:
         raise
 
 
-def _shown(folder: Path, listener: Listener) -> Path:
+def shown(folder: Path, listener: Listener) -> Path:
     """Draw the picture and the page of a run folder that is whole: what fails here costs no result.
 
     Raises

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from raydr.arrays import FloatArray, Int64Array
+from raydr.arrays import FloatArray, Int64Array, UInt8Array
 from raydr.data import Alike, Layout, Table, load_alike
 from raydr.data.columns import listing
 from raydr.errors import DataError, OutputError, RaydrError, ScenarioError
 from raydr.extras import require_packages
 from raydr.files import whole
-from raydr.methods import METHODS, unplaceable
-from raydr.privacy.secrets import Origin
+from raydr.methods import unplaceable
+from raydr.methods.joining import placed
+from raydr.methods.outcome import Placed
+from raydr.privacy.secrets import Origin, RootedRun
 from raydr.records import MODEL, SCENARIO
 from raydr.report.runfolder import read_run
 from raydr.scenarios.folder import axes
@@ -46,16 +46,8 @@ def transform(folder: Path, data: Path, out: Path) -> Path:
         raise OutputError(
             f"The map of new rows is written as .csv or .parquet, not {out.suffix!r}: name such a file."
         )
-    placing = _placing(folder, str(data))
-    scenario, model = placing.scenario, placing.model
-    layout = Layout.of(model.card.columns, model.card.words)
-    alike = Alike(f"the data of the run in {folder}", layout.columns, model.card.named, layout)
-    table, others = load_alike(
-        data, alike, id_column=scenario.data.id, missing=scenario.data.missing, matrix=scenario.data.matrix
-    )
-    unknown = [column for column in others if column not in model.card.left_out]
-    if unknown:
-        _LOGGER.warning("%s: the run had no such columns, which are left aside: %s", data, listing(unknown))
+    placing = placing_of(folder, str(data))
+    table = placing.read(data)
     found = placing.found(table)
     with whole(out, "free its place, or name another with --out") as unfinished:
         _write(unfinished, out.suffix, table, found)
@@ -67,7 +59,7 @@ def place(folder: Path, table: Table) -> FloatArray:
 
     Raises as :func:`transform`.
     """
-    return _placing(folder, table.name).found(table).places
+    return placing_of(folder, table.name).found(table).places
 
 
 def predict(folder: Path, table: Table) -> Int64Array:
@@ -75,52 +67,72 @@ def predict(folder: Path, table: Table) -> Int64Array:
 
     Raises as :func:`transform`.
     """
-    clusters = _placing(folder, table.name).found(table).clusters
+    clusters = placing_of(folder, table.name).found(table).clusters
     if clusters is None:
         raise ScenarioError(f"{folder} is a run whose method makes no clusters: new rows have none.")
     return clusters
 
 
 @dataclass(frozen=True)
-class Found:
-    """Where new rows lie, ``places`` (rows, 2 or 3), and of a method that makes clusters which they are in."""
-
-    places: FloatArray
-    clusters: Int64Array | None = None
-
-
-@dataclass(frozen=True)
-class _Placing:
+class Placing:
     """A run that can place new rows."""
 
     folder: Path
     scenario: Scenario
     model: Model
-    method: Callable[[Any, Mapping[str, FloatArray], FloatArray], FloatArray]
+
+    def read(self, data: Path, *, label: str | None = None) -> Table:
+        """The rows of a file that has the run's columns, by their names; of a ``label`` too, if it has that."""
+        settings, card = self.scenario.data, self.model.card
+        layout = Layout.of(card.columns, card.words)
+        alike = Alike(f"the data of the run in {self.folder}", layout.columns, card.named, layout)
+        table, others = load_alike(
+            data, alike, id_column=settings.id, missing=settings.missing, matrix=settings.matrix, label=label
+        )
+        unknown = [column for column in others if column not in card.left_out]
+        if unknown:
+            _LOGGER.warning(
+                "%s: the run had no such columns, which are left aside: %s", data, listing(unknown)
+            )
+        return table
 
     def prepared(self, table: Table) -> FloatArray:
         """Rows of a table, filled in, scaled and keyed as those of the run."""
-        scenario, model = self.scenario, self.model
-        if KEYED in model.arrays:
-            return _keyed(self.folder, scenario, model, table.rows)
-        _require_filling(self.folder, scenario, model)
-        return scale_rows(table.rows, Scaling.of(model.arrays, scenario.data.scale))
+        scale = self.scenario.data.scale
+        if self.sealed is not None:
+            run = self.rooted
+            return keyed_rows(table.rows, self.sealed, run.root, run.name, keyed_scale(scale))
+        return scale_rows(table.rows, self.scaling)
 
-    def found(self, table: Table) -> Found:
+    @property
+    def sealed(self) -> UInt8Array | None:
+        """What clients scaled by, as they alone can read it; None where there is no isometry key."""
+        known = self.model.arrays.get(KEYED)
+        return None if known is None else np.asarray(known, np.uint8)
+
+    @property
+    def scaling(self) -> Scaling:
+        """What clients filled in and scaled by."""
+        _require_filling(self.folder, self.scenario, self.model)
+        return Scaling.of(self.model.arrays, self.scenario.data.scale)
+
+    @property
+    def rooted(self) -> RootedRun:
+        """The run with its clients' secret, for those who have it."""
+        run = read_run(self.folder).environment.run
+        return Origin(self.scenario.resolved().privacy.secret).again(run.partition("-")[0], run)
+
+    def found(self, table: Table) -> Placed:
         """Where the rows of a table lie, once each of them has a place."""
         found = self.found_of(self.prepared(table))
-        _refuse_nowhere(table, found.places)
+        refuse_nowhere(table, found.places)
         return found
 
-    def found_of(self, rows: FloatArray) -> Found:
+    def found_of(self, rows: FloatArray) -> Placed:
         """The same of rows that are prepared; some may have no place."""
         scenario, model = self.scenario, self.model
-        predict = METHODS[scenario.method.kind].predict
         try:
-            with np.errstate(over="ignore", invalid="ignore"):
-                places = self.method(scenario.method, model.arrays, rows)
-                clusters = None if predict is None else predict(scenario.method, model.arrays, rows)
-                return Found(places, clusters)
+            return placed(scenario.method, model.arrays, rows)
         except RaydrError:
             raise
         # Arrays that lack, or do not fit together; torch's errors are RuntimeErrors.
@@ -131,17 +143,18 @@ class _Placing:
             ) from error
 
 
-def _placing(folder: Path, data: str) -> _Placing:
+def placing_of(folder: Path, data: str) -> Placing:
+    """A run that can place the rows of ``data``; raises as :func:`transform`."""
     if not (folder / SCENARIO).is_file():
         raise OutputError(
             f"{folder} is not a run folder: it has no scenario.yaml. Give the folder that a run wrote."
         )
     scenario = read(folder / SCENARIO)
-    method, reason = METHODS[scenario.method.kind].transform, unplaceable(scenario.method)
-    if method is None or reason is not None:
+    reason = unplaceable(scenario.method)
+    if reason is not None:
         raise ScenarioError(f"{folder} cannot place the rows of {data}: {reason}.")
     require_packages(scenario)
-    return _Placing(folder, scenario, read_model(folder), method)
+    return Placing(folder, scenario, read_model(folder))
 
 
 def _require_filling(folder: Path, scenario: Scenario, model: Model) -> None:
@@ -152,15 +165,8 @@ def _require_filling(folder: Path, scenario: Scenario, model: Model) -> None:
         )
 
 
-def _keyed(folder: Path, scenario: Scenario, model: Model, rows: FloatArray) -> FloatArray:
-    """Rows under the isometry key of a run: for its clients, who have the secret."""
-    run = read_run(folder).environment.run
-    root = Origin(scenario.resolved().privacy.secret).again(run.partition("-")[0], run).root
-    sealed = np.asarray(model.arrays[KEYED], np.uint8)
-    return keyed_rows(rows, sealed, root, run, keyed_scale(scenario.data.scale))
-
-
-def _refuse_nowhere(table: Table, places: FloatArray) -> None:
+def refuse_nowhere(table: Table, places: FloatArray) -> None:
+    """Raise DataError where a row of a table has no place."""
     nowhere = np.flatnonzero(~np.isfinite(places).all(axis=1))
     if nowhere.size:
         raise DataError(
@@ -169,7 +175,7 @@ def _refuse_nowhere(table: Table, places: FloatArray) -> None:
         )
 
 
-def _write(path: Path, suffix: str, table: Table, found: Found) -> None:
+def _write(path: Path, suffix: str, table: Table, found: Placed) -> None:
     import pyarrow as pa
 
     clusters = {} if found.clusters is None else {"cluster": found.clusters}

@@ -14,7 +14,13 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def load_alike(
-    path: Path, alike: Alike, *, id_column: str | None, missing: Missing, matrix: str | None = None
+    path: Path,
+    alike: Alike,
+    *,
+    id_column: str | None,
+    missing: Missing,
+    matrix: str | None = None,
+    label: str | None = None,
 ) -> tuple[Table, tuple[str, ...]]:
     """Read the rows of a file that has the columns of another.
 
@@ -31,11 +37,13 @@ def load_alike(
         mean and median columns may be absent, which is said, but not all.
     matrix : str or None
         Of an .h5ad file which of its matrices.
+    label : str or None
+        The column of classes, if they are wanted and the file has it; none are told where some rows lack theirs.
 
     Returns
     -------
     table : Table
-        The features, in the order of the other file, and the identities.
+        The features, in the order of the other file, the identities, and the classes.
     others : tuple of str
         Columns that are neither.
 
@@ -53,8 +61,12 @@ def load_alike(
             alike.what,
             listing(columns.absent),
         )
-    if id_column in columns.unread:
-        columns = read_file(path, Choice(alike=alike, layout=alike.layout, matrix=matrix, id=id_column))
+    named = {"id": id_column, "label": label}
+    there = {key: column for key, column in named.items() if column is not None and column in columns.unread}
+    if there:
+        columns = read_file(path, Choice(alike=alike, layout=alike.layout, matrix=matrix, **there))
+    if columns.label is not None and (columns.label.codes < 0).any():
+        columns = replace(columns, label=None)
     kept = complete_rows(columns, missing, remedy="Fill them in, or leave those rows out.")
     table = table_of(columns, kept, source_of(columns, kept, path), gaps=missing in FILLINGS)
     return table, tuple(columns.unread)

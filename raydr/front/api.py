@@ -155,6 +155,53 @@ def transform(folder: str | Path, data: str | Path, *, out: str | Path) -> Path:
     return place(Path(folder), Path(data), Path(out))
 
 
+def join(
+    folder: str | Path,
+    data: str | Path,
+    *,
+    site: str | None = None,
+    listener: Listener = unheard,
+    verbose: bool = False,
+) -> Result:
+    """Have a site join a finished run: place its rows, say what left it, and extend the run folder by it.
+
+    The site posts what the run's clients posted of each record, or places its rows at home; nobody else is asked, and
+    no row that was mapped moves. What comes of it lies in the run folder under ``joined``, see :attr:`Result.joined`.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The run folder.
+    data : str or Path
+        The site's file, with the run's columns, which are found by name, in whatever order.
+    site : str, optional
+        The site's name; that of the file without it.
+    listener, verbose
+        As for :func:`run`.
+
+    Returns
+    -------
+    Result
+        The run, with the site.
+
+    Raises
+    ------
+    raydr.errors.RaydrError
+        As :func:`transform`; ``DataError`` also for a name that is taken, ``RunError`` where the site could not answer.
+
+    Examples
+    --------
+    >>> import raydr
+    >>> run = raydr.join("runs/patients", "new-hospital.csv", site="south")  # doctest: +SKIP
+    >>> [entry.what for entry in run.joined[-1].left]  # doctest: +SKIP
+    ['how many rows and features a client has', 'the distance of every record to every landmark']
+    """
+    from raydr.scenarios.joining import join as join_run
+
+    with _hearing(listener, verbose) as heard:
+        return Result(join_run(Path(folder), Path(data), site=site, listener=heard))
+
+
 def audit(
     folder: str | Path,
     attacks: Sequence[str] = (),

@@ -60,6 +60,7 @@ for _command in (
     folders.compare,
     folders.audit,
     folders.transform,
+    folders.join,
     folders.bounds,
     lists.list_,
 ):

@@ -34,6 +34,7 @@ from raydr.records import (
 
 if TYPE_CHECKING:
     from raydr.front.exports import Library
+    from raydr.report.joined import Joined
 
 
 def load(folder: str | Path) -> Result:
@@ -149,6 +150,13 @@ class Result:
     def audit(self) -> dict[str, Any] | None:
         """What attacks recovered: see :class:`raydr.attacks.verdicts.Audit`; None where the run was not audited."""
         return self._json(AUDIT) if (self.folder / AUDIT).exists() else None
+
+    @property
+    def joined(self) -> tuple[Joined, ...]:
+        """Sites that joined after the run had ended, in their order: see :func:`raydr.join`."""
+        from raydr.report.joined import read_joined
+
+        return read_joined(self.folder)
 
     @property
     def report(self) -> Path:

@@ -61,6 +61,19 @@ def print_result(folder: Path) -> None:
     console.print()
 
 
+def print_joined(folder: Path) -> None:
+    """Of the site that joined last where its rows went, and what left it, on standard error."""
+    from raydr.report.joined import read_joined, said
+
+    site = read_joined(folder)[-1]
+    console = _console(Remarks(sys.stderr))
+    console.print(_line(f"{site.site}: {said(site)}"))
+    for entry in site.left:
+        console.print(
+            _line(f"left {site.site}: {entry.what} ({wording.size(entry.bytes)}; {wording.promise(entry)})")
+        )
+
+
 def print_facts(facts: Sequence[Fact], *, result: bool) -> None:
     """What data were taken for, a line each: on standard output where that is the result, else on standard error."""
     console = _console(sys.stdout if result else Remarks(sys.stderr))

@@ -20,7 +20,9 @@ ROWS = 128
 
 def filled_up(rows: FloatArray) -> FloatArray:
     """At most :data:`ROWS` rows, at least one, followed by the last of them until they are so many."""
-    return rows if len(rows) == ROWS else np.concatenate([rows, np.repeat(rows[-1:], ROWS - len(rows), axis=0)])
+    return (
+        rows if len(rows) == ROWS else np.concatenate([rows, np.repeat(rows[-1:], ROWS - len(rows), axis=0)])
+    )
 
 
 def in_blocks(compute: Callable[[FloatArray], FloatArray], rows: FloatArray) -> FloatArray:
@@ -35,5 +37,8 @@ def in_blocks(compute: Callable[[FloatArray], FloatArray], rows: FloatArray) -> 
     if not len(rows):
         return compute(rows)
     with one_blas_thread():
-        parts = [compute(filled_up(rows[start:stop]))[: stop - start] for start, stop in row_blocks(len(rows), ROWS)]
+        parts = [
+            compute(filled_up(rows[start:stop]))[: stop - start]
+            for start, stop in row_blocks(len(rows), ROWS)
+        ]
     return np.concatenate(parts)

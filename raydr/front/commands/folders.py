@@ -106,6 +106,28 @@ def transform(folder: Path, data: Path, out: Path) -> None:
 
 @click.command()
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("data", type=click.Path(path_type=Path))
+@click.option("--site", metavar="NAME", help="What the site is called. Default: the name of DATA.")
+@options.quiet()
+def join(folder: Path, data: Path, site: str | None, quiet: bool) -> None:
+    """Have a site with the rows of DATA join RUN, a run folder: place them on its map, and say what left the site.
+
+    Nobody else is asked, and no row that was mapped moves. RUN is extended by the site, and its report made again.
+    """
+    from raydr.front.bars import heard_on_terminal
+    from raydr.front.terminal import print_joined
+    from raydr.records import REPORT
+    from raydr.scenarios import joining
+
+    with heard_on_terminal(quiet=quiet) as listener:
+        whole = joining.join(folder, data, site=site, listener=listener)
+    if not quiet:
+        print_joined(whole)
+    click.echo(whole / REPORT)
+
+
+@click.command()
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 @options.json_out("the table")
 @options.data_dir
 def bounds(folder: Path, out: Path | None, data_dir: Path | None) -> None:

@@ -22,6 +22,7 @@ from pydantic import Field, model_validator
 from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding import TSNE, UMAP
 from raydr.federation import Client, Federation, Granularity, Range, Rehearsal, Reply, Request, answers
+from raydr.geometry.blocks import in_blocks
 from raydr.geometry.points import Geometry, Points, squared_distances
 from raydr.geometry.trilateration import Trilateration, trilaterate
 from raydr.journal import Journal
@@ -37,7 +38,7 @@ from raydr.methods.landmarks.learning import (
 from raydr.methods.landmarks.nystrom import NystromGeometry, nystrom, require_rank
 from raydr.methods.landmarks.settings import LEAST_GROUP, LandmarkSettings, require_among_rows
 from raydr.methods.method import MethodSettings, method
-from raydr.methods.outcome import TOLD, Note, Outcome, draw_map
+from raydr.methods.outcome import TOLD, Note, Outcome, Placed, draw_map
 from raydr.methods.references import placed, placed_by_rows, references
 
 
@@ -174,15 +175,32 @@ def transform(settings: FedTSNE | FedUMAP, model: Mapping[str, FloatArray], rows
     """Positions (rows, dimensions) of new rows (rows, features), by :mod:`raydr.methods.references`, at home."""
     if settings.estimator == "trilateration":
         return placed_by_rows(model, rows)
-    landmarks, known = np.asarray(model["landmarks"], np.float64), np.asarray(model["references"], np.float64)
+    landmarks = np.asarray(model["landmarks"], np.float64)
+    return _placed_by_posted(settings, model, in_blocks(lambda block: _squared(block, landmarks), rows))
+
+
+def _placed_by_posted(
+    settings: FedTSNE | FedUMAP, model: Mapping[str, FloatArray], posted: FloatArray
+) -> Float64Array:
+    """Positions of rows by their squared distances to the landmarks, (rows, landmarks), and Nystrom's estimate."""
+    known, power = np.asarray(model["references"], np.float64), _power(settings)
 
     def estimated(block: FloatArray) -> Float64Array:
-        posted = _squared(block, landmarks) ** _power(settings)
-        squared = NystromGeometry(posted, known, _power(settings) == 1.0).squared_distance_block(0, len(block))
-        # An estimate is no metric: the least of a row's may be below 0, and all that counts is how much more others are.
+        squared = NystromGeometry(block**power, known, power == 1.0).squared_distance_block(0, len(block))
+        # An estimate is no metric: a row's least may be below 0, and all that counts is how much more others are.
         return np.asarray(squared - squared.min(axis=1, keepdims=True))
 
-    return placed(model, estimated, rows)
+    return placed(model, estimated, posted)
+
+
+def admit(federation: Federation, settings: FedTSNE | FedUMAP, model: Mapping[str, FloatArray]) -> Placed:
+    """A site that joins posts the distances of its rows to the landmarks, as the others did (P3, A.16)."""
+    landmarks = np.asarray(model["landmarks"], np.float64)
+    squared = federation.ask(DistanceRequest(landmarks))[0].squared
+    if settings.estimator == "trilateration":
+        coordinates, solver = trilaterate(landmarks, [squared])
+        return Placed(placed_by_rows(model, solver.points(coordinates)))
+    return Placed(_placed_by_posted(settings, model, squared))
 
 
 _HOOKS: dict[str, Any] = {
@@ -193,6 +211,7 @@ _HOOKS: dict[str, Any] = {
     "posts": posted,
     "rehearse": rehearse,
     "transform": transform,
+    "admit": admit,
     "unkeyable": unkeyable,
 }
 """Of both methods, which differ in their embedder alone."""

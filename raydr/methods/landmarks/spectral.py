@@ -53,7 +53,7 @@ from raydr.methods.landmarks.nystrom import SimilarityFactor, require_rank, simi
 from raydr.methods.landmarks.pooled_kernel import pooled_spectrum
 from raydr.methods.landmarks.settings import LandmarkSettings, require_among_rows
 from raydr.methods.method import MethodSettings, method
-from raydr.methods.outcome import Note, Outcome, Pooled, draw_map
+from raydr.methods.outcome import Note, Outcome, Placed, Pooled, draw_map
 from raydr.methods.references import clusters_of, placed_by_rows, references
 
 _LEAST = float(np.finfo(np.float64).tiny)
@@ -195,6 +195,15 @@ def predict(settings: FedSpectral, model: Mapping[str, FloatArray], rows: FloatA
     return clusters_of(model, rows)
 
 
+def admit(federation: Federation, settings: FedSpectral, model: Mapping[str, FloatArray]) -> Placed:
+    """A site that joins posts the kernel of its rows with the landmarks, as the others did (P3, A.16)."""
+    learnt = LearntLandmarks(np.asarray(model["landmarks"], np.float64), float(model["gamma"][0]))
+    kernels = federation.ask(KernelRequest(learnt.points, learnt.gamma))[0].values
+    coordinates, solver = trilaterated([kernels], learnt)
+    rows = solver.points(coordinates)
+    return Placed(placed_by_rows(model, rows), clusters_of(model, rows))
+
+
 def rehearse(federation: Rehearsal, settings: FedSpectral) -> None:
     """Ask what :func:`serve` asks."""
     settings.check(federation.rows, federation.features)
@@ -234,6 +243,7 @@ def rehearse(federation: Rehearsal, settings: FedSpectral) -> None:
     posts=lambda settings: "the kernel value of every record with every landmark, which is its distance,",
     transform=transform,
     predict=predict,
+    admit=admit,
     rehearse=rehearse,
     unkeyable=unkeyable,
 )

@@ -107,7 +107,6 @@ def place(
     """
     from scipy.sparse import csr_array
 
-
     def near(block: slice) -> FloatArray:
         return squared_distances(filled_up(points[block]), landmarks.centres)[: block.stop - block.start]
 
