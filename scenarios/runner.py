@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from raydr import records
 from raydr.arrays import FloatArray
 from raydr.data import Table
-from raydr.errors import RunError, ScenarioError
+from raydr.errors import FeatureError, RunError, ScenarioError
 from raydr.extras import require_packages
 from raydr.federation import FailurePolicy, FaultPlan, Liars
 from raydr.federation.client import Withheld
@@ -218,13 +219,14 @@ def _simulate(
         journal.tell(event)
 
     plan, reserve = with_public(plan_of(scenario, len(holdings.names)), holdings.public)
-    served = backend.serve(
-        holdings.parts,
-        replace(plan, run=beginning.run.name),
-        withheld=Withheld(beginning.run.root, reserve),
-        listener=hear,
-        checkpoint=resumption.content if resumption is not None else None,
-    )
+    with _features_named(scenario, holdings):
+        served = backend.serve(
+            holdings.parts,
+            replace(plan, run=beginning.run.name),
+            withheld=Withheld(beginning.run.root, reserve),
+            listener=hear,
+            checkpoint=resumption.content if resumption is not None else None,
+        )
     for entry in holdings.agreement:
         served.ledger.record(entry)
     served = with_scaling(served.reordered(holdings.in_table_order), beginning.run, scenario)
@@ -269,6 +271,17 @@ def _simulate(
         )
     )
     return served, findings
+
+
+@contextmanager
+def _features_named(scenario: Scenario, holdings: Holdings) -> Iterator[None]:
+    """Have errors speak of columns, where features are columns and not turned by a key."""
+    try:
+        yield
+    except FeatureError as error:
+        if scenario.privacy.isometry_key:
+            raise
+        raise error.of(holdings.feature_names) from None
 
 
 def with_public(plan: Plan, public: FloatArray | None) -> tuple[Plan, FloatArray | None]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from raydr.data.columns import Choice, listing
 from raydr.data.dialect import Dialect
-from raydr.data.loading import ENDINGS, TABLES, TEXTS, ending, read_file, survey
+from raydr.data.loading import ENDINGS, SHEETS, TABLES, TEXTS, ending, read_file, survey
 from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.extras import require_packages
 from raydr.plain import listed, plain
@@ -123,7 +123,7 @@ def own_data(
 @contextmanager
 def _in_words_of_the_command_line() -> Iterator[None]:
     """Have errors speak of options where whoever reads them gave no keys."""
-    words = {"data.client": "--site", "data.label": "--label"}
+    words = {"clients.partition.column": "--site", "data.label": "--label"}
     try:
         yield
     except DataError as error:
@@ -230,7 +230,7 @@ def is_data(name: str | Path) -> bool:
     """Whether a name is of data, a folder or a pattern of files, and of no scenario."""
     path = Path(name).expanduser()
     folder = path.is_dir() and not (path / SCENARIO).is_file()  # else that of a run
-    return ending(path) in ENDINGS or folder or glob.has_magic(str(name))
+    return ending(path) in (*ENDINGS, *SHEETS) or folder or glob.has_magic(str(name))
 
 
 def _read_all(content: Mapping[str, Any]) -> Scenario:
@@ -276,8 +276,12 @@ def write_new(path: Path, text: str) -> Path:
     Raises
     ------
     OutputError
-        If it is, or cannot be written.
+        If it is, is not called .yaml, or cannot be written.
     """
+    if path.suffix not in (".yaml", ".yml"):
+        raise OutputError(
+            f"The scenario is YAML, and {path} does not end in .yaml: name such a file with --out."
+        )
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)

@@ -100,12 +100,15 @@ def print_paper_table(folder: Path) -> None:
 
 
 def print_comparison(comparison: Comparison) -> None:
-    """Runs as columns, measures as rows; the best of a row is bold."""
-    table = _table("", *comparison.runs)
+    """Runs as columns, measures as rows; the best of a row is bold. Beneath, which runs cannot be compared."""
+    table = _table("", *comparison.headings)
     for row in comparison.rows:
         cells = [Text(text, "bold" if best else "") for text, best in zip(row.texts, row.best, strict=True)]
         table.add_row(_line(row.title), *cells)
-    _console(sys.stdout).print(table)
+    console = _console(sys.stdout)
+    console.print(table)
+    for remark in comparison.remarks:
+        console.print(_line(remark))
 
 
 def print_jobs(jobs: Sequence[Job]) -> None:

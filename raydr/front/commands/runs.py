@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from raydr.front.commands import options
+from raydr.front.commands.misplaced import said_what_for
 from raydr.front.jobs import address_option, submit_file
 from raydr.front.results import noting
 
@@ -44,7 +45,9 @@ def run(
 
     if resume and (overrides or inline or out is not None):
         raise click.UsageError("--resume goes on with a run as it was: leave out --set, --inline and --out")
-    checked = None if resume else read(scenario, options.with_inline(overrides, inline, address))
+    overrides = options.with_inline(overrides, inline, address)
+    with said_what_for(scenario, "run"):
+        checked = None if resume else read(scenario, overrides)
     with heard_on_terminal(quiet=quiet) as listener:
         if checked is None:
             folder = runner.resume(Path(scenario), address=address, data_dir=data_dir, listener=listener)
@@ -88,7 +91,8 @@ def map_(
     from raydr.scenarios import runner
 
     overrides = options.with_inline(overrides, inline, address)
-    taken = own_data(data, site=site, label=label, method=method, overrides=overrides)
+    with said_what_for(data, "map"):
+        taken = own_data(data, site=site, label=label, method=method, overrides=overrides)
     if not quiet:
         print_facts(taken.facts, result=False)
     with heard_on_terminal(quiet=quiet) as listener:
