@@ -61,10 +61,10 @@ def load_alike(
             alike.what,
             listing(columns.absent),
         )
-    named = {"id": id_column, "label": label}
-    there = {key: column for key, column in named.items() if column is not None and column in columns.unread}
-    if there:
-        columns = read_file(path, Choice(alike=alike, layout=alike.layout, matrix=matrix, **there))
+    identity, classes = (column if column in columns.unread else None for column in (id_column, label))
+    if identity is not None or classes is not None:
+        choice = Choice(alike=alike, layout=alike.layout, matrix=matrix, id=identity, label=classes)
+        columns = read_file(path, choice)
     if columns.label is not None and (columns.label.codes < 0).any():
         columns = replace(columns, label=None)
     kept = complete_rows(columns, missing, remedy="Fill them in, or leave those rows out.")
