@@ -461,6 +461,10 @@ _ANEW = "transform places rows by the model alone, near where the map has them; 
 _NOISE = "every fit draws new noise, which is what its epsilon is for"
 EXCLUDED: dict[str, dict[str, str]] = {
     "FedTSNE": {"check_transformer_data_not_an_array": _ANEW, "check_transformer_general": _ANEW},
+    "FedSpectralClustering": {
+        "check_transformer_data_not_an_array": _ANEW,
+        "check_transformer_general": _ANEW,
+    },
     "SENSE": {"check_transformer_data_not_an_array": _ANEW, "check_transformer_general": _ANEW},
     "PrivateMap": {"check_fit_idempotent": _NOISE},
 }
