@@ -37,6 +37,7 @@ SHORT: dict[str, Any] = {"early_iterations": 5, "iterations": 5}
 KINDS: dict[str, dict[str, Any]] = {
     "fed-tsne": {"kind": "fed-tsne", "landmarks": 12, **SHORT},
     "fed-umap": {"kind": "fed-umap", "landmarks": 12, "epochs": 5},
+    "fed-spectral": {"kind": "fed-spectral", "clusters": 3, "embedder": {"kind": "tsne", **SHORT}},
     "sense": {"kind": "sense", "anchors": 5, "embedder": {"kind": "tsne", **SHORT}},
     "fedne": {"kind": "fedne", "rounds": 2, "hidden": [8], "local_steps": 2},
     "fedavg-ne": {"kind": "fedavg-ne", "rounds": 2, "hidden": [8], "local_steps": 2},

@@ -185,9 +185,12 @@ def admit(
         with federation.stage("new rows"):
             found = None if method.admit is None else method.admit(federation, settings, model)
             if found is None:
-                keeps = method.keeps_places(settings)
-                asked = (PlaceSiteAtHome if keeps else PlaceSite)(plan.method, settings, model, dimensions)
-                reply = federation.ask(asked)[0]
+                told = (plan.method, settings, model, dimensions)
+                reply: SitePlaces
+                if method.keeps_places(settings):
+                    reply = federation.ask(PlaceSiteAtHome(*told))[0]
+                else:
+                    reply = federation.ask(PlaceSite(*told))[0]
                 found = Placed(reply.places, reply.clusters if method.predict is not None else None)
     return found, federation.ledger.settled(plan.budget.delta)
 
