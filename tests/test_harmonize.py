@@ -300,7 +300,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def filled(table: Path) -> tuple[Float64Array, Int64Array]:
     """The rows as clients have them before they are adjusted, and the sites by their names' order."""
     rows = np.genfromtxt(table, delimiter=",", skip_header=1, usecols=(1, 2, 3, 4))
-    sites = np.genfromtxt(table, delimiter=",", skip_header=1, usecols=0, dtype=str)
+    sites = np.genfromtxt(table, delimiter=",", skip_header=1, usecols=[0], dtype=np.str_)
     return np.where(np.isnan(rows), np.nanmedian(rows, axis=0), rows), np.unique(sites, return_inverse=True)[
         1
     ]
@@ -559,11 +559,12 @@ def test_bounds_are_of_the_harmonized_rows(tmp_path: Path, table: Path) -> None:
 def test_estimators_harmonize(tmp_path: Path) -> None:
     from sklearn.base import clone
 
+    FedTSNE: Any = raydr.FedTSNE
     random = np.random.default_rng(0)
     rows = random.normal(size=(90, 5)) + 5.0 * (np.arange(90) % 3)[:, None]
     sites = np.array(["north", "east", "west"])[np.arange(90) % 3]
     quick = {"landmarks": 8, "rounds": 2, "early_iterations": 5, "iterations": 5}
-    estimator = raydr.FedTSNE(**quick, harmonize="combat", metrics=["site_mixing"])  # type: ignore[attr-defined]
+    estimator = FedTSNE(**quick, harmonize="combat", metrics=["site_mixing"])
     estimator = clone(estimator).fit(rows, sites=sites)
     found = estimator.result_.data["harmonized"]
     assert found["before"]["site_mixing"] < 0.5 < found["after"]["site_mixing"]
@@ -574,7 +575,7 @@ def test_estimators_harmonize(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="of which site"):
         estimator.transform(rows)
     tables = [rows[sites == name] for name in ("north", "east", "west")]
-    listed = raydr.FedTSNE(**quick, harmonize={"kind": "center"}).fit(tables)  # type: ignore[attr-defined]
+    listed = FedTSNE(**quick, harmonize={"kind": "center"}).fit(tables)
     assert listed.transform(tables).shape == (90, 2)
     with pytest.raises(ScenarioError, match=r"that\W+are no sites"):
-        raydr.FedTSNE(**quick, harmonize="center").fit(rows)  # type: ignore[attr-defined]
+        FedTSNE(**quick, harmonize="center").fit(rows)
