@@ -1,16 +1,17 @@
 """Fed-SpeClust against spectral clustering of the pooled rows, as in table 5 of P1: agreement with the classes.
 
-    python -m benchmarks.spectral [--quick] [--data NAMES] [--seeds N] [--landmarks N] [--widen X] [--json FILE]
+    python -m benchmarks.spectral [--quick] [--affinity KIND] [--data NAMES] [--seeds N] [--landmarks N] [--widen X]
+                                  [--json FILE]
 
 Clusters only, no maps. For each data set and seed, rows are dealt to 10 clients at random (``iid``) or one class to
 each client (``one-class``); landmarks are learnt in 50 rounds, under ``+`` with noise of level 1 on the gradient, or
-lie along the principal axes, as by default (``frame``); the kernel between rows is that of their places, or the Nystrom
-estimate, as in P1 (``nystrom``). The pooled rows are clustered by the kernel of the same bandwidth, that of the iid
-run, and by Nystrom's estimate of it from as many of the rows themselves, drawn at random (``sampled``), which no
-federation may show. Means over seeds, with their standard errors; ``ratio`` is the mean over seeds of federated /
-pooled. ``--widen`` divides the default gamma. MNIST is a seeded 40,000 rows, in another order for each seed;
-Mice-Protein and COIL-20 are all of theirs. ``--quick`` takes 1,000 rows of MNIST and Mice-Protein, and one seed. Data
-come from RAYDR_DATA, else from where they are public.
+lie along the principal axes, as by default (``frame``). Rows are similar by nearest neighbours, or with ``--affinity
+rbf`` by the Gaussian kernel; of that there are the Nystrom estimate too, as in P1 (``nystrom``), and the one from as
+many of the pooled rows themselves, drawn at random (``sampled``), which no federation may show. The pooled rows are
+clustered by the same affinity, at the bandwidth of the iid run. Means over seeds, with their standard errors; ``ratio``
+is the mean over seeds of federated / pooled. ``--widen`` divides the default gamma. MNIST is a seeded 40,000 rows, in
+another order for each seed; Mice-Protein and COIL-20 are all of theirs. ``--quick`` takes 1,000 rows of MNIST and
+Mice-Protein, and one seed. Data come from RAYDR_DATA, else from where they are public.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ PAPER["mice_protein"] |= {"iid+": (0.3220, 0.1802), "one-class+": (0.3198, 0.178
 """NMI and ARI of table 5."""
 WAYS = ("", " frame", "+", " nystrom")
 SIDES = ("pooled", "sampled", *(deal + way for deal in ("iid", "one-class") for way in WAYS))
+"""All but those of Nystrom, which only a kernel has, by either affinity."""
 Scores = dict[str, tuple[float, float]]
 
 
@@ -60,8 +62,8 @@ def federated(
     from raydr.methods.landmarks.spectral import (
         KernelRequest,
         clustered,
-        kernel_clusters,
         landmarks_of,
+        place_clusters,
         places,
     )
     from raydr.privacy import Coverage
@@ -84,23 +86,24 @@ def federated(
         learnt = landmarks_of(running, settings.model_copy(update={"rounds": rounds}))
         kernels = [reply.values for reply in running.ask(KernelRequest(learnt.points, learnt.gamma))]
         placed = places(kernels, learnt)
-        found[way] = kernel_clusters(placed, learnt.gamma, settings.clusters, seed, Journal())[0]
-        if not way:
+        found[way] = place_clusters(settings, placed, learnt.gamma, seed, Journal()).clusters
+        if not way and not settings.by_neighbors:
             found[" nystrom"] = clustered(kernels, learnt, settings, seed).clusters
     return found, learnt.gamma
 
 
 def measure(
-    rows: FloatArray, labels: Int64Array, landmarks: int, seed: int, widen: float
+    rows: FloatArray, labels: Int64Array, affinity: str, landmarks: int, seed: int, widen: float
 ) -> tuple[Scores, dict[str, float]]:
     """NMI and ARI of all federated runs and of the pooled rows, and seconds of each."""
     from raydr.journal import Journal
     from raydr.methods.landmarks.kernel import gaussian_kernel
     from raydr.methods.landmarks.learning import LearntLandmarks
-    from raydr.methods.landmarks.spectral import FedSpectral, clustered, kernel_clusters
+    from raydr.methods.landmarks.spectral import FedSpectral, clustered, place_clusters
 
     classes = len(np.unique(labels))
-    settings = FedSpectral(clusters=classes, landmarks=min(landmarks, len(rows) // 2), rounds=ROUNDS)
+    asked = {"clusters": classes, "affinity": affinity, "landmarks": min(landmarks, len(rows) // 2)}
+    settings = FedSpectral.model_validate(asked | {"rounds": ROUNDS})
     dealt = np.random.default_rng(seed).permutation(len(rows))
     own = np.argsort(labels[dealt], kind="stable")
     deals = {
@@ -124,17 +127,18 @@ def measure(
                     scores[side] = agreement(labels[np.concatenate(parts)], clusters)
                 gamma = gamma or used
         started = time.perf_counter()
-        clusters, _ = kernel_clusters(rows[dealt], gamma, classes, seed, Journal())
+        clusters = place_clusters(settings, rows[dealt], gamma, seed, Journal()).clusters
         seconds["pooled"] = time.perf_counter() - started
         scores["pooled"] = agreement(labels[dealt], clusters)
-        started = time.perf_counter()
-        pooled = rows[dealt].astype(np.float64)
-        sample = LearntLandmarks(pooled[: settings.landmarks], gamma)
-        kernel = gaussian_kernel(pooled, sample.points, gamma)
-        nystrom = settings.model_copy(update={"estimator": "nystrom"})
-        clusters = clustered([kernel], sample, nystrom, seed).clusters
-        seconds["sampled"] = time.perf_counter() - started
-        scores["sampled"] = agreement(labels[dealt], clusters)
+        if not settings.by_neighbors:
+            started = time.perf_counter()
+            pooled = rows[dealt].astype(np.float64)
+            sample = LearntLandmarks(pooled[: settings.landmarks], gamma)
+            kernel = gaussian_kernel(pooled, sample.points, gamma)
+            nystrom = settings.model_copy(update={"estimator": "nystrom"})
+            clusters = clustered([kernel], sample, nystrom, seed).clusters
+            seconds["sampled"] = time.perf_counter() - started
+            scores["sampled"] = agreement(labels[dealt], clusters)
     return scores, seconds
 
 
@@ -150,6 +154,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--affinity", choices=("nearest-neighbors", "rbf"), default="nearest-neighbors")
     parser.add_argument("--data", nargs="+", choices=PAPER, default=list(PAPER))
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--rows", type=int, help="of MNIST")
@@ -171,9 +176,10 @@ def main() -> None:
         if table.labels is None:
             raise SystemExit(f"{name} has no labels")
         runs = [
-            measure(table.rows, table.labels, options.landmarks, seed, options.widen) for seed in range(seeds)
+            measure(table.rows, table.labels, options.affinity, options.landmarks, seed, options.widen)
+            for seed in range(seeds)
         ]
-        for side in SIDES:
+        for side in [side for side in SIDES if side in runs[0][0]]:
             figure: dict[str, Any] = {"s": statistics.median(seconds[side] for _, seconds in runs)}
             for place, score in enumerate(("nmi", "ari")):
                 found = [scores[side][place] for scores, _ in runs]

@@ -7,14 +7,13 @@ numba, torch, scikit-learn and matplotlib are loaded by what needs them.
 
 from __future__ import annotations
 
-from importlib import import_module
+from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from raydr.front.api import (
-        Result,
-        SweepResult,
         audit,
+        join,
         map,  # noqa: A004  as every function here it is called by its module's name
         reproduce,
         resume,
@@ -38,6 +37,9 @@ if TYPE_CHECKING:
         LocalNE,
         PrivateMap,
     )
+    from raydr.front.finished import Result, SweepResult, load
+
+    __version__: str
 
 __all__ = [
     "DSNE",
@@ -56,6 +58,8 @@ __all__ = [
     "Result",
     "SweepResult",
     "audit",
+    "join",
+    "load",
     "map",
     "reproduce",
     "resume",
@@ -64,11 +68,15 @@ __all__ = [
     "sweep",
     "transform",
 ]
-_FUNCTIONS = {name for name in __all__ if name[0].islower()} | {"Result", "SweepResult"}
+_FINISHED = {"Result", "SweepResult", "load"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _FUNCTIONS:
+    if name == "__version__":
+        return metadata.version("raydr")
+    if name in _FINISHED:
+        return getattr(import_module("raydr.front.finished"), name)
+    if name in __all__ and name[0].islower():
         return getattr(import_module("raydr.front.api"), name)
     if name[0].isupper():  # the estimator of a method, which may be another package's
         return getattr(import_module("raydr.front.estimators"), name)
@@ -76,4 +84,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "__version__"})

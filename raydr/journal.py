@@ -37,10 +37,10 @@ class StageEnded:
 
 @dataclass(frozen=True)
 class Progress:
-    """Part of the present stage is done."""
+    """Part of a stage is done, in units of its own; ``done`` may be a part of one. A stage may begin another count."""
 
     stage: str
-    done: int
+    done: float
     total: int
 
 
@@ -164,7 +164,7 @@ class Journal:
         yield
         self.tell(StageEnded(name, time.perf_counter() - started))
 
-    def progress(self, done: int, total: int) -> None:
+    def progress(self, done: float, total: int) -> None:
         """Say how far the present stage is."""
         self.tell(Progress(self.stage_name, done, total))
 
@@ -181,3 +181,16 @@ class Journal:
             case Incident(text):
                 self.incidents.append(text)
         self.listener(event)
+
+
+def within(journal: Journal) -> Journal:
+    """A journal of work within the present stage of another, which hears how far it is and of incidents alone."""
+
+    def hear(event: Event) -> None:
+        match event:
+            case Progress(_, done, total):
+                journal.progress(done, total)
+            case Incident():
+                journal.tell(event)
+
+    return Journal(hear)

@@ -6,7 +6,7 @@ import math
 import os.path
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Self, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Self, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
@@ -35,6 +35,9 @@ class Settings(BaseModel):
     """Base of every part of a scenario, a method's own settings included."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    package: ClassVar[str | None] = None
+    """What must be importable for a run of these settings, where not everybody has it: :mod:`raydr.extras`."""
 
     def resolved(self) -> Self:
         """Same, with every path of a file in the form that leads there from any folder; doing it twice changes nothing.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any, TypeVar
@@ -52,6 +53,30 @@ class SharedLimit:
             self._needed_by -= 1
             if not self._needed_by:
                 self._lift(self._before)
+
+
+@contextmanager
+def done_ahead(work: Callable[[], T]) -> Iterator[Future[T]]:
+    """Do work in a thread beside a ``with`` block, which asks the future for what it came to.
+
+    Where the block fails, so that nobody asks, its error waits for the work, whose own error comes first: it would
+    have come first had one been done after the other. After an interruption nobody waits, and the work goes on until
+    it is done or the process ends.
+    """
+    future: Future[T] = Future()
+
+    def do() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=do, name="ahead", daemon=True).start()
+    try:
+        yield future
+    except Exception:
+        future.result()
+        raise
 
 
 @cache

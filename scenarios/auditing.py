@@ -25,7 +25,7 @@ from raydr.data.provenance import sha256_of_file
 from raydr.data.sampling import stream
 from raydr.errors import ScenarioError
 from raydr.files import write_whole
-from raydr.journal import Journal, Listener, unheard
+from raydr.journal import Event, Journal, Listener, Progress, unheard
 from raydr.records import is_incomplete
 from raydr.report import read_run, write_report
 from raydr.scenarios.holdings import Holdings, read_table
@@ -77,7 +77,7 @@ def audit(
     # The stages of the repetition are those of the run: they are timed as one.
     journal = Journal(listener)
     with journal.stage("audit: the run once more"):
-        repetition = repeated(folder, data_dir, unheard)
+        repetition = repeated(folder, data_dir, lambda event: _moved(journal, event))
     settings = settings or repetition.scenario.audit or AuditSettings()
     with journal.stage("audit: side knowledge"):
         case = _case(repetition, settings, public, data_dir)
@@ -87,6 +87,12 @@ def audit(
     if report:
         write_report(folder)
     return folder
+
+
+def _moved(journal: Journal, event: Event) -> None:
+    """Of the repetition nothing is news but how far it is."""
+    if isinstance(event, Progress):
+        journal.progress(event.done, event.total)
 
 
 def asked(folder: Path, attacks: Sequence[str], public_rows: int | None) -> AuditSettings:

@@ -11,7 +11,7 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError
 from raydr.geometry.points import Geometry
-from raydr.journal import Event, Incident, Journal, Listener, Progress
+from raydr.journal import Incident, Journal, Listener, within
 from raydr.methods import METHODS, Outcome, Pooled
 from raydr.metrics import Evidence, Scores, evaluate, graph_size, metric_named, row_graph
 from raydr.metrics.sites import separation
@@ -143,7 +143,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
         if question.central:
             with journal.stage("central map"):
                 pooled = method.central(
-                    question.settings, outcome.model, rows, question.seed, _own_progress(journal)
+                    question.settings, outcome.model, rows, question.seed, within(journal)
                 )
         sights: dict[int, Outcome] = {}
         if question.snapshots:
@@ -164,7 +164,10 @@ def examine(question: Question, *, listener: Listener) -> Findings:
             sighted = [name for name in question.metrics if "new" not in metric_named(name).needs]
             truth = method.truth(question.settings, rows)
             graph = row_graph(
-                rows if truth is None else truth, neighbors=graph_size(question.metrics), threads=cores()
+                rows if truth is None else truth,
+                neighbors=graph_size(question.metrics),
+                threads=cores(),
+                progress=journal.progress,
             )
             steps = len(question.metrics) + len(sights) * len(sighted) + len(beside) * (pooled is not None)
             scored = 0
@@ -254,16 +257,3 @@ def _sights(question: Question, rows: FloatArray, journal: Journal) -> Iterator[
         drawn = redraw(question.settings, snapshot, parts, question.seed, Journal())
         geometry = drawn.geometry.take(order) if drawn.geometry is not None else None
         yield round, Outcome(drawn.embedding[order], geometry)
-
-
-def _own_progress(journal: Journal) -> Journal:
-    """A journal whose long stages move the present one of ``journal``, that tells incidents, and keeps the rest."""
-
-    def hear(event: Event) -> None:
-        match event:
-            case Progress("embedding" | "clusters", done, total):
-                journal.progress(done, total)
-            case Incident():
-                journal.tell(event)
-
-    return Journal(hear)

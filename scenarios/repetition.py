@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from raydr.errors import DataError, OutputError, RunError, ScenarioError
+from raydr.extras import require_packages
 from raydr.federation.client import Withheld
 from raydr.federation.transcript import Transcript
 from raydr.journal import Event, Journal, Listener, RoundEnded
@@ -74,6 +75,7 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
     run = read_run(folder)
     scenario = read(folder / SCENARIO)
     require_repeatable(run, scenario)
+    require_packages(scenario)
     journal = Journal(listener)
     with journal.stage("data"):
         sites = scenario.clients.sites

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,22 +15,23 @@ from raydr import records
 from raydr.arrays import FloatArray
 from raydr.data import Provenance, Table
 from raydr.data.notices import of_spreads
-from raydr.errors import RunError, ScenarioError
+from raydr.errors import FeatureError, RunError, ScenarioError
+from raydr.extras import require_packages
 from raydr.federation import FailurePolicy, FaultPlan, Liars
 from raydr.federation.client import Withheld
 from raydr.federation.simulated.faults import Faults
 from raydr.journal import CheckpointTaken, Event, Incident, Journal, Listener, RoundEnded, unheard
 from raydr.memory import peak_memory_bytes
-from raydr.methods import METHODS
 from raydr.methods.serving import Plan, Served
 from raydr.metrics import DEFAULT_METRICS, METRICS
 from raydr.privacy.ledger import Entry, Granularity
-from raydr.privacy.secrets import Origin, RootedRun
+from raydr.privacy.secrets import RootedRun
 from raydr.privacy.statement import statement
 from raydr.records import Measures
 from raydr.report import write_picture, write_report
-from raydr.scenarios.backend import Backend, InlineBackend
-from raydr.scenarios.checkpoints import Checkpoints, Resumption
+from raydr.scenarios.backend import Backend
+from raydr.scenarios.beginning import Beginning, begin, held_by
+from raydr.scenarios.checkpoints import Checkpoints
 from raydr.scenarios.environment import environment
 from raydr.scenarios.evaluation import Findings, NewRows, Question, examine
 from raydr.scenarios.folder import (
@@ -46,12 +47,10 @@ from raydr.scenarios.folder import (
     write_progress,
     write_rounds,
 )
-from raydr.scenarios.holdings import Holdings, dealt_out, from_sites, with_public_file
-from raydr.scenarios.identity import Identity
+from raydr.scenarios.holdings import Holdings
 from raydr.scenarios.model import KEYED, write_model
 from raydr.scenarios.reading import dump, read
 from raydr.scenarios.schema import Scenario
-from raydr.signals import signals_deferred
 from raydr.statistics.harmonizing import Harmonizing
 from raydr.statistics.keying import keyed_rows, keyed_scale, opened
 from raydr.statistics.preparing import Preparation
@@ -85,6 +84,7 @@ def run(
             "audit repeats a run from its data, and rows in memory are written down nowhere: leave audit out, or save"
             " the rows to a file and name that in data.path."
         )
+    require_packages(scenario)
     target = out or default_folder(scenario.name, datetime.now())
     with incomplete(target) as folder:
         with unwritable(target):
@@ -93,7 +93,7 @@ def run(
     whole = target.expanduser().absolute()
     if scenario.audit is not None:
         _audited(whole, data_dir, listener)
-    return _shown(whole, listener) if report else whole
+    return shown(whole, listener) if report else whole
 
 
 def resume(
@@ -117,11 +117,12 @@ def resume(
     folder = folder.expanduser().absolute()
     target = target_of(folder)
     scenario = read(folder / records.SCENARIO)
+    require_packages(scenario)
     with taken_up(folder):
         _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener)
     if scenario.audit is not None:
         _audited(target, data_dir, listener)
-    return _shown(target, listener)
+    return shown(target, listener)
 
 
 def _run_in(
@@ -135,17 +136,9 @@ def _run_in(
 ) -> None:
     """Run a scenario in a folder that is there, from the checkpoint that may be in it."""
     started = datetime.now().astimezone()
-    journal, checkpoints, beginning = Journal(listener), Checkpoints(folder), None
-    if not scenario.clients.sites:
-        with journal.stage("data"):
-            holdings = dealt_out(scenario, data_dir, table)
-        beginning = _begin(scenario, holdings, checkpoints, journal)
-    with _backend(scenario, address, journal) as backend:
-        if beginning is None:
-            with journal.stage("data"):
-                holdings = from_sites(scenario, backend)
-            beginning = _begin(scenario, holdings, checkpoints, journal)
-        holdings = beginning.holdings
+    journal, checkpoints = Journal(listener), Checkpoints(folder)
+    with held_by(scenario, data_dir, table, address, journal) as (backend, holdings):
+        beginning = begin(scenario, holdings, checkpoints)
         served, findings = _simulate(scenario, beginning, backend, journal, checkpoints)
         described = environment(
             run=beginning.run.name,
@@ -172,7 +165,7 @@ def _audited(folder: Path, data_dir: Path | None, listener: Listener) -> None:
         raise
 
 
-def _shown(folder: Path, listener: Listener) -> Path:
+def shown(folder: Path, listener: Listener) -> Path:
     """Draw the picture and the page of a run folder that is whole: what fails here costs no result.
 
     Raises
@@ -204,50 +197,6 @@ def _shown(folder: Path, listener: Listener) -> Path:
     return folder
 
 
-@dataclass(frozen=True)
-class Beginning:
-    """Data that fit the scenario, the run's name and secrets, and where it goes on, if it does."""
-
-    holdings: Holdings
-    run: RootedRun
-    resumption: Resumption | None
-
-
-def _begin(scenario: Scenario, holdings: Holdings, checkpoints: Checkpoints, journal: Journal) -> Beginning:
-    """Raise ScenarioError or DataError where the scenario asks what these data and clients cannot give."""
-    scenario.require_clients(len(holdings.names))
-    scenario.method.check(holdings.rows, holdings.features)
-    for notice in holdings.notices:
-        journal.tell(Incident(notice))
-    if holdings.harmonizing is not None and holdings.held_out is not None:
-        holdings.sites_of(holdings.held_out)
-    public = METHODS[scenario.method.kind].public_file(scenario.method)
-    if public is not None:
-        holdings = with_public_file(holdings, public)
-    identity = Identity.of(scenario, holdings)
-    with unwritable(checkpoints.folder):
-        resumption = checkpoints.begin(identity)
-    origin = Origin(scenario.resolved().privacy.secret)
-    run = origin.again(identity.study, resumption.run) if resumption else origin.begin(identity.study)
-    return Beginning(holdings, run, resumption)
-
-
-@contextmanager
-def _backend(scenario: Scenario, address: str | None, journal: Journal) -> Iterator[Backend]:
-    if scenario.runtime.federation == "inline":
-        yield InlineBackend()
-        return
-    with ExitStack() as connection:
-        with journal.stage("starting Ray"):
-            # What a handler raises in one of the import system's own callbacks is dropped.
-            with signals_deferred():
-                from raydr.actors.backend import ray_backend
-
-            runtime = scenario.runtime
-            backend = connection.enter_context(ray_backend(address, runtime.actors, runtime.timeout_s))
-        yield backend
-
-
 def _simulate(
     scenario: Scenario,
     beginning: Beginning,
@@ -273,13 +222,14 @@ def _simulate(
         journal.tell(event)
 
     plan, reserve = with_public(plan_of(scenario, len(holdings.names), holdings.harmonizing), holdings.public)
-    served = backend.serve(
-        holdings.parts,
-        replace(plan, run=beginning.run.name),
-        withheld=Withheld(beginning.run.root, reserve, holdings.own_classes),
-        listener=hear,
-        checkpoint=resumption.content if resumption is not None else None,
-    )
+    with _features_named(scenario, holdings):
+        served = backend.serve(
+            holdings.parts,
+            replace(plan, run=beginning.run.name),
+            withheld=Withheld(beginning.run.root, reserve, holdings.own_classes),
+            listener=hear,
+            checkpoint=resumption.content if resumption is not None else None,
+        )
     for entry in holdings.agreement:
         served.ledger.record(entry)
     served = with_scaling(served.reordered(holdings.in_table_order), beginning.run, scenario)
@@ -326,6 +276,17 @@ def _simulate(
         )
     )
     return served, findings
+
+
+@contextmanager
+def _features_named(scenario: Scenario, holdings: Holdings) -> Iterator[None]:
+    """Have errors speak of columns, where features are columns and not turned by a key."""
+    try:
+        yield
+    except FeatureError as error:
+        if scenario.privacy.isometry_key:
+            raise
+        raise error.of(holdings.feature_names) from None
 
 
 def with_public(plan: Plan, public: FloatArray | None) -> tuple[Plan, FloatArray | None]:

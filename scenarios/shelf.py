@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
+from os import PathLike
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
+from raydr.data.loading import ENDINGS, ending
 from raydr.documents import MEGABYTE, DocumentError, parse_yaml, read_limited
 from raydr.errors import ScenarioError
 from raydr.records import is_incomplete
 from raydr.scenarios.problems import nearest
 
+FOR_ROWS = (
+    "rows in memory are what estimators take, such as raydr.FedUMAP().fit(X, sites=...), and tables in files are what"
+    " raydr.map takes"
+)
 LARGEST = 4 * MEGABYTE
 """Of a document: a scenario of forty thousand sites."""
 
@@ -59,6 +66,16 @@ class Shelf:
         ScenarioError
             If there is none, or it is no mapping.
         """
+        if not isinstance(document, str | PathLike):
+            raise ScenarioError(
+                f"A {self.noun} is a YAML file, the name of one that comes with raydr, or a mapping of keys, and what"
+                f" was given is {kind_of_object(document)}: {FOR_ROWS}."
+            )
+        if ending(Path(document)) in ENDINGS:
+            raise ScenarioError(
+                f"{document} is a table and no {self.noun}: `raydr map {document}` maps it, or a scenario that names it"
+                " in data.path."
+            )
         text = self._text(document)
         try:
             content = parse_yaml(text)
@@ -78,7 +95,16 @@ class Shelf:
         try:
             return read_limited(path, LARGEST).decode("utf-8")
         except FileNotFoundError:
-            beside = [entry.name for entry in path.parent.glob("*.yaml")] if path.parent.is_dir() else []
+            beside = [entry.name for entry in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+            if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
+                near = nearest(path.name, beside)
+                place = path.parent.absolute()
+                raise ScenarioError(
+                    f"There is no file {path.name!r} in {place}{near}: `raydr list {self.noun}s` has the {self.noun}s"
+                    " that come with raydr, and are run by their names alone."
+                    if path.parent.is_dir()
+                    else f"There is no folder {place}, so no {self.noun} in it: correct the path."
+                ) from None
             raise ScenarioError(
                 f"There is no {self.noun} {str(document)!r}{nearest(path.name, [*names, *beside])}: give a YAML file,"
                 f" or one of the {self.noun}s that come with raydr, {', '.join(names)}."
@@ -98,11 +124,18 @@ class Shelf:
         if not (path / self.stored).is_file():
             return f"{path} is a folder, and none that a {what} wrote: give a YAML file, or the name of a {self.noun}."
         if is_incomplete(path):
-            return f"{path} is the folder of an interrupted {what}: `{self.command} {path} --resume` goes on with it."
+            again = f"`{self.command} {quote(str(path))} --resume`"
+            return f"{path} is the folder of an interrupted {what}: {again} goes on with it."
         return (
-            f"{path} is the folder of a {what} that is whole: `{self.command} {path / self.stored}` repeats that"
-            f" {what}."
+            f"{path} is the folder of a {what} that is whole:"
+            f" `{self.command} {quote(str(path / self.stored))}` repeats that {what}."
         )
+
+
+def kind_of_object(given: Any) -> str:
+    """An object by its type, and by its shape where it has one."""
+    shape = getattr(given, "shape", None)
+    return type(given).__name__ + (f" of shape {tuple(shape)}" if isinstance(shape, tuple) else "")
 
 
 def _form(content: Any) -> str:

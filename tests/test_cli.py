@@ -16,8 +16,10 @@ import pytest
 import yaml
 from tiny import tiny_file, tiny_run
 
-from raydr.front.cli import CATALOGUES, status
-from raydr.front.terminal import heard_on_terminal, print_result
+from raydr.front.bars import heard_on_terminal
+from raydr.front.cli import status
+from raydr.front.commands.lists import CATALOGUES
+from raydr.front.terminal import print_result
 from raydr.journal import CheckpointTaken, Incident, Progress, StageEnded, StageStarted
 from raydr.metrics import METRICS
 
@@ -384,7 +386,7 @@ def test_an_interruption_that_left_modules_half_made_is_said_all_the_same(
         raise KeyboardInterrupt
 
     as_it_is = status(interrupted), capsys.readouterr()
-    monkeypatch.setitem(sys.modules, "raydr.front.terminal", None)
+    monkeypatch.setitem(sys.modules, "raydr.front.console", None)
     assert (status(interrupted), capsys.readouterr()) == as_it_is
 
 
@@ -416,7 +418,10 @@ def test_help_lists_the_commands_in_the_order_of_use(capsys: pytest.CaptureFixtu
         "list",
     ]
     assert status(["--version"]) == 0
-    assert re.fullmatch(r"raydr \d+\.\d+\.\d+\S*\n", capsys.readouterr().out)
+    said = capsys.readouterr().out
+    assert re.match(r"raydr \d+\.\d+\.\d+\S*\nPython 3\.\S+ on ", said)
+    assert re.search(r"^ray \d+\.", said, re.MULTILINE)
+    assert re.search(r"^torch(?: \d+\.|: not installed \(pip install 'raydr\[torch\]'\))", said, re.MULTILINE)
 
 
 def test_a_reader_that_has_seen_enough_gets_no_complaint() -> None:
@@ -475,7 +480,7 @@ def test_long_stages_say_how_far_they_are_where_there_are_no_bars(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = iter([0.0, 1.0, 11.0, 11.0, 12.0, 30.0, 31.0, 32.0])
-    monkeypatch.setattr("raydr.front.terminal.time.monotonic", lambda: next(now))
+    monkeypatch.setattr("raydr.front.bars.time.monotonic", lambda: next(now))
     with heard_on_terminal() as hear:
         hear(StageStarted("landmarks"))
         hear(Progress("landmarks", 1, 50))

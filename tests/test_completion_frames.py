@@ -9,7 +9,7 @@ from scipy.stats import special_ortho_group
 
 from raydr.errors import DataError
 from raydr.methods.sense.alignment import align
-from raydr.methods.sense.comparison import SEARCHED_ROWS, some_of
+from raydr.methods.sense.comparison import SEARCHED_ROWS, any_rotations, some_of
 from raydr.methods.sense.frames import AffineFrame, residual_factor
 from raydr.methods.sense.prior import Prior
 from raydr.methods.sense.recurrence import Recurrence
@@ -231,15 +231,6 @@ class TestRecurringValues:
         assert result.settled.any()
         assert result.recurring >= 4
 
-    def test_how_many_rotations_are_tried_together_changes_nothing(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        frame, rows = self.clients(2, 0)
-        together = TestAlignment.aligned([frame] * 3, rows, anchors=frame.anchors)
-        monkeypatch.setattr("raydr.methods.sense.comparison._VALUES", 30 * rows[0].size)
-        some = TestAlignment.aligned([frame] * 3, rows, anchors=frame.anchors)
-        np.testing.assert_allclose(some.points, together.points, atol=1e-9)
-
     def test_where_a_client_has_other_values_it_is_not_sure(self) -> None:
         rng = np.random.default_rng(0)
         settled = 0
@@ -262,9 +253,32 @@ class TestRecurringValues:
 
     def test_a_value_that_nobody_else_has_is_no_evidence(self) -> None:
         found = Recurrence.of(np.random.default_rng(0).integers(0, 5, size=(400, 1)).astype(float))
-        codes, between, far = (found.evidence(np.full((1, 1), value)) for value in (3.0, 3.5, 1e9))
+        none = np.zeros((1, 1))
+        codes, between, far = (
+            found.evidence(np.full((1, 1), value), none, none, none[None])[0] for value in (3.0, 3.5, 1e9)
+        )
         assert codes > 0.5 > 0.0 > between
         assert far == 0.0
+
+    def test_evidence_is_what_the_densities_say_between_bins_at_the_turned_rows(self) -> None:
+        rng = np.random.default_rng(0)
+        rows = np.column_stack([rng.integers(0, 5, size=(400, 3)), rng.normal(size=(400, 2))]).astype(float)
+        found = Recurrence.of(rows[:, [3, 0, 1, 4, 2]])
+        inside, factor, axes = rng.normal(size=(7, 5)), rng.normal(size=(7, 2)), rng.normal(size=(3, 5))
+        turns = any_rotations(4, 2, 3, rng)
+        said = [
+            sum(
+                np.interp(
+                    values[:, column], first + step * np.arange(len(logs)), logs, left=0.0, right=0.0
+                ).sum()
+                for column, first, step, logs in zip(
+                    found.columns, found.first, found.step, found.logs, strict=True
+                )
+            )
+            for values in (inside + factor @ turn @ axes for turn in turns)
+        ]
+        assert found.columns.tolist() == [1, 2, 4]
+        np.testing.assert_allclose(found.evidence(inside, factor, axes, turns), said, rtol=1e-9)
 
 
 def test_the_prior_expects_what_a_regression_on_many_points_predicts() -> None:

@@ -409,15 +409,8 @@ def test_rows_without_a_place_cost_no_result(tmp_path: Path) -> None:
     [
         (
             {"method": {"kind": "local-ne"}},
-            "maps of method.kind 'local-ne' take no new rows, and maps of these do: fed",
-        ),
-        (
-            {"method": {"kind": "fed-spectral", "clusters": 3}},
-            "maps of method.kind 'fed-spectral' take no new rows",
-        ),
-        (
-            {"method": {"kind": "fed-tsne", "estimator": "nystrom", "landmarks_from": "learnt"}},
-            "data.holdout: new rows are placed among points, and method.estimator: nystrom",
+            "maps of method.kind 'local-ne' take no new rows (each client draws one of its own, by an encoder that never"
+            " leaves it), and maps of these do: fed",
         ),
         ({"data": {"graph": "tree.csv", "holdout": 0.2}}, "none is new: leave holdout out"),
         (

@@ -118,7 +118,7 @@ def test_a_run_in_this_process_ends_when_told(
 @pytest.mark.parametrize(
     ("after", "number"),
     [
-        pytest.param("data", signal.SIGINT, id="Ctrl-C while Ray starts"),
+        pytest.param("starting Ray", signal.SIGINT, id="Ctrl-C before the rounds"),
         pytest.param("scaling", signal.SIGINT, id="Ctrl-C in the rounds"),
         pytest.param("scaling", signal.SIGTERM, id="SIGTERM in the rounds", marks=pytest.mark.slow),
     ],
@@ -129,7 +129,53 @@ def test_a_run_on_ray_ends_when_told_and_leaves_no_process(
     # As a terminal does it: Ctrl-C reaches Ray's processes too.
     code, out, err = end(on_ray(tmp_path), after=after, number=number, to_group=number == signal.SIGINT)
     assert (code, out) == (128 + number, "")
+    assert err.endswith(INTERRUPTED)
+    assert "Traceback" not in err
+    assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
+
+
+READ_MEANWHILE = """
+from raydr.__main__ import main
+from raydr.scenarios import beginning
+import ray, time
+def dealt_out(*arguments):
+{reading}
+beginning.dealt_out = dealt_out
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, *SLOW_ENDS])
+def test_data_that_are_read_beside_ray_keep_nobody_waiting(tmp_path: Path, number: signal.Signals) -> None:
+    program = [sys.executable, "-c", READ_MEANWHILE.format(reading="    time.sleep(600)")]
+    with Command("run", str(on_ray(tmp_path)), "--out", "out", program=program) as command:
+        command.wait_for("starting Ray")
+        command.send(number)
+        code, out, err = command.end(timeout_s=60)
+    assert (code, out) == (128 + number, "")
     assert err.lstrip("\n") == INTERRUPTED
+    assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("until", "starts"), [("ray.is_initialized()", True), ("True", False)], ids=["after", "before"]
+)
+def test_data_of_no_use_are_said_in_a_line_whether_ray_has_started_or_not(
+    tmp_path: Path, until: str, starts: bool
+) -> None:
+    reading = f"""
+    while not {until}:
+        time.sleep(0.01)
+    from raydr.errors import DataError
+    raise DataError("There is no column 'age'.")
+"""
+    program = [sys.executable, "-c", READ_MEANWHILE.format(reading=reading)]
+    with Command("run", str(on_ray(tmp_path)), "--out", "out", program=program) as command:
+        code, out, err = command.end()
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1] == "raydr: There is no column 'age'."
+    assert ("starting Ray:" in err) == starts
+    assert "Traceback" not in err
     assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
 
 
@@ -161,16 +207,16 @@ def test_a_signal_whose_exception_python_drops_is_not_lost(tmp_path: Path, numbe
     """What a handler raises in a finaliser or in a weak reference's callback, as imports have them, is dropped."""
     dropping = f"""
 from raydr.__main__ import main
-from raydr.scenarios import runner
+from raydr.scenarios import beginning
 import signal
 class Late:
     def __del__(self):
         signal.raise_signal({number:d})
-deal = runner.dealt_out
+deal = beginning.dealt_out
 def dealt_out(*arguments):
     Late()
     return deal(*arguments)
-runner.dealt_out = dealt_out
+beginning.dealt_out = dealt_out
 main()
 """
     method = tiny()["method"] | {"rounds": LONG}
@@ -310,8 +356,9 @@ def test_an_interrupted_run_with_a_checkpoint_says_how_to_go_on_and_does(
     ("arguments", "said"),
     [
         (["digits-fed-tsne"], "is not an interrupted run"),
-        (["digits-fed-tsne", "--out", "out"], "leave out --set and --out"),
-        (["digits-fed-tsne", "--set", "seed=1"], "leave out --set and --out"),
+        (["digits-fed-tsne", "--out", "out"], "leave out --set, --inline and --out"),
+        (["digits-fed-tsne", "--set", "seed=1"], "leave out --set, --inline and --out"),
+        (["digits-fed-tsne", "--inline"], "leave out --set, --inline and --out"),
     ],
 )
 def test_only_an_interrupted_run_as_it_was_can_be_resumed(

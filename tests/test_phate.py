@@ -14,7 +14,6 @@ from scipy.spatial.distance import pdist
 
 from raydr.arrays import Float64Array
 from raydr.embedding import PHATE, principal_components
-from raydr.embedding import phate as adapter
 from raydr.embedding.phate import affinities
 from raydr.errors import DataError, ScenarioError
 from tests.test_embedding import digest, digits, exact_graph, prepared
@@ -137,7 +136,7 @@ def test_every_setting_reaches_phate(settings: PHATE) -> None:
 
 
 def test_without_the_package_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adapter, "find_spec", lambda name: None)
+    monkeypatch.setattr("raydr.extras.find_spec", lambda name: None)
     with pytest.raises(ScenarioError, match=r"pip install 'raydr\[phate\]'"):
         PHATE().neighbors_needed(100)
 

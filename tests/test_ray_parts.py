@@ -407,7 +407,6 @@ def test_a_runs_session_folder_and_processes_go_with_it(tmp_path: Path) -> None:
 def test_an_interrupted_runs_session_folder_goes_too(tmp_path: Path, number: signal.Signals) -> None:
     scenario = on_ray(tmp_path, method=tiny()["method"] | {"rounds": LONG})
     with Command("run", str(scenario), "--out", "out") as command:
-        command.wait_for("data")
         while not sessions_of(command.process.pid):
             time.sleep(0.01)
         time.sleep(1)

@@ -17,7 +17,8 @@ from sweeps import inline
 
 import raydr
 from raydr.data import DATASETS, IN_MEMORY
-from raydr.front.cli import CATALOGUES, app, status
+from raydr.front.cli import app, status
+from raydr.front.commands.lists import CATALOGUES
 from raydr.scenarios import reading
 from raydr.scenarios.transforming import transform as _transform  # noqa: F401  before a test puts another `read` in place
 from raydr.tune import running

@@ -14,7 +14,7 @@ from raydr.attacks import ATTACKS
 from raydr.embedding import EMBEDDERS
 from raydr.errors import ScenarioError
 from raydr.federation.simulated import ADVERSARIES
-from raydr.front.cli import CATALOGUES
+from raydr.front.commands.lists import CATALOGUES
 from raydr.methods import METHODS
 from raydr.metrics import DEFAULT_METRICS, METRICS
 from raydr.partition import PARTITIONS

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from markupsafe import escape
 from matplotlib.image import imread
 
 from raydr.arrays import Float64Array
@@ -788,6 +789,58 @@ class TestComparison:
         assert values["bytes_up"] == (48_000, 0)
         assert values["bytes_exposed"] == (48_000, 0)
         assert values["peak_memory_bytes"] == (400_000_000, 400_000_000)
+
+    def test_ratios_to_the_pooled_map_stand_first(self, tmp_path: Path) -> None:
+        table = compare(self.runs(tmp_path))
+        ratios = [row for row in table.rows if row.name.startswith("ratio.")]
+        assert list(table.rows[: len(ratios)]) == ratios
+        # no ratio of an error, of which 0 is best, nor where there is no pooled map
+        assert [row.name for row in ratios] == ["ratio.npa_10", "ratio.trustworthiness"]
+        assert ratios[0].values == (pytest.approx(0.41234 / 0.43456), None)
+        assert ratios[0].texts == ("94.9\u202f%", "–")
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            ({"sources": {"name": "iris", "sha256": "1" * 64}}, "it mapped iris, not digits"),
+            ({"sources": {"sha256": "1" * 64}}, "its data have another SHA-256"),
+            ({"columns": ["a", "c"]}, "it mapped c as well and no b"),
+            ({"scaling": "standard"}, "its columns were scaled by standard, not by none"),
+            ({"label": "stage"}, "its classes are of stage and not of no column named"),
+            ({"rows": True}, "it mapped other rows"),
+        ],
+        ids=["source", "sha256", "columns", "scaling", "label", "rows"],
+    )
+    def test_runs_of_unlike_tables_are_marked_and_none_is_best(
+        self, tmp_path: Path, change: dict[str, Any], said: str
+    ) -> None:
+        rows = range(1, ROWS + 1) if "rows" in change else range(ROWS)
+        folders = [write_run(tmp_path / "one"), write_run(tmp_path / "two", rows=rows)]
+        metrics = json.loads((folders[1] / "metrics.json").read_text())
+        metrics["federated"]["npa_10"] = 0.2
+        (folders[1] / "metrics.json").write_text(json.dumps(metrics))
+        data = json.loads((folders[1] / "data.json").read_text())
+        data["sources"][0] |= change.get("sources", {})
+        data |= {key: change[key] for key in ("columns", "scaling") if key in change}
+        (folders[1] / "data.json").write_text(json.dumps(data))
+        if "label" in change:
+            scenario = yaml.safe_load((folders[1] / "scenario.yaml").read_text())
+            scenario["data"]["label"] = change["label"]
+            (folders[1] / "scenario.yaml").write_text(yaml.safe_dump(scenario))
+        table = compare(folders)
+        assert table.headings == ("one", "two *")
+        (remark,) = table.remarks
+        assert remark.startswith(f"* two did not map the same as one: {said}.")
+        rows = {row.name: row for row in table.rows}
+        assert not any(rows["federated.npa_10"].best)
+        assert rows["ratio.npa_10"].best == (True, False), "each is judged by its own pooled map"
+        assert escape(remark) in read_page(write_comparison(folders, tmp_path / "page.html")).raw
+
+    def test_runs_of_one_table_are_not_marked(self, tmp_path: Path) -> None:
+        order = [*range(1, ROWS), 0]
+        folders = [write_run(tmp_path / "one"), write_run(tmp_path / "two", rows=order)]
+        table = compare(folders)
+        assert (table.headings, table.remarks) == (("one", "two"), ())
 
     def test_the_best_follows_the_direction_of_the_measure(self, tmp_path: Path) -> None:
         rows = {row.name: row for row in compare(self.runs(tmp_path)).rows}

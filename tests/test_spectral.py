@@ -14,12 +14,14 @@ from test_determinism import bits_of_run
 from tiny import tiny, tiny_scenario
 
 from raydr.arrays import Float64Array, Int64Array
+from raydr.embedding.umap import fuzzy_set
 from raydr.errors import DataError, ScenarioError
 from raydr.front.api import run
-from raydr.geometry.points import squared_distances
+from raydr.geometry.neighbors import nearest_neighbors
+from raydr.geometry.points import Points, squared_distances
 from raydr.journal import Event, Incident, Journal, Progress
 from raydr.methods import METHODS
-from raydr.methods.landmarks import pooled_kernel
+from raydr.methods.landmarks import neighbor_spectrum, pooled_kernel
 from raydr.methods.landmarks.clustering import factor_spectrum, spectral_clusters
 from raydr.methods.landmarks.kernel import gaussian_kernel
 from raydr.methods.landmarks.learning import learn_landmarks
@@ -186,15 +188,19 @@ def test_clusters_are_numbered_by_size_and_found() -> None:
 # Landmarks of a frame
 
 
+@pytest.mark.parametrize("affinity", ["nearest-neighbors", "rbf"])
 @pytest.mark.parametrize("features", [3, 400])
-def test_by_default_the_clusters_and_distances_are_those_of_the_pooled_rows(features: int) -> None:
+def test_by_default_the_clusters_and_distances_are_those_of_the_pooled_rows(
+    features: int, affinity: str
+) -> None:
     """As many axes as the rows span tell all of them, also where there are more features than rows."""
     rows, _ = blobs(80, features)
-    outcome = serve(federate(cut(rows, 4, 0)), FedSpectral(clusters=4, embedder=QUICK))
+    chosen = FedSpectral.model_validate({"clusters": 4, "embedder": QUICK, "affinity": affinity})
+    outcome = serve(federate(cut(rows, 4, 0)), chosen)
     truth = squared_distances(rows, rows)
     assert outcome.geometry is not None
     np.testing.assert_allclose(outcome.geometry.squared_distance_block(0, 80), truth, atol=1e-5 * truth.max())
-    pooled = central(settings(), outcome.model, rows, 0, Journal())
+    pooled = central(chosen, outcome.model, rows, 0, Journal())
     assert outcome.clusters is not None
     assert pooled.clusters is not None
     assert adjusted_rand_score(outcome.clusters, pooled.clusters) == 1
@@ -257,6 +263,7 @@ def test_twenty_thousand_features() -> None:
         ({"clusters": 200}, r"method\.clusters is 200, but the clients hold only 160 rows"),
         ({"clusters": 30, "landmarks": 20}, r"method\.clusters is 30, but 20 landmarks"),
         ({"rank": 21, "landmarks": 20, "estimator": "nystrom"}, r"method\.rank is 21, .* 20 landmarks"),
+        ({"neighbors": 161}, r"method\.neighbors is 161, .* only 160 rows"),
         ({"landmarks": 161}, r"method\.landmarks is 161"),
         ({"embedder": {"kind": "tsne", "perplexity": 60}}, "perplexity is 60"),
     ],
@@ -279,6 +286,11 @@ def test_what_the_rows_cannot_give_is_refused_before_anybody_is_asked(
         ({"rank": 3, "clusters": 4, "estimator": "nystrom", "rounds": 1}, "rank is 3, but 4 clusters"),
         ({"rank": 9, "clusters": 4}, "rank is of the estimator nystrom"),
         ({"clusters": 3, "embedder": "cosne"}, "cosne"),
+        ({"clusters": 3, "affinity": "rbf", "neighbors": 9}, "neighbors are of affinity nearest-neighbors"),
+        (
+            {"clusters": 3, "estimator": "nystrom", "rounds": 1, "affinity": "nearest-neighbors"},
+            "nystrom estimates a kernel",
+        ),
     ],
 )
 def test_what_no_rows_could_give_is_refused_when_it_is_read(given: dict[str, Any], said: str) -> None:
@@ -400,7 +412,7 @@ def test_the_pooled_counterpart_takes_the_bandwidth_of_the_run_and_says_how_far_
     rows, labels = blobs()
     heard: list[Event] = []
     narrow, wide = (
-        central(settings(), {"gamma": np.array([gamma])}, rows, 0, Journal(heard.append))
+        central(settings(affinity="rbf"), {"gamma": np.array([gamma])}, rows, 0, Journal(heard.append))
         for gamma in (30.0, 0.05)
     )
     assert narrow.clusters is not None
@@ -411,8 +423,53 @@ def test_the_pooled_counterpart_takes_the_bandwidth_of_the_run_and_says_how_far_
     assert not any(isinstance(event, Incident) for event in heard)
     monkeypatch.setattr(pooled_kernel, "TOLERANCE", 0.0)
     monkeypatch.setattr(pooled_kernel, "MOST_PRODUCTS", 1)
-    central(settings(), {"gamma": np.array([0.05])}, rows, 0, Journal(heard.append))
+    central(settings(affinity="rbf"), {"gamma": np.array([0.05])}, rows, 0, Journal(heard.append))
     assert any(isinstance(event, Incident) and "did not converge" in event.text for event in heard)
+
+
+# Nearest neighbours
+
+
+def test_eigenvectors_are_those_of_the_dense_fuzzy_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, _ = blobs()
+    nearest = nearest_neighbors(Points(rows), 9)
+    A = fuzzy_set(nearest).toarray().astype(np.float64)
+    np.testing.assert_array_equal(A, A.T)
+    values, vectors = np.linalg.eigh(A / np.sqrt(np.outer(A.sum(axis=0), A.sum(axis=0))))
+    for dense_up_to in (0, 1000):
+        monkeypatch.setattr(neighbor_spectrum, "DENSE", dense_up_to)
+        found, neighbors, converged = neighbor_spectrum.neighbor_spectrum(Points(rows), 4, 10, seed=0)
+        assert (neighbors, converged) == (10, True)
+        np.testing.assert_allclose(found.degrees, A.sum(axis=0), rtol=1e-6)
+        np.testing.assert_allclose(found.values, values[::-1][:4], atol=1e-6)
+        aligned = np.abs(np.linalg.svd(found.vectors.T @ vectors[:, ::-1][:, :4], compute_uv=False))
+        np.testing.assert_allclose(aligned, 1.0, atol=1e-4)
+
+
+def test_neighbours_are_doubled_until_the_graph_has_no_more_parts_than_clusters() -> None:
+    """Nine groups of seven: by 4 nearest each is a part of its own, which three clusters cannot be made of."""
+    random = np.random.default_rng(0)
+    corners = np.array([[x, y] for x in (0.0, 100.0, 200.0) for y in (0.0, 5.0, 10.0)])
+    rows = np.repeat(corners, 7, axis=0) + 0.1 * random.normal(size=(63, 2))
+    _, neighbors, _ = neighbor_spectrum.neighbor_spectrum(Points(rows), 3, 4, seed=0)
+    assert neighbors == 8
+    three = of_outcome([rows], clusters=3, neighbors=4, landmarks=20)
+    assert adjusted_rand_score(np.round(rows[:, 0] / 100.0), three) == 1
+    nine = of_outcome([rows], clusters=9, neighbors=4, landmarks=20)
+    assert adjusted_rand_score(np.arange(63) // 7, nine) == 1
+
+
+def test_unequal_densities_are_told_apart_where_one_bandwidth_fails() -> None:
+    random = np.random.default_rng(0)
+    labels = np.repeat([0, 1, 2], 80)
+    rows = np.array([[0.0, 0.0], [1.5, 0.0], [40.0, 0.0]])[labels]
+    rows += np.array([0.2, 0.2, 8.0])[labels, None] * random.normal(size=(240, 2))
+    by = {
+        affinity: of_outcome([rows[::2], rows[1::2]], clusters=3, affinity=affinity, landmarks=20)
+        for affinity in ("nearest-neighbors", "rbf")
+    }
+    order = np.concatenate([labels[::2], labels[1::2]])
+    assert adjusted_rand_score(order, by["nearest-neighbors"]) > 0.95 > adjusted_rand_score(order, by["rbf"])
 
 
 # Metrics, run folders, bits

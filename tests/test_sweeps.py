@@ -442,6 +442,6 @@ class TestTrackers:
     ) -> None:
         import raydr.tune.trackers as module
 
-        monkeypatch.setattr(module, "find_spec", lambda name: None)
+        monkeypatch.setattr("raydr.extras.find_spec", lambda name: None)
         with pytest.raises(ScenarioError, match=r"pip install 'raydr\[mlflow\]'"):
             module.trackers("swept", "sqlite:///x", None)

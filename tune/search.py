@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
+from raydr.extras import require_packages
 from raydr.tune.schema import Axis, Optuna, Random, Sweep
 from raydr.tune.space import Point, points_of, points_of_cells, walk
 from raydr.tune.tables import Table
@@ -47,6 +48,14 @@ def search_of(sweep: Sweep) -> Search:
             return Listed(points_of(sweep, samples))
         case _:
             return Listed(points_of(sweep, 1))
+
+
+def require_packages_of(search: Search) -> None:
+    """Raise ScenarioError where a point that is known beforehand needs a package that is not installed here."""
+    for number in range(search.count):
+        point = search.point(number, {})
+        if point is not None:
+            require_packages(point.scenario(0))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from raydr.tune.ledger import Ledger
 from raydr.tune.reading import read_stored, stored
 from raydr.tune.results import results_of, write_results
 from raydr.tune.schema import Sweep
-from raydr.tune.search import Search, search_of
+from raydr.tune.search import Search, require_packages_of, search_of
 from raydr.tune.tables import Table
 from raydr.tune.tabulating import require_cells, write_paper_table
 from raydr.tune.trackers import Tracker
@@ -48,6 +48,7 @@ def sweep(
     """
     require_cells(asked)
     search = search_of(asked)  # what is wrong with a point is said before a folder is made
+    require_packages_of(search)
     target = out or default_folder(asked.name, datetime.now())
     with incomplete(target, SweepWork) as folder:
         with unwritable(target):

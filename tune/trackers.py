@@ -9,12 +9,12 @@ import json
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
 from raydr import records
 from raydr.errors import ScenarioError
+from raydr.extras import lacking
 from raydr.tune.trials import Row
 
 
@@ -44,10 +44,9 @@ def trackers(name: str, mlflow: str | None, tensorboard: Path | None) -> tuple[T
     """
     found: list[Tracker] = []
     if mlflow is not None:
-        if find_spec("mlflow") is None:
-            raise ScenarioError(
-                "--mlflow needs a package that is not installed: pip install 'raydr[mlflow]'."
-            )
+        missing = lacking("mlflow", "--mlflow")
+        if missing is not None:
+            raise ScenarioError(f"{missing}.")
         found.append(MLflow(mlflow, name))
     if tensorboard is not None:
         found.append(TensorBoard(tensorboard.expanduser().absolute() / name))

@@ -140,6 +140,8 @@ def _columns(
     features = choice.pick_features(name, available, default)
     layout = choice.layout
     if layout is None and choice.categories != "error":
+        if not table.num_rows:
+            raise DataError(f"{name} has column names and no rows; a map needs at least 2.")
         found = _survey(name, table, features, nulls)
         layout = agreed([found], choice.categories, listed=choice.features, where=name)
     if layout is not None:
@@ -151,8 +153,9 @@ def _columns(
         )
     words = {} if layout is None else layout.words
     there = set(available)
-    for absent in [feature for feature in features if feature not in there]:
-        table = table.append_column(absent, _nothing(table.num_rows))
+    absent = [feature for feature in features if feature not in there]
+    for feature in absent:
+        table = table.append_column(feature, _nothing(table.num_rows))
     numbers = [feature for feature in features if feature not in words]
     _refuse_text(name, table, numbers, locate, nulls)
     label, client, identity, marks = (
@@ -176,6 +179,7 @@ def _columns(
         }
         | ({} if layout is None else dict(layout.left_out)),
         words=words,
+        absent=tuple(absent),
     )
 
 
@@ -312,8 +316,10 @@ def _refuse_text(
     also = f" (so, it seems, are {listing(textual[1:], 5)})" if textual[1:] else ""
     raise DataError(
         f"{name}: the feature column {column!r} is not numeric{also}: it {found}. Features must be numbers: "
-        f"correct or empty that cell, name the column as data.label, data.client or data.id, or list the "
-        f"numeric columns in data.features: {listing(numeric) or 'there is none'}."
+        f"correct or empty that cell; name the column in clients.partition.column (with kind: by-column) if it says "
+        f"whose a row is, in data.label if it is a class, in data.id if it tells rows apart; set data.categories: "
+        f"one-hot to make zeros and ones of its words; or list the numeric columns in data.features: "
+        f"{listing(numeric) or 'there is none'}."
     )
 
 

@@ -25,13 +25,15 @@ NOT_LISTED = "not in data.features"
 class Alike:
     """The features of another file, ``what``: their names in order, and whether it named them or they were counted.
 
-    With a ``layout`` some of its columns are more than one feature.
+    With a ``layout`` some of its columns are more than one feature. Where columns are ``filled``, some may be absent:
+    they are missing in every row.
     """
 
     what: str
     columns: tuple[str, ...]
     named: bool
     layout: Layout | None = None
+    filled: bool = False
 
     def pick(self, name: str, available: Sequence[str], named: bool) -> list[str]:
         """Return which of the columns that are available the features are, in their order.
@@ -52,8 +54,12 @@ class Alike:
                 " feature_names)."
             )
         lacking = [column for column in self.columns if column not in available]
+        spare = [column for column in available if column not in self.columns]
+        if self.filled and len(lacking) < len(self.columns):
+            # What differs in case or signs alone is the column, and is not to be filled in.
+            spelt = {_letters(column) for column in spare}
+            lacking = [column for column in lacking if _letters(column) in spelt]
         if lacking:
-            spare = [column for column in available if column not in self.columns]
             guess = nearest(lacking[0], spare)
             raise DataError(
                 f"{name} lacks {len(lacking)} of the {len(self.columns)} columns of {self.what}: {listing(lacking)}"
@@ -88,7 +94,7 @@ class Choice:
         """Knob -> column for the columns that are not features."""
         pairs = {
             "data.label": self.label,
-            "data.client": self.client,
+            "clients.partition.column": self.client,
             "data.id": self.id,
             "data.holdout.column": self.marks,
         }
@@ -131,7 +137,7 @@ class Choice:
         if not features:
             raise DataError(
                 f"{name} has no feature column left: its columns are {listing(available)}, and data.label, "
-                f"data.client and data.id are not features. Add a numeric column or list data.features."
+                f"clients.partition.column and data.id are not features. Add a numeric column or list data.features."
             )
         return features
 
@@ -161,7 +167,7 @@ class Columns:
     ``matrix`` is (rows, features) of a real dtype with NaN for empty cells; ``locate`` says where a row
     stands for the reader of an error message ("line 7"). ``named`` tells whether the source names its features, or
     they are counted; ``unread`` are its other columns, each with the reason why nothing reads it; ``words`` are
-    those of columns that were made columns of zeros and ones.
+    those of columns that were made columns of zeros and ones; ``absent`` are features that it does not have.
     """
 
     name: str
@@ -175,6 +181,7 @@ class Columns:
     named: bool = True
     unread: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names = [*self.features, *self.left_out]
@@ -303,6 +310,11 @@ def refuse_repeats(names: Sequence[str], *, where: str, remedy: str) -> None:
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise DataError(f"{where} has more than one column named {listing(repeated)}; {remedy}.")
+
+
+def _letters(name: str) -> str:
+    """Letters and digits of a name, small."""
+    return "".join(letter for letter in name.casefold() if letter.isalnum())
 
 
 def nearest(name: str, valid: Sequence[str]) -> str:

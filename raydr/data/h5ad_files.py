@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from raydr.data.columns import Choice, Columns, listing, nearest
 from raydr.data.numpy_files import from_arrays
 from raydr.errors import DataError
+from raydr.extras import lacking
 
 
 def read_h5ad(path: Path, choice: Choice) -> Columns:
@@ -23,13 +24,11 @@ def read_h5ad(path: Path, choice: Choice) -> Columns:
     DataError
         Without the package anndata, and for a file or a matrix that cannot be used.
     """
-    try:
-        import anndata
-    except ImportError as error:
-        raise DataError(
-            f"{path.name} needs the package anndata to be read: `pip install raydr[anndata]`, or save its matrix as"
-            " .npz or .parquet."
-        ) from error
+    missing = lacking("anndata", f"Reading {path.name}")
+    if missing is not None:
+        raise DataError(f"{missing}, or save its matrix as .npz or .parquet.")
+    import anndata
+
     try:
         content = anndata.read_h5ad(path)
     except Exception as error:  # h5py's and anndata's own, of many types

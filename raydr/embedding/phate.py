@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import warnings
-from importlib.util import find_spec
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding.embedder import embedder, fitting, neighbors_for
-from raydr.errors import ScenarioError
+from raydr.extras import require_packages
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress, unheard
 from raydr.settings import Settings
@@ -45,6 +44,8 @@ class PHATE(Settings):
     50
     """
 
+    package: ClassVar[str | None] = "phate"
+
     kind: Literal["phate"] = "phate"
     knn: int | None = Field(
         None, ge=1, description="neighbour that sets the bandwidth; default: 5, or rows - 1"
@@ -66,11 +67,7 @@ class PHATE(Settings):
 
         Raises `ScenarioError` also where the ``phate`` package is not installed.
         """
-        if find_spec("phate") is None:
-            raise ScenarioError(
-                "The embedder PHATE needs the package `phate`, which is not installed and is licensed under the GPL, "
-                "version 2, so it is an extra: `pip install 'raydr[phate]'`, or choose another embedder."
-            )
+        require_packages(self, "embedder")
         return min(_REACH * self.effective_knn(rows), rows - 1)
 
     def embed(

@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, IntArray
+from raydr.geometry.blocks import ROWS
 
 PERPLEXITY = 6.0
 _LONGEST_STEP, _MOMENTUM = 5.0, 0.8
-_BLOCK_ROWS = 128
-"""Rows of a block: with 1,000 points 1 MB, so that all passes over it stay in a core's cache."""
 
 
 def affinities(
@@ -45,8 +44,8 @@ def affinities(
     perplexity = min(perplexity, max(1.0, (points - 1) / 3))
     few = min(points, max(1, int(3 * perplexity)))
     nearest, distances = np.empty((rows, few), np.int64), np.empty((rows, few))
-    for start in range(0, rows, _BLOCK_ROWS):
-        block = slice(start, min(start + _BLOCK_ROWS, rows))
+    for start in range(0, rows, ROWS):
+        block = slice(start, min(start + ROWS, rows))
         squared = squared_distances(block)
         # Sorted by point, so that the sums' order is the same whatever the partition left.
         chosen = np.sort(np.argpartition(squared, few - 1, axis=1)[:, :few], axis=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -68,33 +68,24 @@ class UMAP(Settings):
 
         umap-learn's two public steps are called directly: its class wants a data matrix beside the graph and
         has a branch of rows x rows distances. ``threads`` is not used: umap-learn's parallel layout lets
-        threads race on the positions. ``progress`` is called at the start and at the end, since umap-learn
-        has no hook between epochs.
+        threads race on the positions. ``progress`` is in epochs; in a notebook's own process, where umap-learn draws
+        a bar of its own or none, it is called at the start and at the end alone.
         """
-        from umap.umap_ import find_ab_params, fuzzy_simplicial_set, simplicial_set_embedding
+        from umap.umap_ import find_ab_params, simplicial_set_embedding
 
         rows = graph.rows
         neighbors = self.effective_neighbors(rows)
         nearest = fitting(graph, initialization, neighbors - 1)
         epochs = self.epochs if self.epochs is not None else (500 if rows <= 10_000 else 200)
-        indices = np.column_stack((np.arange(rows), nearest.indices))
-        distances = np.column_stack((np.zeros(rows, np.float32), nearest.distances))
         # umap-learn draws from the legacy generator; this one is seeded from any non-negative integer.
         random_state = np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed)))
         progress(0, epochs)
+        similar = fuzzy_set(nearest)
         with one_blas_thread(), _one_numba_thread():
-            fuzzy_set, _, _ = fuzzy_simplicial_set(
-                X=initialization,  # read for its number of rows only, since the neighbours are given
-                n_neighbors=neighbors,
-                random_state=random_state,
-                metric="euclidean",
-                knn_indices=indices,
-                knn_dists=distances,
-            )
             a, b = find_ab_params(self.spread, self.min_dist)
             layout, _ = simplicial_set_embedding(
                 data=None,  # read by initialisations that umap-learn computes itself
-                graph=fuzzy_set,
+                graph=similar,
                 n_components=initialization.shape[1],
                 initial_alpha=1.0,
                 a=a,
@@ -110,9 +101,54 @@ class UMAP(Settings):
                 densmap_kwds={},
                 output_dens=False,
                 parallel=False,
+                tqdm_kwds=_told_to(progress),
             )
         progress(epochs, epochs)
         return np.asarray(layout, dtype=np.float32)
+
+
+def fuzzy_set(graph: NeighborGraph) -> Any:
+    """How similar rows are by their neighbours, as UMAP has it: (rows, rows) float32, sparse and symmetric, 0 to 1."""
+    from umap.umap_ import fuzzy_simplicial_set
+
+    own = np.arange(graph.rows)
+    with one_blas_thread(), _one_numba_thread():
+        similar, _, _ = fuzzy_simplicial_set(
+            X=own[:, None],  # read for its number of rows only, since the neighbours are given
+            n_neighbors=graph.k + 1,
+            random_state=None,
+            metric="euclidean",
+            knn_indices=np.column_stack((own, graph.indices)),
+            knn_dists=np.column_stack((np.zeros(graph.rows, np.float32), graph.distances)),
+        )
+    return similar
+
+
+def _told_to(progress: Progress) -> dict[str, Any]:
+    """What has umap-learn's bar of epochs tell us how far it is, and draw nothing."""
+    from tqdm.auto import tqdm
+    from tqdm.notebook import tqdm_notebook
+
+    if progress is unheard or issubclass(tqdm, tqdm_notebook):
+        return {"disable": True}
+    return {"disable": False, "file": _Epochs(progress), "bar_format": "{n} {total}", "leave": False}
+
+
+class _Epochs:
+    """A file to which tqdm writes how far it is."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def write(self, text: str) -> int:
+        """Tell what a bar of the form ``{n} {total}`` says; what moves the cursor says nothing."""
+        words = text.split()
+        if len(words) == 2 and words[0] != "0":
+            self._progress(int(words[0]), int(words[1]))
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
 
 
 @contextmanager

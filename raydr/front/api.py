@@ -2,141 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from raydr.arrays import FloatArray
-from raydr.journal import Listener, unheard
-from raydr.records import (
-    AUDIT,
-    AXES,
-    BEST,
-    DATA,
-    EMBEDDING,
-    LEDGER,
-    METRICS,
-    PARETO,
-    POINTS,
-    PRIVACY,
-    REPORT,
-    SWEEP_REPORT,
-    TABLE,
-    TRIALS,
-)
-
-if TYPE_CHECKING:
-    from raydr.front.exports import Library
-
-
-@dataclass(frozen=True)
-class Result:
-    """A finished run.
-
-    Attributes
-    ----------
-    folder : Path
-        The run folder; everything else is read from it.
-    """
-
-    folder: Path
-
-    @property
-    def report(self) -> Path:
-        """The report's page."""
-        return self.folder / REPORT
-
-    @property
-    def metrics(self) -> dict[str, dict[str, float]]:
-        """``{"federated": {name: value}, "central": {name: value}}``."""
-        content = self._json(METRICS)
-        return {side: content[side] for side in ("federated", "central")}
-
-    @property
-    def ledger(self) -> list[dict[str, Any]]:
-        """Every kind of message: see :class:`raydr.privacy.ledger.Entry`."""
-        content: list[dict[str, Any]] = self._json(LEDGER)
-        return content
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """What was mapped, and what became of the rest: see :class:`raydr.data.provenance.Provenance`."""
-        content: dict[str, Any] = self._json(DATA)
-        return content
-
-    @property
-    def privacy(self) -> dict[str, Any]:
-        """What the run cost: see :class:`raydr.privacy.statement.Statement`; ``epsilon`` is None where infinite."""
-        content: dict[str, Any] = self._json(PRIVACY)
-        return content
-
-    @property
-    def audit(self) -> dict[str, Any] | None:
-        """What attacks recovered: see :class:`raydr.attacks.verdicts.Audit`; None where the run was not audited."""
-        return self._json(AUDIT) if (self.folder / AUDIT).exists() else None
-
-    @property
-    def embedding(self) -> FloatArray:
-        """The federated map, (rows, 2), in the order of the table."""
-        import pyarrow.parquet as pq
-
-        table = pq.read_table(self.folder / EMBEDDING)
-        return np.column_stack([table[axis].to_numpy() for axis in AXES if axis in table.column_names])
-
-    def to_frame(self, library: Library | None = None) -> Any:
-        """The map as a data frame: ``row, client, x, y[, z][, cluster][, label]``, a row for each that was mapped.
-
-        Parameters
-        ----------
-        library : {"pandas", "polars", "pyarrow"}, optional
-            Whose; without it the first of these that is installed.
-
-        Raises
-        ------
-        ImportError
-            If that library is not installed.
-        """
-        from raydr.front.exports import frame
-
-        return frame(self.folder, library)
-
-    def to_anndata(self, onto: Any = None) -> Any:
-        """The map as AnnData, for scanpy, cellxgene and their like; needs the package anndata.
-
-        Parameters
-        ----------
-        onto : AnnData, optional
-            What was mapped, of which a copy gets the map; without it the coordinates are the only variables.
-
-        Returns
-        -------
-        adata : AnnData
-            The map in ``obsm["X_raydr"]``, (rows, 2 or 3). Client, cluster and label in ``obs``, preceded by ``raydr_``
-            in a copy of ``onto``, and the colours of each in ``uns["..._colors"]``. In ``uns["raydr"]`` the run's
-            scenario as YAML, and its ledger, privacy and metrics as JSON.
-
-        Raises
-        ------
-        ImportError
-            If anndata is not installed.
-        raydr.errors.DataError
-            If ``onto`` has other rows than the map.
-        """
-        from raydr.front.exports import anndata
-
-        return anndata(self.folder, onto)
-
-    def _repr_html_(self) -> str:
-        from raydr.front.exports import picture
-
-        return picture(self.folder)
-
-    def _json(self, name: str) -> Any:
-        return json.loads((self.folder / name).read_text())
+from raydr.front.finished import Result, SweepResult
+from raydr.journal import Event, Listener, unheard
 
 
 def run(
@@ -146,6 +18,7 @@ def run(
     address: str | None = None,
     data_dir: str | Path | None = None,
     listener: Listener = unheard,
+    verbose: bool = False,
     **overrides: Any,
 ) -> Result:
     """Run one scenario and write its run folder.
@@ -163,6 +36,8 @@ def run(
         Folder of built-in data sets as ``NAME.npz``; the environment's ``RAYDR_DATA`` without it.
     listener : callable
         Hears :mod:`raydr.journal` events as they come.
+    verbose : bool
+        Show how far the run is, as the command does: bars on a terminal and in a notebook, lines elsewhere.
     **overrides
         Values by key, with ``__`` for the dot: ``method__landmarks=200``, ``seed=1``.
 
@@ -186,14 +61,14 @@ def run(
     from raydr.scenarios.reading import read
     from raydr.scenarios.runner import run as run_scenario
 
-    dotted = {key.replace("__", "."): value for key, value in overrides.items()}
-    folder = run_scenario(
-        read(scenario, dotted),
-        out=_path(out),
-        address=address,
-        data_dir=_path(data_dir),
-        listener=listener,
-    )
+    with _hearing(listener, verbose) as heard:
+        folder = run_scenario(
+            read(scenario, _dotted(overrides)),
+            out=_path(out),
+            address=address,
+            data_dir=_path(data_dir),
+            listener=heard,
+        )
     return Result(folder)
 
 
@@ -206,6 +81,7 @@ def map(  # noqa: A001  raydr.map
     out: str | Path | None = None,
     address: str | None = None,
     listener: Listener = unheard,
+    verbose: bool = False,
     **overrides: Any,
 ) -> Result:
     """Map own data: read them, see what they are, run, and leave the scenario that was run in the run folder.
@@ -221,7 +97,7 @@ def map(  # noqa: A001  raydr.map
         The column of classes, by which the map is coloured and judged.
     method : str, optional
         A kind of ``raydr list methods``; fed-umap without it.
-    out, address, listener, **overrides
+    out, address, listener, verbose, **overrides
         As for :func:`run`.
 
     Returns
@@ -243,9 +119,10 @@ def map(  # noqa: A001  raydr.map
     from raydr.front.own_data import own_data
     from raydr.scenarios.runner import run as run_scenario
 
-    dotted = {key.replace("__", "."): value for key, value in overrides.items()}
-    taken = own_data(data, site=site, label=label, method=method, overrides=dotted)
-    return Result(run_scenario(taken.scenario, out=_path(out), address=address, listener=listener))
+    taken = own_data(data, site=site, label=label, method=method, overrides=_dotted(overrides))
+    with _hearing(listener, verbose) as heard:
+        folder = run_scenario(taken.scenario, out=_path(out), address=address, listener=heard)
+    return Result(folder)
 
 
 def transform(folder: str | Path, data: str | Path, *, out: str | Path, site: str | None = None) -> Path:
@@ -281,6 +158,47 @@ def transform(folder: str | Path, data: str | Path, *, out: str | Path, site: st
     return place(Path(folder), Path(data), Path(out), site=site)
 
 
+def join(
+    folder: str | Path, data: str | Path, *, site: str | None = None, listener: Listener = unheard
+) -> Result:
+    """Have a site join a finished run: place its rows, say what left it, and extend the run folder by it.
+
+    The site posts what the run's clients posted of each record, or places its rows at home; nobody else is asked, and
+    no row that was mapped moves. What comes of it lies in the run folder under ``joined``, see :attr:`Result.joined`.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The run folder.
+    data : str or Path
+        The site's file, with the run's columns, which are found by name, in whatever order.
+    site : str, optional
+        The site's name; that of the file without it.
+    listener : callable
+        Hears :mod:`raydr.journal` events as they come.
+
+    Returns
+    -------
+    Result
+        The run, with the site.
+
+    Raises
+    ------
+    raydr.errors.RaydrError
+        As :func:`transform`; ``DataError`` also for a name that is taken, ``RunError`` where the site could not answer.
+
+    Examples
+    --------
+    >>> import raydr
+    >>> run = raydr.join("runs/patients", "new-hospital.csv", site="south")  # doctest: +SKIP
+    >>> [entry.what for entry in run.joined[-1].left]  # doctest: +SKIP
+    ['how many rows and features a client has', 'the distance of every record to every landmark']
+    """
+    from raydr.scenarios.joining import join as join_run
+
+    return Result(join_run(Path(folder), Path(data), site=site, listener=listener))
+
+
 def audit(
     folder: str | Path,
     attacks: Sequence[str] = (),
@@ -289,6 +207,7 @@ def audit(
     public_rows: int | None = None,
     data_dir: str | Path | None = None,
     listener: Listener = unheard,
+    verbose: bool = False,
 ) -> Result:
     """Attack a run with what its server saw, write its ``audit.json``, and make its report again.
 
@@ -305,7 +224,7 @@ def audit(
         that are not mapped, or a fifth of the run's own.
     public_rows : int, optional
         How many rows of like data, at most; ``audit.public_rows`` of the run's scenario without it.
-    data_dir, listener
+    data_dir, listener, verbose
         As for :func:`run`.
 
     Returns
@@ -333,9 +252,10 @@ def audit(
     if public_rows is not None and public_rows < 0:
         raise ScenarioError(f"public_rows is {public_rows}: give 0 or more.")
     settings = auditing.asked(place, attacks, public_rows)
-    written = auditing.audit(
-        place, settings, public=_path(public), data_dir=_path(data_dir), listener=listener
-    )
+    with _hearing(listener, verbose) as heard:
+        written = auditing.audit(
+            place, settings, public=_path(public), data_dir=_path(data_dir), listener=heard
+        )
     return Result(written)
 
 
@@ -345,6 +265,7 @@ def resume(
     address: str | None = None,
     data_dir: str | Path | None = None,
     listener: Listener = unheard,
+    verbose: bool = False,
 ) -> Result:
     """Go on with an interrupted run from its last checkpoint, to the bits of a run that was never interrupted.
 
@@ -352,7 +273,7 @@ def resume(
     ----------
     folder : str or Path
         The incomplete run folder, ``NAME.incomplete-...``.
-    address, data_dir, listener
+    address, data_dir, listener, verbose
         As for :func:`run`.
 
     Returns
@@ -366,66 +287,14 @@ def resume(
     """
     from raydr.scenarios.runner import resume as resume_run
 
-    whole = resume_run(
-        Path(folder),
-        address=address,
-        data_dir=_path(data_dir),
-        listener=listener,
-    )
+    with _hearing(listener, verbose) as heard:
+        whole = resume_run(
+            Path(folder),
+            address=address,
+            data_dir=_path(data_dir),
+            listener=heard,
+        )
     return Result(whole)
-
-
-@dataclass(frozen=True)
-class SweepResult:
-    """A finished sweep.
-
-    Attributes
-    ----------
-    folder : Path
-        The sweep's folder; everything else is read from it.
-    """
-
-    folder: Path
-
-    @property
-    def report(self) -> Path:
-        """The sweep's page."""
-        return self.folder / SWEEP_REPORT
-
-    @property
-    def best(self) -> Path:
-        """The scenario of the best point, by the first objective; there where a trial is done that has it."""
-        return self.folder / BEST
-
-    @property
-    def trials(self) -> list[dict[str, Any]]:
-        """A row for each trial: point, repeat, status, error, ``set.KEY`` for each swept key, and measures."""
-        return self._rows(TRIALS)
-
-    @property
-    def points(self) -> list[dict[str, Any]]:
-        """A row for each point: mean of each measure over its repeats, and deviation as ``MEASURE.sd``."""
-        return self._rows(POINTS)
-
-    @property
-    def pareto(self) -> list[dict[str, Any]]:
-        """The points that no other beats in all objectives."""
-        return self._rows(PARETO)
-
-    @property
-    def table(self) -> list[dict[str, Any]]:
-        """Of a published table a row for each cell and seed: ``paper``, ``published``, ``default``, ``pooled``."""
-        return self._rows(TABLE)
-
-    def run(self, trial: Mapping[str, Any]) -> Result:
-        """Return the run of a row of :attr:`trials` that is done."""
-        return Result(self.folder / trial["folder"])
-
-    def _rows(self, name: str) -> list[dict[str, Any]]:
-        import pyarrow.parquet as pq
-
-        rows: list[dict[str, Any]] = pq.read_table(self.folder / name).to_pylist()
-        return rows
 
 
 def sweep(
@@ -436,6 +305,7 @@ def sweep(
     data_dir: str | Path | None = None,
     quick: bool = False,
     listener: Listener = unheard,
+    verbose: bool = False,
     **overrides: Any,
 ) -> SweepResult:
     """Run every trial of a sweep by Ray Tune, side by side where there is room, and write its folder.
@@ -446,7 +316,7 @@ def sweep(
         A YAML file, the name of a shipped sweep (``raydr list sweeps``), or the content itself.
     quick : bool
         Whether to take what its section ``quick`` says.
-    out, address, data_dir, listener
+    out, address, data_dir, listener, verbose
         As for :func:`run`.
     **overrides
         Values of the base scenario by key, with ``__`` for the dot.
@@ -470,14 +340,14 @@ def sweep(
     from raydr.tune.reading import read_sweep
     from raydr.tune.sweeping import sweep as run_sweep
 
-    dotted = {key.replace("__", "."): value for key, value in overrides.items()}
-    folder = run_sweep(
-        read_sweep(sweep, dotted, quick=quick),
-        out=_path(out),
-        address=address,
-        data_dir=_path(data_dir),
-        listener=listener,
-    )
+    with _hearing(listener, verbose) as heard:
+        folder = run_sweep(
+            read_sweep(sweep, _dotted(overrides), quick=quick),
+            out=_path(out),
+            address=address,
+            data_dir=_path(data_dir),
+            listener=heard,
+        )
     return SweepResult(folder)
 
 
@@ -492,6 +362,7 @@ def reproduce(
     seeds: int | None = None,
     published: bool = True,
     listener: Listener = unheard,
+    verbose: bool = False,
     **overrides: Any,
 ) -> SweepResult:
     """Run a paper's table, each cell as published and by raydr's defaults: a sweep whose points are the cells.
@@ -508,7 +379,7 @@ def reproduce(
         How many; without it, as many as the table says.
     published : bool
         Whether cells are also run as published.
-    out, address, data_dir, listener, **overrides
+    out, address, data_dir, listener, verbose, **overrides
         As for :func:`sweep`.
 
     Returns
@@ -531,14 +402,16 @@ def reproduce(
     from raydr.tune.reproducing import read_table
     from raydr.tune.sweeping import sweep as run_sweep
 
-    dotted = {key.replace("__", "."): value for key, value in overrides.items()}
-    folder = run_sweep(
-        read_table(table, dotted, quick=quick, only=tuple(only), seeds=seeds, published=published),
-        out=_path(out),
-        address=address,
-        data_dir=_path(data_dir),
-        listener=listener,
-    )
+    with _hearing(listener, verbose) as heard:
+        folder = run_sweep(
+            read_table(
+                table, _dotted(overrides), quick=quick, only=tuple(only), seeds=seeds, published=published
+            ),
+            out=_path(out),
+            address=address,
+            data_dir=_path(data_dir),
+            listener=heard,
+        )
     return SweepResult(folder)
 
 
@@ -549,6 +422,7 @@ def resume_sweep(
     data_dir: str | Path | None = None,
     retry_failed: bool = False,
     listener: Listener = unheard,
+    verbose: bool = False,
 ) -> SweepResult:
     """Go on with an interrupted sweep: trials that ended stay, the others run, and the table is the same.
 
@@ -558,7 +432,7 @@ def resume_sweep(
         The incomplete sweep folder, ``NAME.incomplete-...``, wherever it lies now.
     retry_failed : bool
         Whether trials that failed run again.
-    address, data_dir, listener
+    address, data_dir, listener, verbose
         As for :func:`run`.
 
     Returns
@@ -572,15 +446,37 @@ def resume_sweep(
     """
     from raydr.tune.sweeping import resume as resume_run
 
-    whole = resume_run(
-        Path(folder),
-        address=address,
-        data_dir=_path(data_dir),
-        listener=listener,
-        retry_failed=retry_failed,
-    )
+    with _hearing(listener, verbose) as heard:
+        whole = resume_run(
+            Path(folder),
+            address=address,
+            data_dir=_path(data_dir),
+            listener=heard,
+            retry_failed=retry_failed,
+        )
     return SweepResult(whole)
+
+
+def _dotted(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    return {key.replace("__", "."): value for key, value in overrides.items()}
 
 
 def _path(place: str | Path | None) -> Path | None:
     return Path(place) if place is not None else None
+
+
+@contextmanager
+def _hearing(listener: Listener, verbose: bool) -> Iterator[Listener]:
+    """The listener, and where that is asked for what a command shows beside it."""
+    if not verbose:
+        yield listener
+        return
+    from raydr.front.bars import heard_on_terminal
+
+    with heard_on_terminal() as show:
+
+        def hear(event: Event) -> None:
+            listener(event)
+            show(event)
+
+        yield hear

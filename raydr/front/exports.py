@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from html import escape
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
-from raydr.errors import DataError, RaydrError
-from raydr.records import AXES, EMBEDDING, LEDGER, METRICS, PRIVACY, SCENARIO
+from raydr.errors import DataError
+from raydr.extras import imported
+from raydr.records import AXES, LEDGER, METRICS, PRIVACY, SCENARIO
 
 Library: TypeAlias = Literal["pandas", "polars", "pyarrow"]
 
@@ -22,25 +22,16 @@ _INCHES, _MOST_ROWS = 3.6, 5_000
 """Of a picture in a notebook: its width, and the rows that are drawn, by chance: about 100 kB."""
 
 
-class MissingPackageError(RaydrError, ImportError):
-    """An optional package that is not installed."""
-
-    exit_code = 2
-
-
-def frame(folder: Path, library: Library | None = None) -> Any:
-    """The map as a table of ``row, client, x, y[, z][, cluster][, label]``: see :meth:`raydr.Result.to_frame`."""
-    import pyarrow.parquet as pq
-
+def frame(table: Any, library: Library | None = None) -> Any:
+    """A map, an Arrow table, as a data frame: see :meth:`raydr.Result.to_frame`."""
     if library is None:
         library = cast(Library, next(name for name in _LIBRARIES if find_spec(name) is not None))
-    table = pq.read_table(folder / EMBEDDING)
     match library:
         case "pandas":
-            _require("pandas")
+            imported("pandas", "A data frame of pandas")
             return table.to_pandas()
         case "polars":
-            return _require("polars").from_arrow(table)
+            return imported("polars", "A data frame of polars").from_arrow(table)
         case "pyarrow":
             return table
     raise DataError(
@@ -48,15 +39,14 @@ def frame(folder: Path, library: Library | None = None) -> Any:
     )
 
 
-def anndata(folder: Path, onto: Any = None) -> Any:
-    """The map as AnnData: see :meth:`raydr.Result.to_anndata`."""
-    AnnData = _require("anndata").AnnData
-    pandas = _require("pandas")
+def anndata(folder: Path, table: Any, onto: Any = None) -> Any:
+    """The map of a run, an Arrow table, as AnnData: see :meth:`raydr.Result.to_anndata`."""
+    AnnData = imported("anndata", "AnnData").AnnData
+    pandas = imported("pandas", "AnnData")
     from raydr.report.colouring import colouring
 
     # Not every anndata can write the text of pandas 3.
     text = partial(pandas.Index, dtype=object)
-    table = frame(folder, "pyarrow")
     axes = [axis for axis in AXES if axis in table.column_names]
     places = np.column_stack([table[axis].to_numpy() for axis in axes])
     ids = table["row"].to_pylist()
@@ -102,15 +92,6 @@ def picture(folder: Path) -> str:
     of = f"{len(run.clients):,} rows of {run.client_count:,} client{'s' * (run.client_count > 1)}"
     words = escape(f"{method_name(run.scenario)}: {of}, coloured by {way.by}")
     return f'<figure><img src="{address}" alt="{words}"><figcaption>{words}</figcaption></figure>'
-
-
-def _require(package: str) -> Any:
-    try:
-        return import_module(package)
-    except ImportError as error:
-        raise MissingPackageError(
-            f"This needs the package {package}, which cannot be imported here ({error}): pip install {package}."
-        ) from error
 
 
 def _of_these_rows(adata: Any, ids: Sequence[int | str]) -> Any:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from raydr.errors import OutputError, RunError
+from raydr.front.commands import options
 from raydr.front.results import noting
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def submit_file(
 ) -> None:
     """Check a scenario or a sweep here, have the cluster run it, and bring its folder back."""
     from raydr.actors.shipping import packed
+    from raydr.front.console import logged_on_terminal
     from raydr.front.submission import submission
-    from raydr.front.terminal import logged_on_terminal
     from raydr.scenarios.folder import require_free
 
     job = submission(file, overrides, data_dir)
@@ -131,11 +132,10 @@ def _followed(head: Head, job: str, quiet: bool) -> None:
     KeyboardInterrupt
         With a note on what became of the job.
     """
-    from raydr.front.terminal import heard_on_terminal
-    from raydr.journal import unheard
+    from raydr.front.bars import heard_on_terminal
 
     try:
-        with nullcontext(unheard) if quiet else heard_on_terminal() as listener:
+        with heard_on_terminal(quiet=quiet) as listener:
             _hear_out(head, job, listener)
     except KeyboardInterrupt as error:
         _interrupted(head, job, error)  # with the bars gone, which have the terminal until then
@@ -252,12 +252,8 @@ def address_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def fetching_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command what all that bring a folder back have."""
-    out = click.option(
-        "--out", type=click.Path(path_type=Path), help="The folder to fetch to. Default: runs/NAME-TIMESTAMP."
-    )
-    quiet = click.option(
-        "--quiet", "-q", is_flag=True, help="Print nothing but the path of what was fetched."
-    )
+    out = options.folder_out("The folder to fetch to")
+    quiet = options.quiet("the path of what was fetched")
     return address_option(out(quiet(command)))
 
 

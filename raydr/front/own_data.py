@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import numpy as np
 
 from raydr.data.columns import Choice, listing
 from raydr.data.dialect import Dialect
-from raydr.data.loading import ENDINGS, TABLES, TEXTS, ending, read_file, survey
+from raydr.data.loading import ENDINGS, SHEETS, TABLES, TEXTS, ending, read_file, survey
 from raydr.errors import DataError, OutputError, ScenarioError
+from raydr.extras import require_packages
 from raydr.plain import listed, plain
 from raydr.records import SCENARIO
 from raydr.report.mapped import Fact, facts, hashes
@@ -23,6 +25,7 @@ from raydr.scenarios import reading
 from raydr.scenarios.backend import InlineBackend
 from raydr.scenarios.holdings import Holdings, dealt_out, from_sites
 from raydr.scenarios.schema import Scenario
+from raydr.scenarios.shelf import FOR_ROWS, kind_of_object
 
 METHOD = "fed-umap"
 """Of a map of one's own data, unless another is named."""
@@ -75,6 +78,10 @@ def own_data(
     ScenarioError
         If the method or an override cannot be.
     """
+    if not isinstance(data, str | PathLike):
+        raise DataError(
+            f"A table is named by its path, and what was given is {kind_of_object(data)}: {FOR_ROWS}."
+        )
     files = files_of(data)
     content: dict[str, Any] = {
         "name": _name(data),
@@ -116,7 +123,7 @@ def own_data(
 @contextmanager
 def _in_words_of_the_command_line() -> Iterator[None]:
     """Have errors speak of options where whoever reads them gave no keys."""
-    words = {"data.client": "--site", "data.label": "--label"}
+    words = {"clients.partition.column": "--site", "data.label": "--label"}
     try:
         yield
     except DataError as error:
@@ -132,6 +139,7 @@ def held(scenario: Scenario, data_dir: Path | None = None) -> Holdings:
     ScenarioError, DataError
         If a run would be refused for its data.
     """
+    require_packages(scenario)
     if not scenario.clients.sites:
         holdings = dealt_out(scenario, data_dir)
     else:
@@ -224,7 +232,7 @@ def is_data(name: str | Path) -> bool:
     """Whether a name is of data, a folder or a pattern of files, and of no scenario."""
     path = Path(name).expanduser()
     folder = path.is_dir() and not (path / SCENARIO).is_file()  # else that of a run
-    return ending(path) in ENDINGS or folder or glob.has_magic(str(name))
+    return ending(path) in (*ENDINGS, *SHEETS) or folder or glob.has_magic(str(name))
 
 
 def _read_all(content: Mapping[str, Any]) -> Scenario:
@@ -270,8 +278,12 @@ def write_new(path: Path, text: str) -> Path:
     Raises
     ------
     OutputError
-        If it is, or cannot be written.
+        If it is, is not called .yaml, or cannot be written.
     """
+    if path.suffix not in (".yaml", ".yml"):
+        raise OutputError(
+            f"The scenario is YAML, and {path} does not end in .yaml: name such a file with --out."
+        )
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)

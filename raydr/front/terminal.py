@@ -1,26 +1,22 @@
-"""What a person sees in a terminal: progress, one line per incident, tables."""
+"""What a person sees in a terminal when something is done: tables, and what they come to."""
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from rich.console import Console, RenderableType
-from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn
-from rich.progress import Progress as Bars
 from rich.table import Column, Table
 from rich.text import Text
 
-from raydr import journal
+from raydr.front.console import console_on as _console
+from raydr.front.console import one_line as _line
+from raydr.front.console import table_of as _table
 from raydr.front.results import Remarks
-from raydr.front.sweeps import SweepTable, paper_table, sweep_table
-from raydr.plain import plain
+from raydr.front.sweeps import paper_table, sweep_table
 from raydr.report import Comparison, audited, gist, mapped, wording
 from raydr.report.runfolder import read_run
 
@@ -40,47 +36,6 @@ _FIRST = (
 
 _FOUND_OUT = (mapped.NOTICE, "Sites harmonized")
 """Facts that only the run itself knows in full."""
-
-PATIENCE_S = 10.0
-"""Without a terminal, a stage that takes longer says how far it is this often."""
-
-
-@contextmanager
-def heard_on_terminal() -> Iterator[journal.Listener]:
-    """A listener that shows bars on a terminal and plain lines elsewhere; what raydr logs stands between them."""
-    console = _console(Remarks(sys.stderr))
-    if not console.is_terminal:
-        lines = _PlainLines(console)
-        with _logged(lines.say):
-            yield lines.hear
-        return
-    sweep = SweepTable()
-    with (
-        _Bars(
-            SpinnerColumn(finished_text=Text("✓", "green")),
-            TextColumn("{task.description}", table_column=Column(min_width=12)),
-            _Seconds(table_column=Column(min_width=8, justify="right")),
-            _RunningBar(bar_width=30),
-            _Count(),
-            console=console,
-            beneath=sweep,
-        ) as bars,
-        _logged(lambda text: console.print(_line(text))),
-    ):
-        stages = _StageBars(bars)
-
-        def hear(event: journal.Event) -> None:
-            sweep.hear(event)
-            stages.hear(event)
-
-        yield hear
-
-
-@contextmanager
-def logged_on_terminal() -> Iterator[None]:
-    """What raydr logs stands on standard error, a line each."""
-    with _logged(print_paragraph):
-        yield
 
 
 def print_result(folder: Path, *, told: bool = False) -> None:
@@ -115,6 +70,19 @@ def print_result(folder: Path, *, told: bool = False) -> None:
     console.print()
 
 
+def print_joined(folder: Path) -> None:
+    """Of the site that joined last where its rows went, and what left it, on standard error."""
+    from raydr.report.joined import read_joined, said
+
+    site = read_joined(folder)[-1]
+    console = _console(Remarks(sys.stderr))
+    console.print(_line(f"{site.site}: {said(site)}"))
+    for entry in site.left:
+        console.print(
+            _line(f"left {site.site}: {entry.what} ({wording.size(entry.bytes)}; {wording.promise(entry)})")
+        )
+
+
 def print_facts(facts: Sequence[Fact], *, result: bool) -> None:
     """What data were taken for, a line each: on standard output where that is the result, else on standard error."""
     console = _console(sys.stdout if result else Remarks(sys.stderr))
@@ -141,12 +109,15 @@ def print_paper_table(folder: Path) -> None:
 
 
 def print_comparison(comparison: Comparison) -> None:
-    """Runs as columns, measures as rows; the best of a row is bold."""
-    table = _table("", *comparison.runs)
+    """Runs as columns, measures as rows; the best of a row is bold. Beneath, which runs cannot be compared."""
+    table = _table("", *comparison.headings)
     for row in comparison.rows:
         cells = [Text(text, "bold" if best else "") for text, best in zip(row.texts, row.best, strict=True)]
         table.add_row(_line(row.title), *cells)
-    _console(sys.stdout).print(table)
+    console = _console(sys.stdout)
+    console.print(table)
+    for remark in comparison.remarks:
+        console.print(_line(remark))
 
 
 def print_jobs(jobs: Sequence[Job]) -> None:
@@ -303,142 +274,3 @@ def print_catalogue(entries: Mapping[str, str]) -> None:
     width = max(map(len, entries))
     for name, description in entries.items():
         print(f"{name:<{width}}  {description}")
-
-
-def print_paragraph(text: str) -> None:
-    """One paragraph on standard error: broken between words on a terminal, one line elsewhere."""
-    _console(Remarks(sys.stderr)).print(_line(text))
-
-
-def _line(text: str) -> Text:
-    """Text of others as it is, on one line: nothing in it is markup, a picture's name, or a command to a terminal."""
-    return Text(plain(" ".join(part.strip() for part in text.splitlines())))
-
-
-def _console(stream: IO[str] | Remarks) -> Console:
-    """A console that leaves numbers and paths uncoloured, and lines whole where nobody looks at them."""
-    file = cast("IO[str]", stream)
-    console = Console(file=file, highlight=False)
-    return console if console.is_terminal else Console(file=file, highlight=False, width=10_000)
-
-
-def _table(*titles: str) -> Table:
-    """A table without rules: names to the left, figures to the right."""
-    first, *others = titles
-    columns = [Column(_line(first)), *(Column(_line(title), justify="right") for title in others)]
-    return Table(*columns, box=None, pad_edge=False, padding=(0, 3, 0, 0))
-
-
-@contextmanager
-def _logged(say: Callable[[str], None]) -> Iterator[None]:
-    """What raydr logs, from INFO on, goes to ``say``; other libraries are not heard."""
-    handler, logger = _Saying(say), logging.getLogger("raydr")
-    before = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before)
-
-
-class _Saying(logging.Handler):
-    """Passes each record's message on."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        super().__init__()
-        self._say = say
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._say(record.getMessage())
-
-
-class _Bars(Bars):
-    """Bars with a table beneath them while a sweep runs."""
-
-    def __init__(self, *columns: ProgressColumn, beneath: SweepTable, console: Console) -> None:
-        self._beneath = beneath
-        super().__init__(*columns, console=console)
-
-    def get_renderables(self) -> Iterable[RenderableType]:
-        yield from super().get_renderables()
-        if self._beneath.under_way:
-            yield self._beneath.rendered()
-
-
-class _StageBars:
-    """One row for each stage."""
-
-    def __init__(self, bars: Bars) -> None:
-        self._bars = bars
-        self._tasks: dict[str, TaskID] = {}
-
-    def hear(self, event: journal.Event) -> None:
-        match event:
-            case journal.StageStarted(stage):
-                if stage not in self._tasks:
-                    self._tasks[stage] = self._bars.add_task(stage, total=None)
-            # A bar that stands at nothing says less than one that moves to and fro.
-            case journal.Progress(stage, done, total) if stage in self._tasks and done:
-                self._bars.update(self._tasks[stage], completed=done, total=total)
-            case journal.StageEnded(stage, _) if stage in self._tasks:
-                self._bars.update(self._tasks[stage], completed=1, total=1)
-            case journal.Incident(text) | journal.Seated(text):
-                self._bars.console.print(_line(text))
-            case journal.SweepBegan(trials, done, _):
-                self._tasks["trials"] = self._bars.add_task("trials", total=trials, completed=done)
-            case journal.TrialEnded():
-                self._bars.advance(self._tasks["trials"])
-
-
-class _Seconds(ProgressColumn):
-    """Wall clock of a stage."""
-
-    def render(self, task: Task) -> RenderableType:
-        seconds = task.finished_time if task.finished else task.elapsed
-        return Text(f"{seconds or 0.0:.1f} s", "none" if task.finished else "cyan")
-
-
-class _RunningBar(BarColumn):
-    """A bar while its stage runs, nothing afterwards: what is done needs no bar."""
-
-    def render(self, task: Task) -> RenderableType:  # type: ignore[override]
-        return Text() if task.finished else super().render(task)
-
-
-class _Count(ProgressColumn):
-    """How much of a running stage is done."""
-
-    def render(self, task: Task) -> RenderableType:
-        return (
-            Text() if task.finished or task.total is None else Text(f"{task.completed:.0f}/{task.total:.0f}")
-        )
-
-
-class _PlainLines:
-    """A line when a stage ends, and now and then while a long one runs."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._spoke = time.monotonic()
-        self._sweep = SweepTable()
-
-    def hear(self, event: journal.Event) -> None:
-        self._sweep.hear(event)
-        match event:
-            case journal.StageEnded(stage, seconds):
-                self.say(f"{stage}: {seconds:.1f} s")
-            case journal.Progress(stage, done, total) if done < total and self._silent_s() > PATIENCE_S:
-                self.say(f"{stage}: {done}/{total}")
-            case journal.Incident(text) | journal.Seated(text):
-                self.say(text)
-            case journal.SweepBegan() | journal.TrialEnded():
-                self.say(self._sweep.said(event))
-
-    def say(self, text: str) -> None:
-        self._console.print(_line(text))
-        self._spoke = time.monotonic()
-
-    def _silent_s(self) -> float:
-        return time.monotonic() - self._spoke

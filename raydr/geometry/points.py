@@ -19,14 +19,14 @@ from raydr.threads import cores, one_blas_thread
 
 Result = TypeVar("Result")
 Task = TypeVar("Task")
-Progress: TypeAlias = Callable[[int, int], None]
+Progress: TypeAlias = Callable[[float, int], None]
 """Called as ``progress(done, total)`` from the calling thread, in units that the caller's docstring names."""
 
 _BLOCK = 1 << 22
 """Values of a table that are copied at a time, 32 MB."""
 
 
-def unheard(done: int, total: int) -> None:
+def unheard(done: float, total: int) -> None:
     """Progress to which nobody listens."""
 
 

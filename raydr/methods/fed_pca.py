@@ -21,6 +21,7 @@ from pydantic import Field, model_validator
 
 from raydr.arrays import Float64Array, FloatArray, shaped
 from raydr.federation import Client, Federation, Granularity, Range, Rehearsal, Reply, Request, answers
+from raydr.geometry.blocks import in_blocks
 from raydr.journal import Journal
 from raydr.methods.landmarks.frames import axes_request, known_spread
 from raydr.methods.landmarks.learning import learning_releases, unkeyable
@@ -152,7 +153,8 @@ def central(
 
 def transform(settings: FedPCA, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
     """Positions (rows, dimensions) of new rows (rows, features), along the run's axes."""
-    return projected(rows, *(np.asarray(model[name], np.float64) for name in ("mean", "axes")))
+    mean, axes = (np.asarray(model[name], np.float64) for name in ("mean", "axes"))
+    return in_blocks(lambda block: projected(block, mean, axes), rows)
 
 
 def rehearse(federation: Rehearsal, settings: FedPCA) -> None:

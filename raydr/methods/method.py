@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from raydr.arrays import FloatArray
+from raydr.arrays import FloatArray, Int64Array
 from raydr.federation import Federation, Rehearsal
 from raydr.geometry.points import Geometry, Points
 from raydr.journal import Journal
-from raydr.methods.outcome import Outcome, Pooled, draw_map
+from raydr.methods.outcome import Outcome, Placed, Pooled, draw_map
 from raydr.methods.references import placed_by_rows, references
 from raydr.privacy import Mechanism
 from raydr.registry import Registry, kind_of, summary
@@ -40,6 +40,10 @@ def _by_itself(
     return Pooled(
         embedding, place=lambda new: placed_by_rows(references(embedding, rows, lambda means: means), new)
     )
+
+
+def _by_publish(settings: Any) -> bool:
+    return getattr(settings, "publish", "server") == "local"
 
 
 def _own_rounds(settings: Any) -> int:
@@ -114,6 +118,14 @@ class Method:
     transform : callable
         Positions of new rows on the map, by settings, the run's model and rows scaled as the run's; None for methods
         whose map takes no new rows.
+    predict : callable
+        Clusters of new rows, (rows,) int64, by the same; None for methods that make none.
+    admit : callable
+        Where the rows of a site lie that joins later, by a federation of that site alone, settings and the run's
+        model: what it posts is what clients posted, and the map stands still. None, by itself or of a call, where a
+        place is all that is posted (:mod:`raydr.methods.joining`).
+    keeps_places : callable
+        Whether clients keep their records' places to themselves, by settings; by default by ``publish``, if there.
     unplaceable : callable
         Why maps under these settings take no new rows, as a clause for people, by settings; None where they do.
     redraw : callable
@@ -143,6 +155,9 @@ class Method:
     posts: Callable[[Any], str | None] = _none
     unkeyable: Callable[[Any], str | None] = _unknown
     transform: Callable[[Any, Mapping[str, FloatArray], FloatArray], FloatArray] | None = None
+    predict: Callable[[Any, Mapping[str, FloatArray], FloatArray], Int64Array] | None = None
+    admit: Callable[[Federation, Any, Mapping[str, FloatArray]], Placed | None] | None = None
+    keeps_places: Callable[[Any], bool] = _by_publish
     unplaceable: Callable[[Any], str | None] = _none
     redraw: Callable[[Any, Mapping[str, FloatArray], Sequence[FloatArray], int, Journal], Outcome] | None = (
         None
@@ -161,10 +176,14 @@ METHODS: Registry[Method] = Registry("methods", "raydr.methods", first=("landmar
 
 def unplaceable(settings: MethodSettings) -> str | None:
     """Why maps of a method under these settings take no new rows, as a clause for people; None where they do."""
+    reason = METHODS[settings.kind].unplaceable(settings)
     if METHODS[settings.kind].transform is None:
         able = ", ".join(name for name, method in METHODS.items() if method.transform is not None)
-        return f"maps of method.kind {settings.kind!r} take no new rows, and maps of these do: {able}"
-    return METHODS[settings.kind].unplaceable(settings)
+        because = "" if reason is None else f" ({reason})"
+        return (
+            f"maps of method.kind {settings.kind!r} take no new rows{because}, and maps of these do: {able}"
+        )
+    return reason
 
 
 def method(settings: type[MethodSettings], title: str, **more: Any) -> Callable[[Serve], Serve]:

@@ -70,6 +70,14 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Placed:
+    """Where new rows lie on a map, ``places`` (rows, 2 or 3), and of a method that makes clusters which they are in."""
+
+    places: FloatArray
+    clusters: Int64Array | None = None
+
+
+@dataclass(frozen=True)
 class Pooled:
     """What a method's centralised counterpart makes of pooled rows, in their order.
 

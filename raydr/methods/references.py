@@ -1,23 +1,25 @@
 """New rows on a finished map: what a run keeps for them, and how they are placed.
 
-A run keeps references: means of small groups of records, and where on the map these lie. Groups are made on the map
-alone, so that each lies in one place of it; no reference is a record. A client places its new rows among the references
-by :mod:`raydr.embedding.placing`, at home, and tells nobody. *Measured*, MNIST, 10,000 records and 5,000 new rows, of
-whom 10 neighbours on the t-SNE map classify 0.940 of the former: 0.935 of the latter. Groups made in the data within
-cells of 20, 40 and 100 records on the map come to as much, 0.935, 0.935 and 0.929.
+A run keeps references: means of small groups of records, and where on the map these lie, which is their median along
+each axis: one that lies apart from its group moves a mean to where none is. Groups are made on the map alone, so that
+each lies in one place of it; no reference is a record. A client places its new rows among the references by
+:mod:`raydr.embedding.placing`, at home, and tells nobody. docs/new-rows.md has what they come to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.embedding import placing
+from raydr.geometry.blocks import filled_up
 from raydr.geometry.neighbors import nearest_neighbors
-from raydr.geometry.points import Points, squared_distances
+from raydr.geometry.points import Points, common_shift
 from raydr.geometry.prototypes import groups
+from raydr.threads import one_blas_thread
 
 LEAST_GROUP = 5
 """Records whose mean is a reference."""
@@ -25,7 +27,10 @@ ITERATIONS = 100
 
 
 def references(
-    embedding: FloatArray, chart: FloatArray, rows: Callable[[Float64Array], Float64Array]
+    embedding: FloatArray,
+    chart: FloatArray,
+    rows: Callable[[Float64Array], Float64Array],
+    clusters: Int64Array | None = None,
 ) -> dict[str, FloatArray]:
     """What places new rows on a map.
 
@@ -37,19 +42,31 @@ def references(
         What the server knows of them.
     rows : callable
         Rows of a table, (groups, features), from mean coordinates (groups, coordinates).
+    clusters : (rows,), optional
+        Of each record, from 0: :func:`clusters_of` then tells those of new rows.
     """
-    found = groups(embedding, min(LEAST_GROUP, len(embedding)))
-    return {
+    found = groups(embedding, min(LEAST_GROUP, len(embedding)), most=True)
+    kept = {
         "references": rows(_means(chart, found)),
-        "reference_positions": _means(embedding, found),
+        "reference_positions": np.stack([np.median(embedding[group], axis=0) for group in found]).astype(
+            np.float64
+        ),
         "reference_counts": np.array([len(group) for group in found], np.float64),
     }
+    if clusters is None:
+        return kept
+    members = np.eye(int(clusters.max()) + 1)[clusters]
+    return kept | {"reference_clusters": _means(members, found)}
 
 
 def placed(
-    model: Mapping[str, FloatArray], squared_distances: Callable[[slice], FloatArray], rows: int
+    model: Mapping[str, FloatArray],
+    squared_distances: Callable[[FloatArray], FloatArray],
+    rows: FloatArray,
 ) -> Float64Array:
-    """Positions (rows, dimensions) of new rows, from their squared distances to the references, some rows at a time.
+    """Positions (rows, dimensions) of new rows (rows, columns), from their squared distances to the references.
+
+    The distances are asked for in blocks of one size, so that a row's place is the same whatever rows come with it.
 
     Raises
     ------
@@ -62,9 +79,19 @@ def placed(
         raise ValueError(f"references lie at positions of shape {positions.shape}")
     if {len(model["references"]), len(positions)} != {counts.size} or not (counts > 0.0).all():
         raise ValueError(f"{len(positions)} references stand for {counts.size} numbers of records")
-    pulls = placing.affinities(squared_distances, rows, len(positions))
+    pulls = _pulls(squared_distances, rows, len(positions))
     unit = _unit(positions)
     return unit * placing.place(pulls, positions / unit, counts, iterations=ITERATIONS)
+
+
+def _pulls(squared_distances: Callable[[FloatArray], FloatArray], rows: FloatArray, references: int) -> Any:
+    """Affinities (rows, references) of new rows to the references."""
+
+    def near(block: slice) -> FloatArray:
+        return squared_distances(filled_up(rows[block]))[: block.stop - block.start]
+
+    with one_blas_thread():
+        return placing.affinities(near, len(rows), references)
 
 
 def placed_by_rows(model: Mapping[str, FloatArray], rows: FloatArray) -> Float64Array:
@@ -72,8 +99,40 @@ def placed_by_rows(model: Mapping[str, FloatArray], rows: FloatArray) -> Float64
 
     Raises as :func:`placed`.
     """
-    table, known = rows.astype(np.float64), model["references"]
-    return placed(model, lambda block: squared_distances(table[block], known), len(table))
+    return placed(model, _from_references(model, rows), rows.astype(np.float64))
+
+
+def clusters_of(model: Mapping[str, FloatArray], rows: FloatArray) -> Int64Array:
+    """Cluster (rows,) that most of the records have which a new row (rows, features) is pulled by.
+
+    Raises as :func:`placed`.
+    """
+    members = np.asarray(model["reference_clusters"], np.float64)
+    if members.ndim != 2 or len(members) != len(model["references"]):
+        raise ValueError(f"{len(model['references'])} references have clusters of shape {members.shape}")
+    pulls = _pulls(_from_references(model, rows), rows.astype(np.float64), len(members))
+    return np.asarray((pulls @ members).argmax(axis=1), np.int64)
+
+
+def _from_references(
+    model: Mapping[str, FloatArray], rows: FloatArray
+) -> Callable[[FloatArray], Float64Array]:
+    """Squared Euclidean distances of some rows to all references."""
+    known = np.asarray(model["references"], np.float64)
+    if known.ndim != 2 or known.shape[1] != rows.shape[1]:
+        raise ValueError(
+            f"references of shape {known.shape} have other columns than rows of shape {rows.shape}"
+        )
+    shift = common_shift(known)
+    seen = known - shift
+    norms = np.einsum("ij,ij->i", seen, seen)
+
+    def squared_distances(block: FloatArray) -> Float64Array:
+        own = block - shift
+        squared = np.einsum("ij,ij->i", own, own)[:, None] + norms - 2.0 * (own @ seen.T)
+        return np.asarray(np.maximum(squared, 0.0))
+
+    return squared_distances
 
 
 def _means(table: FloatArray, found: list[Int64Array]) -> Float64Array:

@@ -12,7 +12,7 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray, Int64Array, IntArray
 from raydr.errors import DataError
 from raydr.geometry.neighbors import NeighborGraph, nearest_neighbors
-from raydr.geometry.points import Geometry, Points, common_shift
+from raydr.geometry.points import Geometry, Points, Progress, common_shift, unheard
 from raydr.metrics.ties import Rounded
 
 Shared = TypeVar("Shared")
@@ -124,27 +124,32 @@ class Evidence:
 
 
 def row_graph(
-    truth: FloatArray | Geometry, *, neighbors: int = LARGEST_K, threads: int | None = None
+    truth: FloatArray | Geometry,
+    *,
+    neighbors: int = LARGEST_K,
+    threads: int | None = None,
+    progress: Progress = unheard,
 ) -> NeighborGraph:
     """Return the neighbour graph of the data that all metrics share: so many neighbours, or all others if fewer.
 
     ``truth`` is a table (rows, features) with Euclidean distances, or another true geometry of the rows;
-    ``neighbors`` those that the metrics look at (:func:`raydr.metrics.metric.graph_size`).
+    ``neighbors`` those that the metrics look at (:func:`raydr.metrics.metric.graph_size`). ``progress`` is in blocks.
     """
     geometry = Points(truth) if isinstance(truth, np.ndarray) else truth
-    return nearest_neighbors(geometry, min(neighbors, geometry.rows - 1), threads=threads)
+    return nearest_neighbors(geometry, min(neighbors, geometry.rows - 1), threads=threads, progress=progress)
 
 
 @dataclass(frozen=True, eq=False)
 class Examination:
     """One evaluation of one `Evidence`: searches, splits and clusterings, each computed once, when first needed.
 
-    ``neighbors`` are those that the graphs of rows hold.
+    ``neighbors`` are those that the graphs of rows hold; ``progress`` hears how far a search of them is, in blocks.
     """
 
     evidence: Evidence
     threads: int | None = None
     neighbors: int = LARGEST_K
+    progress: Progress = field(default=unheard, repr=False)
     _shared: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False)
 
     def once(self, compute: Callable[[Examination], Shared]) -> Shared:
@@ -230,15 +235,16 @@ class Examination:
         if self.evidence.row_neighbors is not None:
             return self.evidence.row_neighbors
         truth = self.evidence.rows if self.evidence.truth is None else self.evidence.truth
-        return row_graph(truth, neighbors=self.neighbors, threads=self.threads)
+        return self._graph(truth)
 
     @cached_property
     def embedding_neighbors(self) -> NeighborGraph:
         """Neighbours of the rows in the map."""
         mapped = self.evidence.mapped
-        return row_graph(
-            self.embedding if mapped is None else mapped, neighbors=self.neighbors, threads=self.threads
-        )
+        return self._graph(self.embedding if mapped is None else mapped)
+
+    def _graph(self, truth: FloatArray | Geometry) -> NeighborGraph:
+        return row_graph(truth, neighbors=self.neighbors, threads=self.threads, progress=self.progress)
 
     def true_neighbors(self, k: int) -> NeighborGraph:
         """Return ``k`` neighbours in the data or more: one more shows whether the last is tied."""

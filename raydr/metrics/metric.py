@@ -17,6 +17,8 @@ Need: TypeAlias = Literal["labels", "rows", "recovered", "clusters", "sites", "n
 Measure = TypeVar("Measure", bound=Callable[[Examination], float])
 MeasureByK = TypeVar("MeasureByK", bound=Callable[[Examination, int], float])
 
+_OF_A_METRIC = 0.9
+"""How far through a metric its search of neighbours takes."""
 MOST_NEIGHBORS = 1_000
 """Of a row, that a metric may look at: the graph of a million rows then takes 12 GB."""
 
@@ -163,7 +165,7 @@ def evaluate(
     threads
         Threads; None takes all cores.
     progress
-        Called as ``progress(done, total)``, in metrics.
+        Called as ``progress(done, total)``, in metrics; a search of neighbours moves through its metric's own one.
 
     Raises
     ------
@@ -181,14 +183,20 @@ def evaluate(
     {'npa_50': '50 neighbours need at least 51 rows; there are 40'}
     """
     metrics = [metric_named(name) for name in names]
-    examination = Examination(evidence, threads, graph_size(metric.name for metric in metrics))
+    measured = 0
+
+    def searched(blocks: float, total: int) -> None:
+        progress(measured + _OF_A_METRIC * blocks / total, len(metrics))
+
+    examination = Examination(evidence, threads, graph_size(metric.name for metric in metrics), searched)
     scores = Scores({}, {})
-    for done, metric in enumerate(metrics, 1):
+    for metric in metrics:
         try:
             scores.values[metric.name] = metric.measure(examination)
         except UnmeasurableError as reason:
             scores.not_computed[metric.name] = str(reason)
-        progress(done, len(metrics))
+        measured += 1
+        progress(measured, len(metrics))
     return scores
 
 

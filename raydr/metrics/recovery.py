@@ -78,7 +78,9 @@ def f_score(examination: Examination, k: int) -> float:
     true, found = examination.true_neighbors(k), examination.evidence.recovered_neighbors
     wanted = min(k + 1, examination.count - 1)  # one more shows whether the last is tied
     if found is None or found.k < wanted:
-        found = nearest_neighbors(recovered, wanted, threads=examination.threads)
+        found = nearest_neighbors(
+            recovered, wanted, threads=examination.threads, progress=examination.progress
+        )
     geometry = Rounded(lambda: recovered)
     return share_of_neighbors(true, examination.rounded_truth, found, geometry, k, examination.threads)
 

@@ -99,7 +99,8 @@ def _structure(examination: Examination) -> _Structure:
     k = isqrt(len(sample))  # zadu's own choice
     truth, mapped = examination.truth.take(sample), examination.mapped.take(sample)
     inside, shown = (
-        nearest_neighbors(geometry, k + 1, threads=examination.threads) for geometry in (truth, mapped)
+        nearest_neighbors(geometry, k + 1, threads=examination.threads, progress=examination.progress)
+        for geometry in (truth, mapped)
     )
     true, drawn = Rounded(lambda: truth), Rounded(lambda: mapped)
     neighbors = (untied(inside, true, drawn, k), untied(shown, drawn, drawn, k))

@@ -54,13 +54,18 @@ class Isometry:
 
     def __call__(self, rows: FloatArray) -> FloatArray:
         """Keyed copy of rows (rows, features), in their own precision."""
+        move = self.motion()
+        keyed = np.empty_like(rows)
+        for start in range(0, len(rows), _BLOCK):
+            keyed[start : start + _BLOCK] = move(rows[start : start + _BLOCK])
+        return keyed
+
+    def motion(self) -> Callable[[FloatArray], FloatArray]:
+        """What is done to some rows (rows, features), drawn once."""
         features = len(self.centre)
         shift = self.centre + self.unit * self.secret.stream("shift").standard_normal(features)
         turn = self._dense(features) if features <= _DENSE else self._layered(features)
-        keyed = np.empty_like(rows)
-        for start in range(0, len(rows), _BLOCK):
-            keyed[start : start + _BLOCK] = turn(rows[start : start + _BLOCK] - shift)
-        return keyed
+        return lambda rows: turn(rows - shift).astype(rows.dtype, copy=False)
 
     def _dense(self, features: int) -> _Turn:
         drawn = self.secret.stream("turn").standard_normal((features, features))

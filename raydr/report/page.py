@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from raydr.files import write_whole
 from raydr.records import REPORT
-from raydr.report import audited, charts, gist, mapped, wording
+from raydr.report import audited, charts, gist, joined, mapped, wording
 from raydr.report.colouring import RAMP, colourings
 from raydr.report.maps import embedded_maps
 from raydr.report.progress import curves, small_maps, stages
@@ -121,6 +121,7 @@ def _content(run: RunFolder) -> dict[str, Any]:
         "galleries": audited.galleries(run.audit) if run.audit is not None else [],
         "enough_public_rows": audited.enough_public_rows(run.audit) if run.audit is not None else "",
         "curve": audited.curve(run.audit) if run.audit is not None else None,
+        "joined": joined.sections(run),
         "facts": mapped.facts(run.data),
         "sources": mapped.sources(run.data),
         "hashed": mapped.HASHED,

@@ -163,7 +163,7 @@ def read_run(folder: Path) -> RunFolder:
             f"trusted. Finish the run with `raydr run {folder} --resume`, or run it again."
         )
     scenario_text = _bytes(folder, records.SCENARIO).decode("utf-8", errors="replace")
-    rows, clients, labels, clusters, federated = _read_embedding(folder)
+    rows, clients, labels, clusters, federated = read_embedding(folder)
     return RunFolder(
         path=folder,
         scenario=_parse_scenario(folder, scenario_text),
@@ -173,17 +173,17 @@ def read_run(folder: Path) -> RunFolder:
         labels=labels,
         federated=federated,
         central=_read_central(folder, rows, federated.shape[1]),
-        measures=_parse(folder, records.METRICS, Measures),
-        ledger=_read_ledger(folder),
+        measures=parsed(folder, records.METRICS, Measures),
+        ledger=read_ledger(folder),
         rounds=read_rounds(folder),
-        environment=_parse(folder, records.ENVIRONMENT, Environment),
-        data=_read_data(folder, len(federated)),
-        privacy=_parse(folder, records.PRIVACY, Statement),
-        notes=_parse(folder, records.NOTES, tuple[Note, ...]) if (folder / records.NOTES).exists() else (),
+        environment=parsed(folder, records.ENVIRONMENT, Environment),
+        data=read_data(folder, len(federated)),
+        privacy=parsed(folder, records.PRIVACY, Statement),
+        notes=parsed(folder, records.NOTES, tuple[Note, ...]) if (folder / records.NOTES).exists() else (),
         clusters=clusters,
         along=_read_along(folder, rows, federated.shape[1]),
         audit=read_audit(folder),
-        stress=_parse(folder, records.STRESS, tuple[Stress, ...])
+        stress=parsed(folder, records.STRESS, tuple[Stress, ...])
         if (folder / records.STRESS).exists()
         else (),
     )
@@ -193,7 +193,7 @@ def read_audit(folder: Path) -> Audit | None:
     """What attacks on a run recovered; None where it was not audited; raises as :func:`read_run`."""
     if not (folder / records.AUDIT).exists():
         return None
-    audit = _parse(folder, records.AUDIT, Audit)
+    audit = parsed(folder, records.AUDIT, Audit)
     if audit.scenario != sha256_of_file(folder / records.SCENARIO):
         raise OutputError(
             f"{folder / records.AUDIT} is of another run: its {records.SCENARIO} was another. Delete it; `raydr audit"
@@ -204,14 +204,14 @@ def read_audit(folder: Path) -> Audit | None:
 
 def read_rounds(folder: Path) -> tuple[RoundEnded, ...]:
     """Rounds of a run folder; raises as :func:`read_run`."""
-    return _parse(folder, records.ROUNDS, tuple[RoundEnded, ...])
+    return parsed(folder, records.ROUNDS, tuple[RoundEnded, ...])
 
 
 def read_scores(folder: Path) -> dict[int, dict[str, float | None]]:
     """Metrics of the maps along the way by round and name, none where none were drawn; raises as :func:`read_run`."""
     if not (folder / records.PROGRESS).exists():
         return {}
-    return _parse(folder, records.PROGRESS, dict[Count, dict[str, float | None]])
+    return parsed(folder, records.PROGRESS, dict[Count, dict[str, float | None]])
 
 
 def _not_whole(folder: Path, file: str, reason: str) -> OutputError:
@@ -230,7 +230,7 @@ def _bytes(folder: Path, file: str) -> bytes:
         raise _not_whole(folder, file, f"cannot be read ({error.strerror or error})") from error
 
 
-def _parse(folder: Path, file: str, kind: type[T]) -> T:
+def parsed(folder: Path, file: str, kind: type[T]) -> T:
     """Parse and check a JSON file (``.json``) or a file of one JSON value per line (``.jsonl``)."""
     from pydantic import ValidationError
 
@@ -265,8 +265,9 @@ def _parse_scenario(folder: Path, text: str) -> Mapping[str, Any]:
     return scenario
 
 
-def _read_ledger(folder: Path) -> tuple[Entry, ...]:
-    ledger = _parse(folder, records.LEDGER, tuple[Entry, ...])
+def read_ledger(folder: Path) -> tuple[Entry, ...]:
+    """Messages of a folder, a run's or a joined site's; raises as :func:`read_run`."""
+    ledger = parsed(folder, records.LEDGER, tuple[Entry, ...])
     for message in ledger:
         counted = (message.count, message.bytes)
         promised = [value for value in (message.epsilon, message.delta) if value is not None]
@@ -277,8 +278,9 @@ def _read_ledger(folder: Path) -> tuple[Entry, ...]:
     return ledger
 
 
-def _read_data(folder: Path, rows: int) -> Provenance:
-    data = _parse(folder, records.DATA, Provenance)
+def read_data(folder: Path, rows: int) -> Provenance:
+    """What so many rows of a folder were read from; raises as :func:`read_run`."""
+    data = parsed(folder, records.DATA, Provenance)
     counted = [count for source in data.sources for count in (source.rows, source.dropped)]
     if (
         data.mapped != rows
@@ -367,7 +369,7 @@ def _clusters(folder: Path, file: str, column: Any) -> tuple[str, ...]:
     return tuple(str(cluster) for cluster in column.to_pylist())
 
 
-def _read_embedding(
+def read_embedding(
     folder: Path,
 ) -> tuple[
     Int64Array | tuple[str, ...],
@@ -376,6 +378,7 @@ def _read_embedding(
     tuple[str, ...] | None,
     Float64Array,
 ]:
+    """Rows, clients, labels, clusters and places of a folder; raises as :func:`read_run`."""
     file = records.EMBEDDING
     columns = _columns(folder, file, ("row", "client", "x", "y"))
     labels = None

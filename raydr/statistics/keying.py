@@ -20,10 +20,11 @@ from raydr.errors import DataError, RunError, ScenarioError
 from raydr.federation import Client, Federation, Granularity, Public, Range, Reply, Request, answers
 from raydr.federation.pads import pad
 from raydr.federation.ring import decode, fraction_bits
+from raydr.geometry.blocks import in_blocks
 from raydr.privacy.isometry import Isometry
 from raydr.privacy.sealing import Binding, seal, sealed_size, unseal
 from raydr.privacy.secrets import Secret
-from raydr.statistics.scaling import Scale, Scaling, scale_rows
+from raydr.statistics.scaling import Done, Scale, Scaling, scale_rows
 
 KeyedScale: TypeAlias = Literal["none", "standard", "unit"]
 
@@ -195,7 +196,11 @@ class KeyedScaling:
 
     def applied(self, rows: FloatArray, shared: Secret) -> FloatArray:
         """Rows (rows, features) scaled and keyed."""
-        return Isometry(shared.derived("isometry"), self.centre, self.unit)(scale_rows(rows, self.scaling))
+        return self.isometry(shared)(scale_rows(rows, self.scaling))
+
+    def isometry(self, shared: Secret) -> Isometry:
+        """The key of all clients."""
+        return Isometry(shared.derived("isometry"), self.centre, self.unit)
 
 
 def opened(sealed: UInt8Array, root: Secret, run: str, scale: KeyedScale) -> KeyedScaling:
@@ -206,7 +211,10 @@ def opened(sealed: UInt8Array, root: Secret, run: str, scale: KeyedScale) -> Key
     RunError
         If it is of another run, or changed.
     """
-    shared = root.derived("all clients")
+    return _opened(sealed, root.derived("all clients"), run, scale)
+
+
+def _opened(sealed: UInt8Array, shared: Secret, run: str, scale: KeyedScale) -> KeyedScaling:
     content = unseal(sealed, shared.key("sealing"), _binding(run)).view(np.float64)
     shift, factor, centre = content[:-1].reshape(3, -1)
     return KeyedScaling(Scaling(shift, factor, scale == "unit"), centre, float(content[-1]))
@@ -217,7 +225,8 @@ def keyed_rows(rows: FloatArray, sealed: UInt8Array, root: Secret, run: str, sca
 
     Raises as :func:`opened`.
     """
-    return opened(sealed, root, run, scale).applied(rows, root.derived("all clients"))
+    known = opened(sealed, root, run, scale)
+    return in_blocks(known.isometry(root.derived("all clients")).motion(), scale_rows(rows, known.scaling))
 
 
 def _binding(run: str) -> Binding:
@@ -269,6 +278,23 @@ def disclose(client: Client, request: DiscloseRequest) -> Disclosed:
     """Client part: the rows held in reserve."""
     held = np.zeros((0, request.features)) if client.reserve is None else client.reserve
     return Disclosed(held[: request.count].astype(np.float64))
+
+
+@dataclass(frozen=True)
+class KeyAlike(Request[Done], what="what clients scaled by, sealed for them alone", sets_state=True):
+    """Told to a client that comes later: it scales and keys its rows as the others did theirs."""
+
+    sealed: UInt8Array
+    scale: KeyedScale
+
+
+@answers(KeyAlike)
+def key_alike(client: Client, request: KeyAlike) -> Done:
+    """Client part: replace the partition by its keyed form."""
+    known = _opened(request.sealed, client.shared, client.run, request.scale)
+    move = known.isometry(client.shared).motion()
+    client.rows = in_blocks(move, scale_rows(client.rows, known.scaling))
+    return Done()
 
 
 def keyed_scale(scale: Scale) -> KeyedScale:

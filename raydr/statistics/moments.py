@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
-from raydr.errors import DataError
+from raydr.errors import DataError, FeatureError
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.geometry.points import squared_distances
 
@@ -129,10 +129,11 @@ def column_magnitudes(federation: Federation, centre: Float64Array | None = None
     """
     exponents = largest_key(federation, "exponent", centre)
     if np.any(exponents > _LARGEST_EXPONENT):
-        raise DataError(
-            f"Feature number {int(exponents.argmax())}, counted from 0, holds values of about 2**{exponents.max()},"
-            f" and squares of values past 2**{_LARGEST_EXPONENT} cannot be added up in double precision: express it in"
-            " another unit, leave it out of data.features, or set data.scale to minmax."
+        raise FeatureError(
+            f"{{feature}} holds values of about 2**{exponents.max()}, and squares of values past"
+            f" 2**{_LARGEST_EXPONENT} cannot be added up in double precision: express it in another unit, leave it out"
+            " of data.features, or set data.scale to minmax.",
+            int(exponents.argmax()),
         )
     return np.where(exponents == _LEAST_EXPONENT, 0.0, np.ldexp(1.0, exponents))
 

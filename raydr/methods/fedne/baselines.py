@@ -86,7 +86,13 @@ def rehearse_local(federation: Rehearsal, settings: LocalNE) -> None:
         federation.ask(AlonePositionRequest(settings))
 
 
-@method(LocalNE, "local NE", central=central, rehearse=rehearse_local)
+@method(
+    LocalNE,
+    "local NE",
+    central=central,
+    rehearse=rehearse_local,
+    unplaceable=lambda settings: "each client draws one of its own, by an encoder that never leaves it",
+)
 def serve_local(federation: Federation, settings: LocalNE) -> Outcome:
     """Server part of LocalNE: it counts rounds. Each client's rows lie on a map of their own."""
     with federation.stage("input scale"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -64,6 +64,8 @@ PUBLISHED: Mapping[str, Any] = MappingProxyType(
 
 class ContrastiveEncoder(MethodSettings):
     """What every method here has: an encoder and its training."""
+
+    package: ClassVar[str | None] = "torch"
 
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(
         (128, 128, 128), description="widths of the encoder's hidden layers"

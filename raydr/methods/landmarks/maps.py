@@ -12,7 +12,7 @@ Step 2 is what the method costs: a record's distances to known points leave its 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from pydantic import Field, model_validator
 from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding import TSNE, UMAP
 from raydr.federation import Client, Federation, Granularity, Range, Rehearsal, Reply, Request, answers
+from raydr.geometry.blocks import in_blocks
 from raydr.geometry.points import Geometry, Points, squared_distances
 from raydr.geometry.trilateration import Trilateration, trilaterate
 from raydr.journal import Journal
@@ -34,11 +35,11 @@ from raydr.methods.landmarks.learning import (
     rehearse_learning,
     unkeyable,
 )
-from raydr.methods.landmarks.nystrom import nystrom, require_rank
+from raydr.methods.landmarks.nystrom import NystromGeometry, nystrom, require_rank
 from raydr.methods.landmarks.settings import LEAST_GROUP, LandmarkSettings, require_among_rows
 from raydr.methods.method import MethodSettings, method
-from raydr.methods.outcome import TOLD, Note, Outcome, draw_map
-from raydr.methods.references import placed_by_rows, references
+from raydr.methods.outcome import TOLD, Note, Outcome, Placed, draw_map
+from raydr.methods.references import placed, placed_by_rows, references
 
 
 class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
@@ -172,17 +173,34 @@ def rehearse(federation: Rehearsal, settings: FedTSNE | FedUMAP) -> None:
 
 def transform(settings: FedTSNE | FedUMAP, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
     """Positions (rows, dimensions) of new rows (rows, features), by :mod:`raydr.methods.references`, at home."""
-    return placed_by_rows(model, rows)
-
-
-def unplaceable(settings: FedTSNE | FedUMAP) -> str | None:
-    """Why maps under these settings take no new rows."""
     if settings.estimator == "trilateration":
-        return None
-    return (
-        f"new rows are placed among points, and method.estimator: {settings.estimator} estimates distances alone: run"
-        " the scenario with trilateration, the default"
-    )
+        return placed_by_rows(model, rows)
+    landmarks = np.asarray(model["landmarks"], np.float64)
+    return _placed_by_posted(settings, model, in_blocks(lambda block: _squared(block, landmarks), rows))
+
+
+def _placed_by_posted(
+    settings: FedTSNE | FedUMAP, model: Mapping[str, FloatArray], posted: FloatArray
+) -> Float64Array:
+    """Positions of rows, of their squared distances (rows, landmarks) to the landmarks, by Nystrom's estimate."""
+    known, power = np.asarray(model["references"], np.float64), _power(settings)
+
+    def estimated(block: FloatArray) -> Float64Array:
+        squared = NystromGeometry(block**power, known, power == 1.0).squared_distance_block(0, len(block))
+        # An estimate is no metric: a row's least may be below 0, and all that counts is how much more others are.
+        return np.asarray(squared - squared.min(axis=1, keepdims=True))
+
+    return placed(model, estimated, posted)
+
+
+def admit(federation: Federation, settings: FedTSNE | FedUMAP, model: Mapping[str, FloatArray]) -> Placed:
+    """A site that joins posts the distances of its rows to the landmarks, as the others did (P3, A.16)."""
+    landmarks = np.asarray(model["landmarks"], np.float64)
+    squared = federation.ask(DistanceRequest(landmarks))[0].squared
+    if settings.estimator == "trilateration":
+        coordinates, solver = trilaterate(landmarks, [squared])
+        return Placed(placed_by_rows(model, solver.points(coordinates)))
+    return Placed(_placed_by_posted(settings, model, squared))
 
 
 _HOOKS: dict[str, Any] = {
@@ -193,7 +211,7 @@ _HOOKS: dict[str, Any] = {
     "posts": posted,
     "rehearse": rehearse,
     "transform": transform,
-    "unplaceable": unplaceable,
+    "admit": admit,
     "unkeyable": unkeyable,
 }
 """Of both methods, which differ in their embedder alone."""
@@ -214,9 +232,8 @@ def serve(federation: Federation, settings: FedTSNE | FedUMAP) -> Outcome:
     drawn = draw_map(
         found.geometry, found.coordinates, settings, seed=federation.seed, journal=federation.journal
     )
-    if found.solver is not None:
-        with federation.stage("references for new rows"):
-            model = dict(model) | references(drawn.embedding, found.coordinates, found.solver.points)
+    with federation.stage("references for new rows"):
+        model = dict(model) | references(drawn.embedding, found.coordinates, found.standing)
     notes = _notes(len(landmarks), settings)
     if found.solver is not None:
         noise, keyed = federation.context.coverage, federation.context.isometry_key
@@ -273,6 +290,9 @@ class Recovered:
         Whose principal components start the map: the rows' coordinates, or for Nystrom their rows of B.
     solver : Trilateration or None
         What the coordinates are of; None for Nystrom's, which are of nothing.
+    standing : callable
+        What stands among the references of new rows for mean coordinates: rows of features, or of Nystrom's what the
+        distances of a row to the landmarks are multiplied by.
     squared_residuals : (rows,) float64
         Squared lengths of what the coordinates leave out; empty without a solver.
     """
@@ -280,6 +300,7 @@ class Recovered:
     geometry: Geometry
     coordinates: FloatArray
     solver: Trilateration | None = None
+    standing: Callable[[Float64Array], Float64Array] = lambda means: means
     squared_residuals: Float64Array = field(default_factory=lambda: np.zeros(0))
 
 
@@ -289,7 +310,7 @@ def recovered(squared: Sequence[Float64Array], landmarks: Float64Array, settings
         case "trilateration":
             return trilaterated(squared, landmarks)[0]
         case "nystrom" | "nystrom-squared":
-            power = 1.0 if settings.estimator == "nystrom-squared" else 0.5
+            power = _power(settings)
             estimate = nystrom(
                 (block**power for block in squared),
                 Points(landmarks).squared_distance_block(0, landmarks.shape[0]).astype(np.float64) ** power,
@@ -298,7 +319,12 @@ def recovered(squared: Sequence[Float64Array], landmarks: Float64Array, settings
                 rank=settings.rank,
                 rank_tolerance=settings.rank_tolerance,
             )
-            return Recovered(estimate, estimate.right)
+            return Recovered(estimate, estimate.right, standing=estimate.factor)
+
+
+def _power(settings: LandmarkMap) -> float:
+    """Of the squared distances that an estimator is fed."""
+    return 1.0 if settings.estimator == "nystrom-squared" else 0.5
 
 
 def trilaterated(squared: Sequence[Float64Array], landmarks: Float64Array) -> tuple[Recovered, Trilateration]:
@@ -307,7 +333,7 @@ def trilaterated(squared: Sequence[Float64Array], landmarks: Float64Array) -> tu
     near = coordinates.astype(np.float32)
     ends = np.cumsum([len(block) for block in squared])[:-1]
     beside = map(solver.squared_residuals, squared, np.split(coordinates, ends))
-    return Recovered(Points(near), near, solver, np.concatenate(list(beside))), solver
+    return Recovered(Points(near), near, solver, solver.points, np.concatenate(list(beside))), solver
 
 
 def told_note(found: Recovered, solver: Trilateration, origin: str, *, keyed: bool, noisy: bool) -> Note:

@@ -6,7 +6,7 @@ The estimate of the whole matrix is B W_k^+ B^T, never formed: it is kept as its
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -27,11 +27,14 @@ class NystromGeometry:
         ``B V L^+`` and ``B V``, with W = V L V^T.
     squared : bool
         Whether the product estimates squared distances or distances.
+    inverse : (rank, landmarks) float64
+        ``L^+ V^T``: what it makes of a row of ``right`` estimates by a product with a row of B.
     """
 
     left: Float64Array
     right: Float64Array
     squared: bool
+    inverse: Float64Array = field(default_factory=lambda: np.zeros((0, 0)))
 
     @property
     def rows(self) -> int:
@@ -47,7 +50,11 @@ class NystromGeometry:
 
     def take(self, rows: Int64Array) -> NystromGeometry:
         """Geometry of these rows, in this order."""
-        return NystromGeometry(self.left[rows], self.right[rows], self.squared)
+        return NystromGeometry(self.left[rows], self.right[rows], self.squared, self.inverse)
+
+    def factor(self, right: Float64Array) -> Float64Array:
+        """(rows, landmarks), of rows of ``right`` or their means: what to multiply distances to the landmarks by."""
+        return right @ self.inverse
 
 
 def nystrom(
@@ -90,7 +97,7 @@ def nystrom(
         )
     right = np.concatenate([block @ vectors[:, kept] for block in distances_to_landmarks])
     left = right / values[kept]
-    return NystromGeometry(left, right, squared)
+    return NystromGeometry(left, right, squared, (vectors[:, kept] / values[kept]).T)
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding import placing, principal_components
 from raydr.embedding.placing import conditional
+from raydr.geometry.blocks import filled_up
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points, squared_distances
 
@@ -106,9 +107,10 @@ def place(
     """
     from scipy.sparse import csr_array
 
-    pulls = placing.affinities(
-        lambda block: squared_distances(points[block], landmarks.centres), len(points), len(landmarks.centres)
-    )
+    def near(block: slice) -> FloatArray:
+        return squared_distances(filled_up(points[block]), landmarks.centres)[: block.stop - block.start]
+
+    pulls = placing.affinities(near, len(points), len(landmarks.centres))
     if own is None:
         return placing.place(pulls, landmarks.places, landmarks.counts, iterations=iterations)
     rows, few = own.nearest.shape

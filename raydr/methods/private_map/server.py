@@ -20,6 +20,7 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray, shaped
 from raydr.embedding import principal_components
 from raydr.federation import Federation, Rehearsal
+from raydr.geometry.blocks import in_blocks
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points
 from raydr.methods.method import method
@@ -61,7 +62,7 @@ def transform(settings: PrivateMap, model: Mapping[str, FloatArray], rows: Float
         _view_of(model), np.asarray(model["mean"], np.float64), np.asarray(model["axes"], np.float64)
     )
     landmarks = Landmarks(*(np.asarray(model[name], np.float64) for name in ("centres", "counts", "places")))
-    return place(frame.coordinates(rows), landmarks, iterations=settings.placing_iterations)
+    return place(in_blocks(frame.coordinates, rows), landmarks, iterations=settings.placing_iterations)
 
 
 def _model_of(frame: Frame, landmarks: Landmarks) -> dict[str, FloatArray]:
@@ -113,6 +114,7 @@ _HOOKS: dict[str, Any] = {
     "transform": transform,
     "rehearse": rehearse,
     "noise_of_its_own": True,
+    "keeps_places": lambda settings: True,
     "unkeyable": lambda settings: (
         "clip and bounds are of the features as they are, and noise guards more: leave it out"
     ),

@@ -19,6 +19,7 @@ import numpy as np
 
 from raydr.arrays import BoolArray, Float64Array, FloatArray, Int64Array
 from raydr.errors import ScenarioError
+from raydr.geometry.points import Progress, unheard
 from raydr.methods.sense.smacof import (
     SmacofPlacement,
     check_settings,
@@ -68,6 +69,7 @@ def algorithm_2(
     *,
     tolerance: float = 1e-6,
     max_iterations: int = 300,
+    progress: Progress = unheard,
 ) -> SmacofPlacement:
     """Place the rows of all clients together.
 
@@ -83,6 +85,8 @@ def algorithm_2(
         epsilon: stop once an iteration lowers the stress of all by less, in squared units of the data.
     max_iterations : int
         T: stop there in any case.
+    progress : callable
+        Called as ``progress(done, total)``, in iterations of ``max_iterations``.
 
     Returns
     -------
@@ -119,7 +123,8 @@ def algorithm_2(
         del V
         found = _distances(known, current)
         history, converged = [_stress(observed, wanted, found)], False
-        for _ in range(max_iterations):
+        for iteration in range(max_iterations):
+            progress(iteration, max_iterations)
             B = -np.divide(wanted, found, out=np.zeros_like(found), where=observed & (found > 0.0))
             np.fill_diagonal(B, -B.sum(axis=1))
             current = inverse @ (B[count:, count:] @ current + B[:count, count:].T @ known - V_AN.T @ known)

@@ -24,6 +24,7 @@ from functools import partial
 import numpy as np
 
 from raydr.arrays import BoolArray, Float64Array, Int64Array
+from raydr.geometry.points import Progress, unheard
 from raydr.methods.sense.comparison import Comparison, Residuals, any_rotations
 from raydr.methods.sense.frames import Frame
 from raydr.methods.sense.recurrence import Recurrence
@@ -77,6 +78,7 @@ def align(
     rng: np.random.Generator,
     anchors: Float64Array | None = None,
     sweeps: int = SWEEPS,
+    progress: Progress = unheard,
 ) -> Aligned:
     """Turn the residuals of clients against each other.
 
@@ -95,6 +97,8 @@ def align(
         All anchors, where points are rows of features; without them no recurring values are looked for.
     sweeps : int
         Times that each client is turned; with 0, all stay turned any way.
+    progress : callable
+        Called as ``progress(done, total)``, in turns of a client.
     """
     sizes = [len(rows) for rows in coordinates]
     owners = np.repeat(np.arange(len(frames)), sizes)
@@ -110,7 +114,8 @@ def align(
     compared = [int(client) for client in order if sizes[client] > 1 and np.any(factors[client])]
     placed = np.zeros(len(frames), dtype=bool)
     for sweep in range(sweeps):
-        for client in compared:
+        for turn, client in enumerate(compared):
+            progress(sweep * len(compared) + turn, sweeps * len(compared))
             rows = _sample(np.arange(sizes[client]), SAMPLED_ROWS, rng)
             residuals = Residuals(frames[client], coordinates[client][rows], factors[client][rows], known)
             theirs = np.flatnonzero(placed[owners] & (owners != client))

@@ -26,8 +26,6 @@ ANGLES = np.linspace(0.0, 2.0 * np.pi, 120, endpoint=False)
 """At which they are, 3 degrees apart; peaks of recurring values are some 5 wide."""
 NEARBY = np.radians(np.linspace(-6.0, 6.0, 25))
 """About the best of these."""
-_VALUES = 1 << 18
-"""That are looked at together: 2 MB."""
 
 
 @dataclass(frozen=True)
@@ -139,11 +137,8 @@ class Comparison:
         variance = max(float(shares @ missed.mean(axis=1)) / len(shares), np.finfo(np.float64).tiny)
         likeness = factor.T @ (shares[:, None] * self.predicted) / variance
         inside, axes = self.own.features()
-        inside, axes = inside[:, self.recurrence.columns], axes[:, self.recurrence.columns]
-        together = max(1, _VALUES // max(1, inside.size))
-        blocks = [turns[start : start + together] for start in range(0, len(turns), together)]
-        recurring = [self.recurrence.evidence(inside + factor @ block @ axes) for block in blocks]
-        return np.asarray(np.concatenate(recurring) + (turns * likeness).sum(axis=(1, 2)))
+        recurring = self.recurrence.evidence(inside, factor, axes, turns)
+        return np.asarray(recurring + (turns * likeness).sum(axis=(1, 2)))
 
 
 def any_rotations(count: int, width: int, codimension: int, rng: np.random.Generator) -> Float64Array:

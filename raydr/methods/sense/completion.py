@@ -13,6 +13,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array
 from raydr.federation import Federation
+from raydr.geometry.points import Progress
 from raydr.methods.outcome import TOLD, Note
 from raydr.methods.sense.algorithm_2 import Seen, algorithm_2
 from raydr.methods.sense.alignment import SWEEPS, Aligned, align
@@ -156,6 +157,7 @@ def multisite_points(
         federation.stream("alignment"),
         anchors=seen.columns,
         sweeps=SWEEPS if settings.alignment == "likeness" else 0,
+        progress=federation.journal.progress,
     )
     points, stress = aligned.points, None
     if settings.solver != "closed-form":
@@ -347,7 +349,9 @@ class Iterated(NamedTuple):
     stress: Float64Array
 
 
-def together(blocks: Sequence[Iteration], visible: Sequence[Int64Array], anchors: Float64Array) -> Iterated:
+def together(
+    blocks: Sequence[Iteration], visible: Sequence[Int64Array], anchors: Float64Array, progress: Progress
+) -> Iterated:
     """Points of all blocks, which see these of the anchors (anchors, dimensions), by algorithm 2 to the letter."""
     first = blocks[0]
     placed = algorithm_2(
@@ -356,6 +360,7 @@ def together(blocks: Sequence[Iteration], visible: Sequence[Int64Array], anchors
         np.concatenate([block.start for block in blocks]),
         tolerance=first.tolerance,
         max_iterations=first.iterations,
+        progress=progress,
     )
     ends = np.cumsum([len(block.start) for block in blocks])[:-1]
     return Iterated(np.split(placed.coordinates, ends), placed.stress)
@@ -387,7 +392,8 @@ def refined(
             Iteration(space, anchors, squared, within, start, settings.tolerance, settings.iterations)
         )
     if settings.solver == "smacof-dense":
-        return together(blocks, [seen.visible(number) for number in range(len(blocks))], seen.all)
+        visible = [seen.visible(number) for number in range(len(blocks))]
+        return together(blocks, visible, seen.all, federation.journal.progress)
     moved, histories = zip(*federation.compute(iterated, blocks), strict=True)
     longest = max(map(len, histories))
     stress = np.sum([np.pad(each, (0, longest - len(each)), mode="edge") for each in histories], axis=0)

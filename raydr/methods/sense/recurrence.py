@@ -76,9 +76,30 @@ class Recurrence:
         logs = _quotient(fine[recur], coarse[recur], floor[recur])
         return cls(varied[recur], first[recur], step[recur], logs, float(worth.sum()))
 
-    def evidence(self, values: Float64Array) -> Float64Array:
-        """Sum of log p / q over values (..., rows, recurring); nats."""
-        return np.asarray(_read(self.logs, (values - self.first) / self.step).sum(axis=(-2, -1)))
+    def evidence(
+        self, inside: Float64Array, factor: Float64Array, axes: Float64Array, turns: Float64Array
+    ) -> Float64Array:
+        """Sum of log p / q over the values of rows that are turned one way or another; nats.
+
+        Parameters
+        ----------
+        inside : (rows, features) float64
+            The rows less their residuals.
+        factor : (rows, width) float64
+            Their residuals in a client's own directions.
+        axes : (codimension, features) float64
+            The directions that residuals may have.
+        turns : (turns, width, codimension) float64
+            Which of these the client's own are.
+
+        Returns
+        -------
+        (turns,) float64
+        """
+        from raydr.methods.sense.reading import read
+
+        still, steps = (inside[:, self.columns] - self.first) / self.step, axes[:, self.columns] / self.step
+        return read(self.logs, *map(np.ascontiguousarray, (still.T, factor.T, steps.T, turns)))
 
 
 def _counts(place: Float64Array) -> Float64Array:
@@ -95,16 +116,6 @@ def _smoothed(counts: Float64Array, widths: Float64Array) -> Float64Array:
     frequency = 2.0 * np.pi * np.fft.rfftfreq(_BINS)
     spectrum = np.fft.rfft(counts, axis=1) * np.exp(-0.5 * (widths[:, :, None] * frequency) ** 2)
     return np.asarray(np.fft.irfft(spectrum, _BINS, axis=2))
-
-
-def _read(table: Float64Array, place: Float64Array) -> Float64Array:
-    """Entries of a table (columns, bins) at places (..., columns) between its bins; 0 outside."""
-    inside = (place >= 0.0) & (place < _BINS - 1)
-    place = np.where(inside, place, 0.0)
-    below = place.astype(np.int64)
-    columns = np.arange(len(table))
-    lower, upper = table[columns, below], table[columns, below + 1]
-    return np.where(inside, lower + (place - below) * (upper - lower), 0.0)
 
 
 def _quotient(fine: Float64Array, coarse: Float64Array, floor: Float64Array) -> Float64Array:

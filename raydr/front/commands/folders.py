@@ -1,0 +1,149 @@
+"""Commands on folders that are there: pages, tables, attacks, new rows and bounds of runs that have been."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from raydr.front.commands import options
+
+
+@click.command()
+@click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path))
+def report(folder: Path) -> None:
+    """Make the report and picture of a run folder, or the page of a sweep folder, again from its files."""
+    from raydr.records import TABLE
+    from raydr.report import is_sweep, write_paper_report, write_picture, write_report, write_sweep_report
+
+    if is_sweep(folder):
+        page = write_sweep_report(folder)
+        click.echo(write_paper_report(folder) if (folder / TABLE).exists() else page)
+        return
+    write_picture(folder)
+    click.echo(write_report(folder))
+
+
+@click.command()
+@click.argument("folders", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Also write a page with the maps side by side here."
+)
+def compare(folders: tuple[Path, ...], out: Path | None) -> None:
+    """Compare run folders: metrics, seconds, bytes, memory."""
+    from raydr.front.terminal import print_comparison
+    from raydr.report import compare as compare_runs
+    from raydr.report import write_comparison
+
+    page = write_comparison(folders, out) if out is not None else None
+    print_comparison(compare_runs(folders))
+    if page is not None:
+        click.echo(page)
+
+
+@click.command()
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.option(
+    "--attack",
+    "attacks",
+    multiple=True,
+    metavar="NAME",
+    help="Only this one: raydr list attacks. Repeatable.",
+)
+@click.option(
+    "--public", type=click.Path(path_type=Path), help="A file of rows of like data that the server is given."
+)
+@click.option(
+    "--public-rows", type=click.IntRange(min=0), help="How many rows of like data, at most. Default: 10000."
+)
+@options.data_dir
+@options.quiet()
+def audit(
+    folder: Path,
+    attacks: tuple[str, ...],
+    public: Path | None,
+    public_rows: int | None,
+    data_dir: Path | None,
+    quiet: bool,
+) -> None:
+    """Attack RUN, a run folder, with what its server saw: what could be recovered, beside what one could guess.
+
+    Repeats the run in this process, to the bit, as only a simulation can; writes audit.json and makes the report again.
+    """
+    from raydr.front.bars import heard_on_terminal
+    from raydr.front.terminal import print_audit
+    from raydr.records import REPORT
+    from raydr.report import read_audit
+    from raydr.scenarios import auditing
+
+    settings = auditing.asked(folder, attacks, public_rows)
+    with heard_on_terminal(quiet=quiet) as listener:
+        written = auditing.audit(folder, settings, public=public, data_dir=data_dir, listener=listener)
+    found = read_audit(written)
+    if not quiet and found is not None:
+        print_audit(found)
+    click.echo(written / REPORT)
+
+
+@click.command()
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("data", type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The .csv or .parquet file to write: row, x, y.",
+)
+@click.option(
+    "--site",
+    metavar="NAME|COLUMN",
+    help="Of a run that adjusted sites to each other: the rows' site, or the column that says so. Default: its own.",
+)
+def transform(folder: Path, data: Path, out: Path, site: str | None) -> None:
+    """Place the rows of DATA on the map of RUN, a run folder, without any server: columns are found by name."""
+    from raydr.front.console import logged_on_terminal
+    from raydr.scenarios.transforming import transform as place
+
+    with logged_on_terminal():
+        written = place(folder, data, out, site=site)
+    click.echo(written)
+
+
+@click.command()
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("data", type=click.Path(path_type=Path))
+@click.option("--site", metavar="NAME", help="What the site is called. Default: the name of DATA.")
+@options.quiet()
+def join(folder: Path, data: Path, site: str | None, quiet: bool) -> None:
+    """Have a site with the rows of DATA join RUN, a run folder: place them on its map, and say what left the site.
+
+    Nobody else is asked, and no row that was mapped moves. RUN is extended by the site, and its report made again.
+    """
+    from raydr.front.bars import heard_on_terminal
+    from raydr.front.terminal import print_joined
+    from raydr.records import REPORT
+    from raydr.scenarios import joining
+
+    with heard_on_terminal(quiet=quiet) as listener:
+        whole = joining.join(folder, data, site=site, listener=listener)
+    if not quiet:
+        print_joined(whole)
+    click.echo(whole / REPORT)
+
+
+@click.command()
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@options.json_out("the table")
+@options.data_dir
+def bounds(folder: Path, out: Path | None, data_dir: Path | None) -> None:
+    """Compare what P1's theorems promise of RUN, a run folder with learnt landmarks, with what came of it.
+
+    Loads the run's data anew, as only a simulation can.
+    """
+    from raydr.front.terminal import print_bounds
+    from raydr.scenarios.bounding import bounds_of
+
+    lines = bounds_of(folder, data_dir)
+    if out is not None:
+        options.write_json(out, [line.as_dict() for line in lines])
+    print_bounds(lines)

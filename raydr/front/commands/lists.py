@@ -1,0 +1,78 @@
+"""``raydr list``: what there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from functools import partial
+from importlib import import_module
+from operator import attrgetter
+from typing import Any
+
+import click
+
+
+def _shipped() -> Mapping[str, str]:
+    from raydr.scenarios.reading import shipped
+
+    return shipped()
+
+
+def _sweeps() -> Mapping[str, str]:
+    from raydr.tune.reading import shipped
+
+    return shipped()
+
+
+def _papers() -> Mapping[str, str]:
+    from raydr.tune.reproducing import catalogue
+
+    return catalogue()
+
+
+def _table(room: str, name: str, line: Callable[[Any], str] | None = None) -> Mapping[str, str]:
+    """A room's table of things by name, each in a line, by default its docstring's first; imported when asked for."""
+    from raydr.registry import summary
+
+    return {key: (line or summary)(thing) for key, thing in getattr(import_module(room), name).items()}
+
+
+CATALOGUES: Mapping[str, Callable[[], Mapping[str, str]]] = {
+    "scenarios": _shipped,
+    "sweeps": _sweeps,
+    "papers": _papers,
+    "methods": partial(_table, "raydr.methods", "METHODS", attrgetter("summary")),
+    "embedders": partial(_table, "raydr.embedding", "EMBEDDERS"),
+    "partitions": partial(_table, "raydr.partition", "PARTITIONS"),
+    "adversaries": partial(_table, "raydr.federation.simulated", "ADVERSARIES"),
+    "attacks": partial(_table, "raydr.attacks", "ATTACKS", attrgetter("description")),
+    "mechanisms": partial(_table, "raydr.privacy", "MECHANISMS"),
+    "metrics": partial(_table, "raydr.metrics", "METRICS", attrgetter("description")),
+    "datasets": partial(_table, "raydr.data", "DATASETS", attrgetter("description")),
+}
+"""What ``raydr list`` can list: names, each with a line on what it is."""
+
+
+class _Catalogue(click.ParamType[str]):
+    """The name of a catalogue, or the nearest ones."""
+
+    name = "what"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return "|".join(CATALOGUES)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value in CATALOGUES:
+            return str(value)
+        near = get_close_matches(value, CATALOGUES, n=1, cutoff=0.5)
+        there = f"There is no list of {value!r}{f' (did you mean {near[0]}?)' if near else ''}"
+        raise click.UsageError(f"{there}: lists are of {', '.join(CATALOGUES)}", ctx)
+
+
+@click.command("list")
+@click.argument("what", type=_Catalogue())
+def list_(what: str) -> None:
+    """List what there is, one line each."""
+    from raydr.front.terminal import print_catalogue
+
+    print_catalogue(CATALOGUES[what]())

@@ -1,0 +1,230 @@
+"""Commands that run a scenario, make one of own data, or say what either would be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from raydr.front.commands import options
+from raydr.front.commands.misplaced import said_what_for
+from raydr.front.jobs import address_option, submit_file
+from raydr.front.results import noting
+
+
+@click.command()
+@click.argument("scenario")
+@options.override()
+@options.folder_out("The run folder")
+@options.address
+@options.inline
+@options.data_dir
+@click.option("--resume", is_flag=True, help="SCENARIO is the folder of an interrupted run: go on with it.")
+@options.quiet()
+def run(
+    scenario: str,
+    overrides: Mapping[str, Any],
+    out: Path | None,
+    address: str | None,
+    inline: bool,
+    data_dir: Path | None,
+    resume: bool,
+    quiet: bool,
+) -> None:
+    """Run SCENARIO and write its run folder, report included.
+
+    SCENARIO is a YAML file, or a name from `raydr list scenarios`.
+    """
+    from raydr.front.bars import heard_on_terminal
+    from raydr.front.terminal import print_result
+    from raydr.records import REPORT
+    from raydr.scenarios import runner
+    from raydr.scenarios.reading import read
+
+    if resume and (overrides or inline or out is not None):
+        raise click.UsageError("--resume goes on with a run as it was: leave out --set, --inline and --out")
+    with said_what_for(scenario, "run"):
+        checked = None if resume else read(scenario, options.with_inline(overrides, inline, address))
+    with heard_on_terminal(quiet=quiet) as listener:
+        if checked is None:
+            folder = runner.resume(Path(scenario), address=address, data_dir=data_dir, listener=listener)
+        else:
+            folder = runner.run(checked, out=out, address=address, data_dir=data_dir, listener=listener)
+    if not quiet:
+        print_result(folder)
+    with noting(f"The run is whole in {folder}."):
+        click.echo(folder / REPORT)
+
+
+@click.command("map")
+@click.argument("data")
+@options.own_data
+@options.folder_out("The run folder")
+@options.address
+@options.inline
+@click.option("--open", "open_", is_flag=True, help="Open the report in a browser.")
+@options.quiet()
+def map_(
+    data: str,
+    site: str | None,
+    label: str | None,
+    method: str | None,
+    overrides: Mapping[str, Any],
+    out: Path | None,
+    address: str | None,
+    inline: bool,
+    open_: bool,
+    quiet: bool,
+) -> None:
+    """Map DATA, a table of yours, without a scenario: say what it is taken for, and run.
+
+    DATA is a file, .csv .tsv .parquet .npy .npz or .h5ad, or a folder or a 'pattern*.csv' of files, one for each site.
+    The run folder's scenario.yaml is what was run.
+    """
+    from raydr.front.bars import heard_on_terminal
+    from raydr.front.own_data import own_data
+    from raydr.front.terminal import print_facts, print_result
+    from raydr.records import REPORT
+    from raydr.report.mapped import NOTICE
+    from raydr.scenarios import runner
+
+    overrides = options.with_inline(overrides, inline, address)
+    with said_what_for(data, "map"):
+        taken = own_data(data, site=site, label=label, method=method, overrides=overrides)
+    if not quiet:
+        # What there is to look at, the run says itself.
+        print_facts([fact for fact in taken.facts if fact.name != NOTICE], result=False)
+    with heard_on_terminal(quiet=quiet) as listener:
+        folder = runner.run(taken.scenario, out=out, address=address, listener=listener)
+    if not quiet:
+        print_result(folder, told=True)
+    with noting(f"The run is whole in {folder}."):
+        click.echo(folder / REPORT)
+    if open_:
+        import webbrowser
+
+        webbrowser.open((folder / REPORT).as_uri())
+
+
+@click.command()
+@click.argument("file")
+@options.own_data
+@options.data_dir
+def check(
+    file: str,
+    site: str | None,
+    label: str | None,
+    method: str | None,
+    overrides: Mapping[str, Any],
+    data_dir: Path | None,
+) -> None:
+    """Read everything that a run of FILE would read, say what it is, and start nothing.
+
+    FILE is data as for `raydr map`, or a scenario as for `raydr run`.
+    """
+    from raydr.front.console import logged_on_terminal
+    from raydr.front.own_data import described, held, is_data, own_data
+    from raydr.front.terminal import print_facts
+    from raydr.scenarios.reading import read
+
+    with logged_on_terminal():
+        if is_data(file):
+            facts = own_data(
+                file, site=site, label=label, method=method, overrides=overrides, site_needed=False
+            ).facts
+        elif site or label or method:
+            raise click.UsageError(
+                "--site, --label and --method are for data; a scenario says all three itself"
+            )
+        else:
+            scenario = read(file, overrides)
+            facts = described(scenario, held(scenario, data_dir))
+    print_facts(facts, result=True)
+
+
+@click.command()
+@click.argument("data")
+@options.own_data
+@click.option("--out", type=click.Path(path_type=Path), help="The file to write. Default: NAME.yaml, here.")
+def init(
+    data: str,
+    site: str | None,
+    label: str | None,
+    method: str | None,
+    overrides: Mapping[str, Any],
+    out: Path | None,
+) -> None:
+    """Write a scenario for DATA, data as for `raydr map`, with comments on what it holds and what could be changed."""
+    from raydr.front.console import logged_on_terminal
+    from raydr.front.own_data import commented, own_data, write_new
+
+    with logged_on_terminal():
+        taken = own_data(data, site=site, label=label, method=method, overrides=overrides, site_needed=False)
+    click.echo(write_new(out or Path(f"{taken.scenario.name}.yaml"), commented(taken)))
+
+
+@click.command()
+@click.argument("scenario", metavar="FILE")
+@options.override()
+@options.address
+@options.data_dir
+@options.json_out("the plan")
+def plan(
+    scenario: str,
+    overrides: Mapping[str, Any],
+    address: str | None,
+    data_dir: Path | None,
+    out: Path | None,
+) -> None:
+    """Say what a run of FILE will need: processes, memory, messages, epsilon, time, and what will not fit.
+
+    FILE is a scenario as for `raydr run`, or a sweep as for `raydr sweep`. Nothing is started; a plan that does not fit
+    is still a plan, with status 0.
+    """
+    from raydr.actors.capacity import capacity_at
+    from raydr.front.console import logged_on_terminal
+    from raydr.front.terminal import print_plan, print_sweep_plan
+    from raydr.scenarios.planning import Plan, plan_of_scenario
+    from raydr.scenarios.reading import read
+    from raydr.tune.planning import SweepPlan, plan_of_sweep
+    from raydr.tune.reading import names_sweep, read_sweep
+
+    planned: Plan | SweepPlan
+    with logged_on_terminal():
+        if names_sweep(scenario):
+            swept = read_sweep(scenario, overrides)
+            planned = plan_of_sweep(swept, capacity=capacity_at(address), data_dir=data_dir)
+        else:
+            checked = read(scenario, overrides)
+            planned = plan_of_scenario(checked, capacity=capacity_at(address), data_dir=data_dir)
+    if out is not None:
+        options.write_json(out, planned.to_json())
+    if isinstance(planned, SweepPlan):
+        print_sweep_plan(planned)
+    else:
+        print_plan(planned)
+
+
+@click.command()
+@click.argument("file")
+@address_option
+@options.override("a key of the scenario, or of a sweep's base")
+@options.folder_out("The folder to fetch to")
+@options.data_dir
+@click.option(
+    "--detach", is_flag=True, help="Print the job's id and leave it: `raydr jobs follow ID` goes on."
+)
+@options.quiet()
+def submit(
+    file: str,
+    address: str,
+    overrides: Mapping[str, Any],
+    out: Path | None,
+    data_dir: Path | None,
+    detach: bool,
+    quiet: bool,
+) -> None:
+    """Run FILE, a scenario or a sweep, as a job on a Ray cluster, follow it and bring its folder back."""
+    submit_file(file, address, overrides=overrides, out=out, data_dir=data_dir, detach=detach, quiet=quiet)

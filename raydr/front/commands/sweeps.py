@@ -1,0 +1,153 @@
+"""Commands that run many trials: sweeps, and the tables of papers, which are sweeps too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from raydr.front.commands import options
+from raydr.front.commands.misplaced import said_what_for
+from raydr.front.results import noting
+
+if TYPE_CHECKING:
+    from raydr.tune.schema import Sweep
+    from raydr.tune.trackers import Tracker
+
+
+@click.command()
+@click.argument("sweep_", metavar="SWEEP")
+@options.swept
+@click.option("--mlflow", metavar="URI", help="Also log every trial to MLflow: needs raydr[mlflow].")
+@click.option(
+    "--tensorboard",
+    type=click.Path(path_type=Path),
+    help="Also log every trial to TensorBoard, into this folder.",
+)
+def sweep(
+    sweep_: str,
+    overrides: Mapping[str, Any],
+    out: Path | None,
+    address: str | None,
+    data_dir: Path | None,
+    quick: bool,
+    resume: bool,
+    retry_failed: bool,
+    quiet: bool,
+    mlflow: str | None,
+    tensorboard: Path | None,
+) -> None:
+    """Run every trial of SWEEP, side by side where there is room, and write its folder, page included.
+
+    SWEEP is a YAML file, or a name from `raydr list sweeps`. --set overrides keys of the base scenario.
+    """
+    from raydr.tune.reading import read_sweep
+    from raydr.tune.trackers import trackers
+
+    _whether_as_it_was(resume, retry_failed, {"--set": overrides, "--out": out is not None, "--quick": quick})
+    with said_what_for(sweep_, "sweep"):
+        asked = None if resume else read_sweep(sweep_, overrides, quick=quick)
+    name = Path(sweep_).name.split(".")[0] if asked is None else asked.name
+    _swept(
+        asked,
+        Path(sweep_),
+        out=out,
+        address=address,
+        data_dir=data_dir,
+        retry_failed=retry_failed,
+        quiet=quiet,
+        trackers=trackers(name, mlflow, tensorboard),
+    )
+
+
+@click.command()
+@click.argument("table", metavar="TABLE")
+@click.option("--only", multiple=True, metavar="ROW", help="Only this row, or group of rows. Repeatable.")
+@click.option(
+    "--seeds", type=click.IntRange(min=1), help="How many seeds. Default: as the table says, mostly 3."
+)
+@click.option("--no-published", is_flag=True, help="Run no cell as published, by raydr's defaults alone.")
+@options.swept
+def reproduce(
+    table: str,
+    only: tuple[str, ...],
+    seeds: int | None,
+    no_published: bool,
+    overrides: Mapping[str, Any],
+    out: Path | None,
+    address: str | None,
+    data_dir: Path | None,
+    quick: bool,
+    resume: bool,
+    retry_failed: bool,
+    quiet: bool,
+) -> None:
+    """Run a paper's TABLE, each cell as published and by raydr's defaults, and print ours beside theirs.
+
+    TABLE is a name from `raydr list papers`, or a YAML file of the same form.
+    """
+    from raydr.tune.reproducing import read_table
+
+    given = {"--set": overrides, "--only": only, "--seeds": seeds, "--no-published": no_published}
+    _whether_as_it_was(resume, retry_failed, {**given, "--out": out is not None, "--quick": quick})
+    with said_what_for(table, "reproduce"):
+        asked = (
+            None
+            if resume
+            else read_table(table, overrides, quick=quick, only=only, seeds=seeds, published=not no_published)
+        )
+    _swept(
+        asked,
+        Path(table),
+        out=out,
+        address=address,
+        data_dir=data_dir,
+        retry_failed=retry_failed,
+        quiet=quiet,
+    )
+
+
+def _whether_as_it_was(resume: bool, retry_failed: bool, changed: Mapping[str, object]) -> None:
+    """Refuse options that would change what --resume goes on with, and --retry-failed without it."""
+    *others, last = changed
+    if resume and any(changed.values()):
+        raise click.UsageError(f"--resume goes on as it was: leave out {', '.join(others)} and {last}")
+    if retry_failed and not resume:
+        raise click.UsageError("--retry-failed is of --resume: it runs again what failed before")
+
+
+def _swept(
+    asked: Sweep | None,
+    folder: Path,
+    *,
+    out: Path | None,
+    address: str | None,
+    data_dir: Path | None,
+    retry_failed: bool,
+    quiet: bool,
+    trackers: Sequence[Tracker] = (),
+) -> None:
+    """Run what is asked, or go on in the folder, and show what came of it: the page, or a published table's."""
+    from raydr.front.bars import heard_on_terminal
+    from raydr.front.terminal import print_paper_table, print_sweep
+    from raydr.records import SWEEP_REPORT, TABLE, TABLE_REPORT
+    from raydr.tune import sweeping
+
+    with heard_on_terminal(quiet=quiet) as listener:
+        where: dict[str, Any] = {
+            "address": address,
+            "data_dir": data_dir,
+            "listener": listener,
+            "trackers": trackers,
+        }
+        if asked is None:
+            whole = sweeping.resume(folder, retry_failed=retry_failed, **where)
+        else:
+            whole = sweeping.sweep(asked, out=out, **where)
+    table = (whole / TABLE).exists()
+    if not quiet:
+        (print_paper_table if table else print_sweep)(whole)
+    with noting(f"The {'table' if table else 'sweep'} is whole in {whole}."):
+        click.echo(whole / (TABLE_REPORT if table else SWEEP_REPORT))

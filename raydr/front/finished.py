@@ -1,0 +1,296 @@
+"""A finished run, or sweep, as an object: everything is read from its folder when it is asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raydr.arrays import FloatArray, Int64Array
+from raydr.errors import OutputError
+from raydr.records import (
+    AUDIT,
+    AXES,
+    BEST,
+    CENTRAL,
+    DATA,
+    EMBEDDING,
+    LEDGER,
+    METRICS,
+    PARETO,
+    POINTS,
+    PRIVACY,
+    REPORT,
+    SCENARIO,
+    SWEEP,
+    SWEEP_REPORT,
+    TABLE,
+    TRIALS,
+)
+
+if TYPE_CHECKING:
+    from raydr.front.exports import Library
+    from raydr.report.joined import Joined
+
+
+def load(folder: str | Path) -> Result:
+    """Open the folder of a run that is whole, once all its files have been looked through.
+
+    Parameters
+    ----------
+    folder : str or Path
+        A run folder, wherever it lies now and whichever way the run was asked for.
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    raydr.errors.OutputError
+        If it is no run folder, or one that lacks a file, has a broken one, or is of an interrupted run.
+
+    Examples
+    --------
+    >>> import raydr
+    >>> result = raydr.load("runs/digits-fed-tsne")  # doctest: +SKIP
+    >>> result.embedding.shape  # doctest: +SKIP
+    (1797, 2)
+    """
+    from raydr.report import read_run
+
+    place = Path(folder).expanduser()
+    if (place / SWEEP).is_file() and not (place / SCENARIO).exists():
+        raise OutputError(
+            f"{folder} is the folder of a sweep, which has many runs: `raydr.SweepResult(Path({str(folder)!r}))` has"
+            " its tables, and `.run(trial)` of it a trial's run."
+        )
+    read_run(place)
+    return Result(place)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run, as its folder has it: what :func:`raydr.run` returns and :func:`raydr.load` opens.
+
+    Rows of arrays are in the order of the table that was mapped; where sites have files of their own, one after the
+    other.
+
+    Attributes
+    ----------
+    folder : Path
+        The run folder; everything else is read from it.
+    """
+
+    folder: Path
+
+    @property
+    def embedding(self) -> FloatArray:
+        """The federated map, (rows, 2 or 3)."""
+        return _places(self._map())
+
+    @property
+    def pooled(self) -> FloatArray | None:
+        """The map of the pooled data, (rows, 2 or 3); None where the run was not compared with it."""
+        return _places(_table(self.folder / CENTRAL)) if (self.folder / CENTRAL).exists() else None
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What was mapped, and what became of the rest: see :class:`raydr.data.provenance.Provenance`."""
+        content: dict[str, Any] = self._json(DATA)
+        return content
+
+    @property
+    def joined(self) -> tuple[Joined, ...]:
+        """Sites that joined after the run had ended, in their order: see :func:`raydr.join`."""
+        from raydr.report.joined import read_joined
+
+        return read_joined(self.folder)
+
+    @property
+    def ids(self) -> NDArray[Any]:
+        """Identity of each row in its table, (rows,): its number from 0, or what ``data.id`` names."""
+        return np.array(self._map()["row"].to_pylist())
+
+    @property
+    def sites(self) -> NDArray[np.str_]:
+        """Name of each row's client, (rows,)."""
+        return np.array(self._map()["client"].to_pylist(), np.str_)
+
+    @property
+    def labels(self) -> NDArray[np.object_] | None:
+        """Each row's label as text, None where it has none, (rows,); None for data without labels."""
+        table = self._map()
+        return np.array(table["label"].to_pylist(), object) if "label" in table.column_names else None
+
+    @property
+    def clusters(self) -> Int64Array | None:
+        """Each row's cluster, (rows,); None for methods that make none."""
+        table = self._map()
+        return table["cluster"].to_numpy() if "cluster" in table.column_names else None
+
+    @property
+    def scenario(self) -> dict[str, Any]:
+        """The scenario that was run, with every key; :func:`raydr.run` takes it."""
+        from raydr.documents import parse_yaml
+
+        content: dict[str, Any] = parse_yaml((self.folder / SCENARIO).read_text(encoding="utf-8"))
+        return content
+
+    @property
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """``{"federated": {name: value}, "central": {name: value}}``."""
+        content = self._json(METRICS)
+        return {side: content[side] for side in ("federated", "central")}
+
+    @property
+    def ledger(self) -> list[dict[str, Any]]:
+        """Every kind of message: see :class:`raydr.privacy.ledger.Entry`."""
+        content: list[dict[str, Any]] = self._json(LEDGER)
+        return content
+
+    @property
+    def privacy(self) -> dict[str, Any]:
+        """What the run cost: see :class:`raydr.privacy.statement.Statement`; ``epsilon`` is None where infinite."""
+        content: dict[str, Any] = self._json(PRIVACY)
+        return content
+
+    @property
+    def audit(self) -> dict[str, Any] | None:
+        """What attacks recovered: see :class:`raydr.attacks.verdicts.Audit`; None where the run was not audited."""
+        return self._json(AUDIT) if (self.folder / AUDIT).exists() else None
+
+    @property
+    def report(self) -> Path:
+        """The report's page."""
+        return self.folder / REPORT
+
+    def to_frame(self, library: Library | None = None) -> Any:
+        """The map as a data frame: ``row, client, x, y[, z][, cluster][, label]``, a row for each that was mapped.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars", "pyarrow"}, optional
+            Whose; without it the first of these that is installed.
+
+        Raises
+        ------
+        ImportError
+            If that library is not installed.
+        """
+        from raydr.front.exports import frame
+
+        return frame(self._map(), library)
+
+    def to_anndata(self, onto: Any = None) -> Any:
+        """The map as AnnData, for scanpy, cellxgene and their like; needs the package anndata.
+
+        Parameters
+        ----------
+        onto : AnnData, optional
+            What was mapped, of which a copy gets the map; without it the coordinates are the only variables.
+
+        Returns
+        -------
+        adata : AnnData
+            The map in ``obsm["X_raydr"]``, (rows, 2 or 3). Client, cluster and label in ``obs``, preceded by ``raydr_``
+            in a copy of ``onto``, and the colours of each in ``uns["..._colors"]``. In ``uns["raydr"]`` the run's
+            scenario as YAML, and its ledger, privacy and metrics as JSON.
+
+        Raises
+        ------
+        ImportError
+            If anndata is not installed.
+        raydr.errors.DataError
+            If ``onto`` has other rows than the map.
+        """
+        from raydr.front.exports import anndata
+
+        return anndata(self.folder, self._map(), onto)
+
+    def __repr__(self) -> str:
+        """What was mapped and how, and where it lies; of a folder that is gone the place alone."""
+        name = f"{type(self).__name__}({str(self.folder)!r})"
+        try:
+            table, kind = self._map(), self.scenario["method"]["kind"]
+        except (OSError, KeyError, TypeError, ValueError):
+            return name
+        count = len(table["client"].unique())
+        return f"<{name}: {table.num_rows:,} rows of {count:,} client{'s' * (count > 1)} by {kind}>"
+
+    def _repr_html_(self) -> str:
+        from raydr.front.exports import picture
+
+        return picture(self.folder)
+
+    def _map(self) -> Any:
+        return _table(self.folder / EMBEDDING)
+
+    def _json(self, name: str) -> Any:
+        return json.loads((self.folder / name).read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """A finished sweep.
+
+    Attributes
+    ----------
+    folder : Path
+        The sweep's folder; everything else is read from it.
+    """
+
+    folder: Path
+
+    @property
+    def report(self) -> Path:
+        """The sweep's page."""
+        return self.folder / SWEEP_REPORT
+
+    @property
+    def best(self) -> Path:
+        """The scenario of the best point, by the first objective; there where a trial is done that has it."""
+        return self.folder / BEST
+
+    @property
+    def trials(self) -> list[dict[str, Any]]:
+        """A row for each trial: point, repeat, status, error, ``set.KEY`` for each swept key, and measures."""
+        return self._rows(TRIALS)
+
+    @property
+    def points(self) -> list[dict[str, Any]]:
+        """A row for each point: mean of each measure over its repeats, and deviation as ``MEASURE.sd``."""
+        return self._rows(POINTS)
+
+    @property
+    def pareto(self) -> list[dict[str, Any]]:
+        """The points that no other beats in all objectives."""
+        return self._rows(PARETO)
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """Of a published table a row for each cell and seed: ``paper``, ``published``, ``default``, ``pooled``."""
+        return self._rows(TABLE)
+
+    def run(self, trial: Mapping[str, Any]) -> Result:
+        """Return the run of a row of :attr:`trials` that is done."""
+        return Result(self.folder / trial["folder"])
+
+    def _rows(self, name: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = _table(self.folder / name).to_pylist()
+        return rows
+
+
+def _table(file: Path) -> Any:
+    import pyarrow.parquet as pq
+
+    return pq.read_table(file)
+
+
+def _places(table: Any) -> FloatArray:
+    return np.column_stack([table[axis].to_numpy() for axis in AXES if axis in table.column_names])

@@ -1,0 +1,100 @@
+"""How a run begins: where its parts run, what they hold, what it is called, and where it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from raydr.data import Table
+from raydr.journal import Incident, Journal
+from raydr.methods import METHODS
+from raydr.privacy.secrets import Origin, RootedRun
+from raydr.scenarios.backend import Backend, InlineBackend
+from raydr.scenarios.checkpoints import Checkpoints, Resumption
+from raydr.scenarios.folder import unwritable
+from raydr.scenarios.holdings import Holdings, dealt_out, from_sites, with_public_file
+from raydr.scenarios.identity import Identity
+from raydr.scenarios.schema import Scenario
+from raydr.signals import signals_deferred
+from raydr.threads import done_ahead
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Data that fit the scenario, the run's name and secrets, and where it goes on, if it does."""
+
+    holdings: Holdings
+    run: RootedRun
+    resumption: Resumption | None
+
+
+def begin(scenario: Scenario, holdings: Holdings, checkpoints: Checkpoints) -> Beginning:
+    """Give the run its name and secrets, or find those that it goes on with."""
+    identity = Identity.of(scenario, holdings)
+    with unwritable(checkpoints.folder):
+        resumption = checkpoints.begin(identity)
+    origin = Origin(scenario.resolved().privacy.secret)
+    run = origin.again(identity.study, resumption.run) if resumption else origin.begin(identity.study)
+    return Beginning(holdings, run, resumption)
+
+
+@contextmanager
+def held_by(
+    scenario: Scenario, data_dir: Path | None, given: Table | None, address: str | None, journal: Journal
+) -> Iterator[tuple[Backend, Holdings]]:
+    """Where the parts run, and what they hold: a table is read while Ray starts, and clients' own files by Ray."""
+
+    def table() -> Holdings:
+        return _usable(scenario, dealt_out(scenario, data_dir, given))
+
+    with ExitStack() as connection:
+        if scenario.clients.sites:
+            backend = connection.enter_context(_backend(scenario, address, journal))
+            with journal.stage("data"):
+                holdings = _usable(scenario, from_sites(scenario, backend))
+        elif scenario.runtime.federation == "inline":
+            backend = connection.enter_context(_backend(scenario, address, journal))
+            with journal.stage("data"):
+                holdings = table()
+        else:
+            with done_ahead(table) as reading:
+                backend = connection.enter_context(_backend(scenario, address, journal, reading))
+                with journal.stage("data"):  # what of it is left to wait for
+                    holdings = reading.result()
+        for notice in holdings.notices:
+            journal.tell(Incident(notice))
+        yield backend, holdings
+
+
+def _usable(scenario: Scenario, holdings: Holdings) -> Holdings:
+    """Raise ScenarioError or DataError where the scenario asks what these data and clients cannot give."""
+    scenario.require_clients(len(holdings.names))
+    scenario.method.check(holdings.rows, holdings.features)
+    if holdings.harmonizing is not None and holdings.held_out is not None:
+        holdings.sites_of(holdings.held_out)
+    public = METHODS[scenario.method.kind].public_file(scenario.method)
+    return holdings if public is None else with_public_file(holdings, public)
+
+
+@contextmanager
+def _backend(
+    scenario: Scenario, address: str | None, journal: Journal, reading: Future[Holdings] | None = None
+) -> Iterator[Backend]:
+    """Where the parts run; no Ray begins once data that are read meanwhile have turned out to be of no use."""
+    runtime = scenario.runtime
+    if runtime.federation == "inline":
+        yield InlineBackend()
+        return
+    with ExitStack() as connection:
+        with journal.stage("starting Ray"):
+            # What a handler raises in one of the import system's own callbacks is dropped.
+            with signals_deferred():
+                from raydr.actors.backend import ray_backend
+
+            if reading is not None and reading.done():
+                reading.result()
+            backend = connection.enter_context(ray_backend(address, runtime.actors, runtime.timeout_s))
+        yield backend

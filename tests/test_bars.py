@@ -1,0 +1,269 @@
+"""How far a run is: what a terminal, a notebook, a log and a program are told while it runs, and never a bit of it."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+from tiny import tiny_file, tiny_run, tiny_scenario
+
+import raydr
+from raydr.embedding import EMBEDDERS
+from raydr.front import bars
+from raydr.front.bars import Pace, heard_on_terminal
+from raydr.geometry.neighbors import nearest_neighbors
+from raydr.geometry.points import Points
+from raydr.journal import Event, Incident, Journal, Progress, StageEnded, StageStarted, within
+from raydr.metrics import Evidence, evaluate
+from raydr.scenarios.runner import run
+
+ROWS = np.random.default_rng(0).normal(size=(400, 5)).astype(np.float32)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Sets the time that bars see."""
+    now = [0.0]
+    monkeypatch.setattr("raydr.front.bars.time.monotonic", lambda: now[0])
+
+    def at(seconds: float) -> None:
+        now[0] = seconds
+
+    return at
+
+
+# --- how much longer -----------------------------------------------------------------------------------------------
+
+
+def told(pace: Pace, clock: Callable[[float], None], *moments: tuple[float, Event]) -> float | None:
+    for seconds, event in moments:
+        clock(seconds)
+        pace.hear(event)
+    return pace.left_s("rounds")
+
+
+def test_what_is_left_goes_on_as_it_went(clock: Callable[[float], None]) -> None:
+    pace = Pace()
+    assert told(pace, clock, (0.0, StageStarted("rounds"))) is None
+    assert told(pace, clock, (5.0, Progress("rounds", 0, 40))) is None
+    assert told(pace, clock, (15.0, Progress("rounds", 10, 40))) == pytest.approx(30.0)
+    assert told(pace, clock, (25.0, Progress("rounds", 20.0, 40))) == pytest.approx(20.0)
+    assert told(pace, clock, (46.0, Progress("rounds", 40, 40))) == 0.0
+
+
+def test_a_count_that_begins_anew_is_judged_by_itself(clock: Callable[[float], None]) -> None:
+    pace = Pace()
+    began = (
+        (0.0, StageStarted("rounds")),
+        (0.0, Progress("rounds", 0, 10)),
+        (100.0, Progress("rounds", 10, 10)),
+    )
+    told(pace, clock, *began)
+    assert told(pace, clock, (100.0, Progress("rounds", 0, 10))) is None, (
+        "of another count nothing is known yet"
+    )
+    assert told(pace, clock, (101.0, Progress("rounds", 5, 10))) == pytest.approx(1.0)
+    assert told(pace, clock, (101.0, Progress("rounds", 0, 500))) is None
+    assert told(pace, clock, (103.0, StageStarted("rounds")), (103.0, Progress("rounds", 1, 2))) is None
+
+
+def test_what_was_done_before_counting_is_not_taken_for_speed(clock: Callable[[float], None]) -> None:
+    resumed = (
+        (0.0, StageStarted("rounds")),
+        (0.0, Progress("rounds", 0, 100)),
+        (10.0, Progress("rounds", 10, 100)),
+    )
+    assert told(Pace(), clock, *resumed) == pytest.approx(90.0)
+
+
+def test_short_stages_are_left_alone(clock: Callable[[float], None]) -> None:
+    pace = Pace()
+    young = (0.0, StageStarted("rounds")), (0.0, Progress("rounds", 0, 4)), (1.9, Progress("rounds", 2, 4))
+    assert told(pace, clock, *young) is None
+    assert pace.said("rounds") == ""
+    assert told(pace, clock, (2.1, Progress("rounds", 3, 4))) == pytest.approx(0.7)
+    assert pace.said("rounds").startswith("about 1")
+
+
+def test_plain_lines_say_how_much_longer_and_at_most_one_in_ten_seconds(
+    clock: Callable[[float], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with heard_on_terminal() as hear:
+        hear(StageStarted("rounds"))
+        for second in range(35):
+            clock(float(second))
+            hear(Progress("rounds", second, 50))
+    lines = capsys.readouterr().err.splitlines()
+    assert [re.sub(r"\s", " ", line) for line in lines] == [
+        "rounds: 11/50, about 39.0 s left",
+        "rounds: 22/50, about 28.0 s left",
+        "rounds: 33/50, about 17.0 s left",
+    ]
+
+
+def test_quiet_is_quiet(clock: Callable[[float], None], capsys: pytest.CaptureFixture[str]) -> None:
+    with heard_on_terminal(quiet=True) as hear:
+        hear(StageStarted("rounds"))
+        clock(60.0)
+        hear(Progress("rounds", 3, 50))
+        hear(Incident("client 3 fell silent"))
+        hear(StageEnded("rounds", 60.0))
+    assert "".join(capsys.readouterr()) == ""
+
+
+def test_a_terminal_has_a_bar_a_count_and_what_is_left(
+    clock: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=100, highlight=False, color_system=None)
+    monkeypatch.setattr(bars, "console_on", lambda _: console)
+    with heard_on_terminal() as hear:
+        hear(StageStarted("rounds"))
+        hear(Progress("rounds", 0, 50))
+        clock(10.0)
+        hear(Progress("rounds", 20, 50))
+    shown = re.sub(r"\s", " ", screen.getvalue())
+    assert re.search(r"rounds +\d+\.\d s .*20/50 about 15\.0 s left", shown)
+
+
+@pytest.mark.parametrize("widgets", [True, False])
+def test_a_notebook_has_bars_where_it_has_widgets(monkeypatch: pytest.MonkeyPatch, widgets: bool) -> None:
+    console = Console(file=io.StringIO(), force_jupyter=True)
+    monkeypatch.setattr(
+        bars, "find_spec", lambda name: object() if widgets and name == "ipywidgets" else None
+    )
+    assert bars._draws_bars(console) is widgets
+    assert bars._draws_bars(Console(file=io.StringIO(), force_terminal=True))
+    assert not bars._draws_bars(Console(file=io.StringIO()))
+
+
+# --- what is told --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", EMBEDDERS)
+def test_an_embedder_tells_how_far_it_is_and_draws_the_same(kind: str) -> None:
+    if kind == "phate":
+        pytest.importorskip("phate")
+    embedder = EMBEDDERS[kind]()
+    rows = ROWS / 10 if kind == "cosne" else ROWS
+    graph = nearest_neighbors(Points(rows), embedder.neighbors_needed(len(rows)))
+    heard: list[tuple[float, int]] = []
+    unheard = embedder.embed(graph, rows[:, :2], seed=3)
+    with_progress = embedder.embed(graph, rows[:, :2], seed=3, progress=lambda *told: heard.append(told))
+    np.testing.assert_array_equal(with_progress, unheard)
+    assert heard == sorted(heard)
+    assert heard[0][0] == 0
+    assert heard[-1][0] == heard[-1][1]
+    assert len({total for _, total in heard}) == 1
+    # PHATE and the spectral map are single calls into a library.
+    assert len(heard) > 5 or kind in ("phate", "spectral")
+
+
+def test_metrics_move_while_they_search_for_neighbours() -> None:
+    heard: list[tuple[float, int]] = []
+    names = ["npa_10", "trustworthiness"]
+    evidence = Evidence(ROWS, ROWS[:, :2].astype(np.float64))
+    scores = evaluate(names, evidence, progress=lambda *told: heard.append(told))
+    assert scores == evaluate(names, evidence)
+    assert all(0 < done <= 2 and total == 2 for done, total in heard)
+    assert [done for done, _ in heard if float(done).is_integer()] == [1, 2]
+    assert any(done < 1 for done, _ in heard), "the searches are within the first metric"
+
+
+def test_work_within_a_stage_moves_that_stage() -> None:
+    heard: list[Event] = []
+    outer = Journal(heard.append)
+    with outer.stage("central map"):
+        inner = within(outer)
+        with inner.stage("neighbours"):
+            inner.progress(1, 4)
+        inner.tell(Incident("something"))
+    ended = heard.pop()
+    assert isinstance(ended, StageEnded)
+    assert heard == [StageStarted("central map"), Progress("central map", 1, 4), Incident("something")]
+    assert list(outer.seconds) == ["central map"]
+
+
+def moved(out: Path, **overrides: Any) -> set[str]:
+    """Stages of a tiny run that said how far they were."""
+    events: list[Event] = []
+    run(tiny_scenario(**overrides), out=out, listener=events.append)
+    return _moved(events)
+
+
+def _moved(events: list[Event]) -> set[str]:
+    return {event.stage for event in events if isinstance(event, Progress) and event.done}
+
+
+@pytest.mark.parametrize(
+    ("method", "stages"),
+    [
+        (
+            {"kind": "fed-umap", "landmarks": 12, "rounds": 3, "epochs": 20},
+            {"landmarks", "neighbours", "embedding"},
+        ),
+        ({"kind": "fedne", "hidden": [8], "local_steps": 2}, {"rounds"}),
+        (
+            {"kind": "sense", "anchors": 3, "embedder": {"kind": "cne", "epochs": 4}},
+            {"geometry", "embedding"},
+        ),
+        (
+            {"kind": "sense", "anchors": 3, "solver": "smacof-dense", "iterations": 4},
+            {"geometry", "neighbours"},
+        ),
+    ],
+    ids=["fed-umap", "fedne", "sense", "sense-dense"],
+)
+def test_what_takes_long_in_a_run_says_how_far_it_is(
+    tmp_path: Path, method: dict[str, Any], stages: set[str]
+) -> None:
+    told = moved(tmp_path / "run", method=method, compare=["central"])
+    assert stages | {"central map", "metrics"} <= told
+
+
+def test_an_audit_says_how_far_the_run_is_that_it_repeats(tmp_path: Path) -> None:
+    folder = tiny_run(tmp_path / "run")
+    events: list[Event] = []
+    raydr.audit(folder, ["trilateration"], listener=events.append)
+    assert "audit: the run once more" in _moved(events)
+
+
+@pytest.mark.ray
+def test_progress_comes_from_rays_processes_too(tmp_path: Path) -> None:
+    method = {"kind": "fed-umap", "landmarks": 12, "rounds": 3, "epochs": 20}
+    runtime = {"federation": "ray", "actors": 1}
+    told = moved(tmp_path / "ray", method=method, runtime=runtime)
+    assert {"landmarks", "neighbours", "embedding", "metrics"} <= told
+
+
+# --- from Python ---------------------------------------------------------------------------------------------------
+
+
+def test_verbose_shows_what_the_command_shows_and_the_listener_hears_it_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario, events = tiny_file(tmp_path), []
+    raydr.run(scenario, out=tmp_path / "silent")
+    assert "".join(capsys.readouterr()) == ""
+    raydr.run(scenario, out=tmp_path / "told", verbose=True, listener=events.append)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.findall(r"^(\w+): \d+\.\d s$", err, re.MULTILINE)
+    assert any(isinstance(event, Progress) for event in events)
+    for name in ("embedding.parquet", "metrics.json", "ledger.json"):
+        assert (tmp_path / "told" / name).read_bytes() == (tmp_path / "silent" / name).read_bytes()
+
+
+def test_an_estimator_is_silent_unless_it_is_verbose(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = {"landmarks": 4, "rounds": 2, "epochs": 5, "metrics": ["npa_10"]}
+    silent = raydr.FedUMAP(**settings).fit(ROWS[:60])
+    assert "".join(capsys.readouterr()) == ""
+    told = raydr.FedUMAP(**settings, verbose=True).fit(ROWS[:60])
+    assert re.search(r"^landmarks: \d+\.\d s$", capsys.readouterr().err, re.MULTILINE)
+    np.testing.assert_array_equal(told.embedding_, silent.embedding_)

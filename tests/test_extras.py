@@ -1,0 +1,157 @@
+"""What not everybody has is asked for in a sentence before anything runs, and nobody else misses it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import raydr
+from raydr.errors import DataError, ScenarioError
+from raydr.extras import EXTRAS, MissingPackageError, imported, lacking
+from raydr.methods import METHODS
+
+ROOT = Path(__file__).parent.parent
+ENCODERS = {"fedne", "fedavg-ne", "fedprox-ne", "local-ne", "global-ne", "landmark-ne"}
+
+WITHOUT_TORCH = """
+import sys
+from importlib.machinery import PathFinder
+
+
+class Without(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] == "torch" else super().find_spec(name, path, target)
+
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = Without
+"""
+
+EVERY_METHOD = """
+import numpy as np
+import raydr
+from raydr.errors import ScenarioError
+from raydr.front.estimators import estimator_names
+from test_estimators import QUICK
+
+X = np.random.default_rng(0).normal(size=(60, 5))
+np.save(sys.argv[1], X[:12] + 0.5)
+for name, kind in estimator_names().items():
+    more = {"reference_path": sys.argv[1]} if name == "DSNE" else {}
+    try:
+        getattr(raydr, name)(**QUICK[name], metrics=(), **more).fit(X)
+    except ScenarioError as error:
+        print(kind, "refused:", error)
+    else:
+        print(kind, "maps")
+assert "torch" not in sys.modules
+"""
+
+
+def finished(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH + program, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parent,
+        check=False,
+    )
+
+
+def test_without_torch_every_method_works_but_those_of_encoders(tmp_path: Path) -> None:
+    done = finished(EVERY_METHOD, str(tmp_path / "references.npy"))
+    assert not done.returncode, done.stderr
+    said = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+    assert set(said) == set(METHODS)
+    assert {kind for kind, outcome in said.items() if outcome != "maps"} == ENCODERS
+    for kind in ENCODERS:
+        assert said[kind] == (
+            f"refused: method.kind '{kind}' needs the package torch, which is not installed:"
+            " `pip install 'raydr[torch]'`, or choose another."
+        )
+
+
+@pytest.fixture(name="without_torch")
+def _without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    from importlib.util import find_spec
+
+    monkeypatch.setattr("raydr.extras.find_spec", lambda name: None if name == "torch" else find_spec(name))
+
+
+FEDNE = {
+    "name": "encoder",
+    "data": {"source": "iris"},
+    "clients": {"count": 3},
+    "method": {"kind": "fedne", "rounds": 1, "hidden": [4]},
+    "runtime": {"federation": "inline"},
+    "metrics": [],
+}
+
+
+@pytest.mark.parametrize("way", ["run", "check", "sweep"])
+def test_the_command_says_what_to_install_before_anything_runs(
+    way: str,
+    without_torch: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    import yaml
+
+    from raydr.front.cli import status
+
+    monkeypatch.chdir(tmp_path)
+    swept = {"name": "swept", "base": FEDNE, "space": {"method.kind": ["fedavg-ne", "fedne"]}}
+    Path("asked.yaml").write_text(yaml.safe_dump(swept if way == "sweep" else FEDNE))
+    assert status([way, "asked.yaml"]) == 2
+    assert "pip install 'raydr[torch]'" in capsys.readouterr().err.replace("\n", " ")
+    assert [path.name for path in tmp_path.iterdir()] == ["asked.yaml"]
+
+
+def test_what_a_run_left_can_be_read_without_what_it_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    np.save(tmp_path / "new.npy", np.zeros((3, 4)))
+    run = raydr.run(FEDNE, out=tmp_path / "run")
+    _without_torch.__wrapped__(monkeypatch)
+    from raydr.report import write_report
+    from raydr.scenarios.reading import read
+
+    assert read(run.folder / "scenario.yaml").method.kind == "fedne"
+    assert write_report(run.folder).is_file()
+    with pytest.raises(ScenarioError, match=r"method\.kind 'fedne' needs the package torch"):
+        raydr.transform(run.folder, tmp_path / "new.npy", out=tmp_path / "placed.csv")
+    with pytest.raises(ScenarioError, match=r"method\.kind 'fedne' needs the package torch"):
+        raydr.audit(run.folder)
+
+
+def test_every_extra_is_one_of_the_package_and_all_has_them_all() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    assert set(EXTRAS) == set(extras) - {"all", "cluster", "dev"}
+    assert extras["all"] == [f"raydr[{','.join(sorted(set(extras) - {'all', 'dev'}))}]"]
+    assert "raydr[all]" in extras["dev"]
+    assert not any(wanted.startswith(tuple(EXTRAS)) for wanted in project["dependencies"])
+
+
+def test_a_package_that_is_there_is_imported_and_one_that_is_not_is_named() -> None:
+    assert imported("json", "A document") is sys.modules["json"]
+    assert lacking("json", "A document") is None
+    with pytest.raises(MissingPackageError, match="A document needs the package no_such_thing"):
+        imported("no_such_thing", "A document")
+
+
+def test_a_file_of_single_cells_names_what_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raydr.extras.find_spec", lambda name: None)
+    (tmp_path / "cells.h5ad").write_bytes(b"any")
+    scenario = FEDNE | {"data": {"path": str(tmp_path / "cells.h5ad")}, "method": {"kind": "fed-pca"}}
+    with pytest.raises(
+        DataError, match=r"Reading cells\.h5ad needs .* `pip install 'raydr\[anndata\]'`, or save"
+    ):
+        raydr.run(scenario, out=tmp_path / "run")
