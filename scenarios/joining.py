@@ -85,10 +85,11 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
     )
     model = {key: values for key, values in placing.model.arrays.items() if key not in _PREPARATION}
     prepared = None if sealed is not None else placing.common
+    harmonization = None if prepared is None else prepared.harmonization
     scaled_by = ScaledBy(
-        prepared and prepared.scaling,
+        None if prepared is None else prepared.scaling,
         sealed,
-        prepared and prepared.harmonization and prepared.harmonization.common,
+        None if harmonization is None else harmonization.common,
     )
     try:
         placed, ledger = admit(
