@@ -14,7 +14,7 @@ from raydr.records import Environment
 from raydr.registry import extensions
 from raydr.threads import cores
 
-_PACKAGES = ("numpy", "scipy", "scikit-learn", "openTSNE", "umap-learn", "numba", "ray", "pyarrow", "bokeh")
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "openTSNE", "umap-learn", "numba", "ray", "pyarrow")
 
 
 _DISTRIBUTIONS = {"mlflow": "mlflow-skinny"}

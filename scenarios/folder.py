@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from raydr.arrays import FloatArray, Int64Array
+from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.data import Table
 from raydr.errors import OutputError, RaydrError
 from raydr.journal import RoundEnded
@@ -194,18 +194,22 @@ def write_rounds(path: Path, rounds: Sequence[RoundEnded]) -> None:
     path.write_text("".join(ended.line for ended in rounds))
 
 
-def write_embedding(path: Path, holdings: Holdings, outcome: Outcome) -> None:
-    """``row, client, x, y[, z][, cluster][, label]`` in the table's order."""
+def write_embedding(
+    path: Path, holdings: Holdings, outcome: Outcome, faithfulness: Mapping[str, Float64Array]
+) -> None:
+    """``row, client, x, y[, z][, cluster][, label][, npa_K]`` in the table's order."""
     columns: dict[str, Any] = {"row": holdings.ids, "client": _names(holdings.names, holdings.client_of_row)}
     columns |= axes(outcome.embedding) | _clusters(outcome)
     if holdings.labels is not None:
         columns["label"] = _names(holdings.label_names, holdings.labels)
-    _write_parquet(path, columns)
+    _write_parquet(path, columns | faithfulness)
 
 
-def write_central(path: Path, holdings: Holdings, pooled: Pooled) -> None:
-    """``row, x, y[, z][, cluster]`` of the pooled-data map, in the table's order."""
-    _write_parquet(path, {"row": holdings.ids} | axes(pooled.embedding) | _clusters(pooled))
+def write_central(
+    path: Path, holdings: Holdings, pooled: Pooled, faithfulness: Mapping[str, Float64Array]
+) -> None:
+    """``row, x, y[, z][, cluster][, npa_K]`` of the pooled-data map, in the table's order."""
+    _write_parquet(path, {"row": holdings.ids} | axes(pooled.embedding) | _clusters(pooled) | faithfulness)
 
 
 def write_held_out(path: Path, held_out: Table, places: FloatArray) -> None:

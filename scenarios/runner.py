@@ -373,11 +373,11 @@ def _write(
     findings: Findings,
     journal: Journal,
 ) -> None:
-    write_embedding(folder / records.EMBEDDING, holdings, served.outcome)
+    write_embedding(folder / records.EMBEDDING, holdings, served.outcome, findings.federated.faithfulness)
     if holdings.held_out is not None and findings.placed is not None:
         write_held_out(folder / records.HELD_OUT, holdings.held_out, findings.placed)
-    if findings.pooled is not None:
-        write_central(folder / records.CENTRAL, holdings, findings.pooled)
+    if findings.pooled is not None and findings.central is not None:
+        write_central(folder / records.CENTRAL, holdings, findings.pooled, findings.central.faithfulness)
     measures = Measures(
         federated=findings.federated.values,
         central=findings.central.values if findings.central else {},

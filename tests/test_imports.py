@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 HEAVY = ("ray", "torch", "numba", "matplotlib", "pandas", "sklearn")
-ALSO = ("bokeh", "openTSNE", "umap", "pyarrow", "scipy")
+ALSO = ("openTSNE", "umap", "pyarrow", "scipy")
 
 
 def loaded(program: str) -> set[str]:
@@ -47,10 +47,7 @@ def test_importing_raydr_does_not_even_load_numpy() -> None:
     ],
 )
 def test_commands_that_compute_nothing_load_nothing_heavy(arguments: list[str]) -> None:
-    assert not loaded(f"from raydr.front.cli import status; assert status({arguments!r}) == 0") & {
-        *HEAVY,
-        "bokeh",
-    }
+    assert not loaded(f"from raydr.front.cli import status; assert status({arguments!r}) == 0") & {*HEAVY}
 
 
 def test_an_inline_run_does_not_load_ray() -> None:
@@ -86,7 +83,7 @@ def test_a_small_map_needs_no_ray(program: str, tmp_path: Path, monkeypatch: pyt
 
 def test_an_estimator_that_is_not_fitted_loads_no_more_than_scikit_learn_and_the_methods() -> None:
     seen = loaded("import raydr; repr(raydr.FedTSNE(perplexity=10))")
-    assert not seen & {"ray", "torch", "numba", "matplotlib", "bokeh"}
+    assert not seen & {"ray", "torch", "numba", "matplotlib"}
 
 
 def test_the_package_offers_what_it_says() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from raydr.data.columns import Alike, Choice, listing
 from raydr.data.loading import FILLINGS, Missing, complete_rows, read_file, source_of, table_of
@@ -66,7 +67,9 @@ def load_alike(
             listing(columns.absent),
         )
     named = {"id": id_column, "label": label, "client": client}
-    there = {key: column for key, column in named.items() if column is not None and column in columns.unread}
+    there: dict[str, Any] = {
+        key: column for key, column in named.items() if column is not None and column in columns.unread
+    }
     if there:
         columns = read_file(path, replace(choice, **there))
     if columns.label is not None and (columns.label.codes < 0).any():

@@ -356,6 +356,7 @@ class Federation:
         """Replies by client; ``finest`` is how finely they are read where that is not what their type declares."""
         call = Call(request, self._number(), self.round, 0, asked, self._in_rounds)
         replies: dict[int, Reply] = {}
+        protections: dict[int, Mechanism | None] = {}
 
         def send(attempt: Call) -> list[Failure]:
             got = self._transport.ask(attempt)
@@ -368,6 +369,7 @@ class Federation:
                 and answer.client not in replies
             ]
             replies.update((answer.client, answer.reply) for answer in fresh)
+            protections.update((answer.client, answer.protection) for answer in fresh)
             if fresh:
                 kind = type(fresh[0].reply)
                 sent = by_protection((answer.protection, payload_bytes(answer.reply)) for answer in fresh)
@@ -385,6 +387,9 @@ class Federation:
         due = self._accounts.afford(call, self.sizes, self.ledger)
         self._deliver(call, send, droppable=droppable)
         due.pay(self.ledger, len(replies))
+        self._meter.fixed(
+            (reply, call.told(client), protections[client]) for client, reply in sorted(replies.items())
+        )
         return cast(dict[int, R], replies)
 
     def _aggregate(self, request: Request[R], weighting: Weighting, *, mean: bool = False) -> R:

@@ -17,7 +17,8 @@ from raydr.front.console import one_line as _line
 from raydr.front.console import table_of as _table
 from raydr.front.results import Remarks
 from raydr.front.sweeps import paper_table, sweep_table
-from raydr.report import Comparison, audited, gist, mapped, wording
+from raydr.report import Comparison, audited, figures, gist, mapped, wording
+from raydr.report.knowledge import example, knowledge
 from raydr.report.runfolder import read_run
 
 if TYPE_CHECKING:
@@ -27,12 +28,6 @@ if TYPE_CHECKING:
     from raydr.scenarios.bounding import Line
     from raydr.scenarios.planning import Plan, PlannedPrivacy
     from raydr.tune.planning import SweepPlan
-
-_FIRST = (
-    "clustering_nmi", "clustering_ari",
-    "npa_10", "ca_10", "trustworthiness", "continuity", "f_score", "distance_error",
-    "knn_accuracy", "new_trustworthiness", "new_continuity",
-)  # fmt: skip
 
 _FOUND_OUT = (mapped.NOTICE, "Sites harmonized")
 """Facts that only the run itself knows in full."""
@@ -44,11 +39,13 @@ def print_result(folder: Path, *, told: bool = False) -> None:
     What was mapped is a sentence where it was ``told`` before, and else everything that data.json says.
     """
     run = read_run(folder)
-    measured = list(run.measures.federated)
-    if not isinstance(run.scenario.get("metrics"), list):  # of all that there are the telling ones, if any
-        measured = [name for name in _FIRST if name in measured] or measured
-    central = run.measures.central
+    measured, central = figures.telling(run), run.measures.central
+    known = knowledge(run)
     console = _console(Remarks(sys.stderr))
+    console.print()
+    console.print(_line(f"What the server now knows: {known.text}"))
+    if known.examples:
+        console.print(_line(f"For example {example(known)}."))
     console.print()
     if measured:
         table = _table("", "federated", *["pooled data"] * bool(central))
@@ -59,6 +56,9 @@ def print_result(folder: Path, *, told: bool = False) -> None:
                 *("" if value is None else wording.measure(value) for value in values),
             )
         console.print(table)
+        for name in measured:
+            if said := wording.meaning(name):
+                console.print(_line(f"{wording.metric_title(name)}: {said}"))
         console.print()
     console.print(_line(wording.summary(run)))
     console.print(_line(mapped.line(run.data)))
@@ -115,6 +115,8 @@ def print_comparison(comparison: Comparison) -> None:
         cells = [Text(text, "bold" if best else "") for text, best in zip(row.texts, row.best, strict=True)]
         table.add_row(_line(row.title), *cells)
     console = _console(sys.stdout)
+    for name, known in zip(comparison.runs, comparison.known, strict=True):
+        console.print(_line(f"{name}: {known}"))
     console.print(table)
     for remark in comparison.remarks:
         console.print(_line(remark))

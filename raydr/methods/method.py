@@ -109,6 +109,8 @@ class Method:
         where they can.
     noise_of_its_own : bool
         Whether clients add noise with a claim to all that leaves them, by the method's own settings.
+    objective : str
+        What the objective that rounds report is, in sentences for people, where it may rise while the map gets better.
     posts : callable
         What of each record leaves its client under no noise but that on data, as a clause for people, by settings;
         None where nothing does.
@@ -152,6 +154,7 @@ class Method:
     releases: Callable[[Any, Mechanism], float] = _one
     unpayable: Callable[[Any, Mechanism], str | None] = _nothing
     noise_of_its_own: bool = False
+    objective: str = ""
     posts: Callable[[Any], str | None] = _none
     unkeyable: Callable[[Any], str | None] = _unknown
     transform: Callable[[Any, Mapping[str, FloatArray], FloatArray], FloatArray] | None = None

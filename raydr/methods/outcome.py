@@ -13,9 +13,6 @@ from raydr.geometry.points import Geometry
 from raydr.journal import Journal
 from raydr.threads import cores
 
-TOLD = 1e-3
-"""Share of a record's distance from the anchors' or landmarks' mean up to which it counts as known: a thousandth."""
-
 
 @dataclass(frozen=True)
 class Note:

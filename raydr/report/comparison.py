@@ -7,18 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
-from raydr.arrays import Float64Array
 from raydr.errors import OutputError
 from raydr.files import write_whole
 from raydr.plain import listed
-from raydr.report import gist, wording
-from raydr.report.colouring import RAMP, Colouring, colouring
-from raydr.report.inline import in_page
+from raydr.report import wording
+from raydr.report.aligned import map_of_runs, row_names
+from raydr.report.knowledge import knowledge
 from raydr.report.page import part, templates
 from raydr.report.runfolder import RunFolder, read_run
-from raydr.report.views import in_plane, onto
 
 Unit = Literal["ratio", "metric", "seconds", "bytes"]
 WRITERS = {
@@ -27,8 +23,6 @@ WRITERS = {
     "seconds": wording.duration,
     "bytes": wording.size,
 }
-ENOUGH_ROWS = 3  # fix a similarity of the plane, reflection included
-INCHES = 6.4  # of a map's picture: sharp at half the page's width
 
 
 @dataclass(frozen=True)
@@ -78,11 +72,13 @@ class ComparisonRow:
 class Comparison:
     """A table of runs: ``runs`` are its columns, by folder name, and ``rows`` its lines, ratios first.
 
-    ``others`` say of runs, by their place, in what they differ from the first: the data, or what is made of them.
+    ``known`` says of each run what the server now knows, and ``others`` of some, by their place, in what they differ
+    from the first: the data, or what is made of them.
     """
 
     runs: tuple[str, ...]
     rows: tuple[ComparisonRow, ...]
+    known: tuple[str, ...] = ()
     others: Mapping[int, str] = field(default_factory=dict)
 
     @property
@@ -132,20 +128,12 @@ def write_comparison(folders: Sequence[Path], out: Path) -> Path:
             " it as PDF."
         )
     runs = _read(folders)
-    key, colours = shared_colours([(run.labels, run.clients) for run in runs])
     table = _table(runs)
-    maps = [beside(run, runs[0])[0] for run in runs]
-    pictures = [
-        (name, _caption(run), in_page(points, shades, INCHES, in_disk=run.in_disk))
-        for name, run, points, shades in zip(table.runs, runs, maps, colours, strict=True)
-    ]
     page = templates().get_template("comparison.html")
     content = page.render(
         style=part("report.css"),
         table=table,
-        pictures=pictures,
-        key=key,
-        ramp=", ".join(RAMP),
+        atlas=map_of_runs(runs, table.runs, [_caption(run) for run in runs]),
         any_in_disk=any(run.in_disk for run in runs),
         any_in_space=any(run.dimensions == 3 for run in runs),
     )
@@ -187,7 +175,7 @@ def _table(runs: Sequence[RunFolder]) -> Comparison:
         ComparisonRow(name, title, unit, False, tuple(values), not others)
         for name, title, unit, values in costs
     ]
-    return Comparison(tuple(names), tuple(rows), others)
+    return Comparison(tuple(names), tuple(rows), tuple(knowledge(run).text for run in runs), others)
 
 
 def _unlike(run: RunFolder, first: RunFolder) -> str:
@@ -205,7 +193,7 @@ def _unlike(run: RunFolder, first: RunFolder) -> str:
     said = []
     if ours.mapped != theirs.mapped:
         said.append(f"it mapped {wording.plural(ours.mapped, 'row')}, not {theirs.mapped:,}")
-    elif set(_row_names(run)) != set(_row_names(first)):
+    elif set(row_names(run)) != set(row_names(first)):
         said.append("it mapped other rows")
     if set(ours.columns) != set(theirs.columns):
         said.append(f"it mapped {_others(ours.columns, theirs.columns)}")
@@ -267,49 +255,5 @@ def _bytes_up(run: RunFolder) -> int:
     return sum(message.bytes for message in run.ledger if message.direction == "up")
 
 
-def beside(run: RunFolder, first: RunFolder) -> tuple[Float64Array, bool]:
-    """A run's federated map in the plane (rows, 2), turned onto the first's by the rows of one table that both hold.
-
-    Returns
-    -------
-    tuple
-        The map, and whether it is turned: left as it is where the two share too few rows.
-    """
-    points = in_plane(run, run.federated)
-    if run is first:
-        return points, True
-    place = {row: position for position, row in enumerate(_row_names(first))}
-    shared = [(here, place[row]) for here, row in enumerate(_row_names(run)) if row in place]
-    if len(shared) < ENOUGH_ROWS or _table_of(run) != _table_of(first):
-        return points, False
-    here, there = np.array(shared).T
-    fixed = in_plane(first, first.federated)
-    return onto(run, points[here], fixed[there])(points), True
-
-
-def _table_of(run: RunFolder) -> list[object]:
-    """What names the source table: rows of different tables are not the same for bearing the same number."""
-    data, clients = (run.section(key) for key in ("data", "clients"))
-    return [data.get("source"), data.get("path"), clients.get("sites") or None]
-
-
-def _row_names(run: RunFolder) -> Sequence[str | int]:
-    return run.rows if isinstance(run.rows, tuple) else run.rows.tolist()
-
-
-def shared_colours(
-    runs: Sequence[tuple[Sequence[str] | None, Sequence[str]]],
-) -> tuple[Colouring, list[list[str]]]:
-    """One colouring for all runs, of which labels (rows,) and clients (rows,) are given, and the colours of their rows.
-
-    By label when all have labels, else by client.
-    """
-    by: Literal["label", "client"] = "label" if all(labels is not None for labels, _ in runs) else "client"
-    names = [labels if by == "label" and labels is not None else clients for labels, clients in runs]
-    key = colouring(by, [name for some in names for name in some])
-    colour = dict(zip(key.names, key.colours, strict=True))
-    return key, [[colour[name] for name in some] for some in names]
-
-
 def _caption(run: RunFolder) -> str:
-    return f"{wording.summary(run)} {gist.points(run)[0].text}"
+    return f"{wording.summary(run)} {knowledge(run).text}"

@@ -96,7 +96,7 @@ def _read(folder: Path, present: str) -> Joined:
             f"{folder} is of a site that joined another map than the one in {folder.parent.parent}: bring that"
             f" {records.EMBEDDING} back, or delete {folder} and have the site join again."
         )
-    rows, clients, labels, clusters, points = read_embedding(folder)
+    rows, clients, labels, clusters, points, _ = read_embedding(folder)
     if set(clients) != {how.site} or len(rows) != how.rows:
         raise OutputError(
             f"{folder} is not whole: its {records.EMBEDDING} has not the rows of {how.site!r} alone."

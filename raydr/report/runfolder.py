@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -44,6 +45,9 @@ FARTHEST = 1e30
 OPTIONAL = ("z", "cluster", "label")
 """Columns of a map that not all have."""
 
+KEPT = re.compile(r"npa_([1-9][0-9]{0,3})")
+"""How the column is called that says what share of its nearest neighbours, and of how many, each row keeps on a map."""
+
 NO_LABEL = "no label"
 """What a row without a label is called on the maps."""
 
@@ -61,6 +65,14 @@ class Along:
     round: int
     measures: Mapping[str, float | None]
     points: Float64Array
+
+
+@dataclass(frozen=True)
+class Faithfulness:
+    """What share of its nearest neighbours in the data, so many ``neighbors``, each row keeps on a map, (rows,)."""
+
+    neighbors: int
+    shares: Float64Array
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,8 @@ class RunFolder:
         Maps along the way, by round; none where the scenario asks for none.
     audit : Audit or None
         What attacks recovered; None where the run was not audited.
+    faithfulness, central_faithfulness : Faithfulness or None
+        Of each row, on either map; None where no metric of the run counted its neighbours.
     stress : tuple of float
         Of the start and after each iteration of the server's own; none where it made none.
     """
@@ -110,6 +124,8 @@ class RunFolder:
     along: tuple[Along, ...] = ()
     audit: Audit | None = None
     stress: tuple[float, ...] = ()
+    faithfulness: Faithfulness | None = None
+    central_faithfulness: Faithfulness | None = None
 
     @property
     def name(self) -> str:
@@ -163,7 +179,8 @@ def read_run(folder: Path) -> RunFolder:
             f"trusted. Finish the run with `raydr run {folder} --resume`, or run it again."
         )
     scenario_text = _bytes(folder, records.SCENARIO).decode("utf-8", errors="replace")
-    rows, clients, labels, clusters, federated = read_embedding(folder)
+    rows, clients, labels, clusters, federated, faithfulness = read_embedding(folder)
+    central, central_faithfulness = _read_central(folder, rows, federated.shape[1])
     return RunFolder(
         path=folder,
         scenario=_parse_scenario(folder, scenario_text),
@@ -172,7 +189,7 @@ def read_run(folder: Path) -> RunFolder:
         clients=clients,
         labels=labels,
         federated=federated,
-        central=_read_central(folder, rows, federated.shape[1]),
+        central=central,
         measures=parsed(folder, records.METRICS, Measures),
         ledger=read_ledger(folder),
         rounds=read_rounds(folder),
@@ -186,6 +203,8 @@ def read_run(folder: Path) -> RunFolder:
         stress=parsed(folder, records.STRESS, tuple[Stress, ...])
         if (folder / records.STRESS).exists()
         else (),
+        faithfulness=faithfulness,
+        central_faithfulness=central_faithfulness,
     )
 
 
@@ -299,7 +318,8 @@ def _columns(folder: Path, file: str, needed: tuple[str, ...]) -> dict[str, Any]
     try:
         with pq.ParquetFile(require_limited(folder / file, LARGEST[".parquet"])) as table:
             rows = table.metadata.num_rows
-            present = [name for name in (*needed, *OPTIONAL) if name in table.schema_arrow.names]
+            kept = [name for name in table.schema_arrow.names if KEPT.fullmatch(name)]
+            present = [name for name in (*needed, *OPTIONAL) if name in table.schema_arrow.names] + kept[:1]
             lacking = [name for name in needed if name not in present]
             if lacking:
                 its = ", ".join(table.schema_arrow.names[:20])
@@ -369,6 +389,19 @@ def _clusters(folder: Path, file: str, column: Any) -> tuple[str, ...]:
     return tuple(str(cluster) for cluster in column.to_pylist())
 
 
+def _faithfulness(folder: Path, file: str, columns: Mapping[str, Any]) -> Faithfulness | None:
+    import pyarrow as pa
+
+    for name, column in columns.items():
+        if (kept := KEPT.fullmatch(name)) is None:
+            continue
+        shares = column.to_numpy().astype(np.float64) if pa.types.is_floating(column.type) else np.array([-1])
+        if not ((shares >= 0) & (shares <= 1)).all():
+            raise _not_whole(folder, file, f"holds shares that are none, in the column {name!r}")
+        return Faithfulness(int(kept.group(1)), shares)
+    return None
+
+
 def read_embedding(
     folder: Path,
 ) -> tuple[
@@ -377,6 +410,7 @@ def read_embedding(
     tuple[str, ...] | None,
     tuple[str, ...] | None,
     Float64Array,
+    Faithfulness | None,
 ]:
     """Rows, clients, labels, clusters and places of a folder; raises as :func:`read_run`."""
     file = records.EMBEDDING
@@ -388,13 +422,22 @@ def read_embedding(
     clients = tuple(str(value) for value in _names(folder, file, "client", columns["client"]))
     clusters = _clusters(folder, file, columns["cluster"]) if "cluster" in columns else None
     rows = _identities(folder, file, columns["row"])
-    return rows, clients, labels, clusters, _coordinates(folder, file, columns)
+    return (
+        rows,
+        clients,
+        labels,
+        clusters,
+        _coordinates(folder, file, columns),
+        _faithfulness(folder, file, columns),
+    )
 
 
-def _read_central(folder: Path, rows: Int64Array | tuple[str, ...], dimensions: int) -> Float64Array | None:
+def _read_central(
+    folder: Path, rows: Int64Array | tuple[str, ...], dimensions: int
+) -> tuple[Float64Array | None, Faithfulness | None]:
     file = records.CENTRAL
     if not (folder / file).exists():
-        return None
+        return None, None
     columns = _columns(folder, file, ("row", "x", "y"))
     if not np.array_equal(np.asarray(_identities(folder, file, columns["row"])), np.asarray(rows)):
         raise _not_whole(folder, file, f"does not hold the rows of {records.EMBEDDING} in the same order")
@@ -402,7 +445,7 @@ def _read_central(folder: Path, rows: Int64Array | tuple[str, ...], dimensions: 
     if points.shape[1] != dimensions:
         reason = f"is a map in {points.shape[1]} dimensions, {records.EMBEDDING} in {dimensions}"
         raise _not_whole(folder, file, reason)
-    return points
+    return points, _faithfulness(folder, file, columns)
 
 
 def _read_along(folder: Path, rows: Int64Array | tuple[str, ...], dimensions: int) -> tuple[Along, ...]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -21,10 +22,21 @@ from pydantic import Field, model_validator
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding import TSNE, UMAP
-from raydr.federation import Client, Federation, Granularity, Range, Rehearsal, Reply, Request, answers
+from raydr.federation import (
+    Client,
+    Federation,
+    Fixed,
+    Granularity,
+    Range,
+    Rehearsal,
+    Reply,
+    Request,
+    Tells,
+    answers,
+)
 from raydr.geometry.blocks import in_blocks
 from raydr.geometry.points import Geometry, Points, squared_distances
-from raydr.geometry.trilateration import Trilateration, trilaterate
+from raydr.geometry.trilateration import TOLD, Trilateration, fixed_rows, solver_of, trilaterate
 from raydr.journal import Journal
 from raydr.methods.landmarks.frames import frame, known_spread, rehearse_frame
 from raydr.methods.landmarks.kmeans import k_means, rehearse_k_means
@@ -38,7 +50,7 @@ from raydr.methods.landmarks.learning import (
 from raydr.methods.landmarks.nystrom import NystromGeometry, nystrom, require_rank
 from raydr.methods.landmarks.settings import LEAST_GROUP, LandmarkSettings, require_among_rows
 from raydr.methods.method import MethodSettings, method
-from raydr.methods.outcome import TOLD, Note, Outcome, Placed, draw_map
+from raydr.methods.outcome import Note, Outcome, Placed, draw_map
 from raydr.methods.references import placed, placed_by_rows, references
 
 
@@ -95,7 +107,10 @@ class FedUMAP(UMAP, LandmarkMap):
 
 @dataclass(frozen=True)
 class Distances(
-    Reply, granularity=Granularity.PER_RECORD, what="the distance of every record to every landmark"
+    Reply,
+    granularity=Granularity.PER_RECORD,
+    what="the distance of every record to every landmark",
+    tells=Tells.DISTANCES,
 ):
     """Squared distances of one client's rows to the landmarks, (rows, landmarks) float64.
 
@@ -110,12 +125,29 @@ class Distances(
         """One number for each row and landmark."""
         return {"squared": Range((rows, request.landmarks.shape[0]))}
 
+    def fixed(self, request: DistanceRequest) -> Fixed:
+        """Coordinates in the landmarks' hull."""
+        return fixed_by(request.solver, self.squared)
+
 
 @dataclass(frozen=True)
 class DistanceRequest(Request[Distances], what="the landmarks"):
     """Ask for B of (21); ``landmarks`` is (landmarks, features) float64."""
 
     landmarks: Float64Array
+
+    @cached_property
+    def solver(self) -> Trilateration | None:
+        """What turns distances into coordinates; None where the landmarks tell nothing apart."""
+        return solver_of(self.landmarks)
+
+
+def fixed_by(solver: Trilateration | None, squared: Float64Array) -> Fixed:
+    """What squared distances (rows, landmarks) fix of rows."""
+    rows, landmarks = squared.shape
+    if solver is None:
+        return Fixed(rows, 0, 0, 0, landmarks)
+    return Fixed(rows, fixed_rows(solver, squared), solver.rank, solver.centre.size, landmarks)
 
 
 @answers(DistanceRequest)

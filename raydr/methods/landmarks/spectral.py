@@ -17,7 +17,8 @@ eigenvectors would draw the clusters as islands and nothing else: distances with
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -26,9 +27,20 @@ from pydantic import Field, model_validator
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.embedding import COSNE, TSNE
 from raydr.errors import ScenarioError
-from raydr.federation import Client, Federation, Granularity, Range, Rehearsal, Reply, Request, answers
+from raydr.federation import (
+    Client,
+    Federation,
+    Fixed,
+    Granularity,
+    Range,
+    Rehearsal,
+    Reply,
+    Request,
+    Tells,
+    answers,
+)
 from raydr.geometry.points import Points
-from raydr.geometry.trilateration import Trilateration, trilaterate
+from raydr.geometry.trilateration import Trilateration, solver_of, trilaterate
 from raydr.journal import Incident, Journal
 from raydr.methods.embedders import AnyEmbedder
 from raydr.methods.landmarks.clustering import (
@@ -50,6 +62,7 @@ from raydr.methods.landmarks.learning import (
     rehearse_learning,
     unkeyable,
 )
+from raydr.methods.landmarks.maps import fixed_by
 from raydr.methods.landmarks.neighbor_spectrum import neighbor_spectrum
 from raydr.methods.landmarks.nystrom import SimilarityFactor, require_rank, similarity_factor
 from raydr.methods.landmarks.pooled_kernel import pooled_spectrum
@@ -173,6 +186,7 @@ class Kernels(
     granularity=Granularity.PER_RECORD,
     what="the kernel value of every record with every landmark, which is its distance to each"
     " (d² = −ln K / γ)",
+    tells=Tells.DISTANCES,
 ):
     """K_{X_p,Y} of one client, (rows, landmarks) float64.
 
@@ -186,6 +200,12 @@ class Kernels(
         """From 0 to 1 for each row and landmark."""
         return {"values": Range((rows, request.landmarks.shape[0]), 1.0)}
 
+    def fixed(self, request: KernelRequest) -> Fixed:
+        """Coordinates in the landmarks' hull, of rows whose values are all numbers that tell a distance."""
+        told = self.values[(self.values >= _LEAST).all(axis=1)]
+        found = fixed_by(request.solver, -np.log(told) / request.gamma)
+        return replace(found, records=len(self.values))
+
 
 @dataclass(frozen=True)
 class KernelRequest(Request[Kernels], what="the landmarks and the kernel bandwidth"):
@@ -193,6 +213,11 @@ class KernelRequest(Request[Kernels], what="the landmarks and the kernel bandwid
 
     landmarks: Float64Array
     gamma: float
+
+    @cached_property
+    def solver(self) -> Trilateration | None:
+        """What turns distances into coordinates; None where the landmarks tell nothing apart."""
+        return solver_of(self.landmarks)
 
 
 @answers(KernelRequest)
