@@ -14,7 +14,6 @@ from raydr.arrays import FloatArray, Int64Array
 from raydr.data import (
     IN_MEMORY,
     Census,
-    Harmonized,
     Layout,
     Provenance,
     Site,
@@ -26,7 +25,6 @@ from raydr.data import (
     load_graph,
     set_apart,
 )
-from raydr.data.columns import listing
 from raydr.data.loading import refuse_empty
 from raydr.data.notices import common_looks, looks, of_columns
 from raydr.data.site import gaps_of
@@ -34,7 +32,7 @@ from raydr.errors import DataError
 from raydr.geometry.points import Progress, unheard
 from raydr.methods import METHODS
 from raydr.privacy.ledger import Entry, Granularity
-from raydr.scenarios.harmony import harmonizing_of
+from raydr.scenarios.harmony import harmonized_of, harmonizing_of, notices_of_sites, owners_of
 from raydr.scenarios.schema import DataSettings, Scenario, SiteSettings
 from raydr.statistics.harmonizing import Harmonizing
 
@@ -195,24 +193,8 @@ class Holdings:
         return tuple(np.split(classes[_by_client(self.client_of_row)], ends))
 
     def sites_of(self, table: Table) -> Int64Array:
-        """Which client's each row of a table is, by name.
-
-        Raises
-        ------
-        DataError
-            If a row is that of a site which maps none: nothing says how to adjust it.
-        """
-        place = {name: client for client, name in enumerate(self.names)}
-        keys = np.zeros(len(table.rows), np.int64) if table.client_keys is None else table.client_keys
-        strange = [
-            name for code, name in enumerate(table.client_names) if name not in place and (keys == code).any()
-        ]
-        if strange or table.client_keys is None:
-            raise DataError(
-                f"{table.name}: rows of {listing(strange)} are to be placed, and data.harmonize adjusts rows by what"
-                " those of the same site say, of which none is mapped: leave these rows out, or map some of them."
-            )
-        return np.array([place.get(name, -1) for name in table.client_names], np.int64)[keys]
+        """Which client's each row of a table is; raises as :func:`raydr.scenarios.harmony.owners_of`."""
+        return owners_of(table, self.names)
 
     @property
     def layout(self) -> Layout:
@@ -242,26 +224,8 @@ class Holdings:
                 for name, lacking in zip(self.names, self.gaps, strict=False)
                 if lacking.any()
             },
-            harmonized=None if self.harmonizing is None else self._harmonized(self.harmonizing),
-            notices=self.notices + self._notices_of_sites,
-        )
-
-    def _harmonized(self, harmonizing: Harmonizing) -> Harmonized:
-        kept = tuple(self.feature_names[column] for column in harmonizing.covariates.columns)
-        label = ("the label",) if harmonizing.covariates.classes else ()
-        return Harmonized(harmonizing.kind, kept + label, kept)
-
-    @property
-    def _notices_of_sites(self) -> tuple[str, ...]:
-        if self.harmonizing is None:
-            return ()
-        sizes = np.bincount(self.client_of_row, minlength=len(self.names))
-        alone = [name for name, size in zip(self.names, sizes, strict=True) if size == 1]
-        if not alone or self.harmonizing.kind == "combat":
-            return ()
-        return (
-            f"{listing(alone)}: a single row, which harmonizing takes for what its site is off by: it lies where the"
-            " mean of all rows does.",
+            harmonized=harmonized_of(self.harmonizing, self.feature_names),
+            notices=self.notices + notices_of_sites(self.harmonizing, self.names, self.client_of_row),
         )
 
     @property
