@@ -68,6 +68,8 @@ class Question:
         Which client holds each row: a map along the way is drawn in the clients' order, as the run's own.
     new : NewRows or None
         To be placed on the maps.
+    show : sequence of int
+        Columns of the pooled data, as read, to hand back.
     """
 
     pooled: Callable[[], FloatArray]
@@ -82,6 +84,7 @@ class Question:
     snapshots: Mapping[int, Mapping[str, FloatArray]]
     client_of_row: Int64Array
     new: NewRows | None = None
+    show: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class Findings:
     """Scores of both maps, the pooled-data map, the bytes of the rows that were pooled, and maps along the way.
 
     ``placed`` (new rows, dimensions) is where the rows that were held out lie on the federated map, None where there
-    are none or they have no place.
+    are none or they have no place, and ``shown`` (rows, columns) the columns that were asked for.
     """
 
     federated: Scores
@@ -106,12 +109,15 @@ class Findings:
     pooled_bytes: int
     along: Mapping[int, Along] = field(default_factory=dict)
     placed: FloatArray | None = None
+    shown: FloatArray | None = None
 
 
 def examine(question: Question, *, listener: Listener) -> Findings:
     """Draw the central map, place new rows, and score both maps against the pooled, scaled rows."""
     journal = Journal(listener)
-    rows = scale_rows(question.pooled(), question.scaling)
+    pooled_rows = question.pooled()
+    shown = pooled_rows[:, list(question.show)] if question.show else None
+    rows = scale_rows(pooled_rows, question.scaling)
     with one_blas_thread():
         outcome, pooled = question.outcome, None
         method = METHODS[question.method]
@@ -182,7 +188,8 @@ def examine(question: Question, *, listener: Listener) -> Findings:
             central = None if pooled is None else scores(beside, pooled, None, new_central)
     if pooled is not None:
         pooled = replace(pooled, place=None)  # which holds all rows, and is not to travel with the findings
-    return Findings(federated, central, pooled, rows.nbytes, along, None if new is None else new.embedding)
+    places = None if new is None else new.embedding
+    return Findings(federated, central, pooled, rows.nbytes, along, places, shown)
 
 
 def _placed(

@@ -44,6 +44,7 @@ from raydr.scenarios.folder import (
     write_json,
     write_progress,
     write_rounds,
+    write_shown,
 )
 from raydr.scenarios.holdings import Holdings, dealt_out, from_sites, with_public_file
 from raydr.scenarios.identity import Identity
@@ -214,6 +215,7 @@ def _begin(scenario: Scenario, holdings: Holdings, checkpoints: Checkpoints) -> 
     """Raise ScenarioError or DataError where the scenario asks what these data and clients cannot give."""
     scenario.require_clients(len(holdings.names))
     scenario.method.check(holdings.rows, holdings.features)
+    scenario.require_columns(holdings.feature_names)
     public = METHODS[scenario.method.kind].public_file(scenario.method)
     if public is not None:
         holdings = with_public_file(holdings, public)
@@ -301,6 +303,7 @@ def _simulate(
         served.outcome.snapshots,
         holdings.client_of_row,
         new_rows(holdings, served, beginning.run, scenario),
+        [holdings.feature_names.index(column) for column in scenario.show],
     )
     findings = backend.evaluate(examine, question, listener=journal.tell)
     served.ledger.record(
@@ -384,6 +387,8 @@ def _write(
         write_held_out(folder / records.HELD_OUT, holdings.held_out, findings.placed)
     if findings.pooled is not None and findings.central is not None:
         write_central(folder / records.CENTRAL, holdings, findings.pooled, findings.central.faithfulness)
+    if findings.shown is not None:
+        write_shown(folder / records.SHOWN, holdings, dict(zip(scenario.show, findings.shown.T, strict=True)))
     measures = Measures(
         federated=findings.federated.values,
         central=findings.central.values if findings.central else {},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
@@ -101,6 +101,8 @@ class RunFolder:
         What attacks recovered; None where the run was not audited.
     faithfulness, central_faithfulness : Faithfulness or None
         Of each row, on either map; None where no metric of the run counted its neighbours.
+    shown : mapping of str to Float64Array, (rows,)
+        Mapped columns as they were read, by name, NaN where a value is missing; none where the scenario asks for none.
     stress : tuple of float
         Of the start and after each iteration of the server's own; none where it made none.
     """
@@ -126,6 +128,7 @@ class RunFolder:
     stress: tuple[float, ...] = ()
     faithfulness: Faithfulness | None = None
     central_faithfulness: Faithfulness | None = None
+    shown: Mapping[str, Float64Array] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -205,6 +208,7 @@ def read_run(folder: Path) -> RunFolder:
         else (),
         faithfulness=faithfulness,
         central_faithfulness=central_faithfulness,
+        shown=_read_shown(folder, rows),
     )
 
 
@@ -308,8 +312,11 @@ def _read_data(folder: Path, rows: int) -> Provenance:
     return data
 
 
-def _columns(folder: Path, file: str, needed: tuple[str, ...]) -> dict[str, Any]:
-    """Read the columns of a map from a parquet file as Arrow arrays, all that are ``needed`` among them."""
+def _columns(folder: Path, file: str, needed: tuple[str, ...], prefix: str | None = None) -> dict[str, Any]:
+    """Read the columns of a map from a parquet file as Arrow arrays, all that are ``needed`` among them.
+
+    With a ``prefix``, those that are needed and those whose names begin so.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -318,6 +325,8 @@ def _columns(folder: Path, file: str, needed: tuple[str, ...]) -> dict[str, Any]
             rows = table.metadata.num_rows
             kept = [name for name in table.schema_arrow.names if KEPT.fullmatch(name)]
             present = [name for name in (*needed, *OPTIONAL) if name in table.schema_arrow.names] + kept[:1]
+            if prefix is not None:
+                present = [*needed, *(name for name in table.schema_arrow.names if name.startswith(prefix))]
             lacking = [name for name in needed if name not in present]
             if lacking:
                 its = ", ".join(table.schema_arrow.names[:20])
@@ -443,6 +452,26 @@ def _read_central(
         reason = f"is a map in {points.shape[1]} dimensions, {records.EMBEDDING} in {dimensions}"
         raise _not_whole(folder, file, reason)
     return points, _faithfulness(folder, file, columns)
+
+
+def _read_shown(folder: Path, rows: Int64Array | tuple[str, ...]) -> dict[str, Float64Array]:
+    import pyarrow as pa
+
+    file = records.SHOWN
+    if not (folder / file).exists():
+        return {}
+    columns = _columns(folder, file, ("row",), records.SHOWN_COLUMN)
+    if not np.array_equal(np.asarray(_identities(folder, file, columns.pop("row"))), np.asarray(rows)):
+        raise _not_whole(folder, file, f"does not hold the rows of {records.EMBEDDING} in the same order")
+    shown = {}
+    for name, column in columns.items():
+        if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
+            raise _not_whole(
+                folder, file, f"holds {column.type} where numbers belong, in the column {name!r}"
+            )
+        values = column.to_numpy().astype(np.float64)
+        shown[name.removeprefix(records.SHOWN_COLUMN)] = np.where(np.isfinite(values), values, np.nan)
+    return shown
 
 
 def _read_along(folder: Path, rows: Int64Array | tuple[str, ...], dimensions: int) -> tuple[Along, ...]:
