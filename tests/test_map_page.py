@@ -400,9 +400,21 @@ class TestReport:
             corner = tab.page.evaluate(PIXEL, ["federated", 2, 2])
             assert max(corner) < 50
             assert is_colour(tab.colour(0), CATEGORIES[0])
+            tab.page.emulate_media(media="print", color_scheme="dark")
             tab.page.evaluate("dispatchEvent(new Event('beforeprint'))")
-            assert tab.page.evaluate(PIXEL, ["federated", 2, 2]) == [255, 255, 255]
+            paper = tab.page.locator(".printed canvas")
+            assert paper.is_visible()
+            drawn = paper.evaluate(
+                "canvas => [...canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data]"
+            )
+            pixels = np.array(drawn, dtype=np.uint8).reshape(-1, 4)[:, :3]
+            assert (pixels.min(axis=1) == 255).mean() > 0.5
+            for colour in CATEGORIES[:4]:
+                assert (np.abs(pixels - rgb(colour)).max(axis=1) < 30).sum() > 100
+            assert tab.page.locator(".stage").is_hidden()
+            tab.page.emulate_media(media="screen", color_scheme="dark")
             tab.page.evaluate("dispatchEvent(new Event('afterprint'))")
+            tab.drawn()
             assert tab.page.evaluate(PIXEL, ["federated", 2, 2]) == corner
 
     def test_a_finger_that_touches_a_row_is_told_of_it_and_the_page_is_no_wider_than_a_phone(

@@ -81,7 +81,9 @@ class Result:
         return np.column_stack([table[axis].to_numpy() for axis in AXES if axis in table.column_names])
 
     def to_frame(self, library: Library | None = None) -> Any:
-        """The map as a data frame: ``row, client, x, y[, z][, cluster][, label]``, a row for each that was mapped.
+        """The map as a data frame: ``row, client, x, y[, z][, cluster][, label][, npa_K]``, a row for each mapped one.
+
+        ``npa_K`` is the share of its K nearest neighbours that each row keeps on the map, where a metric counted them.
 
         Parameters
         ----------

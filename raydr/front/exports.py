@@ -29,7 +29,7 @@ class MissingPackageError(RaydrError, ImportError):
 
 
 def frame(folder: Path, library: Library | None = None) -> Any:
-    """The map as a table of ``row, client, x, y[, z][, cluster][, label]``: see :meth:`raydr.Result.to_frame`."""
+    """The map as a table of ``row, client, x, y`` and what more there is: see :meth:`raydr.Result.to_frame`."""
     import pyarrow.parquet as pq
 
     if library is None:
