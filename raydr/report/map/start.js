@@ -155,6 +155,8 @@ for (const root of document.querySelectorAll(".atlas")) {
   start(root).catch((error) => {
     root.dataset.drawn = "failed";
     root.querySelector(".failed").hidden = false;
+    const pane = root.querySelector(".pane");
+    pane.innerHTML = pane.querySelector("noscript").textContent;
     throw error;
   });
 }
