@@ -63,7 +63,7 @@ def test_a_run_folder_holds_what_it_should_and_reads_back(whole: Path) -> None:
 
 def test_the_embedding_names_every_row_once_in_the_tables_order(whole: Path) -> None:
     table = pq.read_table(whole / "embedding.parquet")
-    assert table.column_names == ["row", "client", "x", "y", "label"]
+    assert table.column_names == ["row", "client", "x", "y", "label", "npa_10"]
     assert table["row"].to_pylist() == list(range(150))
     assert set(table["client"].to_pylist()) == {"client-0", "client-1", "client-2"}
     assert set(table["label"].to_pylist()) == {"setosa", "versicolor", "virginica"}
