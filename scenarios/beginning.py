@@ -94,6 +94,7 @@ def _usable(scenario: Scenario, holdings: Holdings) -> Holdings:
     """Raise ScenarioError or DataError where the scenario asks what these data and clients cannot give."""
     scenario.require_clients(len(holdings.names))
     scenario.method.check(holdings.rows, holdings.features)
+    scenario.require_columns(holdings.feature_names)
     if holdings.harmonizing is not None and holdings.held_out is not None:
         holdings.sites_of(holdings.held_out)
     public = METHODS[scenario.method.kind].public_file(scenario.method)

@@ -178,7 +178,7 @@ class Result:
         return self.folder / REPORT
 
     def to_frame(self, library: Library | None = None) -> Any:
-        """The map as a data frame: ``row, client, x, y[, z][, cluster][, label]``, a row for each that was mapped.
+        """The map as a data frame: ``row, client, x, y[, z][, cluster][, label][, npa_K]``, a row for each that was mapped.
 
         Parameters
         ----------
