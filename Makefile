@@ -1,10 +1,10 @@
-# make demo: set up and map real data, federated.    make test: set up and run every check.
+# make demo: set up and map real data, federated.    make test: set up and run every check.    make docs: the site.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test slow setup clean
+.PHONY: demo test slow docs setup clean
 
 demo: setup
 	$(BIN)/raydr run digits-fed-umap
@@ -19,6 +19,10 @@ test: setup
 
 slow: setup
 	$(BIN)/python -m pytest -m slow
+
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo site/index.html
 
 setup: $(INSTALLED)
 

@@ -1,0 +1,79 @@
+"""Pictures and figures of the tutorials, from their own lines.
+
+``python tests/tutorial_figures.py`` runs the blocks of each page of docs/tutorials/ in full and puts the pictures of the
+runs that they leave into docs/pictures/, and what these measured into docs/tutorials/figures/. With names of pages it
+runs those alone. Heart disease is read from heart_disease.csv in ``$RAYDR_DATA``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections import deque
+from pathlib import Path
+
+from pages import ROOT, blocks, run_blocks, write_files
+from PIL import Image
+
+from raydr.metrics import METRICS
+from raydr.report import write_picture
+from raydr.report.gist import points
+from raydr.report.runfolder import read_run
+
+TUTORIALS = ROOT / "docs" / "tutorials"
+FIGURES, PICTURES = TUTORIALS / "figures", ROOT / "docs" / "pictures"
+PATIENTS = "heart_disease.csv"
+SHOWN = ("npa_10", "ca_10", "trustworthiness")
+WIDTH, COLOURS = 1000, 96
+"""Of a picture, in pixels, and how many colours it has: some tens of kilobytes."""
+
+
+def renew(page: Path) -> None:
+    """Run a page, and keep what came of it."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        os.chdir(folder)
+        write_files(page, folder)
+        if any(PATIENTS in block.text for block in blocks(page, "sh")):
+            shutil.copy(Path(os.environ["RAYDR_DATA"]) / PATIENTS, folder)
+        deque(run_blocks(page), maxlen=0)
+        text = page.read_text(encoding="utf-8")
+        runs = [path.parent for path in sorted(folder.glob("*/embedding.parquet"))]
+        for run in runs:
+            if f"pictures/{run.name}.png" in text:
+                _picture(write_picture(run), PICTURES / f"{run.name}.png")
+        (FIGURES / page.name).write_text(_figures(page.stem, runs), encoding="utf-8")
+        os.chdir(ROOT)
+
+
+def _picture(source: Path, target: Path) -> None:
+    with Image.open(source) as picture:
+        height = round(picture.height * WIDTH / picture.width)
+        small = picture.convert("RGB").resize((WIDTH, height), Image.Resampling.LANCZOS)
+        small.quantize(COLOURS, dither=Image.Dither.NONE).save(target, optimize=True)
+
+
+def _figures(name: str, folders: list[Path]) -> str:
+    """A table of the runs' metrics, and what the page of the run of this name says first."""
+    lines = ["| run | map | " + " | ".join(METRICS[metric].title for metric in SHOWN) + " |"]
+    lines += ["| --- | --- |" + " ---: |" * len(SHOWN)]
+    for folder in folders:
+        metrics = json.loads((folder / "metrics.json").read_text())
+        for side, title in (("federated", "federated"), ("central", "pooled rows")):
+            if side in metrics:
+                cells = [f"{metrics[side][metric]:.3f}" if metric in metrics[side] else "" for metric in SHOWN]
+                lines.append(f"| `{folder.name}` | {title} | " + " | ".join(cells) + " |")
+    told = [folder for folder in folders if folder.name == name]
+    said = [f"- **{point.title}: {point.figure}.** {point.text}" for point in points(read_run(told[0]))] if told else []
+    return "\n".join([*lines, "", *said]) + "\n"
+
+
+if __name__ == "__main__":
+    FIGURES.mkdir(exist_ok=True)
+    PICTURES.mkdir(exist_ok=True)
+    for tutorial in sorted(TUTORIALS.glob("*.md")):
+        if tutorial.stem != "index" and (tutorial.stem in sys.argv[1:] or len(sys.argv) == 1):
+            renew(tutorial)
