@@ -43,6 +43,10 @@ def product(client: Client, request: ProductRequest) -> Product:
 class Places(Reply, granularity=Granularity.PER_RECORD, what="every record's coordinates on the axes"):
     places: Float64Array  # (rows, 2)
 
+    @staticmethod
+    def ranges(request: PlacesRequest, rows: int) -> dict[str, Range]:
+        return {"places": Range((rows, 2))}
+
 
 @dataclass(frozen=True)
 class PlacesRequest(Request[Places], what="the axes"):
@@ -59,6 +63,8 @@ def serve(federation: Federation, settings: PowerPCA) -> Outcome:
     start = federation.stream("axes").standard_normal((federation.features, 2))
     state = {"axes": np.linalg.qr(start)[0]}
     for _ in federation.rounds(settings.rounds, state):
-        state["axes"] = np.linalg.qr(federation.mean(ProductRequest(state["axes"]), weights="rows").product)[0]
+        state["axes"] = np.linalg.qr(federation.mean(ProductRequest(state["axes"]), weights="rows").product)[
+            0
+        ]
     replies = federation.ask(PlacesRequest(state["axes"]))
     return Outcome(np.concatenate([reply.places for reply in replies]), None)

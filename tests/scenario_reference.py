@@ -45,10 +45,9 @@ def _method_page(kind: str, section: Section) -> str:
     lines = [
         "<!-- Made by tests/scenario_reference.py -->",
         f"# `{kind}`\n",
-        f"{_summary(model)}. In Python: {', '.join(f'`raydr.{name}`' for name in estimators)}, whose parameters are these",
-        "keys ([estimators](../estimators.md)).\n" if estimators else "",
-        "Keys of the section `method` of a scenario with this kind; [scenarios.md](../scenarios.md) has the sections that",
-        "all methods share.",
+        f"{_summary(model)}.\n",
+        f"In Python: {', '.join(f'`raydr.{name}`' for name in estimators)}, with these keys as parameters",
+        "([estimators](../estimators.md)). [Scenarios](../scenarios.md) has the sections that all methods share.",
     ]
     return "\n".join([*lines, *_tables(section)]) + "\n"
 

@@ -37,7 +37,10 @@ ELSEWHERE = {
 """Pages whose Python runs in another test."""
 NOT_RUN = {
     ("README.md", ""): "how folders are laid out",
-    ("docs/cluster.md", "bash"): "starts a cluster: tests/several_nodes.py starts one, and test_jobs.py submits to it",
+    (
+        "docs/cluster.md",
+        "bash",
+    ): "starts a cluster: tests/several_nodes.py starts one, and test_jobs.py submits to it",
     ("docs/installing.md", "text"): "installs packages from an index",
 }
 """Blocks that nothing runs, by page and language, and why."""
@@ -129,7 +132,9 @@ def test_every_command_and_every_line_of_python_of_a_page_works(
             assert Path(capsys.readouterr().out.strip().splitlines()[-1]).is_file()
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if name_of(page) in ELSEWHERE | dict.fromkeys(LONG)], ids=name_of)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if name_of(page) in ELSEWHERE | dict.fromkeys(LONG)], ids=name_of
+)
 def test_the_commands_of_pages_whose_python_runs_elsewhere_work(page: Path, quick: Path) -> None:
     deque((run_line(line) for block in blocks(page, "sh") for line in block.commands), maxlen=0)
 
@@ -149,9 +154,10 @@ def test_every_scenario_of_a_page_is_one(page: Path, tmp_path: Path) -> None:
     for number, block in enumerate(blocks(page, "yaml")):
         file = tmp_path / f"{number}.yaml"
         content = yaml.safe_load(block.text)
+        file.write_text(block.text)
         if "name" not in content:  # a part of a scenario
             content = {"name": "part", "data": {"source": "digits"}, "clients": {"count": 10}, **content}
-        file.write_text(yaml.safe_dump(content))
+            file.write_text(yaml.safe_dump(content, sort_keys=False))
         read = read_sweep if is_sweep(content) else reading.read
         assert read(file).name == content["name"]
 
@@ -160,7 +166,15 @@ def test_every_scenario_of_a_page_is_one(page: Path, tmp_path: Path) -> None:
 def test_every_entry_point_of_a_page_is_in_a_group_that_there_is(block: Block) -> None:
     assert tomllib.loads(block.text)["project"]["entry-points"].keys() <= {
         f"raydr.{things}"
-        for things in ("methods", "metrics", "embedders", "partitions", "adversaries", "attacks", "mechanisms")
+        for things in (
+            "methods",
+            "metrics",
+            "embedders",
+            "partitions",
+            "adversaries",
+            "attacks",
+            "mechanisms",
+        )
     }
 
 
@@ -209,7 +223,9 @@ def test_every_link_leads_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
             place = page.parent / target
-            assert target.startswith("https://") or place.exists() or place.resolve() in made, f"{page.name}: {target}"
+            assert target.startswith("https://") or place.exists() or place.resolve() in made, (
+                f"{page.name}: {target}"
+            )
 
 
 def test_every_key_of_a_scenario_is_in_its_page_as_the_models_have_it() -> None:
