@@ -4,7 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test slow docs setup clean
+# What uses each library that raydr stands on, in a minute or two.
+SOME_TESTS := $(addprefix tests/test_, embedding.py estimators.py data_files.py finished.py metrics.py own_data.py \
+  fedne_numerics.py accounting.py sweeps.py report.py methods.py)
+
+.PHONY: demo test slow docs lowest dist setup clean
 
 demo: setup
 	$(BIN)/raydr run digits-fed-umap
@@ -23,6 +27,26 @@ slow: setup
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo site/index.html
+
+# What constraints-lowest.txt holds must do; it is made by
+# uv pip compile --resolution lowest-direct --extra all pyproject.toml -o constraints-lowest.txt
+lowest:
+	$(PYTHON) -m venv --clear build/lowest
+	build/lowest/bin/python -m pip install --quiet --constraint constraints-lowest.txt '.[all]' \
+	  pytest pytest-timeout pytest-xdist hypothesis polars
+	build/lowest/bin/python -W ignore -m pytest -n 2 $(SOME_TESTS)
+
+# Built, installed into an empty environment, and tested there by the source distribution's tests, without its source.
+dist: setup
+	rm -rf dist build/lib build/dist
+	$(BIN)/python -m pip install --quiet build
+	$(BIN)/python -m build --quiet
+	$(PYTHON) -m venv --clear build/dist/environment
+	build/dist/environment/bin/python -m pip install --quiet --constraint constraints.txt \
+	  "$$(echo dist/raydr-*.whl)[all]" pytest pytest-timeout pytest-xdist hypothesis polars
+	tar -xzf dist/raydr-*.tar.gz -C build/dist --strip-components=1
+	rm -r build/dist/raydr
+	cd build/dist && environment/bin/python -W ignore -m pytest -n 2 $(SOME_TESTS)
 
 setup: $(INSTALLED)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from raydr.front.api import (
         audit,
+        join,
         map,  # noqa: A004  as every function here it is called by its module's name
         reproduce,
         resume,
@@ -57,6 +58,7 @@ __all__ = [
     "Result",
     "SweepResult",
     "audit",
+    "join",
     "load",
     "map",
     "reproduce",

@@ -5,6 +5,8 @@ Every message is one paragraph: what is wrong, where, and what to do about it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class RaydrError(Exception):
     """Base of every error that raydr raises on purpose.
@@ -26,6 +28,33 @@ class DataError(RaydrError, ValueError):
     """Data that cannot be used as asked: missing column, text in a feature, missing values, too few rows."""
 
     exit_code = 2
+
+
+class FeatureError(DataError):
+    """Data that cannot be used for one feature, by a part of a federation that knows features by number alone.
+
+    Parameters
+    ----------
+    text : str
+        The paragraph, with ``{feature}`` for what the feature is called.
+    feature : int
+        Its number, from 0.
+    """
+
+    def __init__(self, text: str, feature: int) -> None:
+        super().__init__(text, feature)
+        self.text, self.feature = text, feature
+
+    def __str__(self) -> str:
+        return self._calling(f"feature number {self.feature}, counted from 0,")
+
+    def of(self, names: Sequence[str]) -> DataError:
+        """The same by somebody who knows what the features are called."""
+        return DataError(self._calling(f"the column {names[self.feature]!r}"))
+
+    def _calling(self, feature: str) -> str:
+        said = self.text.replace("{feature}", feature)
+        return said[0].upper() + said[1:]
 
 
 class OutputError(RaydrError, OSError):

@@ -28,6 +28,8 @@ AUDIT = "audit.json"
 """What attacks recovered, where the run was audited."""
 MODEL = "model"
 """A folder."""
+JOINED, JOINING = "joined", "joining.json"
+"""A folder with a numbered one for each site that joined later, and the record of that in it."""
 REPORT, PICTURE = "report.html", "embedding.png"
 """Made from the other files, and again by ``raydr report``."""
 AXES = "xyz"
@@ -78,6 +80,18 @@ class Measures:
     federated: Mapping[str, float | None]
     central: Mapping[str, float | None] = field(default_factory=dict)
     not_computed: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Joining:
+    """How a site joined a run: its name, the SHA-256 of the map, its rows, with what, when and how long."""
+
+    site: str
+    map: str
+    rows: Count
+    raydr: str
+    started: str
+    seconds: Seconds
 
 
 @dataclass(frozen=True)

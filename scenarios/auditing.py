@@ -32,7 +32,6 @@ from raydr.scenarios.holdings import Holdings, read_table
 from raydr.scenarios.reading import read
 from raydr.scenarios.repetition import Repetition, repeated
 from raydr.scenarios.schema import AuditSettings, Scenario
-from raydr.statistics.scaling import scale_rows
 from raydr.threads import one_blas_thread
 
 MOST_CANDIDATES = 2000
@@ -151,11 +150,11 @@ def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, da
     """View, side knowledge and truth of a repetition."""
     scenario, holdings, served = repetition.scenario, repetition.holdings, repetition.served
     order = np.argsort(holdings.client_of_row, kind="stable")
-    scaling = served.scaling
-    rows = scale_rows(holdings.pooled(), scaling)[order]
+    prepared = served.prepared
+    rows = prepared.applied(holdings.pooled(), holdings.client_of_row, holdings.kept_classes)[order]
     sizes = np.bincount(holdings.client_of_row, minlength=len(holdings.names))
     keyed = scenario.privacy.isometry_key
-    own = None if holdings.public is None or keyed else scale_rows(holdings.public, scaling)
+    own = None if holdings.public is None or keyed else prepared.applied(holdings.public)
     view = View(
         repetition.transcript,
         tuple(int(size) for size in sizes),
@@ -168,7 +167,7 @@ def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, da
     )
     apart = rows_apart(scenario, holdings, data_dir)
     shuffled = stream(scenario.seed, "audit").permutation(len(apart))
-    apart = scale_rows(apart[shuffled], scaling)
+    apart = prepared.applied(apart[shuffled])  # no site's, as far as the server can tell
     others, apart = _candidates(apart, len(rows))
     side = _side(repetition, settings, rows, own, apart, file)
     members = _drawn(scenario, "audit members", len(rows), len(others), side.spared)
@@ -195,12 +194,12 @@ def _side(
     file: Path | None,
 ) -> Side:
     """Public rows, from wherever there are any, and records that the server happens to know."""
-    scenario, holdings, scaling = repetition.scenario, repetition.holdings, repetition.served.scaling
+    scenario, holdings, prepared = repetition.scenario, repetition.holdings, repetition.served.prepared
     spared = np.zeros(0, np.int64)
     wanted = settings.public_rows
     if file is not None:
         table = load(path=file, layout=holdings.layout, for_map=False)
-        given = scale_rows(table.rows, scaling)[:wanted]
+        given = prepared.applied(table.rows)[:wanted]
         origin = f"{len(given):,} rows of {file.name}"
     else:
         given = np.concatenate([apart[:0] if own is None else own.astype(apart.dtype), apart])[:wanted]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from raydr.data import Table
-from raydr.journal import Journal
+from raydr.journal import Incident, Journal
 from raydr.methods import METHODS
 from raydr.privacy.secrets import Origin, RootedRun
 from raydr.scenarios.backend import Backend, InlineBackend
@@ -64,6 +64,8 @@ def held_by(
                 backend = connection.enter_context(_backend(scenario, address, journal, reading))
                 with journal.stage("data"):  # what of it is left to wait for
                     holdings = reading.result()
+        for notice in holdings.notices:
+            journal.tell(Incident(notice))
         yield backend, holdings
 
 
@@ -71,6 +73,8 @@ def _usable(scenario: Scenario, holdings: Holdings) -> Holdings:
     """Raise ScenarioError or DataError where the scenario asks what these data and clients cannot give."""
     scenario.require_clients(len(holdings.names))
     scenario.method.check(holdings.rows, holdings.features)
+    if holdings.harmonizing is not None and holdings.held_out is not None:
+        holdings.sites_of(holdings.held_out)
     public = METHODS[scenario.method.kind].public_file(scenario.method)
     return holdings if public is None else with_public_file(holdings, public)
 

@@ -26,11 +26,10 @@ from raydr.report import RunFolder, read_run
 from raydr.robust import Mean
 from raydr.scenarios.backend import InlineBackend
 from raydr.scenarios.holdings import dealt_out, from_sites
-from raydr.scenarios.model import read_model
+from raydr.scenarios.model import preparation_of, read_model
 from raydr.scenarios.reading import read
 from raydr.scenarios.repetition import require_same_data
 from raydr.scenarios.schema import Scenario
-from raydr.statistics.scaling import Scaling, scale_rows
 from raydr.threads import one_blas_thread
 
 SAMPLE = 600
@@ -129,7 +128,8 @@ def _learnt(folder: Path, data_dir: Path | None) -> _Learnt:
     sites = scenario.clients.sites
     holdings = from_sites(scenario, InlineBackend()) if sites else dealt_out(scenario, data_dir)
     require_same_data(run, holdings, scenario.data.scale)
-    rows = scale_rows(holdings.pooled(), Scaling.of(model.arrays, scenario.data.scale))
+    prepared = preparation_of(folder, model, scenario)
+    rows = prepared.applied(holdings.pooled(), holdings.client_of_row, holdings.kept_classes)
     random = np.random.default_rng((scenario.seed, SAMPLE))
     drawn = np.sort(random.choice(len(rows), min(SAMPLE, len(rows)), replace=False))
     owners = holdings.client_of_row[drawn]

@@ -6,14 +6,19 @@ import platform
 import sys
 from collections.abc import Mapping
 from datetime import datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from raydr.extras import EXTRAS
 from raydr.records import Environment
 from raydr.registry import extensions
 from raydr.threads import cores
 
-_PACKAGES = ("numpy", "scipy", "scikit-learn", "openTSNE", "umap-learn", "numba", "ray", "pyarrow", "bokeh")
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "openTSNE", "umap-learn", "numba", "ray", "pyarrow")
+
+
+_DISTRIBUTIONS = {"mlflow": "mlflow-skinny"}
+"""Of extras whose packages are distributed by other names."""
 
 
 def environment(
@@ -42,6 +47,22 @@ def environment(
 def versions() -> dict[str, str]:
     """Versions of the packages that a run's bits hang on, here."""
     return {name: version(name) for name in _PACKAGES} | extensions()
+
+
+def described() -> str:
+    """What a report of an error has to say of the environment, a line each: raydr, Python, packages."""
+    lines = [
+        f"raydr {version('raydr')}",
+        f"Python {sys.version.split()[0]} on {platform.platform()}, {cores()} cores",
+        *(f"{name} {found}" for name, found in versions().items()),
+    ]
+    for extra in EXTRAS:
+        package = _DISTRIBUTIONS.get(extra, extra)
+        try:
+            lines.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            lines.append(f"{package}: not installed (pip install 'raydr[{extra}]')")
+    return "\n".join(lines)
 
 
 def _processor() -> str:

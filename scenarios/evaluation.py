@@ -14,9 +14,14 @@ from raydr.geometry.points import Geometry
 from raydr.journal import Incident, Journal, Listener, within
 from raydr.methods import METHODS, Outcome, Pooled
 from raydr.metrics import Evidence, Scores, evaluate, graph_size, metric_named, row_graph
+from raydr.metrics.sites import separation
 from raydr.settings import Settings
-from raydr.statistics.scaling import Scaling, scale_rows
+from raydr.statistics.preparing import Preparation
+from raydr.statistics.scaling import Scale
 from raydr.threads import cores, one_blas_thread
+
+APART_ROWS = 5_000
+"""Of which it is told how far sites stand apart before and after they are harmonized."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +36,14 @@ class NewRows:
         Classes, by the same codes as those of the mapped rows.
     keyed : (rows, features) array or None
         Under the run's isometry key, where it has one: what its model knows.
+    owners : (rows,) int or None
+        Whose they are, where sites are harmonized.
     """
 
     rows: FloatArray
     labels: Int64Array | None
     keyed: FloatArray | None = None
+    owners: Int64Array | None = None
 
 
 @dataclass(frozen=True)
@@ -50,8 +58,8 @@ class Question:
         Classes.
     outcome : Outcome
         The federated map, what the server took the distances between rows to be, clusters, and what the run used.
-    scaling : Scaling
-        What the clients scaled by.
+    prepared : Preparation
+        What the clients did to their rows.
     method : str
         A name of :data:`raydr.methods.METHODS`, which knows the true distances and the central map.
     settings : Settings
@@ -68,12 +76,16 @@ class Question:
         Which client holds each row: a map along the way is drawn in the clients' order, as the run's own.
     new : NewRows or None
         To be placed on the maps.
+    classes : (rows,) int or None
+        What harmonizing keeps of the labels.
+    scale : {"none", "standard", "minmax", "unit"}
+        By which rows are compared with what they were before sites were harmonized.
     """
 
     pooled: Callable[[], FloatArray]
     labels: Int64Array | None
     outcome: Outcome
-    scaling: Scaling
+    prepared: Preparation
     method: str
     settings: Settings
     central: bool
@@ -82,6 +94,8 @@ class Question:
     snapshots: Mapping[int, Mapping[str, FloatArray]]
     client_of_row: Int64Array
     new: NewRows | None = None
+    classes: Int64Array | None = None
+    scale: Scale = "none"
 
 
 @dataclass(frozen=True)
@@ -97,7 +111,8 @@ class Findings:
     """Scores of both maps, the pooled-data map, the bytes of the rows that were pooled, and maps along the way.
 
     ``placed`` (new rows, dimensions) is where the rows that were held out lie on the federated map, None where there
-    are none or they have no place.
+    are none or they have no place. ``deviation`` (features,) is that of the rows as they were mapped. Where sites were
+    harmonized, ``before`` and ``after`` say how far their rows stood apart, by the names of metrics of sites.
     """
 
     federated: Scores
@@ -106,12 +121,22 @@ class Findings:
     pooled_bytes: int
     along: Mapping[int, Along] = field(default_factory=dict)
     placed: FloatArray | None = None
+    deviation: Float64Array | None = None
+    before: Mapping[str, float | None] = field(default_factory=dict)
+    after: Mapping[str, float | None] = field(default_factory=dict)
 
 
 def examine(question: Question, *, listener: Listener) -> Findings:
     """Draw the central map, place new rows, and score both maps against the pooled, scaled rows."""
     journal = Journal(listener)
-    rows = scale_rows(question.pooled(), question.scaling)
+    read, prepared = question.pooled(), question.prepared
+    rows = prepared.applied(read, question.client_of_row, question.classes)
+    before: Mapping[str, float | None] = {}
+    after: Mapping[str, float | None] = {}
+    if prepared.harmonization is not None:
+        with journal.stage("sites before and after"):
+            before = _apart(prepared.without_harmonizing(read, question.scale), question)
+            after = _apart(rows, question)
     with one_blas_thread():
         outcome, pooled = question.outcome, None
         method = METHODS[question.method]
@@ -127,7 +152,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
         new, new_central = None, None
         if question.new is not None and method.transform is not None:
             with journal.stage("new rows"):
-                scaled, labels = scale_rows(question.new.rows, question.scaling), question.new.labels
+                scaled, labels = prepared.applied(question.new.rows, question.new.owners), question.new.labels
                 known = scaled if question.new.keyed is None else question.new.keyed
                 place = partial(method.transform, question.settings, outcome.model, known)
                 new = _placed(place, scaled, labels, question, journal)
@@ -185,7 +210,18 @@ def examine(question: Question, *, listener: Listener) -> Findings:
             central = None if pooled is None else scores(beside, pooled, None, new_central)
     if pooled is not None:
         pooled = replace(pooled, place=None)  # which holds all rows, and is not to travel with the findings
-    return Findings(federated, central, pooled, rows.nbytes, along, None if new is None else new.embedding)
+    deviation = rows.std(axis=0, dtype=np.float64)
+    placed = None if new is None else new.embedding
+    return Findings(federated, central, pooled, rows.nbytes, along, placed, deviation, before, after)
+
+
+def _apart(rows: FloatArray, question: Question) -> Mapping[str, float | None]:
+    """How far sites stand apart, not on a map but as their rows lie; of many rows of a sample."""
+    owners, chosen = question.client_of_row, np.arange(len(rows))
+    if len(rows) > APART_ROWS:
+        random = np.random.default_rng((question.seed, APART_ROWS))
+        chosen = np.sort(random.choice(len(rows), APART_ROWS, replace=False))
+    return separation(rows[chosen], owners[chosen], threads=cores())
 
 
 def _placed(

@@ -6,7 +6,7 @@ import json
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from itertools import chain, count
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from raydr.arrays import FloatArray, Int64Array
+from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.data import Table
 from raydr.errors import OutputError, RaydrError
 from raydr.journal import RoundEnded
@@ -76,6 +76,10 @@ def require_free(target: Path) -> Path:
         taken = target.exists() and (not target.is_dir() or any(target.iterdir()))
     except OSError as error:
         raise _not_to_be_made(target, error) from error
+    if taken and not target.is_dir():
+        raise OutputError(
+            f"{target} is a file, and a run writes a folder: name another place with --out, or move it away."
+        )
     if taken:
         raise OutputError(
             f"The output folder {target} exists and is not empty: nothing there is overwritten. Name another"
@@ -88,7 +92,8 @@ def require_free(target: Path) -> Path:
 def incomplete(target: Path, work: Callable[[Path], Unfinished] = Checkpoints) -> Iterator[Path]:
     """Make a folder beside ``target`` and rename it to ``target`` at the end.
 
-    After an error the folder is removed, unless it holds something to go on with, such as a run's checkpoint.
+    After an error the folder is removed, unless it holds something to go on with, such as a run's checkpoint; so are
+    folders above it that were made for it and hold nothing else.
 
     Raises
     ------
@@ -98,13 +103,19 @@ def incomplete(target: Path, work: Callable[[Path], Unfinished] = Checkpoints) -
     """
     target = require_free(target)
     folder = target.with_name(f"{target.name}{_MARK}{secrets.token_hex(3)}")
+    made = [parent for parent in target.parents if not parent.exists()]
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir()
-    except OSError as error:
-        raise _not_to_be_made(target, error) from error
-    with _completing(folder, target, work(folder)):
-        yield folder
+        try:
+            folder.mkdir(parents=True)
+        except OSError as error:
+            raise _not_to_be_made(target, error) from error
+        with _completing(folder, target, work(folder)):
+            yield folder
+    except BaseException:
+        with suppress(OSError):  # of the first that is not empty, or never came to be
+            for parent in made:
+                parent.rmdir()
+        raise
 
 
 def _not_to_be_made(target: Path, error: OSError) -> OutputError:
@@ -183,25 +194,38 @@ def write_rounds(path: Path, rounds: Sequence[RoundEnded]) -> None:
     path.write_text("".join(ended.line for ended in rounds))
 
 
-def write_embedding(path: Path, holdings: Holdings, outcome: Outcome) -> None:
-    """``row, client, x, y[, z][, cluster][, label]`` in the table's order."""
+def write_embedding(
+    path: Path, holdings: Holdings, outcome: Outcome, faithfulness: Mapping[str, Float64Array]
+) -> None:
+    """``row, client, x, y[, z][, cluster][, label][, npa_K]`` in the table's order."""
     columns: dict[str, Any] = {"row": holdings.ids, "client": _names(holdings.names, holdings.client_of_row)}
     columns |= axes(outcome.embedding) | _clusters(outcome)
     if holdings.labels is not None:
         columns["label"] = _names(holdings.label_names, holdings.labels)
-    _write_parquet(path, columns)
+    _write_parquet(path, columns | faithfulness)
 
 
-def write_central(path: Path, holdings: Holdings, pooled: Pooled) -> None:
-    """``row, x, y[, z][, cluster]`` of the pooled-data map, in the table's order."""
-    _write_parquet(path, {"row": holdings.ids} | axes(pooled.embedding) | _clusters(pooled))
+def write_central(
+    path: Path, holdings: Holdings, pooled: Pooled, faithfulness: Mapping[str, Float64Array]
+) -> None:
+    """``row, x, y[, z][, cluster][, npa_K]`` of the pooled-data map, in the table's order."""
+    _write_parquet(path, {"row": holdings.ids} | axes(pooled.embedding) | _clusters(pooled) | faithfulness)
 
 
 def write_held_out(path: Path, held_out: Table, places: FloatArray) -> None:
     """``row, x, y[, z][, label]`` of rows that were held out, in the table's order."""
-    columns: dict[str, Any] = {"row": held_out.ids} | axes(places)
-    if held_out.labels is not None:
-        columns["label"] = _names(held_out.label_names, held_out.labels)
+    write_placed(path, held_out, places, {}, {})
+
+
+def write_placed(
+    path: Path, table: Table, places: FloatArray, every: Mapping[str, str], more: Mapping[str, Any]
+) -> None:
+    """``row, ..., x, y[, z], ...[, label]`` of rows of a table; ``every`` row has the same of some columns."""
+    columns: dict[str, Any] = {"row": table.ids}
+    columns |= {name: [value] * len(places) for name, value in every.items()}
+    columns |= axes(places) | dict(more)
+    if table.labels is not None:
+        columns["label"] = _names(table.label_names, table.labels)
     _write_parquet(path, columns)
 
 

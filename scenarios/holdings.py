@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from raydr.arrays import FloatArray, Int64Array
 from raydr.data import (
+    IN_MEMORY,
     Census,
+    Harmonized,
     Layout,
     Provenance,
     Site,
@@ -24,12 +26,16 @@ from raydr.data import (
     load_graph,
     set_apart,
 )
+from raydr.data.columns import listing
 from raydr.data.loading import refuse_empty
+from raydr.data.notices import common_looks, looks, of_columns
 from raydr.data.site import gaps_of
 from raydr.errors import DataError
 from raydr.methods import METHODS
 from raydr.privacy.ledger import Entry, Granularity
+from raydr.scenarios.harmony import harmonizing_of
 from raydr.scenarios.schema import DataSettings, Scenario, SiteSettings
+from raydr.statistics.harmonizing import Harmonizing
 
 
 class SiteReader(Protocol):
@@ -132,6 +138,10 @@ class Holdings:
         Columns of the data that are a feature of zeros and ones for each of these words.
     gaps : sequence of (features,) int64
         How many values of each feature each client lacks; empty where none may be missing.
+    harmonizing : Harmonizing or None
+        How clients are to be adjusted to each other; None where not at all.
+    notices : tuple of str
+        What whoever maps them should know of the columns.
     """
 
     names: tuple[str, ...]
@@ -149,6 +159,8 @@ class Holdings:
     filling: str | None = None
     gaps: Sequence[Int64Array] = ()
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    harmonizing: Harmonizing | None = None
+    notices: tuple[str, ...] = ()
 
     @property
     def parts(self) -> tuple[FloatArray | Site, ...]:
@@ -164,6 +176,42 @@ class Holdings:
     def features(self) -> int:
         """Number of features of every row."""
         return len(self.feature_names)
+
+    @property
+    def kept_classes(self) -> Int64Array | None:
+        """The class of each row among those that there are, where harmonizing keeps what goes with it."""
+        if self.harmonizing is None or self.labels is None or not self.harmonizing.covariates.classes:
+            return None
+        return np.unique(self.labels, return_inverse=True)[1].astype(np.int64)
+
+    @property
+    def own_classes(self) -> tuple[Int64Array, ...]:
+        """The same, client by client; empty where it is of no use."""
+        classes = self.kept_classes
+        if classes is None:
+            return ()
+        ends = np.cumsum(np.bincount(self.client_of_row, minlength=len(self.names)))[:-1]
+        return tuple(np.split(classes[_by_client(self.client_of_row)], ends))
+
+    def sites_of(self, table: Table) -> Int64Array:
+        """Which client's each row of a table is, by name.
+
+        Raises
+        ------
+        DataError
+            If a row is that of a site which maps none: nothing says how to adjust it.
+        """
+        place = {name: client for client, name in enumerate(self.names)}
+        keys = np.zeros(len(table.rows), np.int64) if table.client_keys is None else table.client_keys
+        strange = [
+            name for code, name in enumerate(table.client_names) if name not in place and (keys == code).any()
+        ]
+        if strange or table.client_keys is None:
+            raise DataError(
+                f"{table.name}: rows of {listing(strange)} are to be placed, and data.harmonize adjusts rows by what"
+                " those of the same site say, of which none is mapped: leave these rows out, or map some of them."
+            )
+        return np.array([place.get(name, -1) for name in table.client_names], np.int64)[keys]
 
     @property
     def layout(self) -> Layout:
@@ -193,6 +241,26 @@ class Holdings:
                 for name, lacking in zip(self.names, self.gaps, strict=False)
                 if lacking.any()
             },
+            harmonized=None if self.harmonizing is None else self._harmonized(self.harmonizing),
+            notices=self.notices + self._notices_of_sites,
+        )
+
+    def _harmonized(self, harmonizing: Harmonizing) -> Harmonized:
+        kept = tuple(self.feature_names[column] for column in harmonizing.covariates.columns)
+        label = ("the label",) if harmonizing.covariates.classes else ()
+        return Harmonized(harmonizing.kind, kept + label, kept)
+
+    @property
+    def _notices_of_sites(self) -> tuple[str, ...]:
+        if self.harmonizing is None:
+            return ()
+        sizes = np.bincount(self.client_of_row, minlength=len(self.names))
+        alone = [name for name, size in zip(self.names, sizes, strict=True) if size == 1]
+        if not alone or self.harmonizing.kind == "combat":
+            return ()
+        return (
+            f"{listing(alone)}: a single row, which harmonizing takes for what its site is off by: it lies where the"
+            " mean of all rows does.",
         )
 
     @property
@@ -240,7 +308,19 @@ def dealt_out(scenario: Scenario, data_dir: Path | None, given: Table | None = N
         filling=data.filling,
         gaps=[gaps_of(part) for part in dealt.parts] if data.filling else (),
         words=table.words,
+        harmonizing=harmonizing_of(
+            data, table.features, table.words, present(table.labels, table.label_names)
+        ),
+        # Of what comes with raydr it is known what its columns are.
+        notices=()
+        if data.graph is not None or data.source not in (None, IN_MEMORY)
+        else of_columns(table.features, looks(table.rows), table.constant_features),
     )
+
+
+def present(labels: Int64Array | None, names: Sequence[str]) -> tuple[str, ...]:
+    """Names of the classes that there are rows of."""
+    return () if labels is None else tuple(names[code] for code in np.unique(labels))
 
 
 def read_table(scenario: Scenario, data_dir: Path | None, rows: int | None = None) -> Table:
@@ -328,6 +408,8 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> Holdings:
         filling=data.filling,
         gaps=[census.gaps for census in censuses] if data.filling else (),
         words=words,
+        harmonizing=harmonizing_of(data, first.features, words, present(labels, label_names)),
+        notices=of_columns(first.features, common_looks([census.looks for census in censuses])),
     )
 
 

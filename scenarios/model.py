@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import types
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version
 from pathlib import Path
@@ -18,10 +19,14 @@ from raydr.data.provenance import Provenance, sha256_of_file
 from raydr.errors import OutputError
 from raydr.records import MODEL, SCENARIO
 from raydr.scenarios.folder import write_json
+from raydr.scenarios.schema import Scenario
+from raydr.statistics.preparing import Preparation
 
 FORMAT = 1
 """Of ``model.json``; another is refused."""
 CARD, ARRAYS, ENCODER = "model.json", "arrays.npz", "encoder.safetensors"
+SITES = "sites.npz"
+"""What sites that were harmonized keep to themselves, which no federation has in one place; may be taken away."""
 KEYED = "keyed_scaling"
 """Name of the array that holds a keyed run's scaling, sealed: only clients can read it."""
 _PREFIX = "encoder."
@@ -46,6 +51,8 @@ class Card:
         SHA-256 of each file of arrays.
     words : dict of str to tuple of str
         Columns of the data that are a feature of zeros and ones for each of these words.
+    sites : tuple of str
+        Of a run that harmonized sites, their names, in the order of what each keeps to itself.
     raydr : str
         The version that made it.
     format : int
@@ -59,24 +66,42 @@ class Card:
     raydr: str = field(default_factory=lambda: version("raydr"))
     format: int = FORMAT
     words: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    sites: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Model:
-    """Arrays by name, and what they were made from."""
+    """Arrays by name, and what they were made from.
+
+    ``own`` are what sites keep to themselves: empty where nothing, or where its file was taken away.
+    """
 
     arrays: dict[str, FloatArray]
     card: Card
+    own: dict[str, FloatArray] = field(default_factory=dict)
 
 
-def write_model(run: Path, arrays: Mapping[str, NDArray[Any]], data: Provenance) -> None:
-    """Write ``model/`` in a run folder that has its scenario: an encoder as safetensors, other arrays as npz."""
+def write_model(
+    run: Path,
+    arrays: Mapping[str, NDArray[Any]],
+    data: Provenance,
+    *,
+    sites: Sequence[str] = (),
+    own: Mapping[str, NDArray[Any]] = types.MappingProxyType({}),
+) -> None:
+    """Write ``model/`` in a run folder that has its scenario: an encoder as safetensors, other arrays as npz.
+
+    What each of the ``sites`` keeps to itself, its ``own``, has a file of its own, which can be taken away.
+    """
     folder = run / MODEL
     folder.mkdir(exist_ok=True)  # a resumed run may have come as far as this before
     encoder = {name.removeprefix(_PREFIX): arrays[name] for name in arrays if name.startswith(_PREFIX)}
     others = {name: arrays[name] for name in arrays if not name.startswith(_PREFIX)}
     with (folder / ARRAYS).open("wb") as file:
         np.savez(file, allow_pickle=False, **others)  # numbers of this kind hardly shrink
+    if own:
+        with (folder / SITES).open("wb") as file:
+            np.savez(file, allow_pickle=False, **own)
     if encoder:
         from safetensors.numpy import save_file
 
@@ -86,8 +111,12 @@ def write_model(run: Path, arrays: Mapping[str, NDArray[Any]], data: Provenance)
         columns=data.columns,
         named=data.named,
         left_out=tuple(dict.fromkeys(column for source in data.sources for column in source.left_out)),
-        files={name: sha256_of_file(folder / name) for name in [ARRAYS, *[ENCODER] * bool(encoder)]},
+        files={
+            name: sha256_of_file(folder / name)
+            for name in [ARRAYS, *[ENCODER] * bool(encoder), *[SITES] * bool(own)]
+        },
         words=data.words,
+        sites=tuple(sites) if own else (),
     )
     content = asdict(card)
     write_json(folder / CARD, {"sha256": digest_of(content), **content})
@@ -124,23 +153,54 @@ def read_model(run: Path) -> Model:
     folder = run / MODEL
     card = _card(folder)
     for name, digest in card.files.items():
+        if name == SITES and not (folder / name).exists():
+            continue
         if _checked(folder, name) != digest:
             raise _broken(folder, f"{name} is not the file that the run wrote")
     if _checked(run, SCENARIO) != card.scenario:
         raise _broken(folder, f"{run / SCENARIO} is not the scenario that it was made by")
     try:
-        arrays = _arrays(folder, card)
+        arrays, own = _arrays(folder, card), _own(folder, card)
     except Exception as error:  # whatever readers make of a file that is not what its name says
         raise _broken(folder, " ".join(str(error).split())) from error
     for name, values in arrays.items():
         if values.dtype.kind not in "fiu" or not np.isfinite(values).all():
             raise _broken(folder, f"the array {name} has values that are no finite numbers")
-    for name in () if KEYED in arrays else ("shift", "factor", *{"fill"} & set(arrays)):
+    by_column = {"fill", "site_centre", "site_deviation", "site_adjusted"} & set(arrays)
+    for name in () if KEYED in arrays else ("shift", "factor", *sorted(by_column)):
         if name not in arrays or arrays[name].shape != (len(card.columns),):
             raise _broken(
                 folder, f"the array {name} is not one number for each of {len(card.columns)} columns"
             )
-    return Model(arrays, card)
+    for name, values in own.items():
+        if values.shape != (len(card.sites), len(card.columns)) or not np.isfinite(values).all():
+            raise _broken(
+                folder,
+                f"the array {name} of {SITES} is not one number for each of {len(card.columns)} columns and"
+                f" {len(card.sites)} sites",
+            )
+    return Model(arrays, card, own)
+
+
+def preparation_of(run: Path, model: Model, scenario: Scenario) -> Preparation:
+    """What a model's arrays say became of rows before they were mapped.
+
+    Raises
+    ------
+    OutputError
+        If they do not say it, or what sites keep to themselves was taken away.
+    """
+    harmonize = scenario.data.harmonize
+    if harmonize is not None and not model.own:
+        raise OutputError(
+            f"The model in {run / MODEL} is without {SITES}, in which each site has what its rows are adjusted by: only"
+            " a site that has kept its own can place its rows."
+        )
+    kind = None if harmonize is None else harmonize.kind
+    try:
+        return Preparation.of(model.arrays, model.own, scenario.data.scale, kind)
+    except (KeyError, IndexError) as error:
+        raise _broken(run / MODEL, f"it lacks the array {error}, which data.harmonize needs") from error
 
 
 def _card(folder: Path) -> Card:
@@ -171,6 +231,13 @@ def _arrays(folder: Path, card: Card) -> dict[str, FloatArray]:
 
         arrays |= {f"{_PREFIX}{name}": values for name, values in load_file(folder / ENCODER).items()}
     return arrays
+
+
+def _own(folder: Path, card: Card) -> dict[str, FloatArray]:
+    if SITES not in card.files or not (folder / SITES).exists():
+        return {}
+    with np.load(folder / SITES, allow_pickle=False) as file:
+        return dict(file)
 
 
 def digest_of(content: Mapping[str, Any]) -> str:

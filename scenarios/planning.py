@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from raydr.actors.capacity import Capacity, Machine, this_machine
 from raydr.actors.packing import Seating, pack, seating
 from raydr.data import DATASETS
@@ -243,10 +245,15 @@ def _rehearsed(scenario: Scenario, prospect: Prospect, actors: int) -> Rehearsed
     if not prospect.known:
         return None
     clients = len(prospect.sizes)
-    plan, reserve = with_public(plan_of(scenario, clients), prospect.public)
+    plan, reserve = with_public(plan_of(scenario, clients, prospect.harmonizing), prospect.public)
     # As the backends have it: inline, a crash strikes one client alone.
     homes = pack(clients, actors or clients)
-    return rehearse(Crowd(prospect.sizes, prospect.sample, homes, scenario.seed, plan.faults, reserve), plan)
+    classes = None
+    if plan.harmonize is not None and plan.harmonize.covariates.classes:
+        # Which row is of which class decides nothing that is counted.
+        classes = np.arange(len(prospect.sample)) % plan.harmonize.covariates.classes
+    crowd = Crowd(prospect.sizes, prospect.sample, homes, scenario.seed, plan.faults, reserve, classes)
+    return rehearse(crowd, plan)
 
 
 def _load(

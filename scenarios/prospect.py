@@ -13,8 +13,10 @@ from raydr.data.site import laid_out
 from raydr.errors import DataError
 from raydr.methods import METHODS
 from raydr.privacy.ledger import Entry
-from raydr.scenarios.holdings import agreement_on, dealt_out, site_file, with_public_file
+from raydr.scenarios.harmony import harmonizing_of
+from raydr.scenarios.holdings import agreement_on, dealt_out, present, site_file, with_public_file
 from raydr.scenarios.schema import Scenario
+from raydr.statistics.harmonizing import Harmonizing
 
 SAMPLED_NUMBERS = 4_000_000
 """Of larger tables a sample answers for all rows, of so many numbers."""
@@ -52,6 +54,8 @@ class Prospect:
         Rows that are placed on the map once it is drawn.
     agreement : tuple of Entry
         What clients say to agree on the words of columns of text.
+    harmonizing : Harmonizing or None
+        How clients are to be adjusted to each other.
     """
 
     sizes: tuple[int, ...]
@@ -67,6 +71,7 @@ class Prospect:
     read: int = 0
     held_out: int = 0
     agreement: tuple[Entry, ...] = ()
+    harmonizing: Harmonizing | None = None
 
     @property
     def rows(self) -> int:
@@ -113,6 +118,7 @@ def prospect_of(scenario: Scenario, data_dir: Path | None) -> Prospect:
         else 0,
         held_out=0 if holdings.held_out is None else len(holdings.held_out.rows),
         agreement=holdings.agreement,
+        harmonizing=holdings.harmonizing,
     )
 
 
@@ -155,6 +161,7 @@ def _of_sites(scenario: Scenario) -> Prospect:
                 f"{site.path} has other features than {sites[0].path}: name the common ones in data.features."
             )
     rows = np.concatenate([table.rows for table in tables])
+    classes = {name for table in tables for name in present(table.labels, table.label_names)}
     scenario.method.check(len(rows), rows.shape[1])
     return Prospect(
         sizes=tuple(len(table.rows) for table in tables),
@@ -164,6 +171,7 @@ def _of_sites(scenario: Scenario) -> Prospect:
         whole=rows.size <= SAMPLED_NUMBERS,
         labelled=first.labels is not None,
         agreement=agreement_on(files[0].layout, len(sites)) if files[0].layout is not None else (),
+        harmonizing=harmonizing_of(data, tables[0].features, tables[0].words, sorted(classes)),
         names=names,
         nodes=nodes,
         unknown=(

@@ -85,7 +85,7 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
         if public is not None:
             holdings = with_public_file(holdings, public)
     transcript = Transcript()
-    plan, reserve = with_public(plan_of(scenario, len(holdings.names)), holdings.public)
+    plan, reserve = with_public(plan_of(scenario, len(holdings.names), holdings.harmonizing), holdings.public)
     # With another secret, noise would be another, and the messages those of another run.
     rooted = Origin(scenario.resolved().privacy.secret).again(
         Identity.of(scenario, holdings).study, run.environment.run
@@ -94,7 +94,7 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
         holdings.parts,
         replace(plan, run=rooted.name, checkpoint_every=0),
         listener=lambda event: _passed_on(event, listener),
-        withheld=Withheld(rooted.root, reserve),
+        withheld=Withheld(rooted.root, reserve, holdings.own_classes),
     )
     for entry in holdings.agreement:
         served.ledger.record(entry)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 
 from raydr import records
 from raydr.arrays import FloatArray
-from raydr.data import Table
-from raydr.errors import RunError, ScenarioError
+from raydr.data import Provenance, Table
+from raydr.data.notices import of_spreads
+from raydr.errors import FeatureError, RunError, ScenarioError
 from raydr.extras import require_packages
 from raydr.federation import FailurePolicy, FaultPlan, Liars
 from raydr.federation.client import Withheld
@@ -49,7 +51,9 @@ from raydr.scenarios.holdings import Holdings
 from raydr.scenarios.model import KEYED, write_model
 from raydr.scenarios.reading import dump, read
 from raydr.scenarios.schema import Scenario
+from raydr.statistics.harmonizing import Harmonizing
 from raydr.statistics.keying import keyed_rows, keyed_scale, opened
+from raydr.statistics.preparing import Preparation
 
 
 def run(
@@ -89,7 +93,7 @@ def run(
     whole = target.expanduser().absolute()
     if scenario.audit is not None:
         _audited(whole, data_dir, listener)
-    return _shown(whole, listener) if report else whole
+    return shown(whole, listener) if report else whole
 
 
 def resume(
@@ -118,7 +122,7 @@ def resume(
         _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener)
     if scenario.audit is not None:
         _audited(target, data_dir, listener)
-    return _shown(target, listener)
+    return shown(target, listener)
 
 
 def _run_in(
@@ -161,7 +165,7 @@ def _audited(folder: Path, data_dir: Path | None, listener: Listener) -> None:
         raise
 
 
-def _shown(folder: Path, listener: Listener) -> Path:
+def shown(folder: Path, listener: Listener) -> Path:
     """Draw the picture and the page of a run folder that is whole: what fails here costs no result.
 
     Raises
@@ -217,14 +221,15 @@ def _simulate(
                     checkpoints.keep(event)
         journal.tell(event)
 
-    plan, reserve = with_public(plan_of(scenario, len(holdings.names)), holdings.public)
-    served = backend.serve(
-        holdings.parts,
-        replace(plan, run=beginning.run.name),
-        withheld=Withheld(beginning.run.root, reserve),
-        listener=hear,
-        checkpoint=resumption.content if resumption is not None else None,
-    )
+    plan, reserve = with_public(plan_of(scenario, len(holdings.names), holdings.harmonizing), holdings.public)
+    with _features_named(scenario, holdings):
+        served = backend.serve(
+            holdings.parts,
+            replace(plan, run=beginning.run.name),
+            withheld=Withheld(beginning.run.root, reserve, holdings.own_classes),
+            listener=hear,
+            checkpoint=resumption.content if resumption is not None else None,
+        )
     for entry in holdings.agreement:
         served.ledger.record(entry)
     served = with_scaling(served.reordered(holdings.in_table_order), beginning.run, scenario)
@@ -244,7 +249,7 @@ def _simulate(
         holdings.pooled,
         holdings.labels,
         served.outcome,
-        served.scaling,
+        served.prepared,
         method.kind,
         method,
         compared,
@@ -253,6 +258,8 @@ def _simulate(
         served.outcome.snapshots,
         holdings.client_of_row,
         new_rows(holdings, served, beginning.run, scenario),
+        classes=holdings.kept_classes,
+        scale=scenario.data.scale,
     )
     findings = backend.evaluate(examine, question, listener=journal.tell)
     served.ledger.record(
@@ -271,6 +278,17 @@ def _simulate(
     return served, findings
 
 
+@contextmanager
+def _features_named(scenario: Scenario, holdings: Holdings) -> Iterator[None]:
+    """Have errors speak of columns, where features are columns and not turned by a key."""
+    try:
+        yield
+    except FeatureError as error:
+        if scenario.privacy.isometry_key:
+            raise
+        raise error.of(holdings.feature_names) from None
+
+
 def with_public(plan: Plan, public: FloatArray | None) -> tuple[Plan, FloatArray | None]:
     """Return the plan with rows that are set apart, or what clients hide of them from the server."""
     if plan.isometry_key:
@@ -284,7 +302,7 @@ def with_scaling(served: Served, run: RootedRun, scenario: Scenario) -> Served:
         return served
     known = opened(served.sealed_scaling, run.root, run.name, keyed_scale(scenario.data.scale))
     # Where rows lie in the features the server cannot tell: it knows them turned by the key.
-    return replace(served, scaling=known.scaling, outcome=replace(served.outcome, lift=None))
+    return replace(served, prepared=Preparation(known.scaling), outcome=replace(served.outcome, lift=None))
 
 
 def new_rows(holdings: Holdings, served: Served, run: RootedRun, scenario: Scenario) -> NewRows | None:
@@ -294,10 +312,11 @@ def new_rows(holdings: Holdings, served: Served, run: RootedRun, scenario: Scena
         return None
     if sealed is not None:
         keyed = keyed_rows(held_out.rows, sealed, run.root, run.name, keyed_scale(scenario.data.scale))
-    return NewRows(held_out.rows, held_out.labels, keyed)
+    owners = None if holdings.harmonizing is None else holdings.sites_of(held_out)
+    return NewRows(held_out.rows, held_out.labels, keyed, owners)
 
 
-def plan_of(scenario: Scenario, clients: int) -> Plan:
+def plan_of(scenario: Scenario, clients: int, harmonizing: Harmonizing | None = None) -> Plan:
     """Return what a scenario asks of the federation, for so many clients."""
     runtime, faults = scenario.runtime, scenario.faults
     liars = faults.adversary
@@ -306,6 +325,7 @@ def plan_of(scenario: Scenario, clients: int) -> Plan:
         settings=scenario.method,
         scale=scenario.data.scale,
         fill=scenario.data.filling,
+        harmonize=harmonizing,
         seed=scenario.seed,
         policy=FailurePolicy(runtime.retries, runtime.quorum),
         faults=FaultPlan(
@@ -323,6 +343,28 @@ def plan_of(scenario: Scenario, clients: int) -> Plan:
     )
 
 
+def _mapped(scenario: Scenario, holdings: Holdings, served: Served, findings: Findings) -> Provenance:
+    """What was mapped, with what the run has found out about it."""
+    data = holdings.provenance(scenario.data.scale)
+    if data.harmonized is not None and served.prepared.harmonization is not None:
+        adjusted = served.prepared.harmonization.common.adjusted
+        unchanged = tuple(name for name, changed in zip(data.columns, adjusted, strict=True) if not changed)
+        found = replace(
+            data.harmonized,
+            unchanged=unchanged,
+            before=dict(findings.before),
+            after=dict(findings.after),
+        )
+        data = replace(data, harmonized=found)
+    if scenario.data.scale == "none":
+        # By sums, where the run has taken any of the columns as they are; else as the evaluation sees it.
+        summed = None if scenario.privacy.isometry_key else served.deviation
+        deviation = findings.deviation if summed is None else summed
+        if deviation is not None:
+            data = replace(data, notices=data.notices + of_spreads(data.columns, deviation))
+    return data
+
+
 def _write(
     folder: Path,
     scenario: Scenario,
@@ -331,11 +373,11 @@ def _write(
     findings: Findings,
     journal: Journal,
 ) -> None:
-    write_embedding(folder / records.EMBEDDING, holdings, served.outcome)
+    write_embedding(folder / records.EMBEDDING, holdings, served.outcome, findings.federated.faithfulness)
     if holdings.held_out is not None and findings.placed is not None:
         write_held_out(folder / records.HELD_OUT, holdings.held_out, findings.placed)
-    if findings.pooled is not None:
-        write_central(folder / records.CENTRAL, holdings, findings.pooled)
+    if findings.pooled is not None and findings.central is not None:
+        write_central(folder / records.CENTRAL, holdings, findings.pooled, findings.central.faithfulness)
     measures = Measures(
         federated=findings.federated.values,
         central=findings.central.values if findings.central else {},
@@ -355,7 +397,8 @@ def _write(
         write_json(folder / records.NOTES, [asdict(note) for note in served.outcome.notes])
     write_rounds(folder / records.ROUNDS, journal.rounds)
     sealed = served.sealed_scaling
-    scaling: Mapping[str, NDArray[Any]] = served.scaling.arrays if sealed is None else {KEYED: sealed}
-    data = holdings.provenance(scenario.data.scale)
+    prepared: Mapping[str, NDArray[Any]] = served.prepared.arrays if sealed is None else {KEYED: sealed}
+    data = _mapped(scenario, holdings, served, findings)
     write_json(folder / records.DATA, asdict(data))
-    write_model(folder, {**served.outcome.model, **scaling}, data)
+    own = served.prepared.kept_at_sites
+    write_model(folder, {**served.outcome.model, **prepared}, data, sites=holdings.names, own=own)

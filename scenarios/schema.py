@@ -33,6 +33,7 @@ from raydr.registry import ExtensionError, kind_of, one_of
 from raydr.robust import RobustRule
 from raydr.settings import LocalPath, OfFile, SecretPath, Settings
 from raydr.statistics.scaling import Scale
+from raydr.statistics.site_effects import Kind
 
 
 class NoiseSettings(Mechanism):
@@ -96,6 +97,24 @@ class HoldoutSettings(Settings):
         return str(self.value) if self.part is None and self.rows is None else self.part or self.rows or 0
 
 
+LABEL = "label"
+"""What the label is called in data.harmonize.keep where data.label does not name its column."""
+
+
+class HarmonizeSettings(Settings):
+    """How sites are adjusted to each other before their rows are scaled, by sums alone."""
+
+    kind: Kind = Field(
+        description="center: each column's mean at every site is that of all; scale: its standard deviation too;"
+        " combat: both, drawn by empirical Bayes to what a site's other columns say (ComBat)"
+    )
+    keep: tuple[str, ...] = Field(
+        (),
+        description="what is to stay of the differences between sites, as far as it goes with these: columns that are"
+        " mapped, and the label's",
+    )
+
+
 class DataSettings(Settings):
     """Which table, which of its columns, which of its rows."""
 
@@ -134,6 +153,20 @@ class DataSettings(Settings):
         " most 50 words, on which clients agree by sums; unless refused, dates and identities are left out too",
     )
 
+    harmonize: HarmonizeSettings | None = Field(
+        None,
+        description="adjust sites to each other: none, center, scale or combat, or a section that also says what to"
+        " keep. Real differences between sites go too: docs/sites.md",
+    )
+
+    @field_validator("harmonize", mode="before")
+    @classmethod
+    def _by_kind(cls, harmonize: Any) -> Any:
+        """A word is the kind; none is nothing."""
+        if harmonize == "none":
+            return None
+        return {"kind": harmonize} if isinstance(harmonize, str) else harmonize
+
     @field_validator("holdout", mode="before")
     @classmethod
     def _by_number(cls, holdout: Any) -> Any:
@@ -163,14 +196,21 @@ class DataSettings(Settings):
             raise ValueError("dimensions are of a graph: leave them out, or name an edge list in graph")
         if (
             self.graph is not None
-            and {"matrix", "label", "features", "id", "missing", "categories"} & changed
+            and {"matrix", "label", "features", "id", "missing", "categories", "harmonize"} & changed
         ):
-            raise ValueError("a graph has no columns: leave label, features, id, missing and categories out")
+            raise ValueError(
+                "a graph has no columns: leave label, features, id, missing, categories and harmonize out"
+            )
         if self.graph is not None and self.holdout is not None:
             raise ValueError(
                 "the nodes of a graph are placed by all its edges, so none is new: leave holdout out"
             )
         return self
+
+    @property
+    def label_kept(self) -> bool:
+        """Whether harmonizing keeps what goes with the label, unless a column that is mapped is called so."""
+        return self.harmonize is not None and bool({self.label, LABEL} & set(self.harmonize.keep))
 
     @property
     def filling(self) -> Filling | None:
@@ -436,6 +476,23 @@ class Scenario(Settings):
         return self
 
     @model_validator(mode="after")
+    def _sites_that_can_be_harmonized(self) -> Scenario:
+        wanted = self.data.harmonize
+        if wanted is None:
+            return self
+        if not self.clients.natural:
+            raise ValueError(
+                "data.harmonize takes off rows what is their site's, and clients.partition deals rows to clients that"
+                " are no sites: name a column in {kind: by-column, column: ...}, or give clients.sites"
+            )
+        if self.data.holdout is not None and wanted.kind != "center" and self.data.label_kept:
+            raise ValueError(
+                "data.harmonize.keep names the label, and rows that are held out would be placed by the very label that"
+                " they are judged by: leave it out of keep, set kind to center, or leave data.holdout out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _sums_that_can_be_kept_secret(self) -> Scenario:
         if not self.privacy.secure_aggregation:
             return self
@@ -513,6 +570,10 @@ class Scenario(Settings):
         noise = self.privacy.noise
         if self.data.scale == "minmax":
             reason = "extremes of features are no sums, and would be told: set data.scale to standard, unit or none"
+        elif self.data.harmonize is not None:
+            reason = (
+                "what sites are adjusted by would tell the means that the key hides: leave data.harmonize out"
+            )
         elif self.data.filling is not None:
             reason = (
                 f"what fills missing values in would tell the {self.data.filling} of features that the key hides: set"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from os import PathLike
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from raydr.data.loading import ENDINGS, ending
@@ -94,7 +95,16 @@ class Shelf:
         try:
             return read_limited(path, LARGEST).decode("utf-8")
         except FileNotFoundError:
-            beside = [entry.name for entry in path.parent.glob("*.yaml")] if path.parent.is_dir() else []
+            beside = [entry.name for entry in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+            if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
+                near = nearest(path.name, beside)
+                place = path.parent.absolute()
+                raise ScenarioError(
+                    f"There is no file {path.name!r} in {place}{near}: `raydr list {self.noun}s` has the {self.noun}s"
+                    " that come with raydr, and are run by their names alone."
+                    if path.parent.is_dir()
+                    else f"There is no folder {place}, so no {self.noun} in it: correct the path."
+                ) from None
             raise ScenarioError(
                 f"There is no {self.noun} {str(document)!r}{nearest(path.name, [*names, *beside])}: give a YAML file,"
                 f" or one of the {self.noun}s that come with raydr, {', '.join(names)}."
@@ -114,10 +124,11 @@ class Shelf:
         if not (path / self.stored).is_file():
             return f"{path} is a folder, and none that a {what} wrote: give a YAML file, or the name of a {self.noun}."
         if is_incomplete(path):
-            return f"{path} is the folder of an interrupted {what}: `{self.command} {path} --resume` goes on with it."
+            again = f"`{self.command} {quote(str(path))} --resume`"
+            return f"{path} is the folder of an interrupted {what}: {again} goes on with it."
         return (
-            f"{path} is the folder of a {what} that is whole: `{self.command} {path / self.stored}` repeats that"
-            f" {what}."
+            f"{path} is the folder of a {what} that is whole:"
+            f" `{self.command} {quote(str(path / self.stored))}` repeats that {what}."
         )
 
 

@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from raydr.arrays import FloatArray, Int64Array
+from raydr.arrays import FloatArray, Int64Array, UInt8Array
 from raydr.data import Alike, Layout, Table, load_alike
-from raydr.data.columns import listing
+from raydr.data.columns import listing, nearest
 from raydr.errors import DataError, OutputError, RaydrError, ScenarioError
 from raydr.extras import require_packages
 from raydr.files import whole
-from raydr.methods import METHODS, unplaceable
-from raydr.privacy.secrets import Origin
+from raydr.methods import unplaceable
+from raydr.methods.joining import placed
+from raydr.methods.outcome import Placed
+from raydr.privacy.secrets import Origin, RootedRun
 from raydr.records import MODEL, SCENARIO
 from raydr.report.runfolder import read_run
 from raydr.scenarios.folder import axes
-from raydr.scenarios.model import KEYED, Model, read_model
+from raydr.scenarios.model import KEYED, Model, preparation_of, read_model
 from raydr.scenarios.reading import read
 from raydr.scenarios.schema import Scenario
 from raydr.statistics.keying import keyed_rows, keyed_scale
-from raydr.statistics.scaling import Scaling, scale_rows
+from raydr.statistics.preparing import Preparation
 
+_NONE = np.zeros(1, np.int64)
 _LOGGER = logging.getLogger(__name__)
 
 
-def transform(folder: Path, data: Path, out: Path) -> Path:
+def transform(folder: Path, data: Path, out: Path, *, site: str | None = None) -> Path:
     """Place the rows of a file on a run's map, and write where they are; arguments are as for :func:`raydr.transform`.
 
     Raises
@@ -46,16 +48,8 @@ def transform(folder: Path, data: Path, out: Path) -> Path:
         raise OutputError(
             f"The map of new rows is written as .csv or .parquet, not {out.suffix!r}: name such a file."
         )
-    placing = _placing(folder, str(data))
-    scenario, model = placing.scenario, placing.model
-    layout = Layout.of(model.card.columns, model.card.words)
-    alike = Alike(f"the data of the run in {folder}", layout.columns, model.card.named, layout)
-    table, others = load_alike(
-        data, alike, id_column=scenario.data.id, missing=scenario.data.missing, matrix=scenario.data.matrix
-    )
-    unknown = [column for column in others if column not in model.card.left_out]
-    if unknown:
-        _LOGGER.warning("%s: the run had no such columns, which are left aside: %s", data, listing(unknown))
+    placing = placing_of(folder, str(data))
+    table = placing.read(data, site=site)
     found = placing.found(table)
     with whole(out, "free its place, or name another with --out") as unfinished:
         _write(unfinished, out.suffix, table, found)
@@ -65,9 +59,11 @@ def transform(folder: Path, data: Path, out: Path) -> Path:
 def place(folder: Path, table: Table) -> FloatArray:
     """Positions (rows, 2 or 3) on a run's map of the rows of a table that has the run's columns, in their order.
 
+    Of a run that harmonized sites the table says of which site each row is.
+
     Raises as :func:`transform`.
     """
-    return _placing(folder, table.name).found(table).places
+    return placing_of(folder, table.name).found(table).places
 
 
 def predict(folder: Path, table: Table) -> Int64Array:
@@ -75,52 +71,92 @@ def predict(folder: Path, table: Table) -> Int64Array:
 
     Raises as :func:`transform`.
     """
-    clusters = _placing(folder, table.name).found(table).clusters
+    clusters = placing_of(folder, table.name).found(table).clusters
     if clusters is None:
         raise ScenarioError(f"{folder} is a run whose method makes no clusters: new rows have none.")
     return clusters
 
 
 @dataclass(frozen=True)
-class Found:
-    """Where new rows lie, ``places`` (rows, 2 or 3), and of a method that makes clusters which they are in."""
-
-    places: FloatArray
-    clusters: Int64Array | None = None
-
-
-@dataclass(frozen=True)
-class _Placing:
+class Placing:
     """A run that can place new rows."""
 
     folder: Path
     scenario: Scenario
     model: Model
-    method: Callable[[Any, Mapping[str, FloatArray], FloatArray], FloatArray]
+
+    def read(self, data: Path, *, label: str | None = None, site: str | None = None) -> Table:
+        """The rows of a file that has the run's columns, by their names; of a ``label`` too, if it has that.
+
+        Of a run that harmonized sites, ``site`` is whose they are, or the column that says so; by default the run's.
+        """
+        settings, card = self.scenario.data, self.model.card
+        if site is not None and not card.sites:
+            raise ScenarioError(
+                f"--site {site}: the run in {self.folder} adjusted no site to others (data.harmonize), so it does not"
+                " matter of which rows are: leave --site out."
+            )
+        layout, named = Layout.of(card.columns, card.words), site in card.sites
+        table, others = load_alike(
+            data,
+            Alike(f"the data of the run in {self.folder}", layout.columns, card.named, layout),
+            id_column=settings.id,
+            missing=settings.missing,
+            matrix=settings.matrix,
+            label=label,
+            client=None if named or not card.sites else site or self.scenario.clients.partition.client_column,
+        )
+        if site is not None and named:
+            table = replace(table, client_keys=np.zeros(len(table.rows), np.int64), client_names=(site,))
+        elif site is not None and table.client_keys is None:
+            raise DataError(
+                f"--site {site}: that is no site of the run in {self.folder}, which has {listing(card.sites)}, and no"
+                f" column of {data}."
+            )
+        unknown = [column for column in others if column not in card.left_out]
+        if unknown:
+            _LOGGER.warning(
+                "%s: the run had no such columns, which are left aside: %s", data, listing(unknown)
+            )
+        return table
 
     def prepared(self, table: Table) -> FloatArray:
-        """Rows of a table, filled in, scaled and keyed as those of the run."""
-        scenario, model = self.scenario, self.model
-        if KEYED in model.arrays:
-            return _keyed(self.folder, scenario, model, table.rows)
-        _require_filling(self.folder, scenario, model)
-        return scale_rows(table.rows, Scaling.of(model.arrays, scenario.data.scale))
+        """Rows of a table, filled in, harmonized, scaled and keyed as those of the run."""
+        if self.sealed is not None:
+            run, scale = self.rooted, keyed_scale(self.scenario.data.scale)
+            return keyed_rows(table.rows, self.sealed, run.root, run.name, scale)
+        prepared = self.preparation
+        return prepared.applied(table.rows, None if prepared.harmonization is None else self._owners(table))
 
-    def found(self, table: Table) -> Found:
+    @property
+    def sealed(self) -> UInt8Array | None:
+        """What clients scaled by, as they alone can read it; None where there is no isometry key."""
+        known = self.model.arrays.get(KEYED)
+        return None if known is None else np.asarray(known, np.uint8)
+
+    @property
+    def preparation(self) -> Preparation:
+        """What clients filled in, harmonized and scaled by."""
+        _require_filling(self.folder, self.scenario, self.model)
+        return preparation_of(self.folder, self.model, self.scenario)
+
+    @property
+    def rooted(self) -> RootedRun:
+        """The run with its clients' secret, for those who have it."""
+        run = read_run(self.folder).environment.run
+        return Origin(self.scenario.resolved().privacy.secret).again(run.partition("-")[0], run)
+
+    def found(self, table: Table) -> Placed:
         """Where the rows of a table lie, once each of them has a place."""
         found = self.found_of(self.prepared(table))
-        _refuse_nowhere(table, found.places)
+        refuse_nowhere(table, found.places)
         return found
 
-    def found_of(self, rows: FloatArray) -> Found:
+    def found_of(self, rows: FloatArray) -> Placed:
         """The same of rows that are prepared; some may have no place."""
         scenario, model = self.scenario, self.model
-        predict = METHODS[scenario.method.kind].predict
         try:
-            with np.errstate(over="ignore", invalid="ignore"):
-                places = self.method(scenario.method, model.arrays, rows)
-                clusters = None if predict is None else predict(scenario.method, model.arrays, rows)
-                return Found(places, clusters)
+            return placed(scenario.method, model.arrays, rows)
         except RaydrError:
             raise
         # Arrays that lack, or do not fit together; torch's errors are RuntimeErrors.
@@ -130,18 +166,45 @@ class _Placing:
                 f" ({type(error).__name__}: {error}). Bring back the run folder as the run wrote it, or repeat the run."
             ) from error
 
+    def _owners(self, table: Table) -> Int64Array:
+        """Whose the rows of a table are, of a run that adjusted each site's by what is the site's own."""
+        sites, places = self.model.card.sites, dict(zip(self.model.card.sites, count(), strict=False))
+        if table.client_keys is None:
+            raise DataError(
+                f"{table.name} does not say of which site its rows are, and the run adjusted sites to each other"
+                " (data.harmonize), each by what is its own: name the column, or the site, with --site. Sites are"
+                f" {listing(sites)}."
+            )
+        there = [table.client_names[code] for code in np.unique(table.client_keys)]
+        strange = [name for name in there if name not in places]
+        if strange:
+            raise DataError(
+                f"{table.name} has rows of {listing(strange)}{nearest(strange[0], sites)}, and the run adjusted sites"
+                f" to each other (data.harmonize), which were {listing(sites)}: how a site is off that was not there,"
+                " nobody has measured. Leave those rows out, or run with them."
+            )
+        return np.array([places.get(name, -1) for name in table.client_names], np.int64)[table.client_keys]
 
-def _placing(folder: Path, data: str) -> _Placing:
+
+def placing_of(folder: Path, data: str) -> Placing:
+    """A run that can place the rows of ``data``; raises as :func:`transform`."""
     if not (folder / SCENARIO).is_file():
         raise OutputError(
             f"{folder} is not a run folder: it has no scenario.yaml. Give the folder that a run wrote."
         )
     scenario = read(folder / SCENARIO)
-    method, reason = METHODS[scenario.method.kind].transform, unplaceable(scenario.method)
-    if method is None or reason is not None:
+    reason = unplaceable(scenario.method)
+    wanted = scenario.data.harmonize
+    model = read_model(folder)
+    if wanted is not None and wanted.kind != "center" and (model.arrays.get("site_classes", _NONE) > 0).any():
+        reason = (
+            "sites were adjusted with what goes with the label kept (data.harmonize.keep), and rows to come have no"
+            " label yet"
+        )
+    if reason is not None:
         raise ScenarioError(f"{folder} cannot place the rows of {data}: {reason}.")
     require_packages(scenario)
-    return _Placing(folder, scenario, read_model(folder), method)
+    return Placing(folder, scenario, model)
 
 
 def _require_filling(folder: Path, scenario: Scenario, model: Model) -> None:
@@ -152,15 +215,8 @@ def _require_filling(folder: Path, scenario: Scenario, model: Model) -> None:
         )
 
 
-def _keyed(folder: Path, scenario: Scenario, model: Model, rows: FloatArray) -> FloatArray:
-    """Rows under the isometry key of a run: for its clients, who have the secret."""
-    run = read_run(folder).environment.run
-    root = Origin(scenario.resolved().privacy.secret).again(run.partition("-")[0], run).root
-    sealed = np.asarray(model.arrays[KEYED], np.uint8)
-    return keyed_rows(rows, sealed, root, run, keyed_scale(scenario.data.scale))
-
-
-def _refuse_nowhere(table: Table, places: FloatArray) -> None:
+def refuse_nowhere(table: Table, places: FloatArray) -> None:
+    """Raise DataError where a row of a table has no place."""
     nowhere = np.flatnonzero(~np.isfinite(places).all(axis=1))
     if nowhere.size:
         raise DataError(
@@ -169,7 +225,7 @@ def _refuse_nowhere(table: Table, places: FloatArray) -> None:
         )
 
 
-def _write(path: Path, suffix: str, table: Table, found: Found) -> None:
+def _write(path: Path, suffix: str, table: Table, found: Placed) -> None:
     import pyarrow as pa
 
     clusters = {} if found.clusters is None else {"cluster": found.clusters}

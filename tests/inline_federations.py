@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from raydr.arrays import FloatArray
+from raydr.arrays import FloatArray, Int64Array
 from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
 from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.client import Withheld
@@ -28,6 +28,7 @@ def federate(
     resume: Checkpoint | None = None,
     root: Secret | None = None,
     reserve: FloatArray | None = None,
+    classes: tuple[Int64Array, ...] = (),
     **context: Any,
 ) -> Federation:
     """One client for each partition; ``packing`` gives the number of clients in each host (default: one host)."""
@@ -35,7 +36,7 @@ def federate(
     ends = np.cumsum(packing if packing is not None else [len(seats)])
     assert ends[-1] == len(seats)
     groups = np.split(np.array(seats, object), ends[:-1])
-    withheld = Withheld(root or KNOWN, reserve)
+    withheld = Withheld(root or KNOWN, reserve, classes)
     hosts = [ClientHost(list(group), seed, withheld=withheld) for group in groups]
     transport, said = InlineTransport(hosts), Context(seed=seed, **context)
     return Federation(transport, len(seats), said, journal=journal, resume=resume)

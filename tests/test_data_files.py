@@ -166,7 +166,7 @@ class TestFeatureFaults:
             "line 2",
             "data.features",
             "data.label",
-            "data.client",
+            "clients.partition.column",
             "'age', 'bmi'",
         ):
             assert part in message

@@ -5,11 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
 HEAVY = ("ray", "torch", "numba", "matplotlib", "pandas", "sklearn")
-ALSO = ("bokeh", "openTSNE", "umap", "pyarrow", "scipy")
+ALSO = ("openTSNE", "umap", "pyarrow", "scipy")
 
 
 def loaded(program: str) -> set[str]:
@@ -46,10 +47,7 @@ def test_importing_raydr_does_not_even_load_numpy() -> None:
     ],
 )
 def test_commands_that_compute_nothing_load_nothing_heavy(arguments: list[str]) -> None:
-    assert not loaded(f"from raydr.front.cli import status; assert status({arguments!r}) == 0") & {
-        *HEAVY,
-        "bokeh",
-    }
+    assert not loaded(f"from raydr.front.cli import status; assert status({arguments!r}) == 0") & {*HEAVY}
 
 
 def test_an_inline_run_does_not_load_ray() -> None:
@@ -57,9 +55,35 @@ def test_an_inline_run_does_not_load_ray() -> None:
     assert not loaded(program) & {"ray", "torch", "pandas"}
 
 
+SMALL = """
+import numpy as np
+import raydr
+from raydr.front.cli import status
+np.save("rows.npy", np.random.default_rng(0).normal(size=(40, 3)))
+with open("patients.csv", "w") as file:
+    file.write("hospital,age,bmi\\n")
+    file.writelines(f"{'ab'[row % 2]},{row * 7 % 40},{row * row % 31}\\n" for row in range(40))
+with open("bare.yaml", "w") as file:
+    file.write("{name: bare, data: {path: rows.npy}, clients: {count: 2}, method: {kind: fed-pca}, metrics: []}")
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "assert status(['run', 'bare.yaml', '--inline', '-q']) == 0",
+        "assert status(['map', 'patients.csv', '--method', 'fed-pca', '--inline', '-q']) == 0",
+        "assert raydr.FedPCA(metrics=()).fit(np.load('rows.npy')).report_.is_file()",
+    ],
+)
+def test_a_small_map_needs_no_ray(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert not loaded(SMALL + program) & {"ray", "torch"}
+
+
 def test_an_estimator_that_is_not_fitted_loads_no_more_than_scikit_learn_and_the_methods() -> None:
     seen = loaded("import raydr; repr(raydr.FedTSNE(perplexity=10))")
-    assert not seen & {"ray", "torch", "numba", "matplotlib", "bokeh"}
+    assert not seen & {"ray", "torch", "numba", "matplotlib"}
 
 
 def test_the_package_offers_what_it_says() -> None:

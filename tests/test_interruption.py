@@ -356,8 +356,9 @@ def test_an_interrupted_run_with_a_checkpoint_says_how_to_go_on_and_does(
     ("arguments", "said"),
     [
         (["digits-fed-tsne"], "is not an interrupted run"),
-        (["digits-fed-tsne", "--out", "out"], "leave out --set and --out"),
-        (["digits-fed-tsne", "--set", "seed=1"], "leave out --set and --out"),
+        (["digits-fed-tsne", "--out", "out"], "leave out --set, --inline and --out"),
+        (["digits-fed-tsne", "--set", "seed=1"], "leave out --set, --inline and --out"),
+        (["digits-fed-tsne", "--inline"], "leave out --set, --inline and --out"),
     ],
 )
 def test_only_an_interrupted_run_as_it_was_can_be_resumed(

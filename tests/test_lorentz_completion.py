@@ -34,7 +34,7 @@ from raydr.metrics.neighborhood import shared_neighbors
 def f_score(true: Float64Array, found: Float64Array) -> float:
     """Of the 10 nearest neighbours."""
     tables = [nearest_neighbors(Hyperboloid(points), 10).indices for points in (true, found)]
-    return shared_neighbors(*tables) / tables[0].size
+    return float(shared_neighbors(*tables).sum() / tables[0].size)
 
 
 def distance_error(true: Float64Array, found: Float64Array) -> float:
@@ -351,7 +351,8 @@ def test_the_default_is_better_than_the_best_of_ten_random_starts(data_dir: Path
     score = f_score(points, placed(frame, squared))
     expected = nearest_neighbors(ExpectedHyperboloid(placed(frame, squared), heights), 10).indices
     assert (
-        shared_neighbors(expected, nearest_neighbors(Hyperboloid(points), 10).indices) / expected.size > score
+        shared_neighbors(expected, nearest_neighbors(Hyperboloid(points), 10).indices).sum() / expected.size
+        > score
     )
     starts = [random_start(len(points), anchors, random) for _ in range(10)]
     ends = [refine(start, anchors, squared, steps=60) for start in starts]

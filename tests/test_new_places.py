@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,9 @@ CASES: dict[str, dict[str, Any]] = {
     "fed-tsne": {"method": {"kind": "fed-tsne", **SHORT}},
     "fed-tsne, learnt landmarks": {"method": {"kind": "fed-tsne", **LEARNT, **SHORT}},
     "fed-tsne, nystrom": {"method": {"kind": "fed-tsne", "estimator": "nystrom", **LEARNT, **SHORT}},
-    "fed-tsne, nystrom-squared": {"method": {"kind": "fed-tsne", "estimator": "nystrom-squared", **LEARNT, **SHORT}},
+    "fed-tsne, nystrom-squared": {
+        "method": {"kind": "fed-tsne", "estimator": "nystrom-squared", **LEARNT, **SHORT}
+    },
     "fed-tsne, keyed": {
         "method": {"kind": "fed-tsne", **LEARNT, **SHORT},
         "privacy": {"isometry_key": True, "secret": "secret"},
@@ -62,7 +65,13 @@ CASES: dict[str, dict[str, Any]] = {
     "sense, phate": {"method": {"kind": "sense", "anchors": 6, "embedder": "phate"}},
     "sense, cne": {"method": {"kind": "sense", "anchors": 6, "embedder": {"kind": "cne", "epochs": 20}}},
     "sense, hyperbolic": {
-        "method": {"kind": "sense", "anchors": 8, "geometry": "hyperbolic", "anchor_source": "random", "embedder": DRAWN}
+        "method": {
+            "kind": "sense",
+            "anchors": 8,
+            "geometry": "hyperbolic",
+            "anchor_source": "random",
+            "embedder": DRAWN,
+        }
     },
     "sense, hyperbolic in the disk": {
         "method": {
@@ -80,7 +89,7 @@ CASES: dict[str, dict[str, Any]] = {
     "landmark-ne": {"method": {"kind": "landmark-ne", **ENCODED}},
     "private-map": {"method": {"kind": "private-map", "epsilon": 100.0, "clip": 10.0, **SHORT}},
     "fed-pca": {"method": {"kind": "fed-pca"}},
-    "dsne": {"method": {"kind": "dsne", "reference_rows": 30, **SHORT}, "data": {"source": "iris", "rows": 120}},
+    "dsne": {"method": {"kind": "dsne", "reference_rows": 30, **SHORT}, "rows": 120},
 }
 """Each method, and each of its settings that places new rows otherwise."""
 LOOSE = {"fed-tsne, nystrom", "private-map", "dsne", "sense, noisy distances", "fed-tsne, noisy"}
@@ -89,7 +98,9 @@ LOOSE = {"fed-tsne, nystrom", "private-map", "dsne", "sense, noisy distances", "
 
 @cache
 def folder_of(case: str, root: Path) -> Path:
-    sections: dict[str, Any] = {"data": {"source": "iris"}, "metrics": [], **CASES[case]}
+    sections: dict[str, Any] = {"metrics": [], **CASES[case]}
+    np.savez(root / "irises.npz", X=irises().rows, y=load(source="iris").labels)
+    sections["data"] = {"path": str(root / "irises.npz"), "rows": sections.pop("rows", 150)}
     if "secret" in sections.get("privacy", {}):
         (root / "secret").write_bytes(bytes(range(32)))
         sections["privacy"] = {**sections["privacy"], "secret": str(root / "secret")}
@@ -106,8 +117,12 @@ def case(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def iris() -> Table:
-    return load(source="iris")
+@cache
+def irises() -> Table:
+    """Iris, off its grid: there a mean of five rows may be a row."""
+    table = load(source="iris")
+    noise = np.random.default_rng(0).normal(scale=0.01, size=table.rows.shape)
+    return replace(table, rows=table.rows + noise)
 
 
 def test_every_method_that_takes_new_rows_is_here() -> None:
@@ -117,7 +132,7 @@ def test_every_method_that_takes_new_rows_is_here() -> None:
 
 def test_a_rows_place_is_its_own(case: str, root: Path) -> None:
     """The same bits in whatever order and company: alone, in a batch of 7, or backwards."""
-    folder, table = folder_of(case, root), iris()
+    folder, table = folder_of(case, root), irises()
     places = place(folder, table)
     backwards = np.arange(len(table.rows))[::-1]
     np.testing.assert_array_equal(place(folder, table.take(backwards)), places[backwards])
@@ -129,10 +144,10 @@ def test_a_row_that_was_mapped_lands_near_its_place(case: str, root: Path) -> No
     folder = folder_of(case, root)
     mapped = raydr.Result(folder)
     ids = mapped.to_frame("pyarrow")["row"].to_numpy()
-    places = place(folder, iris().take(ids))
+    places = place(folder, irises().take(ids))
     far = cdist(places, mapped.embedding)
     nearer = (far < np.diagonal(far)[:, None]).mean(axis=1)  # rows of the map nearer to it than its own place
-    assert np.median(nearer) < (0.25 if case in LOOSE else 0.06)
+    assert np.median(nearer) < (0.25 if case in LOOSE else 0.1)
 
 
 def test_no_row_that_was_mapped_is_kept(case: str, root: Path) -> None:
@@ -140,7 +155,7 @@ def test_no_row_that_was_mapped_is_kept(case: str, root: Path) -> None:
     folder = folder_of(case, root)
     model = read_model(folder)
     ids = raydr.Result(folder).to_frame("pyarrow")["row"].to_numpy()
-    rows = iris().take(ids).rows
+    rows = irises().take(ids).rows
     scaled = rows if KEYED in model.arrays else scale_rows(rows, Scaling.of(model.arrays, "none"))
     for name, values in model.arrays.items():
         if values.ndim == 2 and values.shape[1] == rows.shape[1]:

@@ -349,7 +349,7 @@ def test_rows_set_apart_are_scaled_as_the_clients_own(scale: Any) -> None:
     settings = SENSE(anchors=5, embedder=QUICK)
     plan = Plan("sense", settings, scale, seed=0, public=public)
     served = run_plan(InlineTransport(hosts), len(parts), plan, journal=Journal())
-    expected = scale_rows(public, served.scaling)[:5]
+    expected = scale_rows(public, served.prepared.scaling)[:5]
     assert np.abs(expected - public[:5]).max() > 0.1
     np.testing.assert_array_equal(served.outcome.model["anchors"], expected)
 

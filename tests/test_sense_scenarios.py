@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Mapping
@@ -16,8 +17,8 @@ from raydr.data import load
 from raydr.errors import RaydrError, ScenarioError
 from raydr.front.cli import status
 from raydr.metrics.recovery import F_SCORE_NEIGHBORS
+from raydr.report.knowledge import knowledge
 from raydr.report.runfolder import read_run
-from raydr.report.wording import IN_THE_CLEAR
 from raydr.scenarios.reading import read, shipped
 
 TSNE = {"kind": "tsne", "perplexity": 5, "early_iterations": 2, "iterations": 2}
@@ -371,7 +372,9 @@ def test_noise_is_in_the_ledger_in_the_notes_and_in_the_scores(tmp_path: Path, o
     assert result.metrics["federated"]["distance_error"] > 100 * exact["distance_error"]
     page = (result.folder / "report.html").read_text()
     assert said in page
-    assert IN_THE_CLEAR in page, "one client adds none"
+    known = knowledge(read_run(result.folder)).text
+    assert known in html.unescape(page)
+    assert "of 62 others" in known, "one client adds none"
 
 
 def test_notes_do_not_count_records_whose_distances_are_noisy(tmp_path: Path) -> None:

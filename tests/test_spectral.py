@@ -501,13 +501,13 @@ def test_a_run_folder_has_the_clusters_in_the_tables_order(tmp_path: Path) -> No
     content["clients"] = {"count": 4, "partition": {"kind": "dirichlet", "alpha": 0.3}}
     result = run(content, out=tmp_path / "run")
     written = pq.read_table(result.folder / "embedding.parquet")
-    assert written.column_names == ["row", "client", "x", "y", "cluster", "label"]
+    assert written.column_names == ["row", "client", "x", "y", "cluster", "label", "npa_10"]
     agreement = adjusted_rand_score(written["label"].to_pylist(), written["cluster"].to_pylist())
     read = read_run(result.folder)
     assert read.measures.federated["clustering_ari"] == pytest.approx(agreement)
     assert agreement > 0.5  # of clusters in another order: 0
     pooled = pq.read_table(result.folder / "central.parquet")
-    assert pooled.column_names == ["row", "x", "y", "cluster"]
+    assert pooled.column_names == ["row", "x", "y", "cluster", "npa_10"]
     agreement = adjusted_rand_score(written["label"].to_pylist(), pooled["cluster"].to_pylist())
     assert read.measures.central["clustering_ari"] == pytest.approx(agreement)
     assert [way.by for way in colourings(read)] == ["label", "cluster", "client"]

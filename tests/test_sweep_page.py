@@ -27,9 +27,9 @@ from test_untrusted import damages, outcome
 
 from raydr.errors import OutputError
 from raydr.report import is_sweep, read_run, read_sweep, write_sweep_report
+from raydr.report.aligned import beside
 from raydr.report.axes import axes, measures_of_interest, ranking
 from raydr.report.bands import MOST_PLACES, courses
-from raydr.report.comparison import beside
 from raydr.report.sweepfolder import Setting
 from raydr.report.thumbnails import thumbnails
 

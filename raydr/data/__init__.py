@@ -9,7 +9,7 @@ from raydr.data.columns import Alike
 from raydr.data.graph import load_graph
 from raydr.data.holdout import hold_out
 from raydr.data.loading import in_memory, load
-from raydr.data.provenance import Provenance, Source
+from raydr.data.provenance import Harmonized, Provenance, Source
 from raydr.data.public import set_apart
 from raydr.data.site import Census, Site, SiteFile, census
 from raydr.data.table import Table
@@ -20,6 +20,7 @@ __all__ = [
     "Alike",
     "Census",
     "Dataset",
+    "Harmonized",
     "Layout",
     "Provenance",
     "Site",

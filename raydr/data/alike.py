@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from raydr.data.columns import Alike, Choice, listing
 from raydr.data.loading import FILLINGS, Missing, complete_rows, read_file, source_of, table_of
@@ -14,7 +15,14 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def load_alike(
-    path: Path, alike: Alike, *, id_column: str | None, missing: Missing, matrix: str | None = None
+    path: Path,
+    alike: Alike,
+    *,
+    id_column: str | None,
+    missing: Missing,
+    matrix: str | None = None,
+    label: str | None = None,
+    client: str | None = None,
 ) -> tuple[Table, tuple[str, ...]]:
     """Read the rows of a file that has the columns of another.
 
@@ -31,11 +39,15 @@ def load_alike(
         mean and median columns may be absent, which is said, but not all.
     matrix : str or None
         Of an .h5ad file which of its matrices.
+    label : str or None
+        The column of classes, if they are wanted and the file has it; none are told where some rows lack theirs.
+    client : str or None
+        The column that says whose a row is, if the file has it.
 
     Returns
     -------
     table : Table
-        The features, in the order of the other file, and the identities.
+        The features, in the order of the other file, the identities, the classes, and whose rows they are.
     others : tuple of str
         Columns that are neither.
 
@@ -45,7 +57,8 @@ def load_alike(
         If a column is not there, or has no name and the other's have; and for all that no table can have.
     """
     alike = replace(alike, filled=missing in FILLINGS)
-    columns = read_file(path, Choice(alike=alike, layout=alike.layout, matrix=matrix))
+    choice = Choice(alike=alike, layout=alike.layout, matrix=matrix)
+    columns = read_file(path, choice)
     if columns.absent:
         _LOGGER.warning(
             "%s lacks columns of %s, which are filled in as missing values are: %s",
@@ -53,8 +66,14 @@ def load_alike(
             alike.what,
             listing(columns.absent),
         )
-    if id_column in columns.unread:
-        columns = read_file(path, Choice(alike=alike, layout=alike.layout, matrix=matrix, id=id_column))
+    named = {"id": id_column, "label": label, "client": client}
+    there: dict[str, Any] = {
+        key: column for key, column in named.items() if column is not None and column in columns.unread
+    }
+    if there:
+        columns = read_file(path, replace(choice, **there))
+    if columns.label is not None and (columns.label.codes < 0).any():
+        columns = replace(columns, label=None)
     kept = complete_rows(columns, missing, remedy="Fill them in, or leave those rows out.")
     table = table_of(columns, kept, source_of(columns, kept, path), gaps=missing in FILLINGS)
     return table, tuple(columns.unread)

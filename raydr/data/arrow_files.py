@@ -140,6 +140,8 @@ def _columns(
     features = choice.pick_features(name, available, default)
     layout = choice.layout
     if layout is None and choice.categories != "error":
+        if not table.num_rows:
+            raise DataError(f"{name} has column names and no rows; a map needs at least 2.")
         found = _survey(name, table, features, nulls)
         layout = agreed([found], choice.categories, listed=choice.features, where=name)
     if layout is not None:
@@ -314,8 +316,10 @@ def _refuse_text(
     also = f" (so, it seems, are {listing(textual[1:], 5)})" if textual[1:] else ""
     raise DataError(
         f"{name}: the feature column {column!r} is not numeric{also}: it {found}. Features must be numbers: "
-        f"correct or empty that cell, name the column as data.label, data.client or data.id, or list the "
-        f"numeric columns in data.features: {listing(numeric) or 'there is none'}."
+        f"correct or empty that cell; name the column in clients.partition.column (with kind: by-column) if it says "
+        f"whose a row is, in data.label if it is a class, in data.id if it tells rows apart; set data.categories: "
+        f"one-hot to make zeros and ones of its words; or list the numeric columns in data.features: "
+        f"{listing(numeric) or 'there is none'}."
     )
 
 

@@ -42,7 +42,7 @@ class Dataset:
     origin : {"bundled", "openml", "zenodo", "folder"}
         Installed with scikit-learn; fetched from there unless the data folder has it (two); data folder only.
     client_keys : tuple of str
-        Columns that name a natural owner of the rows, for ``data.client``.
+        Columns that name a natural owner of the rows, for ``clients.partition.column``.
     """
 
     name: str

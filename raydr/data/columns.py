@@ -94,7 +94,7 @@ class Choice:
         """Knob -> column for the columns that are not features."""
         pairs = {
             "data.label": self.label,
-            "data.client": self.client,
+            "clients.partition.column": self.client,
             "data.id": self.id,
             "data.holdout.column": self.marks,
         }
@@ -137,7 +137,7 @@ class Choice:
         if not features:
             raise DataError(
                 f"{name} has no feature column left: its columns are {listing(available)}, and data.label, "
-                f"data.client and data.id are not features. Add a numeric column or list data.features."
+                f"clients.partition.column and data.id are not features. Add a numeric column or list data.features."
             )
         return features
 

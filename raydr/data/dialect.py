@@ -6,6 +6,7 @@ import codecs
 import csv
 import gzip
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -15,6 +16,16 @@ from typing import IO, TextIO
 from raydr.errors import DataError
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+_OTHERS = {
+    b"PK": "a spreadsheet or a ZIP archive",
+    b"\xd0\xcf\x11\xe0": "a spreadsheet",
+    b"\x1f\x8b": "a file packed by gzip, whose name ends in .gz,",
+    b"PAR1": "a Parquet file",
+    b"\x89PNG": "a picture",
+    b"\xff\xd8\xff": "a picture",
+    b"%PDF": "a PDF",
+}
+"""What is no text, by its first bytes."""
 _SEEN = 500  # records by which fractions are judged
 _COMMA, _POINT = re.compile(r"[-+]?\d+,\d+"), re.compile(r"[-+]?\d+\.\d+")
 
@@ -52,7 +63,7 @@ class Dialect:
         packed = path.suffix.lower() == ".gz"
         try:
             encoding = _encoding(path, packed)
-        except (EOFError, gzip.BadGzipFile) as error:
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise DataError(f"{path} cannot be unpacked by gzip: {error}.") from error
         plain = cls(encoding=encoding, packed=packed)
         with plain.open(path) as file:
@@ -114,7 +125,12 @@ def _encoding(path: Path, packed: bool) -> str:
         return "utf-8-sig"
     if _undecodable(path, packed, "cp1252") is None:
         return "cp1252"
-    raise DataError(f"{path} is not UTF-8 text ({reason}); save it as CSV in UTF-8.")
+    with _bytes(path, packed) as file:
+        start = file.read(8)
+    looks = next((what for magic, what in _OTHERS.items() if start.startswith(magic)), "")
+    raise DataError(
+        f"{path} is no text{looks and f': it begins as {looks} does'} ({reason}); save the table as CSV in UTF-8."
+    )
 
 
 def _undecodable(path: Path, packed: bool, encoding: str) -> str | None:

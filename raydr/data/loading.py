@@ -41,6 +41,8 @@ _READERS = {
     ".tsv.gz": read_csv,
     ".h5ad": read_h5ad,
 }
+SHEETS = (".xlsx", ".xls", ".ods")
+"""Of files that hold tables which nobody reads here."""
 _SURVEYORS = dict.fromkeys(TEXTS, survey_csv) | {".parquet": survey_parquet}
 ENDINGS, TABLES = tuple(_READERS), tuple(_SURVEYORS)
 """Of files that can be read, and of those of them whose columns may hold text; ``TEXTS`` are text themselves."""
@@ -250,7 +252,7 @@ def _opened(path: str | Path, readers: Mapping[str, Callable[[Path, Choice], Rea
     if reader is None:
         raise DataError(
             f"{path.name} is not a kind of file that raydr reads: its suffix is {ending(path)!r}, and it must be "
-            f"one of {', '.join(_READERS)}."
+            f"one of {', '.join(_READERS)}." + " Save the sheet as CSV." * (ending(path) in SHEETS)
         )
     if choice.matrix is not None and ending(path) != ".h5ad":
         raise DataError(

@@ -49,7 +49,7 @@ def read_npy(path: Path, choice: Choice) -> Columns:
     try:
         matrix = np.load(path, allow_pickle=False)
     except _UNREADABLE as error:
-        raise DataError(f"{path} cannot be read as a .npy file: {_reason(error)}") from error
+        raise DataError(f"{path} cannot be read as a .npy file: {_reason(path, error)}") from error
     if not isinstance(matrix, np.ndarray):
         raise DataError(f"{path} holds an archive of arrays, which is a .npz file; rename it to end in .npz.")
     return from_arrays(path.name, {"X": matrix}, choice)
@@ -72,7 +72,7 @@ def read_npz(path: Path, choice: Choice, name: str | None = None) -> Columns:
     except DataError:
         raise
     except _UNREADABLE as error:
-        raise DataError(f"{path} cannot be read as a .npz file: {_reason(error)}") from error
+        raise DataError(f"{path} cannot be read as a .npz file: {_reason(path, error)}") from error
 
 
 def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]], choice: Choice) -> Columns:
@@ -130,7 +130,7 @@ def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]], choice: Choice) -
         label=None if label is None else _key(name, arrays, label, "data.label", len(matrix)),
         client=None
         if choice.client is None
-        else _key(name, arrays, choice.client, "data.client", len(matrix)),
+        else _key(name, arrays, choice.client, "clients.partition.column", len(matrix)),
         identity=None if choice.id is None else _identity(name, arrays, choice.id, len(matrix)),
         locate=lambda row: f"row {row} (the first is row 0)",
         marks=None
@@ -168,7 +168,7 @@ def _refuse_text(name: str, matrix: NDArray[Any], features: Sequence[str]) -> No
                 raise DataError(
                     f"{name}: the features are stored as text: {offending[1]!r} in feature {feature!r}, row "
                     f"{offending[0]} (the first is row 0). Save X as numbers (X.astype(float)) and keep text "
-                    f"in an array beside it, to be named as data.label, data.client or data.id."
+                    f"in an array beside it, to be named as data.label, clients.partition.column or data.id."
                 )
     raise DataError(f"{name}: the features are {matrix.dtype} values; they must be real numbers.")
 
@@ -205,7 +205,13 @@ def _identity(name: str, arrays: Mapping[str, NDArray[Any]], column: str, rows: 
     return identify(column, *cells(name, column, _column(name, arrays, column, "data.id", rows)))
 
 
-def _reason(error: BaseException) -> str:
+def _reason(path: Path, error: BaseException) -> str:
+    with path.open("rb") as file:
+        start = file.read(6)
+    if not start.startswith(
+        (b"PK", b"\x93NUMPY", b"\x80")
+    ):  # an archive's, an array's, and what pickles begin with
+        return "it is none, whatever its name says. Save it by numpy.save or numpy.savez."
     if "allow_pickle" in str(error):
         return (
             "it holds pickled Python objects, which raydr never opens, because they can run code. "

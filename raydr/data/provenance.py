@@ -50,6 +50,30 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Harmonized:
+    """How sites were adjusted to each other before their rows were scaled.
+
+    Attributes
+    ----------
+    kind : str
+        ``center``, ``scale`` or ``combat``: see :mod:`raydr.statistics.site_effects`.
+    keep : tuple of str
+        What was to stay of the differences between sites.
+    unchanged : tuple of str
+        Columns that stayed as they were: those that are kept, and under ``combat`` those that one site has one value
+        of.
+    before, after : dict of str to float or None
+        How far the sites' rows stand apart, by names of metrics, of the rows as scaled; None where there is no saying.
+    """
+
+    kind: str
+    keep: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    before: dict[str, float | None] = field(default_factory=dict)
+    after: dict[str, float | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Provenance:
     """What was mapped: the content of ``data.json`` in a run folder.
 
@@ -77,6 +101,10 @@ class Provenance:
         How many there were, whose, and of which column.
     anchors : Source or None
         The file of anchors, where there is one.
+    harmonized : Harmonized or None
+        How sites were adjusted to each other; None where they were not.
+    notices : tuple of str
+        What whoever looks at the map should know of the data, a sentence or two each.
     """
 
     columns: tuple[str, ...]
@@ -90,6 +118,8 @@ class Provenance:
     filling: str | None = None
     filled: dict[str, dict[str, int]] = field(default_factory=dict)
     words: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    harmonized: Harmonized | None = None
+    notices: tuple[str, ...] = ()
 
     @property
     def read(self) -> int:

@@ -13,6 +13,7 @@ from raydr.arrays import FloatArray, Int64Array, fingerprint
 from raydr.data.categories import Categories, Layout, Survey, agreed
 from raydr.data.columns import Choice
 from raydr.data.loading import FILLINGS, Missing, load, survey
+from raydr.data.notices import looks
 from raydr.data.provenance import Source
 from raydr.data.table import Table
 
@@ -77,6 +78,8 @@ class Census:
         What was read, and what of it is not among the rows.
     gaps : (features,) int64
         How many values of each feature are missing.
+    looks : (features,) int64
+        What each feature looks like: see :func:`raydr.data.notices.looks`.
     """
 
     ids: NDArray[Any]
@@ -85,6 +88,7 @@ class Census:
     fingerprint: str
     source: Source
     gaps: Int64Array
+    looks: Int64Array
 
 
 def census(file: SiteFile) -> Census:
@@ -92,7 +96,13 @@ def census(file: SiteFile) -> Census:
     table = file.read()
     labels = None if table.labels is None else np.asarray(table.label_names, np.str_)[table.labels]
     return Census(
-        table.ids, labels, table.features, fingerprint(table.rows), table.read_from, gaps_of(table.rows)
+        table.ids,
+        labels,
+        table.features,
+        fingerprint(table.rows),
+        table.read_from,
+        gaps_of(table.rows),
+        looks(table.rows),
     )
 
 

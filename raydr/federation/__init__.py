@@ -21,7 +21,7 @@ from raydr.federation.ring import RangeError
 from raydr.federation.simulated.faults import Crash, FaultPlan
 from raydr.federation.simulated.lying import Liars, attackers
 from raydr.federation.transport import Transport
-from raydr.privacy.ledger import Granularity, Public
+from raydr.privacy.ledger import Fixed, Granularity, Public, Tells
 from raydr.privacy.mechanism import Bound
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "FailurePolicy",
     "FaultPlan",
     "Federation",
+    "Fixed",
     "Granularity",
     "InlineTransport",
     "Liars",
@@ -48,6 +49,7 @@ __all__ = [
     "Reply",
     "Request",
     "Seat",
+    "Tells",
     "Transport",
     "answers",
     "answers_jointly",

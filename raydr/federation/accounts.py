@@ -115,7 +115,7 @@ class Accounts:
         raise ScenarioError(
             f"privacy.strict lets nothing leave that no noise with a claim covers, and this would: {what}. Cover it by"
             " privacy.noise, choose what needs no data (data.scale none or unit, data.missing drop,"
-            " method.gamma, method.bounds), or leave privacy.strict out."
+            " no data.harmonize, method.gamma, method.bounds), or leave privacy.strict out."
         )
 
 

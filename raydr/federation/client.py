@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from raydr.arrays import FloatArray
+from raydr.arrays import FloatArray, Int64Array
 from raydr.federation.streams import client_stream
 from raydr.privacy.mechanism import Mechanism
 from raydr.privacy.secrets import Secret
@@ -23,10 +23,13 @@ class Withheld:
         Of all clients' secrets, the same at all hosts of a run.
     reserve : (rows, features) array or None
         Rows that nobody is mapped by, and that all clients know: anchors that are hidden from the server.
+    classes : tuple of (rows,) int64
+        Of each client's rows the class, where a client part needs it; a client is given its own alone.
     """
 
     root: Secret = field(default_factory=Secret.drawn)
     reserve: FloatArray | None = None
+    classes: tuple[Int64Array, ...] = ()
 
 
 @dataclass
@@ -52,6 +55,8 @@ class Client:
         What all clients share, and the server does not have either.
     reserve : (rows, features) array or None
         Rows that all clients know, and the server does not.
+    classes : (rows,) int64 or None
+        Of its own rows the class, where a client part needs it.
     """
 
     index: int
@@ -64,6 +69,7 @@ class Client:
     secret: Secret = field(default_factory=Secret.drawn)
     shared: Secret = field(default_factory=Secret.drawn)
     reserve: FloatArray | None = None
+    classes: Int64Array | None = None
 
     def stream(self, purpose: str) -> np.random.Generator:
         """Independent random numbers for ``(seed, client, round, purpose)``, whoever asks, however often."""

@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.arrays import FloatArray, Int64Array
+from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import RunError
 from raydr.federation.accounts import Accounts, sharing_of
 from raydr.federation.checkpoint import Checkpoint, History, LoopState
@@ -80,6 +80,8 @@ class Federation:
         Rounds begun so far.
     answered : tuple of int
         Clients whose replies are in the last sum, mean or robust mean, ascending; none after one that failed.
+    deviation : (features,) float64 or None
+        Standard deviation of each feature, if sums have told it.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class Federation:
         self.clients = clients
         self.round = 0
         self.answered: tuple[int, ...] = ()
+        self.deviation: Float64Array | None = None
         self.sizes: tuple[int, ...] = (0,) * clients
         transport.reset()
         enrolments = self.ask(Enrol())
@@ -353,6 +356,7 @@ class Federation:
         """Replies by client; ``finest`` is how finely they are read where that is not what their type declares."""
         call = Call(request, self._number(), self.round, 0, asked, self._in_rounds)
         replies: dict[int, Reply] = {}
+        protections: dict[int, Mechanism | None] = {}
 
         def send(attempt: Call) -> list[Failure]:
             got = self._transport.ask(attempt)
@@ -365,6 +369,7 @@ class Federation:
                 and answer.client not in replies
             ]
             replies.update((answer.client, answer.reply) for answer in fresh)
+            protections.update((answer.client, answer.protection) for answer in fresh)
             if fresh:
                 kind = type(fresh[0].reply)
                 sent = by_protection((answer.protection, payload_bytes(answer.reply)) for answer in fresh)
@@ -382,6 +387,9 @@ class Federation:
         due = self._accounts.afford(call, self.sizes, self.ledger)
         self._deliver(call, send, droppable=droppable)
         due.pay(self.ledger, len(replies))
+        self._meter.fixed(
+            (reply, call.told(client), protections[client]) for client, reply in sorted(replies.items())
+        )
         return cast(dict[int, R], replies)
 
     def _aggregate(self, request: Request[R], weighting: Weighting, *, mean: bool = False) -> R:

@@ -99,6 +99,7 @@ class ClientHost:
                 secret=self.withheld.root.derived("client", seat.index),
                 shared=self.withheld.root.derived("all clients"),
                 reserve=self.withheld.reserve,
+                classes=self.withheld.classes[seat.index] if self.withheld.classes else None,
             )
             for seat in self.seats
         }

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray, Float64Array
 from raydr.errors import RunError
-from raydr.privacy.ledger import Granularity, Public
+from raydr.privacy.ledger import Fixed, Granularity, Public, Tells
 from raydr.privacy.mechanism import Bound, Mechanism, Quantity
 from raydr.settings import Settings
 
@@ -131,6 +131,8 @@ class Reply(ABC):
     stays : bool
         Whether its client keeps it, so that nothing leaves: the ledger has it as simulation-only, since only here can
         the evaluation look at it.
+    tells : Tells or None
+        What a reply for each record says of it: by this, not by words, the report says what the server knows.
     """
 
     granularity: ClassVar[Granularity]
@@ -138,6 +140,7 @@ class Reply(ABC):
     public: ClassVar[Public | None]
     covers: ClassVar[tuple[str, ...]]
     stays: ClassVar[bool]
+    tells: ClassVar[Tells | None]
 
     def __init_subclass__(
         cls,
@@ -147,6 +150,7 @@ class Reply(ABC):
         public: Public | None = None,
         covers: tuple[str, ...] = (),
         stays: bool = False,
+        tells: Tells | None = None,
     ) -> None:
         super().__init_subclass__()
         cls.granularity = granularity
@@ -154,6 +158,7 @@ class Reply(ABC):
         cls.public = public
         cls.covers = covers
         cls.stays = stays
+        cls.tells = tells
 
     @staticmethod
     @abstractmethod
@@ -173,6 +178,21 @@ class Reply(ABC):
         ranges : mapping of field name to Range
             Of every field.
         """
+
+    def fixed(self, request: Any) -> Fixed | None:
+        """What it fixes of the client's records for whoever asked, by linear equations; None where that is not known.
+
+        Parameters
+        ----------
+        request : Request
+            What the client was told.
+
+        Returns
+        -------
+        fixed : Fixed or None
+            As if nothing blurred the reply: what a mechanism did to it is the ledger's to say.
+        """
+        return None
 
     def quantities(self, on: str, request: Any) -> Mapping[str, Quantity]:
         """What the reply holds of ``on``, such as "distances", each with its unit: what a mechanism may change.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from raydr.federation.failures import Decision, Failure, Incident
@@ -14,7 +14,8 @@ from raydr.federation.messages import Reply, Request, payload_bytes
 from raydr.federation.wire import Call, Sent
 from raydr.journal import Incident as Told
 from raydr.journal import Journal, RoundEnded
-from raydr.privacy.ledger import Entry, Granularity, Ledger
+from raydr.privacy.ledger import Entry, Fixed, Granularity, Ledger
+from raydr.privacy.mechanism import Mechanism
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -119,8 +120,25 @@ class Meter:
                     public=kind.public,
                     keyed=self.keyed,
                     secure=secure,
+                    tells=kind.tells,
                 )
             )
+
+    def fixed(self, answers: Iterable[tuple[Reply, Request[Any], Mechanism | None]]) -> None:
+        """Note what the replies of one call, each with what was asked and what blurs it, fix of the records."""
+        found: dict[tuple[str, Mechanism | None], Fixed] = {}
+        for reply, request, protection in answers:
+            one = None if reply.stays else reply.fixed(request)
+            if one is None:
+                continue
+            if (
+                protection is not None and protection.on != "data"
+            ):  # of noisy records it is those that are fixed
+                one = replace(one, exact=0)
+            key = (type(reply).__name__, protection)
+            found[key] = found[key] + one if key in found else one
+        for (kind, protection), all_of_them in found.items():
+            self.ledger.fix(kind, protection, all_of_them)
 
     def decided(self, call: Call, attempt: int, decisions: Sequence[tuple[Failure, Decision]]) -> None:
         """One log line and one entry of the round for each decision; one line for a person for each sort of it."""

@@ -58,6 +58,8 @@ class Crowd:
         What goes wrong on purpose.
     reserve : (rows, features) array or None
         Rows that clients know and the server does not.
+    classes : (rows,) int64 or None
+        Of the sample's rows, where a client part needs them.
     """
 
     sizes: tuple[int, ...]
@@ -66,14 +68,15 @@ class Crowd:
     seed: int = 0
     faults: FaultPlan = field(default_factory=FaultPlan)
     reserve: FloatArray | None = None
+    classes: Int64Array | None = None
     _dying: set[tuple[int, ...]] = field(default_factory=set, repr=False)
 
     def __post_init__(self) -> None:
-        self.everybody = Client(0, self.sample, self.seed, reserve=self.reserve)
+        self.reset()
 
     def reset(self) -> None:
         """Return to the sample as it was read."""
-        self.everybody = Client(0, self.sample, self.seed, reserve=self.reserve)
+        self.everybody = Client(0, self.sample, self.seed, reserve=self.reserve, classes=self.classes)
         self._dying.clear()
 
     def ask(self, call: Call) -> list[Answer]:

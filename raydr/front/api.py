@@ -125,7 +125,7 @@ def map(  # noqa: A001  raydr.map
     return Result(folder)
 
 
-def transform(folder: str | Path, data: str | Path, *, out: str | Path) -> Path:
+def transform(folder: str | Path, data: str | Path, *, out: str | Path, site: str | None = None) -> Path:
     """Place new rows on the map of a run, by its model alone: no server is asked, and nothing leaves the caller.
 
     Parameters
@@ -137,6 +137,9 @@ def transform(folder: str | Path, data: str | Path, *, out: str | Path) -> Path:
         may be there or not.
     out : str or Path
         The .csv or .parquet file to write: ``row, x, y``.
+    site : str, optional
+        Of a run that adjusted sites to each other (``data.harmonize``): the site whose rows these are, or the column
+        that says so; without it the run's own column.
 
     Returns
     -------
@@ -152,7 +155,48 @@ def transform(folder: str | Path, data: str | Path, *, out: str | Path) -> Path:
     """
     from raydr.scenarios.transforming import transform as place
 
-    return place(Path(folder), Path(data), Path(out))
+    return place(Path(folder), Path(data), Path(out), site=site)
+
+
+def join(
+    folder: str | Path, data: str | Path, *, site: str | None = None, listener: Listener = unheard
+) -> Result:
+    """Have a site join a finished run: place its rows, say what left it, and extend the run folder by it.
+
+    The site posts what the run's clients posted of each record, or places its rows at home; nobody else is asked, and
+    no row that was mapped moves. What comes of it lies in the run folder under ``joined``, see :attr:`Result.joined`.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The run folder.
+    data : str or Path
+        The site's file, with the run's columns, which are found by name, in whatever order.
+    site : str, optional
+        The site's name; that of the file without it.
+    listener : callable
+        Hears :mod:`raydr.journal` events as they come.
+
+    Returns
+    -------
+    Result
+        The run, with the site.
+
+    Raises
+    ------
+    raydr.errors.RaydrError
+        As :func:`transform`; ``DataError`` also for a name that is taken, ``RunError`` where the site could not answer.
+
+    Examples
+    --------
+    >>> import raydr
+    >>> run = raydr.join("runs/patients", "new-hospital.csv", site="south")  # doctest: +SKIP
+    >>> [entry.what for entry in run.joined[-1].left]  # doctest: +SKIP
+    ['how many rows and features a client has', 'the distance of every record to every landmark']
+    """
+    from raydr.scenarios.joining import join as join_run
+
+    return Result(join_run(Path(folder), Path(data), site=site, listener=listener))
 
 
 def audit(

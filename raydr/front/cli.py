@@ -25,8 +25,23 @@ class _InOrder(click.Group):
         return list(self.commands)
 
 
+def _version(context: click.Context, option: click.Parameter, asked: bool) -> None:
+    if asked:
+        from raydr.scenarios.environment import described
+
+        click.echo(described())
+        context.exit()
+
+
 @click.group(cls=_InOrder, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="raydr", message="raydr %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_version,
+    help="Show the versions of raydr and of what it stands on, and exit.",
+)
 def app() -> None:
     """Federated dimensionality reduction, simulated on Ray: one map of everybody's data, and its price in privacy."""
 
@@ -45,6 +60,7 @@ for _command in (
     folders.compare,
     folders.audit,
     folders.transform,
+    folders.join,
     folders.bounds,
     lists.list_,
 ):

@@ -36,12 +36,20 @@ def one_line(text: str) -> Text:
 def console_on(stream: IO[str] | Remarks) -> Console:
     """A console that leaves numbers and paths uncoloured, and lines whole where nobody looks at them."""
     file = cast("IO[str]", stream)
-    console = Console(file=file, highlight=False)
+    console = _Console(file=file, highlight=False)
     return (
         console
         if console.is_terminal or console.is_jupyter
-        else Console(file=file, highlight=False, width=10_000)
+        else _Console(file=file, highlight=False, width=10_000)
     )
+
+
+class _Console(Console):
+    """A console that leaves it to its caller what a reader means who has seen enough."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise the BrokenPipeError again, in the place of rich's own SystemExit."""
+        raise  # noqa: PLE0704  called where it is handled
 
 
 def table_of(*titles: str) -> Table:
@@ -66,11 +74,15 @@ def logged(say: Callable[[str], None]) -> Iterator[None]:
 
 
 class _Saying(logging.Handler):
-    """Passes each record's message on."""
+    """Passes each record's message on, once however often it comes, as of a file that is read twice."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__()
         self._say = say
+        self._said: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._say(record.getMessage())
+        text = record.getMessage()
+        if text not in self._said:
+            self._said.add(text)
+            self._say(text)

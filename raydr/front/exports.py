@@ -78,6 +78,7 @@ def picture(folder: Path) -> str:
     from raydr.report import read_run
     from raydr.report.colouring import colourings, drawing_order
     from raydr.report.inline import in_page
+    from raydr.report.knowledge import knowledge
     from raydr.report.views import in_plane
     from raydr.report.wording import method_name
 
@@ -91,7 +92,8 @@ def picture(folder: Path) -> str:
     )
     of = f"{len(run.clients):,} rows of {run.client_count:,} client{'s' * (run.client_count > 1)}"
     words = escape(f"{method_name(run.scenario)}: {of}, coloured by {way.by}")
-    return f'<figure><img src="{address}" alt="{words}"><figcaption>{words}</figcaption></figure>'
+    known = escape(knowledge(run).text)
+    return f'<figure><img src="{address}" alt="{words}"><figcaption>{words}<br>{known}</figcaption></figure>'
 
 
 def _of_these_rows(adata: Any, ids: Sequence[int | str]) -> Any:

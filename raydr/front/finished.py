@@ -18,6 +18,7 @@ from raydr.records import (
     AXES,
     BEST,
     CENTRAL,
+    DATA,
     EMBEDDING,
     LEDGER,
     METRICS,
@@ -34,6 +35,7 @@ from raydr.records import (
 
 if TYPE_CHECKING:
     from raydr.front.exports import Library
+    from raydr.report.joined import Joined
 
 
 def load(folder: str | Path) -> Result:
@@ -96,6 +98,19 @@ class Result:
     def pooled(self) -> FloatArray | None:
         """The map of the pooled data, (rows, 2 or 3); None where the run was not compared with it."""
         return _places(_table(self.folder / CENTRAL)) if (self.folder / CENTRAL).exists() else None
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What was mapped, and what became of the rest: see :class:`raydr.data.provenance.Provenance`."""
+        content: dict[str, Any] = self._json(DATA)
+        return content
+
+    @property
+    def joined(self) -> tuple[Joined, ...]:
+        """Sites that joined after the run had ended, in their order: see :func:`raydr.join`."""
+        from raydr.report.joined import read_joined
+
+        return read_joined(self.folder)
 
     @property
     def ids(self) -> NDArray[Any]:

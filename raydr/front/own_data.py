@@ -15,12 +15,12 @@ import numpy as np
 
 from raydr.data.columns import Choice, listing
 from raydr.data.dialect import Dialect
-from raydr.data.loading import ENDINGS, TABLES, TEXTS, ending, read_file, survey
+from raydr.data.loading import ENDINGS, SHEETS, TABLES, TEXTS, ending, read_file, survey
 from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.extras import require_packages
 from raydr.plain import listed, plain
 from raydr.records import SCENARIO
-from raydr.report.mapped import Fact, facts
+from raydr.report.mapped import Fact, facts, hashes
 from raydr.scenarios import reading
 from raydr.scenarios.backend import InlineBackend
 from raydr.scenarios.holdings import Holdings, dealt_out, from_sites
@@ -123,7 +123,7 @@ def own_data(
 @contextmanager
 def _in_words_of_the_command_line() -> Iterator[None]:
     """Have errors speak of options where whoever reads them gave no keys."""
-    words = {"data.client": "--site", "data.label": "--label"}
+    words = {"clients.partition.column": "--site", "data.label": "--label"}
     try:
         yield
     except DataError as error:
@@ -177,7 +177,8 @@ def described(scenario: Scenario, holdings: Holdings) -> tuple[Fact, ...]:
     written = {str(Dialect.of(path)) for path in texts}
     if written:
         said.append(Fact("Written", "; ".join(sorted(written))))
-    return (*said, *facts(holdings.provenance(scenario.data.scale)), Fact("Method", scenario.method.kind))
+    data = holdings.provenance(scenario.data.scale)
+    return (*said, *facts(data), *hashes(data), Fact("Method", scenario.method.kind))
 
 
 def files_of(data: str | Path) -> list[Path] | None:
@@ -214,7 +215,8 @@ def commented(taken: Taken) -> str:
     sections = {name: reading.dump_yaml({name: content.pop(name)}) for name in list(content)}
     remarks = {
         "data": "# features: [...] maps these columns alone; missing: error, drop, mean or median;\n"
-        "# categories: one-hot or leave-out; scale: none, standard, minmax or unit; holdout: 0.2 keeps a fifth back.\n",
+        "# categories: one-hot or leave-out; scale: none, standard, minmax or unit; holdout: 0.2 keeps a fifth back;\n"
+        "# harmonize: center, scale or combat takes off rows what is their site's, real differences too.\n",
         "clients": "# Who holds which rows; a column that says so, or sites: a file for each.\n",
         "method": "# raydr list methods; its other keys are in docs/scenarios.md.\n",
         "compare": "# Also map the pooled data, as no federation can: the upper bound.\n",
@@ -230,7 +232,7 @@ def is_data(name: str | Path) -> bool:
     """Whether a name is of data, a folder or a pattern of files, and of no scenario."""
     path = Path(name).expanduser()
     folder = path.is_dir() and not (path / SCENARIO).is_file()  # else that of a run
-    return ending(path) in ENDINGS or folder or glob.has_magic(str(name))
+    return ending(path) in (*ENDINGS, *SHEETS) or folder or glob.has_magic(str(name))
 
 
 def _read_all(content: Mapping[str, Any]) -> Scenario:
@@ -276,8 +278,12 @@ def write_new(path: Path, text: str) -> Path:
     Raises
     ------
     OutputError
-        If it is, or cannot be written.
+        If it is, is not called .yaml, or cannot be written.
     """
+    if path.suffix not in (".yaml", ".yml"):
+        raise OutputError(
+            f"The scenario is YAML, and {path} does not end in .yaml: name such a file with --out."
+        )
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)

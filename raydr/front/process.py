@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -149,5 +150,10 @@ def _interrupted(error: BaseException) -> int:
 def _usage(error: click.ClickException) -> str:
     """A mistake in the command line in one line, with the command to ask for help."""
     context = error.ctx if isinstance(error, click.UsageError) else None
-    message = " ".join(error.format_message().split()).rstrip(".")
+    # click ends hints of its own in question marks, with and without brackets
+    message = re.sub(
+        r"\. \(?(Did you mean [^?]*\?)\)?", r". \1", " ".join(error.format_message().split())
+    ).rstrip(".")
+    if message.endswith("?"):
+        return f"{message} See `{context.command_path if context else 'raydr'} --help`."
     return f"{message}. See `{context.command_path if context else 'raydr'} --help`."

@@ -17,7 +17,8 @@ from raydr.front.console import one_line as _line
 from raydr.front.console import table_of as _table
 from raydr.front.results import Remarks
 from raydr.front.sweeps import paper_table, sweep_table
-from raydr.report import Comparison, audited, gist, mapped, wording
+from raydr.report import Comparison, audited, figures, gist, mapped, wording
+from raydr.report.knowledge import example, knowledge
 from raydr.report.runfolder import read_run
 
 if TYPE_CHECKING:
@@ -28,21 +29,23 @@ if TYPE_CHECKING:
     from raydr.scenarios.planning import Plan, PlannedPrivacy
     from raydr.tune.planning import SweepPlan
 
-_FIRST = (
-    "clustering_nmi", "clustering_ari",
-    "npa_10", "ca_10", "trustworthiness", "continuity", "f_score", "distance_error",
-    "knn_accuracy", "new_trustworthiness", "new_continuity",
-)  # fmt: skip
+_FOUND_OUT = (mapped.NOTICE, "Sites harmonized")
+"""Facts that only the run itself knows in full."""
 
 
-def print_result(folder: Path) -> None:
-    """What was mapped, how well, and what left the clients, on standard error."""
+def print_result(folder: Path, *, told: bool = False) -> None:
+    """What was mapped, how well, and what left the clients, on standard error.
+
+    What was mapped is a sentence where it was ``told`` before, and else everything that data.json says.
+    """
     run = read_run(folder)
-    measured = list(run.measures.federated)
-    if not isinstance(run.scenario.get("metrics"), list):  # of all that there are the telling ones, if any
-        measured = [name for name in _FIRST if name in measured] or measured
-    central = run.measures.central
+    measured, central = figures.telling(run), run.measures.central
+    known = knowledge(run)
     console = _console(Remarks(sys.stderr))
+    console.print()
+    console.print(_line(f"What the server now knows: {known.text}"))
+    if known.examples:
+        console.print(_line(f"For example {example(known)}."))
     console.print()
     if measured:
         table = _table("", "federated", *["pooled data"] * bool(central))
@@ -53,12 +56,31 @@ def print_result(folder: Path) -> None:
                 *("" if value is None else wording.measure(value) for value in values),
             )
         console.print(table)
+        for name in measured:
+            if said := wording.meaning(name):
+                console.print(_line(f"{wording.metric_title(name)}: {said}"))
         console.print()
     console.print(_line(wording.summary(run)))
     console.print(_line(mapped.line(run.data)))
+    facts = [*mapped.facts(run.data), *mapped.hashes(run.data)]
+    for fact in facts if not told else [fact for fact in facts if fact.name in _FOUND_OUT]:
+        console.print(_line(f"{fact.name}: {fact.text}"))
     for point in gist.points(run):
         console.print(_line(f"{point.title}: {point.figure}. {point.text}"))
     console.print()
+
+
+def print_joined(folder: Path) -> None:
+    """Of the site that joined last where its rows went, and what left it, on standard error."""
+    from raydr.report.joined import read_joined, said
+
+    site = read_joined(folder)[-1]
+    console = _console(Remarks(sys.stderr))
+    console.print(_line(f"{site.site}: {said(site)}"))
+    for entry in site.left:
+        console.print(
+            _line(f"left {site.site}: {entry.what} ({wording.size(entry.bytes)}; {wording.promise(entry)})")
+        )
 
 
 def print_facts(facts: Sequence[Fact], *, result: bool) -> None:
@@ -87,12 +109,17 @@ def print_paper_table(folder: Path) -> None:
 
 
 def print_comparison(comparison: Comparison) -> None:
-    """Runs as columns, measures as rows; the best of a row is bold."""
-    table = _table("", *comparison.runs)
+    """Runs as columns, measures as rows; the best of a row is bold. Beneath, which runs cannot be compared."""
+    table = _table("", *comparison.headings)
     for row in comparison.rows:
         cells = [Text(text, "bold" if best else "") for text, best in zip(row.texts, row.best, strict=True)]
         table.add_row(_line(row.title), *cells)
-    _console(sys.stdout).print(table)
+    console = _console(sys.stdout)
+    for name, known in zip(comparison.runs, comparison.known, strict=True):
+        console.print(_line(f"{name}: {known}"))
+    console.print(table)
+    for remark in comparison.remarks:
+        console.print(_line(remark))
 
 
 def print_jobs(jobs: Sequence[Job]) -> None:

@@ -18,11 +18,12 @@ def prototype_count(rows: int, least: int) -> int:
     return prototype_count(rows // 2, least) + prototype_count(rows - rows // 2, least)
 
 
-def groups(rows: FloatArray, least: int) -> list[Int64Array]:
+def groups(rows: FloatArray, least: int, *, most: bool = False) -> list[Int64Array]:
     """Disjoint groups of ``least`` to ``2 * least - 1`` rows (rows, features), by number; none of fewer rows.
 
     Groups are halved at the median along the line between two far rows: the one farthest from the group's mean, and the
-    one farthest from that.
+    one farthest from that. Or they are cut where so many groups come of either side as can, ``len(rows) // least`` in
+    all, the ``most`` that there are.
     """
     whole = []
     pending = [np.arange(len(rows))] if len(rows) >= least else []
@@ -35,7 +36,8 @@ def groups(rows: FloatArray, least: int) -> list[Int64Array]:
         far = members[((members - members.mean(axis=0)) ** 2).sum(axis=1).argmax()]
         farther = members[((members - far) ** 2).sum(axis=1).argmax()]
         order = np.argsort(members @ (farther - far), kind="stable")
-        half = len(group) // 2
+        parts = len(group) // least if most else 2
+        half = len(group) * (parts // 2) // parts
         pending += [group[order[half:]], group[order[:half]]]
     return whole
 

@@ -21,6 +21,11 @@ import numpy as np
 
 from raydr.arrays import Float64Array
 from raydr.errors import DataError
+from raydr.threads import one_blas_thread
+
+TOLD = 1e-3
+"""Share of a record's distance from the anchors' or landmarks' mean up to which it counts as known: a thousandth."""
+_BLOCK = 8192
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,30 @@ class Trilateration:
         """Squared distance of each row from the landmarks' hull, (rows,); the part that coordinates leave out."""
         heights = squared_distances.mean(axis=1) - self.squared_norms.mean()
         return np.asarray(np.maximum(heights - (coordinates**2).sum(axis=1), 0.0))
+
+
+def solver_of(landmarks: Float64Array) -> Trilateration | None:
+    """What solves for rows about as far off as the landmarks themselves; None where these are all the same point."""
+    centred = landmarks - landmarks.mean(axis=0)
+    farthest = 4.0 * float(np.einsum("ij,ij->i", centred, centred).max())
+    try:
+        return trilateration(landmarks, farthest)
+    except DataError:
+        return None
+
+
+def fixed_rows(solver: Trilateration, squared_distances: Float64Array) -> int:
+    """How many rows squared distances (rows, landmarks) fix feature by feature, but for :data:`TOLD`."""
+    if solver.rank == solver.centre.size:
+        return len(squared_distances)
+    fixed = 0
+    with one_blas_thread():  # of rows at the limit, the count is the same wherever it is taken
+        for start in range(0, len(squared_distances), _BLOCK):
+            block = squared_distances[start : start + _BLOCK]
+            coordinates = solver.coordinates(block)
+            beside = solver.squared_residuals(block, coordinates)
+            fixed += int((beside <= TOLD**2 * ((coordinates**2).sum(axis=1) + beside)).sum())
+    return fixed
 
 
 def trilateration(

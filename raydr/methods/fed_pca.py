@@ -20,7 +20,18 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from raydr.arrays import Float64Array, FloatArray, shaped
-from raydr.federation import Client, Federation, Granularity, Range, Rehearsal, Reply, Request, answers
+from raydr.federation import (
+    Client,
+    Federation,
+    Fixed,
+    Granularity,
+    Range,
+    Rehearsal,
+    Reply,
+    Request,
+    Tells,
+    answers,
+)
 from raydr.geometry.blocks import in_blocks
 from raydr.journal import Journal
 from raydr.methods.landmarks.frames import axes_request, known_spread
@@ -71,6 +82,7 @@ class Components(
     Reply,
     granularity=Granularity.PER_RECORD,
     what="where every record lies along the first principal axes of all, which is its place on the map",
+    tells=Tells.PROJECTIONS,
 ):
     """``places`` (rows, dimensions) float64."""
 
@@ -80,6 +92,12 @@ class Components(
     def ranges(request: ComponentRequest | ComponentsAtHomeRequest, rows: int) -> dict[str, Range]:
         """A number for each row and axis."""
         return {"places": Range((rows, request.axes.shape[1]))}
+
+    def fixed(self, request: ComponentRequest | ComponentsAtHomeRequest) -> Fixed:
+        """A coordinate along each axis: all of a record where there are as many axes as features."""
+        rows, (features, axes) = len(self.places), request.axes.shape
+        span = int(np.linalg.matrix_rank(request.axes))
+        return Fixed(rows, rows if span == features else 0, span, features, axes)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from raydr.arrays import FloatArray, Int64Array
 from raydr.federation import Federation, Rehearsal
 from raydr.geometry.points import Geometry, Points
 from raydr.journal import Journal
-from raydr.methods.outcome import Outcome, Pooled, draw_map
+from raydr.methods.outcome import Outcome, Placed, Pooled, draw_map
 from raydr.methods.references import placed_by_rows, references
 from raydr.privacy import Mechanism
 from raydr.registry import Registry, kind_of, summary
@@ -40,6 +40,10 @@ def _by_itself(
     return Pooled(
         embedding, place=lambda new: placed_by_rows(references(embedding, rows, lambda means: means), new)
     )
+
+
+def _by_publish(settings: Any) -> bool:
+    return getattr(settings, "publish", "server") == "local"
 
 
 def _own_rounds(settings: Any) -> int:
@@ -105,6 +109,8 @@ class Method:
         where they can.
     noise_of_its_own : bool
         Whether clients add noise with a claim to all that leaves them, by the method's own settings.
+    objective : str
+        What the objective that rounds report is, in sentences for people, where it may rise while the map gets better.
     posts : callable
         What of each record leaves its client under no noise but that on data, as a clause for people, by settings;
         None where nothing does.
@@ -116,6 +122,12 @@ class Method:
         whose map takes no new rows.
     predict : callable
         Clusters of new rows, (rows,) int64, by the same; None for methods that make none.
+    admit : callable
+        Where the rows of a site lie that joins later, by a federation of that site alone, settings and the run's
+        model: what it posts is what clients posted, and the map stands still. None, by itself or of a call, where a
+        place is all that is posted (:mod:`raydr.methods.joining`).
+    keeps_places : callable
+        Whether clients keep their records' places to themselves, by settings; by default by ``publish``, if there.
     unplaceable : callable
         Why maps under these settings take no new rows, as a clause for people, by settings; None where they do.
     redraw : callable
@@ -142,10 +154,13 @@ class Method:
     releases: Callable[[Any, Mechanism], float] = _one
     unpayable: Callable[[Any, Mechanism], str | None] = _nothing
     noise_of_its_own: bool = False
+    objective: str = ""
     posts: Callable[[Any], str | None] = _none
     unkeyable: Callable[[Any], str | None] = _unknown
     transform: Callable[[Any, Mapping[str, FloatArray], FloatArray], FloatArray] | None = None
     predict: Callable[[Any, Mapping[str, FloatArray], FloatArray], Int64Array] | None = None
+    admit: Callable[[Federation, Any, Mapping[str, FloatArray]], Placed | None] | None = None
+    keeps_places: Callable[[Any], bool] = _by_publish
     unplaceable: Callable[[Any], str | None] = _none
     redraw: Callable[[Any, Mapping[str, FloatArray], Sequence[FloatArray], int, Journal], Outcome] | None = (
         None

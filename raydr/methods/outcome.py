@@ -13,9 +13,6 @@ from raydr.geometry.points import Geometry
 from raydr.journal import Journal
 from raydr.threads import cores
 
-TOLD = 1e-3
-"""Share of a record's distance from the anchors' or landmarks' mean up to which it counts as known: a thousandth."""
-
 
 @dataclass(frozen=True)
 class Note:
@@ -67,6 +64,14 @@ class Outcome:
     published: bool = True
     stress: Float64Array | None = None
     lift: Callable[[FloatArray], Float64Array] | None = None
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where new rows lie on a map, ``places`` (rows, 2 or 3), and of a method that makes clusters which they are in."""
+
+    places: FloatArray
+    clusters: Int64Array | None = None
 
 
 @dataclass(frozen=True)

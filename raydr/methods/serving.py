@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from raydr.arrays import Int64Array, UInt8Array
+from raydr.arrays import Float64Array, Int64Array, UInt8Array
 from raydr.data.loading import Filling
 from raydr.errors import RunError
 from raydr.federation import Context, Crowd, Effort, FaultPlan, Federation, Rehearsal, Transport
@@ -20,8 +20,10 @@ from raydr.methods.outcome import Outcome
 from raydr.privacy.ledger import Ledger
 from raydr.settings import Settings
 from raydr.statistics.filling import fit_filling
+from raydr.statistics.harmonizing import Harmonizing, fit_harmonizing
 from raydr.statistics.keying import key_rows, keyed_scale
 from raydr.statistics.moments import spread
+from raydr.statistics.preparing import Preparation
 from raydr.statistics.scaling import Scale, Scaling, fit_scaling
 from raydr.threads import one_blas_thread
 
@@ -40,6 +42,9 @@ class Plan(Context):
         See :func:`raydr.statistics.scaling.fit_scaling`.
     fill : {"mean", "median"} or None
         What stands in for missing values: see :func:`raydr.statistics.filling.fit_filling`; None where there are none.
+    harmonize : Harmonizing or None
+        How sites are adjusted to each other: see :func:`raydr.statistics.harmonizing.fit_harmonizing`; None: not at
+        all.
     faults : FaultPlan
         What goes wrong on purpose.
     """
@@ -48,6 +53,7 @@ class Plan(Context):
     settings: Settings
     scale: Scale
     fill: Filling | None = None
+    harmonize: Harmonizing | None = None
     faults: FaultPlan = field(default_factory=FaultPlan)
 
 
@@ -59,18 +65,22 @@ class Served:
     ----------
     outcome : Outcome
         The map and the geometry behind it, rows in client order.
-    scaling : Scaling
-        What the clients' rows were filled in and scaled by.
+    prepared : Preparation
+        What became of the clients' rows before the method began; of harmonized ones also what each client keeps to
+        itself, for the evaluation.
     ledger : Ledger
         Every message.
     sealed_scaling : (bytes,) uint8 or None
-        Of a keyed run, whose ``scaling`` says nothing: only clients can read it.
+        Of a keyed run, whose preparation says nothing: only clients can read it.
+    deviation : (features,) float64 or None
+        Standard deviation of each feature as it was mapped, if sums of the run told it.
     """
 
     outcome: Outcome
-    scaling: Scaling
+    prepared: Preparation
     ledger: Ledger
     sealed_scaling: UInt8Array | None = None
+    deviation: Float64Array | None = None
 
     def reordered(self, order: Int64Array) -> Served:
         """Same, with row ``order[i]`` of the outcome as its row ``i``."""
@@ -102,9 +112,11 @@ def serve(
             federation = Federation(
                 transport, clients, plan, journal=journal, resume=resume, transcript=transcript
             )
-        scaling, sealed = _prepared(federation, plan)
+        prepared, sealed = _prepared(federation, plan)
+        federation.deviation = None  # of rows before they were as they are mapped
         outcome = METHODS[plan.method].serve(federation, plan.settings)
-    return Served(outcome, scaling, federation.ledger.settled(plan.budget.delta), sealed)
+    ledger = federation.ledger.settled(plan.budget.delta)
+    return Served(outcome, prepared, ledger, sealed, federation.deviation)
 
 
 @dataclass(frozen=True)
@@ -160,15 +172,16 @@ def rehearse(crowd: Crowd, plan: Plan) -> Rehearsed:
     return Rehearsed(ledger, rehearsal.round, part is not None, rehearsal.efforts, rehearsal.guesses, failure)
 
 
-def _prepared(federation: Federation, plan: Plan) -> tuple[Scaling, UInt8Array | None]:
+def _prepared(federation: Federation, plan: Plan) -> tuple[Preparation, UInt8Array | None]:
     """What comes before every method: noise on records, their scale, and their key, which makes a secret of both.
 
-    Missing values are filled in before any of them.
+    Missing values are filled in before any of them, and sites harmonized before rows are scaled.
     """
     if plan.isometry_key:
         with federation.stage("isometry key"):
             sealed = key_rows(federation, keyed_scale(plan.scale), plan.hidden)
-        return Scaling(np.zeros(federation.features), np.ones(federation.features), False), sealed
+        nothing = Scaling(np.zeros(federation.features), np.ones(federation.features), False)
+        return Preparation(nothing), sealed
     fill = None
     if plan.fill is not None:
         with federation.stage("missing values"):
@@ -178,5 +191,9 @@ def _prepared(federation: Federation, plan: Plan) -> tuple[Scaling, UInt8Array |
         with federation.stage("noise on records"):
             unit = spread(federation).width if noise.by_level else math.nan
             blur_records(federation, noise, unit)
+    harmonization = None
+    if plan.harmonize is not None:
+        with federation.stage("harmonizing"):
+            harmonization = fit_harmonizing(federation, plan.harmonize)
     with federation.stage("scaling"):
-        return replace(fit_scaling(federation, plan.scale), fill=fill), None
+        return Preparation(replace(fit_scaling(federation, plan.scale), fill=fill), harmonization), None

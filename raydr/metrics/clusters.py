@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from raydr.arrays import Float64Array, Int64Array
+from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric
 from raydr.threads import one_blas_thread
@@ -49,21 +49,32 @@ def sampled_silhouettes(examination: Examination, groups: Int64Array) -> tuple[F
     UnmeasurableError
         If there are fewer than two groups, or as many as rows.
     """
-    from sklearn import config_context
-    from sklearn.metrics import silhouette_samples
-
     embedding = examination.embedding
     if examination.count > SILHOUETTE_ROWS:
         random = np.random.default_rng(examination.evidence.seed)
         sample = np.sort(random.choice(examination.count, SILHOUETTE_ROWS, replace=False))
         groups, embedding = groups[sample], embedding[sample]
+    return silhouettes(embedding, groups), groups
+
+
+def silhouettes(rows: FloatArray, groups: Int64Array) -> Float64Array:
+    """Silhouette of each of ``rows`` (rows, any), by their distances, in ``groups`` (rows,).
+
+    Raises
+    ------
+    UnmeasurableError
+        If there are fewer than two groups, or as many as rows.
+    """
+    from sklearn import config_context
+    from sklearn.metrics import silhouette_samples
+
     found = len(np.unique(groups))
     if not 2 <= found < len(groups):
         raise UnmeasurableError(
             f"the silhouette needs from 2 to {len(groups) - 1} clusters in {len(groups)} rows; there are {found}"
         )
     with one_blas_thread(), config_context(working_memory=64):  # MiB of distances at a time
-        return np.asarray(silhouette_samples(embedding, groups), dtype=np.float64), groups
+        return np.asarray(silhouette_samples(rows, groups), dtype=np.float64)
 
 
 @metric(

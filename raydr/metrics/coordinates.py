@@ -45,6 +45,7 @@ class _Agreement:
     "Cosine of coordinates",
     "mean cosine between recovered and true coordinates, seen from their means, after the best rotation",
     needs={"rows", "recovered"},
+    perfect="every record, but for a turn and a shift",
 )
 def cosine(examination: Examination) -> float:
     r"""Mean cosine of the angle between recovered and true rows, from their means, after alignment; -1 to 1.
@@ -61,6 +62,7 @@ def cosine(examination: Examination) -> float:
     "Relative coordinate error",
     "error of the recovered coordinates over the true ones, in Frobenius norm, after the best rotation and shift",
     needs={"rows", "recovered"},
+    perfect="every record, but for a turn and a shift",
     higher_is_better=False,
 )
 def frobenius(examination: Examination) -> float:
@@ -121,6 +123,7 @@ def _aligned(examination: Examination) -> _Agreement:
     "Cosine in the anchors' frame",
     "mean cosine between recovered and true rows as they are (P3, A.11); depends on the data's origin",
     needs={"rows", "recovered", "lift"},
+    perfect="every record as it is",
 )
 def anchored_cosine(examination: Examination) -> float:
     r"""Mean cosine of the angle between true and recovered rows, seen from the data's origin; -1 to 1 (P3, A.11).
@@ -139,6 +142,7 @@ def anchored_cosine(examination: Examination) -> float:
     "error of the recovered rows over the true ones as they are, in Frobenius norm (P3, A.11); depends on the data's"
     " origin",
     needs={"rows", "recovered", "lift"},
+    perfect="every record as it is",
     higher_is_better=False,
 )
 def anchored_frobenius(examination: Examination) -> float:

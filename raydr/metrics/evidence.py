@@ -143,13 +143,16 @@ def row_graph(
 class Examination:
     """One evaluation of one `Evidence`: searches, splits and clusterings, each computed once, when first needed.
 
-    ``neighbors`` are those that the graphs of rows hold; ``progress`` hears how far a search of them is, in blocks.
+    ``neighbors`` are those that the graphs of rows hold; ``progress`` hears how far a search of them is, in blocks;
+    ``kept`` are the shares (rows,) of its neighbours that each row keeps, by the name of the metric that is their mean,
+    as far as one was computed.
     """
 
     evidence: Evidence
     threads: int | None = None
     neighbors: int = LARGEST_K
     progress: Progress = field(default=unheard, repr=False)
+    kept: dict[str, Float64Array] = field(default_factory=dict, init=False, repr=False)
     _shared: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False)
 
     def once(self, compute: Callable[[Examination], Shared]) -> Shared:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, KeysView, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Literal, TypeAlias, TypeVar
 
+from raydr.arrays import Float64Array
 from raydr.errors import ScenarioError
 from raydr.geometry.points import Progress, unheard
 from raydr.metrics.evidence import LARGEST_K, Evidence, Examination, UnmeasurableError
@@ -19,6 +20,8 @@ MeasureByK = TypeVar("MeasureByK", bound=Callable[[Examination, int], float])
 
 _OF_A_METRIC = 0.9
 """How far through a metric its search of neighbours takes."""
+USUAL_NEIGHBORS = 10
+"""Of each row, that its own faithfulness is told of, or the nearest number to that which a metric asks for."""
 MOST_NEIGHBORS = 1_000
 """Of a row, that a metric may look at: the graph of a million rows then takes 12 GB."""
 
@@ -27,7 +30,8 @@ MOST_NEIGHBORS = 1_000
 class Metric:
     """One measure of a map: its name, how to read it, what it needs, and how it is computed.
 
-    ``k`` is the number of neighbours that it looks at, None where it looks at none.
+    ``k`` is the number of neighbours that it looks at, None where it looks at none; ``perfect`` what the server holds
+    where the metric is perfect, "" where that follows from it for nothing.
     """
 
     name: str
@@ -37,6 +41,7 @@ class Metric:
     needs: frozenset[Need]
     measure: Callable[[Examination], float]
     k: int | None = None
+    perfect: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,13 @@ FAMILIES: Registry[Family] = Registry("metrics", "raydr.metrics")
 
 
 def metric(
-    name: str, title: str, description: str, *, needs: Set[Need], higher_is_better: bool = True
+    name: str,
+    title: str,
+    description: str,
+    *,
+    needs: Set[Need],
+    higher_is_better: bool = True,
+    perfect: str = "",
 ) -> Callable[[Measure], Measure]:
     """Register a function of an :class:`Examination` as a metric; it raises `UnmeasurableError` where it has no value.
 
@@ -89,6 +100,8 @@ def metric(
         lies, so only scenarios that name them have them.
     higher_is_better : bool
         Which way it improves.
+    perfect : str
+        Of what the server recovered: what it holds where the metric is perfect, as the report says beside the value.
 
     Examples
     --------
@@ -98,7 +111,10 @@ def metric(
     """
 
     def register(measure: Measure) -> Measure:
-        METRICS.add(name, Metric(name, title, description, higher_is_better, frozenset(needs), measure))
+        METRICS.add(
+            name,
+            Metric(name, title, description, higher_is_better, frozenset(needs), measure, perfect=perfect),
+        )
         return measure
 
     return register
@@ -141,10 +157,15 @@ def metric_by_k(
 
 @dataclass(frozen=True)
 class Scores:
-    """Values by metric name, and for the metrics that could not be computed the reason."""
+    """Values by metric name, and for the metrics that could not be computed the reason.
+
+    ``faithfulness`` holds by the name of a metric what it is the mean of, (rows,) from 0 to 1: the share of its nearest
+    neighbours that each row keeps. It comes of the metric ``npa_K`` whose K is nearest to ten; empty without any.
+    """
 
     values: dict[str, float]
     not_computed: dict[str, str]
+    faithfulness: dict[str, Float64Array] = field(default_factory=dict, compare=False)
 
 
 def evaluate(
@@ -197,6 +218,9 @@ def evaluate(
             scores.not_computed[metric.name] = str(reason)
         measured += 1
         progress(measured, len(metrics))
+    if examination.kept:
+        nearest = min(examination.kept, key=lambda name: (abs(metric_named(name).k - USUAL_NEIGHBORS), name))  # type: ignore[operator]
+        scores.faithfulness[nearest] = examination.kept[nearest]
     return scores
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from math import fsum
+
 import numpy as np
 
-from raydr.arrays import IntArray
+from raydr.arrays import Float64Array, Int64Array, IntArray
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric_by_k
@@ -14,29 +16,33 @@ NEIGHBORS = (1, 10, 50)
 """Numbers of neighbours for which each is listed, as in P1."""
 
 
-def shared_neighbors(a: IntArray, b: IntArray) -> int:
-    """Count the pairs (row, neighbour) in both of two neighbour tables of the same rows; no row repeats an index.
+def shared_neighbors(a: IntArray, b: IntArray) -> Int64Array:
+    """Count of each row the neighbours in both of two neighbour tables (rows, k); no row repeats an index.
 
-    >>> shared_neighbors(np.array([[1, 2], [0, 2]]), np.array([[2, 3], [2, 0]]))
-    3
+    >>> shared_neighbors(np.array([[1, 2], [0, 2]]), np.array([[2, 3], [2, 0]])).tolist()
+    [1, 2]
     """
     both = np.sort(np.concatenate([a, b], axis=1), axis=1)
-    return int(np.count_nonzero(both[:, 1:] == both[:, :-1]))
+    return np.count_nonzero(both[:, 1:] == both[:, :-1], axis=1).astype(np.int64)
 
 
-def share_of_neighbors(
+def kept_neighbors(
     true: NeighborGraph, truth: Rounded, found: NeighborGraph, geometry: Rounded, k: int, threads: int | None
-) -> float:
-    """Share of the ``k`` nearest ``found`` neighbours that are among the ``k`` nearest ``true`` ones; 0 to 1.
+) -> Float64Array:
+    """Of each row, how many of its ``k`` nearest ``found`` neighbours are among its ``k`` nearest ``true`` ones.
 
-    Of rows whose last neighbour is tied, the geometries decide.
+    Of rows whose last neighbour is tied, the geometries decide, and the number may be a fraction.
     """
     tied = tied_rows(true, k) | tied_rows(found, k)
-    indices = true.nearest(k).indices[~tied], found.nearest(k).indices[~tied]
-    shared = shared_neighbors(*indices) if len(indices[0]) else 0
-    if tied.any():
-        return (shared + shared_by_ties(np.flatnonzero(tied), truth, geometry, k, threads)) / (true.rows * k)
-    return shared / (true.rows * k)
+    kept = np.zeros(true.rows)
+    kept[~tied] = shared_neighbors(true.nearest(k).indices[~tied], found.nearest(k).indices[~tied])
+    kept[tied] = shared_by_ties(np.flatnonzero(tied), truth, geometry, k, threads)
+    return kept
+
+
+def share(kept: Float64Array, k: int) -> float:
+    """Mean share of ``k`` neighbours that are kept, of how many each row (rows,) keeps; 0 to 1."""
+    return fsum(kept) / (len(kept) * k)
 
 
 @metric_by_k(
@@ -79,6 +85,7 @@ def neighbor_preservation(examination: Examination, k: int) -> float:
     `raydr.metrics.ties` has it.
     """
     data, mapped = examination.true_neighbors(k), examination.map_neighbors(k)
-    return share_of_neighbors(
-        data, examination.rounded_truth, mapped, examination.rounded_map, k, examination.threads
-    )
+    truth, places = examination.rounded_truth, examination.rounded_map
+    kept = kept_neighbors(data, truth, mapped, places, k, examination.threads)
+    examination.kept[f"npa_{k}"] = kept / k
+    return share(kept, k)

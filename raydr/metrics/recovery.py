@@ -12,7 +12,7 @@ from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import map_threaded, row_blocks
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric, metric_by_k
-from raydr.metrics.neighborhood import share_of_neighbors
+from raydr.metrics.neighborhood import kept_neighbors, share
 from raydr.metrics.ties import Rounded
 
 COMPARED_ROWS = 20_000
@@ -46,6 +46,7 @@ class _Compared:
     "Relative distance error",
     "error of the recovered distances over the true ones, in Frobenius norm",
     needs={"rows", "recovered"},
+    perfect="every distance between records",
     higher_is_better=False,
 )
 def distance_error(examination: Examination) -> float:
@@ -82,7 +83,7 @@ def f_score(examination: Examination, k: int) -> float:
             recovered, wanted, threads=examination.threads, progress=examination.progress
         )
     geometry = Rounded(lambda: recovered)
-    return share_of_neighbors(true, examination.rounded_truth, found, geometry, k, examination.threads)
+    return share(kept_neighbors(true, examination.rounded_truth, found, geometry, k, examination.threads), k)
 
 
 @metric(
@@ -90,6 +91,7 @@ def f_score(examination: Examination, k: int) -> float:
     "Correlation of distances",
     "Pearson's correlation of the recovered distances with the true ones, over all pairs of rows",
     needs={"rows", "recovered"},
+    perfect="every distance between records",
 )
 def pearson(examination: Examination) -> float:
     r"""Pearson's correlation of recovered and true distances over the pairs of rows i < j (P3, A.11); -1 to 1.

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 
-from raydr.metrics.clusters import sampled_silhouettes
-from raydr.metrics.evidence import Examination
+from raydr.arrays import Float64Array, FloatArray, Int64Array, IntArray
+from raydr.geometry.neighbors import nearest_neighbors
+from raydr.geometry.points import Points
+from raydr.metrics.clusters import sampled_silhouettes, silhouettes
+from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric, metric_by_k
+
+_NEIGHBORS = 30
 
 
 @metric(
@@ -21,7 +28,11 @@ def site_silhouette(examination: Examination) -> float:
 
     Every site counts the same, however few rows it has. Past `SILHOUETTE_ROWS` rows of a sample, as ``sc``.
     """
-    values, sites = sampled_silhouettes(examination, examination.sites)
+    return _by_site(*sampled_silhouettes(examination, examination.sites))
+
+
+def _by_site(values: Float64Array, sites: Int64Array) -> float:
+    """Mean over sites of the mean of their rows' values."""
     return float(np.mean(np.bincount(sites, values)[np.unique(sites)] / np.bincount(sites)[np.unique(sites)]))
 
 
@@ -29,7 +40,7 @@ def site_silhouette(examination: Examination) -> float:
     "site_mixing",
     "Mixing of the sites",
     "share of other sites' rows among the {k} nearest on the map, over their share of all rows",
-    k=30,
+    k=_NEIGHBORS,
     needs={"sites"},
 )
 def site_mixing(examination: Examination, k: int) -> float:
@@ -37,9 +48,33 @@ def site_mixing(examination: Examination, k: int) -> float:
 
     From 0, where sites have nothing to do with each other, through 1, where neighbours are as if dealt at random.
     """
-    sites = examination.sites
-    near = examination.map_neighbors(k).nearest(k).indices
+    return _mixing(examination.map_neighbors(k).nearest(k).indices, examination.sites)
+
+
+def _mixing(near: IntArray, sites: Int64Array) -> float:
+    """Of sites (rows,), where ``near`` (rows, k) are each row's neighbours."""
     apart = np.mean(sites[near] != sites[:, None])
     sizes = np.bincount(sites)
     by_chance = np.mean((len(sites) - sizes[sites]) / (len(sites) - 1))
     return float(apart / by_chance)
+
+
+def separation(rows: FloatArray, sites: Int64Array, *, threads: int | None = None) -> dict[str, float | None]:
+    """How far sites stand apart as their rows lie, by the names of the metrics of maps; None where there is no saying.
+
+    Parameters
+    ----------
+    rows : (rows, features) array
+        Not on a map: in all features.
+    sites : (rows,) int
+        Whose each is, from 0.
+    threads : int, optional
+        Of the search of neighbours; all cores without it.
+    """
+    found: dict[str, float | None] = {"site_mixing": None, "site_silhouette": None}
+    if len(rows) > _NEIGHBORS:
+        graph = nearest_neighbors(Points(rows), _NEIGHBORS, threads=threads)
+        found["site_mixing"] = _mixing(graph.indices, sites)
+    with suppress(UnmeasurableError):
+        found["site_silhouette"] = _by_site(silhouettes(rows, sites), sites)
+    return found

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from math import comb, fsum
+from math import comb
 
 import numpy as np
 
@@ -164,20 +164,20 @@ def _tiers(squared: Float64Array) -> Int64Array:
 
 def shared_by_ties(
     own: Int64Array, true: Rounded, found: Rounded, k: int, threads: int | None = None
-) -> float:
-    """Count the true neighbours among the found ones, of the rows ``own``, ascending; ``k`` each.
+) -> Float64Array:
+    """Count the true neighbours among the ``k`` found ones, of each of the rows ``own``, ascending: (own,).
 
     True ties are broken in favour of what was found; of found ones it is the mean.
     """
     groups = [part for part in np.split(own, np.flatnonzero(np.diff(own // BLOCK_ROWS)) + 1) if part.size]
 
-    def counted(part: Int64Array) -> float:
-        return fsum(
+    def counted(part: Int64Array) -> list[float]:
+        return [
             _expected_hits(Nearest.of(true, row, one, k), Nearest.of(found, row, other, k))
             for row, (one, other) in each_row(part, true, found)
-        )
+        ]
 
-    return fsum(map_threaded(counted, groups, threads))
+    return np.array([hits for part in map_threaded(counted, groups, threads) for hits in part])
 
 
 def _expected_hits(true: Nearest, found: Nearest) -> float:

@@ -6,7 +6,7 @@ happened; what that costs is for accountants and attacks to say.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import cache
 from typing import Annotated, Any, Literal
@@ -37,6 +37,56 @@ class Public(StrEnum):
     APART = "apart"
 
 
+class Tells(StrEnum):
+    """What a message for each record says of it."""
+
+    VALUES = "values"
+    """The record itself."""
+    DISTANCES = "distances"
+    """How far it is from points that the server knows."""
+    PROJECTIONS = "projections"
+    """Where it lies along axes that the server knows."""
+    PLACES = "places"
+    """Its place on the map."""
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """What messages for each record, and what was asked, fix of the records by linear equations alone.
+
+    Attributes
+    ----------
+    records : int
+        Of which the messages speak.
+    exact : int
+        How many of them are fixed feature by feature, but for a thousandth of their distance from the middle.
+    dimensions, features : int
+        In how many dimensions each is fixed, and how many there are.
+    points : int
+        To which distances were told, or along which axes.
+    among : bool
+        Whether the distances between the records of a client are told too.
+    """
+
+    records: int
+    exact: int
+    dimensions: int
+    features: int
+    points: int
+    among: bool = False
+
+    def __add__(self, other: Fixed) -> Fixed:
+        """Of the records of both."""
+        return Fixed(
+            self.records + other.records,
+            self.exact + other.exact,
+            max(self.dimensions, other.dimensions),
+            max(self.features, other.features),
+            max(self.points, other.points),
+            self.among or other.among,
+        )
+
+
 @dataclass(frozen=True)
 class Entry:
     """All messages of one kind, in one direction, under one protection.
@@ -65,6 +115,10 @@ class Entry:
         Whether they speak of rows under an isometry key, which is no protection that an accountant knows.
     secure : bool
         Whether the server learnt their sum alone, by secure aggregation.
+    tells : Tells or None
+        What they say of each record; None where they are not for each record, or their type does not say.
+    fixed : Fixed or None
+        What they fix of the records, as the server that has them can reckon; None where their type does not say.
     """
 
     kind: str
@@ -80,6 +134,8 @@ class Entry:
     public: Public | None = None
     keyed: bool = False
     secure: bool = False
+    tells: Tells | None = None
+    fixed: Fixed | None = None
 
     @property
     def exposes_records(self) -> bool:
@@ -92,7 +148,11 @@ class Entry:
     def as_dict(self) -> dict[str, Any]:
         """Return it as the plain values of ``ledger.json``; :func:`read_entries` is the way back."""
         return {
-            name: value.model_dump(mode="json") if isinstance(value, Mechanism) else value
+            name: value.model_dump(mode="json")
+            if isinstance(value, Mechanism)
+            else asdict(value)
+            if isinstance(value, Fixed)
+            else value
             for name, value in vars(self).items()
         }
 
@@ -109,8 +169,16 @@ class Ledger:
         key = (entry.kind, entry.direction, entry.granularity, entry.seen_by, entry.protection)
         before = self.entries.get(key)
         if before is not None:
-            entry = replace(entry, count=before.count + entry.count, bytes=before.bytes + entry.bytes)
+            entry = replace(before, count=before.count + entry.count, bytes=before.bytes + entry.bytes)
         self.entries[key] = entry
+
+    def fix(self, kind: str, protection: Mechanism | None, fixed: Fixed) -> None:
+        """Add what one call's messages of a kind fix of the records; of several calls, that of the most stays."""
+        for key, entry in self.entries.items():
+            if (entry.kind, entry.direction, entry.protection) == (kind, "up", protection) and (
+                entry.fixed is None or (fixed.exact, fixed.records) > (entry.fixed.exact, entry.fixed.records)
+            ):
+                self.entries[key] = replace(entry, fixed=fixed)
 
     def charge(self, charge: Charge, count: int = 1) -> None:
         """Add releases that a mechanism with a claim covers."""

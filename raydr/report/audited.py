@@ -173,6 +173,7 @@ def curve(audit: Audit) -> charts.LineChart | None:
     return replace(
         chart,
         points=tuple((x, y, text) for (x, y, _), text in zip(chart.points, said, strict=True)),
+        said=f"{said[0]}, {said[-1]}, where a guess is off by {_number(float(guess or 0.0))}",
         x_ticks=tuple(
             charts.Tick(min(x, chart.right - 14.0), f"{count:,}")
             for (x, _, _), count in zip(chart.points, counts, strict=True)
@@ -180,10 +181,10 @@ def curve(audit: Audit) -> charts.LineChart | None:
     )
 
 
-def galleries(audit: Audit) -> list[Gallery]:
-    """Recovered beside true records, of the nearest attempt of each attack."""
+def galleries(audit: Audit, verdicts: Sequence[Verdict] | None = None) -> list[Gallery]:
+    """Recovered beside true records, of the nearest of an audit's attempts, or of these, for each attack."""
     nearest: dict[str, Verdict] = {}
-    for verdict in audit.verdicts:
+    for verdict in audit.verdicts if verdicts is None else verdicts:
         if verdict.errors is None or not verdict.examples:
             continue
         best = nearest.get(verdict.attack)

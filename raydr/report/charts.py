@@ -25,11 +25,12 @@ class LineChart:
     """A line chart laid out, for the template to draw.
 
     ``line`` is the path of the line, ``points`` the places of the values with what to say of each, ``level`` where a
-    value to compare them with stands.
+    value to compare them with stands. ``said`` tells in words what the line shows.
     """
 
     line: str
     points: tuple[tuple[float, float, str], ...]
+    said: str
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
     level: float | None = None
@@ -75,10 +76,28 @@ def line_chart(
     return LineChart(
         line="M" + "L".join(f"{across(x)} {down(y)}" for x, y in pairs),
         points=tuple((across(x), down(y), f"{name} {y:.6g} in {step} {x:g}") for x, y in pairs),
+        said=_said(pairs, level, step),
         x_ticks=tuple(Tick(across(x), f"{x:g}") for x in x_marks),
         y_ticks=tuple(Tick(down(y), f"{y:.12g}".replace("-", "−")) for y in y_marks),
         level=next(map(down, compared), None),
     )
+
+
+def _said(pairs: Sequence[tuple[float, float]], level: float | None, step: str) -> str:
+    """Where a line begins and ends, and where it is lowest and highest if that is elsewhere."""
+    (first, begins), (last, ends) = pairs[0], pairs[-1]
+    said = f"from {_short(begins)} in {step} {first:g} to {_short(ends)} in {step} {last:g}"
+    for word, (x, y) in (
+        ("lowest", min(pairs, key=lambda pair: pair[1])),
+        ("highest", max(pairs, key=lambda pair: pair[1])),
+    ):
+        if x not in (first, last):
+            said += f", {word} {_short(y)} in {step} {x:g}"
+    return said + (f"; the dashed line is at {_short(level)}" if level is not None else "")
+
+
+def _short(value: float) -> str:
+    return f"{value:.4g}".replace("-", "−")
 
 
 def round_numbers(low: float, high: float, wanted: int) -> list[float]:

@@ -14,20 +14,25 @@ from raydr.arrays import Float64Array, Int64Array
 from raydr.report.runfolder import NO_LABEL, RunFolder
 
 CATEGORIES = (
-    "#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7", "#784b4b", "#87e1a5", "#8778ff", "#b42d87",
-    "#e1d200", "#b40f00", "#b4d2f0", "#a5b487", "#2d4bc3", "#f05a69", "#5a87d2", "#006978", "#a55a4b", "#695ae1",
+    "#065afc", "#d87800", "#18783c", "#d81200", "#0096c0", "#b406cc", "#fc3cb4", "#7e84fc", "#9c4e84", "#fc3066",
+    "#3ca218", "#00a296", "#e46690", "#548a4e", "#cc0672", "#de4ed8", "#845aae", "#cc00a8", "#a25430", "#0c66cc",
+    "#5484d8", "#007290", "#2a78fc", "#8a8472", "#8a84b4", "#8a48d2", "#d83c60", "#ba6cf0", "#cc48a2", "#6c7890",
+    "#f65a54", "#b44254", "#7266e4", "#a2723c", "#6c9c72", "#fc1800", "#6c6c54", "#ba7e9c", "#cc6cc0", "#9c1ef0",
+    "#cc6054", "#a85ac6", "#ae369c", "#a86678", "#2a7e6c", "#727800", "#a2903c", "#de06e4",
 )  # fmt: skip
-"""Okabe and Ito's colours less black and yellow, then the colours farthest from those before: in OKLab, for the
-least of normal, deuteranope and protanope sight (Machado 2009), among colours that show on a white and on a dark
-page (contrast at least 1.5 and 2.3); strong ones first. The smallest distance under any of the three is 0.076 among
-the first ten and 0.069 among all twenty; Matplotlib's ten tab10 colours come as near as 0.007."""
+"""Colours with a contrast of at least 3 to a white and to a dark page, each far from those before it: in
+OKLab, for the least of normal, deuteranope and protanope sight (Machado 2009). The smallest distance is 0.074 among the
+first 24 and 0.067 among all, to normal sight, and 0.047 among the first 24 to the least of the three; Matplotlib's ten
+tab10 colours come as near as 0.007, and are as light or as dark as they please."""
+MOST_NUMBERS = 24
+"""Different numbers that have a colour each; more lie on a ramp."""
 
-RAMP = ("#5a3c96", "#3c6eb4", "#1e9baa", "#5abe82", "#b4d250", "#f0c83c")
-"""Stops of the ramp for more categories than colours: lightness rises along it, so it reads without hue, and it
-starts light enough to show on a dark page."""
+RAMP = ("#2f6ae0", "#8b54d4", "#c0429e", "#d9445d", "#d5601e", "#bb8017")
+"""Stops of the ramp for numbers, and for more categories than colours: from blue to yellow, which deuteranopes and
+protanopes tell apart, as light as a contrast of 3 on both pages leaves it, a little lighter along the way."""
 
-GREY = "#9a9a9a"
-"""Rows without a label."""
+GREY = "#858585"
+"""Rows without a label, or without a value."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,11 @@ class Colouring:
         )
 
     @property
+    def ends(self) -> tuple[float, float]:
+        """Smallest and largest number, of a ramp along numbers."""
+        return float(self.names[0]), float(self.last_coloured)
+
+    @property
     def counts(self) -> tuple[int, ...]:
         """Number of rows of each name."""
         return tuple(np.bincount(self.codes, minlength=len(self.names)).tolist())
@@ -77,8 +87,8 @@ def colourings(run: RunFolder) -> tuple[Colouring, ...]:
 def colouring(by: Literal["label", "cluster", "client"], values: Sequence[str]) -> Colouring:
     """Choose the colours of one name per row.
 
-    Up to twenty names get a colour each. Beyond that, names that are all numbers are placed on a ramp by value,
-    others by their natural order.
+    Up to 48 names get a colour each, or 24 that are all numbers. Beyond that, numbers are placed on a ramp by value,
+    names by their natural order.
 
     Examples
     --------
@@ -89,13 +99,13 @@ def colouring(by: Literal["label", "cluster", "client"], values: Sequence[str]) 
     position = {name: code for code, name in enumerate(names)}
     codes = np.fromiter((position[value] for value in values), dtype=np.int64, count=len(values))
     labelled = [name for name in names if by != "label" or name != NO_LABEL]
-    numbers = [_number(name) for name in labelled]
     kind: Literal["categories", "order", "values"]
-    if len(labelled) <= len(CATEGORIES):
+    finite = [number for number in map(_number, labelled) if number is not None]
+    numeric = len(finite) == len(labelled)
+    if len(labelled) <= (MOST_NUMBERS if numeric else len(CATEGORIES)):
         kind, shades = "categories", dict(zip(labelled, CATEGORIES, strict=False))
     else:
-        finite = [number for number in numbers if number is not None]
-        kind = "values" if len(finite) == len(labelled) else "order"
+        kind = "values" if numeric else "order"
         along = np.array(finite) if kind == "values" else np.arange(len(labelled), dtype=np.float64)
         along = along / max(1.0, float(np.abs(along).max()))  # so that no difference overflows
         shades = dict(zip(labelled, ramp((along - along.min()) / (np.ptp(along) or 1.0)), strict=True))

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
-from raydr.arrays import Float64Array
 from raydr.errors import OutputError
 from raydr.files import write_whole
-from raydr.report import gist, wording
-from raydr.report.colouring import RAMP, Colouring, colouring
-from raydr.report.inline import in_page
+from raydr.plain import listed
+from raydr.report import wording
+from raydr.report.aligned import map_of_runs, row_names
+from raydr.report.knowledge import knowledge
 from raydr.report.page import part, templates
 from raydr.report.runfolder import RunFolder, read_run
-from raydr.report.views import in_plane, onto
 
-Unit = Literal["metric", "seconds", "bytes"]
-WRITERS = {"metric": wording.measure, "seconds": wording.duration, "bytes": wording.size}
-ENOUGH_ROWS = 3  # fix a similarity of the plane, reflection included
-INCHES = 6.4  # of a map's picture: sharp at half the page's width
+Unit = Literal["ratio", "metric", "seconds", "bytes"]
+WRITERS = {
+    "ratio": lambda value: f"{100 * value:.1f}{wording.NARROW}%",
+    "metric": wording.measure,
+    "seconds": wording.duration,
+    "bytes": wording.size,
+}
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,17 @@ class ComparisonRow:
     Attributes
     ----------
     name : str
-        ``federated.METRIC``, ``central.METRIC``, ``seconds``, ``bytes_up``, ``bytes_exposed`` or
+        ``ratio.METRIC``, ``federated.METRIC``, ``central.METRIC``, ``seconds``, ``bytes_up``, ``bytes_exposed`` or
         ``peak_memory_bytes``.
     title : str
         The same for people.
-    unit : {"metric", "seconds", "bytes"}
+    unit : {"ratio", "metric", "seconds", "bytes"}
     higher_is_better : bool or None
         None when the metric is unknown or when neither is better.
     values : tuple of float or None, (runs,)
         None where a run does not have it.
+    alike : bool
+        Whether the values are of the same table, so that one of them is best.
     """
 
     name: str
@@ -48,6 +50,7 @@ class ComparisonRow:
     unit: Unit
     higher_is_better: bool | None
     values: tuple[float | None, ...]
+    alike: bool = True
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -57,9 +60,9 @@ class ComparisonRow:
 
     @property
     def best(self) -> tuple[bool, ...]:
-        """Which runs are best in this row: none when all are equal, or when no direction is better."""
+        """Which runs are best in this row: none when all are equal, no direction is better, or tables differ."""
         known = [value for value in self.values if value is not None]
-        if self.higher_is_better is None or len(set(known)) < 2:
+        if not self.alike or self.higher_is_better is None or len(set(known)) < 2:
             return (False,) * len(self.values)
         target = max(known) if self.higher_is_better else min(known)
         return tuple(value == target for value in self.values)
@@ -67,16 +70,38 @@ class ComparisonRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table of runs: ``runs`` are its columns, by folder name, and ``rows`` its lines."""
+    """A table of runs: ``runs`` are its columns, by folder name, and ``rows`` its lines, ratios first.
+
+    ``known`` says of each run what the server now knows, and ``others`` of some, by their place, in what they differ
+    from the first: the data, or what is made of them.
+    """
 
     runs: tuple[str, ...]
     rows: tuple[ComparisonRow, ...]
+    known: tuple[str, ...] = ()
+    others: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def headings(self) -> tuple[str, ...]:
+        """Names of the runs, those marked that mapped something else than the first."""
+        return tuple(f"{name} *" if place in self.others else name for place, name in enumerate(self.runs))
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """A sentence on each run that mapped something else."""
+        return tuple(
+            f"* {self.runs[place]} did not map the same as {self.runs[0]}: {what}. Of what is measured, only the ratios"
+            " to each one's own pooled map can be compared."
+            for place, what in self.others.items()
+        )
 
 
 def compare(folders: Sequence[Path]) -> Comparison:
     """Compare run folders, one or more: their metrics, seconds, bytes that left the clients, and peak memory.
 
-    A metric that any of the runs has gets a row.
+    A metric that any of the runs has gets a row; before them stands how much of the pooled map's each federated map
+    reaches, where a run has both and higher is better. Runs that mapped another table than the first, other rows or
+    columns of it, or scaled otherwise, are marked, and none of them is best.
 
     Raises
     ------
@@ -103,20 +128,12 @@ def write_comparison(folders: Sequence[Path], out: Path) -> Path:
             " it as PDF."
         )
     runs = _read(folders)
-    key, colours = shared_colours([(run.labels, run.clients) for run in runs])
     table = _table(runs)
-    maps = [beside(run, runs[0])[0] for run in runs]
-    pictures = [
-        (name, _caption(run), in_page(points, shades, INCHES, in_disk=run.in_disk))
-        for name, run, points, shades in zip(table.runs, runs, maps, colours, strict=True)
-    ]
     page = templates().get_template("comparison.html")
     content = page.render(
         style=part("report.css"),
         table=table,
-        pictures=pictures,
-        key=key,
-        ramp=", ".join(RAMP),
+        atlas=map_of_runs(runs, table.runs, [_caption(run) for run in runs]),
         any_in_disk=any(run.in_disk for run in runs),
         any_in_space=any(run.dimensions == 3 for run in runs),
     )
@@ -135,7 +152,9 @@ def _table(runs: Sequence[RunFolder]) -> Comparison:
     names = [run.path.resolve().name for run in runs]
     if len(set(names)) < len(names):
         names = [str(run.path) for run in runs]
-    rows = _metric_rows(runs, "federated") + _metric_rows(runs, "central")
+    others = {place: what for place, run in enumerate(runs) if (what := _unlike(run, runs[0]))}
+    measured = _metric_rows(runs, "federated", not others) + _metric_rows(runs, "central", not others)
+    rows = _ratio_rows(runs) + measured
     costs: list[tuple[str, str, Unit, list[float]]] = [
         ("seconds", "Seconds", "seconds", [sum(run.environment.seconds.values()) for run in runs]),
         ("bytes_up", "Left the clients", "bytes", [_bytes_up(run) for run in runs]),
@@ -152,11 +171,72 @@ def _table(runs: Sequence[RunFolder]) -> Comparison:
             [max(run.environment.peak_memory_bytes.values(), default=0) for run in runs],
         ),
     ]
-    rows += [ComparisonRow(name, title, unit, False, tuple(values)) for name, title, unit, values in costs]
-    return Comparison(tuple(names), tuple(rows))
+    rows += [
+        ComparisonRow(name, title, unit, False, tuple(values), not others)
+        for name, title, unit, values in costs
+    ]
+    return Comparison(tuple(names), tuple(rows), tuple(knowledge(run).text for run in runs), others)
 
 
-def _metric_rows(runs: Sequence[RunFolder], which: Literal["federated", "central"]) -> list[ComparisonRow]:
+def _unlike(run: RunFolder, first: RunFolder) -> str:
+    """In what a run's table differs from another's, in words; nothing where it is the same."""
+    if run is first:
+        return ""
+    ours, theirs = run.data, first.data
+    if [source.sha256 for source in ours.sources] != [source.sha256 for source in theirs.sources]:
+        names = [", ".join(dict.fromkeys(source.name for source in data.sources)) for data in (ours, theirs)]
+        return (
+            f"it mapped {names[0]}, not {names[1]}"
+            if names[0] != names[1]
+            else "its data have another SHA-256"
+        )
+    said = []
+    if ours.mapped != theirs.mapped:
+        said.append(f"it mapped {wording.plural(ours.mapped, 'row')}, not {theirs.mapped:,}")
+    elif set(row_names(run)) != set(row_names(first)):
+        said.append("it mapped other rows")
+    if set(ours.columns) != set(theirs.columns):
+        said.append(f"it mapped {_others(ours.columns, theirs.columns)}")
+    if ours.scaling != theirs.scaling:
+        said.append(f"its columns were scaled by {ours.scaling}, not by {theirs.scaling}")
+    labels = [each.section("data").get("label") for each in (run, first)]
+    if labels[0] != labels[1]:
+        said.append(
+            f"its classes are of {' and not of '.join(label or 'no column named' for label in labels)}"
+        )
+    return ", and ".join(said)
+
+
+def _others(ours: Sequence[str], theirs: Sequence[str]) -> str:
+    """Columns that one has beside the other's, and lacks."""
+    beside, lacking = (
+        [name for name in one if name not in set(two)] for one, two in ((ours, theirs), (theirs, ours))
+    )
+    said = [f"{listed(beside, 5)} as well"] * bool(beside) + [f"no {listed(lacking, 5)}"] * bool(lacking)
+    return " and ".join(said)
+
+
+def _ratio_rows(runs: Sequence[RunFolder]) -> list[ComparisonRow]:
+    """What part of its own pooled map's value each run reaches, of metrics whose 0 is none."""
+    names = dict.fromkeys(name for run in runs for name in run.measures.central)
+    found = []
+    for name in names:
+        values = [_ratio(run.measures.federated.get(name), run.measures.central.get(name)) for run in runs]
+        if wording.higher_is_better(name) and any(value is not None for value in values):
+            title = f"{wording.metric_title(name)}, of the pooled map's"
+            found.append(ComparisonRow(f"ratio.{name}", title, "ratio", True, tuple(values)))
+    return found
+
+
+def _ratio(federated: float | None, central: float | None) -> float | None:
+    return (
+        None if federated is None or central is None or central <= 0 or federated < 0 else federated / central
+    )
+
+
+def _metric_rows(
+    runs: Sequence[RunFolder], which: Literal["federated", "central"], alike: bool
+) -> list[ComparisonRow]:
     measured = [run.measures.federated if which == "federated" else run.measures.central for run in runs]
     return [
         ComparisonRow(
@@ -165,6 +245,7 @@ def _metric_rows(runs: Sequence[RunFolder], which: Literal["federated", "central
             unit="metric",
             higher_is_better=wording.higher_is_better(name),
             values=tuple(values.get(name) for values in measured),
+            alike=alike,
         )
         for name in dict.fromkeys(name for values in measured for name in values)
     ]
@@ -174,49 +255,5 @@ def _bytes_up(run: RunFolder) -> int:
     return sum(message.bytes for message in run.ledger if message.direction == "up")
 
 
-def beside(run: RunFolder, first: RunFolder) -> tuple[Float64Array, bool]:
-    """A run's federated map in the plane (rows, 2), turned onto the first's by the rows of one table that both hold.
-
-    Returns
-    -------
-    tuple
-        The map, and whether it is turned: left as it is where the two share too few rows.
-    """
-    points = in_plane(run, run.federated)
-    if run is first:
-        return points, True
-    place = {row: position for position, row in enumerate(_row_names(first))}
-    shared = [(here, place[row]) for here, row in enumerate(_row_names(run)) if row in place]
-    if len(shared) < ENOUGH_ROWS or _table_of(run) != _table_of(first):
-        return points, False
-    here, there = np.array(shared).T
-    fixed = in_plane(first, first.federated)
-    return onto(run, points[here], fixed[there])(points), True
-
-
-def _table_of(run: RunFolder) -> list[object]:
-    """What names the source table: rows of different tables are not the same for bearing the same number."""
-    data, clients = (run.section(key) for key in ("data", "clients"))
-    return [data.get("source"), data.get("path"), clients.get("sites") or None]
-
-
-def _row_names(run: RunFolder) -> Sequence[str | int]:
-    return run.rows if isinstance(run.rows, tuple) else run.rows.tolist()
-
-
-def shared_colours(
-    runs: Sequence[tuple[Sequence[str] | None, Sequence[str]]],
-) -> tuple[Colouring, list[list[str]]]:
-    """One colouring for all runs, of which labels (rows,) and clients (rows,) are given, and the colours of their rows.
-
-    By label when all have labels, else by client.
-    """
-    by: Literal["label", "client"] = "label" if all(labels is not None for labels, _ in runs) else "client"
-    names = [labels if by == "label" and labels is not None else clients for labels, clients in runs]
-    key = colouring(by, [name for some in names for name in some])
-    colour = dict(zip(key.names, key.colours, strict=True))
-    return key, [[colour[name] for name in some] for some in names]
-
-
 def _caption(run: RunFolder) -> str:
-    return f"{wording.summary(run)} {gist.points(run)[0].text}"
+    return f"{wording.summary(run)} {knowledge(run).text}"

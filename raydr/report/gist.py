@@ -12,6 +12,7 @@ from raydr.attacks.verdicts import Audit
 from raydr.privacy.verdict import Left, verdict
 from raydr.report import wording
 from raydr.report.audited import enough_public_rows
+from raydr.report.knowledge import FOUND_MEMBERS, SOMETHING, most_exact
 from raydr.report.runfolder import RunFolder
 
 Tone = Literal["good", "bad", "open"]
@@ -24,10 +25,6 @@ LEFT = {
     Left.NOTHING: "Nothing left a client but under noise that is accounted for.",
 }
 _UNPROVEN = "Not tried yet: `raydr audit` shows what a server recovers from this run's own messages."
-FOUND_MEMBERS = 0.6
-"""AUC from which members are said to be told from others."""
-SOMETHING = 0.02
-"""Leakage from which an attack is said to be better than guessing: below, sampling alone may make it."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,8 @@ def points(run: RunFolder) -> tuple[Point, ...]:
         Left.SUMS: "open",
         Left.NOTHING: "good",
     }
-    left = Point("What left", found.left.value, LEFT[found.left], tones[found.left])
+    figure = "under noise" if found.left is Left.NOTHING and found.noisy else found.left.value
+    left = Point("What left", figure, LEFT[found.left], tones[found.left])
     at = f"δ = {found.delta:g}".replace("-", "−")
     if found.epsilon is None:
         some = " What noise covers is accounted for below." if found.noisy else ""
@@ -85,6 +83,15 @@ def recovered(audit: Audit | None) -> Point:
     ]
     if broken:
         return Point(title, "claim broken", f"{broken[0].attack} shows more epsilon than is claimed.", "bad")
+    best = most_exact(audit)
+    if best is not None and best.errors is not None:
+        errors = best.errors
+        text = (
+            f"{', '.join(filter(None, (best.attack, best.variant)))}: {round(errors.exact * errors.records):,} of"
+            f" {wording.plural(errors.records, 'record')} that were scored are known to a thousandth of their distance"
+            " from the mean of all."
+        )
+        return Point(title, f"{wording.percent(errors.exact)} recovered", text, "bad")
     nearest = audit.nearest
     members = audit.membership_auc or 0.5
     if nearest is not None and nearest.errors is not None and nearest.leakage > SOMETHING:
@@ -92,7 +99,7 @@ def recovered(audit: Audit | None) -> Point:
         text = (
             f"{', '.join(filter(None, (nearest.attack, nearest.variant)))}: half of the records are known to within"
             f" {errors.centred.median:.2g} of their distance from the mean, where guessing gives"
-            f" {errors.centred_guess.median:.2g}; {wording.percent(errors.exact)} are known exactly."
+            f" {errors.centred_guess.median:.2g}."
         )
         return Point(title, f"error {wording.percent(1.0 - nearest.leakage)} of a guess", text, "bad")
     if members > FOUND_MEMBERS:

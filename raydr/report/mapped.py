@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raydr.data import Provenance, Source
+from raydr.data import Harmonized, Provenance, Source
 from raydr.plain import listed
 from raydr.report import wording
 
@@ -17,6 +17,17 @@ SCALINGS = {
     "minmax": "minmax: each column from 0 to 1",
     "unit": "unit: each row to length 1",
 }
+
+HARMONIZINGS = {
+    "center": "center: each site's columns to the mean of all",
+    "scale": "scale: each site's columns to the mean and the standard deviation of all",
+    "combat": "combat: each site's columns to the mean and the standard deviation of all, as far as its other columns"
+    " say so",
+}
+REAL_DIFFERENCES = "What really differs between sites goes too, unless it is kept (data.harmonize.keep)."
+
+NOTICE = "To look at"
+"""What a notice is called among the facts."""
 
 HASHED = {"file": "the file's bytes", "numbers": "the numbers that were read"}
 
@@ -55,8 +66,31 @@ def facts(data: Provenance) -> list[Fact]:
     }
     if left_out:
         said.append(Fact("Columns left out", listed(list(left_out), MOST_COLUMNS)))
+    if data.harmonized is not None:
+        said.append(Fact("Sites harmonized", harmonized(data.harmonized)))
     said.append(Fact("Scaling", SCALINGS.get(data.scaling, data.scaling)))
+    said += [Fact(NOTICE, notice) for notice in data.notices]
     return said
+
+
+def harmonized(found: Harmonized) -> str:
+    """How sites were adjusted to each other, and how far they stood apart before and after."""
+    said = [HARMONIZINGS.get(found.kind, found.kind)]
+    if found.keep:
+        said.append(f"what goes with {listed(found.keep, MOST_NAMES)} was kept")
+    if found.unchanged:
+        said.append(f"left as they were: {listed(found.unchanged, MOST_NAMES)}")
+    text = "; ".join(said) + "."
+    pairs = []
+    for name, before in found.before.items():
+        after = found.after.get(name)
+        if before is not None and after is not None:
+            pairs.append(
+                f"{wording.metric_title(name).lower()} {wording.measure(before)} before, {wording.measure(after)} after"
+            )
+    if pairs:
+        text += f" Of the rows: {'; '.join(pairs)}."
+    return f"{text} {REAL_DIFFERENCES}"
 
 
 def line(data: Provenance) -> str:
@@ -74,6 +108,14 @@ def line(data: Provenance) -> str:
         f"{part} of {_origin(data)}, {wording.plural(len(data.columns), 'column')},"
         f" {'no' if data.scaling == 'none' else data.scaling} scaling{held_out}{dropped}."
     )
+
+
+def hashes(data: Provenance) -> list[Fact]:
+    """What was read, as anybody can check it: a line for each file."""
+    return [
+        Fact(f"SHA-256 of {source.name}", f"{source.sha256}, of {HASHED[source.hashed]}")
+        for source in sources(data)
+    ]
 
 
 def sources(data: Provenance) -> list[Source]:

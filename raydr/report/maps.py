@@ -1,144 +1,359 @@
-"""The interactive maps: one Bokeh document whose maps share their rows, so a selection in one shows in both."""
+"""The interactive map as it stands in a page: what is known of each row, and where it lies, packed to fit."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array
-from raydr.records import AXES
-from raydr.report.colouring import Colouring, colourings, drawing_order, point_alpha, point_size
+from raydr.plain import listed
+from raydr.report import wording
+from raydr.report.charts import LARGEST, round_numbers
+from raydr.report.colouring import (
+    GREY,
+    RAMP,
+    Colouring,
+    colourings,
+    drawing_order,
+    point_alpha,
+    point_size,
+)
+from raydr.report.inline import in_page
+from raydr.report.packing import COARSE, FINEST, LETTERS, Places, as_text, by_place, codes, numbers, row_ids
 from raydr.report.runfolder import RunFolder
-from raydr.report.views import BOUNDARY, frame, panels
+from raydr.report.views import BOUNDARY, frame, in_plane, pairs_of_axes, panels
+
+BUDGET = 7_500_000
+"""Bytes of text in a page for its maps: the page with them stays below 8 MB, which mail still carries."""
+ENOUGH_BITS = 10
+"""Of a place along an axis: a thousandth of the map's width."""
+MOST_LEVELS = 4_096
+"""Different numbers of a column that travel as a list and a code each; of more, each in single precision."""
+NO_LOSS_BITS = 12
+"""Fewer bits than that are told of: at a few times its size a map would show them."""
+FAR_TOO_LARGE = 2**40
+"""Bytes of a column with more letters than that."""
+MOST_LOST = 12
+"""Columns that a sentence names."""
+MOST_LETTERS = 1_000_000
+"""Of all names of a column together."""
+FALLBACK_INCHES, FALLBACK_ROWS = 6.0, 20_000
+"""The picture for a reader without JavaScript: its width, and rows drawn, by chance."""
 
 
-def embedded_maps(run: RunFolder) -> dict[str, Any]:
-    """Everything that ``report.js`` needs to draw the maps.
+@dataclass(frozen=True)
+class Column:
+    """Something that is known of each row: names as a :class:`Colouring`, or numbers (rows,), NaN where there are none.
 
-    Returns
-    -------
-    dict
-        ``docs`` and ``items`` for ``Bokeh.embed.embed_items``: one figure for each panel, to be placed in the
-        element named ``map-PANEL``; ``colourings``, their names and colours. The rows' names travel as small
-        codes, which the page turns into text and, when the switch is turned, into colours. Of maps in 3-D the
-        page shows two axes at a time; ``panels`` tells it whose columns to exchange.
+    ``share`` says of numbers that they are parts of one, shown as percentages.
     """
-    from bokeh.document import Document
 
-    order = drawing_order(len(run.federated))
+    title: str
+    values: Colouring | Float64Array
+    share: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One map: its points (rows, 2 or 3), NaN for rows that are not on it, and the frame around it, a square or cube.
+
+    ``shown`` is whether the page shows it before it is asked for; ``kept`` the place of the column with its rows' own
+    faithfulness, None where there is none.
+    """
+
+    key: str
+    title: str
+    points: Float64Array
+    frame: tuple[tuple[float, float], ...]
+    shown: bool = True
+    kept: int | None = None
+    in_disk: bool = False
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to colour the maps: by which column on each panel."""
+
+    by: str
+    columns: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Atlas:
+    """Maps of the same rows, as the page's template takes them.
+
+    Attributes
+    ----------
+    header : dict
+        What the script reads first.
+    parts : list of str
+        Columns and coordinates, as ``packing`` writes them.
+    notices : list of str
+        What the page must say of what it does not hold.
+    fallback : str
+        Address of a picture of the first map, for a reader without JavaScript.
+    pairs : tuple of pairs of int
+        Axes that can be shown together.
+    """
+
+    panels: Sequence[Panel]
+    ways: Sequence[Way]
+    header: dict[str, Any]
+    parts: list[str]
+    notices: list[str]
+    fallback: str
+    pairs: tuple[tuple[int, int], ...]
+
+
+def map_of_run(run: RunFolder) -> Atlas:
+    """The maps of a run: the federated one, and the pooled-data one for when it is asked for, in one frame."""
     ways = colourings(run)
-    maps = panels(run)
-    source = _source(run, maps, order, ways)
-    figures = {panel: _figure(run, panel, points, source) for panel, points in maps.items()}
-    document = Document()
-    for plot in figures.values():
-        document.add_root(plot)
-    return {
-        "docs": {"maps": document.to_json(deferred=False)},
-        "items": [
+    columns = [Column(way.by, way) for way in ways]
+    by = [Way(way.by, (place, place)) for place, way in enumerate(ways)]
+    kept: list[int | None] = []
+    titles = wording.map_titles(run.scenario)
+    for faithful, where in ((run.faithfulness, ""), (run.central_faithfulness, "pooled-data map")):
+        kept.append(None if faithful is None else len(columns))
+        columns += [] if faithful is None else [kept_column(faithful.neighbors, faithful.shares, where)]
+    if kept[0] is not None:
+        by.append(Way("faithfulness", tuple(kept)))
+    shown = panels(run)
+    around = frame(np.concatenate(list(shown.values())), in_disk=run.in_disk)
+    maps = [
+        Panel(key, title, points, around, key == "federated", place, run.in_disk)
+        for (key, points), title, place in zip(shown.items(), titles, kept, strict=False)
+    ]
+    return atlas(run.name, run.rows, maps, columns, by, pairs_of_axes(run), _fallback(run, ways[0]))
+
+
+def kept_column(neighbors: int, shares: Float64Array, where: str = "") -> Column:
+    """What share of so many nearest neighbours each row (rows,) keeps; ``where`` says on which map, of several."""
+    title = f"{neighbors} nearest kept" if neighbors > 1 else "nearest kept"
+    return Column(f"{title}: {where}" if where else title, shares, share=True)
+
+
+def _fallback(run: RunFolder, way: Colouring) -> str:
+    some = drawing_order(len(run.clients))[:FALLBACK_ROWS]
+    shades = [way.colours[code] for code in way.codes[some]]
+    return in_page(in_plane(run, run.federated)[some], shades, FALLBACK_INCHES, in_disk=run.in_disk)
+
+
+def atlas(
+    name: str,
+    rows: Int64Array | Sequence[str],
+    maps: Sequence[Panel],
+    columns: Sequence[Column],
+    ways: Sequence[Way],
+    pairs: tuple[tuple[int, int], ...],
+    fallback: str,
+) -> Atlas:
+    """Pack maps of the same rows; what does not fit into the page is left out, and a notice says so.
+
+    Parameters
+    ----------
+    name : str
+        What pictures and tables are called that a reader saves.
+    rows : Int64Array or sequence of str, (rows,)
+        Their names.
+    maps, columns, ways : sequence
+        Those that matter most first; a way names columns by their place, for each map.
+    pairs : tuple of pairs of int
+        Axes to show together, the first pair at first.
+    fallback : str
+        Address of the picture for a reader without JavaScript.
+    """
+    ids = row_ids(rows)
+    packed = [_packed(column) for column in columns]
+    grouped = next((place for place, column in enumerate(columns) if _named(column)), None)
+    along = _places(maps, None if grouped is None else columns[grouped].values)
+    sizes = [
+        len(content) + sum(map(len, told.get("names", ())))
+        if _named(column) or "names" not in told
+        else FAR_TOO_LARGE
+        for column, (told, content) in zip(columns, packed, strict=True)
+    ]
+    needed = {grouped, *(way.columns[0] for way in ways)}
+    fit = _fit(len(rows), 0 if isinstance(ids, dict) else len(ids[1]), sizes, needed, along)
+    notices = _notices(fit, maps, columns, has_ids=not isinstance(ids, dict))
+    parts: list[str] = []
+
+    def put(content: bytes) -> int:
+        parts.append(as_text(content))
+        return len(parts) - 1
+
+    moved: dict[int | None, int] = {place: new for new, place in enumerate(fit.columns)}
+    ways = [Way(way.by, tuple(map(moved.get, way.columns))) for way in ways if way.columns[0] in moved]
+    columns = [columns[place] for place in fit.columns]
+    header = {
+        "name": name,
+        "rows": len(rows),
+        "bits": fit.bits,
+        "sorted": moved.get(grouped),
+        "ramp": RAMP,
+        "grey": GREY,
+        "boundary": BOUNDARY,
+        "size": point_size(len(rows)),
+        "alpha": point_alpha(len(rows)),
+        "panels": [
             {
-                "docid": "maps",
-                "roots": {plot.id: f"map-{panel}" for panel, plot in figures.items()},
-                "root_ids": [plot.id for plot in figures.values()],
+                "key": panel.key,
+                "title": panel.title,
+                "axes": [put(places.rounded(fit.bits)) for places in axes],
+                "there": put(codes(_there(panel))[1]) if np.isnan(panel.points).any() else None,
+                "kept": moved.get(panel.kept),
+                "disk": _disk(panel),
             }
+            for panel, axes in zip(maps[: fit.maps], along, strict=False)
         ],
-        "colourings": [{"by": way.by, "names": way.names, "colours": way.colours} for way in ways],
-        "panels": list(maps),
+        "ids": ids
+        if isinstance(ids, dict)
+        else {"kind": ids[0], "part": put(ids[1])}
+        if fit.ids
+        else {"kind": "none"},
+        "columns": [packed[place][0] | {"part": put(packed[place][1])} for place in fit.columns],
+        "ways": [_way(way, columns) for way in ways],
     }
+    return Atlas(maps[: fit.maps], ways, header, parts, notices, fallback, pairs)
 
 
-def _source(
-    run: RunFolder, maps: Mapping[str, Float64Array], order: Int64Array, ways: Sequence[Colouring]
-) -> Any:
-    from bokeh.models import ColumnDataSource
+@dataclass(frozen=True)
+class _Fit:
+    """What a page has room for: bits of a place, the first so many maps, columns by their places, names of rows."""
 
-    rows: Any
-    if isinstance(run.rows, tuple):
-        rows = [run.rows[place] for place in order]
-    else:
-        rows = run.rows[order]
-        # JavaScript's numbers are exact up to 2^53, Bokeh's integer columns up to 2^31.
-        small = rows.min() >= -(2**31) and rows.max() < 2**31
-        rows = rows.astype(np.int32) if small else [str(row) for row in rows]
-    columns: dict[str, Any] = {"row": rows}
-    for panel, points in maps.items():
-        for axis, places in zip(AXES, points[order].astype(np.float32).T, strict=False):
-            columns[f"{panel}_{axis}"] = places.copy()
-    for way in ways:
-        small = np.uint16 if len(way.names) < 2**16 else np.int32
-        columns[f"{way.by}_code"] = way.codes[order].astype(small)
-    opaque = [int(colour[1:] + "ff", 16) for colour in ways[0].colours]
-    columns["colour"] = np.array(opaque, dtype=np.uint32)[ways[0].codes[order]]  # 0xRRGGBBAA
-    return ColumnDataSource(columns, name="rows")
+    bits: int
+    maps: int
+    columns: tuple[int, ...]
+    ids: bool
 
 
-def _figure(run: RunFolder, panel: str, points: Float64Array, source: Any) -> Any:
-    from bokeh.models import (
-        BoxZoomTool,
-        HoverTool,
-        LassoSelectTool,
-        PanTool,
-        Range1d,
-        ResetTool,
-        SaveTool,
-        TapTool,
-        WheelZoomTool,
-    )
-    from bokeh.plotting import figure
+def _fit(
+    rows: int,
+    ids: int,
+    sizes: Sequence[int],
+    needed: Collection[int | None],
+    along: Sequence[Sequence[Places]],
+) -> _Fit:
+    """Leave out what is least missed until the maps have bits enough: columns from the last, names of rows, maps."""
+    columns = [place for place, size in enumerate(sizes) if size < FAR_TOO_LARGE]
+    spare = [place for place in columns if place not in needed]
+    maps, has_ids = len(along), ids > 0
 
-    x_range, y_range, *_ = frame(points, in_disk=run.in_disk)
-    told = ["row", "client"]
-    told += ["label"] * (run.labels is not None) + ["cluster"] * (run.clusters is not None)
-    hover = HoverTool(tooltips=[(name, f"@{name}") for name in told], limit=4)
-    lasso, tap = LassoSelectTool(), TapTool()
-    plot = figure(
-        width=600,
-        height=600,
-        aspect_ratio=1,
-        sizing_mode="scale_width",
-        x_range=Range1d(*x_range),
-        y_range=Range1d(*y_range),
-        tools=[
-            lasso,
-            PanTool(),
-            BoxZoomTool(match_aspect=True),
-            # With a key held (or a pinch), so that scrolling the page over a map scrolls the page.
-            WheelZoomTool(modifiers="ctrl"),
-            tap,
-            hover,
-            ResetTool(),
-            SaveTool(filename=f"{run.name}-{panel}"),
-        ],
-        toolbar_location=None,  # the page has one set of buttons for all maps
-        output_backend="canvas",
-        min_border=0,
-        background_fill_color=None,
-        border_fill_color=None,
-        outline_line_color=None,
-        name=panel,
-    )
-    plot.axis.visible = False
-    plot.grid.visible = False
-    alpha, diameter = point_alpha(len(points)), point_size(len(points))
-    if run.in_disk:
-        plot.circle(
-            x=0, y=0, radius=1, fill_color=None, line_color=BOUNDARY, line_width=1.2, level="underlay"
+    def bits() -> int:
+        axes = [places for panel in along[:maps] for places in panel]
+        left = BUDGET / LETTERS - sum(sizes[place] for place in columns) - ids * has_ids
+        left -= sum(len(places.coarse) for places in axes)
+        return COARSE + int(np.clip(8 * left // (rows * len(axes)), 0, FINEST - COARSE))
+
+    while bits() < ENOUGH_BITS:
+        if spare:
+            columns.remove(spare.pop())
+        elif has_ids:
+            has_ids = False
+        elif maps > 1:
+            maps -= 1
+        elif len(columns) > 1:  # by which places are sorted
+            columns.pop()
+        else:
+            break
+    return _Fit(bits(), maps, tuple(columns), has_ids)
+
+
+def _notices(fit: _Fit, maps: Sequence[Panel], columns: Sequence[Column], *, has_ids: bool) -> list[str]:
+    """What a reader of the page would miss, in sentences."""
+    lost = [panel.title for panel in maps[fit.maps :]]
+    lost += [column.title for place, column in enumerate(columns) if place not in fit.columns]
+    lost += ["the rows' own names (they are counted from 0)"] * (has_ids and not fit.ids)
+    said = [f"Left out, so that the page stays below 8 MB: {listed(lost, MOST_LOST)}."] if lost else []
+    if fit.bits < NO_LOSS_BITS:
+        said.append(
+            f"So that the page stays below 8 MB, places are rounded to 1/{2**fit.bits:,} of the map's width, and drawn"
+            " by chance within that; the run folder has them in full."
         )
-    rows = plot.scatter(
-        f"{panel}_x",
-        f"{panel}_y",
-        source=source,
-        size=diameter,
-        fill_color="colour",
-        fill_alpha=alpha,
-        line_color=None,
-        selection_fill_alpha=max(alpha, 0.9),
-        # An outline brings small points to a size at which a few stand out among many.
-        selection_line_color="colour",
-        selection_line_width=max(0.0, 4.5 - diameter),
-        nonselection_fill_alpha=0.07,
+    return said
+
+
+def _named(column: Column) -> bool:
+    """Whether rows can be sorted by a column, which the page will hold."""
+    return isinstance(column.values, Colouring) and sum(map(len, column.values.names)) <= MOST_LETTERS
+
+
+def _places(maps: Sequence[Panel], names: Colouring | None) -> list[list[Places]]:
+    """Coordinates of each map: of the first by the rows' names, of others by where rows lie on the first.
+
+    Deflated so, a million places take a quarter to two fifths less than in the table's order.
+    """
+    rows = len(maps[0].points)
+    order = np.arange(rows) if names is None else np.argsort(names.codes, kind="stable").astype(np.int64)
+    found = []
+    for panel in maps:
+        if panel is not maps[0]:
+            order = by_place(_framed(maps[0], 0), _framed(maps[0], 1))
+        found.append([Places.of(_framed(panel, axis), order) for axis in range(panel.points.shape[1])])
+    return found
+
+
+def _framed(panel: Panel, axis: int) -> Float64Array:
+    low, high = panel.frame[axis]
+    return (panel.points[:, axis] - low) / (high - low)
+
+
+def _there(panel: Panel) -> Int64Array:
+    return (~np.isnan(panel.points[:, 0])).astype(np.int64)
+
+
+def _disk(panel: Panel) -> dict[str, float] | None:
+    """Middle and radius of the Poincaré disk in its frame, whose sides are 1."""
+    if not panel.in_disk:
+        return None
+    low, high = panel.frame[0]
+    return {"middle": -low / (high - low), "radius": 1.0 / (high - low)}
+
+
+def _packed(column: Column) -> tuple[dict[str, Any], bytes]:
+    """A column's entry in the header, and its content."""
+    values = column.values
+    if isinstance(values, Colouring):
+        width, content = codes(values.codes)
+        return {"title": column.title, "names": values.names, "bytes": width}, content
+    levels, places = np.unique(values, return_inverse=True)
+    if len(levels) > MOST_LEVELS:
+        return {"title": column.title, "share": column.share}, numbers(values)
+    width, content = codes(places.astype(np.int64))
+    told = [None if np.isnan(level) else level for level in levels.tolist()]
+    return {"title": column.title, "share": column.share, "levels": told, "bytes": width}, content
+
+
+def _way(way: Way, columns: Sequence[Column]) -> dict[str, Any]:
+    found = [columns[place] for place in way.columns if place is not None]
+    told: dict[str, Any] = {"by": way.by, "columns": way.columns}
+    if isinstance(names := found[0].values, Colouring):
+        told |= {"kind": names.kind, "colours": names.colours}
+        if names.kind != "categories":
+            told["last"] = names.last_coloured
+        return told | (_scale(*names.ends) if names.kind == "values" else {})
+    if found[0].share:
+        return told | {"kind": "scale"} | _scale(0.0, 1.0)
+    some = np.concatenate([column.values for column in found if isinstance(column.values, np.ndarray)])
+    some = some[np.isfinite(some)]
+    return (
+        told
+        | {"kind": "scale"}
+        | (_scale(float(some.min()), float(some.max())) if len(some) else _scale(0.0, 1.0))
     )
-    hover.renderers = lasso.renderers = tap.renderers = [rows]  # and not the circle
-    return plot
+
+
+def _scale(low: float, high: float) -> dict[str, Any]:
+    """Ends of a ramp along numbers, and marks on it: a number, and where on the ramp it is, from 0 to 1."""
+    if max(abs(low), abs(high)) < LARGEST:
+        round_ones = [mark for mark in round_numbers(low, high, 4) if low <= mark <= high]
+        if len(round_ones) > 1:
+            return {
+                "low": low,
+                "high": high,
+                "ticks": [(mark, (mark - low) / (high - low)) for mark in round_ones],
+            }
+    return {"low": low, "high": high, "ticks": [(low, 0.0), (high, 1.0)]}

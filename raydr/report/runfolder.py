@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -44,6 +45,9 @@ FARTHEST = 1e30
 OPTIONAL = ("z", "cluster", "label")
 """Columns of a map that not all have."""
 
+KEPT = re.compile(r"npa_([1-9][0-9]{0,3})")
+"""How the column is called that says what share of its nearest neighbours, and of how many, each row keeps on a map."""
+
 NO_LABEL = "no label"
 """What a row without a label is called on the maps."""
 
@@ -61,6 +65,14 @@ class Along:
     round: int
     measures: Mapping[str, float | None]
     points: Float64Array
+
+
+@dataclass(frozen=True)
+class Faithfulness:
+    """What share of its nearest neighbours in the data, so many ``neighbors``, each row keeps on a map, (rows,)."""
+
+    neighbors: int
+    shares: Float64Array
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,8 @@ class RunFolder:
         Maps along the way, by round; none where the scenario asks for none.
     audit : Audit or None
         What attacks recovered; None where the run was not audited.
+    faithfulness, central_faithfulness : Faithfulness or None
+        Of each row, on either map; None where no metric of the run counted its neighbours.
     stress : tuple of float
         Of the start and after each iteration of the server's own; none where it made none.
     """
@@ -110,6 +124,8 @@ class RunFolder:
     along: tuple[Along, ...] = ()
     audit: Audit | None = None
     stress: tuple[float, ...] = ()
+    faithfulness: Faithfulness | None = None
+    central_faithfulness: Faithfulness | None = None
 
     @property
     def name(self) -> str:
@@ -163,7 +179,8 @@ def read_run(folder: Path) -> RunFolder:
             f"trusted. Finish the run with `raydr run {folder} --resume`, or run it again."
         )
     scenario_text = _bytes(folder, records.SCENARIO).decode("utf-8", errors="replace")
-    rows, clients, labels, clusters, federated = _read_embedding(folder)
+    rows, clients, labels, clusters, federated, faithfulness = read_embedding(folder)
+    central, central_faithfulness = _read_central(folder, rows, federated.shape[1])
     return RunFolder(
         path=folder,
         scenario=_parse_scenario(folder, scenario_text),
@@ -172,20 +189,22 @@ def read_run(folder: Path) -> RunFolder:
         clients=clients,
         labels=labels,
         federated=federated,
-        central=_read_central(folder, rows, federated.shape[1]),
-        measures=_parse(folder, records.METRICS, Measures),
-        ledger=_read_ledger(folder),
+        central=central,
+        measures=parsed(folder, records.METRICS, Measures),
+        ledger=read_ledger(folder),
         rounds=read_rounds(folder),
-        environment=_parse(folder, records.ENVIRONMENT, Environment),
-        data=_read_data(folder, len(federated)),
-        privacy=_parse(folder, records.PRIVACY, Statement),
-        notes=_parse(folder, records.NOTES, tuple[Note, ...]) if (folder / records.NOTES).exists() else (),
+        environment=parsed(folder, records.ENVIRONMENT, Environment),
+        data=read_data(folder, len(federated)),
+        privacy=parsed(folder, records.PRIVACY, Statement),
+        notes=parsed(folder, records.NOTES, tuple[Note, ...]) if (folder / records.NOTES).exists() else (),
         clusters=clusters,
         along=_read_along(folder, rows, federated.shape[1]),
         audit=read_audit(folder),
-        stress=_parse(folder, records.STRESS, tuple[Stress, ...])
+        stress=parsed(folder, records.STRESS, tuple[Stress, ...])
         if (folder / records.STRESS).exists()
         else (),
+        faithfulness=faithfulness,
+        central_faithfulness=central_faithfulness,
     )
 
 
@@ -193,7 +212,7 @@ def read_audit(folder: Path) -> Audit | None:
     """What attacks on a run recovered; None where it was not audited; raises as :func:`read_run`."""
     if not (folder / records.AUDIT).exists():
         return None
-    audit = _parse(folder, records.AUDIT, Audit)
+    audit = parsed(folder, records.AUDIT, Audit)
     if audit.scenario != sha256_of_file(folder / records.SCENARIO):
         raise OutputError(
             f"{folder / records.AUDIT} is of another run: its {records.SCENARIO} was another. Delete it; `raydr audit"
@@ -204,14 +223,14 @@ def read_audit(folder: Path) -> Audit | None:
 
 def read_rounds(folder: Path) -> tuple[RoundEnded, ...]:
     """Rounds of a run folder; raises as :func:`read_run`."""
-    return _parse(folder, records.ROUNDS, tuple[RoundEnded, ...])
+    return parsed(folder, records.ROUNDS, tuple[RoundEnded, ...])
 
 
 def read_scores(folder: Path) -> dict[int, dict[str, float | None]]:
     """Metrics of the maps along the way by round and name, none where none were drawn; raises as :func:`read_run`."""
     if not (folder / records.PROGRESS).exists():
         return {}
-    return _parse(folder, records.PROGRESS, dict[Count, dict[str, float | None]])
+    return parsed(folder, records.PROGRESS, dict[Count, dict[str, float | None]])
 
 
 def _not_whole(folder: Path, file: str, reason: str) -> OutputError:
@@ -230,7 +249,7 @@ def _bytes(folder: Path, file: str) -> bytes:
         raise _not_whole(folder, file, f"cannot be read ({error.strerror or error})") from error
 
 
-def _parse(folder: Path, file: str, kind: type[T]) -> T:
+def parsed(folder: Path, file: str, kind: type[T]) -> T:
     """Parse and check a JSON file (``.json``) or a file of one JSON value per line (``.jsonl``)."""
     from pydantic import ValidationError
 
@@ -265,8 +284,9 @@ def _parse_scenario(folder: Path, text: str) -> Mapping[str, Any]:
     return scenario
 
 
-def _read_ledger(folder: Path) -> tuple[Entry, ...]:
-    ledger = _parse(folder, records.LEDGER, tuple[Entry, ...])
+def read_ledger(folder: Path) -> tuple[Entry, ...]:
+    """Messages of a folder, a run's or a joined site's; raises as :func:`read_run`."""
+    ledger = parsed(folder, records.LEDGER, tuple[Entry, ...])
     for message in ledger:
         counted = (message.count, message.bytes)
         promised = [value for value in (message.epsilon, message.delta) if value is not None]
@@ -277,8 +297,9 @@ def _read_ledger(folder: Path) -> tuple[Entry, ...]:
     return ledger
 
 
-def _read_data(folder: Path, rows: int) -> Provenance:
-    data = _parse(folder, records.DATA, Provenance)
+def read_data(folder: Path, rows: int) -> Provenance:
+    """What so many rows of a folder were read from; raises as :func:`read_run`."""
+    data = parsed(folder, records.DATA, Provenance)
     counted = [count for source in data.sources for count in (source.rows, source.dropped)]
     if (
         data.mapped != rows
@@ -297,7 +318,8 @@ def _columns(folder: Path, file: str, needed: tuple[str, ...]) -> dict[str, Any]
     try:
         with pq.ParquetFile(require_limited(folder / file, LARGEST[".parquet"])) as table:
             rows = table.metadata.num_rows
-            present = [name for name in (*needed, *OPTIONAL) if name in table.schema_arrow.names]
+            kept = [name for name in table.schema_arrow.names if KEPT.fullmatch(name)]
+            present = [name for name in (*needed, *OPTIONAL) if name in table.schema_arrow.names] + kept[:1]
             lacking = [name for name in needed if name not in present]
             if lacking:
                 its = ", ".join(table.schema_arrow.names[:20])
@@ -367,7 +389,20 @@ def _clusters(folder: Path, file: str, column: Any) -> tuple[str, ...]:
     return tuple(str(cluster) for cluster in column.to_pylist())
 
 
-def _read_embedding(
+def _faithfulness(folder: Path, file: str, columns: Mapping[str, Any]) -> Faithfulness | None:
+    import pyarrow as pa
+
+    for name, column in columns.items():
+        if (kept := KEPT.fullmatch(name)) is None:
+            continue
+        shares = column.to_numpy().astype(np.float64) if pa.types.is_floating(column.type) else np.array([-1])
+        if not ((shares >= 0) & (shares <= 1)).all():
+            raise _not_whole(folder, file, f"holds shares that are none, in the column {name!r}")
+        return Faithfulness(int(kept.group(1)), shares)
+    return None
+
+
+def read_embedding(
     folder: Path,
 ) -> tuple[
     Int64Array | tuple[str, ...],
@@ -375,7 +410,9 @@ def _read_embedding(
     tuple[str, ...] | None,
     tuple[str, ...] | None,
     Float64Array,
+    Faithfulness | None,
 ]:
+    """Rows, clients, labels, clusters and places of a folder; raises as :func:`read_run`."""
     file = records.EMBEDDING
     columns = _columns(folder, file, ("row", "client", "x", "y"))
     labels = None
@@ -385,13 +422,22 @@ def _read_embedding(
     clients = tuple(str(value) for value in _names(folder, file, "client", columns["client"]))
     clusters = _clusters(folder, file, columns["cluster"]) if "cluster" in columns else None
     rows = _identities(folder, file, columns["row"])
-    return rows, clients, labels, clusters, _coordinates(folder, file, columns)
+    return (
+        rows,
+        clients,
+        labels,
+        clusters,
+        _coordinates(folder, file, columns),
+        _faithfulness(folder, file, columns),
+    )
 
 
-def _read_central(folder: Path, rows: Int64Array | tuple[str, ...], dimensions: int) -> Float64Array | None:
+def _read_central(
+    folder: Path, rows: Int64Array | tuple[str, ...], dimensions: int
+) -> tuple[Float64Array | None, Faithfulness | None]:
     file = records.CENTRAL
     if not (folder / file).exists():
-        return None
+        return None, None
     columns = _columns(folder, file, ("row", "x", "y"))
     if not np.array_equal(np.asarray(_identities(folder, file, columns["row"])), np.asarray(rows)):
         raise _not_whole(folder, file, f"does not hold the rows of {records.EMBEDDING} in the same order")
@@ -399,7 +445,7 @@ def _read_central(folder: Path, rows: Int64Array | tuple[str, ...], dimensions: 
     if points.shape[1] != dimensions:
         reason = f"is a map in {points.shape[1]} dimensions, {records.EMBEDDING} in {dimensions}"
         raise _not_whole(folder, file, reason)
-    return points
+    return points, _faithfulness(folder, file, columns)
 
 
 def _read_along(folder: Path, rows: Int64Array | tuple[str, ...], dimensions: int) -> tuple[Along, ...]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from raydr.arrays import Float64Array
+from raydr.report.aligned import beside, shared_colours
 from raydr.report.colouring import Colouring, drawing_order
-from raydr.report.comparison import beside, shared_colours
 from raydr.report.inline import in_page
 from raydr.report.runfolder import RunFolder, read_run
 from raydr.report.sweepfolder import SweepFolder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,6 @@ from raydr.report.runfolder import RunFolder
 
 if TYPE_CHECKING:
     from raydr.metrics import Metric
-
-_EVERY_RECORD = "{} left the clients {}; no run in which that happens is differentially private as a whole."
-_CLEAR, _NOISY = "in the clear", "under noise for which nobody vouches"
-IN_THE_CLEAR = _EVERY_RECORD.format("Something of every single record", _CLEAR)
-BLURRED = _EVERY_RECORD.format("Something of every single record", _NOISY)
 
 MONTHS = (
     "January", "February", "March", "April", "May", "June",
@@ -36,6 +31,8 @@ COSTLESS = {
 REVEALING = ("per-record", "per-client", "aggregate")
 """Granularities, the most revealing first."""
 
+_LONGEST_NUMBER = 8
+"""Letters of a number that is shown as it is."""
 NARROW = "\u202f"  # the narrow no-break space that binds a number to its unit
 
 
@@ -98,7 +95,38 @@ def map_titles(scenario: Mapping[str, object]) -> tuple[str, str]:
     """Titles of the run's own map and of the pooled-data map beside it."""
     method = scenario.get("method")
     pooled = isinstance(method, Mapping) and method.get("kind") == "central"
-    return ("Pooled-data map" if pooled else "Federated map"), "Pooled-data map (the upper bound)"
+    return ("Pooled-data map" if pooled else "Federated map"), "Pooled-data map, for reference"
+
+
+def brief(name: str) -> str:
+    """Write a name that is a number with four digits: ``−2.467`` for ``-2.4671310147587926``; any other as it is."""
+    if len(name) <= _LONGEST_NUMBER:
+        return name
+    try:
+        number = float(name)
+    except ValueError:
+        return name
+    return f"{number:.4g}".replace("-", "−") if math.isfinite(number) else name
+
+
+def objective(scenario: Mapping[str, object], course: Sequence[float]) -> str:
+    """What a method's objective is, where it says so and the course rises; empty elsewhere."""
+    from raydr.methods import METHODS
+
+    method = scenario.get("method")
+    kind = str(method.get("kind")) if isinstance(method, Mapping) else ""
+    if kind not in METHODS or len(course) < 2 or course[-1] <= min(course):
+        return ""
+    return METHODS[kind].objective
+
+
+def meaning(name: str) -> str:
+    """What a metric says of privacy; empty where it says nothing of what the server recovered."""
+    known = metric(name)
+    if known is None or not known.perfect:
+        return ""
+    best = "at 1" if known.higher_is_better else "at 0"
+    return f"No praise alone: this is what the server itself recovered, and {best} it holds {known.perfect}."
 
 
 def moment(iso: str) -> str:
@@ -199,16 +227,10 @@ def against_whom(run: RunFolder) -> str | None:
     )
 
 
-def warning(run: RunFolder) -> str | None:
-    """The one sentence that must not be missed, None where there is none."""
-    if not run.exposed:
-        return None
-    return IN_THE_CLEAR if any(message.protection is None for message in run.exposed) else BLURRED
-
-
-def by_revelation(message: Entry) -> tuple[int, bool, int]:
-    """Sort key of messages: what reveals most first, unprotected before protected, then by bytes."""
-    return REVEALING.index(message.granularity), message.protection is not None, -message.bytes
+def by_revelation(message: Entry) -> tuple[bool, int, bool, int]:
+    """Sort key of messages: what reveals most first, unprotected before protected, then by bytes; the harmless last."""
+    harmless, covered = message.public is not None, message.protection is not None
+    return harmless, REVEALING.index(message.granularity), covered, -message.bytes
 
 
 def summary(run: RunFolder) -> str:
@@ -224,7 +246,12 @@ def summary(run: RunFolder) -> str:
 
 
 def _faithfulness(run: RunFolder) -> str:
-    federated = {name: value for name, value in run.measures.federated.items() if value is not None}
+    # What the server recovered is no figure of the map's: a small error there is what it knows.
+    federated = {
+        name: value
+        for name, value in run.measures.federated.items()
+        if value is not None and not meaning(name)
+    }
     central = run.measures.central
     telling = [
         "npa_10",
@@ -234,18 +261,24 @@ def _faithfulness(run: RunFolder) -> str:
     ]
     name = next((name for name in telling if name in federated), None)
     if name is None:
-        return "no metric was computed"
+        return "no metric of the map was computed"
     value, bound = federated[name], central.get(name)
     title = name.replace("_", "-").upper() if name.startswith(("npa_", "ca_")) else metric_title(name)
     if bound is None:
         return f"{title} {measure(value)}, with no map of the pooled data to compare"
     values = f"{title} {value:.3f} against {bound:.3f}"
     if name.startswith("npa_") and bound > 0:
-        return (
-            f"the federated map keeps {percent(value / bound)} as many of the rows' true neighbours "
-            f"as the map of the pooled data ({values})"
-        )
+        return f"the federated map keeps {_as_many(value / bound)} of the pooled data ({values})"
     return f"{values} for the map of the pooled data"
+
+
+def _as_many(ratio: float) -> str:
+    """How many true neighbours one map keeps, of what another does; above it, what that other is."""
+    if ratio < 0.995:
+        return f"{percent(ratio)} as many of the rows' true neighbours as the map"
+    if ratio <= 1.005:
+        return "as many of the rows' true neighbours as the map"
+    return f"{ratio:.2f} times as many of the rows' true neighbours as the reference, the map"
 
 
 def arrow(name: str) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array
 from raydr.data.loading import Filling
-from raydr.errors import DataError
+from raydr.errors import FeatureError
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.statistics.moments import column_magnitudes, midway, ordered, unordered
 from raydr.statistics.scaling import Done, filled
@@ -158,7 +158,7 @@ def _median(federation: Federation) -> Float64Array:
 def _require_some(counts: Int64Array) -> None:
     nowhere = np.flatnonzero(counts == 0)
     if nowhere.size:
-        raise DataError(
-            f"Feature number {nowhere[0]}, counted from 0, has no value at any client, so nothing fills it in: leave it"
-            " out of data.features."
+        raise FeatureError(
+            "{feature} has no value at any client, so nothing fills it in: leave it out of data.features.",
+            int(nowhere[0]),
         )

@@ -24,7 +24,7 @@ from raydr.geometry.blocks import in_blocks
 from raydr.privacy.isometry import Isometry
 from raydr.privacy.sealing import Binding, seal, sealed_size, unseal
 from raydr.privacy.secrets import Secret
-from raydr.statistics.scaling import Scale, Scaling, scale_rows
+from raydr.statistics.scaling import Done, Scale, Scaling, scale_rows
 
 KeyedScale: TypeAlias = Literal["none", "standard", "unit"]
 
@@ -211,7 +211,10 @@ def opened(sealed: UInt8Array, root: Secret, run: str, scale: KeyedScale) -> Key
     RunError
         If it is of another run, or changed.
     """
-    shared = root.derived("all clients")
+    return _opened(sealed, root.derived("all clients"), run, scale)
+
+
+def _opened(sealed: UInt8Array, shared: Secret, run: str, scale: KeyedScale) -> KeyedScaling:
     content = unseal(sealed, shared.key("sealing"), _binding(run)).view(np.float64)
     shift, factor, centre = content[:-1].reshape(3, -1)
     return KeyedScaling(Scaling(shift, factor, scale == "unit"), centre, float(content[-1]))
@@ -275,6 +278,23 @@ def disclose(client: Client, request: DiscloseRequest) -> Disclosed:
     """Client part: the rows held in reserve."""
     held = np.zeros((0, request.features)) if client.reserve is None else client.reserve
     return Disclosed(held[: request.count].astype(np.float64))
+
+
+@dataclass(frozen=True)
+class KeyAlike(Request[Done], what="what clients scaled by, sealed for them alone", sets_state=True):
+    """Told to a client that comes later: it scales and keys its rows as the others did theirs."""
+
+    sealed: UInt8Array
+    scale: KeyedScale
+
+
+@answers(KeyAlike)
+def key_alike(client: Client, request: KeyAlike) -> Done:
+    """Client part: replace the partition by its keyed form."""
+    known = _opened(request.sealed, client.shared, client.run, request.scale)
+    move = known.isometry(client.shared).motion()
+    client.rows = in_blocks(move, scale_rows(client.rows, known.scaling))
+    return Done()
 
 
 def keyed_scale(scale: Scale) -> KeyedScale:

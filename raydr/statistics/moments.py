@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
-from raydr.errors import DataError
+from raydr.errors import DataError, FeatureError
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.geometry.points import squared_distances
 
@@ -129,10 +129,11 @@ def column_magnitudes(federation: Federation, centre: Float64Array | None = None
     """
     exponents = largest_key(federation, "exponent", centre)
     if np.any(exponents > _LARGEST_EXPONENT):
-        raise DataError(
-            f"Feature number {int(exponents.argmax())}, counted from 0, holds values of about 2**{exponents.max()},"
-            f" and squares of values past 2**{_LARGEST_EXPONENT} cannot be added up in double precision: express it in"
-            " another unit, leave it out of data.features, or set data.scale to minmax."
+        raise FeatureError(
+            f"{{feature}} holds values of about 2**{exponents.max()}, and squares of values past"
+            f" 2**{_LARGEST_EXPONENT} cannot be added up in double precision: express it in another unit, leave it out"
+            " of data.features, or set data.scale to minmax.",
+            int(exponents.argmax()),
         )
     return np.where(exponents == _LEAST_EXPONENT, 0.0, np.ldexp(1.0, exponents))
 
@@ -194,8 +195,8 @@ class Spread:
         return float(np.sqrt((self.deviation**2).mean()))
 
 
-def spread(federation: Federation) -> Spread:
-    """Mean and standard deviation of each feature, by sums of moments.
+def centre(federation: Federation) -> tuple[Float64Array, Float64Array]:
+    """Mean of each feature over all rows, and what no row is farther from it than; (features,) each.
 
     The ring resolves a moment to a part of its range. So the range is that of the values only for a first mean, and
     that of the deviations from it for all else: a narrow column far from 0 (seconds since 1970) keeps its digits.
@@ -204,12 +205,20 @@ def spread(federation: Federation) -> Spread:
     mean = federation.mean(MomentRequest(zero, column_magnitudes(federation), 1), weights="rows").mean
     reach = column_magnitudes(federation, mean)
     mean = mean + federation.mean(MomentRequest(mean, reach, 1), weights="rows").mean
-    reach = 2.0 * reach  # the mean has moved by less than the former reach
+    return mean, 2.0 * reach  # the mean has moved by less than the former reach
+
+
+def spread(federation: Federation) -> Spread:
+    """Mean and standard deviation of each feature, by sums of moments."""
+    mean, reach = centre(federation)
     variance = federation.mean(MomentRequest(mean, reach, 2), weights="rows").mean
     # What rounding alone makes of a constant column. (scikit-learn allows that times the number of rows, since its sums
     # are not exact; a million timestamps within a third of a second are constant there.)
     constant = variance <= (4.0 * np.finfo(np.float64).eps * mean) ** 2
-    return Spread(mean, np.where(constant, 0.0, np.sqrt(variance)), reach)
+    deviation = np.where(constant, 0.0, np.sqrt(variance))
+    if federation.deviation is None:
+        federation.deviation = deviation
+    return Spread(mean, deviation, reach)
 
 
 def wide_spread(federation: Federation) -> Spread:

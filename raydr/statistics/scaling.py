@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.errors import DataError
+from raydr.errors import DataError, FeatureError
 from raydr.federation import Client, Federation, Granularity, Public, Range, Reply, Request, answers
 from raydr.geometry.points import row_blocks
 from raydr.statistics.moments import column_extremes, spread
@@ -155,9 +155,10 @@ def _width(minimum: Float64Array, maximum: Float64Array) -> Float64Array:
         width = maximum - minimum
     widest = int(np.argmax(width))
     if not np.isfinite(width[widest]):
-        raise DataError(
-            f"Feature number {widest}, counted from 0, runs from {minimum[widest]:g} to {maximum[widest]:g}, which is"
-            " wider than double precision can express: give it in another unit, or leave it out of data.features."
+        raise FeatureError(
+            f"{{feature}} runs from {minimum[widest]:g} to {maximum[widest]:g}, which is wider than double precision"
+            " can express: give it in another unit, or leave it out of data.features.",
+            widest,
         )
     return np.asarray(width)
 

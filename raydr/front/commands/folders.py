@@ -94,14 +94,41 @@ def audit(
     type=click.Path(path_type=Path),
     help="The .csv or .parquet file to write: row, x, y.",
 )
-def transform(folder: Path, data: Path, out: Path) -> None:
+@click.option(
+    "--site",
+    metavar="NAME|COLUMN",
+    help="Of a run that adjusted sites to each other: the rows' site, or the column that says so. Default: its own.",
+)
+def transform(folder: Path, data: Path, out: Path, site: str | None) -> None:
     """Place the rows of DATA on the map of RUN, a run folder, without any server: columns are found by name."""
     from raydr.front.console import logged_on_terminal
     from raydr.scenarios.transforming import transform as place
 
     with logged_on_terminal():
-        written = place(folder, data, out)
+        written = place(folder, data, out, site=site)
     click.echo(written)
+
+
+@click.command()
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("data", type=click.Path(path_type=Path))
+@click.option("--site", metavar="NAME", help="What the site is called. Default: the name of DATA.")
+@options.quiet()
+def join(folder: Path, data: Path, site: str | None, quiet: bool) -> None:
+    """Have a site with the rows of DATA join RUN, a run folder: place them on its map, and say what left the site.
+
+    Nobody else is asked, and no row that was mapped moves. RUN is extended by the site, and its report made again.
+    """
+    from raydr.front.bars import heard_on_terminal
+    from raydr.front.terminal import print_joined
+    from raydr.records import REPORT
+    from raydr.scenarios import joining
+
+    with heard_on_terminal(quiet=quiet) as listener:
+        whole = joining.join(folder, data, site=site, listener=listener)
+    if not quiet:
+        print_joined(whole)
+    click.echo(whole / REPORT)
 
 
 @click.command()

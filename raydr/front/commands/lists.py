@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from operator import attrgetter
@@ -52,8 +53,24 @@ CATALOGUES: Mapping[str, Callable[[], Mapping[str, str]]] = {
 """What ``raydr list`` can list: names, each with a line on what it is."""
 
 
+class _Catalogue(click.ParamType[str]):
+    """The name of a catalogue, or the nearest ones."""
+
+    name = "what"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return "|".join(CATALOGUES)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value in CATALOGUES:
+            return str(value)
+        near = get_close_matches(value, CATALOGUES, n=1, cutoff=0.5)
+        there = f"There is no list of {value!r}{f' (did you mean {near[0]}?)' if near else ''}"
+        raise click.UsageError(f"{there}: lists are of {', '.join(CATALOGUES)}", ctx)
+
+
 @click.command("list")
-@click.argument("what", metavar="|".join(CATALOGUES), type=click.Choice(list(CATALOGUES)))
+@click.argument("what", type=_Catalogue())
 def list_(what: str) -> None:
     """List what there is, one line each."""
     from raydr.front.terminal import print_catalogue

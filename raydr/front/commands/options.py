@@ -52,6 +52,9 @@ def quiet(what: str = "the report's path") -> Option[Any]:
 address = click.option(
     "--address", help="A Ray cluster, such as auto or HOST:PORT. Default: $RAY_ADDRESS, or this machine."
 )
+inline = click.option(
+    "--inline", is_flag=True, help="Start no Ray: all in this process, to the same bits; for small maps."
+)
 data_dir = click.option(
     "--data-dir",
     type=click.Path(path_type=Path),
@@ -77,6 +80,15 @@ _SWEPT = (
     click.option("--retry-failed", is_flag=True, help="With --resume: run trials again that failed."),
     quiet("the page's path"),
 )
+
+
+def with_inline(overrides: Mapping[str, Any], inline: bool, address: str | None) -> Mapping[str, Any]:
+    """What --set says, and what --inline says in short."""
+    if not inline:
+        return overrides
+    if address is not None:
+        raise click.UsageError("--inline starts no Ray, and --address names one: leave one of them out")
+    return {**overrides, "runtime.federation": "inline"}
 
 
 def own_data(command: Command) -> Command:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from raydr.front.commands import options
+from raydr.front.commands.misplaced import said_what_for
 from raydr.front.jobs import address_option, submit_file
 from raydr.front.results import noting
 
@@ -18,6 +19,7 @@ from raydr.front.results import noting
 @options.override()
 @options.folder_out("The run folder")
 @options.address
+@options.inline
 @options.data_dir
 @click.option("--resume", is_flag=True, help="SCENARIO is the folder of an interrupted run: go on with it.")
 @options.quiet()
@@ -26,6 +28,7 @@ def run(
     overrides: Mapping[str, Any],
     out: Path | None,
     address: str | None,
+    inline: bool,
     data_dir: Path | None,
     resume: bool,
     quiet: bool,
@@ -40,9 +43,10 @@ def run(
     from raydr.scenarios import runner
     from raydr.scenarios.reading import read
 
-    if resume and (overrides or out is not None):
-        raise click.UsageError("--resume goes on with a run as it was: leave out --set and --out")
-    checked = None if resume else read(scenario, overrides)
+    if resume and (overrides or inline or out is not None):
+        raise click.UsageError("--resume goes on with a run as it was: leave out --set, --inline and --out")
+    with said_what_for(scenario, "run"):
+        checked = None if resume else read(scenario, options.with_inline(overrides, inline, address))
     with heard_on_terminal(quiet=quiet) as listener:
         if checked is None:
             folder = runner.resume(Path(scenario), address=address, data_dir=data_dir, listener=listener)
@@ -59,6 +63,7 @@ def run(
 @options.own_data
 @options.folder_out("The run folder")
 @options.address
+@options.inline
 @click.option("--open", "open_", is_flag=True, help="Open the report in a browser.")
 @options.quiet()
 def map_(
@@ -69,6 +74,7 @@ def map_(
     overrides: Mapping[str, Any],
     out: Path | None,
     address: str | None,
+    inline: bool,
     open_: bool,
     quiet: bool,
 ) -> None:
@@ -81,15 +87,19 @@ def map_(
     from raydr.front.own_data import own_data
     from raydr.front.terminal import print_facts, print_result
     from raydr.records import REPORT
+    from raydr.report.mapped import NOTICE
     from raydr.scenarios import runner
 
-    taken = own_data(data, site=site, label=label, method=method, overrides=overrides)
+    overrides = options.with_inline(overrides, inline, address)
+    with said_what_for(data, "map"):
+        taken = own_data(data, site=site, label=label, method=method, overrides=overrides)
     if not quiet:
-        print_facts(taken.facts, result=False)
+        # What there is to look at, the run says itself.
+        print_facts([fact for fact in taken.facts if fact.name != NOTICE], result=False)
     with heard_on_terminal(quiet=quiet) as listener:
         folder = runner.run(taken.scenario, out=out, address=address, listener=listener)
     if not quiet:
-        print_result(folder)
+        print_result(folder, told=True)
     with noting(f"The run is whole in {folder}."):
         click.echo(folder / REPORT)
     if open_:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from raydr.front.commands import options
+from raydr.front.commands.misplaced import said_what_for
 from raydr.front.results import noting
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def sweep(
     from raydr.tune.trackers import trackers
 
     _whether_as_it_was(resume, retry_failed, {"--set": overrides, "--out": out is not None, "--quick": quick})
-    asked = None if resume else read_sweep(sweep_, overrides, quick=quick)
+    with said_what_for(sweep_, "sweep"):
+        asked = None if resume else read_sweep(sweep_, overrides, quick=quick)
     name = Path(sweep_).name.split(".")[0] if asked is None else asked.name
     _swept(
         asked,
@@ -90,11 +92,12 @@ def reproduce(
 
     given = {"--set": overrides, "--only": only, "--seeds": seeds, "--no-published": no_published}
     _whether_as_it_was(resume, retry_failed, {**given, "--out": out is not None, "--quick": quick})
-    asked = (
-        None
-        if resume
-        else read_table(table, overrides, quick=quick, only=only, seeds=seeds, published=not no_published)
-    )
+    with said_what_for(table, "reproduce"):
+        asked = (
+            None
+            if resume
+            else read_table(table, overrides, quick=quick, only=only, seeds=seeds, published=not no_published)
+        )
     _swept(
         asked,
         Path(table),

@@ -9,7 +9,7 @@ import numpy as np
 
 from raydr.arrays import BoolArray, Float64Array
 from raydr.errors import RunError
-from raydr.federation import Client, Granularity, Public, Range, Reply, Request, answers
+from raydr.federation import Client, Granularity, Public, Range, Reply, Request, Tells, answers
 from raydr.methods.dsne.forces import Moving, affinities, forces
 from raydr.methods.dsne.settings import DSNE
 
@@ -170,7 +170,12 @@ def catch_up(client: Client, request: CatchUpRequest) -> Ready:
 
 
 @dataclass(frozen=True)
-class SitePlaces(Reply, granularity=Granularity.PER_RECORD, what="where every record lies on the map"):
+class SitePlaces(
+    Reply,
+    granularity=Granularity.PER_RECORD,
+    what="where every record lies on the map",
+    tells=Tells.PLACES,
+):
     """``places`` (rows, dimensions) float64."""
 
     places: Float64Array

@@ -7,7 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from raydr.arrays import Float32Array
-from raydr.federation import Client, Federation, Granularity, Range, Rehearsal, Reply, Request, answers
+from raydr.federation import (
+    Client,
+    Federation,
+    Fixed,
+    Granularity,
+    Range,
+    Rehearsal,
+    Reply,
+    Request,
+    Tells,
+    answers,
+)
 from raydr.federation.streams import client_stream
 from raydr.methods.fedne.clients import LARGEST_LOSS, Positions, architecture_of, positions_of
 from raydr.methods.fedne.effort import training_operations
@@ -106,7 +117,10 @@ def serve_local(federation: Federation, settings: LocalNE) -> Outcome:
 
 @dataclass(frozen=True)
 class Rows(
-    Reply, granularity=Granularity.PER_RECORD, what="every record itself, which no federation would allow"
+    Reply,
+    granularity=Granularity.PER_RECORD,
+    what="every record itself, which no federation would allow",
+    tells=Tells.VALUES,
 ):
     """``rows`` (rows, features) float32."""
 
@@ -116,6 +130,11 @@ class Rows(
     def ranges(request: RowsRequest, rows: int) -> dict[str, Range]:
         """All of them."""
         return {"rows": Range((rows, request.features), dtype="float32")}
+
+    def fixed(self, request: RowsRequest) -> Fixed:
+        """All of it."""
+        rows, features = self.rows.shape
+        return Fixed(rows, rows, features, features, 0)
 
 
 @dataclass(frozen=True)

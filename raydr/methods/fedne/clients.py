@@ -17,6 +17,7 @@ from raydr.federation import (
     Range,
     Reply,
     Request,
+    Tells,
     answers,
     answers_jointly,
 )
@@ -433,7 +434,12 @@ def _some(client: Client, shares: Float32Array, left_out: float) -> Float32Array
 
 
 @dataclass(frozen=True)
-class Positions(Reply, granularity=Granularity.PER_RECORD, what="where every record lies on the map"):
+class Positions(
+    Reply,
+    granularity=Granularity.PER_RECORD,
+    what="where every record lies on the map",
+    tells=Tells.PLACES,
+):
     """``places`` (rows, 2) float32."""
 
     places: Float32Array

@@ -187,6 +187,9 @@ _HOOKS: dict[str, Any] = {
     "central": central,
     "transform": transform,
     "redraw": redraw,
+    "objective": "The objective is the mean loss that clients meet while they train on their own records. Between"
+    " rounds their encoders are averaged, and what else repels records is told anew, so no two rounds measure the same"
+    " function: it may rise while the map gets better. How faithful the map is, the metrics say.",
     "noise_on": frozenset({"data", "update", "surrogate"}),
     "releases": releases,
     "unpayable": unpayable,

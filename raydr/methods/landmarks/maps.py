@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -21,9 +22,21 @@ from pydantic import Field, model_validator
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding import TSNE, UMAP
-from raydr.federation import Client, Federation, Granularity, Range, Rehearsal, Reply, Request, answers
+from raydr.federation import (
+    Client,
+    Federation,
+    Fixed,
+    Granularity,
+    Range,
+    Rehearsal,
+    Reply,
+    Request,
+    Tells,
+    answers,
+)
+from raydr.geometry.blocks import in_blocks
 from raydr.geometry.points import Geometry, Points, squared_distances
-from raydr.geometry.trilateration import Trilateration, trilaterate
+from raydr.geometry.trilateration import TOLD, Trilateration, fixed_rows, solver_of, trilaterate
 from raydr.journal import Journal
 from raydr.methods.landmarks.frames import frame, known_spread, rehearse_frame
 from raydr.methods.landmarks.kmeans import k_means, rehearse_k_means
@@ -37,7 +50,7 @@ from raydr.methods.landmarks.learning import (
 from raydr.methods.landmarks.nystrom import NystromGeometry, nystrom, require_rank
 from raydr.methods.landmarks.settings import LEAST_GROUP, LandmarkSettings, require_among_rows
 from raydr.methods.method import MethodSettings, method
-from raydr.methods.outcome import TOLD, Note, Outcome, draw_map
+from raydr.methods.outcome import Note, Outcome, Placed, draw_map
 from raydr.methods.references import placed, placed_by_rows, references
 
 
@@ -94,7 +107,10 @@ class FedUMAP(UMAP, LandmarkMap):
 
 @dataclass(frozen=True)
 class Distances(
-    Reply, granularity=Granularity.PER_RECORD, what="the distance of every record to every landmark"
+    Reply,
+    granularity=Granularity.PER_RECORD,
+    what="the distance of every record to every landmark",
+    tells=Tells.DISTANCES,
 ):
     """Squared distances of one client's rows to the landmarks, (rows, landmarks) float64.
 
@@ -109,12 +125,29 @@ class Distances(
         """One number for each row and landmark."""
         return {"squared": Range((rows, request.landmarks.shape[0]))}
 
+    def fixed(self, request: DistanceRequest) -> Fixed:
+        """Coordinates in the landmarks' hull."""
+        return fixed_by(request.solver, self.squared)
+
 
 @dataclass(frozen=True)
 class DistanceRequest(Request[Distances], what="the landmarks"):
     """Ask for B of (21); ``landmarks`` is (landmarks, features) float64."""
 
     landmarks: Float64Array
+
+    @cached_property
+    def solver(self) -> Trilateration | None:
+        """What turns distances into coordinates; None where the landmarks tell nothing apart."""
+        return solver_of(self.landmarks)
+
+
+def fixed_by(solver: Trilateration | None, squared: Float64Array) -> Fixed:
+    """What squared distances (rows, landmarks) fix of rows."""
+    rows, landmarks = squared.shape
+    if solver is None:
+        return Fixed(rows, 0, 0, 0, landmarks)
+    return Fixed(rows, fixed_rows(solver, squared), solver.rank, solver.centre.size, landmarks)
 
 
 @answers(DistanceRequest)
@@ -174,17 +207,32 @@ def transform(settings: FedTSNE | FedUMAP, model: Mapping[str, FloatArray], rows
     """Positions (rows, dimensions) of new rows (rows, features), by :mod:`raydr.methods.references`, at home."""
     if settings.estimator == "trilateration":
         return placed_by_rows(model, rows)
-    landmarks, known = np.asarray(model["landmarks"], np.float64), np.asarray(model["references"], np.float64)
+    landmarks = np.asarray(model["landmarks"], np.float64)
+    return _placed_by_posted(settings, model, in_blocks(lambda block: _squared(block, landmarks), rows))
+
+
+def _placed_by_posted(
+    settings: FedTSNE | FedUMAP, model: Mapping[str, FloatArray], posted: FloatArray
+) -> Float64Array:
+    """Positions of rows, of their squared distances (rows, landmarks) to the landmarks, by Nystrom's estimate."""
+    known, power = np.asarray(model["references"], np.float64), _power(settings)
 
     def estimated(block: FloatArray) -> Float64Array:
-        posted = _squared(block, landmarks) ** _power(settings)
-        squared = NystromGeometry(posted, known, _power(settings) == 1.0).squared_distance_block(
-            0, len(block)
-        )
+        squared = NystromGeometry(block**power, known, power == 1.0).squared_distance_block(0, len(block))
         # An estimate is no metric: a row's least may be below 0, and all that counts is how much more others are.
         return np.asarray(squared - squared.min(axis=1, keepdims=True))
 
-    return placed(model, estimated, rows)
+    return placed(model, estimated, posted)
+
+
+def admit(federation: Federation, settings: FedTSNE | FedUMAP, model: Mapping[str, FloatArray]) -> Placed:
+    """A site that joins posts the distances of its rows to the landmarks, as the others did (P3, A.16)."""
+    landmarks = np.asarray(model["landmarks"], np.float64)
+    squared = federation.ask(DistanceRequest(landmarks))[0].squared
+    if settings.estimator == "trilateration":
+        coordinates, solver = trilaterate(landmarks, [squared])
+        return Placed(placed_by_rows(model, solver.points(coordinates)))
+    return Placed(_placed_by_posted(settings, model, squared))
 
 
 _HOOKS: dict[str, Any] = {
@@ -195,6 +243,7 @@ _HOOKS: dict[str, Any] = {
     "posts": posted,
     "rehearse": rehearse,
     "transform": transform,
+    "admit": admit,
     "unkeyable": unkeyable,
 }
 """Of both methods, which differ in their embedder alone."""

@@ -17,7 +17,8 @@ eigenvectors would draw the clusters as islands and nothing else: distances with
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -26,9 +27,20 @@ from pydantic import Field, model_validator
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.embedding import COSNE, TSNE
 from raydr.errors import ScenarioError
-from raydr.federation import Client, Federation, Granularity, Range, Rehearsal, Reply, Request, answers
+from raydr.federation import (
+    Client,
+    Federation,
+    Fixed,
+    Granularity,
+    Range,
+    Rehearsal,
+    Reply,
+    Request,
+    Tells,
+    answers,
+)
 from raydr.geometry.points import Points
-from raydr.geometry.trilateration import Trilateration, trilaterate
+from raydr.geometry.trilateration import Trilateration, solver_of, trilaterate
 from raydr.journal import Incident, Journal
 from raydr.methods.embedders import AnyEmbedder
 from raydr.methods.landmarks.clustering import (
@@ -50,12 +62,13 @@ from raydr.methods.landmarks.learning import (
     rehearse_learning,
     unkeyable,
 )
+from raydr.methods.landmarks.maps import fixed_by
 from raydr.methods.landmarks.neighbor_spectrum import neighbor_spectrum
 from raydr.methods.landmarks.nystrom import SimilarityFactor, require_rank, similarity_factor
 from raydr.methods.landmarks.pooled_kernel import pooled_spectrum
 from raydr.methods.landmarks.settings import LandmarkSettings, require_among_rows
 from raydr.methods.method import MethodSettings, method
-from raydr.methods.outcome import Note, Outcome, Pooled, draw_map
+from raydr.methods.outcome import Note, Outcome, Placed, Pooled, draw_map
 from raydr.methods.references import clusters_of, placed_by_rows, references
 
 _LEAST = float(np.finfo(np.float64).tiny)
@@ -173,6 +186,7 @@ class Kernels(
     granularity=Granularity.PER_RECORD,
     what="the kernel value of every record with every landmark, which is its distance to each"
     " (d² = −ln K / γ)",
+    tells=Tells.DISTANCES,
 ):
     """K_{X_p,Y} of one client, (rows, landmarks) float64.
 
@@ -186,6 +200,12 @@ class Kernels(
         """From 0 to 1 for each row and landmark."""
         return {"values": Range((rows, request.landmarks.shape[0]), 1.0)}
 
+    def fixed(self, request: KernelRequest) -> Fixed:
+        """Coordinates in the landmarks' hull, of rows whose values are all numbers that tell a distance."""
+        told = self.values[(self.values >= _LEAST).all(axis=1)]
+        found = fixed_by(request.solver, -np.log(told) / request.gamma)
+        return replace(found, records=len(self.values))
+
 
 @dataclass(frozen=True)
 class KernelRequest(Request[Kernels], what="the landmarks and the kernel bandwidth"):
@@ -193,6 +213,11 @@ class KernelRequest(Request[Kernels], what="the landmarks and the kernel bandwid
 
     landmarks: Float64Array
     gamma: float
+
+    @cached_property
+    def solver(self) -> Trilateration | None:
+        """What turns distances into coordinates; None where the landmarks tell nothing apart."""
+        return solver_of(self.landmarks)
 
 
 @answers(KernelRequest)
@@ -228,6 +253,15 @@ def transform(settings: FedSpectral, model: Mapping[str, FloatArray], rows: Floa
 def predict(settings: FedSpectral, model: Mapping[str, FloatArray], rows: FloatArray) -> Int64Array:
     """Clusters (rows,) of new rows (rows, features), of the references that are near."""
     return clusters_of(model, rows)
+
+
+def admit(federation: Federation, settings: FedSpectral, model: Mapping[str, FloatArray]) -> Placed:
+    """A site that joins posts the kernel of its rows with the landmarks, as the others did (P3, A.16)."""
+    learnt = LearntLandmarks(np.asarray(model["landmarks"], np.float64), float(model["gamma"][0]))
+    kernels = federation.ask(KernelRequest(learnt.points, learnt.gamma))[0].values
+    coordinates, solver = trilaterated([kernels], learnt)
+    rows = solver.points(coordinates)
+    return Placed(placed_by_rows(model, rows), clusters_of(model, rows))
 
 
 def rehearse(federation: Rehearsal, settings: FedSpectral) -> None:
@@ -270,6 +304,7 @@ def rehearse(federation: Rehearsal, settings: FedSpectral) -> None:
     posts=lambda settings: "the kernel value of every record with every landmark, which is its distance,",
     transform=transform,
     predict=predict,
+    admit=admit,
     rehearse=rehearse,
     unkeyable=unkeyable,
 )

@@ -114,6 +114,7 @@ _HOOKS: dict[str, Any] = {
     "transform": transform,
     "rehearse": rehearse,
     "noise_of_its_own": True,
+    "keeps_places": lambda settings: True,
     "unkeyable": lambda settings: (
         "clip and bounds are of the features as they are, and noise guards more: leave it out"
     ),

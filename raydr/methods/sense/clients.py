@@ -9,7 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from raydr.arrays import Float64Array
-from raydr.federation import Client, Granularity, Range, Reply, Request, answers
+from raydr.errors import DataError
+from raydr.federation import Client, Fixed, Granularity, Range, Reply, Request, Tells, answers
+from raydr.geometry.trilateration import TOLD
 from raydr.methods.sense.frames import Frame, residual_factor
 from raydr.methods.sense.spaces import Space
 from raydr.privacy.mechanism import Mechanism, Quantity
@@ -21,6 +23,7 @@ class AnchorDistances(
     granularity=Granularity.PER_RECORD,
     what="the distance of every record to every anchor that its client sees, and the shape that distances between the"
     " client's own records add",
+    tells=Tells.DISTANCES,
 ):
     """One client's part of the observed distances.
 
@@ -49,6 +52,19 @@ class AnchorDistances(
             "inside": Range((rows, width)),
             "noise": Range(()),
         }
+
+    def fixed(self, request: AnchorRequest) -> Fixed | None:
+        """Coordinates in the anchors' hull."""
+        (rows, anchors), features = self.squared.shape, request.anchors.shape[1]
+        try:
+            coordinates, beside = request.frame.located(self.squared)
+        except DataError:  # which the server's own part tells in its words
+            return None
+        exact = int((beside**2 <= TOLD**2 * ((coordinates**2).sum(axis=1) + beside**2)).sum())
+        frame = request.frame
+        return Fixed(
+            rows, exact if frame.codimension else rows, frame.rank, features, anchors, self.inside.size > 0
+        )
 
     def quantities(self, on: str, request: object) -> dict[str, Quantity]:
         """Distances in units of a record's mean one; what is inside in units of its root mean square."""

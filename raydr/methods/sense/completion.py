@@ -14,7 +14,8 @@ import numpy as np
 from raydr.arrays import Float64Array, Int64Array
 from raydr.federation import Federation
 from raydr.geometry.points import Progress
-from raydr.methods.outcome import TOLD, Note
+from raydr.geometry.trilateration import TOLD
+from raydr.methods.outcome import Note
 from raydr.methods.sense.algorithm_2 import Seen, algorithm_2
 from raydr.methods.sense.alignment import SWEEPS, Aligned, align
 from raydr.methods.sense.anchors import Anchors, AnchorSource

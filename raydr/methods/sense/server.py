@@ -27,7 +27,7 @@ from raydr.journal import Journal
 from raydr.methods.landmarks.learning import LearntLandmarks, rehearse_learning
 from raydr.methods.landmarks.settings import DistributionLearning
 from raydr.methods.method import method
-from raydr.methods.outcome import Drawn, Note, Outcome, Pooled, draw_map
+from raydr.methods.outcome import Drawn, Note, Outcome, Placed, Pooled, draw_map
 from raydr.methods.references import placed, references
 from raydr.methods.sense.algorithm_2 import require_small
 from raydr.methods.sense.anchors import Anchors, chosen_anchors
@@ -289,6 +289,26 @@ def transform(settings: SENSE, model: Mapping[str, FloatArray], rows: FloatArray
     )
 
 
+def admit(federation: Federation, settings: SENSE, model: Mapping[str, FloatArray]) -> Placed | None:
+    """A site that joins posts the distances of its rows to the anchors that all have seen, which are completed.
+
+    What they leave open of a row is laid along one direction, as of pointwise records. Where no anchor was seen by all,
+    the site places its rows at home.
+    """
+    common = np.asarray(model["anchors"], np.float64)
+    if len(common) < 2:
+        return None
+    anchors = Anchors(common, np.zeros((0, 0, common.shape[1])))
+    space, coverage = settings.space.around(common), federation.context.coverage
+    request = AnchorRequest(common, space, False, coverage.mechanism if coverage is not None else None)
+    reply = federation.ask(request)[0]
+    closed = settings.model_copy(update={"solver": "closed-form"})
+    each, levels = [row[None] for row in reply.squared], [reply.noise] * len(reply.squared)
+    points, known = pointwise_points(federation, closed, space, anchors, each, levels)
+    rows = space.rows(known.narrow.widened(space.chart(points), federation.stream("references")))
+    return Placed(transform(settings, model, rows))
+
+
 @method(
     SENSE,
     "SENSE",
@@ -302,6 +322,7 @@ def transform(settings: SENSE, model: Mapping[str, FloatArray], rows: FloatArray
     noise_on=frozenset({"data", "distances"}),
     some_noisy=True,
     transform=transform,
+    admit=admit,
     rehearse=rehearse,
     unkeyable=lambda settings: (
         "points of a hyperbolic space are told by their distance to its origin, which a shift moves: leave it out"

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.errors import DataError
+from raydr.errors import FeatureError
 from raydr.geometry.hyperbolic import (
     Hyperboloid,
     exponential_map,
@@ -88,10 +88,11 @@ class EuclideanSpace:
         rounding = float(np.spacing(np.abs(origin)).max())
         if rounding > _LARGEST_ROUNDING * spread > 0.0:
             column = int(np.abs(origin).argmax())
-            raise DataError(
-                f"Values of feature {column}, counted from 0, are about {origin[column]:.3g}, where double precision"
-                f" tells apart what differs by {rounding:.2g}, and the anchors' values differ by {spread:.2g}: take a"
-                " constant off that column, or scale the data by data.scale."
+            raise FeatureError(
+                f"{{feature}} holds values of about {origin[column]:.3g}, where double precision tells apart what"
+                f" differs by {rounding:.2g}, and the anchors' values differ by {spread:.2g}: take a constant off that"
+                " column, or scale the data by data.scale.",
+                column,
             )
         return EuclideanSpace(origin)
 

@@ -1,0 +1,139 @@
+"""New rows on finished maps: their accuracy beside that of the rows that were mapped, for every method that takes them.
+
+    python -m benchmarks.new_rows [--quick] [--datasets digits mnist] [--methods fed-tsne ...] [--rows N] [--held-out N]
+                                  [--seeds 0 1] [--k 10] [--json FILE]
+
+Ten clients by Dirichlet 0.5 in this process, by each method's defaults; digits in full, a fifth of it held out, of MNIST
+10,000 rows and 5,000 held out. ``own`` is the part of the mapped rows that are of the class of most of their k nearest
+others on the map, ``new`` that of the held-out rows by the same mapped rows, once ``raydr transform`` has placed them,
+``apart`` the one less the other. ``data`` is what k nearest mapped rows in the data, as scaled, come to for the held-out
+rows: rows that come later are not drawn with the others, and are harder by as much as these are. ``s`` is what a
+thousand new rows take. ``--quick`` takes digits and four methods.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
+
+import raydr
+from raydr.data import Table, hold_out, load
+from raydr.scenarios.transforming import place
+
+FEW = ("fed-tsne", "fed-umap", "sense", "fedne")
+METHODS: dict[str, dict[str, Any]] = {
+    "fed-tsne": {"kind": "fed-tsne"},
+    "fed-umap": {"kind": "fed-umap"},
+    "fed-spectral": {"kind": "fed-spectral", "clusters": 10},
+    "sense": {"kind": "sense", "anchor_source": "random"},
+    "sense-umap": {"kind": "sense", "anchor_source": "random", "embedder": "umap"},
+    "sense-phate": {"kind": "sense", "anchor_source": "random", "embedder": "phate"},
+    "sense-cne": {"kind": "sense", "anchor_source": "random", "embedder": "cne"},
+    "fedne": {"kind": "fedne"},
+    "landmark-ne": {"kind": "landmark-ne"},
+    "private-map": {"kind": "private-map", "epsilon": 8.0},
+    "fed-pca": {"kind": "fed-pca"},
+}
+EXTENT: dict[str, dict[str, Any]] = {"digits": {"bounds": [0, 16]}, "mnist": {"clip": 2550.0}}
+"""What the private map is told of the values."""
+
+
+def accuracy(points: Any, labels: Any, new: Any, new_labels: Any, k: int) -> float:
+    """Of new points, by the ``k`` nearest points."""
+    return float(KNeighborsClassifier(k).fit(points, labels).score(new, new_labels))
+
+
+def own_accuracy(points: Any, labels: Any, k: int) -> float:
+    """Of points, each by the ``k`` nearest others; ties between classes as scikit-learn breaks them."""
+    near = NearestNeighbors(n_neighbors=k).fit(points).kneighbors(return_distance=False)
+    votes = np.apply_along_axis(np.bincount, 1, labels[near], minlength=int(labels.max()) + 1)
+    return float((votes.argmax(axis=1) == labels).mean())
+
+
+def measured(dataset: str, method: str, seed: int, options: argparse.Namespace) -> dict[str, float]:
+    """One line of results."""
+    total, held = (None, 0.2) if dataset == "digits" else (options.rows + options.held_out, options.held_out)
+    settings = METHODS[method] | (EXTENT[dataset] if method == "private-map" else {})
+    data: dict[str, Any] = {"source": dataset, "holdout": held}
+    if total is not None:
+        data["rows"] = total
+    content = {
+        "name": method,
+        "seed": seed,
+        "data": data,
+        "clients": {"count": 10, "partition": {"kind": "dirichlet", "alpha": 0.5}},
+        "method": settings,
+        "metrics": [],
+        "runtime": {"federation": "inline", "checkpoint_every": 0},
+    }
+    table = load(source=dataset, seed=seed)
+    mapped, new = hold_out(table, held, total, seed=seed)
+    with tempfile.TemporaryDirectory() as folder:
+        run = raydr.run(content, out=Path(folder) / "run")
+        columns = pq.read_table(run.folder / "embedding.parquet")
+        points = run.embedding
+        started = time.perf_counter()
+        placed = place(run.folder, new)
+        seconds = time.perf_counter() - started
+    labels, rows = _of(mapped, columns["row"].to_numpy())
+    own = own_accuracy(points, labels, options.k)
+    later = accuracy(points, labels, placed, new.labels, options.k)
+    return {
+        "own": own,
+        "new": later,
+        "apart": later - own,
+        "data own": own_accuracy(rows, labels, options.k),
+        "data new": accuracy(rows, labels, new.rows, new.labels, options.k),
+        "s": 1e3 * seconds / len(new.rows),
+    }
+
+
+def _of(table: Table, ids: Any) -> tuple[Any, Any]:
+    """Labels and rows of these identities."""
+    order = np.argsort(table.ids)
+    found = order[np.searchsorted(table.ids, ids, sorter=order)]
+    labels = np.zeros(0) if table.labels is None else table.labels
+    return labels[found], table.rows[found]
+
+
+def main() -> None:
+    """Measure, line by line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--datasets", nargs="+", default=["digits", "mnist"], choices=["digits", "mnist"])
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--held-out", type=int, default=5_000)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--k", type=int, default=10)
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    if options.quick:
+        options.datasets, options.methods, options.seeds = ["digits"], list(FEW), [0]
+    figures: dict[str, float] = {}
+    heads = ("own", "new", "apart", "data own", "data new", "s")
+    print(f"{'dataset.method.seed':<28}" + "".join(f"{head:>10}" for head in heads))
+    for dataset in options.datasets:
+        for method in options.methods:
+            for seed in options.seeds:
+                line = measured(dataset, method, seed, options)
+                name = f"{dataset}.{method}.{seed}"
+                figures |= {f"{name}.{key}": value for key, value in line.items()}
+                print(f"{name:<28}" + "".join(f"{line[head]:>10.4f}" for head in heads), flush=True)
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump({"figures": figures}, file, indent=2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""The report page: its bytes, seconds to the first picture, and milliseconds of what a reader does to the map.
+
+    python -m benchmarks.page [--quick] [--rows 100000 1000000] [--json FILE]
+
+A made run folder of so many rows in 12 clouds at 8 clients, with and without the pooled map, is reported on; its page
+is opened in headless Chromium without a graphics card and without a network, 1280 by 900 pixels. Each gesture is the
+median of some: moving a lasso one step further (the time until the page has taken the step and drawn it), closing one
+around a third of the rows, moving the map, pointing at rows, and turning to another colouring. ``--quick`` takes
+10,000 rows, without the pooled map.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CLOUDS, CLIENTS = 12, 8
+
+MEASURE = """async () => {
+  const over = document.querySelector("#map-federated .over"), box = over.getBoundingClientRect();
+  const frame = () => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
+  const middle = [box.x + box.width / 2, box.y + box.height / 2];
+  const send = (type, x, y, more = {}) => over.dispatchEvent(new PointerEvent(type,
+    { clientX: x, clientY: y, pointerId: 1, pointerType: "mouse", bubbles: true, ...more }));
+  const took = async (act, finish = false) => { const at = performance.now(); act(); if (finish) await frame(); return performance.now() - at; };
+  const found = { hover: [], lasso: [], close: [], move: [], colour: [] };
+  for (let k = 0; k < 20; k++) found.hover.push(await took(() => send("pointermove", middle[0] - 150 + 15 * k, middle[1] - 50 + 7 * k)));
+  for (let turn = 0; turn < 3; turn++) {
+    send("pointerdown", middle[0] + 200, middle[1]);
+    for (let k = 1; k < 40; k++) {
+      const angle = k / 40 * 2 * Math.PI;
+      found.lasso.push(await took(() => send("pointermove", middle[0] + 200 * Math.cos(angle), middle[1] + 200 * Math.sin(angle)), true));
+    }
+    found.close.push(await took(() => send("pointerup", middle[0] + 200, middle[1]), true));
+    document.querySelector(".clear").click();
+    await frame();
+  }
+  for (let k = 0; k < 20; k++) {
+    const key = new KeyboardEvent("keydown", { key: k % 2 ? "ArrowLeft" : "ArrowRight", bubbles: true });
+    found.move.push(await took(() => document.querySelector("#map-federated").dispatchEvent(key), true));
+  }
+  await new Promise((rest) => setTimeout(rest, 400));
+  const colour = document.querySelector("[name=colour]");
+  for (let k = 0; k < 6; k++) {
+    found.colour.push(await took(() => { colour.selectedIndex = (k + 1) % colour.options.length; colour.dispatchEvent(new Event("change")); }, true));
+  }
+  return found;
+}"""
+
+
+def made(folder: Path, rows: int, pooled: bool) -> Path:
+    """A run folder of so many rows, by hand: what the page reads, and no more."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    random = np.random.default_rng(0)
+    labels, clients = random.integers(0, CLOUDS, rows), random.integers(0, CLIENTS, rows)
+    kept = random.binomial(10, 0.45, rows) / 10
+    folder.mkdir()
+    for file, turn in (("embedding", 0.0), ("central", 0.3))[: 1 + pooled]:
+        angle = 2 * np.pi * labels / CLOUDS + turn
+        centre = 40 * np.stack([np.cos(angle), np.sin(angle)], axis=1) * (1 + labels[:, None] % 3) / 3
+        x, y = (centre + 6 * random.standard_normal((rows, 2)) * random.random((rows, 1)) ** 0.5).T
+        columns = {"row": np.arange(rows), "x": x, "y": y, "npa_10": kept}
+        if file == "embedding":
+            columns |= {"client": pa.array([f"site {client}" for client in clients.tolist()])}
+            columns |= {"label": pa.array([f"kind {label}" for label in labels.tolist()])}
+        pq.write_table(pa.table(columns), folder / f"{file}.parquet")
+    source = {
+        "name": "made", "sha256": "0" * 64, "hashed": "numbers", "rows": rows, "dropped": 0, "named": False,
+    }  # fmt: skip
+    values = {"npa_10": float(kept.mean())}
+    files: dict[str, Any] = {
+        "data.json": {"columns": ["a"], "named": False, "scaling": "none", "sources": [source], "mapped": rows},
+        "metrics.json": {"federated": values, "central": values if pooled else {}, "not_computed": {}},
+        "ledger.json": [],
+        "environment.json": {
+            "run": "made", "raydr": "0", "python": "3", "platform": "", "cpu": "", "cores": 2, "memory_bytes": 1,
+            "packages": {}, "seconds": {}, "peak_memory_bytes": {}, "started": "", "federation": "inline", "actors": 0,
+        },
+    }  # fmt: skip
+    from dataclasses import asdict
+
+    from raydr.privacy.accounting import Budget
+    from raydr.privacy.ledger import Ledger
+    from raydr.privacy.statement import statement
+
+    files["privacy.json"] = asdict(statement(Ledger(), Budget()))
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content))
+    (folder / "rounds.jsonl").write_text("")
+    (folder / "scenario.yaml").write_text("name: made\nmethod: {kind: fed-tsne}\n")
+    return folder
+
+
+def measured(page: Path, pooled: bool) -> dict[str, float]:
+    """Milliseconds of a page in a browser of its own."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM,
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
+        )
+        context = browser.new_context(viewport={"width": 1280, "height": 900}, offline=True)
+        tab = context.new_page()
+        tab.goto(page.as_uri())
+        tab.wait_for_function("document.documentElement.dataset.ready === 'true'", timeout=120_000)
+        first = tab.evaluate("performance.getEntriesByName('first picture')[0].startTime")
+        whole = tab.evaluate("performance.now()")
+        shown = 0.0
+        if pooled:
+            started = time.perf_counter()
+            tab.click("[data-panel=central]")
+            tab.wait_for_function("document.querySelector('#map-central .points').width > 300")
+            shown = 1000 * (time.perf_counter() - started)
+        found = tab.evaluate(MEASURE)
+        browser.close()
+    medians = {name: statistics.median(times) for name, times in found.items()}
+    return {"first_picture": first, "all_read": whole, "pooled_shown": shown} | medians
+
+
+def once(folder: Path, rows: int, pooled: bool) -> dict[str, float]:
+    """Bytes, seconds to write, and milliseconds of one page."""
+    from raydr.report import write_report
+
+    started = time.perf_counter()
+    page = write_report(made(folder / f"{rows}-{pooled}", rows, pooled))
+    seconds = time.perf_counter() - started
+    return {"rows": rows, "pooled": pooled, "mb": page.stat().st_size / 1e6, "written_s": seconds} | measured(
+        page, pooled
+    )
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--keep", type=Path, help="a new folder for the run folders that are made")
+    arguments = parser.parse_args()
+    if CHROMIUM is None:
+        parser.exit(1, "There is no Chromium to open pages with: install one, as `chromium`.\n")
+    cases = (
+        [(10_000, False)]
+        if arguments.quick
+        else [(rows, pooled) for rows in arguments.rows for pooled in (False, True)]
+    )
+    lines = []
+    with tempfile.TemporaryDirectory() as place:
+        folder = arguments.keep or Path(place)
+        folder.mkdir(parents=True, exist_ok=True)
+        for rows, pooled in cases:
+            line = once(folder, rows, pooled)
+            lines.append(line)
+            print("  ".join(f"{name} {value:.4g}" for name, value in line.items()), flush=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(lines, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Rows that Python holds, as estimators are given them: arrays, data frames and AnnData, one table or one a site."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.multiclass import type_of_target
+
+from raydr.errors import DataError
+
+
+@dataclass(frozen=True)
+class Given:
+    """Tables of features as they were given, one or one for each site, and what is known of all their rows."""
+
+    tables: list[Any]
+    keys: dict[str, NDArray[Any]]
+    names: dict[str, NDArray[Any]]
+
+
+def gathered(X: Any, y: Any, sites: Any, label: str | None) -> Given:
+    """Tell features from the columns that name rows."""
+    tables, several = tables_of(X)
+    keys: dict[str, NDArray[Any]] = {}
+    if sites is not None and several:
+        raise DataError("X is a list of tables, which are the sites: leave sites out, or give one table.")
+    if y is not None and label is not None:
+        raise DataError(f"y and the column {label!r} both name classes: give one of the two.")
+    if label is not None:
+        keys["y"] = np.concatenate([_key(_column(table, label, "label")) for table in tables])
+    elif y is not None:
+        parts = y if several and isinstance(y, list | tuple) and np.ndim(y[0]) == 1 else [y]
+        classes = np.concatenate([np.asarray(part) for part in parts])
+        if classes.dtype.kind not in "biuf" or type_of_target(classes) in ("binary", "multiclass"):
+            keys["y"] = _key(classes)
+    names = owners_of(X, sites)
+    if "client" in names:
+        keys["client"] = names.pop("client")
+    ids = _names_of_rows(tables)
+    if ids is not None:
+        keys["id"] = ids
+    dropped = [name for name in (label, sites) if isinstance(name, str)]
+    return Given([_without(table, dropped) for table in tables], keys, names)
+
+
+def owners_of(X: Any, sites: Any) -> dict[str, NDArray[Any]]:
+    """Whose rows are whose: ``client``, and where tables are the sites their ``client_names``; empty if nobody says."""
+    tables, several = tables_of(X)
+    if several:
+        return {
+            "client_names": np.array([f"site-{place}" for place in range(len(tables))]),
+            "client": np.repeat(np.arange(len(tables)), [table.shape[0] for table in tables]),
+        }
+    if sites is None:
+        return {}
+    return {"client": _key(_column(tables[0], sites, "sites") if isinstance(sites, str) else sites)}
+
+
+def tables_of(X: Any) -> tuple[list[Any], bool]:
+    """The tables of X, and whether it is a list of them."""
+    several = isinstance(X, list | tuple) and len(X) > 0 and len(getattr(X[0], "shape", ())) == 2
+    return (list(X) if several else [X]), several
+
+
+def _is_anndata(table: Any) -> bool:
+    return hasattr(table, "obs") and hasattr(table, "var_names")
+
+
+def _obs(table: Any) -> Any:
+    """What has the rows' columns: of AnnData, obs."""
+    return table.obs if _is_anndata(table) else table
+
+
+def _column(table: Any, name: str, knob: str) -> Any:
+    columns = list(getattr(_obs(table), "columns", ()))
+    if name not in columns:
+        raise DataError(f"{knob} is {name!r}, and X has no such column; its columns are {columns[:12]}.")
+    return _obs(table)[name]
+
+
+def _key(values: Any) -> NDArray[Any]:
+    """A column of names as numbers or text, empty where a cell is."""
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise DataError(f"Classes and sites need one value for each row, and these have shape {array.shape}.")
+    if array.dtype.kind in "biufUSmM":
+        return array
+    return np.array(["" if repr(cell) in _EMPTY else str(cell) for cell in array.tolist()], np.str_)
+
+
+_EMPTY = ("None", "nan", "<NA>", "NaT")
+
+
+def _without(table: Any, names: Sequence[str]) -> Any:
+    """The features of a table."""
+    if _is_anndata(table):
+        return table.to_df()
+    return table.drop(names) if _is_polars(table) else table.drop(columns=names) if names else table
+
+
+def features_of(table: Any, known: NDArray[Any] | None) -> Any:
+    """The features of a table that may have other columns too, by their names where it has any."""
+    table = table.to_df() if _is_anndata(table) else table
+    there = set(getattr(table, "columns", ()))
+    return table[list(known)] if known is not None and there.issuperset(known) else table
+
+
+def _is_polars(table: Any) -> bool:
+    return type(table).__module__.partition(".")[0] == "polars"
+
+
+def _names_of_rows(tables: Sequence[Any]) -> NDArray[Any] | None:
+    """Names of all rows, where all tables name them and no two are alike."""
+    indices = [getattr(_obs(table), "index", None) for table in tables]
+    if not all(hasattr(index, "is_unique") for index in indices):
+        return None
+    names = [_key(np.asarray(index)) for index in indices]
+    if len({array.dtype.kind for array in names}) > 1:
+        return None
+    ids = np.concatenate(names)
+    return ids if len(np.unique(ids)) == len(ids) else None

@@ -1,0 +1,174 @@
+"""Parameters of estimators: those of their method's settings, those that all have, and how both are documented."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from inspect import Parameter
+from textwrap import fill
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import numpy as np
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from raydr.methods.method import Method
+from raydr.settings import Settings
+
+CLIENTS, LEAST_ROWS = 10, 5
+"""Clients that rows are dealt to where nobody says whose they are, and how many rows each has of them at least."""
+COMMON: Mapping[str, tuple[Any, str, str]] = types.MappingProxyType(
+    {
+        "n_clients": (
+            None,
+            "int, optional",
+            f"clients among whom rows are dealt at random where no sites are given; default: {CLIENTS}, or so many"
+            f" that each has {LEAST_ROWS} rows",
+        ),
+        "scale": ("none", '{"none", "standard", "unit", "minmax"}', "federated scaling of the features"),
+        "harmonize": (
+            "none",
+            '{"none", "center", "scale", "combat"} or mapping',
+            "adjust sites to each other before their rows are scaled; a mapping also says what to ``keep``",
+        ),
+        "label": (
+            None,
+            "str, optional",
+            "column of a data frame, or of an AnnData's obs, that names classes: for colours and metrics, and no"
+            " feature",
+        ),
+        "metrics": ("default", '"default" or sequence of str', "metrics of the map: ``raydr list metrics``"),
+        "privacy": (None, "mapping, optional", "the section ``privacy`` of a scenario: noise, secure sums"),
+        "scenario": (
+            None,
+            "mapping, optional",
+            "any other keys of a scenario by their dotted names, such as ``clients.participation``",
+        ),
+        "federation": (
+            "inline",
+            '{"inline", "ray"}',
+            "this process alone, or Ray's actors, to the same bits",
+        ),
+        "out": (
+            None,
+            "str or Path, optional",
+            "folder to keep the run in, with its report; must not exist, or be empty; default: a temporary one that"
+            " goes with the estimator",
+        ),
+        "verbose": (
+            False,
+            "bool",
+            "show how far a fit is: bars on a terminal and in a notebook, lines elsewhere",
+        ),
+        "random_state": (
+            0,
+            "int, RandomState instance or None",
+            "seed of every draw but that of keys and noise; None: another in each fit",
+        ),
+    }
+)
+"""What estimators have beside their method's settings: default, type and meaning."""
+
+UNSAID = object()
+"""A parameter that a scenario says nothing of."""
+
+
+def default_of(field: FieldInfo) -> Any:
+    """The default of a setting in plain values: of one with a kind that kind, of other sections None."""
+    if field.is_required():
+        return Parameter.empty
+    value = field.get_default(call_default_factory=True)
+    if not isinstance(value, Settings):
+        return value
+    kind = getattr(value, "kind", None)
+    return kind if kind is not None and value == type(value)() else None
+
+
+def as_setting(value: Any, field: FieldInfo) -> Any:
+    """A parameter as a scenario says it."""
+    if not isinstance(field.default, Settings):
+        return value.item() if isinstance(value, np.generic) else value
+    if value is None:
+        return UNSAID
+    return {"kind": value} if isinstance(value, str) else value
+
+
+def documented(method: Method, fields: Mapping[str, FieldInfo]) -> str:
+    """A class's docstring: the method, its settings, and what a fit leaves."""
+    lines = [
+        method.summary,
+        "",
+        f"The method {method.title}, with every setting as a parameter; arguments go by keyword alone.",
+        "",
+        "Parameters",
+        "----------",
+    ]
+    for name, field in fields.items():
+        default = default_of(field)
+        also = "" if default is Parameter.empty else f", default={default!r}"
+        lines += _entry(name, _spelt(field.annotation, field.metadata) + also, field.description or "")
+    for name, (default, kind, meaning) in COMMON.items():
+        lines += _entry(name, f"{kind}, default={default!r}", meaning)
+    lines += ["", "Attributes", "----------"]
+    for name, kind, meaning in _ATTRIBUTES:
+        lines += _entry(name, kind, meaning)
+    if "clusters" in fields:
+        lines += _entry("labels_", "(rows,) int64", "each row's cluster")
+    return "\n".join(lines) + "\n"
+
+
+_ATTRIBUTES = (
+    (
+        "embedding_",
+        "(rows, 2 or 3) float",
+        "the map, in the order of the rows; a list's tables follow each other",
+    ),
+    ("metrics_", "dict", 'by "federated" and, where asked for, "central", then by name; not computed: None'),
+    ("ledger_", "list of dict", "every kind of message: see :class:`raydr.privacy.ledger.Entry`"),
+    ("privacy_", "dict", "what they cost: see :class:`raydr.privacy.statement.Statement`"),
+    ("clients_", "(rows,) str", "name of each row's client"),
+    ("seed_", "int", "of every draw but that of keys and noise"),
+    ("report_", "Path", "the run's page"),
+    ("result_", "raydr.Result", "the run"),
+    ("n_features_in_", "int", "number of features"),
+    ("feature_names_in_", "(features,) object", "their names, where the rows had any"),
+)
+
+
+def _entry(name: str, kind: str, meaning: str) -> Iterable[str]:
+    return (
+        f"{name} : {kind}",
+        *fill(meaning, 100, initial_indent="    ", subsequent_indent="    ").split("\n"),
+    )
+
+
+def _spelt(annotation: Any, metadata: Iterable[Any] = ()) -> str:
+    """A type in numpydoc's words, with its limits."""
+    if get_origin(annotation) is Annotated:
+        inner, *more = get_args(annotation)
+        return _spelt(inner, more)
+    if get_origin(annotation) in (Union, types.UnionType):
+        members = get_args(annotation)
+        words = dict.fromkeys(_spelt(member, metadata) for member in members if member is not type(None))
+        return " or ".join([*words, *["None"] * (type(None) in members)])
+    if get_origin(annotation) is Literal:
+        return "{" + ", ".join(map(repr, get_args(annotation))) + "}"
+    if get_origin(annotation) is tuple:
+        return f"tuple of {_spelt(get_args(annotation)[0])}"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "str or mapping"
+    return getattr(annotation, "__name__", str(annotation)) + "".join(_limits(metadata))
+
+
+def _limits(metadata: Iterable[Any]) -> Iterator[str]:
+    for limit in metadata:
+        match limit:
+            case Ge(ge=bound):
+                yield f" >= {bound}"
+            case Gt(gt=bound):
+                yield f" > {bound}"
+            case Le(le=bound):
+                yield f" <= {bound}"
+            case Lt(lt=bound):
+                yield f" < {bound}"

@@ -1,0 +1,227 @@
+"""A site that joins a finished run: what it is told, what it posts, and where its rows lie. Nobody else is asked.
+
+1. The site is told by what the run's clients filled in, scaled and keyed their rows, and does so with its own.
+2. It posts of each record what they posted (:attr:`raydr.methods.method.Method.admit`), of which the server makes a
+   place on the map as it stands (P3, A.16). Where all that they posted are places, it finds its own at home, by what
+   the run left behind for new rows, and posts these; where they kept theirs, it keeps its own.
+
+The map stands still: what the run left behind is read, and nothing of it is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from raydr.arrays import Float64Array, FloatArray, Int64Array, UInt8Array
+from raydr.errors import ScenarioError
+from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, Transport, answers
+from raydr.federation.blurring import blur_records
+from raydr.journal import Journal
+from raydr.methods.method import METHODS, MethodSettings, unplaceable
+from raydr.methods.outcome import Placed
+from raydr.methods.serving import Plan
+from raydr.privacy.ledger import Ledger
+from raydr.statistics.filling import FillRows
+from raydr.statistics.keying import KeyAlike, keyed_scale
+from raydr.statistics.scaling import ScaleRows, Scaling
+from raydr.threads import one_blas_thread
+
+
+@dataclass(frozen=True)
+class SitePlaces(
+    Reply, granularity=Granularity.PER_RECORD, what="where every record of the site lies on the map"
+):
+    """``places`` (rows, dimensions) float64, and ``clusters`` (rows,) int64 where the method makes any, else none."""
+
+    places: Float64Array
+    clusters: Int64Array
+
+    @staticmethod
+    def ranges(request: PlaceSite | PlaceSiteAtHome, rows: int) -> dict[str, Range]:
+        """A place for each row, and a cluster."""
+        clusters = rows if METHODS[request.kind].predict is not None else 0
+        return {"places": Range((rows, request.dimensions)), "clusters": Range((clusters,), dtype="int64")}
+
+
+@dataclass(frozen=True)
+class SitePlacesAtHome(
+    SitePlaces,
+    granularity=Granularity.PER_RECORD,
+    what="where every record of the site lies on the map, which the site keeps",
+    stays=True,
+):
+    """Places that the site keeps."""
+
+
+@dataclass(frozen=True)
+class PlaceSite(Request[SitePlaces], what="what places new rows on the map, as the run left it behind"):
+    """Ask a site to place its rows: a method's name and settings, its model, and the ``dimensions`` of the map."""
+
+    kind: str
+    settings: MethodSettings
+    model: Mapping[str, FloatArray]
+    dimensions: int
+
+
+@dataclass(frozen=True)
+class PlaceSiteAtHome(
+    Request[SitePlacesAtHome], what="what places new rows on the map, as the run left it behind"
+):
+    """As :class:`PlaceSite`, and the site tells nobody."""
+
+    kind: str
+    settings: MethodSettings
+    model: Mapping[str, FloatArray]
+    dimensions: int
+
+
+@answers(PlaceSite)
+def post_places(client: Client, request: PlaceSite) -> SitePlaces:
+    """Client part of step 2, where places are what is posted."""
+    found = placed(request.settings, request.model, client.rows)
+    none = np.zeros(0, np.int64)
+    return SitePlaces(
+        np.asarray(found.places, np.float64), none if found.clusters is None else found.clusters
+    )
+
+
+@answers(PlaceSiteAtHome)
+def keep_places(client: Client, request: PlaceSiteAtHome) -> SitePlacesAtHome:
+    """Client part of step 2, where nothing is posted."""
+    found = placed(request.settings, request.model, client.rows)
+    none = np.zeros(0, np.int64)
+    return SitePlacesAtHome(
+        np.asarray(found.places, np.float64), none if found.clusters is None else found.clusters
+    )
+
+
+def placed(settings: MethodSettings, model: Mapping[str, FloatArray], rows: FloatArray) -> Placed:
+    """Places of new rows (rows, features), scaled as the run's, and their clusters where the method makes any.
+
+    Raises
+    ------
+    ScenarioError
+        If maps under these settings take no new rows.
+    """
+    method, reason = METHODS[settings.kind], unplaceable(settings)
+    if method.transform is None or reason is not None:
+        raise ScenarioError(f"No new row has a place: {reason}.")
+    with np.errstate(over="ignore", invalid="ignore"):
+        places = method.transform(settings, model, rows)
+        clusters = None if method.predict is None else method.predict(settings, model, rows)
+    return Placed(places, clusters)
+
+
+@dataclass(frozen=True)
+class ScaledBy:
+    """What the run's clients did to their rows before the method.
+
+    Attributes
+    ----------
+    scaling : Scaling or None
+        By what they filled in and scaled them; None where it is sealed.
+    sealed : (bytes,) uint8 or None
+        The same under the isometry key, and the key's centre: for clients alone.
+    """
+
+    scaling: Scaling | None
+    sealed: UInt8Array | None = None
+
+
+def admit(
+    transport: Transport,
+    plan: Plan,
+    model: Mapping[str, FloatArray],
+    scaled_by: ScaledBy,
+    dimensions: int,
+    *,
+    journal: Journal,
+) -> tuple[Placed, Ledger]:
+    """Have a site join, by a transport that reaches it alone.
+
+    Parameters
+    ----------
+    transport : Transport
+        To the site, which holds its rows as read.
+    plan : Plan
+        The run's own.
+    model : mapping of name to array
+        What the run left behind.
+    scaled_by : ScaledBy
+        What comes before the method.
+    dimensions : {2, 3}
+        Of the map.
+    journal : Journal
+        Told of the stages.
+
+    Returns
+    -------
+    placed : Placed
+        Where the site's rows lie.
+    ledger : Ledger
+        Every message between the site and the server.
+
+    Raises
+    ------
+    ScenarioError
+        If noise would be told in a unit that the run did not keep, or be drawn twice from the same secret.
+    """
+    require_admissible(plan)
+    alone = replace(
+        plan, participation=1.0, checkpoint_every=0, evaluate_every=0, public=None, hidden=0, secure=None
+    )
+    with one_blas_thread():
+        with journal.stage("site"):
+            federation = Federation(transport, 1, alone, journal=journal)
+        with federation.stage("scaling"):
+            _prepare(federation, alone, scaled_by)
+        method = METHODS[plan.method]
+        settings = plan.settings
+        if not isinstance(settings, MethodSettings):
+            raise TypeError(f"{type(settings).__name__} are no method's settings")
+        with federation.stage("new rows"):
+            found = None if method.admit is None else method.admit(federation, settings, model)
+            if found is None:
+                keeps = method.keeps_places(settings)
+                asked = (PlaceSiteAtHome if keeps else PlaceSite)(plan.method, settings, model, dimensions)
+                reply = federation.ask(asked)[0]
+                found = Placed(reply.places, reply.clusters if method.predict is not None else None)
+    return found, federation.ledger.settled(plan.budget.delta)
+
+
+def require_admissible(plan: Plan) -> None:
+    """Raise ScenarioError where a site cannot do to its rows what the run's clients did to theirs."""
+    if plan.coverage is None:
+        return
+    noise = plan.coverage.mechanism
+    if noise.on == "data" and noise.by_level:
+        raise ScenarioError(
+            "No site can join: privacy.noise on data is told as a level, in units of how far all clients' rows spread,"
+            " and a run does not keep that unit."
+        )
+    if plan.isometry_key and noise.on in ("data", "distances"):
+        raise ScenarioError(
+            "No site can join a run under both an isometry key and noise on what sites post: its noise would be drawn"
+            " from a secret that has been used."
+        )
+
+
+def _prepare(federation: Federation, plan: Plan, scaled_by: ScaledBy) -> None:
+    """Have the site fill in, blur, scale and key its rows as the run's clients did, in their order."""
+    if scaled_by.sealed is not None:
+        federation.ask(KeyAlike(scaled_by.sealed, keyed_scale(plan.scale)))
+        federation.keyed()
+        return
+    scaling = scaled_by.scaling
+    if scaling is None:
+        raise ValueError("a site's rows are scaled or keyed")
+    if scaling.fill is not None:
+        federation.ask(FillRows(scaling.fill))
+    noise = plan.mechanism("data")
+    if noise is not None and noise.for_good:
+        blur_records(federation, noise, float("nan"))
+    if plan.scale != "none":
+        federation.ask(ScaleRows(scaling.shift, scaling.factor, scaling.unit))

@@ -1,0 +1,136 @@
+// Reads what the page carries of each row. In memory rows lie in the order in which they are drawn: by chance, as far
+// as a stride through the table goes, so that no site or class hides the others.
+
+const count = new Intl.NumberFormat("en-US");
+
+// Seven bits a letter (packing.py): the text of a part as bytes.
+const bytesOf = (text) => {
+  const bytes = new Uint8Array(Math.floor(text.length * 7 / 8));
+  for (let i = 0, at = 0, held = 0, bits = 0; i < text.length; i++) {
+    held = (held << 7 | text.charCodeAt(i) & 127) & 0x3fff;
+    bits += 7;
+    if (bits >= 8) bytes[at++] = held >> (bits -= 8);
+  }
+  return bytes;
+};
+
+const partBytes = (part) => bytesOf(document.getElementById(`part-${part}`).textContent);
+
+const inflated = async (bytes) => {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+};
+
+// Place in the table of each row, in the order in which rows are drawn.
+const drawingOrder = (rows) => {
+  const divides = (a, b) => (b ? divides(b, a % b) : a);
+  let stride = Math.max(1, Math.round(rows * 0.6180339887));
+  while (divides(stride, rows) !== 1) stride++;
+  const order = new Uint32Array(rows);
+  for (let i = 1; i < rows; i++) order[i] = (order[i - 1] + stride) % rows;
+  return order;
+};
+
+// The other way: where in that order a place of the table is drawn.
+const drawnPlaces = (order) => {
+  const drawn = new Uint32Array(order.length);
+  for (let i = 0; i < order.length; i++) drawn[order[i]] = i;
+  return drawn;
+};
+
+const inOrder = (values, order) => {
+  const sorted = new values.constructor(order.length);
+  for (let i = 0; i < order.length; i++) sorted[i] = values[order[i]];
+  return sorted;
+};
+
+// Whole numbers of 1, 2 or 4 bytes, the lowest bytes of all first.
+const codesOf = (bytes, width, rows) => {
+  if (width === 1) return bytes;
+  const codes = width === 2 ? new Uint16Array(rows) : new Uint32Array(rows);
+  for (let plane = 0; plane < width; plane++) {
+    for (let i = 0, at = plane * rows; i < rows; i++, at++) codes[i] |= bytes[at] << 8 * plane;
+  }
+  return codes;
+};
+
+const realsOf = (bytes, rows) => {
+  const whole = codesOf(bytes, 4, rows);
+  return new Float32Array(whole.buffer);
+};
+
+// A column of the table: what row i has is value(i), as text(i), with which it is found and sorted by rank(i).
+const readColumn = async (told, rows, order) => {
+  const bytes = await inflated(partBytes(told.part));
+  if (told.names) {
+    const codes = inOrder(codesOf(bytes, told.bytes, rows), order);
+    return { ...told, codes, text: (i) => told.names[codes[i]], rank: (i) => codes[i], value: (i) => told.names[codes[i]] };
+  }
+  const codes = told.levels && inOrder(codesOf(bytes, told.bytes, rows), order);
+  const reals = told.levels ? null : inOrder(realsOf(bytes, rows), order);
+  const value = codes ? (i) => told.levels[codes[i]] ?? NaN : (i) => reals[i];
+  const percent = (share) => `${Number((100 * share).toFixed(1))} %`;
+  const text = (i) => (Number.isNaN(value(i)) ? "–" : told.share ? percent(value(i)) : String(Number(value(i).toPrecision(7))));
+  return { ...told, codes, text, value, rank: (i) => (Number.isNaN(value(i)) ? -Number.MAX_VALUE : value(i)) };
+};
+
+// Names of rows: id(i), and the row of a name or -1.
+const readIds = async (told, rows, order, drawn) => {
+  if (told.kind === "range" || told.kind === "none") {
+    const first = told.first ?? 0;
+    const find = (name) => (/^-?\d+$/.test(name) ? drawn[Number(name) - first] ?? -1 : -1);
+    return { id: (i) => order[i] + first, find };
+  }
+  const listed = JSON.parse(new TextDecoder().decode(await inflated(partBytes(told.part))));
+  if (told.kind === "steps") for (let i = 1; i < rows; i++) listed[i] += listed[i - 1];
+  const names = listed.map(String);
+  return { id: (i) => listed[order[i]], find: (name) => drawn[names.indexOf(name)] ?? -1 };
+};
+
+// Places along an axis, from 0 to 1: eight bits of each that were deflated, and further bits. Within what they were
+// rounded to, places are drawn by chance, so that they do not stand on a grid; always by the same chance.
+// They come in an order of their own: the i-th is of row coded[i] of the table.
+const readAxis = async (part, bits, rows, order, coded) => {
+  const bytes = partBytes(part);
+  const length = new DataView(bytes.buffer).getUint32(0, true);
+  const coarse = await inflated(bytes.subarray(4, 4 + length));
+  const fine = bytes.subarray(4 + length), extra = bits - 8, step = 1 / 2 ** bits;
+  const places = new Float32Array(rows);
+  let held = 0, have = 0, at = 0, chance = 12345;
+  for (let i = 0; i < rows; i++) {
+    while (have < extra) { held = (held << 8 | fine[at++]) & 0xffff; have += 8; }
+    have -= extra;
+    chance = (Math.imul(chance, 1664525) + 1013904223) >>> 0;
+    const within = bits < 16 ? ((chance >>> 24) + 0.5) / 256 : 0.5; // as single precision holds it
+    places[coded[i]] = (coarse[i] << extra | held >> have & (1 << extra) - 1) * step + within * step;
+  }
+  return inOrder(places, order);
+};
+
+// Rows of the table by a key (below 2^16 or so) of each, those of one key in the table's order.
+const sortedBy = (keys) => {
+  const starts = new Uint32Array(keys.reduce((most, key) => Math.max(most, key), 0) + 2), sorted = new Uint32Array(keys.length);
+  for (const key of keys) starts[key + 1]++;
+  for (let key = 1; key < starts.length; key++) starts[key] += starts[key - 1];
+  for (let row = 0; row < keys.length; row++) sorted[starts[keys[row]]++] = row;
+  return sorted;
+};
+
+// By where rows lie on a map: along a Morton curve through 256 times 256 cells.
+const byPlace = ([x, y], drawn) => {
+  const spread = Uint16Array.from({ length: 256 }, (_, cell) => {
+    let bits = 0;
+    for (let bit = 0; bit < 8; bit++) bits |= (cell >> bit & 1) << 2 * bit;
+    return bits;
+  });
+  return sortedBy(Uint16Array.from(drawn, (i) => spread[x[i] * 256 | 0] | spread[y[i] * 256 | 0] << 1));
+};
+
+const readPanel = async (told, header, order, coded) => {
+  const axes = await Promise.all(told.axes.map((part) => readAxis(part, header.bits, header.rows, order, coded)));
+  if (told.there !== null) {
+    const there = inOrder(await inflated(partBytes(told.there)), order);
+    for (const axis of axes) there.forEach((is, i) => { if (!is) axis[i] = NaN; });
+  }
+  return axes;
+};

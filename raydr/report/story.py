@@ -1,0 +1,126 @@
+"""What the templates of the page say beside the interactive map: the header, the map on paper, and five screens."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from raydr.data import IN_MEMORY
+from raydr.report import audited, charts, figures, gist, mapped, wording
+from raydr.report.colouring import RAMP, colourings, drawing_order
+from raydr.report.inline import in_page
+from raydr.report.knowledge import example, knowledge
+from raydr.report.progress import curves, small_maps, stages
+from raydr.report.runfolder import RunFolder
+from raydr.report.views import in_plane, onto
+
+MOST_DRAWN, INCHES = 20_000, 4.4  # rows, and inches of a side, of the map on paper
+MOST_PROCESSES = 12  # bars of memory; past that the largest, and a line for the rest
+
+
+def story(run: RunFolder) -> dict[str, Any]:
+    """Content of the header and of all screens, by the names that their templates use."""
+    return _header(run) | _faithful(run) | _left(run) | _attacked(run) | _took(run) | _scenario(run)
+
+
+def _header(run: RunFolder) -> dict[str, Any]:
+    known = knowledge(run)
+    return {
+        "known": known,
+        "in_words": example(known),
+        "summary": wording.summary(run),
+        "method": wording.method_name(run.scenario),
+        "mapped_line": mapped.line(run.data),
+        "started": wording.moment(run.environment.started),
+        "paper": _on_paper(run),
+    }
+
+
+def _on_paper(run: RunFolder) -> dict[str, Any]:
+    """The maps as pictures, for paper and for readers without scripts; of many rows, as many as can be told apart."""
+    some, way = drawing_order(len(run.clients))[:MOST_DRAWN], colourings(run)[0]
+    colours = [way.colours[code] for code in way.codes[some]]
+    maps = [run.federated]
+    if run.central is not None:
+        maps.append(onto(run, run.central, run.federated)(run.central))
+    pictures = [in_page(in_plane(run, points)[some], colours, INCHES, in_disk=run.in_disk) for points in maps]
+    return {
+        "maps": list(zip(wording.map_titles(run.scenario), pictures, strict=False)),
+        "way": way,
+        "ramp": ", ".join(RAMP),
+        "brief": wording.brief,
+    }
+
+
+def _faithful(run: RunFolder) -> dict[str, Any]:
+    return {
+        "figures": figures.figures(run),
+        "reference": figures.reference(run),
+        "metric_lines": figures.metric_lines(run),
+        "not_computed": figures.not_computed(run),
+        "small_maps": small_maps(run),
+        "drawn_by": colourings(run)[0].by,
+        "reached": len(stages(run)),
+        "curves": curves(run),
+    }
+
+
+def _left(run: RunFolder) -> dict[str, Any]:
+    up, down, simulated = (
+        sorted((message for message in run.ledger if message.direction == way), key=wording.by_revelation)
+        for way in ("up", "down", "simulation-only")
+    )
+    return {
+        "gist": gist.points(run),
+        "up": up,
+        "down": down,
+        "simulated": simulated,
+        "promise": wording.promise,
+        "protection": wording.protection,
+        "cost": wording.cost(run),
+        "against_whom": wording.against_whom(run),
+        "charged": [release for release in run.privacy.releases if release.mechanism is not None],
+        "epsilon": wording.epsilon,
+    }
+
+
+def _attacked(run: RunFolder) -> dict[str, Any]:
+    audit = run.audit
+    return {
+        "attacked": gist.recovered(audit),
+        "attacks": audited.lines(audit) if audit is not None else [],
+        "galleries": audited.galleries(audit) if audit is not None else [],
+        "enough_public_rows": audited.enough_public_rows(audit) if audit is not None else "",
+        "curve": audited.curve(audit) if audit is not None else None,
+        "folder": shlex.quote(str(run.path)),
+        "in_memory": run.section("data").get("source") == IN_MEMORY,
+    }
+
+
+def _took(run: RunFolder) -> dict[str, Any]:
+    seconds = run.environment.seconds
+    course = [(line.round, line.objective) for line in run.rounds if line.objective is not None]
+    rounds, values = [round for round, _ in course], [value for _, value in course]
+    return {
+        "took": figures.took(run),
+        "objective": charts.line_chart(rounds, values, "objective"),
+        "objective_said": wording.objective(run.scenario, values),
+        "stress": charts.line_chart(range(len(run.stress)), run.stress, "stress", step="iteration"),
+        "stages": charts.bars(seconds, {name: wording.duration(spent) for name, spent in seconds.items()}),
+        "memory": _memory(run.environment.peak_memory_bytes),
+    }
+
+
+def _memory(peaks: Mapping[str, int]) -> tuple[charts.Bar, ...]:
+    largest = dict(sorted(peaks.items(), key=lambda item: -item[1])[:MOST_PROCESSES])
+    return charts.bars(largest, {name: wording.size(peak) for name, peak in largest.items()})
+
+
+def _scenario(run: RunFolder) -> dict[str, Any]:
+    return {
+        "facts": mapped.facts(run.data),
+        "sources": mapped.sources(run.data),
+        "hashed": mapped.HASHED,
+        "dropped": mapped.line(run.data) if run.data.dropped else None,
+    }

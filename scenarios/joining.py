@@ -1,0 +1,170 @@
+"""A site that joins a finished run: its rows are placed, the run folder is extended, and nothing in it moves.
+
+What comes of it lies in the run folder under ``joined/``, in a numbered folder for each site that is whole or not
+there. The files of the run itself stay as they are, but for the page, which shows the site too.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from raydr import records
+from raydr.data import Provenance, Table
+from raydr.data.provenance import sha256_of_file
+from raydr.data.site import gaps_of
+from raydr.errors import DataError, OutputError, RaydrError, ScenarioError
+from raydr.federation import ClientHost, FaultPlan, InlineTransport, Seat, fingerprint
+from raydr.federation.client import Withheld
+from raydr.journal import Journal, Listener, unheard
+from raydr.methods.joining import ScaledBy, admit, require_admissible
+from raydr.methods.outcome import Placed
+from raydr.privacy.ledger import Ledger
+from raydr.privacy.statement import statement
+from raydr.records import Joining
+from raydr.report.joined import MARK, read_joined
+from raydr.report.runfolder import RunFolder, read_run
+from raydr.scenarios.folder import write_json, write_placed
+from raydr.scenarios.model import KEYED
+from raydr.scenarios.runner import plan_of, shown
+from raydr.scenarios.transforming import Placing, placing_of, refuse_nowhere
+
+_PREPARATION = ("shift", "factor", "fill", KEYED)
+"""Arrays of a model that come before the method."""
+
+
+def join(folder: Path, data: Path, *, site: str | None = None, listener: Listener = unheard) -> Path:
+    """Have a site join a run, and extend its folder; arguments are as for :func:`raydr.join`.
+
+    Raises
+    ------
+    ScenarioError
+        If the run's maps take no new rows, or its noise is told in a unit that it did not keep.
+    DataError
+        If the file cannot be used, has other columns, or the site's name is taken.
+    OutputError
+        If the folder is not whole, is damaged, or cannot be written.
+    RunError
+        If the site could not answer. The folder is then as it was.
+    """
+    began, clock = datetime.now().astimezone(), time.perf_counter()
+    folder, journal = folder.expanduser().absolute(), Journal(listener)
+    run, joined = read_run(folder), read_joined(folder)
+    placing = placing_of(folder, str(data))
+    name = (site if site is not None else data.name.partition(".")[0]).strip()
+    _require_free(name, run, [other.site for other in joined])
+    if placing.scenario.data.harmonize is not None:
+        raise ScenarioError(
+            f"The run in {folder} adjusted sites to each other (data.harmonize), and how the site of {data} is off,"
+            " nobody has measured: run with it, among the others."
+        )
+    plan = plan_of(placing.scenario, run.client_count)
+    require_admissible(plan)
+    with journal.stage("data"):
+        table = placing.read(data, label=placing.scenario.data.label)
+    sealed = placing.sealed
+    rooted = None if sealed is None else placing.rooted
+    plan = replace(plan, run=run.environment.run if rooted is None else rooted.name)
+    host = ClientHost(
+        [Seat(0, table.rows, fingerprint(table.rows))],
+        plan.seed,
+        FaultPlan(),
+        plan.run,
+        Withheld() if rooted is None else Withheld(rooted.root),
+    )
+    model = {key: values for key, values in placing.model.arrays.items() if key not in _PREPARATION}
+    scaled_by = ScaledBy(placing.preparation.scaling if sealed is None else None, sealed)
+    try:
+        placed, ledger = admit(
+            InlineTransport([host]), plan, model, scaled_by, run.dimensions, journal=journal
+        )
+    except (KeyError, ValueError, IndexError) as error:
+        if isinstance(error, RaydrError):
+            raise
+        raise OutputError(
+            f"The model in {folder / records.MODEL} is none of method.kind {plan.method!r} ({error!r}). Bring back the"
+            " run folder as the run wrote it, or repeat the run."
+        ) from error
+    refuse_nowhere(table, placed.places)
+    told = Joining(
+        site=name,
+        map=sha256_of_file(folder / records.EMBEDDING),
+        rows=len(table.rows),
+        raydr=version("raydr"),
+        started=began.isoformat(timespec="seconds"),
+        seconds=round(time.perf_counter() - clock, 4),
+    )
+    with journal.stage("run folder"), _extended(folder) as place:
+        _write(place, placing, table, placed, ledger, told)
+    return shown(folder, listener)
+
+
+def _require_free(name: str, run: RunFolder, joined: list[str]) -> None:
+    """Raise DataError where a site cannot be called so."""
+    if not name:
+        raise DataError("The site needs a name: give one with --site.")
+    if name in run.clients:
+        raise DataError(
+            f"{run.path} has a client {name!r} already, whose rows were mapped: give the site that joins another name"
+            " with --site. Further rows of that client are placed by raydr transform."
+        )
+    if name in joined:
+        raise DataError(
+            f"A site {name!r} has joined {run.path} already: give this one another name with --site."
+        )
+
+
+@contextmanager
+def _extended(folder: Path) -> Iterator[Path]:
+    """Hand out a folder to write to, and make it the next of those that joined; after an error nothing is there."""
+    home = folder / records.JOINED
+    unfinished = home / f"{MARK}{secrets.token_hex(4)}"
+    try:
+        unfinished.mkdir(parents=True)
+        yield unfinished
+        number = 1 + max((int(entry.name) for entry in home.iterdir() if entry.name.isdecimal()), default=0)
+        unfinished.rename(home / str(number))
+    except OSError as error:
+        if isinstance(error, RaydrError):
+            raise
+        raise OutputError(
+            f"The run folder {folder} could not be extended: {error.strerror or error}. Free its place, or copy it to"
+            " where it can be written."
+        ) from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        with suppress(OSError):
+            home.rmdir()  # where it is empty
+
+
+def _write(
+    folder: Path, placing: Placing, table: Table, placed: Placed, ledger: Ledger, told: Joining
+) -> None:
+    scenario, card = placing.scenario, placing.model.card
+    clusters = {} if placed.clusters is None else {"cluster": placed.clusters}
+    write_placed(folder / records.EMBEDDING, table, placed.places, {"client": told.site}, clusters)
+    write_json(folder / records.LEDGER, ledger.as_list())
+    write_json(folder / records.PRIVACY, asdict(statement(ledger, scenario.privacy.budget)))
+    gaps = gaps_of(table.rows) if scenario.data.filling else np.zeros(0, np.int64)
+    filled = {card.columns[column]: int(gaps[column]) for column in np.flatnonzero(gaps)}
+    data = Provenance(
+        columns=card.columns,
+        named=card.named,
+        scaling=scenario.data.scale,
+        sources=(replace(table.read_from, client=told.site),),
+        mapped=told.rows,
+        filling=scenario.data.filling,
+        filled={told.site: filled} if filled else {},
+        words=dict(card.words),
+    )
+    write_json(folder / records.DATA, asdict(data))
+    write_json(folder / records.JOINING, asdict(told))

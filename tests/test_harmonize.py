@@ -1,0 +1,580 @@
+"""Sites are adjusted as ComBat's authors adjust pooled rows, whoever packs whom, and no site tells what is its own."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from inline_federations import federate
+from requests_for_tests import HandOver
+from test_missing import patients, settings, write_sites
+from tiny import tiny, tiny_run, tiny_scenario
+
+import raydr
+from raydr.arrays import Float64Array, FloatArray, Int64Array
+from raydr.errors import DataError, OutputError, ScenarioError
+from raydr.federation import Federation
+from raydr.front.cli import status
+from raydr.journal import Event, RoundEnded
+from raydr.metrics.sites import separation
+from raydr.privacy.ledger import Granularity
+from raydr.report import mapped, read_run, wording
+from raydr.scenarios.model import read_model
+from raydr.scenarios.planning import plan_of_scenario
+from raydr.scenarios.runner import run
+from raydr.statistics.harmonizing import Harmonizing, fit_harmonizing
+from raydr.statistics.site_effects import Covariates, Harmonization, Kind
+
+KINDS: tuple[Kind, ...] = ("center", "scale", "combat")
+SIZES = (30, 50, 21)
+SITES = np.repeat(np.arange(3), SIZES)
+
+
+def plain_combat(
+    rows: Float64Array, sites: Int64Array, kind: Kind, kept: Float64Array | None = None
+) -> Float64Array:
+    """ComBat of pooled rows as sva writes it: one least-squares fit of sites and covariates, then site by site."""
+    sites = np.unique(sites, return_inverse=True)[1]
+    batches = (sites[:, None] == np.arange(sites.max() + 1)).astype(float)
+    kept = np.zeros((len(rows), 0)) if kept is None else kept - kept.mean(axis=0)
+    fitted = np.linalg.lstsq(np.hstack([batches, kept]), rows, rcond=None)[0]
+    grand = batches.mean(axis=0) @ fitted[: batches.shape[1]]
+    pooled = ((rows - np.hstack([batches, kept]) @ fitted) ** 2).mean(axis=0)
+    expected = grand + kept @ fitted[batches.shape[1] :]
+    standard = (rows - expected) / np.sqrt(pooled)
+    result = np.empty_like(rows)
+    for site in range(batches.shape[1]):
+        own = standard[sites == site]
+        gamma, delta = own.mean(axis=0), own.var(axis=0, ddof=1)
+        if kind == "center":
+            delta = np.ones_like(delta)
+        elif kind == "combat":
+            gamma, delta = solved(own, gamma, delta)
+        result[sites == site] = (own - gamma) / np.sqrt(delta)
+    return np.asarray(result * np.sqrt(pooled) + expected)
+
+
+def solved(own: Float64Array, gamma: Float64Array, delta: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """As it.sol of sva, over the rows."""
+    likely, spread = gamma.mean(), gamma.var(ddof=1)
+    mean, width = delta.mean(), delta.var(ddof=1)
+    a, b = (2 * width + mean**2) / width, (mean * width + mean**3) / width
+    old, wide, count, change = gamma, delta, len(own), 1.0
+    while change > 1e-4:
+        new = (spread * count * gamma + wide * likely) / (spread * count + wide)
+        wider = (0.5 * ((own - new) ** 2).sum(axis=0) + b) / (count / 2 + a - 1)
+        change = max(float((abs(new - old) / old).max()), float((abs(wider - wide) / wide).max()))
+        old, wide = new, wider
+    return old, wide
+
+
+@pytest.fixture(scope="module")
+def apart() -> Float64Array:
+    """Twelve columns of three sites that are off and wide in ways of their own, and one that tells the age."""
+    random = np.random.default_rng(0)
+    age = np.rint(random.normal(50, 10, len(SITES)) + 5 * SITES)
+    rows = random.normal(size=(len(SITES), 12)) * random.gamma(2.0, 1.0, (3, 12))[SITES]
+    rows += random.normal(size=(3, 12))[SITES] + 0.1 * np.outer(age, random.normal(size=12))
+    return np.column_stack([rows, age])
+
+
+def parts(rows: FloatArray, sites: Int64Array = SITES) -> list[FloatArray]:
+    return [np.ascontiguousarray(rows[sites == site]) for site in range(int(sites.max()) + 1)]
+
+
+def harmonized(
+    federation: Federation, kind: Kind, kept: Covariates | None = None, dtype: str = "float64"
+) -> tuple[FloatArray, Harmonization]:
+    """What clients hold afterwards, client by client, and what was made known of it."""
+    found = fit_harmonizing(federation, Harmonizing(kind, kept or Covariates(), ("age",)))
+    replies = federation.ask(HandOver(federation.features, dtype))
+    return np.concatenate([reply.rows for reply in replies]), found
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_equals_combat_of_the_pooled_rows(apart: Float64Array, kind: Kind, kept: bool) -> None:
+    rows = apart if kept else apart[:, :12]
+    held, found = harmonized(federate(parts(rows)), kind, Covariates((12,)) if kept else None)
+    expected = plain_combat(apart[:, :12], SITES, kind, apart[:, 12:] if kept else None)
+    np.testing.assert_allclose(held[:, :12], expected, rtol=0, atol=1e-10)
+    if kept:
+        assert np.array_equal(held[:, 12], apart[:, 12]), "what is kept stays to the bit"
+    assert np.array_equal(found.applied(rows, SITES), held), "the evaluation has the clients' bits"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_equals_neurocombat(apart: Float64Array, kind: Kind) -> None:
+    """The reference in Python, where it is installed: it is no dependency."""
+    reference = pytest.importorskip("neuroCombat").neuroCombat
+    pandas = pytest.importorskip("pandas")
+    for kept in (False, True):
+        known = pandas.DataFrame({"batch": SITES, "age": apart[:, 12]})
+        expected = reference(
+            apart[:, :12].T,
+            known,
+            "batch",
+            continuous_cols=["age"] if kept else None,
+            eb=kind == "combat",
+            mean_only=kind == "center",
+        )["data"].T
+        rows = apart if kept else apart[:, :12]
+        held, _ = harmonized(federate(parts(rows)), kind, Covariates((12,)) if kept else None)
+        np.testing.assert_allclose(held[:, :12], expected, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_classes_are_kept(apart: Float64Array, kind: Kind) -> None:
+    """What goes with a class stays: as the oracle has it with an indicator of all but the first class."""
+    random = np.random.default_rng(1)
+    classes = random.integers(0, 3, len(SITES))
+    rows = apart[:, :12] + 3.0 * random.normal(size=(3, 12))[classes]
+    own = tuple(classes[site == SITES] for site in range(3))
+    held, found = harmonized(federate(parts(rows), classes=own), kind, Covariates((), 3))
+    indicators = (classes[:, None] == np.arange(1, 3)).astype(float)
+    np.testing.assert_allclose(held, plain_combat(rows, SITES, kind, indicators), rtol=0, atol=1e-10)
+    assert np.array_equal(found.applied(rows, SITES, classes), held)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bits_do_not_hang_on_who_shares_a_process(apart: Float64Array, kind: Kind) -> None:
+    one, _ = harmonized(federate(parts(apart)), kind, Covariates((12,)))
+    other, _ = harmonized(federate(parts(apart), packing=[1, 2]), kind, Covariates((12,)))
+    assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_far_from_zero(apart: Float64Array, kind: Kind) -> None:
+    """Digits are lost to what doubles hold of 1e8, and to nothing else."""
+    far = apart[:, :12] + 1e8
+    held, _ = harmonized(federate(parts(far)), kind)
+    expected = plain_combat(far - 1e8, SITES, kind)
+    np.testing.assert_allclose(held - 1e8, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_single_precision_stays_single_precision(apart: Float64Array, kind: Kind) -> None:
+    rows = apart[:, :12].astype(np.float32)
+    held, _ = harmonized(federate(parts(rows)), kind, dtype="float32")
+    np.testing.assert_allclose(held, plain_combat(rows.astype(np.float64), SITES, kind), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_units_do_not_matter(apart: Float64Array, kind: Kind) -> None:
+    unit = np.logspace(-9, 9, 12)
+    held, _ = harmonized(federate(parts(apart[:, :12] * unit)), kind)
+    np.testing.assert_allclose(held / unit, harmonized(federate(parts(apart[:, :12])), kind)[0], atol=1e-9)
+
+
+def test_sites_have_one_mean_and_one_deviation_afterwards(apart: Float64Array) -> None:
+    for kind in ("center", "scale"):
+        held, _ = harmonized(federate(parts(apart)), kind)
+        for own in parts(held):
+            np.testing.assert_allclose(own.mean(axis=0), apart.mean(axis=0), atol=1e-10)
+    deviations = np.stack([own.std(axis=0, ddof=1) for own in parts(held)])
+    np.testing.assert_allclose(deviations, np.broadcast_to(deviations[0], (3, 13)), rtol=1e-12)
+    assert separation(held, SITES)["site_silhouette"] < separation(apart, SITES)["site_silhouette"]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_sums_are_told_and_what_is_a_sites_own_stays_there(apart: Float64Array, kind: Kind) -> None:
+    federation = federate(parts(apart))
+    harmonized(federation, kind, Covariates((12,)))
+    told = {entry.kind: entry for entry in federation.ledger.entries.values() if entry.direction == "up"}
+    sums = {"Within", "Moment", "Products"}
+    sums |= {"Dispersion"} if kind != "center" else set()
+    sums |= {"Constant"} if kind == "combat" else set()
+    assert sums <= set(told)
+    assert set(told) - sums <= {"Enrolment", "Held"}
+    for name in sums:
+        assert told[name].granularity is Granularity.AGGREGATE
+        assert told[name].public is None, "it costs privacy, and the accountant charges it"
+    (own,) = (entry for entry in federation.ledger.entries.values() if entry.kind == "OwnEffect")
+    assert own.direction == "simulation-only"
+
+
+def test_a_site_of_one_row(apart: Float64Array) -> None:
+    """It lies on the mean; under ComBat it is drawn half-way there at most, and nobody else loses a scale by it."""
+    rows, sites = np.vstack([apart, apart[:1] + 9.0]), np.append(SITES, 3)
+    for kind in ("center", "scale"):
+        held, _ = harmonized(federate(parts(rows, sites)), kind)
+        np.testing.assert_allclose(held[-1], rows.mean(axis=0), atol=1e-10)
+    held, found = harmonized(federate(parts(rows, sites)), "combat")
+    assert np.array_equal(found.effects[3].factor, np.ones(13))
+    assert not (found.effects[0].factor == 1.0).any()
+    unit = found.common.deviation
+    gamma = (rows[-1] - rows.mean(axis=0)) / unit
+    spread = gamma.var(ddof=1)
+    expected = rows[-1] - unit * (spread * gamma + gamma.mean()) / (spread + 1.0)  # sva's postmean of one row
+    np.testing.assert_allclose(held[-1], expected, atol=1e-9)
+
+
+def test_sites_without_rows_have_no_say(apart: Float64Array) -> None:
+    for kind in KINDS:
+        there, _ = harmonized(federate(parts(apart)), kind)
+        beside, found = harmonized(federate([apart[:0], *parts(apart), apart[:0]]), kind)
+        assert np.array_equal(there, beside)
+        assert not found.effects[0].shift.any()
+        assert len(found.effects) == 5
+
+
+def test_columns_of_one_value(apart: Float64Array) -> None:
+    """Everywhere, at one site alone, and at each site another."""
+    rows = apart.copy()
+    rows[:, 0] = 0.1
+    rows[SITES == 1, 1] = 7.0
+    rows[:, 2] = SITES
+    combat, found = harmonized(federate(parts(rows)), "combat")
+    assert np.flatnonzero(~found.common.adjusted).tolist() == [0, 1, 2]
+    assert np.array_equal(combat[:, :3], rows[:, :3]), "as sva leaves them, to the bit"
+    np.testing.assert_allclose(combat[:, 3:], plain_combat(rows[:, 3:], SITES, "combat"), atol=1e-10)
+    for kind in ("center", "scale"):
+        held, _ = harmonized(federate(parts(rows)), kind)
+        np.testing.assert_allclose(held[:, 0], 0.1, atol=1e-15)
+        np.testing.assert_allclose(held[SITES == 1, 1], rows[:, 1].mean(), atol=1e-12)
+        np.testing.assert_allclose(held[:, 2], SITES.mean(), atol=1e-12)
+
+
+def test_columns_that_all_say_the_same_of_a_site() -> None:
+    """A prior without width: sva divides by it, here the site's own is taken for what it is."""
+    column = np.random.default_rng(2).normal(size=60)
+    rows, sites = np.column_stack([column, column, column]), np.arange(60) % 3
+    held, _ = harmonized(federate(parts(rows, sites)), "combat")
+    assert np.isfinite(held).all()
+    assert np.array_equal(held[:, 0], held[:, 1])
+
+
+def test_what_cannot_be_harmonized_is_refused(apart: Float64Array) -> None:
+    with pytest.raises(DataError, match="all rows are one client's"):
+        harmonized(federate([apart, apart[:0]]), "center")
+    with pytest.raises(DataError, match=r"inside of each\W+site all rows are equal"):
+        harmonized(federate(list(apart[:, None])), "scale")
+    with pytest.raises(DataError, match="there is one: set it to scale"):
+        harmonized(federate(parts(apart[:, :1])), "combat")
+    rows = np.column_stack([apart[:, :3], SITES])
+    with pytest.raises(DataError, match="'age', which has one value inside of each"):
+        harmonized(federate(parts(rows)), "center", Covariates((3,)))
+    twice = np.column_stack([apart[:, :3], apart[:, 12], 2.0 * apart[:, 12] + SITES])
+    with pytest.raises(DataError, match="follows from the others"):
+        harmonized(federate(parts(twice)), "center", Covariates((3, 4)))
+
+
+def test_of_many_columns_no_second_table_is_made() -> None:
+    rows = np.random.default_rng(0).normal(size=(120, 20_000)).astype(np.float32)
+    sites = np.arange(120) % 3
+    federation = federate(parts(rows, sites))
+    tracemalloc.start()
+    found = fit_harmonizing(federation, Harmonizing("combat"))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # The adjusted rows, in single precision; requests, votes, sums and their ring of 8 bytes a feature; blocks.
+    assert peak < 2 * rows.nbytes + 60_000_000
+    expected = plain_combat(rows[:, :50].astype(np.float64), sites, "scale")
+    held, _ = harmonized(federate(parts(rows[:, :50], sites)), "scale", dtype="float32")
+    np.testing.assert_allclose(held[np.argsort(np.argsort(sites, kind="stable"))], expected, atol=1e-5)
+    assert found.common.adjusted.all()
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Hospitals that measure in ways of their own, with gaps; east has measured no insulin that is worth a name."""
+    path = patients(tmp_path_factory.mktemp("table") / "patients.csv")
+    lines = path.read_text().splitlines()
+    for number, line in enumerate(lines[1:], 1):
+        hospital, age, *others = line.split(",")
+        if hospital == "west" and others[0]:
+            others[0] = f"{float(others[0]) + 40:.3f}"
+        lines[number] = ",".join([hospital, age, *others])
+    path.write_text("\n".join(lines).replace("bmi", "$x_$") + "\n")
+    return path
+
+
+def filled(table: Path) -> tuple[Float64Array, Int64Array]:
+    """The rows as clients have them before they are adjusted, and the sites by their names' order."""
+    rows = np.genfromtxt(table, delimiter=",", skip_header=1, usecols=(1, 2, 3, 4))
+    sites = np.genfromtxt(table, delimiter=",", skip_header=1, usecols=0, dtype=str)
+    return np.where(np.isnan(rows), np.nanmedian(rows, axis=0), rows), np.unique(sites, return_inverse=True)[
+        1
+    ]
+
+
+@pytest.mark.parametrize("kind", ["center", "scale"])
+def test_a_run_maps_what_somebody_else_had_harmonized(tmp_path: Path, table: Path, kind: Kind) -> None:
+    """Missing values first, then sites, then the scale; the pooled map is of the same rows."""
+    folder = tiny_run(tmp_path / "run", **settings(table, harmonize=kind), compare=["central"])
+    rows, sites = filled(table)
+    adjusted = rows.copy()
+    for site in range(3):
+        own = rows[sites == site] - rows[sites == site].mean(axis=0)
+        if kind == "scale":
+            within = np.sqrt(sum(rows[sites == one].var(axis=0) * np.mean(sites == one) for one in range(3)))
+            deviation = rows[sites == site].std(axis=0, ddof=1)
+            own *= np.where(deviation > 1e-9, within / np.maximum(deviation, 1e-9), 1.0)
+        adjusted[sites == site] = rows.mean(axis=0) + own
+    lines = table.read_text().splitlines()
+    for number, row in enumerate(adjusted.tolist(), 1):
+        hospital, *_, diagnosis = lines[number].split(",")
+        lines[number] = ",".join([hospital, *map(repr, row), diagnosis])
+    (tmp_path / "whole.csv").write_text("\n".join(lines) + "\n")
+    other = tiny_run(tmp_path / "other", **settings(tmp_path / "whole.csv", "error"), compare=["central"])
+    for file in ("embedding.parquet", "central.parquet"):
+        one, two = (
+            np.stack([pq.read_table(at / file)[axis].to_numpy() for axis in "xy"]) for at in (folder, other)
+        )
+        np.testing.assert_allclose(one, two, atol=1e-6)
+
+
+def test_a_run_says_how_far_sites_stood_apart(tmp_path: Path, table: Path) -> None:
+    folder = tiny_run(tmp_path / "run", **settings(table, harmonize="combat"))
+    run_folder = read_run(folder)
+    found = run_folder.data.harmonized
+    assert found is not None
+    assert (found.kind, found.keep, found.unchanged) == ("combat", (), ("insulin",))
+    rows, sites = filled(table)
+    before = separation((rows - rows.mean(axis=0)) / rows.std(axis=0), sites)
+    assert found.before == pytest.approx(before)
+    assert found.before["site_mixing"] < found.after["site_mixing"]  # type: ignore[operator]
+    (fact,) = (fact for fact in mapped.facts(run_folder.data) if fact.name == "Sites harmonized")
+    assert "What really differs between sites goes too" in fact.text
+    one, two = (wording.measure(value) for value in (found.before["site_mixing"], found.after["site_mixing"]))
+    assert f"mixing of the sites {one} before, {two} after" in fact.text
+    assert "left as they were: insulin" in fact.text
+    (entry,) = (entry for entry in run_folder.ledger if entry.kind == "OwnEffect")
+    assert entry.direction == "simulation-only"
+
+
+def test_ray_gives_the_same_bits(tmp_path: Path, table: Path) -> None:
+    content = settings(table, harmonize={"kind": "combat", "keep": ["age", "label"]})
+    inline = tiny_run(tmp_path / "inline", **content)
+    on_ray = tiny_run(tmp_path / "ray", **content, runtime={"federation": "ray"})
+    for name in ("embedding.parquet", "ledger.json", "data.json", "metrics.json", "model/sites.npz"):
+        assert (inline / name).read_bytes() == (on_ray / name).read_bytes()
+
+
+def test_masks_hide_the_sums(tmp_path: Path, table: Path) -> None:
+    arrays = []
+    for secure in (False, True):
+        content = settings(table, harmonize={"kind": "combat", "keep": ["age"]})
+        folder = tiny_run(tmp_path / str(secure), **content, privacy={"secure_aggregation": secure})
+        ledger = {entry.kind: entry for entry in read_run(folder).ledger if entry.direction == "up"}
+        for kind in ("Products", "Dispersion", "Constant", "Moment"):
+            assert ledger[kind].secure == secure
+        arrays.append(read_model(folder))
+    for name, values in arrays[0].arrays.items():
+        assert np.array_equal(values, arrays[1].arrays[name])
+    assert np.array_equal(arrays[0].own["shift"], arrays[1].own["shift"])
+
+
+def test_files_of_the_sites_own_are_harmonized_likewise(tmp_path: Path) -> None:
+    """Columns in another order, one that a site lacks, and classes that the label names."""
+    table = patients(tmp_path / "patients.csv")
+    harmonize = {"kind": "scale", "keep": ["diagnosis", "age"]}
+    one = tiny_run(tmp_path / "one", **settings(table, harmonize=harmonize))
+    sited = settings(table) | {
+        "data": {"label": "diagnosis", "missing": "median", "scale": "standard", "harmonize": harmonize},
+        "clients": {"sites": write_sites(tmp_path, table)},
+    }
+    other = tiny_run(tmp_path / "other", **sited)
+    first, second = (
+        sorted(pq.read_table(at / "embedding.parquet").select(["client", "x", "y"]).to_pylist(), key=str)
+        for at in (one, other)
+    )
+    assert first == second
+    found, again = read_run(one).data.harmonized, read_run(other).data.harmonized
+    assert found is not None
+    assert again is not None
+    assert found.keep == again.keep == ("age", "the label")
+    assert found.after == pytest.approx(again.after)
+
+
+def test_an_interrupted_run_goes_on_with_the_same_rows(tmp_path: Path, table: Path) -> None:
+    content = settings(table, harmonize={"kind": "combat", "keep": ["label"]}) | {
+        "method": {"kind": "fed-tsne", "landmarks": 5, "rounds": 4, "early_iterations": 5, "iterations": 5},
+        "runtime": {"federation": "inline", "checkpoint_every": 2},
+    }
+
+    def listen(event: Event) -> None:
+        if isinstance(event, RoundEnded) and event.round == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tiny_scenario(**content), out=tmp_path / "out", listener=listen)
+    (kept,) = tmp_path.glob("out.incomplete-*")
+    resumed = raydr.resume(kept).folder
+    straight = run(tiny_scenario(**content), out=tmp_path / "whole")
+    for name in ("embedding.parquet", "data.json", "model/arrays.npz", "model/sites.npz"):
+        assert (resumed / name).read_bytes() == (straight / name).read_bytes()
+
+
+def test_new_rows_are_adjusted_as_those_of_their_site(tmp_path: Path, table: Path) -> None:
+    content = settings(table, harmonize="scale") | {
+        "method": {"kind": "fed-tsne", "landmarks": 8, "rounds": 2, "early_iterations": 5, "iterations": 5}
+    }
+    folder = tiny_run(tmp_path / "run", **content)
+
+    def placed(data: Path, **options: Any) -> list[dict[str, Any]]:
+        raydr.transform(folder, data, out=tmp_path / "out.parquet", **options)
+        rows: list[dict[str, Any]] = pq.read_table(tmp_path / "out.parquet").to_pylist()
+        return rows
+
+    assert status(["transform", str(folder), str(table), "--out", str(tmp_path / "cli.csv")]) == 0
+    own, lines = placed(table), table.read_text().splitlines()
+    east = [row for row, line in enumerate(lines[1:]) if line.startswith("east")]
+    (tmp_path / "east.csv").write_text("\n".join([lines[0], *(lines[row + 1] for row in east)]) + "\n")
+    (tmp_path / "unsaid.csv").write_text(
+        "\n".join(line.partition(",")[2] for line in (tmp_path / "east.csv").read_text().splitlines()) + "\n"
+    )
+    alone = placed(tmp_path / "unsaid.csv", site="east")
+    for there, row in zip(alone, east, strict=True):
+        assert (there["x"], there["y"]) == (own[row]["x"], own[row]["y"])
+    assert placed(tmp_path / "unsaid.csv", site="west") != alone
+    (tmp_path / "called.csv").write_text((tmp_path / "east.csv").read_text().replace("hospital", "where"))
+    assert placed(tmp_path / "called.csv", site="where") == alone
+    with pytest.raises(DataError, match="does not say of which site its rows are"):
+        placed(tmp_path / "unsaid.csv")
+    with pytest.raises(DataError, match="no site of the run"):
+        placed(tmp_path / "unsaid.csv", site="south")
+    (tmp_path / "strange.csv").write_text((tmp_path / "east.csv").read_text().replace("east", "easte"))
+    with pytest.raises(DataError, match="rows of 'easte'; the nearest is 'east'"):
+        placed(tmp_path / "strange.csv")
+    (folder / "model" / "sites.npz").unlink()
+    with pytest.raises(OutputError, match=r"only\W+a site that has kept its own"):
+        placed(table)
+
+
+def test_transform_of_a_run_without_harmonizing_asks_for_no_site(tmp_path: Path, table: Path) -> None:
+    folder = tiny_run(tmp_path / "run", **settings(table))
+    with pytest.raises(ScenarioError, match="adjusted no site to others"):
+        raydr.transform(folder, table, out=tmp_path / "out.csv", site="east")
+
+
+def test_rows_that_are_held_out_are_adjusted_too(tmp_path: Path, table: Path) -> None:
+    content = settings(table, harmonize="scale", holdout=0.25)
+    folder = tiny_run(tmp_path / "run", **content, metrics="default")
+    held = pq.read_table(folder / "held_out.parquet").to_pylist()
+    raydr.transform(folder, table, out=tmp_path / "all.parquet")
+    everywhere = pq.read_table(tmp_path / "all.parquet").to_pylist()
+    for row in held:
+        assert (row["x"], row["y"]) == (everywhere[row["row"]]["x"], everywhere[row["row"]]["y"])
+    lines = table.read_text().splitlines()
+    split = [f"{line},{'new' if line.startswith('west') else 'old'}" for line in lines[1:]]
+    (tmp_path / "split.csv").write_text("\n".join([lines[0] + ",split", *split]) + "\n")
+    marked = settings(tmp_path / "split.csv", harmonize="center", holdout={"column": "split", "value": "new"})
+    with pytest.raises(DataError, match="rows of 'west' are to be placed"):
+        tiny_run(tmp_path / "marked", **marked)
+
+
+def test_a_kept_label_places_no_rows_to_come(tmp_path: Path, table: Path) -> None:
+    content = settings(table, harmonize={"kind": "combat", "keep": ["label"]})
+    folder = tiny_run(tmp_path / "run", **content)
+    with pytest.raises(ScenarioError, match="rows to come have no label yet"):
+        raydr.transform(folder, table, out=tmp_path / "out.csv")
+    with pytest.raises(ScenarioError, match="the very label that"):
+        tiny_scenario(**settings(table, harmonize={"kind": "combat", "keep": ["label"]}, holdout=0.2))
+    centred = tiny_run(
+        tmp_path / "centred", **settings(table, harmonize={"kind": "center", "keep": ["label"]})
+    )
+    raydr.transform(
+        centred, table, out=tmp_path / "out.csv"
+    )  # where only the place is adjusted, no label matters
+
+
+def test_categories_are_kept_by_their_words(tmp_path: Path, table: Path) -> None:
+    lines = table.read_text().splitlines()
+    smoking = [f"{line},{('no', 'former', 'yes')[row % 3]}" for row, line in enumerate(lines[1:])]
+    (tmp_path / "smoking.csv").write_text("\n".join([lines[0] + ",smoker", *smoking]) + "\n")
+    content = settings(
+        tmp_path / "smoking.csv", categories="one-hot", harmonize={"kind": "scale", "keep": ["smoker"]}
+    )
+    found = read_run(tiny_run(tmp_path / "run", **content)).data.harmonized
+    assert found is not None
+    assert found.keep == ("smoker=no", "smoker=yes")
+    content["data"]["harmonize"]["keep"] = ["smokers"]
+    with pytest.raises(DataError, match=r"'smokers', which is neither a column .* nearest is 'smoker'"):
+        tiny_run(tmp_path / "other", **content)
+
+
+def test_scenarios_that_cannot_be(table: Path) -> None:
+    with pytest.raises(ScenarioError, match="deals rows to clients that are no sites"):
+        tiny_scenario(data__harmonize="center")
+    with pytest.raises(ScenarioError, match="would tell the means that the key hides"):
+        tiny_scenario(**settings(table, "error", harmonize="center"), privacy={"isometry_key": True})
+    with pytest.raises(ScenarioError, match="harmonize"):
+        tiny_scenario(**settings(table, harmonize="combats"))
+    assert tiny_scenario(**settings(table, harmonize="none")).data.harmonize is None
+
+
+def test_a_strict_run_refuses_sums_that_nothing_covers(tmp_path: Path) -> None:
+    lines = [f"{row % 3},{row % 7},{row % 5}" for row in range(60)]
+    (tmp_path / "plain.csv").write_text("\n".join(["site,a,b", *lines]) + "\n")
+    scenario = tiny_scenario(
+        data={"path": str(tmp_path / "plain.csv"), "harmonize": "center"},
+        clients={"partition": {"kind": "by-column", "column": "site"}},
+        method=tiny()["method"] | {"gamma": 1.0, "bounds": [0, 7]},
+        privacy={"noise": {"on": "gradient", "epsilon": 5.0}, "strict": "sums"},
+    )
+    with pytest.raises(ScenarioError, match=r"no data\.harmonize"):
+        run(scenario, out=tmp_path / "run")
+
+
+@pytest.mark.parametrize("harmonize", ["center", {"kind": "combat", "keep": ["age", "label"]}])
+def test_a_plan_counts_what_harmonizing_sends(tmp_path: Path, table: Path, harmonize: Any) -> None:
+    from raydr.actors.capacity import capacity_at
+
+    content = settings(table, harmonize=harmonize)
+    planned = plan_of_scenario(tiny_scenario(**content), capacity=capacity_at("local"), data_dir=None)
+    kinds = ("Products", "Dispersion", "DispersionRequest", "Constant", "HarmonizeRows", "Moment", "Within")
+    ran = {
+        (entry.kind, entry.direction): (entry.count, entry.bytes)
+        for entry in read_run(tiny_run(tmp_path / "run", **content)).ledger
+        if entry.kind in kinds
+    }
+    assert len(ran) >= 3
+    told = {(entry.kind, entry.direction): (entry.count, entry.bytes) for entry in planned.messages}
+    assert {key: told[key] for key in ran} == ran
+
+
+def test_an_audit_repeats_a_harmonized_run(tmp_path: Path, table: Path) -> None:
+    content = settings(table, harmonize={"kind": "combat", "keep": ["label"]})
+    folder = tiny_run(tmp_path / "run", **content)
+    assert status(["audit", str(folder), "--quiet", "--attack", "trilateration"]) == 0
+
+
+def test_bounds_are_of_the_harmonized_rows(tmp_path: Path, table: Path) -> None:
+    content = settings(table, harmonize="combat") | {"method": tiny()["method"]}
+    folder = tiny_run(tmp_path / "run", **content)
+    out = tmp_path / "bounds.json"
+    assert status(["bounds", str(folder), "--json", str(out)]) == 0
+    assert json.loads(out.read_text())
+
+
+def test_estimators_harmonize(tmp_path: Path) -> None:
+    from sklearn.base import clone
+
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(90, 5)) + 5.0 * (np.arange(90) % 3)[:, None]
+    sites = np.array(["north", "east", "west"])[np.arange(90) % 3]
+    quick = {"landmarks": 8, "rounds": 2, "early_iterations": 5, "iterations": 5}
+    estimator = raydr.FedTSNE(**quick, harmonize="combat", metrics=["site_mixing"])  # type: ignore[attr-defined]
+    estimator = clone(estimator).fit(rows, sites=sites)
+    found = estimator.result_.data["harmonized"]
+    assert found["before"]["site_mixing"] < 0.5 < found["after"]["site_mixing"]
+    places = estimator.transform(rows, sites=sites)
+    assert np.array_equal(
+        places[sites == "east"], estimator.transform(rows[sites == "east"], sites=sites[sites == "east"])
+    )
+    with pytest.raises(DataError, match="of which site"):
+        estimator.transform(rows)
+    tables = [rows[sites == name] for name in ("north", "east", "west")]
+    listed = raydr.FedTSNE(**quick, harmonize={"kind": "center"}).fit(tables)  # type: ignore[attr-defined]
+    assert listed.transform(tables).shape == (90, 2)
+    with pytest.raises(ScenarioError, match=r"that\W+are no sites"):
+        raydr.FedTSNE(**quick, harmonize="center").fit(rows)  # type: ignore[attr-defined]

@@ -1,0 +1,304 @@
+"""What the server now knows: one sentence for every method, with noise and without, with secret sums and without."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from tiny import tiny
+
+import raydr
+from raydr.attacks.verdicts import Audit, EpsilonBound, Errors, Example, Membership, Quantiles, Verdict
+from raydr.front.exports import picture
+from raydr.front.terminal import print_comparison, print_result
+from raydr.methods import METHODS
+from raydr.privacy.ledger import Entry, Fixed, Granularity, Ledger, Tells, read_entries
+from raydr.report import compare, write_comparison, write_report
+from raydr.report.knowledge import NOT_AUDITED, example, knowledge
+from raydr.report.runfolder import RunFolder, read_run
+from raydr.report.wording import meaning
+from raydr.scenarios.reading import read
+from raydr.scenarios.runner import run
+
+SHORT: Mapping[str, dict[str, Any]] = {
+    "fed-tsne": {"landmarks": 12, "rounds": 2, "early_iterations": 5, "iterations": 5},
+    "fed-umap": {"landmarks": 12, "rounds": 2, "epochs": 5},
+    "fed-spectral": {"landmarks": 12, "rounds": 2, "clusters": 3},
+    "sense": {"anchors": 8},
+    "dsne": {"early_iterations": 5, "iterations": 5},
+    "fed-pca": {},
+    "fedne": {"rounds": 2},
+    "fedavg-ne": {"rounds": 2},
+    "fedprox-ne": {"rounds": 2},
+    "local-ne": {"rounds": 2},
+    "global-ne": {"rounds": 2},
+    "landmark-ne": {},
+    "private-map": {"epsilon": 8, "bounds": [0, 8]},
+}
+SECRET = {"secure_aggregation": True}
+ON_DATA = {"noise": {"on": "data", "level": 0.1}}
+ON_UPDATE = {"on": "update", "multiplier": 1.0, "clip": 1.0}
+AT_HOME = {"publish": "local"}
+DETERMINED = (
+    "enough to write down 150 of 150 records, feature by feature: it has the distance of each to {} points"
+)
+PLACES = "knows where each of 150 records lies on the map"
+TOLD = f"({NOT_AUDITED})."
+
+CASES: list[tuple[str, dict[str, Any], dict[str, Any] | None, str, str]] = [
+    # method, its settings, privacy, tone, what the sentence must say
+    ("fed-tsne", {}, None, "bad", DETERMINED.format(12)),
+    ("fed-tsne", {"estimator": "nystrom"}, None, "bad", DETERMINED.format(12)),
+    ("fed-tsne", {}, SECRET, "bad", DETERMINED.format(12)),
+    ("fed-tsne", {}, {"noise": {"on": "gradient", "level": 1.0}}, "bad", DETERMINED.format(12)),
+    ("fed-tsne", {}, ON_DATA, "bad", DETERMINED.format(12)),  # landmarks alone are learnt under it
+    (
+        "fed-tsne", {}, {"noise": {"on": "data", "level": 0.1, "stage": "all"}}, "bad",
+        "150 of 150 records as their clients blurred them, under Gaussian noise of level 0.1 on data, which promises"
+        " nothing",
+    ),
+    ("fed-tsne", {"landmarks": 3}, None, "bad", "enough to place each of 150 records in 2 of 4 dimensions"),
+    ("fed-tsne", {}, {"isometry_key": True}, "bad", "but for a turn and a shift that clients keep from it"),
+    ("fed-umap", {}, None, "bad", DETERMINED.format(12)),
+    ("fed-spectral", {}, None, "bad", DETERMINED.format(12)),
+    ("landmark-ne", {}, None, "bad", DETERMINED.format(5)),
+    ("sense", {}, None, "bad", "write down 142 of 142 records, feature by feature"),
+    ("sense", {"anchors": 4}, None, "bad", "each of the others to two candidates, mirror images of each other"),
+    ("sense", {}, ON_DATA, "bad", "142 of 142 records as their clients blurred them"),
+    (
+        "sense", {}, {"noise": {"on": "distances", "level": 0.1}}, "bad",
+        "has the distance of each of 142 records to 8 points that it knows",
+    ),
+    (
+        "sense", {}, {"noise": {"on": "distances", "level": 0.1, "clients": 0.4}}, "bad",
+        "write down 95 of 142 records, feature by feature: it has the distance of each to 8 points that it knows; of 47"
+        " others it has distances under Gaussian noise of level 0.1 on distances, which promises nothing",
+    ),
+    ("dsne", {}, None, "bad", "knows where each of 135 records lies on the map, and what each of 3 clients computed"),
+    ("dsne", {}, SECRET, "bad", "lies on the map, and sums over 3 clients"),
+    ("fed-pca", {}, None, "bad", "has 2 of 4 coordinates of each of 150 records, along axes that it knows"),
+    ("fed-pca", AT_HOME, None, "open", "what each of 3 clients computed of all its records, of no record by itself"),
+    ("fed-pca", AT_HOME, SECRET, "open", "has sums over 3 clients, of no record and no client by itself"),
+    *(
+        (kind, {}, None, "bad", f"{PLACES}, and what each of 3 clients computed of all its records")
+        for kind in ("fedne", "fedavg-ne", "fedprox-ne", "local-ne")
+    ),
+    ("fedne", {}, SECRET, "bad", f"{PLACES}, and sums over 3 clients"),
+    ("fedne", AT_HOME, None, "open", "of no record by itself; what that says of a record nothing bounds"),
+    ("fedne", AT_HOME, SECRET, "open", "has sums over 3 clients, of no record and no client by itself"),
+    (
+        "fedne", {"bounds": [0, 8]}, {"noise": ON_UPDATE}, "bad",
+        f"{PLACES}, and what 3 clients computed of their records under noise (ε = ",
+    ),
+    (
+        "fedne", {"bounds": [0, 8], **AT_HOME}, SECRET | {"noise": ON_UPDATE | {"per": "sum"}}, "good",
+        "has sums over 3 clients, under noise that bounds what can be learnt of any one record: ε = ",
+    ),
+    ("global-ne", {}, None, "bad", "can write down 150 of 150 records, feature by feature: each was sent as it is"),
+    (
+        "private-map", {}, None, "open",
+        "what each of 3 clients summed up over its records, under noise that bounds weakly what can be learnt of any"
+        " one record: ε = 15.9 at δ = 1e−05",
+    ),
+    (
+        "private-map", {}, SECRET, "good",
+        "has sums over 3 clients, under noise that bounds what can be learnt of any one record: ε = 8 at δ = 1e−05",
+    ),
+]  # fmt: skip
+
+
+def ran(folder: Path, kind: str, settings: Mapping[str, Any], **sections: Any) -> RunFolder:
+    content = tiny() | {"method": {"kind": kind, **SHORT[kind], **settings}} | sections
+    return read_run(run(read(content), out=folder / "run", report=False))
+
+
+@pytest.mark.parametrize(("kind", "settings", "privacy", "tone", "said"), CASES)
+def test_the_sentence_says_what_left(
+    tmp_path: Path, kind: str, settings: dict[str, Any], privacy: dict[str, Any] | None, tone: str, said: str
+) -> None:
+    sections = {"privacy": privacy} if privacy else {}
+    found = knowledge(ran(tmp_path, kind, settings, **sections))
+    assert said in found.text
+    assert found.text.startswith("The server ")
+    assert found.text.endswith(TOLD), "what nobody tried is not said to be so for sure"
+    assert found.text.count(". ") == found.text.count(" 0. "), "one sentence"
+    assert (found.tone, found.audited, found.examples) == (tone, False, None)
+
+
+def test_every_method_is_among_the_cases() -> None:
+    assert {case[0] for case in CASES} == set(METHODS)
+
+
+@pytest.mark.parametrize("landmarks", [2, 3, 4, 5, 9])
+def test_what_is_fixed_is_what_an_attack_recovers(tmp_path: Path, landmarks: int) -> None:
+    """Records that the ledger calls fixed are those that trilateration writes down, with landmarks enough or not."""
+    found = ran(
+        tmp_path,
+        "fed-tsne",
+        {"landmarks": landmarks},
+        data={"source": "iris", "rows": 120},
+        audit={"attacks": ["trilateration"]},
+    )
+    (fixed,) = [entry.fixed for entry in found.ledger if entry.fixed]
+    assert found.audit is not None
+    (verdict,) = found.audit.verdicts
+    assert verdict.errors is not None
+    assert (fixed.records, fixed.features, fixed.dimensions) == (120, 4, min(landmarks - 1, 4))
+    assert fixed.exact / fixed.records == pytest.approx(verdict.errors.exact, abs=0.02)
+    assert (fixed.exact == 120) is (landmarks >= 5)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_where_the_data_lie_changes_nothing(tmp_path: Path, offset: float) -> None:
+    rows = load_iris().data + offset
+    path = tmp_path / "rows.npz"
+    np.savez(path, X=rows)
+    found = ran(tmp_path, "sense", {"anchors": 8}, data={"path": str(path), "rows": 140})
+    assert "can write down" not in knowledge(found).text
+    assert "enough to write down 140 of 140 records" in knowledge(found).text
+
+
+def test_the_sentence_is_the_same_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = ran(tmp_path, "sense", {}).path
+    said = knowledge(read_run(folder)).text
+    page = html.unescape(write_report(folder).read_text(encoding="utf-8"))
+    assert page.count(said) == 1
+    assert page.index(said) < page.index('id="faithful"')
+    comparison = write_comparison([folder], tmp_path / "comparison.html").read_text(encoding="utf-8")
+    assert said in html.unescape(comparison)
+    print_comparison(compare([folder]))
+    assert f"run: {said}" in capsys.readouterr().out
+    print_result(folder)
+    told = capsys.readouterr().err
+    assert told.index(said) < told.index("Neighbour preservation")
+    assert said in html.unescape(picture(folder))
+
+
+def test_an_estimator_shows_it() -> None:
+    fitted = raydr.FedPCA().fit(np.random.default_rng(0).normal(size=(60, 5)))
+    said = "has 2 of 5 coordinates of each of 60 records"
+    assert said in fitted._repr_html_()
+    page = fitted.report_.read_text(encoding="utf-8")
+    assert said in page
+    assert "rows in memory are written down nowhere" in page
+
+
+# --- what attacks found -----------------------------------------------------------------------------------------------
+
+
+@cache
+def _errors(median: float, exact: float = 0.0, records: int = 60) -> Errors:
+    one, guess = (Quantiles(*[value] * 5) for value in (median, 1.0))
+    return Errors(
+        records=records, relative=one, relative_guess=guess, centred=one, centred_guess=guess, exact=exact
+    )
+
+
+EXAMPLES = tuple(Example(f"{row}", (1.0, 2.0), (1.0, 2.0 + row), row / 10) for row in range(5))
+WHOLE = Verdict(
+    attack="trilateration", description="", knows="points", errors=_errors(0.0, 1.0, 120), examples=EXAMPLES
+)
+PART = Verdict(
+    attack="known-sample", description="", knows="5 of the records; the mean", errors=_errors(0.1, 0.25)
+)
+NEAR = Verdict(attack="alignment", description="", knows="200 rows", errors=_errors(0.2))
+NOTHING = Verdict(attack="nothing", description="", knows="", errors=_errors(1.0))
+OFF = Verdict(attack="off", description="", why="it does not apply.")
+MEMBERS = Verdict(
+    attack="members", description="", membership=Membership(auc=0.97, tpr=0.5, members=9, others=9)
+)
+BROKEN = Verdict(
+    attack="canary",
+    description="",
+    bound=EpsilonBound(epsilon=4.0, claimed=1.0, delta=1e-5, confidence=0.999),
+)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "tone", "said"),
+    [
+        ((WHOLE,), "bad", "can write down 150 of 150 records.*recovered all 120 that the audit scored"),
+        ((PART, NEAR), "bad", "150 of 150 .*; in the audit known-sample recovered 15 of the 60 .*, knowing 5 of the"),
+        ((NEAR, OFF), "bad", "alignment, knowing 200 rows, came nearest, with half of the records .* 20.0.%"),
+        ((NEAR, MEMBERS), "bad", "came nearest.*; records of the run were told from others with an AUC of 0.97"),
+        ((NOTHING, MEMBERS), "bad", "AUC of 0.97.*no record was recovered better than by guessing"),
+        ((BROKEN, NEAR), "bad", "more than is claimed: ε is at least 4, of 1 .canary."),
+        ((NOTHING, OFF), "bad", "in the audit 1 attack recovered no more than guessing does, since none"),
+        ((OFF,), "bad", "in the audit no attack applied"),
+    ],
+)  # fmt: skip
+def test_attacks_have_the_last_word(
+    determined: RunFolder, verdicts: tuple[Verdict, ...], tone: str, said: str
+) -> None:
+    found = knowledge(replace(determined, audit=_audit(*verdicts)))
+    assert re.search(said, found.text), found.text
+    assert found.tone == tone
+    assert found.audited
+    assert NOT_AUDITED not in found.text
+
+
+def test_what_attacks_recover_counts_where_equations_fix_nothing(determined: RunFolder) -> None:
+    ledger = tuple(replace(entry, fixed=None, tells=Tells.PLACES) for entry in determined.ledger)
+    found = knowledge(replace(determined, ledger=ledger, audit=_audit(PART, NEAR)))
+    assert "can write down 15 of the 60 records that the audit scored, feature by feature" in found.text
+    assert "with half of the records known to within 10.0" in found.text
+
+
+def test_examples_are_the_best_one_between_and_the_worst(determined: RunFolder) -> None:
+    found = knowledge(replace(determined, audit=_audit(WHOLE)))
+    assert found.examples is not None
+    assert [shown.row for shown in found.examples.shown] == ["0", "2", "4"]
+    assert example(found) == "row 0, by trilateration: first 1 (recovered 1), second 2 (recovered 2)"
+    assert knowledge(replace(determined, audit=_audit(NOTHING))).examples is None
+
+
+def _audit(*verdicts: Verdict) -> Audit:
+    return Audit(
+        raydr="0", scenario="0", public="none", shown=("first", "second"), image=None, verdicts=verdicts
+    )
+
+
+@pytest.fixture(scope="module")
+def determined(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return ran(tmp_path_factory.mktemp("determined"), "landmark-ne", {})
+
+
+# --- the ledger -------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_fixed_comes_back_from_the_file_and_from_a_checkpoint() -> None:
+    entry = Entry(
+        kind="K", what="w", direction="up", granularity=Granularity.PER_RECORD, seen_by="s", count=1, bytes=8,
+        tells=Tells.DISTANCES, fixed=Fixed(9, 3, 2, 4, 5, among=True),
+    )  # fmt: skip
+    (back,) = read_entries([entry.as_dict()])
+    assert back == entry
+    ledger = Ledger()
+    ledger.record(back)
+    ledger.record(replace(entry, fixed=None))
+    (merged,) = ledger.entries.values()
+    assert (merged.count, merged.fixed) == (2, entry.fixed)
+
+
+def test_of_two_calls_that_fix_the_same_records_one_counts() -> None:
+    ledger = Ledger()
+    ledger.record(Entry("K", "w", "up", Granularity.PER_RECORD, "s", 1, 8))
+    for exact in (3, 7, 5):
+        ledger.fix("K", None, Fixed(9, exact, 2, 4, 5))
+    (entry,) = ledger.entries.values()
+    assert entry.fixed == Fixed(9, 7, 2, 4, 5)
+
+
+def test_a_perfect_error_is_no_praise_alone() -> None:
+    for name in ("frobenius", "cosine", "distance_error", "pearson", "anchored_frobenius"):
+        assert "No praise alone" in meaning(name)
+    assert "at 0 it holds every record" in meaning("frobenius")
+    assert meaning("npa_10") == meaning("unknown") == ""

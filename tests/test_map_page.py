@@ -1,0 +1,540 @@
+"""The maps of a page in a browser: drawn where rows lie, found, chosen, coloured, linked, without a network."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from test_report import ROWS, in_ball, in_space, write_run
+
+from raydr.arrays import Float64Array
+from raydr.report import maps, read_run, write_comparison, write_report
+from raydr.report.colouring import CATEGORIES, RAMP
+from raydr.report.maps import map_of_run
+from raydr.report.packing import Places, as_text, by_place, codes
+from raydr.report.views import frame, panels
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+
+PIXEL = """([key, x, y]) => {
+  const canvas = document.querySelector(`#map-${key} .points`), ratio = canvas.width / canvas.clientWidth;
+  return [...canvas.getContext("2d").getImageData(x * ratio, y * ratio, 1, 1).data].slice(0, 3);
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        chromium = started.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield chromium
+        chromium.close()
+
+
+class Tab:
+    """A page in a browser without a network, and where a run's rows lie on its maps, by the run folder."""
+
+    def __init__(self, browser: Any, page: Path, run: Path | None = None, **options: Any) -> None:
+        settings: dict[str, Any] = {"viewport": {"width": 1280, "height": 900}, "offline": True} | options
+        self.context = browser.new_context(**settings)
+        self.page = self.context.new_page()
+        self.said: list[str] = []
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.said.append(dialog.message))
+        self.asked: list[str] = []
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(page.as_uri())
+        if settings.get("java_script_enabled", True):
+            self.page.wait_for_function("document.documentElement.dataset.ready === 'true'")
+            self.page.evaluate("document.querySelector('.atlas').scrollIntoView()")
+        self.points: dict[str, Float64Array] = {}
+        if run is not None:
+            read = read_run(run)
+            shown = panels(read)
+            around = frame(np.concatenate(list(shown.values())), in_disk=read.in_disk)
+            low, high = np.array(around).T
+            self.points = {key: (points - low) / (high - low) for key, points in shown.items()}
+
+    def __enter__(self) -> Tab:
+        return self
+
+    def __exit__(self, failed: object, *_: object) -> None:
+        self.context.close()
+        ours = [line for line in self.said if "getImageData" not in line]  # which tests alone call
+        assert failed or ours == []
+
+    def drawn(self) -> None:
+        """Wait until the page has drawn what it was last told to."""
+        self.page.evaluate(
+            "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
+
+    def place(self, row: int, key: str = "federated") -> tuple[float, float]:
+        """Where a row lies in its pane, in pixels of the page, as long as all is shown."""
+        box = self.page.locator(f"#map-{key} .over").bounding_box()
+        side = min(box["width"], box["height"])
+        x, y = self.points[key][row][:2]
+        return box["width"] / 2 + (x - 0.5) * side, box["height"] / 2 - (y - 0.5) * side
+
+    def at(self, row: int, key: str = "federated") -> tuple[float, float]:
+        """The same on the screen."""
+        box = self.page.locator(f"#map-{key} .over").bounding_box()
+        x, y = self.place(row, key)
+        return box["x"] + x, box["y"] + y
+
+    def colour(self, row: int, key: str = "federated") -> list[int]:
+        """The pixel in the middle of a row's point."""
+        found: list[int] = self.page.evaluate(PIXEL, [key, *self.place(row, key)])
+        return found
+
+    def hover(self, row: int, key: str = "federated") -> dict[str, str]:
+        """What the page tells of a row that the mouse points at."""
+        x, y = self.at(row, key)
+        self.page.mouse.move(x + 1, y)
+        self.page.mouse.move(x, y)
+        tip = self.page.locator(f"#map-{key} .tip")
+        return dict(
+            zip(tip.locator("dt").all_text_contents(), tip.locator("dd").all_text_contents(), strict=True)
+        )
+
+    def draw_around(self, corners: list[tuple[float, float]]) -> None:
+        """Draw a line with the mouse through places on the screen."""
+        mouse = self.page.mouse
+        mouse.move(*corners[0])
+        mouse.down()
+        for corner in corners[1:]:
+            mouse.move(*corner, steps=3)
+        mouse.up()
+        self.drawn()
+
+    @property
+    def status(self) -> str:
+        """What the page says of the rows that are chosen."""
+        return str(self.page.locator(".status [role=status]").text_content())
+
+    def table(self) -> list[list[str]]:
+        """The rows that are chosen, as the page shows them."""
+        lines = self.page.locator(".chosen tbody tr").all()
+        return [line.locator("td").all_text_contents() for line in lines]
+
+
+def on_a_lattice(columns: int = 10) -> Float64Array:
+    """Rows far enough from each other to point at each."""
+    number = np.arange(ROWS)
+    return np.stack([number % columns, number // columns], axis=1).astype(np.float64)
+
+
+def with_faithfulness(folder: Path) -> Path:
+    """A run folder of rows that keep 0 to 10 of their neighbours, and 10 to 0 on the pooled map."""
+    for file, sign in (("embedding", 1), ("central", -1)):
+        table = pq.read_table(folder / f"{file}.parquet")
+        shares = (np.arange(ROWS) % 11)[::sign] / 10
+        pq.write_table(table.append_column("npa_10", pa.array(shares)), folder / f"{file}.parquet")
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """On a lattice, 4 labels by row, 3 clients."""
+    labels = ["a", "b", "c", "d"] * (ROWS // 4)
+    return with_faithfulness(write_run(tmp_path / "run", points=on_a_lattice(), labels=labels))
+
+
+def rgb(colour: str) -> Float64Array:
+    return np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)], dtype=np.float64)
+
+
+def is_colour(found: list[int], colour: str) -> bool:
+    """Whether a pixel has a colour, drawn not quite opaque on a light ground."""
+    return bool(np.abs(np.array(found) - rgb(colour)).max() < 60)
+
+
+@needs_browser
+class TestReport:
+    def test_opens_without_a_network_or_a_message_and_draws_each_row_where_it_lies(
+        self, browser: Any, run: Path
+    ) -> None:
+        with Tab(browser, write_report(run), run) as tab:
+            assert tab.said == []
+            assert [url for url in tab.asked if not url.startswith(("file:", "blob:", "data:"))] == []
+            for row in range(ROWS):
+                assert is_colour(tab.colour(row), CATEGORIES[row % 4]), row
+            assert not any(is_colour(tab.colour(0), colour) for colour in CATEGORIES[1:4])
+
+    def test_pointing_at_a_row_tells_what_is_known_of_it(self, browser: Any, run: Path) -> None:
+        with Tab(browser, write_report(run), run) as tab:
+            for row in (0, 17, 59):
+                told = {"row": str(row), "label": "abcd"[row % 4], "client": f"site {row % 3}"}
+                assert tab.hover(row) == told | {"10 nearest kept": f"{row % 11 * 10} %"}
+            tab.page.click("[data-panel=central]")
+            tab.page.wait_for_function("document.querySelector('#map-central .points').width > 300")
+            tab.drawn()
+            assert tab.hover(17, "central")["10 nearest kept: pooled-data map"] == f"{(59 - 17) % 11 * 10} %"
+            assert "10 nearest kept" not in tab.hover(17, "central")
+
+    def test_a_line_chooses_the_rows_inside_on_both_maps_and_lists_them(
+        self, browser: Any, run: Path
+    ) -> None:
+        with Tab(browser, write_report(run), run) as tab:
+            tab.page.click("[data-panel=central]")
+            tab.page.wait_for_function("document.querySelector('#map-central .points').width > 300")
+            tab.drawn()
+            # A notch in the line leaves out row 11, in the middle of rows 0 to 2, 10 to 12 and 20 to 22.
+            (left, low), (right, high) = tab.at(0), tab.at(22)
+            half = (right - left) / 10
+            x, y = tab.at(11)
+            outer = [(left - half, low + half), (left - half, high - half)]
+            outer += [(right + half, high - half), (right + half, low + half)]
+            line = [
+                *outer,
+                (x + half, low + half),
+                (x + half, y - half),
+                (x - half, y - half),
+                (x - half, low + half),
+            ]
+            tab.draw_around(line)
+            chosen = [0, 2, 10, 12, 20, 21, 22]  # and not row 1, below row 11
+            assert [cells[:3] for cells in tab.table()] == [
+                [str(row), "abcd"[row % 4], f"site {row % 3}"] for row in chosen
+            ]
+            assert tab.status == "7 of 60 rows chosen: a (3), c (3), b (1)"
+            for key in ("federated", "central"):
+                assert is_colour(tab.colour(22, key), CATEGORIES[22 % 4])
+                assert min(tab.colour(11, key)) > 200  # faded
+            # With Ctrl held more is added; a click beside all rows clears.
+            tab.page.keyboard.down("Control")
+            tab.page.mouse.click(*tab.at(59))
+            tab.page.keyboard.up("Control")
+            assert tab.status.startswith("8 of 60 rows chosen")
+            box = tab.page.locator("#map-federated .over").bounding_box()
+            tab.page.mouse.click(box["x"] + 3, box["y"] + 3)
+            assert tab.status == "No rows chosen"
+            assert tab.page.locator(".chosen").is_hidden()
+
+    def test_what_is_chosen_is_sorted_and_saved_as_csv(self, browser: Any, run: Path) -> None:
+        with Tab(browser, write_report(run), run) as tab:
+            tab.page.locator(".key button").nth(1).click()
+            assert tab.status == "15 of 60 rows chosen: b (15)"
+            header = tab.page.locator(".chosen th button")
+            header.nth(3).click()
+            shares = [float(cells[3].removesuffix(" %")) for cells in tab.table()]
+            assert shares == sorted(shares)
+            header.nth(3).click()
+            assert [float(cells[3].removesuffix(" %")) for cells in tab.table()] == shares[::-1]
+            with tab.page.expect_download() as saved:
+                tab.page.click(".export")
+            lines = list(csv.reader(io.StringIO(Path(saved.value.path()).read_bytes().decode())))
+            assert lines[0] == [
+                "row",
+                "label",
+                "client",
+                "10 nearest kept",
+                "10 nearest kept: pooled-data map",
+            ]
+            assert sorted(int(line[0]) for line in lines[1:]) == list(range(1, ROWS, 4))
+            assert all(float(line[3]) == int(line[0]) % 11 / 10 for line in lines[1:])
+
+    def test_search_finds_a_row_or_a_value(self, browser: Any, run: Path) -> None:
+        with Tab(browser, write_report(run), run) as tab:
+            field = tab.page.locator(".search input")
+            field.fill("17")
+            field.press("Enter")
+            assert [cells[0] for cells in tab.table()] == ["17"]
+            field.fill("SITE 2")
+            assert tab.page.locator(".offers button").all_text_contents() == ["client: site 220 rows"]
+            field.press("Enter")
+            assert [int(cells[0]) for cells in tab.table()] == list(range(2, ROWS, 3))
+            field.fill("30 %")
+            tab.page.locator(".offers button").first.click()
+            assert [int(cells[0]) for cells in tab.table()] == list(range(3, ROWS, 11))
+            field.fill("nothing of the sort")
+            assert tab.page.locator(".offers").text_content() == "Nothing is called that"
+
+    def test_colours_tell_the_client_or_the_faithfulness_on_a_scale(self, browser: Any, run: Path) -> None:
+        with Tab(browser, write_report(run), run) as tab:
+            assert tab.page.locator("[name=colour] option").all_text_contents() == [
+                "label",
+                "client",
+                "faithfulness",
+            ]
+            tab.page.select_option("[name=colour]", label="client")
+            tab.drawn()
+            assert all(is_colour(tab.colour(row), CATEGORIES[row % 3]) for row in range(9))
+            tab.page.select_option("[name=colour]", label="faithfulness")
+            tab.drawn()
+            assert is_colour(tab.colour(11), RAMP[0])
+            assert is_colour(tab.colour(4), RAMP[2])
+            assert is_colour(tab.colour(32), RAMP[-1])
+            assert tab.page.locator(".key .ticks span").first.text_content() == "0 %"
+            assert tab.page.locator(".key .ticks span").last.text_content() == "100 %"
+            assert tab.page.locator(".naming").is_hidden()
+
+    def test_keys_move_zoom_and_clear_and_tab_reaches_the_map(self, browser: Any, run: Path) -> None:
+        with Tab(browser, write_report(run), run) as tab:
+            tab.page.locator(".key button").first.click()
+            tab.page.focus(".save")
+            tab.page.keyboard.press("Tab")
+            assert tab.page.evaluate("document.activeElement.id") == "map-federated"
+            assert tab.page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+            assert tab.page.locator("#map-federated").get_attribute("aria-label") == "Federated map, 60 rows"
+            tab.page.keyboard.press("Escape")
+            assert tab.status == "No rows chosen"
+            tab.drawn()
+            before = [tab.colour(row) for row in range(ROWS)]
+            for key in ("ArrowRight", "ArrowUp", "+"):
+                tab.page.keyboard.press(key)
+                tab.drawn()
+                assert [tab.colour(row) for row in range(ROWS)] != before
+            tab.page.keyboard.press("0")
+            tab.drawn()
+            assert [tab.colour(row) for row in range(ROWS)] == before
+
+    def test_zoom_is_linked_between_the_maps(self, browser: Any, run: Path) -> None:
+        with Tab(browser, write_report(run), run) as tab:
+            tab.page.click("[data-panel=central]")
+            tab.page.wait_for_function("document.querySelector('#map-central .points').width > 300")
+            tab.drawn()
+            before = tab.colour(0, "central")
+            assert is_colour(before, CATEGORIES[0])
+            tab.page.focus("#map-federated")
+            for _ in range(3):
+                tab.page.keyboard.press("+")
+            tab.drawn()
+            assert not is_colour(tab.colour(0, "central"), CATEGORIES[0])
+            # Moved by a drag with Shift held, a row in the middle comes along.
+            x, y = tab.at(25)
+            tab.page.keyboard.down("Shift")
+            tab.draw_around([(x, y), (x + 60, y + 30)])
+            tab.page.keyboard.up("Shift")
+            assert tab.status == "No rows chosen"
+
+    @pytest.mark.parametrize("kinds", [10, 11])
+    def test_names_stand_on_the_map_past_ten_and_when_asked_for(
+        self, browser: Any, tmp_path: Path, kinds: int
+    ) -> None:
+        labels = [f"kind {row % kinds}" for row in range(ROWS)]
+        folder = write_run(tmp_path / "run", points=on_a_lattice(kinds), labels=labels)
+        with Tab(browser, write_report(folder), folder) as tab:
+            tags = tab.page.locator("#map-federated .names span")
+            assert tab.page.locator("#map-federated .names").is_visible() is (kinds > 10)
+            tab.page.click(".naming")
+            tab.drawn()
+            assert tab.page.locator("#map-federated .names").is_visible() is (kinds <= 10)
+            if kinds <= 10:
+                shown = {tag.text_content() for tag in tags.all() if tag.is_visible()}
+                assert shown
+                assert shown <= set(labels)
+
+    def test_a_folder_without_faithfulness_offers_none(self, browser: Any, tmp_path: Path) -> None:
+        folder = write_run(tmp_path / "run", points=on_a_lattice(), labels=["a"] * ROWS)
+        with Tab(browser, write_report(folder), folder) as tab:
+            assert tab.page.locator("[name=colour] option").all_text_contents() == ["label", "client"]
+            assert set(tab.hover(3)) == {"row", "label", "client"}
+
+    def test_text_of_others_stays_text(self, browser: Any, tmp_path: Path) -> None:
+        hostile = "<img src=x onerror=alert(1)></script><b>"
+        folder = write_run(
+            tmp_path / "run",
+            points=on_a_lattice(),
+            labels=[hostile] * ROWS,
+            clients=[hostile] * ROWS,
+            rows=[f"{row} {hostile}" for row in range(ROWS)],
+        )
+        with Tab(browser, write_report(folder), folder) as tab:
+            told = tab.hover(7)
+            assert (told["row"], told["label"]) == (f"7 {hostile}", hostile)
+            tab.page.click(".naming")
+            tab.page.locator(".search input").fill("onerror")
+            tab.page.locator(".offers button").first.click()
+            assert tab.table()[0][:2] == [f"0 {hostile}", hostile]
+            assert tab.said == []
+
+    def test_axes_of_a_map_in_space_take_their_turns(self, browser: Any, tmp_path: Path) -> None:
+        folder = write_run(tmp_path / "run", points=in_space(), labels=["a"] * ROWS)
+        with Tab(browser, write_report(folder), folder) as tab:
+            first = tab.hover(int(tab.points["federated"][:, 0].argmax()))["row"]
+            assert first == str(tab.points["federated"][:, 0].argmax())
+            tab.page.check("[name=axes][value='1,2']", force=True)
+            tab.drawn()
+            tab.points = {key: points[:, [1, 2]] for key, points in tab.points.items()}
+            row = int(tab.points["federated"][:, 0].argmax())
+            assert tab.hover(row)["row"] == str(row)
+
+    def test_a_disk_has_its_boundary(self, browser: Any, tmp_path: Path) -> None:
+        method = {"kind": "sense", "embedder": "cosne", "anchors": 63}
+        folder = write_run(tmp_path / "run", points=in_ball(2), method=method)
+        with Tab(browser, write_report(folder), folder) as tab:
+            half = tab.points["federated"].std()  # of a frame that holds the circle
+            assert half < 0.5
+            box = tab.page.locator("#map-federated .over").bounding_box()
+            radius = map_of_run(read_run(folder)).header["panels"][0]["disk"]["radius"] * min(
+                box["width"], box["height"]
+            )
+            over = PIXEL.replace(".points", ".over")
+            drawn = [
+                tab.page.evaluate(over, ["federated", box["width"] / 2 + away, box["height"] / 2])
+                != [0, 0, 0]
+                for away in (radius, radius - 8, radius + 8)
+            ]
+            assert drawn == [True, False, False]
+
+    def test_without_javascript_there_is_the_picture(self, browser: Any, run: Path) -> None:
+        with Tab(browser, write_report(run), run, java_script_enabled=False) as tab:
+            assert tab.page.locator("#map-federated img").is_visible()
+            assert tab.page.locator("#map-federated img").evaluate("image => image.naturalWidth") >= 500
+
+    def test_a_dark_page_has_a_dark_map_and_a_printed_one_a_white(self, browser: Any, run: Path) -> None:
+        with Tab(browser, write_report(run), run, color_scheme="dark") as tab:
+            corner = tab.page.evaluate(PIXEL, ["federated", 2, 2])
+            assert max(corner) < 50
+            assert is_colour(tab.colour(0), CATEGORIES[0])
+            tab.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+            assert tab.page.evaluate(PIXEL, ["federated", 2, 2]) == [255, 255, 255]
+            tab.page.evaluate("dispatchEvent(new Event('afterprint'))")
+            assert tab.page.evaluate(PIXEL, ["federated", 2, 2]) == corner
+
+    def test_a_finger_that_touches_a_row_is_told_of_it_and_the_page_is_no_wider_than_a_phone(
+        self, browser: Any, run: Path
+    ) -> None:
+        phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+        with Tab(browser, write_report(run), run, device_scale_factor=2, **phone) as tab:
+            tab.page.touchscreen.tap(*tab.at(33))
+            assert tab.page.locator("#map-federated .tip dd").first.text_content() == "33"
+            assert [cells[0] for cells in tab.table()] == ["33"]
+            assert tab.page.evaluate("document.documentElement.scrollWidth") <= 390
+            assert tab.page.locator("[name=drag]:checked").get_attribute("value") == ""
+
+    def test_the_picture_that_is_saved_is_a_png(self, browser: Any, run: Path) -> None:
+        with Tab(browser, write_report(run), run) as tab:
+            with tab.page.expect_download() as saved:
+                tab.page.click(".save")
+            assert saved.value.suggested_filename == "digits-fed-tsne.png"
+            assert Path(saved.value.path()).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+    def test_rows_of_a_page_that_is_full_are_still_where_they_belong(
+        self, browser: Any, run: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for budget in range(1000, 0, -10):
+            monkeypatch.setattr(maps, "BUDGET", budget)
+            found = map_of_run(read_run(run))
+            if found.header["bits"] < 16:
+                break
+        assert 10 <= found.header["bits"] < 16
+        assert len(found.panels) == 2
+        with Tab(browser, write_report(run), run) as tab:
+            assert [tab.hover(row)["row"] for row in range(0, ROWS, 7)] == [
+                str(row) for row in range(0, ROWS, 7)
+            ]
+            tab.page.click("[data-panel=central]")
+            tab.page.wait_for_function("document.querySelector('#map-central .points').width > 300")
+            tab.drawn()
+            rows = range(0, ROWS, 7)
+            assert [tab.hover(row, "central")["row"] for row in rows] == [str(row) for row in rows]
+
+
+@needs_browser
+class TestComparison:
+    def test_rows_that_runs_share_are_linked_and_others_lie_on_one_map_alone(
+        self, browser: Any, tmp_path: Path
+    ) -> None:
+        points = on_a_lattice()
+        labels = ["a", "b", "c", "d"] * (ROWS // 4)
+        one = write_run(tmp_path / "one", points=points, labels=labels, central=False)
+        turned = points @ np.array([[0.0, 3.0], [-3.0, 0.0]]) + 5.0
+        rows = range(30, 30 + ROWS)  # of which 30 to 59 are the first run's too
+        other = write_run(
+            tmp_path / "two",
+            points=np.roll(turned, -30, axis=0),
+            labels=labels[2:] + labels[:2],
+            rows=rows,
+            central=False,
+        )
+        page = write_comparison([one, other], tmp_path / "comparison.html")
+        with Tab(browser, page) as tab:
+            assert tab.said == []
+            for key in ("0", "1"):
+                assert tab.page.locator(f"#map-{key}").is_visible()
+            tab.page.locator(".search input").fill("40")
+            tab.page.locator(".search input").press("Enter")
+            assert len(tab.table()) == 1
+            tab.page.locator(".search input").fill("b")
+            tab.page.locator(".offers button").first.click()
+            assert "of 90 rows chosen" in tab.status
+            header = tab.page.locator(".chosen th").all_text_contents()
+            assert header == ["row", "label", "client: one", "client: two"]
+            tab.page.locator(".search input").fill("70")
+            tab.page.locator(".search input").press("Enter")
+            assert tab.table()[0][2] == "not in this run"
+
+
+class TestPacking:
+    @pytest.mark.parametrize("length", [1, 2, 6, 7, 8, 1000])
+    def test_every_byte_comes_back(self, length: int) -> None:
+        content = np.random.default_rng(length).integers(0, 256, length, dtype=np.uint8).tobytes()
+        text = as_text(content)
+        assert not set(text) & {"\0", "\r", "<"}
+        bits = "".join(f"{ord(letter) & 127:07b}" for letter in text)
+        assert bytes(int(bits[at : at + 8], 2) for at in range(0, 8 * length, 8)) == content
+
+    @pytest.mark.parametrize(("most", "width"), [(255, 1), (256, 2), (65_535, 2), (65_536, 4)])
+    def test_codes_take_the_bytes_that_they_need(self, most: int, width: int) -> None:
+        assert codes(np.array([0, most]))[0] == width
+
+    def test_places_round_down_to_the_bits_that_there_are(self) -> None:
+        along = np.array([0.0, 0.5, 1.0, np.nan, -1.0])
+        places = Places.of(along, np.arange(5))
+        np.testing.assert_array_equal(places.values, [0, 2**15, 2**16 - 1, 0, 0])
+        assert len(places.rounded(16)) - len(places.rounded(8)) == 5
+        assert len(places.rounded(9)) - len(places.rounded(8)) == 1
+
+    def test_rows_that_lie_near_each_other_come_together(self) -> None:
+        random = np.random.default_rng(0)
+        places = random.random((20_000, 2))
+        order = by_place(*places.T)
+        assert sorted(order) == list(range(20_000))
+        steps = np.linalg.norm(np.diff(places[order], axis=0), axis=1)
+        assert np.median(steps) < 0.02
+        assert len(Places.of(places[:, 0], order).coarse) < 0.75 * len(
+            Places.of(places[:, 0], np.arange(20_000)).coarse
+        )
+
+
+class TestWhatFits:
+    def test_a_page_that_would_be_too_large_leaves_out_and_says_so(
+        self, run: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        read = read_run(run)
+        whole = map_of_run(read)
+        assert whole.notices == []
+        assert whole.header["bits"] == 16
+        lost = []
+        for budget in range(1200, 0, -10):
+            monkeypatch.setattr(maps, "BUDGET", budget)
+            found = map_of_run(read)
+            assert found.header["bits"] >= 10 or len(found.panels) == 1
+            lost.append((len(found.panels), len(found.header["columns"])))
+        assert lost == sorted(lost, reverse=True)
+        assert len(set(lost)) > 3
+        assert lost[-1] == (1, 1)
+        assert "Pooled-data map" in " ".join(found.notices)
+        assert "faithfulness" not in [way.by for way in found.ways]
+
+    def test_names_of_rows_that_count_up_take_no_bytes(self, tmp_path: Path) -> None:
+        counted = write_run(tmp_path / "counted", rows=range(100, 100 + ROWS))
+        assert map_of_run(read_run(counted)).header["ids"] == {"kind": "range", "first": 100}
+        named = write_run(tmp_path / "named", rows=[f"patient {row}" for row in range(ROWS)])
+        assert map_of_run(read_run(named)).header["ids"]["kind"] == "names"
+        far = write_run(tmp_path / "far", rows=[2**60 + 3 * row for row in range(ROWS)])
+        assert map_of_run(read_run(far)).header["ids"]["kind"] == "names"

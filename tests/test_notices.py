@@ -1,0 +1,195 @@
+"""What is said of a table before it is mapped, and kept in the run's folder, without showing a value."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from inline_federations import cut, federate
+from tiny import tiny, tiny_run, tiny_scenario
+
+import raydr
+from raydr.arrays import Float64Array
+from raydr.data.notices import CODES, NUMBERING, PLAIN, common_looks, looks, of_columns, of_spreads
+from raydr.front.cli import status
+from raydr.journal import Event, Incident, StageStarted
+from raydr.report import mapped, read_run
+from raydr.scenarios.runner import run
+from raydr.statistics.moments import spread
+
+ROWS = 60
+NAMES = ("weight", "chart", "ward", "smokes", "flat", "$x_$")
+
+
+def content(rows: int = ROWS) -> Float64Array:
+    """A measure, an identity under an innocent name, codes, zeros and ones, a constant, and a wide measure."""
+    random = np.random.default_rng(0)
+    number = np.arange(rows)
+    return np.column_stack(
+        [
+            random.normal(size=rows),
+            7_000_000 + 13 * random.permutation(rows),
+            number % 4 + 1,
+            number % 2,
+            np.full(rows, 5.5),
+            random.normal(size=rows) * 1_000,
+        ]
+    )
+
+
+def write(path: Path, rows: Float64Array, site: bool = True) -> Path:
+    lines = [",".join([*NAMES, "site"] if site else NAMES)]
+    for number, row in enumerate(rows.tolist()):
+        cells = [
+            "" if np.isnan(value) else repr(int(value) if value == int(value) else value) for value in row
+        ]
+        lines.append(",".join([*cells, f"s{number % 3}"] if site else cells))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_columns_are_told_by_their_numbers() -> None:
+    assert looks(content()).tolist() == [PLAIN, NUMBERING, CODES, PLAIN, PLAIN, PLAIN]
+    holed = content()
+    holed[::7] = np.nan
+    assert looks(holed).tolist() == [PLAIN, NUMBERING, CODES, PLAIN, PLAIN, PLAIN]
+    assert not looks(content(10)).any(), "of few rows nothing is said"
+    assert looks(content().astype(np.float32))[2] == CODES
+    assert not looks(np.full((30, 2), np.nan)).any()
+    assert looks(1e5 + np.arange(60.0)[:, None] % 4).tolist() == [PLAIN], "large numbers are no codes"
+    assert looks(np.arange(60.0)[:, None] % 12).tolist() == [PLAIN], "many are none either"
+
+
+def test_sites_say_alike_or_nothing() -> None:
+    one, other = looks(content()), looks(content(5))
+    assert common_looks([one, one, other]).tolist() == one.tolist(), "too few rows to say"
+    changed = one.copy()
+    changed[1] = PLAIN
+    assert common_looks([one, changed]).tolist() == changed.tolist()
+    assert common_looks([other]).tolist() == other.tolist()
+
+
+def test_no_value_is_shown_and_no_table_of_counts_is_called_codes() -> None:
+    said = of_columns(NAMES, looks(content()), ("flat",))
+    assert [text.partition(":")[0] for text in said] == ["'chart'", "'ward'", "'flat'"]
+    assert "7000" not in "".join(said)
+    pixels = np.arange(60)[:, None] * np.arange(1, 65) % 9
+    assert of_columns([f"p{i}" for i in range(64)], looks(pixels.astype(float))) == ()
+
+
+def test_spreads_are_compared_with_the_middle_one() -> None:
+    assert of_spreads(("a", "b", "c"), np.array([1.0, 2.0, 9.0])) == ()
+    (said,) = of_spreads(("a", "b", "$x_$"), np.array([1.0, 2.0, 300.0]))
+    assert "'$x_$' varies 150 times as much" in said
+    (said,) = of_spreads(
+        ("a", "b", "c", "d", "e"),
+        np.array(
+            [
+                0.0,
+                1.0,
+                50.0,
+                1.0,
+                300.0,
+            ][:5]
+        ),
+    )
+    assert "'e'" in said
+    assert of_spreads(("a", "b"), np.zeros(2)) == ()
+    assert of_spreads(("a", "b"), np.array([0.0, 3.0])) == ()
+
+
+def test_a_federation_remembers_the_first_spread_that_it_learns() -> None:
+    rows = content()
+    federation = federate(cut(rows, 4, 0))
+    assert federation.deviation is None
+    spread(federation)
+    np.testing.assert_allclose(federation.deviation, rows.std(axis=0), rtol=1e-12, atol=1e-12)  # type: ignore[arg-type]
+
+
+def settings(path: Path, **data: Any) -> dict[str, Any]:
+    return {
+        "data": {"path": str(path), **data},
+        "clients": {"partition": {"kind": "by-column", "column": "site"}},
+        "method": {"kind": "fed-tsne", "landmarks": 8, "rounds": 2, "early_iterations": 5, "iterations": 5},
+    }
+
+
+def test_a_run_says_so_first_and_keeps_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "table.csv", content())
+    heard: list[str] = []
+
+    def listen(event: Event) -> None:
+        match event:
+            case Incident(text):
+                heard.append(text)
+            case StageStarted(stage):
+                heard.append(stage)
+
+    folder = run(tiny_scenario(**settings(path)), out=tmp_path / "run", listener=listen)
+    found = read_run(folder).data.notices
+    assert [text.partition(":")[0] for text in found[:3]] == ["'chart'", "'ward'", "'flat'"]
+    assert "'$x_$'" in found[3]
+    assert "Nothing is scaled" in found[3]
+    before = heard[: heard.index("clients")]
+    assert [text for text in before if text in found] == list(found[:3]), "before anything is mapped"
+    said = [fact.text for fact in mapped.facts(read_run(folder).data) if fact.name == mapped.NOTICE]
+    assert said == list(found)
+    page = (folder / "report.html").read_text()
+    assert page.count("whole numbers, each there once") == 1
+    assert raydr.Result(folder).data["notices"] == list(found)
+
+
+@pytest.mark.parametrize("kind", ["sense", "fed-tsne", "fedne"])
+def test_scaled_tables_and_built_in_ones_need_no_word(tmp_path: Path, kind: str) -> None:
+    method = {
+        "sense": {"kind": "sense", "anchors": 5, "anchor_source": "random",
+                  "embedder": {"kind": "tsne", "early_iterations": 5, "iterations": 5}},
+        "fed-tsne": tiny()["method"],
+        "fedne": {"kind": "fedne", "rounds": 2, "hidden": [4]},
+    }[kind]  # fmt: skip
+    path = write(tmp_path / "table.csv", content())
+    plain = read_run(tiny_run(tmp_path / "plain", **settings(path) | {"method": method})).data.notices
+    assert "'chart' and 1 more" in plain[-1] or "'$x_$'" in plain[-1], "by sums, or by the evaluation"
+    scaled = settings(path, scale="standard") | {"method": method}
+    assert not any("scaled" in text for text in read_run(tiny_run(tmp_path / "s", **scaled)).data.notices)
+    assert read_run(tiny_run(tmp_path / "iris", method=method)).data.notices == ()
+
+
+def test_sites_with_files_of_their_own_vote(tmp_path: Path) -> None:
+    rows, sites = content(90), []
+    for number in range(3):
+        path = write(tmp_path / f"{number}.csv", rows[number::3], site=False)
+        sites.append({"path": str(path)})
+    folder = tiny_run(tmp_path / "run", data={"scale": "standard"}, clients={"sites": sites})
+    assert [text.partition(":")[0] for text in read_run(folder).data.notices] == ["'chart'", "'ward'"]
+
+
+def test_quiet_hides_nothing_from_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "table.csv", content())
+    (tmp_path / "s.yaml").write_text(json.dumps(tiny() | settings(path)))
+    written = []
+    for number, quiet in enumerate(([], ["--quiet"])):
+        out = tmp_path / str(number)
+        assert status(["run", str(tmp_path / "s.yaml"), "--out", str(out), *quiet]) == 0
+        written.append((out / "data.json").read_bytes())
+        said = capsys.readouterr().err
+        assert ("whole numbers, each there once" in said) != bool(quiet)
+        data = read_run(out).data
+        for needle in (
+            data.sources[0].sha256,
+            "Columns mapped: 6: weight, chart",
+            "Columns left out: site (the client)",
+        ):
+            assert (needle in said) != bool(quiet)
+    assert written[0] == written[1]
+
+
+def test_a_check_says_what_there_is_to_look_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "table.csv", content())
+    assert status(["check", str(path), "--site", "site"]) == 0
+    said = capsys.readouterr().out
+    assert f"{mapped.NOTICE}: 'chart': whole numbers, each there once" in said
+    assert "SHA-256 of table.csv" in said
