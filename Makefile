@@ -1,4 +1,4 @@
-# make demo: set up and map real data, federated.    make test: set up and run every check.
+# make demo: set up and map real data, federated.    make test: set up and run every check.    make docs: the site.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 SOME_TESTS := $(addprefix tests/test_, embedding.py estimators.py data_files.py finished.py metrics.py own_data.py \
   fedne_numerics.py accounting.py sweeps.py report.py methods.py)
 
-.PHONY: demo test slow lowest dist setup clean
+.PHONY: demo test slow docs lowest dist setup clean
 
 demo: setup
 	$(BIN)/raydr run digits-fed-umap
@@ -23,6 +23,10 @@ test: setup
 
 slow: setup
 	$(BIN)/python -m pytest -m slow
+
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo site/index.html
 
 # What constraints-lowest.txt holds must do; it is made by
 # uv pip compile --resolution lowest-direct --extra all pyproject.toml -o constraints-lowest.txt

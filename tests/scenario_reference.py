@@ -1,6 +1,7 @@
 """Every key of a scenario as Markdown, from the models that check it.
 
-``python tests/scenario_reference.py`` puts it into docs/scenarios.md; a test keeps the two equal.
+``python tests/scenario_reference.py`` puts what all methods share into docs/scenarios.md, and a page for each method
+into docs/methods/; tests keep them equal.
 """
 
 from __future__ import annotations
@@ -13,25 +14,53 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+import raydr
+from raydr.front.estimators import estimator_names
 from raydr.scenarios.problems import ROOT, Section, kind_of
 
-PAGE = Path(__file__).parent.parent / "docs" / "scenarios.md"
+DOCS = Path(__file__).parent.parent / "docs"
+PAGE = DOCS / "scenarios.md"
 MARK = "<!-- Below this line: made by tests/scenario_reference.py -->\n"
+METHOD = "method"
 
 _NAMES = {int: "whole number", float: "number", str: "text", bool: "true or false"}
 
 
 def reference() -> str:
-    """A heading and a table for each section."""
+    """A heading and a table for each section that methods share, and a list of the methods."""
     return "\n".join(_tables(ROOT))
+
+
+def method_pages() -> dict[Path, str]:
+    """The page of each method by its place: its keys, and those of the sections below them."""
+    section = ROOT.inner(METHOD)
+    assert section is not None
+    chosen = {str(kind_of(model)): section.chosen({"kind": kind_of(model)}) for model in section.models}
+    return {DOCS / "methods" / f"{kind}.md": _method_page(kind, keys) for kind, keys in chosen.items()}
+
+
+def _method_page(kind: str, section: Section) -> str:
+    (model,) = section.models
+    estimators = [name for name in estimator_names() if getattr(raydr, name)._kind == kind]
+    lines = [
+        "<!-- Made by tests/scenario_reference.py -->",
+        f"# `{kind}`\n",
+        f"{_summary(model)}.\n",
+        f"In Python: {', '.join(f'`raydr.{name}`' for name in estimators)}, with these keys as parameters",
+        "([estimators](../estimators.md)). [Scenarios](../scenarios.md) has the sections that all methods share.",
+    ]
+    return "\n".join([*lines, *_tables(section)]) + "\n"
 
 
 def _tables(section: Section) -> list[str]:
     lines = [f"\n## {'`' + '.'.join(section.path) + '`' if section.path else 'The whole'}\n"]
-    if section.kinds:
+    several = len(section.models) > 1 and section.kinds
+    if several:
         lines += ["| kind | what it is |", "| --- | --- |"]
-        lines += [f"| `{kind_of(model)}` | {_summary(model)} |" for model in section.models]
+        lines += [f"| {_kind(section, model)} | {_summary(model)} |" for model in section.models]
         lines += [""]
+        if section.path == (METHOD,):
+            return [*lines[:-1], "\nEach has a page with its keys."]
     lines += ["| key | value | default | meaning |", "| --- | --- | --- | --- |"]
     keys = [key for key in section.keys if not (key == "kind" and section.kinds)]
     lines += [line for key in keys for line in _rows(section, key)]
@@ -57,6 +86,11 @@ def _rows(section: Section, key: str) -> list[str]:
         + (f" ({', '.join(kinds)}) |" if len(kinds) < len(section.models) else " |")
         for (values, default, meaning), kinds in owners.items()
     ]
+
+
+def _kind(section: Section, model: type[BaseModel]) -> str:
+    name = f"`{kind_of(model)}`"
+    return f"[{name}](methods/{kind_of(model)}.md)" if section.path == (METHOD,) else name
 
 
 def _summary(model: type[BaseModel]) -> str:
@@ -119,3 +153,6 @@ def _default(field: FieldInfo) -> str:
 if __name__ == "__main__":
     by_hand, _, _ = PAGE.read_text().partition(MARK)
     PAGE.write_text(by_hand + MARK + reference() + "\n")
+    for place, content in method_pages().items():
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(content)

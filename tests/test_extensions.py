@@ -273,3 +273,22 @@ def test_what_cannot_be_used_is_refused_by_name(
     assert done.returncode == 2, done.stderr
     assert said in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
+
+
+def test_the_method_in_60_lines_runs_as_a_package_of_its_own(tmp_path: Path) -> None:
+    source = (Path(__file__).parent / "example_method.py").read_text()
+    packages = installed(tmp_path / "installed", "power_pca", source, ("methods",))
+    folder = run_folder(packages, tmp_path, "short", clients={"count": 3}, compare=[], metrics=["npa_10"])
+    found = pq.read_table(folder / "embedding.parquet")
+    from sklearn.datasets import load_iris
+
+    rows = load_iris().data
+    rows = (rows - rows.min(axis=0)) / np.ptp(rows, axis=0)
+    axes = np.linalg.svd(rows, full_matrices=False)[2][:2]
+    places = np.column_stack([found["x"], found["y"]])
+    assert np.abs(_gram(places) - _gram(rows @ axes.T)).max() < 1e-4 * np.abs(_gram(places)).max()
+
+
+def _gram(places: np.ndarray) -> np.ndarray:
+    """Inner products of all pairs of rows, which no turn and no reflection changes."""
+    return np.asarray(places @ places.T)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import shlex
+import tomllib
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,22 +12,40 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from scenario_reference import MARK, PAGE, reference
+from pages import ROOT, Block, blocks, name_of, pages, run_blocks, run_line, write_files
+from scenario_reference import MARK, PAGE, method_pages, reference
 from sweeps import inline
 
 import raydr
+from raydr.attacks import ATTACKS
 from raydr.data import DATASETS, IN_MEMORY
-from raydr.front.cli import app, status
+from raydr.front.cli import app
 from raydr.front.commands.lists import CATALOGUES
 from raydr.scenarios import reading
 from raydr.scenarios.transforming import transform as _transform  # noqa: F401  before a test puts another `read` in place
 from raydr.tune import running
 from raydr.tune.reading import is_sweep, read_sweep
 
-ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 GUIDE = ROOT / "CONTRIBUTING.md"
-PAGES = [README, GUIDE, *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = pages()
+RUN = ("sh", "python")
+ELSEWHERE = {
+    "docs/estimators.md": "test_estimators.py runs its Python, with what it says",
+    "docs/writing-a-method.md": "its Python is tests/example_method.py, which test_extensions.py installs and runs",
+}
+"""Pages whose Python runs in another test."""
+NOT_RUN = {
+    ("README.md", ""): "how folders are laid out",
+    (
+        "docs/cluster.md",
+        "bash",
+    ): "starts a cluster: tests/several_nodes.py starts one, and test_jobs.py submits to it",
+    ("docs/installing.md", "text"): "installs packages from an index",
+}
+"""Blocks that nothing runs, by page and language, and why."""
+LONG = {"docs/robust-aggregation.md", "docs/sense.md"}
+"""Pages whose Python is of a size that a figure beside it needs."""
 SMALL: dict[str, dict[str, Any]] = {
     "fed-tsne": {
         "method.rounds": 1,
@@ -46,31 +64,29 @@ SMALL: dict[str, dict[str, Any]] = {
         "method.embedder": {"kind": "tsne", "early_iterations": 5, "iterations": 5},
     },
     "fedne": {"method.rounds": 2, "method.hidden": [8]},
+    "landmark-ne": {"method.rounds": 2, "method.hidden": [8], "method.landmarks": 10},
+    "fedavg-ne": {"method.rounds": 2, "method.hidden": [8]},
+    "fedprox-ne": {"method.rounds": 2, "method.hidden": [8]},
+    "local-ne": {"method.rounds": 2, "method.hidden": [8]},
+    "global-ne": {"method.rounds": 2, "method.hidden": [8]},
+    "dsne": {"method.early_iterations": 5, "method.iterations": 5},
+    "fed-pca": {},
     "private-map": {"method.early_iterations": 5, "method.iterations": 5, "method.placing_iterations": 5},
 }
 """What makes a run of each method quick."""
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    """Fenced blocks of a page in one language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
-
-
-def commands(page: Path) -> list[str]:
-    """Command lines of a page, without prompts and comments."""
-    lines = [line for block in blocks(page, "sh") for line in block.splitlines()]
-    return [line for line in (line.partition(" # ")[0].strip() for line in lines) if line]
-
-
-def patients(path: Path, header: str) -> None:
-    """A table with the README's header: 30 patients of two hospitals."""
+def table(path: Path, header: str) -> None:
+    """A table with a header of the pages: 30 patients of two hospitals."""
     rng = np.random.default_rng(0)
-    rows = [
-        f"{('north', 'east')[i % 2]},{rng.integers(20, 90)},{rng.integers(70, 200)},{rng.normal(28, 5):.1f},"
-        f"{rng.integers(0, 300)},{('yes', 'no')[i % 3 > 0]}"
-        for i in range(30)
+    words = {"hospital": ("north", "east"), "diagnosis": ("yes", "no", "no"), "disease": ("yes", "no", "no")}
+    columns = [
+        [words[name][row % len(words[name])] for row in range(30)]
+        if name in words
+        else [f"{value:.1f}" for value in rng.normal(100.0, 20.0, 30)]
+        for name in header.split(",")
     ]
-    path.write_text("\n".join([header, *rows]) + "\n")
+    path.write_text("\n".join([header, *map(",".join, zip(*columns, strict=True))]) + "\n")
 
 
 @pytest.fixture
@@ -92,58 +108,79 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_command_of_a_page_works(page: Path, quick: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for block in [*blocks(README, "yaml"), *blocks(page, "yaml")]:
-        named = re.match(r"# (\S+\.yaml)\n", block)
-        if named:
-            (quick / named[1]).write_text(block)
-    for block in [*blocks(README, "csv"), *blocks(page, "csv")]:
-        patients(quick / "patients.csv", block.splitlines()[0])
-    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    for line in commands(page):
-        program, *arguments = shlex.split(line)
-        match program:
-            case "raydr":
-                assert status(arguments) == 0, f"{line}: {capsys.readouterr().err}"
-            case "make":
-                assert {argument for argument in arguments if "=" not in argument} <= set(targets)
-            case "python":
-                assert arguments[0] == "-m"
-                assert importlib.util.find_spec(arguments[1]) is not None
-            case "export":
-                assert arguments[0].startswith("RAYDR_DATA=")
-            case _:
-                pytest.fail(f"nobody checks {line!r}")
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.slow) if name_of(page) in LONG else page
+        for page in PAGES
+        if blocks(page, *RUN) and name_of(page) not in ELSEWHERE
+    ],
+    ids=name_of,
+)
+def test_every_command_and_every_line_of_python_of_a_page_works(
+    page: Path, quick: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ATTACKS, "_things", dict(ATTACKS.items()))  # a page defines one
+    for source in (README, page):
+        write_files(source, quick)
+        for block in blocks(source, "csv"):
+            header = block.text.splitlines()[0]
+            table(quick / ("heart_disease.csv" if "thal" in header else "patients.csv"), header)
+    for names in run_blocks(page):
+        if page == README and "result" in names:
+            assert isinstance(names.pop("result"), raydr.Result)
+            assert Path(capsys.readouterr().out.strip().splitlines()[-1]).is_file()
 
 
-def test_the_python_of_the_readme_runs(quick: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for block in blocks(README, "python"):
-        names: dict[str, Any] = {}
-        exec(block, names)
-        assert isinstance(names["result"], raydr.Result)
-        assert Path(capsys.readouterr().out.strip()).is_file()
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if name_of(page) in ELSEWHERE | dict.fromkeys(LONG)], ids=name_of
+)
+def test_the_commands_of_pages_whose_python_runs_elsewhere_work(page: Path, quick: Path) -> None:
+    deque((run_line(line) for block in blocks(page, "sh") for line in block.commands), maxlen=0)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_block_is_run_or_it_is_said_why_not() -> None:
+    known = {*RUN, "yaml", "csv", "toml"}
+    unrun = {(name_of(page), block.language) for page in PAGES for block in blocks(page)} - {
+        (name_of(page), language) for page in PAGES for language in known
+    }
+    assert unrun == {place for place in NOT_RUN if (ROOT / place[0]).is_file()}
+    assert all((ROOT / name).is_file() for name in [*ELSEWHERE, *LONG])
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "yaml")], ids=name_of)
 def test_every_scenario_of_a_page_is_one(page: Path, tmp_path: Path) -> None:
-    whole = [block for block in blocks(page, "yaml") if "name" in yaml.safe_load(block)]
-    assert whole or page not in (README, PAGE)
-    for number, block in enumerate(whole):
+    write_files(README, tmp_path)
+    for number, block in enumerate(blocks(page, "yaml")):
         file = tmp_path / f"{number}.yaml"
-        content = yaml.safe_load(block)
-        file.write_text(block)
-        if is_sweep(content):
-            (tmp_path / "patients.yaml").write_text(
-                next(text for text in blocks(README, "yaml") if "patients" in text)
-            )
-            assert read_sweep(file).name == content["name"]
-        else:
-            assert reading.read(file).name == content["name"]
+        content = yaml.safe_load(block.text)
+        file.write_text(block.text)
+        if "name" not in content:  # a part of a scenario
+            content = {"name": "part", "data": {"source": "digits"}, "clients": {"count": 10}, **content}
+            file.write_text(yaml.safe_dump(content, sort_keys=False))
+        read = read_sweep if is_sweep(content) else reading.read
+        assert read(file).name == content["name"]
+
+
+@pytest.mark.parametrize("block", [block for page in PAGES for block in blocks(page, "toml")])
+def test_every_entry_point_of_a_page_is_in_a_group_that_there_is(block: Block) -> None:
+    assert tomllib.loads(block.text)["project"]["entry-points"].keys() <= {
+        f"raydr.{things}"
+        for things in (
+            "methods",
+            "metrics",
+            "embedders",
+            "partitions",
+            "adversaries",
+            "attacks",
+            "mechanisms",
+        )
+    }
 
 
 def test_the_first_block_of_the_readme_is_the_two_commands() -> None:
-    assert [line.split()[:2] for line in commands(README)[:2]] == [["make", "demo"], ["make", "test"]]
+    first = blocks(README, "sh")[0]
+    assert [line.split()[:2] for line in first.commands] == [["make", "demo"], ["make", "test"]]
 
 
 def test_the_readme_names_every_command_and_option() -> None:
@@ -182,9 +219,13 @@ def test_the_readme_names_what_can_be_listed() -> None:
 
 
 def test_every_link_leads_somewhere() -> None:
+    made = {ROOT / "docs" / "notebook.md"}
     for page in PAGES:
-        for target in re.findall(r"\]\(([^)#\s]+)\)", page.read_text()):
-            assert target.startswith("https://") or (page.parent / target).exists(), f"{page.name}: {target}"
+        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+            place = page.parent / target
+            assert target.startswith("https://") or place.exists() or place.resolve() in made, (
+                f"{page.name}: {target}"
+            )
 
 
 def test_every_key_of_a_scenario_is_in_its_page_as_the_models_have_it() -> None:
@@ -192,3 +233,10 @@ def test_every_key_of_a_scenario_is_in_its_page_as_the_models_have_it() -> None:
     assert made.strip() == reference().strip(), (
         f"run `python tests/scenario_reference.py` to renew {PAGE.name}"
     )
+
+
+def test_every_method_has_its_page_of_keys_as_the_models_have_it() -> None:
+    made = method_pages()
+    assert set(made) == set((PAGE.parent / "methods").iterdir())
+    for place, content in made.items():
+        assert place.read_text() == content, f"run `python tests/scenario_reference.py` to renew {place.name}"

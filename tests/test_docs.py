@@ -1,0 +1,164 @@
+"""The site: it is built without a warning, every page is in it, and every link in it leads somewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+import yaml
+from pages import ROOT, name_of, pages
+
+NOTEBOOKS = sorted((ROOT / "docs").rglob("*.ipynb"))
+EXAMPLE = Path(__file__).parent / "example_method.py"
+IN_60 = 60
+TUTORIALS = ROOT / "docs" / "tutorials"
+
+
+class Links(HTMLParser):
+    """What a page links to, and what of it can be linked to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.targets: list[str] = []
+        self.anchors: set[str] = set()
+        self.fetched: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        told = {name: value for name, value in attrs if value}
+        self.anchors.update(told[name] for name in ("id", "name") if name in told)
+        link = told.get("href") if tag in ("a", "link") else told.get("src")
+        if link:
+            self.targets.append(link)
+            if tag != "a":
+                self.fetched.append(link)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site as `make docs` builds it; no warning passes."""
+    if importlib.util.find_spec("mkdocs") is None:
+        pytest.skip("mkdocs is not installed: pip install 'raydr[docs]'")
+    folder = tmp_path_factory.mktemp("site")
+    command = ["-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def read(site: Path) -> dict[Path, Links]:
+    """Every page of the site."""
+    return {page: Links(page.read_text(encoding="utf-8")) for page in sorted(site.rglob("*.html"))}
+
+
+def test_every_link_of_the_site_leads_to_a_page_and_to_a_place_on_it(
+    site: Path, read: dict[Path, Links]
+) -> None:
+    for page, links in read.items():
+        if page.name == "404.html":  # for a server that may put it anywhere
+            continue
+        for link in links.targets:
+            parts = urlsplit(link)
+            if parts.scheme or not (parts.path or parts.fragment):
+                continue
+            target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+            assert target.exists(), f"{page.relative_to(site)}: {link}"
+            if parts.fragment and target in read:
+                assert unquote(parts.fragment) in read[target].anchors, f"{page.relative_to(site)}: {link}"
+
+
+def test_no_page_fetches_anything_from_elsewhere(read: dict[Path, Links]) -> None:
+    for page, links in read.items():
+        assert not [link for link in links.fetched if urlsplit(link).netloc], page.name
+
+
+def test_every_page_of_the_docs_is_in_the_navigation(site: Path) -> None:
+    pages_shown = set(_leaves(_settings()["nav"]))
+    outside = {"docs/tutorials/figures"}
+    told = {name_of(page).removeprefix("docs/") for page in pages() if not _within(page, outside)}
+    assert told - {"README.md", "CONTRIBUTING.md"} <= pages_shown
+    for name in pages_shown:
+        assert (site / name.replace(".md", ".html")).is_file()
+
+
+def test_the_reference_of_python_tells_what_every_public_name_takes(site: Path) -> None:
+    import raydr
+
+    text = (site / "api.html").read_text(encoding="utf-8")
+    for name in raydr.__all__:
+        if name[0].islower() or name in ("Result", "SweepResult"):
+            assert f'id="raydr.{name}"' in text, name
+    for part in ("to_frame", "embedding", "RaydrError", "transform"):
+        assert part in text
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=name_of)
+def test_a_notebook_runs_from_top_to_bottom(notebook: Path, tmp_path: Path) -> None:
+    nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed: pip install 'raydr[docs]'")
+    import nbformat
+
+    content = nbformat.read(notebook, as_version=4)
+    kept = [_said(cell) for cell in content.cells]
+    run = nbclient.NotebookClient(
+        content, timeout=240, resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
+    assert [_said(cell) for cell in run.cells] == kept
+
+
+def test_the_page_of_a_method_in_60_lines_has_the_file_itself(site: Path) -> None:
+    lines = [line for line in EXAMPLE.read_text().splitlines() if line.strip()]
+    assert len(lines) <= IN_60
+    page = re.sub(r"<[^>]+>", "", (site / "writing-a-method.html").read_text(encoding="utf-8"))
+    for line in lines:
+        assert line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") in page.replace(
+            "&quot;", '"'
+        ).replace("&#39;", "'")
+
+
+def test_every_picture_and_every_table_of_figures_is_on_a_page() -> None:
+    texts = [page.read_text(encoding="utf-8") for page in pages()]
+    for made in [*(ROOT / "docs" / "pictures").iterdir(), *(TUTORIALS / "figures").iterdir()]:
+        place = made.relative_to(ROOT / "docs").as_posix()
+        assert any(place in text for text in texts), place
+        assert made.stat().st_size, f"run `python tests/tutorial_figures.py {made.stem}`"
+
+
+def _said(cell: Any) -> list[Any]:
+    """What a cell put out as text; pictures differ by what draws them."""
+    return [
+        output.get("data", {}).get("text/plain")
+        for output in cell.get("outputs", ())
+        if "data" in output and "image/png" not in output["data"]
+    ]
+
+
+def _within(page: Path, folders: set[str]) -> bool:
+    return name_of(page.parent) in folders
+
+
+def _leaves(nav: Any) -> Iterator[str]:
+    if isinstance(nav, str):
+        yield nav
+    for part in nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else ():
+        yield from _leaves(part)
+
+
+def _settings() -> Any:
+    return yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
