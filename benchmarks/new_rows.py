@@ -3,12 +3,12 @@
     python -m benchmarks.new_rows [--quick] [--datasets digits mnist] [--methods fed-tsne ...] [--rows N] [--held-out N]
                                   [--seeds 0 1] [--k 10] [--json FILE]
 
-Ten clients by Dirichlet 0.5 in this process, by each method's defaults; digits in full, a fifth of it held out, of MNIST
-10,000 rows and 5,000 held out. ``own`` is the part of the mapped rows that are of the class of most of their k nearest
-others on the map, ``new`` that of the held-out rows by the same mapped rows, once ``raydr transform`` has placed them,
-``apart`` the one less the other. ``data`` is what k nearest mapped rows in the data, as scaled, come to for the held-out
-rows: rows that come later are not drawn with the others, and are harder by as much as these are. ``s`` is what a
-thousand new rows take. ``--quick`` takes digits and four methods.
+Ten clients by Dirichlet 0.5 in this process, by each method's defaults; digits in full, a fifth of it held out, and of
+MNIST 10,000 rows and 5,000 held out. ``own`` is the part of the mapped rows that are of the class of most of their k
+nearest others on the map, ``new`` that of the held-out rows by the same mapped rows, once they are placed as
+``raydr transform`` does it, ``apart`` how much more that is. ``data own`` and ``data new`` are the same by neighbours
+in the data: how much harder the held-out rows are in themselves. ``s`` is what a thousand new rows take. ``--quick``
+takes digits and four methods.
 """
 
 from __future__ import annotations

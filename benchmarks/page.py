@@ -26,32 +26,43 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 CLOUDS, CLIENTS = 12, 8
 
 MEASURE = """async () => {
-  const over = document.querySelector("#map-federated .over"), box = over.getBoundingClientRect();
+  const map = document.querySelector("#map-federated"), over = map.querySelector(".over");
+  const box = over.getBoundingClientRect(), middle = [box.x + box.width / 2, box.y + box.height / 2];
   const frame = () => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
-  const middle = [box.x + box.width / 2, box.y + box.height / 2];
-  const send = (type, x, y, more = {}) => over.dispatchEvent(new PointerEvent(type,
-    { clientX: x, clientY: y, pointerId: 1, pointerType: "mouse", bubbles: true, ...more }));
-  const took = async (act, finish = false) => { const at = performance.now(); act(); if (finish) await frame(); return performance.now() - at; };
+  const send = (type, x, y) => over.dispatchEvent(new PointerEvent(type, {
+    clientX: middle[0] + x, clientY: middle[1] + y, pointerId: 1, pointerType: "mouse", bubbles: true,
+  }));
+  const took = async (act, drawn = true) => {
+    const at = performance.now();
+    act();
+    if (drawn) await frame();
+    return performance.now() - at;
+  };
   const found = { hover: [], lasso: [], close: [], move: [], colour: [] };
-  for (let k = 0; k < 20; k++) found.hover.push(await took(() => send("pointermove", middle[0] - 150 + 15 * k, middle[1] - 50 + 7 * k)));
+  for (let k = 0; k < 20; k++) {
+    found.hover.push(await took(() => send("pointermove", 15 * k - 150, 7 * k - 50), false));
+  }
   for (let turn = 0; turn < 3; turn++) {
-    send("pointerdown", middle[0] + 200, middle[1]);
+    send("pointerdown", 200, 0);
     for (let k = 1; k < 40; k++) {
       const angle = k / 40 * 2 * Math.PI;
-      found.lasso.push(await took(() => send("pointermove", middle[0] + 200 * Math.cos(angle), middle[1] + 200 * Math.sin(angle)), true));
+      found.lasso.push(await took(() => send("pointermove", 200 * Math.cos(angle), 200 * Math.sin(angle))));
     }
-    found.close.push(await took(() => send("pointerup", middle[0] + 200, middle[1]), true));
+    found.close.push(await took(() => send("pointerup", 200, 0)));
     document.querySelector(".clear").click();
     await frame();
   }
   for (let k = 0; k < 20; k++) {
     const key = new KeyboardEvent("keydown", { key: k % 2 ? "ArrowLeft" : "ArrowRight", bubbles: true });
-    found.move.push(await took(() => document.querySelector("#map-federated").dispatchEvent(key), true));
+    found.move.push(await took(() => map.dispatchEvent(key)));
   }
   await new Promise((rest) => setTimeout(rest, 400));
   const colour = document.querySelector("[name=colour]");
   for (let k = 0; k < 6; k++) {
-    found.colour.push(await took(() => { colour.selectedIndex = (k + 1) % colour.options.length; colour.dispatchEvent(new Event("change")); }, true));
+    found.colour.push(await took(() => {
+      colour.selectedIndex = (k + 1) % colour.options.length;
+      colour.dispatchEvent(new Event("change"));
+    }));
   }
   return found;
 }"""

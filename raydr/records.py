@@ -16,6 +16,8 @@ from raydr.journal import Count, Seconds
 
 SCENARIO = "scenario.yaml"
 EMBEDDING, CENTRAL = "embedding.parquet", "central.parquet"
+SHOWN, SHOWN_COLUMN = "shown.parquet", "column."
+"""Where the scenario asks for them: some of the mapped columns as they were read, and how their names begin there."""
 HELD_OUT = "held_out.parquet"
 """Where rows that were held out are placed on the run's map."""
 PROGRESS, PROGRESS_MAPS = "progress.json", "progress.parquet"

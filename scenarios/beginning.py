@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from raydr.data import Table
+from raydr.geometry.points import Progress
 from raydr.journal import Incident, Journal
 from raydr.methods import METHODS
 from raydr.privacy.secrets import Origin, RootedRun
@@ -20,6 +21,8 @@ from raydr.scenarios.identity import Identity
 from raydr.scenarios.schema import Scenario
 from raydr.signals import signals_deferred
 from raydr.threads import done_ahead
+
+_LOOK_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,8 @@ def held_by(
 ) -> Iterator[tuple[Backend, Holdings]]:
     """Where the parts run, and what they hold: a table is read while Ray starts, and clients' own files by Ray."""
 
-    def table() -> Holdings:
-        return _usable(scenario, dealt_out(scenario, data_dir, given))
+    def table(progress: Progress) -> Holdings:
+        return _usable(scenario, dealt_out(scenario, data_dir, given, progress=progress))
 
     with ExitStack() as connection:
         if scenario.clients.sites:
@@ -58,21 +61,40 @@ def held_by(
         elif scenario.runtime.federation == "inline":
             backend = connection.enter_context(_backend(scenario, address, journal))
             with journal.stage("data"):
-                holdings = table()
+                holdings = table(journal.progress)
         else:
-            with done_ahead(table) as reading:
+            reached = _Reached()
+            with done_ahead(lambda: table(reached.note)) as reading:
                 backend = connection.enter_context(_backend(scenario, address, journal, reading))
                 with journal.stage("data"):  # what of it is left to wait for
-                    holdings = reading.result()
+                    holdings = reached.awaited(reading, journal)
         for notice in holdings.notices:
             journal.tell(Incident(notice))
         yield backend, holdings
+
+
+@dataclass
+class _Reached:
+    """How far a thread is that reads ahead, for another that waits for it."""
+
+    done: float = 0.0
+    total: int = 0
+
+    def note(self, done: float, total: int) -> None:
+        self.done, self.total = done, total
+
+    def awaited(self, reading: Future[Holdings], journal: Journal) -> Holdings:
+        """What is read; meanwhile the journal hears how far it is."""
+        while not wait([reading], timeout=_LOOK_S).done:
+            journal.progress(self.done, self.total)
+        return reading.result()
 
 
 def _usable(scenario: Scenario, holdings: Holdings) -> Holdings:
     """Raise ScenarioError or DataError where the scenario asks what these data and clients cannot give."""
     scenario.require_clients(len(holdings.names))
     scenario.method.check(holdings.rows, holdings.features)
+    scenario.require_columns(holdings.feature_names)
     if holdings.harmonizing is not None and holdings.held_out is not None:
         holdings.sites_of(holdings.held_out)
     public = METHODS[scenario.method.kind].public_file(scenario.method)

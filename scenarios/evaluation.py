@@ -80,6 +80,8 @@ class Question:
         What harmonizing keeps of the labels.
     scale : {"none", "standard", "minmax", "unit"}
         By which rows are compared with what they were before sites were harmonized.
+    show : sequence of int
+        Columns of the pooled data, as read, to hand back.
     """
 
     pooled: Callable[[], FloatArray]
@@ -96,6 +98,7 @@ class Question:
     new: NewRows | None = None
     classes: Int64Array | None = None
     scale: Scale = "none"
+    show: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,7 @@ class Findings:
     ``placed`` (new rows, dimensions) is where the rows that were held out lie on the federated map, None where there
     are none or they have no place. ``deviation`` (features,) is that of the rows as they were mapped. Where sites were
     harmonized, ``before`` and ``after`` say how far their rows stood apart, by the names of metrics of sites.
+    ``shown`` (rows, columns) are the columns that were asked for.
     """
 
     federated: Scores
@@ -124,12 +128,14 @@ class Findings:
     deviation: Float64Array | None = None
     before: Mapping[str, float | None] = field(default_factory=dict)
     after: Mapping[str, float | None] = field(default_factory=dict)
+    shown: FloatArray | None = None
 
 
 def examine(question: Question, *, listener: Listener) -> Findings:
     """Draw the central map, place new rows, and score both maps against the pooled, scaled rows."""
     journal = Journal(listener)
     read, prepared = question.pooled(), question.prepared
+    shown = read[:, list(question.show)] if question.show else None
     rows = prepared.applied(read, question.client_of_row, question.classes)
     before: Mapping[str, float | None] = {}
     after: Mapping[str, float | None] = {}
@@ -212,7 +218,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
         pooled = replace(pooled, place=None)  # which holds all rows, and is not to travel with the findings
     deviation = rows.std(axis=0, dtype=np.float64)
     placed = None if new is None else new.embedding
-    return Findings(federated, central, pooled, rows.nbytes, along, placed, deviation, before, after)
+    return Findings(federated, central, pooled, rows.nbytes, along, placed, deviation, before, after, shown)
 
 
 def _apart(rows: FloatArray, question: Question) -> Mapping[str, float | None]:

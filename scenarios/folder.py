@@ -19,7 +19,7 @@ from raydr.data import Table
 from raydr.errors import OutputError, RaydrError
 from raydr.journal import RoundEnded
 from raydr.methods import Outcome, Pooled
-from raydr.records import AXES, is_incomplete
+from raydr.records import AXES, SHOWN_COLUMN, is_incomplete
 from raydr.scenarios.checkpoints import Checkpoints
 from raydr.scenarios.holdings import Holdings
 
@@ -202,14 +202,22 @@ def write_embedding(
     columns |= axes(outcome.embedding) | _clusters(outcome)
     if holdings.labels is not None:
         columns["label"] = _names(holdings.label_names, holdings.labels)
-    _write_parquet(path, columns | faithfulness)
+    _write_parquet(path, {**columns, **faithfulness})
 
 
 def write_central(
     path: Path, holdings: Holdings, pooled: Pooled, faithfulness: Mapping[str, Float64Array]
 ) -> None:
     """``row, x, y[, z][, cluster][, npa_K]`` of the pooled-data map, in the table's order."""
-    _write_parquet(path, {"row": holdings.ids} | axes(pooled.embedding) | _clusters(pooled) | faithfulness)
+    columns = {"row": holdings.ids} | axes(pooled.embedding) | _clusters(pooled)
+    _write_parquet(path, {**columns, **faithfulness})
+
+
+def write_shown(path: Path, holdings: Holdings, columns: Mapping[str, FloatArray]) -> None:
+    """``row, column.NAME...`` of mapped columns as they were read, (rows,) each, in the table's order."""
+    _write_parquet(
+        path, {"row": holdings.ids} | {SHOWN_COLUMN + name: values for name, values in columns.items()}
+    )
 
 
 def write_held_out(path: Path, held_out: Table, places: FloatArray) -> None:

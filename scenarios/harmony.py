@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
+from raydr.arrays import Int64Array
+from raydr.data import Harmonized, Table
 from raydr.data.columns import listing, nearest
 from raydr.errors import DataError
 from raydr.scenarios.schema import LABEL, DataSettings
@@ -59,3 +63,50 @@ def harmonizing_of(
     covariates = Covariates(tuple(places[column] for column in columns), len(classes or ()) if kept else 0)
     labels = [f"{LABEL}={name}" for name in (classes or ())[1:]] if kept else []
     return Harmonizing(data.harmonize.kind, covariates, (*columns, *labels))
+
+
+def owners_of(table: Table, names: Sequence[str]) -> Int64Array:
+    """Which site's each row of a table is, as an index of ``names``.
+
+    Raises
+    ------
+    DataError
+        If a row is that of a site which maps none: nothing says how to adjust it.
+    """
+    place = {name: client for client, name in enumerate(names)}
+    keys = np.zeros(len(table.rows), np.int64) if table.client_keys is None else table.client_keys
+    strange = [
+        name for code, name in enumerate(table.client_names) if name not in place and (keys == code).any()
+    ]
+    if strange or table.client_keys is None:
+        raise DataError(
+            f"{table.name}: rows of {listing(strange) or 'nobody knows which site'} are to be placed, and"
+            " data.harmonize adjusts rows by what those of the same site say, of which none is mapped: leave these rows"
+            " out, or map some of them."
+        )
+    return np.array([place.get(name, -1) for name in table.client_names], np.int64)[keys]
+
+
+def harmonized_of(harmonizing: Harmonizing | None, features: Sequence[str]) -> Harmonized | None:
+    """What data.json says of it before anything has run."""
+    if harmonizing is None:
+        return None
+    kept = tuple(features[column] for column in harmonizing.covariates.columns)
+    label = ("the label",) if harmonizing.covariates.classes else ()
+    return Harmonized(harmonizing.kind, kept + label, kept)
+
+
+def notices_of_sites(
+    harmonizing: Harmonizing | None, names: Sequence[str], client_of_row: Int64Array
+) -> tuple[str, ...]:
+    """What there is to say of sites of a single row, which harmonizing takes all of."""
+    if harmonizing is None or harmonizing.kind == "combat":
+        return ()
+    sizes = np.bincount(client_of_row, minlength=len(names))
+    alone = [name for name, size in zip(names, sizes, strict=True) if size == 1]
+    if not alone:
+        return ()
+    return (
+        f"{listing(alone)}: a single row, which harmonizing takes for what its site is off by: it lies where the mean"
+        " of all rows does.",
+    )

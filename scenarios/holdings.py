@@ -14,7 +14,6 @@ from raydr.arrays import FloatArray, Int64Array
 from raydr.data import (
     IN_MEMORY,
     Census,
-    Harmonized,
     Layout,
     Provenance,
     Site,
@@ -26,14 +25,14 @@ from raydr.data import (
     load_graph,
     set_apart,
 )
-from raydr.data.columns import listing
 from raydr.data.loading import refuse_empty
 from raydr.data.notices import common_looks, looks, of_columns
 from raydr.data.site import gaps_of
 from raydr.errors import DataError
+from raydr.geometry.points import Progress, unheard
 from raydr.methods import METHODS
 from raydr.privacy.ledger import Entry, Granularity
-from raydr.scenarios.harmony import harmonizing_of
+from raydr.scenarios.harmony import harmonized_of, harmonizing_of, notices_of_sites, owners_of
 from raydr.scenarios.schema import DataSettings, Scenario, SiteSettings
 from raydr.statistics.harmonizing import Harmonizing
 
@@ -194,24 +193,8 @@ class Holdings:
         return tuple(np.split(classes[_by_client(self.client_of_row)], ends))
 
     def sites_of(self, table: Table) -> Int64Array:
-        """Which client's each row of a table is, by name.
-
-        Raises
-        ------
-        DataError
-            If a row is that of a site which maps none: nothing says how to adjust it.
-        """
-        place = {name: client for client, name in enumerate(self.names)}
-        keys = np.zeros(len(table.rows), np.int64) if table.client_keys is None else table.client_keys
-        strange = [
-            name for code, name in enumerate(table.client_names) if name not in place and (keys == code).any()
-        ]
-        if strange or table.client_keys is None:
-            raise DataError(
-                f"{table.name}: rows of {listing(strange)} are to be placed, and data.harmonize adjusts rows by what"
-                " those of the same site say, of which none is mapped: leave these rows out, or map some of them."
-            )
-        return np.array([place.get(name, -1) for name in table.client_names], np.int64)[keys]
+        """Which client's each row of a table is; raises as :func:`raydr.scenarios.harmony.owners_of`."""
+        return owners_of(table, self.names)
 
     @property
     def layout(self) -> Layout:
@@ -241,26 +224,8 @@ class Holdings:
                 for name, lacking in zip(self.names, self.gaps, strict=False)
                 if lacking.any()
             },
-            harmonized=None if self.harmonizing is None else self._harmonized(self.harmonizing),
-            notices=self.notices + self._notices_of_sites,
-        )
-
-    def _harmonized(self, harmonizing: Harmonizing) -> Harmonized:
-        kept = tuple(self.feature_names[column] for column in harmonizing.covariates.columns)
-        label = ("the label",) if harmonizing.covariates.classes else ()
-        return Harmonized(harmonizing.kind, kept + label, kept)
-
-    @property
-    def _notices_of_sites(self) -> tuple[str, ...]:
-        if self.harmonizing is None:
-            return ()
-        sizes = np.bincount(self.client_of_row, minlength=len(self.names))
-        alone = [name for name, size in zip(self.names, sizes, strict=True) if size == 1]
-        if not alone or self.harmonizing.kind == "combat":
-            return ()
-        return (
-            f"{listing(alone)}: a single row, which harmonizing takes for what its site is off by: it lies where the"
-            " mean of all rows does.",
+            harmonized=harmonized_of(self.harmonizing, self.feature_names),
+            notices=self.notices + notices_of_sites(self.harmonizing, self.names, self.client_of_row),
         )
 
     @property
@@ -274,13 +239,19 @@ def _by_client(client_of_row: Int64Array) -> Int64Array:
     return np.argsort(client_of_row, kind="stable")
 
 
-def dealt_out(scenario: Scenario, data_dir: Path | None, given: Table | None = None) -> Holdings:
+def dealt_out(
+    scenario: Scenario, data_dir: Path | None, given: Table | None = None, *, progress: Progress = unheard
+) -> Holdings:
     """Read the scenario's table, or take the one that is given, and deal its rows to clients."""
     data, clients = scenario.data, scenario.clients
     method = METHODS[scenario.method.kind]
     # Rows to hold out or to set apart are drawn from all.
     from_all = data.holdout is not None or method.public_rows is not None
-    table = read_table(scenario, data_dir, None if from_all else data.rows) if given is None else given
+    table = (
+        given
+        if given is not None
+        else read_table(scenario, data_dir, None if from_all else data.rows, progress)
+    )
     mapped, held_out, public = data.rows, None, None
     if data.holdout is not None:
         table, held_out = hold_out(table, data.holdout.wanted, data.rows, seed=scenario.seed)
@@ -323,7 +294,9 @@ def present(labels: Int64Array | None, names: Sequence[str]) -> tuple[str, ...]:
     return () if labels is None else tuple(names[code] for code in np.unique(labels))
 
 
-def read_table(scenario: Scenario, data_dir: Path | None, rows: int | None = None) -> Table:
+def read_table(
+    scenario: Scenario, data_dir: Path | None, rows: int | None = None, progress: Progress = unheard
+) -> Table:
     """Read the rows of the scenario's table that can be used, whatever becomes of them; or a sub-sample of so many."""
     data = scenario.data
     if data.graph is not None:
@@ -343,6 +316,7 @@ def read_table(scenario: Scenario, data_dir: Path | None, rows: int | None = Non
         matrix=data.matrix,
         seed=scenario.seed,
         data_dir=data_dir,
+        progress=progress,
     )
 
 

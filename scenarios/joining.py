@@ -37,8 +37,9 @@ from raydr.scenarios.folder import write_json, write_placed
 from raydr.scenarios.model import KEYED
 from raydr.scenarios.runner import plan_of, shown
 from raydr.scenarios.transforming import Placing, placing_of, refuse_nowhere
+from raydr.statistics.preparing import COMMON
 
-_PREPARATION = ("shift", "factor", "fill", KEYED)
+_PREPARATION = ("shift", "factor", "fill", *COMMON, KEYED)
 """Arrays of a model that come before the method."""
 
 
@@ -62,10 +63,11 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
     placing = placing_of(folder, str(data))
     name = (site if site is not None else data.name.partition(".")[0]).strip()
     _require_free(name, run, [other.site for other in joined])
-    if placing.scenario.data.harmonize is not None:
+    if placing.keeps_classes:
         raise ScenarioError(
-            f"The run in {folder} adjusted sites to each other (data.harmonize), and how the site of {data} is off,"
-            " nobody has measured: run with it, among the others."
+            f"The run in {folder} adjusted sites to each other and kept what goes with the label (data.harmonize.keep),"
+            f" which rows to come need not have, so the site of {data} cannot tell by how much it is off: run with it,"
+            " among the others."
         )
     plan = plan_of(placing.scenario, run.client_count)
     require_admissible(plan)
@@ -82,7 +84,13 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
         Withheld() if rooted is None else Withheld(rooted.root),
     )
     model = {key: values for key, values in placing.model.arrays.items() if key not in _PREPARATION}
-    scaled_by = ScaledBy(placing.preparation.scaling if sealed is None else None, sealed)
+    prepared = None if sealed is not None else placing.common
+    harmonization = None if prepared is None else prepared.harmonization
+    scaled_by = ScaledBy(
+        None if prepared is None else prepared.scaling,
+        sealed,
+        None if harmonization is None else harmonization.common,
+    )
     try:
         placed, ledger = admit(
             InlineTransport([host]), plan, model, scaled_by, run.dimensions, journal=journal
@@ -165,6 +173,7 @@ def _write(
         filling=scenario.data.filling,
         filled={told.site: filled} if filled else {},
         words=dict(card.words),
+        harmonized=placing.harmonized,
     )
     write_json(folder / records.DATA, asdict(data))
     write_json(folder / records.JOINING, asdict(told))

@@ -182,8 +182,8 @@ def read_model(run: Path) -> Model:
     return Model(arrays, card, own)
 
 
-def preparation_of(run: Path, model: Model, scenario: Scenario) -> Preparation:
-    """What a model's arrays say became of rows before they were mapped.
+def preparation_of(run: Path, model: Model, scenario: Scenario, *, of_sites: bool = True) -> Preparation:
+    """What a model's arrays say became of rows before they were mapped, ``of_sites`` with what each kept to itself.
 
     Raises
     ------
@@ -191,14 +191,14 @@ def preparation_of(run: Path, model: Model, scenario: Scenario) -> Preparation:
         If they do not say it, or what sites keep to themselves was taken away.
     """
     harmonize = scenario.data.harmonize
-    if harmonize is not None and not model.own:
+    if of_sites and harmonize is not None and not model.own:
         raise OutputError(
             f"The model in {run / MODEL} is without {SITES}, in which each site has what its rows are adjusted by: only"
             " a site that has kept its own can place its rows."
         )
     kind = None if harmonize is None else harmonize.kind
     try:
-        return Preparation.of(model.arrays, model.own, scenario.data.scale, kind)
+        return Preparation.of(model.arrays, model.own if of_sites else {}, scenario.data.scale, kind)
     except (KeyError, IndexError) as error:
         raise _broken(run / MODEL, f"it lacks the array {error}, which data.harmonize needs") from error
 

@@ -79,7 +79,11 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
     journal = Journal(listener)
     with journal.stage("data"):
         sites = scenario.clients.sites
-        holdings = from_sites(scenario, InlineBackend()) if sites else dealt_out(scenario, data_dir)
+        holdings = (
+            from_sites(scenario, InlineBackend())
+            if sites
+            else dealt_out(scenario, data_dir, progress=journal.progress)
+        )
         require_same_data(run, holdings, scenario.data.scale)
         public = METHODS[scenario.method.kind].public_file(scenario.method)
         if public is not None:

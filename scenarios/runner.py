@@ -46,6 +46,7 @@ from raydr.scenarios.folder import (
     write_json,
     write_progress,
     write_rounds,
+    write_shown,
 )
 from raydr.scenarios.holdings import Holdings
 from raydr.scenarios.model import KEYED, write_model
@@ -260,6 +261,7 @@ def _simulate(
         new_rows(holdings, served, beginning.run, scenario),
         classes=holdings.kept_classes,
         scale=scenario.data.scale,
+        show=[holdings.feature_names.index(column) for column in scenario.show],
     )
     findings = backend.evaluate(examine, question, listener=journal.tell)
     served.ledger.record(
@@ -378,6 +380,8 @@ def _write(
         write_held_out(folder / records.HELD_OUT, holdings.held_out, findings.placed)
     if findings.pooled is not None and findings.central is not None:
         write_central(folder / records.CENTRAL, holdings, findings.pooled, findings.central.faithfulness)
+    if findings.shown is not None:
+        write_shown(folder / records.SHOWN, holdings, dict(zip(scenario.show, findings.shown.T, strict=True)))
     measures = Measures(
         federated=findings.federated.values,
         central=findings.central.values if findings.central else {},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from raydr.data.categories import Categories
+from raydr.data.columns import listing, nearest
 from raydr.data.loading import Filling, Missing
 from raydr.errors import ScenarioError
 from raydr.federation.secure import SecureSums
@@ -96,6 +97,9 @@ class HoldoutSettings(Settings):
         """As :func:`raydr.data.hold_out` takes it."""
         return str(self.value) if self.part is None and self.rows is None else self.part or self.rows or 0
 
+
+MOST_SHOWN = 50
+"""Columns that a page tells of each row."""
 
 LABEL = "label"
 """What the label is called in data.harmonize.keep where data.label does not name its column."""
@@ -438,6 +442,12 @@ class Scenario(Settings):
         ge=0,
         description="also draw and score the map after every so many rounds, and before the first; 0: do not",
     )
+    show: tuple[str, ...] = Field(
+        (),
+        max_length=MOST_SHOWN,
+        description="mapped columns that the page tells of each row and colours by: their values are copied into the"
+        " run folder, which holds none otherwise",
+    )
     audit: AuditSettings | None = Field(
         None, description="true, or a section: attack the run once it is whole, as raydr audit does"
     )
@@ -689,6 +699,17 @@ class Scenario(Settings):
             except ScenarioError as error:
                 raise ValueError(str(error).rstrip(".")) from None
         return self
+
+    def require_columns(self, mapped: Sequence[str]) -> None:
+        """Raise ScenarioError where the scenario shows a column that is not mapped, or one twice."""
+        for column in self.show:
+            if column not in mapped:
+                raise ScenarioError(
+                    f"show names the column {column!r}, which is not mapped{nearest(column, mapped)}. Mapped are"
+                    f" {listing(mapped)}: correct the name, or leave it out."
+                )
+            if self.show.count(column) > 1:
+                raise ScenarioError(f"show names the column {column!r} twice: leave one out.")
 
     def require_clients(self, count: int) -> None:
         """Raise ScenarioError where the scenario does not fit so many clients."""

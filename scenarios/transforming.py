@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from raydr.arrays import FloatArray, Int64Array, UInt8Array
-from raydr.data import Alike, Layout, Table, load_alike
+from raydr.data import Alike, Harmonized, Layout, Table, load_alike
 from raydr.data.columns import listing, nearest
 from raydr.errors import DataError, OutputError, RaydrError, ScenarioError
 from raydr.extras import require_packages
@@ -141,6 +141,23 @@ class Placing:
         return preparation_of(self.folder, self.model, self.scenario)
 
     @property
+    def common(self) -> Preparation:
+        """The same without what each site kept to itself: for one that was not there."""
+        _require_filling(self.folder, self.scenario, self.model)
+        return preparation_of(self.folder, self.model, self.scenario, of_sites=False)
+
+    @property
+    def keeps_classes(self) -> bool:
+        """Whether sites were adjusted to each other with what goes with the label kept."""
+        return bool(np.any(self.model.arrays.get("site_classes", _NONE)))
+
+    @property
+    def harmonized(self) -> Harmonized | None:
+        """How sites were adjusted to each other, for those that were not there."""
+        found = read_run(self.folder).data.harmonized
+        return None if found is None else replace(found, before={}, after={})
+
+    @property
     def rooted(self) -> RootedRun:
         """The run with its clients' secret, for those who have it."""
         run = read_run(self.folder).environment.run
@@ -194,9 +211,8 @@ def placing_of(folder: Path, data: str) -> Placing:
         )
     scenario = read(folder / SCENARIO)
     reason = unplaceable(scenario.method)
-    wanted = scenario.data.harmonize
-    model = read_model(folder)
-    if wanted is not None and wanted.kind != "center" and (model.arrays.get("site_classes", _NONE) > 0).any():
+    wanted, placing = scenario.data.harmonize, Placing(folder, scenario, read_model(folder))
+    if wanted is not None and wanted.kind != "center" and placing.keeps_classes:
         reason = (
             "sites were adjusted with what goes with the label kept (data.harmonize.keep), and rows to come have no"
             " label yet"
@@ -204,7 +220,7 @@ def placing_of(folder: Path, data: str) -> Placing:
     if reason is not None:
         raise ScenarioError(f"{folder} cannot place the rows of {data}: {reason}.")
     require_packages(scenario)
-    return Placing(folder, scenario, model)
+    return placing
 
 
 def _require_filling(folder: Path, scenario: Scenario, model: Model) -> None:

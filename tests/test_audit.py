@@ -75,11 +75,12 @@ def test_an_audit_again_says_the_same_and_the_page_shows_it(audited: Path, plain
             verdict.pop("seconds")
     assert once == again
     page = (plain / REPORT).read_text()
-    assert "What the server could recover" in page
-    assert "petal length" in page.partition("What the server could recover")[2]
+    said = "attack by attack"
+    assert said in page
+    assert "petal length" in page.partition('id="attacked"')[2]
     (plain / AUDIT).unlink()
     assert status(["report", str(plain)]) == 0
-    assert "What the server could recover" not in (plain / REPORT).read_text()
+    assert said not in (plain / REPORT).read_text()
 
 
 def test_the_run_is_the_same_with_an_audit_and_without(audited: Path, tmp_path: Path) -> None:

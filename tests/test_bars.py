@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import re
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,14 +16,18 @@ from rich.console import Console
 from tiny import tiny_file, tiny_run, tiny_scenario
 
 import raydr
+from raydr.data import load
 from raydr.embedding import EMBEDDERS
+from raydr.errors import DataError
 from raydr.front import bars
-from raydr.front.bars import Pace, heard_on_terminal
+from raydr.front.bars import Pace, heard_on_terminal, reading_on_terminal
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points
 from raydr.journal import Event, Incident, Journal, Progress, StageEnded, StageStarted, within
 from raydr.metrics import Evidence, evaluate
+from raydr.scenarios import beginning
 from raydr.scenarios.runner import run
+from raydr.threads import done_ahead
 
 ROWS = np.random.default_rng(0).normal(size=(400, 5)).astype(np.float32)
 
@@ -130,6 +136,19 @@ def test_a_terminal_has_a_bar_a_count_and_what_is_left(
         hear(Progress("rounds", 20, 50))
     shown = re.sub(r"\s", " ", screen.getvalue())
     assert re.search(r"rounds +\d+\.\d s .*20/50 about 15\.0 s left", shown)
+
+
+def test_a_stage_that_counts_twice_is_not_over_in_between() -> None:
+    drawn = bars.Bars(console=Console(file=io.StringIO()), auto_refresh=False)
+    rows = bars._StageBars(drawn)
+    rows.hear(StageStarted("central map"))
+    (row,) = drawn.tasks
+    for done in (3, 5, 2, 2.5):
+        rows.hear(Progress("central map", done, 5))
+        assert not row.finished
+        assert row.fields["count"] == f"{int(done)}/5"
+    rows.hear(StageEnded("central map", 1.0))
+    assert row.finished
 
 
 @pytest.mark.parametrize("widgets", [True, False])
@@ -267,3 +286,74 @@ def test_an_estimator_is_silent_unless_it_is_verbose(capsys: pytest.CaptureFixtu
     told = raydr.FedUMAP(**settings, verbose=True).fit(ROWS[:60])
     assert re.search(r"^landmarks: \d+\.\d s$", capsys.readouterr().err, re.MULTILINE)
     np.testing.assert_array_equal(told.embedding_, silent.embedding_)
+
+
+# --- a large file --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_large_file_says_how_far_it_is_read_and_reads_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool
+) -> None:
+    monkeypatch.setattr("raydr.data.watching._LOOK_S", 0.0)
+    text = "a,b\n" + "".join(f"{i},{i * i % 977}.5\n" for i in range(50_000))
+    path = tmp_path / ("rows.csv.gz" if packed else "rows.csv")
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    heard: list[tuple[float, int]] = []
+    threads = set()
+
+    def progress(done: float, total: int) -> None:
+        threads.add(threading.current_thread())
+        heard.append((done, total))
+
+    watched = load(path=path, progress=progress)
+    plain = load(path=path)
+    np.testing.assert_array_equal(watched.rows, plain.rows)
+    assert watched.features == plain.features
+    assert heard
+    assert threads == {threading.main_thread()}
+    assert heard == sorted(heard)
+    assert all(0 <= done <= total == path.stat().st_size for done, total in heard)
+
+
+def test_a_file_that_cannot_be_read_is_told_as_ever_while_it_is_watched(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("a,b\n1,2\n3\n")
+    with pytest.raises(DataError, match="line 3 has 1 cell"):
+        load(path=path, progress=lambda done, total: None)
+
+
+def test_reading_tells_of_long_reads_alone(
+    clock: Callable[[float], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with reading_on_terminal() as progress:
+        progress(10**6, 10**8)
+    assert "".join(capsys.readouterr()) == ""
+    with reading_on_terminal() as progress:
+        clock(20.0)
+        progress(10**7, 10**8)
+        clock(30.0)
+    assert capsys.readouterr().err.startswith("reading: 10 %")
+
+
+def test_a_table_that_is_read_ahead_says_how_far_it_is_to_whoever_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(beginning, "_LOOK_S", 0.01)
+    heard: list[Event] = []
+    reached, told = beginning._Reached(), threading.Event()
+
+    def hear(event: Event) -> None:
+        heard.append(event)
+        if isinstance(event, Progress):
+            told.set()
+
+    def read() -> Any:
+        reached.note(3, 10)
+        assert told.wait(30.0), "nobody was told"
+        return "the table"
+
+    journal = Journal(hear)
+    with done_ahead(read) as reading, journal.stage("data"):
+        assert reached.awaited(reading, journal) == "the table"
+    assert set(heard[1:-1]) == {Progress("data", 3, 10)}

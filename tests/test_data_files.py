@@ -263,7 +263,9 @@ class TestColumnFaults:
         message = refusal(path=write(PATIENTS), **{part: "Site "})
         assert "nearest is 'site'" in message
         assert "'age', 'bmi', 'site', 'sick', 'key'" in message
-        assert f"data.{part.removesuffix('_column')}" in message
+        assert {"client": "clients.partition.column", "id_column": "data.id"}.get(
+            part, "data.label"
+        ) in message
 
     def test_absent_feature(self, write: WriteText) -> None:
         assert "nearest is 'bmi'" in refusal(path=write(PATIENTS), features=["age", "bmii"])

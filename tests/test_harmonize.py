@@ -27,7 +27,9 @@ from raydr.report import mapped, read_run, wording
 from raydr.scenarios.model import read_model
 from raydr.scenarios.planning import plan_of_scenario
 from raydr.scenarios.runner import run
+from raydr.scenarios.transforming import placing_of
 from raydr.statistics.harmonizing import Harmonizing, fit_harmonizing
+from raydr.statistics.scaling import scale_rows
 from raydr.statistics.site_effects import Covariates, Harmonization, Kind
 
 KINDS: tuple[Kind, ...] = ("center", "scale", "combat")
@@ -300,7 +302,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def filled(table: Path) -> tuple[Float64Array, Int64Array]:
     """The rows as clients have them before they are adjusted, and the sites by their names' order."""
     rows = np.genfromtxt(table, delimiter=",", skip_header=1, usecols=(1, 2, 3, 4))
-    sites = np.genfromtxt(table, delimiter=",", skip_header=1, usecols=0, dtype=str)
+    sites = np.genfromtxt(table, delimiter=",", skip_header=1, usecols=[0], dtype=np.str_)
     return np.where(np.isnan(rows), np.nanmedian(rows, axis=0), rows), np.unique(sites, return_inverse=True)[
         1
     ]
@@ -556,14 +558,63 @@ def test_bounds_are_of_the_harmonized_rows(tmp_path: Path, table: Path) -> None:
     assert json.loads(out.read_text())
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_site_that_joins_measures_itself(tmp_path: Path, table: Path, kind: Kind) -> None:
+    """Wherever its rows lie, they come to lie among the others', and it tells nobody what it was off by."""
+    lines = table.read_text().splitlines()
+    others = [line for line in lines[1:] if not line.startswith("west")]
+    (tmp_path / "two.csv").write_text("\n".join([lines[0], *others]) + "\n")
+    content = settings(tmp_path / "two.csv", harmonize=kind) | {
+        "method": {"kind": "fed-tsne", "landmarks": 8, "rounds": 2, "early_iterations": 5, "iterations": 5}
+    }
+    folder = tiny_run(tmp_path / "run", **content)
+    rows, sites = filled(table)
+    west = rows[sites == 2]
+    places = []
+    for name, own in {"west": west, "off": west + 1_000.0}.items():
+        file = tmp_path / f"{name}.csv"
+        np.savetxt(
+            file,
+            own,
+            delimiter=",",
+            header=lines[0].split(",", 1)[1].rsplit(",", 1)[0],
+            comments="",
+            fmt="%.17g",
+        )
+        raydr.join(folder, file)
+        joined = folder / "joined" / str(len(places) + 1)
+        places.append(pq.read_table(joined / "embedding.parquet"))
+        told = json.loads((joined / "ledger.json").read_text())
+        assert [entry["direction"] for entry in told if entry["kind"] == "OwnEffect"] == ["simulation-only"]
+        assert json.loads((joined / "data.json").read_text())["harmonized"]["kind"] == kind
+    if kind == "combat":
+        return  # which believes a site that is off by the same in all columns more than one that is not
+    for axis in "xy":
+        np.testing.assert_allclose(places[0][axis].to_numpy(), places[1][axis].to_numpy(), atol=1e-6)
+    arrays = read_model(folder).arrays
+    adjusted = west - west.mean(axis=0)
+    if kind == "scale":
+        adjusted *= arrays["site_deviation"] / west.std(axis=0, ddof=1)
+    placing = placing_of(folder, "west")
+    expected = placing.found_of(scale_rows(adjusted + arrays["site_centre"], placing.common.scaling)).places
+    np.testing.assert_allclose(expected[:, 0], places[0]["x"].to_numpy(), atol=1e-9)
+
+
+def test_no_site_joins_where_the_label_was_kept(tmp_path: Path, table: Path) -> None:
+    folder = tiny_run(tmp_path / "run", **settings(table, harmonize={"kind": "center", "keep": ["label"]}))
+    with pytest.raises(ScenarioError, match="cannot tell by how much it is off"):
+        raydr.join(folder, table)
+
+
 def test_estimators_harmonize(tmp_path: Path) -> None:
     from sklearn.base import clone
 
+    FedTSNE: Any = raydr.FedTSNE
     random = np.random.default_rng(0)
     rows = random.normal(size=(90, 5)) + 5.0 * (np.arange(90) % 3)[:, None]
     sites = np.array(["north", "east", "west"])[np.arange(90) % 3]
     quick = {"landmarks": 8, "rounds": 2, "early_iterations": 5, "iterations": 5}
-    estimator = raydr.FedTSNE(**quick, harmonize="combat", metrics=["site_mixing"])  # type: ignore[attr-defined]
+    estimator = FedTSNE(**quick, harmonize="combat", metrics=["site_mixing"])
     estimator = clone(estimator).fit(rows, sites=sites)
     found = estimator.result_.data["harmonized"]
     assert found["before"]["site_mixing"] < 0.5 < found["after"]["site_mixing"]
@@ -574,7 +625,7 @@ def test_estimators_harmonize(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="of which site"):
         estimator.transform(rows)
     tables = [rows[sites == name] for name in ("north", "east", "west")]
-    listed = raydr.FedTSNE(**quick, harmonize={"kind": "center"}).fit(tables)  # type: ignore[attr-defined]
+    listed = FedTSNE(**quick, harmonize={"kind": "center"}).fit(tables)
     assert listed.transform(tables).shape == (90, 2)
     with pytest.raises(ScenarioError, match=r"that\W+are no sites"):
-        raydr.FedTSNE(**quick, harmonize="center").fit(rows)  # type: ignore[attr-defined]
+        FedTSNE(**quick, harmonize="center").fit(rows)

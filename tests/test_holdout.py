@@ -37,6 +37,7 @@ SHORT: dict[str, Any] = {"early_iterations": 5, "iterations": 5}
 KINDS: dict[str, dict[str, Any]] = {
     "fed-tsne": {"kind": "fed-tsne", "landmarks": 12, **SHORT},
     "fed-umap": {"kind": "fed-umap", "landmarks": 12, "epochs": 5},
+    "fed-spectral": {"kind": "fed-spectral", "clusters": 3, "embedder": {"kind": "tsne", **SHORT}},
     "sense": {"kind": "sense", "anchors": 5, "embedder": {"kind": "tsne", **SHORT}},
     "fedne": {"kind": "fedne", "rounds": 2, "hidden": [8], "local_steps": 2},
     "fedavg-ne": {"kind": "fedavg-ne", "rounds": 2, "hidden": [8], "local_steps": 2},
@@ -409,8 +410,8 @@ def test_rows_without_a_place_cost_no_result(tmp_path: Path) -> None:
     [
         (
             {"method": {"kind": "local-ne"}},
-            "maps of method.kind 'local-ne' take no new rows (each client draws one of its own, by an encoder that never"
-            " leaves it), and maps of these do: fed",
+            "maps of method.kind 'local-ne' take no new rows (each client draws one of its own, by an encoder that"
+            " never leaves it), and maps of these do: fed",
         ),
         ({"data": {"graph": "tree.csv", "holdout": 0.2}}, "none is new: leave holdout out"),
         (

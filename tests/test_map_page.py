@@ -33,6 +33,19 @@ PIXEL = """([key, x, y]) => {
 }"""
 
 
+COUNT = """(canvas, colours) => {
+  const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  return colours.map((colour) => {
+    let found = 0;
+    for (let i = 0; i < pixels.length; i += 4) {
+      if (colour.every((channel, k) => Math.abs(pixels[i + k] - channel) < 30)) found++;
+    }
+    return found;
+  });
+}"""
+"""How many pixels of a canvas are of each colour, or nearly."""
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as started:
@@ -395,14 +408,33 @@ class TestReport:
             assert tab.page.locator("#map-federated img").is_visible()
             assert tab.page.locator("#map-federated img").evaluate("image => image.naturalWidth") >= 500
 
+    def test_a_browser_that_cannot_read_the_page_shows_the_picture(self, browser: Any, run: Path) -> None:
+        context = browser.new_context(offline=True)
+        tab = context.new_page()
+        tab.add_init_script("delete window.DecompressionStream")
+        tab.goto(write_report(run).as_uri())
+        tab.wait_for_selector(".failed:not([hidden])")
+        assert tab.locator("#map-federated img").is_visible()
+        context.close()
+
     def test_a_dark_page_has_a_dark_map_and_a_printed_one_a_white(self, browser: Any, run: Path) -> None:
         with Tab(browser, write_report(run), run, color_scheme="dark") as tab:
             corner = tab.page.evaluate(PIXEL, ["federated", 2, 2])
             assert max(corner) < 50
             assert is_colour(tab.colour(0), CATEGORIES[0])
+            tab.page.emulate_media(media="print", color_scheme="dark")
             tab.page.evaluate("dispatchEvent(new Event('beforeprint'))")
-            assert tab.page.evaluate(PIXEL, ["federated", 2, 2]) == [255, 255, 255]
+            paper = tab.page.locator(".printed canvas")
+            assert paper.is_visible()
+            drawn = paper.evaluate(
+                COUNT, [list(map(int, rgb(colour))) for colour in ("#ffffff", *CATEGORIES[:4])]
+            )
+            assert drawn[0] > 100_000
+            assert min(drawn[1:]) > 100
+            assert tab.page.locator(".stage").is_hidden()
+            tab.page.emulate_media(media="screen", color_scheme="dark")
             tab.page.evaluate("dispatchEvent(new Event('afterprint'))")
+            tab.drawn()
             assert tab.page.evaluate(PIXEL, ["federated", 2, 2]) == corner
 
     def test_a_finger_that_touches_a_row_is_told_of_it_and_the_page_is_no_wider_than_a_phone(

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from perfect import ONE_WHEN_PERFECT
+from scipy.spatial.distance import cdist
 from sklearn import manifold, metrics
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits, load_wine
@@ -327,6 +328,20 @@ def test_permuting_rows_changes_nothing_but_what_is_drawn():
 def test_bits_do_not_depend_on_threads():
     evidence = made_evidence(rows=1500)
     assert evaluate(NAMES, evidence, threads=1) == evaluate(NAMES, evidence, threads=3)
+
+
+def test_the_faithfulness_of_each_row_is_its_own_share_of_the_metric_nearest_to_ten():
+    evidence = made_evidence(rows=60)
+    scores = evaluate(["npa_1", "npa_7", "npa_50"], evidence)
+    (name,) = scores.faithfulness
+    assert name == "npa_7"
+    true, found = (
+        np.argsort(cdist(points, points) + np.diag(np.full(60, np.inf)), axis=1)[:, :7]
+        for points in (evidence.rows, evidence.embedding)
+    )
+    expected = [len(set(one) & set(other)) / 7 for one, other in zip(true, found, strict=True)]
+    np.testing.assert_allclose(scores.faithfulness[name], expected)
+    assert evaluate(["trustworthiness"], evidence).faithfulness == {}
 
 
 def test_another_map_of_the_same_rows_reuses_their_neighbours(monkeypatch):

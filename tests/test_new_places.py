@@ -1,4 +1,4 @@
-"""What every method owes new rows: a place that is theirs alone, near rows like them, and no training row kept for it."""
+"""What every method owes new rows: a place that is theirs alone, near rows like them, and no mapped row kept for it."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 """Each method, and each of its settings that places new rows otherwise."""
 LOOSE = {"fed-tsne, nystrom", "private-map", "dsne", "sense, noisy distances", "fed-tsne, noisy"}
-"""Whose places are rough by what the method is, noise or an estimate that is no metric; they are not held to nearness."""
+"""Whose places are rough by noise, by an estimate that is no metric, or by few reference rows."""
 
 
 @cache

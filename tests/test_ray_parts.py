@@ -127,14 +127,16 @@ def test_whoever_decides_on_authentication_is_obeyed(monkeypatch: pytest.MonkeyP
 
 
 @contextmanager
-def listening(answer: bytes | None) -> Iterator[str]:
-    """A port where something else answers, or nothing does though it listens."""
+def listening(answer: bytes | None, called: threading.Event | None = None) -> Iterator[str]:
+    """A port where something else answers, or nothing does though it listens; ``called`` is set once it is called."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
             while True:
                 try:
                     connection, _ = server.accept()
+                    if called is not None:
+                        called.set()
                     if answer is not None:
                         with connection:
                             connection.recv(1024)
@@ -197,8 +199,12 @@ def test_the_command_refuses_an_address_in_one_paragraph(tmp_path: Path) -> None
 
 
 def test_ctrl_c_is_heard_while_an_address_is_tried(tmp_path: Path) -> None:
-    with listening(None) as there, Command("run", str(on_ray(tmp_path)), "--address", there) as command:
-        command.wait_for("data")
+    called = threading.Event()
+    with (
+        listening(None, called) as there,
+        Command("run", str(on_ray(tmp_path)), "--address", there) as command,
+    ):
+        assert called.wait(60)
         time.sleep(0.5)
         begun = time.monotonic()
         command.send(signal.SIGINT)

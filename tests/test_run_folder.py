@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from sklearn.datasets import load_iris
 from tiny import tiny, tiny_file, tiny_run, tiny_scenario
 
 import raydr
@@ -62,7 +63,7 @@ def test_a_run_folder_holds_what_it_should_and_reads_back(whole: Path) -> None:
 
 def test_the_embedding_names_every_row_once_in_the_tables_order(whole: Path) -> None:
     table = pq.read_table(whole / "embedding.parquet")
-    assert table.column_names == ["row", "client", "x", "y", "label"]
+    assert table.column_names == ["row", "client", "x", "y", "label", "npa_10"]
     assert table["row"].to_pylist() == list(range(150))
     assert set(table["client"].to_pylist()) == {"client-0", "client-1", "client-2"}
     assert set(table["label"].to_pylist()) == {"setosa", "versicolor", "virginica"}
@@ -110,8 +111,58 @@ def test_the_page_of_scenarios_lists_every_file(whole: Path) -> None:
     assert table is not None
     rows = [line.split("|")[1] for line in table[0].splitlines() if line.startswith("| `")]
     listed = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
-    unasked = {"progress.json", "progress.parquet", "held_out.parquet", "stress.json"}
+    unasked = {
+        "progress.json",
+        "progress.parquet",
+        "held_out.parquet",
+        "stress.json",
+        "joined",
+        "shown.parquet",
+    }
     assert listed == {entry.name for entry in whole.iterdir()} | unasked
+
+
+def test_the_faithfulness_of_rows_has_the_metric_as_its_mean(whole: Path) -> None:
+    measures = json.loads((whole / "metrics.json").read_text())
+    for file, which in (("embedding", "federated"), ("central", "central")):
+        kept = pq.read_table(whole / f"{file}.parquet")["npa_10"].to_numpy()
+        assert kept.mean() == pytest.approx(measures[which]["npa_10"], abs=1e-12)
+        assert len(set(kept)) > 3
+    read = read_run(whole)
+    assert read.faithfulness is not None
+    assert read.faithfulness.neighbors == 10
+
+
+def test_a_run_whose_metrics_count_no_neighbours_has_no_faithfulness(tmp_path: Path) -> None:
+    run = tiny_run(tmp_path / "run", metrics=["trustworthiness"])
+    assert pq.read_table(run / "embedding.parquet").column_names == ["row", "client", "x", "y", "label"]
+    assert read_run(run).faithfulness is None
+
+
+def test_columns_that_are_to_be_shown_are_those_of_the_table_and_change_no_bit(
+    whole: Path, tmp_path: Path
+) -> None:
+    names = ["petal width (cm)", "sepal length (cm)"]
+    run = tiny_run(tmp_path / "run", compare=["central"], show=names, data__scale="standard")
+    table = load_iris(as_frame=True).frame
+    shown = pq.read_table(run / "shown.parquet")
+    assert shown.column_names == ["row", *(f"column.{name}" for name in names)]
+    for name in names:
+        np.testing.assert_allclose(shown[f"column.{name}"].to_numpy(), table[name].to_numpy())
+        np.testing.assert_allclose(read_run(run).shown[name], table[name].to_numpy())
+    plain = tiny_run(tmp_path / "plain", compare=["central"], data__scale="standard")
+    assert embedding(plain) == embedding(run)
+    assert not (plain / "shown.parquet").exists()
+
+
+def test_a_column_that_is_not_mapped_is_not_shown(tmp_path: Path) -> None:
+    with pytest.raises(
+        ScenarioError, match=r"'petal width', which is not mapped; the nearest is 'petal width"
+    ):
+        tiny_run(tmp_path / "run", show=["petal width"])
+    with pytest.raises(ScenarioError, match="twice"):
+        tiny_run(tmp_path / "run", show=["petal width (cm)"] * 2)
+    assert not list(tmp_path.iterdir())
 
 
 # --- the same again -------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import csv
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,16 +36,21 @@ from raydr.data.columns import (
     spell,
 )
 from raydr.data.dialect import Dialect
+from raydr.data.watching import read_watched
 from raydr.errors import DataError
+from raydr.geometry.points import Progress, unheard
 
 _LOGGER = logging.getLogger(__name__)
 
-_BLOCK = 2**26
-"""Bytes of a CSV file that are read at once."""
+_LEAST_BLOCK, _LARGEST_BLOCK, _OF_A_COLUMN = 2**24, 2**26, 2**14
+"""Bytes of a CSV file that are read at once. Of 20,000 columns a small block holds few rows, and each block costs
+something by column; of few, the file is read in as many blocks as tell how far it is."""
 
 
-def read_csv(path: Path, choice: Choice) -> Columns:
+def read_csv(path: Path, choice: Choice, progress: Progress = unheard) -> Columns:
     """Read a CSV file with a header line, packed by gzip or not; :class:`Dialect` finds out how it is written.
+
+    ``progress`` is in bytes.
 
     Empty cells are missing values everywhere; so are NaN, NA, N/A, n/a, null, NULL and the like in columns
     that otherwise hold numbers. In text they are text: "NA" may be Namibia.
@@ -55,11 +60,13 @@ def read_csv(path: Path, choice: Choice) -> Columns:
     DataError
         For a file that is no such table, and for columns that cannot be used as ``choice`` asks.
     """
-    table, names, locate, nulls = _csv(path)
+    table, names, locate, nulls = _csv(path, progress)
     return _columns(path.name, table, choice, names, locate, nulls)
 
 
-def _csv(path: Path) -> tuple[Any, list[str], Callable[[int], str], frozenset[str]]:
+def _csv(
+    path: Path, progress: Progress = unheard
+) -> tuple[Any, list[str], Callable[[int], str], frozenset[str]]:
     """An Arrow table, its columns, where a row stands, and what spells an empty cell in text."""
     import pyarrow as pa
     import pyarrow.csv as arrow_csv
@@ -67,17 +74,23 @@ def _csv(path: Path) -> tuple[Any, list[str], Callable[[int], str], frozenset[st
     dialect = Dialect.of(path)
     if dialect.encoding == "cp1252":
         _LOGGER.warning("%s is no UTF-8 text; it is read as cp1252, that of Western Europe", path.name)
-    try:
-        table = arrow_csv.read_csv(
-            path,
-            # Of 20,000 columns a block of the usual size holds few rows, and each block costs something by column.
+
+    columns = next((len(record) for _, record in dialect.records(path)), 0)
+
+    def read(file: BinaryIO) -> Any:
+        return arrow_csv.read_csv(
+            pa.CompressedInputStream(file, "gzip") if dialect.packed else file,
             read_options=arrow_csv.ReadOptions(
-                block_size=_BLOCK, encoding="utf8" if dialect.encoding == "utf-8-sig" else dialect.encoding
+                block_size=min(max(_LEAST_BLOCK, columns * _OF_A_COLUMN), _LARGEST_BLOCK),
+                encoding="utf8" if dialect.encoding == "utf-8-sig" else dialect.encoding,
             ),
             # A quoted cell may hold a line break: slower to split among threads, but it is read right.
             parse_options=arrow_csv.ParseOptions(delimiter=dialect.separator, newlines_in_values=True),
             convert_options=arrow_csv.ConvertOptions(decimal_point=dialect.decimal),
         )
+
+    try:
+        table = read_watched(path, read, progress)
     except (pa.ArrowException, UnicodeError) as error:
         raise DataError(_why_not_csv(path, dialect, error)) from error
     names = [column.strip() for column in table.column_names]
@@ -183,9 +196,9 @@ def _columns(
     )
 
 
-def survey_csv(path: Path, choice: Choice) -> Survey:
+def survey_csv(path: Path, choice: Choice, progress: Progress = unheard) -> Survey:
     """What the columns of a CSV file hold that would be features, of those listed as many as it has."""
-    table, names, _, nulls = _csv(path)
+    table, names, _, nulls = _csv(path, progress)
     return _survey(path.name, table, _candidates(path.name, table, choice, names), nulls)
 
 

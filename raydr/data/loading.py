@@ -21,6 +21,7 @@ from raydr.data.provenance import Source, sha256_of_arrays, sha256_of_file
 from raydr.data.sampling import sample_rows
 from raydr.data.table import Table
 from raydr.errors import DataError
+from raydr.geometry.points import Progress, unheard
 
 Read = TypeVar("Read")
 Filling: TypeAlias = Literal["mean", "median"]
@@ -65,6 +66,7 @@ def load(
     seed: int = 0,
     data_dir: Path | None = None,
     for_map: bool = True,
+    progress: Progress = unheard,
 ) -> Table:
     """Read a built-in data set or a file, check it, and sub-sample it when asked.
 
@@ -107,6 +109,8 @@ def load(
         Where built-in data sets lie as NAME.npz; by default the folder in ``RAYDR_DATA``.
     for_map : bool
         Whether a map is to be drawn of these rows, which takes two rows that differ.
+    progress : callable
+        Of a text file called as ``progress(done, total)`` while it is read, in bytes.
 
     Returns
     -------
@@ -144,7 +148,7 @@ def load(
     if source is not None and path is None:
         columns = read_builtin(find(source), choice, data_dir)
     elif path is not None and source is None:
-        columns = read_file(path, choice)
+        columns = read_file(path, choice, progress)
     else:
         raise DataError(
             "Exactly one of data.source (a built-in name) and data.path (a file of your own) must be given; "
@@ -224,18 +228,20 @@ def ending(path: Path) -> str:
     return "".join(suffix.lower() for suffix in path.suffixes[-2 if packed else -1 :])
 
 
-def read_file(path: str | Path, choice: Choice) -> Columns:
-    """Read a file by its suffix, once it is known to be there and not empty.
+def read_file(path: str | Path, choice: Choice, progress: Progress = unheard) -> Columns:
+    """Read a file by its suffix, once it is known to be there and not empty; of text ``progress`` is in bytes.
 
     Raises
     ------
     DataError
         For a file that is absent or unreadable, and for columns that cannot be used as ``choice`` asks.
     """
-    return _opened(path, _READERS, choice)
+    return _opened(path, _READERS, choice, progress)
 
 
-def _opened(path: str | Path, readers: Mapping[str, Callable[[Path, Choice], Read]], choice: Choice) -> Read:
+def _opened(
+    path: str | Path, readers: Mapping[str, Callable[..., Read]], choice: Choice, progress: Progress
+) -> Read:
     """What the reader for a file's suffix makes of it."""
     path = Path(path).expanduser()
     reader = readers.get(ending(path))
@@ -261,15 +267,15 @@ def _opened(path: str | Path, readers: Mapping[str, Callable[[Path, Choice], Rea
     if size == 0:
         raise DataError(f"{path} is empty; it needs column names and at least two rows.")
     try:
-        return reader(path, choice)
+        return reader(path, choice, progress) if ending(path) in TEXTS else reader(path, choice)
     except OSError as error:
         raise DataError(f"The data file {path} cannot be read: {error}.") from error
 
 
-def survey(path: str | Path, choice: Choice) -> Survey:
+def survey(path: str | Path, choice: Choice, progress: Progress = unheard) -> Survey:
     """What the columns of a file hold that would be features; those of arrays are numbers."""
     if ending(Path(path)) in _SURVEYORS:
-        return _opened(path, _SURVEYORS, choice)
+        return _opened(path, _SURVEYORS, choice, progress)
     return Survey(dict.fromkeys(read_file(path, choice).features, "number"))
 
 

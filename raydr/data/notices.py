@@ -53,7 +53,7 @@ def common_looks(of_sites: Sequence[Int64Array]) -> Int64Array:
     votes = np.stack(of_sites)
     said = votes[(votes != PLAIN).any(axis=1)]  # a site that has too few rows to say says nothing
     if not len(said):
-        return votes[0]
+        return of_sites[0]
     return np.asarray(np.where((said == said[0]).all(axis=0), said[0], PLAIN), np.int64)
 
 
@@ -101,9 +101,9 @@ def of_spreads(features: Sequence[str], deviation: Float64Array) -> tuple[str, .
         return ()
     far = far[np.argsort(-deviation[far], kind="stable")]
     times = float(deviation[far[0]]) / middle
-    others = f" and {len(far) - 1} more" if len(far) > 1 else ""
+    others = f" and {len(far) - 1} more vary up to" if len(far) > 1 else " varies"
     return (
-        f"Nothing is scaled, and {features[far[0]]!r}{others} varies {times:,.0f} times as much as the middle column:"
+        f"Nothing is scaled, and {features[far[0]]!r}{others} {times:,.0f} times as much as the middle column:"
         " who is near to whom follows from that alone, and measures of neighbours look good for it. data.scale:"
         " standard has all columns count alike.",
     )

@@ -159,7 +159,12 @@ def transform(folder: str | Path, data: str | Path, *, out: str | Path, site: st
 
 
 def join(
-    folder: str | Path, data: str | Path, *, site: str | None = None, listener: Listener = unheard
+    folder: str | Path,
+    data: str | Path,
+    *,
+    site: str | None = None,
+    listener: Listener = unheard,
+    verbose: bool = False,
 ) -> Result:
     """Have a site join a finished run: place its rows, say what left it, and extend the run folder by it.
 
@@ -174,8 +179,8 @@ def join(
         The site's file, with the run's columns, which are found by name, in whatever order.
     site : str, optional
         The site's name; that of the file without it.
-    listener : callable
-        Hears :mod:`raydr.journal` events as they come.
+    listener, verbose
+        As for :func:`run`.
 
     Returns
     -------
@@ -196,7 +201,8 @@ def join(
     """
     from raydr.scenarios.joining import join as join_run
 
-    return Result(join_run(Path(folder), Path(data), site=site, listener=listener))
+    with _hearing(listener, verbose) as heard:
+        return Result(join_run(Path(folder), Path(data), site=site, listener=heard))
 
 
 def audit(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -19,29 +19,36 @@ from raydr import journal
 from raydr.front.console import console_on, logged, one_line
 from raydr.front.results import Remarks
 from raydr.front.sweeps import SweepTable
+from raydr.geometry.points import Progress
 from raydr.report import wording
 
 PATIENCE_S = 10.0
 """Without a terminal, a stage that takes longer says how far it is this often."""
+READING = "reading"
+"""What reading own data is called."""
 TRIALS = "trials"
 """What a sweep's own bar is called, which tells the time left beneath."""
+_NEARLY = 0.999
 LONG_S = 2.0
 """A stage that takes longer says how much longer."""
 
 
 @contextmanager
-def heard_on_terminal(*, quiet: bool = False) -> Iterator[journal.Listener]:
+def heard_on_terminal(
+    *, quiet: bool = False, passing: bool = False, logs: bool = True
+) -> Iterator[journal.Listener]:
     """A listener that shows bars on a terminal and plain lines elsewhere; what raydr logs stands between them.
 
-    One that is ``quiet`` shows nothing.
+    One that is ``quiet`` shows nothing; of one that is ``passing`` nothing stays, and lines tell of long stages alone;
+    one without ``logs`` leaves to others what raydr logs.
     """
     if quiet:
         yield journal.unheard
         return
     console = console_on(Remarks(sys.stderr))
     if not _draws_bars(console):
-        lines = _PlainLines(console)
-        with logged(lines.say):
+        lines = _PlainLines(console, passing=passing)
+        with logged(lines.say) if logs else nullcontext():
             yield lines.hear
         return
     sweep, pace = SweepTable(), Pace()
@@ -54,9 +61,10 @@ def heard_on_terminal(*, quiet: bool = False) -> Iterator[journal.Listener]:
             _Count(),
             _Left(pace),
             console=console,
+            transient=passing,
             beneath=sweep,
         ) as bars,
-        logged(lambda text: console.print(one_line(text))),
+        logged(lambda text: console.print(one_line(text))) if logs else nullcontext(),
     ):
         stages = _StageBars(bars)
 
@@ -66,6 +74,15 @@ def heard_on_terminal(*, quiet: bool = False) -> Iterator[journal.Listener]:
             stages.hear(event)
 
         yield hear
+
+
+@contextmanager
+def reading_on_terminal(*, quiet: bool = False, logs: bool = True) -> Iterator[Progress]:
+    """Hears how far own data are read, and shows it where that takes long, with or without what raydr logs."""
+    with heard_on_terminal(quiet=quiet, passing=True, logs=logs) as listener:
+        story = journal.Journal(listener)
+        with story.stage(READING):
+            yield story.progress
 
 
 def _draws_bars(console: Console) -> bool:
@@ -127,9 +144,11 @@ class Pace:
 class _Bars(Bars):
     """Bars with a table beneath them while a sweep runs."""
 
-    def __init__(self, *columns: ProgressColumn, beneath: SweepTable, console: Console) -> None:
+    def __init__(
+        self, *columns: ProgressColumn, beneath: SweepTable, console: Console, transient: bool
+    ) -> None:
         self._beneath = beneath
-        super().__init__(*columns, console=console)
+        super().__init__(*columns, console=console, transient=transient)
 
     def get_renderables(self) -> Iterable[RenderableType]:
         yield from super().get_renderables()
@@ -149,15 +168,19 @@ class _StageBars:
             case journal.StageStarted(stage):
                 if stage not in self._tasks:
                     self._tasks[stage] = self._bars.add_task(stage, total=None)
-            # A bar that stands at nothing says less than one that moves to and fro.
+            # A bar that stands at nothing says less than one that moves to and fro; one that is full is over, and a
+            # stage is not before it ends.
             case journal.Progress(stage, done, total) if stage in self._tasks and done:
-                self._bars.update(self._tasks[stage], completed=done, total=total)
+                reached, count = min(done, _NEARLY * total), _counted(done, total)
+                self._bars.update(self._tasks[stage], completed=reached, total=total, count=count)
             case journal.StageEnded(stage, _) if stage in self._tasks:
                 self._bars.update(self._tasks[stage], completed=1, total=1)
             case journal.Incident(text) | journal.Seated(text):
                 self._bars.console.print(one_line(text))
             case journal.SweepBegan(trials, done, _):
-                self._tasks[TRIALS] = self._bars.add_task(TRIALS, total=trials, completed=done)
+                self._tasks[TRIALS] = self._bars.add_task(
+                    TRIALS, total=trials, completed=done
+                )  # counted beneath
             case journal.TrialEnded():
                 self._bars.advance(self._tasks[TRIALS])
 
@@ -181,8 +204,7 @@ class _Count(ProgressColumn):
     """How much of a running stage is done."""
 
     def render(self, task: Task) -> RenderableType:
-        unknown = task.finished or task.total is None
-        return Text() if unknown else Text(_counted(task.completed, int(task.total or 0)))
+        return Text("" if task.finished else task.fields.get("count", ""))
 
 
 class _Left(ProgressColumn):
@@ -199,8 +221,9 @@ class _Left(ProgressColumn):
 class _PlainLines:
     """A line when a stage ends, and now and then while a long one runs."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, passing: bool) -> None:
         self._console = console
+        self._passing = passing
         self._spoke = time.monotonic()
         self._sweep = SweepTable()
         self._pace = Pace()
@@ -209,7 +232,7 @@ class _PlainLines:
         self._pace.hear(event)
         self._sweep.hear(event)
         match event:
-            case journal.StageEnded(stage, seconds):
+            case journal.StageEnded(stage, seconds) if not self._passing:
                 self.say(f"{stage}: {seconds:.1f} s")
             case journal.Progress(stage, done, total) if done < total and self._silent_s() > PATIENCE_S:
                 left = self._pace.said(stage)

@@ -291,7 +291,7 @@ def _estimator(kind: str) -> type[FederatedMap]:
 
 
 def _no_transform(method: Method, estimator: FederatedMap) -> None:
-    reason = method.unplaceable(method.settings.model_construct())
+    reason = method.unplaceable(method.settings.model_construct(kind=estimator._kind))
     because = "" if reason is None else f": {reason}"
     raise AttributeError(
         f"{type(estimator).__name__} has no transform, for its maps take no new rows{because}."

@@ -166,12 +166,19 @@ class Result:
         return self._json(AUDIT) if (self.folder / AUDIT).exists() else None
 
     @property
+    def joined(self) -> tuple[Joined, ...]:
+        """Sites that joined after the run had ended, in their order: see :func:`raydr.join`."""
+        from raydr.report.joined import read_joined
+
+        return read_joined(self.folder)
+
+    @property
     def report(self) -> Path:
         """The report's page."""
         return self.folder / REPORT
 
     def to_frame(self, library: Library | None = None) -> Any:
-        """The map as a data frame: ``row, client, x, y[, z][, cluster][, label]``, a row for each that was mapped.
+        """The map as a data frame: ``row, client, x, y[, z][, cluster][, label][, npa_K]``, a row for each that was mapped.
 
         Parameters
         ----------

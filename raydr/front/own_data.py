@@ -18,6 +18,7 @@ from raydr.data.dialect import Dialect
 from raydr.data.loading import ENDINGS, SHEETS, TABLES, TEXTS, ending, read_file, survey
 from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.extras import require_packages
+from raydr.geometry.points import Progress, unheard
 from raydr.plain import listed, plain
 from raydr.records import SCENARIO
 from raydr.report.mapped import Fact, facts, hashes
@@ -64,6 +65,7 @@ def own_data(
     method: str | None = None,
     overrides: Mapping[str, Any] | None = None,
     site_needed: bool = True,
+    progress: Progress = unheard,
 ) -> Taken:
     """Read everything of own data, and make the scenario that maps them; arguments are as for :func:`raydr.map`.
 
@@ -102,7 +104,9 @@ def own_data(
     dealt = [key for key in asked if key == "clients" or key.startswith(_DEALING)]
     if files is None and not dealt:
         with _in_words_of_the_command_line():
-            column = site or _site(Path(data), label, content["data"].get("matrix"), needed=site_needed)
+            column = site or _site(
+                Path(data), label, content["data"].get("matrix"), needed=site_needed, progress=progress
+            )
         content["clients"] |= (
             {"count": CLIENTS} if column is None else {"partition": {"kind": "by-column", "column": column}}
         )
@@ -112,7 +116,7 @@ def own_data(
             + ", so leave --site out."
         )  # fmt: skip
     with _in_words_of_the_command_line():
-        holdings = held(_read_all(content))
+        holdings = held(_read_all(content), progress=progress)
     if "data.missing" not in asked and not _lacks(holdings):
         del content["data"]["missing"]
     scenario = reading.read(content)
@@ -131,7 +135,7 @@ def _in_words_of_the_command_line() -> Iterator[None]:
         raise DataError(text) from error.__cause__
 
 
-def held(scenario: Scenario, data_dir: Path | None = None) -> Holdings:
+def held(scenario: Scenario, data_dir: Path | None = None, *, progress: Progress = unheard) -> Holdings:
     """Read everything that a scenario's run would read, here, and start nothing.
 
     Raises
@@ -141,7 +145,7 @@ def held(scenario: Scenario, data_dir: Path | None = None) -> Holdings:
     """
     require_packages(scenario)
     if not scenario.clients.sites:
-        holdings = dealt_out(scenario, data_dir)
+        holdings = dealt_out(scenario, data_dir, progress=progress)
     else:
         away = [site for site in scenario.clients.sites if not Path(site.path).expanduser().exists()]
         if away and all(site.node is not None for site in away):
@@ -240,11 +244,13 @@ def _read_all(content: Mapping[str, Any]) -> Scenario:
     return reading.read({name: section for name, section in content.items() if name != "privacy"})
 
 
-def _site(path: Path, label: str | None, matrix: str | None, *, needed: bool) -> str | None:
+def _site(
+    path: Path, label: str | None, matrix: str | None, *, needed: bool, progress: Progress
+) -> str | None:
     """The column that says whose a row is, by its name."""
     choice = Choice(label, matrix=matrix)
     if ending(path) in TABLES:
-        kinds = survey(path, choice).kinds
+        kinds = survey(path, choice, progress).kinds
         columns, likely = list(kinds), [column for column, kind in kinds.items() if kind == "text"]
     else:
         columns = likely = list(read_file(path, choice).unread)

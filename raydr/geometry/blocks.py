@@ -7,25 +7,27 @@ choice: the last one is filled up with its last row.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from raydr.arrays import FloatArray
 from raydr.geometry.points import row_blocks
 from raydr.threads import one_blas_thread
+
+Number = TypeVar("Number", bound=np.generic)
+Found = TypeVar("Found", bound=np.generic)
 
 ROWS = 128
 """Rows of a block: with 1,000 columns 1 MB, so that all passes over it stay in a core's cache."""
 
 
-def filled_up(rows: FloatArray) -> FloatArray:
+def filled_up(rows: NDArray[Number]) -> NDArray[Number]:
     """At most :data:`ROWS` rows, at least one, followed by the last of them until they are so many."""
-    return (
-        rows if len(rows) == ROWS else np.concatenate([rows, np.repeat(rows[-1:], ROWS - len(rows), axis=0)])
-    )
+    return np.concatenate([rows, np.repeat(rows[-1:], ROWS - len(rows), axis=0)])
 
 
-def in_blocks(compute: Callable[[FloatArray], FloatArray], rows: FloatArray) -> FloatArray:
+def in_blocks(compute: Callable[[NDArray[Number]], NDArray[Found]], rows: NDArray[Number]) -> NDArray[Found]:
     """What ``compute`` makes of rows (rows, columns), one row of each, block by block.
 
     Examples

@@ -1,6 +1,7 @@
 """A site that joins a finished run: what it is told, what it posts, and where its rows lie. Nobody else is asked.
 
-1. The site is told by what the run's clients filled in, scaled and keyed their rows, and does so with its own.
+1. The site is told by what the run's clients filled in, harmonized, scaled and keyed their rows, and does so with its
+   own.
 2. It posts of each record what they posted (:attr:`raydr.methods.method.Method.admit`), of which the server makes a
    place on the map as it stands (P3, A.16). Where all that they posted are places, it finds its own at home, by what
    the run left behind for new rows, and posts these; where they kept theirs, it keeps its own.
@@ -25,8 +26,10 @@ from raydr.methods.outcome import Placed
 from raydr.methods.serving import Plan
 from raydr.privacy.ledger import Ledger
 from raydr.statistics.filling import FillRows
+from raydr.statistics.harmonizing import HarmonizeRows
 from raydr.statistics.keying import KeyAlike, keyed_scale
 from raydr.statistics.scaling import ScaleRows, Scaling
+from raydr.statistics.site_effects import Common
 from raydr.threads import one_blas_thread
 
 
@@ -125,10 +128,13 @@ class ScaledBy:
         By what they filled in and scaled them; None where it is sealed.
     sealed : (bytes,) uint8 or None
         The same under the isometry key, and the key's centre: for clients alone.
+    common : Common or None
+        What sites that adjusted themselves to each other had in common; None where they did not.
     """
 
     scaling: Scaling | None
     sealed: UInt8Array | None = None
+    common: Common | None = None
 
 
 def admit(
@@ -185,9 +191,12 @@ def admit(
         with federation.stage("new rows"):
             found = None if method.admit is None else method.admit(federation, settings, model)
             if found is None:
-                keeps = method.keeps_places(settings)
-                asked = (PlaceSiteAtHome if keeps else PlaceSite)(plan.method, settings, model, dimensions)
-                reply = federation.ask(asked)[0]
+                told = (plan.method, settings, model, dimensions)
+                reply: SitePlaces
+                if method.keeps_places(settings):
+                    reply = federation.ask(PlaceSiteAtHome(*told))[0]
+                else:
+                    reply = federation.ask(PlaceSite(*told))[0]
                 found = Placed(reply.places, reply.clusters if method.predict is not None else None)
     return found, federation.ledger.settled(plan.budget.delta)
 
@@ -210,7 +219,10 @@ def require_admissible(plan: Plan) -> None:
 
 
 def _prepare(federation: Federation, plan: Plan, scaled_by: ScaledBy) -> None:
-    """Have the site fill in, blur, scale and key its rows as the run's clients did, in their order."""
+    """Have the site fill in, blur, harmonize, scale and key its rows as the run's clients did, in their order.
+
+    What its own rows are off by it measures itself, as they did, and keeps.
+    """
     if scaled_by.sealed is not None:
         federation.ask(KeyAlike(scaled_by.sealed, keyed_scale(plan.scale)))
         federation.keyed()
@@ -223,5 +235,7 @@ def _prepare(federation: Federation, plan: Plan, scaled_by: ScaledBy) -> None:
     noise = plan.mechanism("data")
     if noise is not None and noise.for_good:
         blur_records(federation, noise, float("nan"))
+    if scaled_by.common is not None:
+        federation.ask(HarmonizeRows(scaled_by.common))
     if plan.scale != "none":
         federation.ask(ScaleRows(scaling.shift, scaling.factor, scaling.unit))

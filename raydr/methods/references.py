@@ -46,7 +46,7 @@ def references(
         Of each record, from 0: :func:`clusters_of` then tells those of new rows.
     """
     found = groups(embedding, min(LEAST_GROUP, len(embedding)), most=True)
-    kept = {
+    kept: dict[str, FloatArray] = {
         "references": rows(_means(chart, found)),
         "reference_positions": np.stack([np.median(embedding[group], axis=0) for group in found]).astype(
             np.float64
@@ -61,8 +61,8 @@ def references(
 
 def placed(
     model: Mapping[str, FloatArray],
-    squared_distances: Callable[[FloatArray], FloatArray],
-    rows: FloatArray,
+    squared_distances: Callable[[Float64Array], FloatArray],
+    rows: Float64Array,
 ) -> Float64Array:
     """Positions (rows, dimensions) of new rows (rows, columns), from their squared distances to the references.
 
@@ -84,7 +84,9 @@ def placed(
     return unit * placing.place(pulls, positions / unit, counts, iterations=ITERATIONS)
 
 
-def _pulls(squared_distances: Callable[[FloatArray], FloatArray], rows: FloatArray, references: int) -> Any:
+def _pulls(
+    squared_distances: Callable[[Float64Array], FloatArray], rows: Float64Array, references: int
+) -> Any:
     """Affinities (rows, references) of new rows to the references."""
 
     def near(block: slice) -> FloatArray:
@@ -116,7 +118,7 @@ def clusters_of(model: Mapping[str, FloatArray], rows: FloatArray) -> Int64Array
 
 def _from_references(
     model: Mapping[str, FloatArray], rows: FloatArray
-) -> Callable[[FloatArray], Float64Array]:
+) -> Callable[[Float64Array], Float64Array]:
     """Squared Euclidean distances of some rows to all references."""
     known = np.asarray(model["references"], np.float64)
     if known.ndim != 2 or known.shape[1] != rows.shape[1]:
@@ -127,7 +129,7 @@ def _from_references(
     seen = known - shift
     norms = np.einsum("ij,ij->i", seen, seen)
 
-    def squared_distances(block: FloatArray) -> Float64Array:
+    def squared_distances(block: Float64Array) -> Float64Array:
         own = block - shift
         squared = np.einsum("ij,ij->i", own, own)[:, None] + norms - 2.0 * (own @ seen.T)
         return np.asarray(np.maximum(squared, 0.0))

@@ -23,7 +23,7 @@ def shared_neighbors(a: IntArray, b: IntArray) -> Int64Array:
     [1, 2]
     """
     both = np.sort(np.concatenate([a, b], axis=1), axis=1)
-    return np.count_nonzero(both[:, 1:] == both[:, :-1], axis=1).astype(np.int64)
+    return np.asarray((both[:, 1:] == both[:, :-1]).sum(axis=1), dtype=np.int64)
 
 
 def kept_neighbors(

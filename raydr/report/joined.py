@@ -17,8 +17,9 @@ from raydr.records import Joining
 from raydr.report import mapped, wording
 from raydr.report.colouring import CATEGORIES, GREY, drawing_order
 from raydr.report.inline import in_page
+from raydr.report.mapfiles import read_embedding
 from raydr.report.mapped import Fact
-from raydr.report.runfolder import RunFolder, parsed, read_data, read_embedding, read_ledger
+from raydr.report.runfolder import RunFolder, parsed, read_data, read_ledger
 from raydr.report.views import in_plane
 
 MARK = ".incomplete-"

@@ -121,6 +121,9 @@ def map_of_run(run: RunFolder) -> Atlas:
         columns += [] if faithful is None else [kept_column(faithful.neighbors, faithful.shares, where)]
     if kept[0] is not None:
         by.append(Way("faithfulness", tuple(kept)))
+    for name, values in run.shown.items():
+        by.append(Way(name, (len(columns), len(columns))))
+        columns.append(Column(name, values))
     shown = panels(run)
     around = frame(np.concatenate(list(shown.values())), in_disk=run.in_disk)
     maps = [
@@ -169,7 +172,7 @@ def atlas(
     ids = row_ids(rows)
     packed = [_packed(column) for column in columns]
     grouped = next((place for place, column in enumerate(columns) if _named(column)), None)
-    along = _places(maps, None if grouped is None else columns[grouped].values)
+    along = _places(maps, None if grouped is None else columns[grouped])
     sizes = [
         len(content) + sum(map(len, told.get("names", ())))
         if _named(column) or "names" not in told
@@ -281,13 +284,15 @@ def _named(column: Column) -> bool:
     return isinstance(column.values, Colouring) and sum(map(len, column.values.names)) <= MOST_LETTERS
 
 
-def _places(maps: Sequence[Panel], names: Colouring | None) -> list[list[Places]]:
+def _places(maps: Sequence[Panel], names: Column | None) -> list[list[Places]]:
     """Coordinates of each map: of the first by the rows' names, of others by where rows lie on the first.
 
     Deflated so, a million places take a quarter to two fifths less than in the table's order.
     """
     rows = len(maps[0].points)
-    order = np.arange(rows) if names is None else np.argsort(names.codes, kind="stable").astype(np.int64)
+    order: Int64Array = np.arange(rows)
+    if names is not None and isinstance(names.values, Colouring):
+        order = np.argsort(names.values.codes, kind="stable").astype(np.int64)
     found = []
     for panel in maps:
         if panel is not maps[0]:

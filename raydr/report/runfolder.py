@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
@@ -17,40 +16,27 @@ from raydr import records
 from raydr.arrays import Float64Array, Int64Array
 from raydr.attacks.verdicts import Audit
 from raydr.data.provenance import Provenance, sha256_of_file
-from raydr.documents import MEGABYTE, DocumentError, parse_yaml, read_limited, require_limited
+from raydr.documents import DocumentError, parse_yaml, read_limited
 from raydr.errors import OutputError
 from raydr.journal import Count, RoundEnded
 from raydr.methods.outcome import Note
 from raydr.privacy.ledger import Entry
 from raydr.privacy.statement import Statement
 from raydr.records import Environment, Measures
+from raydr.report.mapfiles import (
+    LARGEST,
+    Faithfulness,
+    coordinates,
+    identities,
+    not_whole,
+    read_central,
+    read_columns,
+    read_embedding,
+    read_shown,
+)
 
 T = TypeVar("T")
 Stress: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-LARGEST = {
-    ".yaml": 4 * MEGABYTE,
-    ".json": 256 * MEGABYTE,
-    ".jsonl": 1024 * MEGABYTE,
-    ".parquet": 4096 * MEGABYTE,
-}
-"""Sizes of files past which a run folder is no run's: a million rounds have 300 MB."""
-MOST_ROWS = 5_000_000
-"""Rows of a map that a page or a picture can hold; a few bytes of a parquet file can claim more than any memory."""
-LONGEST_NAME = 100_000
-"""Letters of a label or a client's name."""
-FARTHEST = 1e30
-"""Places on a map are drawn in single precision, which ends at 3e38."""
-
-OPTIONAL = ("z", "cluster", "label")
-"""Columns of a map that not all have."""
-
-KEPT = re.compile(r"npa_([1-9][0-9]{0,3})")
-"""How the column is called that says what share of its nearest neighbours, and of how many, each row keeps on a map."""
-
-NO_LABEL = "no label"
-"""What a row without a label is called on the maps."""
-
 
 ELSEWHERE = (
     "make room there, or copy the run folder to where it can be written and make its report in the copy"
@@ -65,14 +51,6 @@ class Along:
     round: int
     measures: Mapping[str, float | None]
     points: Float64Array
-
-
-@dataclass(frozen=True)
-class Faithfulness:
-    """What share of its nearest neighbours in the data, so many ``neighbors``, each row keeps on a map, (rows,)."""
-
-    neighbors: int
-    shares: Float64Array
 
 
 @dataclass(frozen=True)
@@ -101,6 +79,8 @@ class RunFolder:
         What attacks recovered; None where the run was not audited.
     faithfulness, central_faithfulness : Faithfulness or None
         Of each row, on either map; None where no metric of the run counted its neighbours.
+    shown : mapping of str to Float64Array, (rows,)
+        Mapped columns as they were read, by name, NaN where a value is missing; none where the scenario asks for none.
     stress : tuple of float
         Of the start and after each iteration of the server's own; none where it made none.
     """
@@ -126,6 +106,7 @@ class RunFolder:
     stress: tuple[float, ...] = ()
     faithfulness: Faithfulness | None = None
     central_faithfulness: Faithfulness | None = None
+    shown: Mapping[str, Float64Array] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -180,7 +161,7 @@ def read_run(folder: Path) -> RunFolder:
         )
     scenario_text = _bytes(folder, records.SCENARIO).decode("utf-8", errors="replace")
     rows, clients, labels, clusters, federated, faithfulness = read_embedding(folder)
-    central, central_faithfulness = _read_central(folder, rows, federated.shape[1])
+    central, central_faithfulness = read_central(folder, rows, federated.shape[1])
     return RunFolder(
         path=folder,
         scenario=_parse_scenario(folder, scenario_text),
@@ -205,6 +186,7 @@ def read_run(folder: Path) -> RunFolder:
         else (),
         faithfulness=faithfulness,
         central_faithfulness=central_faithfulness,
+        shown=read_shown(folder, rows),
     )
 
 
@@ -233,20 +215,13 @@ def read_scores(folder: Path) -> dict[int, dict[str, float | None]]:
     return parsed(folder, records.PROGRESS, dict[Count, dict[str, float | None]])
 
 
-def _not_whole(folder: Path, file: str, reason: str) -> OutputError:
-    return OutputError(
-        f"{folder} is not a whole run folder: {file} {reason}. Bring the file back, or repeat the run with "
-        f"`raydr run {folder / records.SCENARIO} --out ANOTHER-FOLDER`."
-    )
-
-
 def _bytes(folder: Path, file: str) -> bytes:
     try:
         return read_limited(folder / file, LARGEST[Path(file).suffix])
     except FileNotFoundError:
-        raise _not_whole(folder, file, "is missing") from None
+        raise not_whole(folder, file, "is missing") from None
     except OSError as error:
-        raise _not_whole(folder, file, f"cannot be read ({error.strerror or error})") from error
+        raise not_whole(folder, file, f"cannot be read ({error.strerror or error})") from error
 
 
 def parsed(folder: Path, file: str, kind: type[T]) -> T:
@@ -263,7 +238,7 @@ def parsed(folder: Path, file: str, kind: type[T]) -> T:
         first = error.errors()[0]
         where = ".".join(str(step) for step in first["loc"])
         reason = f"is broken at {where}: {first['msg']}" if where else f"is broken: {first['msg']}"
-        raise _not_whole(folder, file, reason) from error
+        raise not_whole(folder, file, reason) from error
 
 
 @cache
@@ -278,9 +253,9 @@ def _parse_scenario(folder: Path, text: str) -> Mapping[str, Any]:
     try:
         scenario = parse_yaml(text)
     except DocumentError as error:
-        raise _not_whole(folder, records.SCENARIO, f"is not valid YAML ({error})") from error
+        raise not_whole(folder, records.SCENARIO, f"is not valid YAML ({error})") from error
     if not isinstance(scenario, dict):
-        raise _not_whole(folder, records.SCENARIO, "holds no keys")
+        raise not_whole(folder, records.SCENARIO, "holds no keys")
     return scenario
 
 
@@ -293,7 +268,7 @@ def read_ledger(folder: Path) -> tuple[Entry, ...]:
         if any(not 0 <= value < 2**63 for value in counted) or any(
             not 0 <= value < math.inf for value in promised
         ):
-            raise _not_whole(folder, records.LEDGER, f"has a count that is none, in {message.kind!r}")
+            raise not_whole(folder, records.LEDGER, f"has a count that is none, in {message.kind!r}")
     return ledger
 
 
@@ -306,146 +281,8 @@ def read_data(folder: Path, rows: int) -> Provenance:
         or min([data.set_apart, data.held_out, data.not_drawn, *counted]) < 0
         or not data.sources
     ):
-        raise _not_whole(folder, records.DATA, f"does not account for the {rows} rows of {records.EMBEDDING}")
+        raise not_whole(folder, records.DATA, f"does not account for the {rows} rows of {records.EMBEDDING}")
     return data
-
-
-def _columns(folder: Path, file: str, needed: tuple[str, ...]) -> dict[str, Any]:
-    """Read the columns of a map from a parquet file as Arrow arrays, all that are ``needed`` among them."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with pq.ParquetFile(require_limited(folder / file, LARGEST[".parquet"])) as table:
-            rows = table.metadata.num_rows
-            kept = [name for name in table.schema_arrow.names if KEPT.fullmatch(name)]
-            present = [name for name in (*needed, *OPTIONAL) if name in table.schema_arrow.names] + kept[:1]
-            lacking = [name for name in needed if name not in present]
-            if lacking:
-                its = ", ".join(table.schema_arrow.names[:20])
-                raise _not_whole(folder, file, f"lacks the column {lacking[0]!r} (it has: {its})")
-            if rows > MOST_ROWS:
-                raise _not_whole(folder, file, f"has {rows} rows, of at most {MOST_ROWS} that can be shown")
-            content = table.read(columns=present)
-            content.validate(full=True)
-    except FileNotFoundError:
-        raise _not_whole(folder, file, "is missing") from None
-    except OutputError:
-        raise
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise _not_whole(folder, file, f"is not a parquet file ({' '.join(str(error).split())})") from error
-    return {name: content.column(name) for name in present}
-
-
-def _coordinates(folder: Path, file: str, columns: Mapping[str, Any]) -> Float64Array:
-    import pyarrow as pa
-
-    axes = [axis for axis in records.AXES if axis in columns]
-    for axis in axes:
-        kind = columns[axis].type
-        if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
-            raise _not_whole(folder, file, f"holds coordinates that are not numbers ({axis} is {kind})")
-    with np.errstate(invalid="ignore"):  # what is no number is refused below
-        points = np.column_stack([columns[axis].to_numpy().astype(np.float64) for axis in axes])
-    broken = int((~(np.abs(points) <= FARTHEST)).any(axis=1).sum())
-    if broken or not len(points):
-        reason = f"has {broken} rows whose place is not finite" if broken else "has no rows"
-        raise _not_whole(folder, file, reason)
-    return points
-
-
-def _identities(folder: Path, file: str, column: Any) -> Int64Array | tuple[str, ...]:
-    import pyarrow as pa
-
-    if pa.types.is_integer(column.type):
-        if column.null_count or pa.types.is_uint64(column.type):
-            raise _not_whole(folder, file, "has rows without identity")
-        return np.asarray(column.to_numpy(), dtype=np.int64)
-    return tuple(name or "" for name in _names(folder, file, "row", column))
-
-
-def _names(folder: Path, file: str, name: str, column: Any) -> tuple[str | None, ...]:
-    """Values of a column of text; None where there is none."""
-    import pyarrow as pa
-    import pyarrow.compute as compute
-
-    if not (
-        pa.types.is_string(column.type)
-        or pa.types.is_large_string(column.type)
-        or pa.types.is_null(column.type)
-    ):
-        raise _not_whole(folder, file, f"holds {column.type} where names belong, in the column {name!r}")
-    longest = compute.max(compute.binary_length(column.cast(pa.large_string()))).as_py()
-    if longest is not None and longest > LONGEST_NAME:
-        raise _not_whole(folder, file, f"has a name of {longest} letters in the column {name!r}")
-    return tuple(column.to_pylist())
-
-
-def _clusters(folder: Path, file: str, column: Any) -> tuple[str, ...]:
-    import pyarrow as pa
-
-    if not pa.types.is_integer(column.type) or column.null_count:
-        raise _not_whole(folder, file, "holds clusters that are not whole numbers")
-    return tuple(str(cluster) for cluster in column.to_pylist())
-
-
-def _faithfulness(folder: Path, file: str, columns: Mapping[str, Any]) -> Faithfulness | None:
-    import pyarrow as pa
-
-    for name, column in columns.items():
-        if (kept := KEPT.fullmatch(name)) is None:
-            continue
-        shares = column.to_numpy().astype(np.float64) if pa.types.is_floating(column.type) else np.array([-1])
-        if not ((shares >= 0) & (shares <= 1)).all():
-            raise _not_whole(folder, file, f"holds shares that are none, in the column {name!r}")
-        return Faithfulness(int(kept.group(1)), shares)
-    return None
-
-
-def read_embedding(
-    folder: Path,
-) -> tuple[
-    Int64Array | tuple[str, ...],
-    tuple[str, ...],
-    tuple[str, ...] | None,
-    tuple[str, ...] | None,
-    Float64Array,
-    Faithfulness | None,
-]:
-    """Rows, clients, labels, clusters and places of a folder; raises as :func:`read_run`."""
-    file = records.EMBEDDING
-    columns = _columns(folder, file, ("row", "client", "x", "y"))
-    labels = None
-    if "label" in columns:
-        found = _names(folder, file, "label", columns["label"])
-        labels = tuple(NO_LABEL if value is None else value for value in found)
-    clients = tuple(str(value) for value in _names(folder, file, "client", columns["client"]))
-    clusters = _clusters(folder, file, columns["cluster"]) if "cluster" in columns else None
-    rows = _identities(folder, file, columns["row"])
-    return (
-        rows,
-        clients,
-        labels,
-        clusters,
-        _coordinates(folder, file, columns),
-        _faithfulness(folder, file, columns),
-    )
-
-
-def _read_central(
-    folder: Path, rows: Int64Array | tuple[str, ...], dimensions: int
-) -> tuple[Float64Array | None, Faithfulness | None]:
-    file = records.CENTRAL
-    if not (folder / file).exists():
-        return None, None
-    columns = _columns(folder, file, ("row", "x", "y"))
-    if not np.array_equal(np.asarray(_identities(folder, file, columns["row"])), np.asarray(rows)):
-        raise _not_whole(folder, file, f"does not hold the rows of {records.EMBEDDING} in the same order")
-    points = _coordinates(folder, file, columns)
-    if points.shape[1] != dimensions:
-        reason = f"is a map in {points.shape[1]} dimensions, {records.EMBEDDING} in {dimensions}"
-        raise _not_whole(folder, file, reason)
-    return points, _faithfulness(folder, file, columns)
 
 
 def _read_along(folder: Path, rows: Int64Array | tuple[str, ...], dimensions: int) -> tuple[Along, ...]:
@@ -453,18 +290,18 @@ def _read_along(folder: Path, rows: Int64Array | tuple[str, ...], dimensions: in
         return ()
     scores = read_scores(folder)
     file = records.PROGRESS_MAPS
-    columns = _columns(folder, file, ("round", "row", "x", "y"))
-    found, names = (_identities(folder, file, columns[name]) for name in ("round", "row"))
-    points = _coordinates(folder, file, columns)
+    columns = read_columns(folder, file, ("round", "row", "x", "y"))
+    found, names = (identities(folder, file, columns[name]) for name in ("round", "row"))
+    points = coordinates(folder, file, columns)
     expected = np.repeat(np.array(sorted(scores), np.int64), len(rows))
     if not np.array_equal(np.asarray(found), expected) or not np.array_equal(
         np.asarray(names), np.tile(np.asarray(rows), len(scores))
     ):
         reason = f"does not hold the rows of {records.EMBEDDING} for each round of {records.PROGRESS}"
-        raise _not_whole(folder, file, reason)
+        raise not_whole(folder, file, reason)
     if points.shape[1] != dimensions:
         reason = f"has maps in {points.shape[1]} dimensions, {records.EMBEDDING} in {dimensions}"
-        raise _not_whole(folder, file, reason)
+        raise not_whole(folder, file, reason)
     maps = points.reshape(len(scores), len(rows), dimensions)
     return tuple(
         Along(round, scores[round], places) for round, places in zip(sorted(scores), maps, strict=True)

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, cast
 from raydr import records
 from raydr.documents import DocumentError, parse_yaml, read_limited, require_limited
 from raydr.errors import OutputError
-from raydr.report.runfolder import LARGEST
+from raydr.report.mapfiles import LARGEST
 
 Setting: TypeAlias = str | int | float | bool | None
 """A swept key's value; sections, lists and columns of several types are JSON text, None is where it does not apply."""

@@ -14,6 +14,12 @@ from raydr.statistics.scaling import Scale, Scaling, filled, scale_rows
 from raydr.statistics.site_effects import Common, Covariates, Harmonization, Kind, SiteEffect
 from raydr.threads import one_blas_thread
 
+COMMON = tuple(
+    f"site_{name}"
+    for name in ("covariates", "classes", "centre", "deviation", "adjusted", "middle", "slopes")
+)
+"""Names of a model's arrays of what harmonized sites have in common."""
+
 
 @dataclass(frozen=True)
 class Preparation:
@@ -93,7 +99,7 @@ class Preparation:
         scale: Scale,
         kind: Kind | None,
     ) -> Preparation:
-        """Return the preparation of a model's arrays, and those of its sites; KeyError if one is not there."""
+        """Return the preparation of a model's arrays, and those of its sites, if any; KeyError if one is not there."""
         scaling = Scaling.of(arrays, scale)
         if kind is None:
             return cls(scaling)
@@ -105,6 +111,6 @@ class Preparation:
         common = Common(kind, covariates, centre, deviation, adjusted > 0, middle, slopes)
         effects = tuple(
             SiteEffect(np.asarray(shift, np.float64), np.asarray(factor, np.float64))
-            for shift, factor in zip(own["shift"], own["factor"], strict=True)
+            for shift, factor in (zip(own["shift"], own["factor"], strict=True) if own else ())
         )
         return cls(scaling, Harmonization(common, effects))

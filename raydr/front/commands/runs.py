@@ -83,7 +83,7 @@ def map_(
     DATA is a file, .csv .tsv .parquet .npy .npz or .h5ad, or a folder or a 'pattern*.csv' of files, one for each site.
     The run folder's scenario.yaml is what was run.
     """
-    from raydr.front.bars import heard_on_terminal
+    from raydr.front.bars import heard_on_terminal, reading_on_terminal
     from raydr.front.own_data import own_data
     from raydr.front.terminal import print_facts, print_result
     from raydr.records import REPORT
@@ -91,8 +91,8 @@ def map_(
     from raydr.scenarios import runner
 
     overrides = options.with_inline(overrides, inline, address)
-    with said_what_for(data, "map"):
-        taken = own_data(data, site=site, label=label, method=method, overrides=overrides)
+    with said_what_for(data, "map"), reading_on_terminal(quiet=quiet, logs=False) as progress:
+        taken = own_data(data, site=site, label=label, method=method, overrides=overrides, progress=progress)
     if not quiet:
         # What there is to look at, the run says itself.
         print_facts([fact for fact in taken.facts if fact.name != NOTICE], result=False)
@@ -124,15 +124,21 @@ def check(
 
     FILE is data as for `raydr map`, or a scenario as for `raydr run`.
     """
-    from raydr.front.console import logged_on_terminal
+    from raydr.front.bars import reading_on_terminal
     from raydr.front.own_data import described, held, is_data, own_data
     from raydr.front.terminal import print_facts
     from raydr.scenarios.reading import read
 
-    with logged_on_terminal():
+    with reading_on_terminal() as progress:
         if is_data(file):
             facts = own_data(
-                file, site=site, label=label, method=method, overrides=overrides, site_needed=False
+                file,
+                site=site,
+                label=label,
+                method=method,
+                overrides=overrides,
+                site_needed=False,
+                progress=progress,
             ).facts
         elif site or label or method:
             raise click.UsageError(
@@ -140,7 +146,7 @@ def check(
             )
         else:
             scenario = read(file, overrides)
-            facts = described(scenario, held(scenario, data_dir))
+            facts = described(scenario, held(scenario, data_dir, progress=progress))
     print_facts(facts, result=True)
 
 
@@ -157,11 +163,19 @@ def init(
     out: Path | None,
 ) -> None:
     """Write a scenario for DATA, data as for `raydr map`, with comments on what it holds and what could be changed."""
-    from raydr.front.console import logged_on_terminal
+    from raydr.front.bars import reading_on_terminal
     from raydr.front.own_data import commented, own_data, write_new
 
-    with logged_on_terminal():
-        taken = own_data(data, site=site, label=label, method=method, overrides=overrides, site_needed=False)
+    with reading_on_terminal() as progress:
+        taken = own_data(
+            data,
+            site=site,
+            label=label,
+            method=method,
+            overrides=overrides,
+            site_needed=False,
+            progress=progress,
+        )
     click.echo(write_new(out or Path(f"{taken.scenario.name}.yaml"), commented(taken)))
 
 

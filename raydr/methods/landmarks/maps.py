@@ -212,12 +212,12 @@ def transform(settings: FedTSNE | FedUMAP, model: Mapping[str, FloatArray], rows
 
 
 def _placed_by_posted(
-    settings: FedTSNE | FedUMAP, model: Mapping[str, FloatArray], posted: FloatArray
+    settings: FedTSNE | FedUMAP, model: Mapping[str, FloatArray], posted: Float64Array
 ) -> Float64Array:
     """Positions of rows, of their squared distances (rows, landmarks) to the landmarks, by Nystrom's estimate."""
     known, power = np.asarray(model["references"], np.float64), _power(settings)
 
-    def estimated(block: FloatArray) -> Float64Array:
+    def estimated(block: Float64Array) -> Float64Array:
         squared = NystromGeometry(block**power, known, power == 1.0).squared_distance_block(0, len(block))
         # An estimate is no metric: a row's least may be below 0, and all that counts is how much more others are.
         return np.asarray(squared - squared.min(axis=1, keepdims=True))

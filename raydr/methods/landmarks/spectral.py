@@ -260,7 +260,7 @@ def admit(federation: Federation, settings: FedSpectral, model: Mapping[str, Flo
     learnt = LearntLandmarks(np.asarray(model["landmarks"], np.float64), float(model["gamma"][0]))
     kernels = federation.ask(KernelRequest(learnt.points, learnt.gamma))[0].values
     coordinates, solver = trilaterated([kernels], learnt)
-    rows = solver.points(coordinates)
+    rows = solver.points(coordinates.astype(np.float64))
     return Placed(placed_by_rows(model, rows), clusters_of(model, rows))
 
 

@@ -21,7 +21,8 @@ const picture = (atlas) => {
   }
   const scale = atlas.way && !atlas.categories;
   canvas.height = (places.length || scale ? y + line : height) + gap / 2;
-  context.fillStyle = style.getPropertyValue("--ground");
+  const ground = (name) => (atlas.printing ? "#ffffff" : style.getPropertyValue(name));
+  context.fillStyle = ground("--ground");
   context.fillRect(0, 0, width, canvas.height);
   let left = gap;
   for (const panel of panels) {
@@ -39,7 +40,7 @@ const picture = (atlas) => {
       const box = tag.getBoundingClientRect(), frame = panel.root.getBoundingClientRect();
       const at = [left + (box.x + box.width / 2 - frame.x) * ratio, top + (box.y + box.height / 2 - frame.y) * ratio + 5 * ratio];
       context.lineWidth = 4 * ratio;
-      context.strokeStyle = style.getPropertyValue("--panel");
+      context.strokeStyle = ground("--panel");
       context.strokeText(tag.textContent, ...at);
       context.fillText(tag.textContent, ...at);
     }
@@ -112,7 +113,12 @@ const joinControls = (atlas) => {
     atlas.chooseCodes(column, new Set(pressed.map((one) => Number(one.dataset.code))), { fromKey: true });
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => atlas.readTheme());
-  const print = (printing) => { atlas.printing = printing; atlas.readTheme(); };
+  // On paper the maps are a picture: those on the page would be cleared when paper changes their size.
+  const print = (printing) => {
+    atlas.printing = printing;
+    atlas.readTheme();
+    find(".printed").replaceChildren(...(printing && atlas.panels[0].ready ? [picture(atlas)] : []));
+  };
   addEventListener("beforeprint", () => print(true));
   addEventListener("afterprint", () => print(false));
 };
@@ -149,6 +155,8 @@ for (const root of document.querySelectorAll(".atlas")) {
   start(root).catch((error) => {
     root.dataset.drawn = "failed";
     root.querySelector(".failed").hidden = false;
+    const pane = root.querySelector(".pane");
+    pane.innerHTML = pane.querySelector("noscript").textContent;
     throw error;
   });
 }

@@ -1,0 +1,48 @@
+"""What a release says of itself is said once: version, changelog, citation, and the versions of what it stands on."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def requirements() -> list[Requirement]:
+    """What raydr asks for itself, extras for its users included."""
+    extras = PROJECT["optional-dependencies"]
+    lines = [line for name, lines in extras.items() if name not in ("all", "dev", "docs") for line in lines]
+    return [Requirement(line) for line in (*PROJECT["dependencies"], *lines)]
+
+
+def pins(name: str) -> Mapping[str, Version]:
+    """Versions of a file of constraints."""
+    lines = [line for line in (ROOT / name).read_text().splitlines() if not line.startswith("#")]
+    return {canonicalize_name(line.split("==")[0]): Version(line.split("==")[1]) for line in lines}
+
+
+@pytest.mark.parametrize("asked", requirements(), ids=str)
+def test_the_least_version_is_one_that_is_tested(asked: Requirement) -> None:
+    """After a change of pyproject.toml: the line of `make lowest` in the Makefile makes constraints-lowest.txt anew."""
+    (least,) = [Version(each.version) for each in asked.specifier if each.operator == ">="]
+    lowest = pins("constraints-lowest.txt")[canonicalize_name(asked.name)]
+    assert lowest.release[: len(least.release)] == least.release
+    assert asked.specifier.contains(pins("constraints.txt")[canonicalize_name(asked.name)])
+
+
+def test_the_version_is_semantic_and_in_changelog_and_citation() -> None:
+    version = PROJECT["version"]
+    assert re.fullmatch(r"\d+\.\d+\.\d+", version)
+    headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[0] == version
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert (cited["version"], cited["license"]) == (version, PROJECT["license"])
