@@ -16,7 +16,9 @@ from raydr.front.cli import status
 
 ROOT = Path(__file__).parent.parent
 MAKEFILE = ROOT / "Makefile"
-_FENCE = re.compile(r"^(?P<fence>```+)(?P<language>\w*)[^\n]*\n(?P<text>.*?)^(?P=fence)$", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(
+    r"^(?P<fence>```+)(?P<language>\w*)[^\n]*\n(?P<text>.*?)^(?P=fence)$", re.DOTALL | re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
