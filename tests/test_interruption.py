@@ -138,7 +138,7 @@ READ_MEANWHILE = """
 from raydr.__main__ import main
 from raydr.scenarios import beginning
 import ray, time
-def dealt_out(*arguments):
+def dealt_out(*arguments, **named):
 {reading}
 beginning.dealt_out = dealt_out
 main()
@@ -213,9 +213,9 @@ class Late:
     def __del__(self):
         signal.raise_signal({number:d})
 deal = beginning.dealt_out
-def dealt_out(*arguments):
+def dealt_out(*arguments, **named):
     Late()
-    return deal(*arguments)
+    return deal(*arguments, **named)
 beginning.dealt_out = dealt_out
 main()
 """
