@@ -10,8 +10,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from browsers import CHROMIUM, FLAGS
 from processes import CLUSTER_TOKEN, TOKEN, simulation_processes
 
 # No cluster of whoever runs the tests is joined, nor spoken to by their token.
@@ -75,3 +77,15 @@ def data_dir() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("RAYDR_DATA names no folder of real data sets")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A browser that tests drive, where there are one and a driver."""
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium")
+    driver = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with driver.sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()

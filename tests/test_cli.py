@@ -97,7 +97,7 @@ def test_what_the_data_room_notes_is_said_between_the_stages(
 
 def test_no_metrics_are_no_reason_to_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status(["run", str(tiny_file(tmp_path, metrics=[])), "--out", "out"]) == 0
-    assert "no metric was computed" in capsys.readouterr().err
+    assert "no metric of the map was computed" in capsys.readouterr().err
 
 
 # --- refused: exit status 2 -----------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def test_data_that_cannot_be_used(case: str, tmp_path: Path, capsys: pytest.Capt
     scenario = tiny_file(tmp_path, data={"path": "rows.csv", **data}, clients={"count": 1})
     assert status(["run", str(scenario)]) == 2
     assert said in paragraph(capsys)
-    assert not list((tmp_path / "runs").iterdir())
+    assert not (tmp_path / "runs").exists()
 
 
 REFUSED: dict[str, tuple[list[str], str]] = {
@@ -163,7 +163,7 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     "set into a scalar": (["--set", "seed.x=1"], "seed.x cannot be set: seed is"),
     "set is not YAML": (["--set", "seed={"], "--set 'seed={': the value is not YAML"),
     "place taken": (["--out", "."], "exists and is not empty"),
-    "place below a file": (["--out", "tiny.yaml/out"], "cannot be made: File exists"),
+    "place below a file": (["--out", "tiny.yaml/out"], "cannot be made: Not a directory"),
     "unknown option": (["--outt", "x"], "No such option '--outt'"),
     "option without value": (["--out"], "Option '--out' requires an argument"),
 }
@@ -183,7 +183,7 @@ def test_what_cannot_be_run(case: str, tmp_path: Path, capsys: pytest.CaptureFix
         (["run", "digits-fed-tsn"], "There is no scenario 'digits-fed-tsn' (did you mean digits-fed-tsne?)"),
         (["run"], "Missing argument 'SCENARIO'. See `raydr run --help`."),
         (["rum"], "No such command 'rum'"),
-        (["list", "methodes"], "'methodes' is not one of"),
+        (["list", "methodes"], "There is no list of 'methodes' (did you mean methods?)"),
         (["list"], "See `raydr list --help`."),
         (["compare"], "Missing argument"),
         (["compare", "nothing"], "nothing is not a folder"),
@@ -228,7 +228,7 @@ def test_a_run_that_fails_ends_with_3_and_leaves_nothing(
     monkeypatch.setattr("raydr.scenarios.backend.serve", fail)
     assert status(["run", str(tiny_file(tmp_path)), "--quiet"]) == 3
     assert paragraph(capsys) == "raydr: client 3 did not answer: look at why it hangs.\n"
-    assert not list((tmp_path / "runs").iterdir())
+    assert not (tmp_path / "runs").exists()
 
 
 def test_an_error_of_raydrs_own_shows_where_it_happened_and_ends_with_3(
@@ -273,7 +273,10 @@ def test_compare_has_a_column_for_each_run_and_keeps_lines_whole(
     two_runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert status(["compare", *map(str, two_runs), "--out", "both.html"]) == 0
-    *table, page = capsys.readouterr().out.splitlines()
+    out = capsys.readouterr().out.splitlines()
+    assert [line.partition(": ")[0] for line in out[:2]] == ["first", "second"]
+    assert all("server holds" in line for line in out[:2])
+    *table, page = out[2:]
     assert table[0].split() == ["first", "second"]
     pooled = next(line for line in table if line.startswith("Neighbour preservation, k = 10, pooled data"))
     assert pooled.split()[-2] == "–"
@@ -414,6 +417,7 @@ def test_help_lists_the_commands_in_the_order_of_use(capsys: pytest.CaptureFixtu
         "compare",
         "audit",
         "transform",
+        "join",
         "bounds",
         "list",
     ]
@@ -479,15 +483,16 @@ def test_a_terminal_breaks_errors_between_words() -> None:
 def test_long_stages_say_how_far_they_are_where_there_are_no_bars(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    now = iter([0.0, 1.0, 11.0, 11.0, 12.0, 30.0, 31.0, 32.0])
-    monkeypatch.setattr("raydr.front.bars.time.monotonic", lambda: next(now))
+    clock = [0.0]
+    monkeypatch.setattr("raydr.front.bars.time.monotonic", lambda: clock[0])
     with heard_on_terminal() as hear:
         hear(StageStarted("landmarks"))
-        hear(Progress("landmarks", 1, 50))
-        hear(Progress("landmarks", 30, 50))
-        hear(Progress("landmarks", 31, 50))
-        hear(Progress("landmarks", 50, 50))
+        for clock[0], done in (1.0, 1), (11.0, 30), (12.0, 31), (30.0, 50):
+            hear(Progress("landmarks", done, 50))
         hear(StageEnded("landmarks", 12.34))
         hear(Incident("client [3] fell silent"))
         hear(CheckpointTaken(31, b""))
-    assert capsys.readouterr().err == "landmarks: 30/50\nlandmarks: 12.3 s\nclient [3] fell silent\n"
+    assert (
+        capsys.readouterr().err
+        == "landmarks: 30/50, about 7\u202fs left\nlandmarks: 12.3 s\nclient [3] fell silent\n"
+    )

@@ -110,7 +110,11 @@ def test_raydr_list_has_each(example: Path) -> None:
 
 def test_the_reference_of_scenarios_has_every_key_of_it(example: Path) -> None:
     made = subprocess.run(
-        [sys.executable, "-c", "import scenario_reference; print(scenario_reference.reference())"],
+        [
+            sys.executable,
+            "-c",
+            "from scenario_reference import method_pages, reference; print(reference(), *method_pages().values())",
+        ],
         capture_output=True,
         text=True,
         check=True,
@@ -118,7 +122,7 @@ def test_the_reference_of_scenarios_has_every_key_of_it(example: Path) -> None:
         env=os.environ | {"PYTHONPATH": str(example)},
     ).stdout
     for line in (
-        "| `power-pca` | Federated principal components by power iteration |",
+        "# `power-pca`\n\nFederated principal components by power iteration.",
         "| `blocks` | Rows dealt in blocks, in their order |",
         "| `silence` | Nothing but zeros |",
         "| `rounding` | Values rounded to multiples of a step |",

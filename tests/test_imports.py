@@ -73,7 +73,7 @@ with open("bare.yaml", "w") as file:
     [
         "assert status(['run', 'bare.yaml', '--inline', '-q']) == 0",
         "assert status(['map', 'patients.csv', '--method', 'fed-pca', '--inline', '-q']) == 0",
-        "assert raydr.FedPCA(metrics=()).fit(np.load('rows.npy')).report_.is_file()",
+        "pca = raydr.FedPCA(metrics=()).fit(np.load('rows.npy'))\nassert pca.report_.is_file()",
     ],
 )
 def test_a_small_map_needs_no_ray(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +19,6 @@ from raydr.report.colouring import CATEGORIES, RAMP
 from raydr.report.maps import map_of_run
 from raydr.report.packing import Places, as_text, by_place, codes
 from raydr.report.views import frame, panels
-
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 
 PIXEL = """([key, x, y]) => {
   const canvas = document.querySelector(`#map-${key} .points`), ratio = canvas.width / canvas.clientWidth;
@@ -44,15 +37,6 @@ COUNT = """(canvas, colours) => {
   });
 }"""
 """How many pixels of a canvas are of each colour, or nearly."""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        chromium = started.chromium.launch(executable_path=CHROMIUM, args=flags)
-        yield chromium
-        chromium.close()
 
 
 class Tab:
@@ -174,7 +158,6 @@ def is_colour(found: list[int], colour: str) -> bool:
     return bool(np.abs(np.array(found) - rgb(colour)).max() < 60)
 
 
-@needs_browser
 class TestReport:
     def test_opens_without_a_network_or_a_message_and_draws_each_row_where_it_lies(
         self, browser: Any, run: Path
@@ -417,20 +400,14 @@ class TestReport:
         assert tab.locator("#map-federated img").is_visible()
         context.close()
 
-    def test_a_dark_page_has_a_dark_map_and_a_printed_one_a_white(self, browser: Any, run: Path) -> None:
+    def test_a_dark_page_has_a_dark_map_and_a_printed_one_the_picture(self, browser: Any, run: Path) -> None:
         with Tab(browser, write_report(run), run, color_scheme="dark") as tab:
             corner = tab.page.evaluate(PIXEL, ["federated", 2, 2])
             assert max(corner) < 50
             assert is_colour(tab.colour(0), CATEGORIES[0])
             tab.page.emulate_media(media="print", color_scheme="dark")
             tab.page.evaluate("dispatchEvent(new Event('beforeprint'))")
-            paper = tab.page.locator(".printed canvas")
-            assert paper.is_visible()
-            drawn = paper.evaluate(
-                COUNT, [list(map(int, rgb(colour))) for colour in ("#ffffff", *CATEGORIES[:4])]
-            )
-            assert drawn[0] > 100_000
-            assert min(drawn[1:]) > 100
+            assert tab.page.locator(".on-paper img").first.is_visible()
             assert tab.page.locator(".stage").is_hidden()
             tab.page.emulate_media(media="screen", color_scheme="dark")
             tab.page.evaluate("dispatchEvent(new Event('afterprint'))")
@@ -476,7 +453,6 @@ class TestReport:
             assert [tab.hover(row, "central")["row"] for row in rows] == [str(row) for row in rows]
 
 
-@needs_browser
 class TestComparison:
     def test_rows_that_runs_share_are_linked_and_others_lie_on_one_map_alone(
         self, browser: Any, tmp_path: Path
@@ -509,6 +485,31 @@ class TestComparison:
             tab.page.locator(".search input").fill("70")
             tab.page.locator(".search input").press("Enter")
             assert tab.table()[0][2] == "not in this run"
+
+    def test_on_paper_the_maps_are_a_white_picture(self, browser: Any, tmp_path: Path) -> None:
+        labels = ["a", "b", "c", "d"] * (ROWS // 4)
+        runs = [
+            write_run(tmp_path / name, points=on_a_lattice(), labels=labels, central=False)
+            for name in ("one", "two")
+        ]
+        page = write_comparison(runs, tmp_path / "comparison.html")
+        with Tab(browser, page, color_scheme="dark") as tab:
+            corner = tab.page.evaluate(PIXEL, ["0", 2, 2])
+            assert max(corner) < 50
+            tab.page.emulate_media(media="print", color_scheme="dark")
+            tab.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+            paper = tab.page.locator(".printed canvas")
+            assert paper.is_visible()
+            drawn = paper.evaluate(
+                COUNT, [list(map(int, rgb(colour))) for colour in ("#ffffff", *CATEGORIES[:4])]
+            )
+            assert drawn[0] > 100_000
+            assert min(drawn[1:]) > 100
+            assert tab.page.locator(".stage").is_hidden()
+            tab.page.emulate_media(media="screen", color_scheme="dark")
+            tab.page.evaluate("dispatchEvent(new Event('afterprint'))")
+            tab.drawn()
+            assert tab.page.evaluate(PIXEL, ["0", 2, 2]) == corner
 
 
 class TestPacking:

@@ -443,7 +443,8 @@ def test_unusable_evidence_is_refused(change, words):
 def test_progress_counts_metrics():
     calls = []
     evaluate(["npa_1", "npa_10"], made_evidence(), progress=lambda done, total: calls.append((done, total)))
-    assert calls == [(1, 2), (2, 2)]
+    assert [call for call in calls if float(call[0]).is_integer()] == [(1, 2), (2, 2)]
+    assert calls == sorted(calls)
 
 
 def test_a_map_in_the_disk_is_judged_by_its_hyperbolic_distances() -> None:

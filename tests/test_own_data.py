@@ -7,6 +7,7 @@ import json
 import sys
 import types
 import webbrowser
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -335,7 +336,7 @@ def test_h5ad_without_its_package_says_what_to_install(
 ) -> None:
     (tmp_path / "x.h5ad").write_bytes(b"not looked at")
     monkeypatch.setitem(sys.modules, "anndata", None)
-    with pytest.raises(DataError, match=r"pip install raydr\[anndata\]"):
+    with pytest.raises(DataError, match=r"pip install 'raydr\[anndata\]'"):
         load(path=tmp_path / "x.h5ad")
 
 
@@ -394,6 +395,7 @@ class TestAnnotatedMatrices:
 
 def test_a_package_that_says_no_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = types.ModuleType("anndata")
+    fake.__spec__ = ModuleSpec("anndata", None)
 
     def read_h5ad(path: Path) -> Any:
         raise KeyError("no group X")

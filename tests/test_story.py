@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-import shutil
 import subprocess
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from browsers import CHROMIUM, FLAGS
 from test_report import ROWS, message, read_page, write_run
 from tiny import tiny_run
 
@@ -21,8 +21,7 @@ from raydr.report.figures import figures, not_computed, reference
 from raydr.report.runfolder import read_run
 from raydr.report.wording import brief
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-browser = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 STYLE = Path(__file__).parents[1] / "raydr" / "report" / "report.css"
 SCREENS = ["faithful", "left", "attacked", "took", "scenario"]
 
@@ -31,7 +30,7 @@ def chromium(page: Path, *flags: str) -> str:
     assert CHROMIUM is not None
     done = subprocess.run(
         [
-            CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+            CHROMIUM, "--headless", *FLAGS,
             f"--user-data-dir={page.parent / 'profile'}", "--virtual-time-budget=5000", "--enable-logging=stderr",
             "--allow-file-access-from-files", *flags, page.as_uri(),
         ],
@@ -255,7 +254,7 @@ def pages(report: Path) -> int:
     return len(re.findall(rb"/Type\s*/Page\b(?!s)", out.read_bytes()))
 
 
-@browser
+@needs_browser
 @pytest.mark.parametrize("case", ["audited", "plain", "long"])
 def test_it_prints_on_two_pages(tmp_path: Path, audited: Path, case: str) -> None:
     if case == "audited":
@@ -276,7 +275,7 @@ def test_it_prints_on_two_pages(tmp_path: Path, audited: Path, case: str) -> Non
     assert pages(report) == 2
 
 
-@browser
+@needs_browser
 def test_paper_has_the_map_as_a_picture_and_nothing_that_is_folded(audited: Path) -> None:
     """Media of the page as it is printed: what is displayed there."""
     asked = "body:has(.on-paper) :is(.maps, details)"
@@ -293,7 +292,7 @@ def test_paper_has_the_map_as_a_picture_and_nothing_that_is_folded(audited: Path
     assert 'data-shown="0 0 2 0"' in chromium(page, "--dump-dom")
 
 
-@browser
+@needs_browser
 @pytest.mark.parametrize("allowed", [True, False])
 def test_the_scenario_is_copied_with_permission_and_without(audited: Path, allowed: bool) -> None:
     page = audited / f"copied-{allowed}.html"
@@ -318,7 +317,7 @@ def test_the_scenario_is_copied_with_permission_and_without(audited: Path, allow
     assert yaml.safe_load(html.unescape(copied.group(1))) == kept
 
 
-@browser
+@needs_browser
 @pytest.mark.parametrize(("width", "folded"), [(390, True), (1280, False)])
 def test_a_phone_has_all_folded_and_nothing_beside_the_screen(
     audited: Path, width: int, folded: bool

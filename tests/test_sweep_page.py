@@ -9,7 +9,6 @@ import json
 import math
 import random
 import re
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from browsers import CHROMIUM, FLAGS
 from sweep_folders import OBJECTIVES, Tried, best_of, made_up, write_sweep
 from test_report import ROWS, SCRIPT, external_loads, read_page, write_run
 from test_untrusted import damages, outcome
@@ -507,14 +507,11 @@ class TestCourses:
         )
 
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-
 def opened(page: Path, profile: Path, fragment: str = "") -> str:
     """A page's HTML after its script has run in a browser."""
     assert CHROMIUM is not None
     flags = [
-        "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--window-size=1300,900",
+        "--headless", *FLAGS, "--window-size=1300,900",
         f"--user-data-dir={profile}", "--virtual-time-budget=5000", "--enable-logging=stderr", "--dump-dom",
     ]  # fmt: skip
     done = subprocess.run(

@@ -98,7 +98,7 @@ def _choice(trials: Path) -> str:
     for trial in pq.read_table(trials).to_pylist():
         epsilon = trial.get("epsilon")
         cells = [
-            f"`{trial['method.kind']}`",
+            f"`{trial['set.method.kind']}`",
             *(
                 f"{trial[name]:.3f}"
                 for name in ("federated.npa_10", "central.npa_10", "federated.trustworthiness")
