@@ -41,6 +41,10 @@ NOT_RUN = {
         "docs/cluster.md",
         "bash",
     ): "starts a cluster: tests/several_nodes.py starts one, and test_jobs.py submits to it",
+    (
+        "docs/writing-a-method.md",
+        "",
+    ): "is tests/example_method.py, which test_extensions.py installs and runs",
     ("docs/installing.md", "text"): "installs packages from an index",
 }
 """Blocks that nothing runs, by page and language, and why."""
