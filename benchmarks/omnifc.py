@@ -16,7 +16,9 @@ up to a turn that all share, for the attack ``distribution-alignment`` to look f
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 ELEMENT = 8
 """Bytes of a number of the field, of 61 bits, so that products fit into 128."""
@@ -88,11 +90,15 @@ def main() -> None:
     parser.add_argument("--features", type=int, nargs="+", default=[64, 784, 784])
     parser.add_argument("--clients", type=int, default=10)
     parser.add_argument("--colluding", type=int, default=1)
+    parser.add_argument("--quick", action="store_true", help="the same: these are formulas")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
+    figures: dict[str, float] = {}
     print("| rows, features | map | l, replies | between clients | to the server | each client | server |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for rows, features in zip(given.rows, given.features, strict=True):
         found = cost(rows, features, given.clients, given.colluding)
+        figures |= {f"{rows}x{features}.{name}": float(value) for name, value in asdict(found).items()}
         cells = (
             f"{rows:,}, {features}",
             "the pooled one",
@@ -103,6 +109,8 @@ def main() -> None:
             f"{found.decoding:.1e} products",
         )
         print(f"| {' | '.join(cells)} |")
+    if given.json is not None:
+        given.json.write_text(json.dumps({"figures": figures, "ratios": {}}, indent=2) + "\n")
 
 
 if __name__ == "__main__":
