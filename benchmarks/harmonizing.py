@@ -2,8 +2,8 @@
 
 Run ``python -m benchmarks.harmonizing``: some minutes; ``--seeds N`` maps with so many seeds, 3 without it. Needs
 heart_disease and scrna_cell_lines_pc20 in the folder ``RAYDR_DATA``. Prints the table of docs/sites.md. With
-``--quick``: heart disease alone, with and without ComBat, one seed. Ratios are of harmonized rows' maps to those of rows
-as they are.
+``--quick``: heart disease alone, with and without ComBat, one seed. Ratios are of harmonized rows' maps to those of
+rows as they are.
 """
 
 from __future__ import annotations
