@@ -251,7 +251,7 @@ def main() -> None:
             print(f"| {' | '.join(line.cells)} |", flush=True)
             found.append(vars(line))
     if asked.json is not None:
-        asked.json.write_text(json.dumps(found, indent=1) + "\n")
+        asked.json.write_text(json.dumps({"figures": found, "ratios": {}}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

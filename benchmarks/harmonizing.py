@@ -81,9 +81,7 @@ def main() -> None:
             figures |= {f"{data}.{choice}.{name}": value for name, value in line.items()}
             if choice != "none":
                 for metric in ("site_mixing", "ca_10"):
-                    ratios[f"{data}.{choice}/none.{metric}"] = (
-                        line[metric] / figures[f"{data}.none.{metric}"]
-                    )
+                    ratios[f"{data}.{choice}/none.{metric}"] = line[metric] / figures[f"{data}.none.{metric}"]
     if options.json is not None:
         options.json.write_text(json.dumps({"figures": figures, "ratios": ratios}, indent=2) + "\n")
 

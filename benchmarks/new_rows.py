@@ -132,7 +132,7 @@ def main() -> None:
                 print(f"{name:<28}" + "".join(f"{line[head]:>10.4f}" for head in heads), flush=True)
     if options.json:
         with open(options.json, "w") as file:
-            json.dump({"figures": figures}, file, indent=2)
+            json.dump({"figures": figures, "ratios": {}}, file, indent=2)
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ def main() -> None:
                 print(f"{name:<40}{cells}", flush=True)
     if options.json:
         with open(options.json, "w") as file:
-            json.dump({"figures": figures}, file, indent=2)
+            json.dump({"figures": figures, "ratios": {}}, file, indent=2)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,230 @@
+"""All benchmarks one after another, what came of them kept by commit, and a guard over the ratios to their peers.
+
+    python -m benchmarks --quick [--only NAME ...] [--history DIR] [--json FILE] [--unguarded]
+
+Each runs in a process of its own, in its quick form with ``--quick`` (about a quarter of an hour in all). Their figures
+and ratios go into ``benchmarks/history/COMMIT.json``, and ``benchmarks/history/index.html`` draws each ratio over all
+commits that are there. The command ends with status 1 where a benchmark fails, and where a ratio is worse by more than
+a quarter than in the newest other entry that the same machine made in the same form; ``--unguarded`` leaves the latter
+out. Ratios are timed side by side in one run, so that a slow day slows both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from raydr.report.charts import line_chart
+from raydr.report.page import part, templates
+from raydr.threads import cores
+
+ROOT = Path(__file__).parent.parent
+HISTORY = ROOT / "benchmarks" / "history"
+SUITE: Mapping[str, str | None] = {
+    "attacks": None,
+    "completion": "closed-form/gemm",
+    "determinism": "",
+    "fed_plus": None,
+    "fed_tsne": "",
+    "fedne": "round_s",
+    "fedne_noise": None,
+    "harmonizing": None,
+    "masking": "",
+    "new_rows": None,
+    "omnifc": None,
+    "page": None,
+    "private_map": None,
+    "rounds": None,
+    "scale": None,
+    "secure_rounds": "",
+    "sense": None,
+    "sites": None,
+    "spectral": "error",
+    "sweep": "",
+    "wide": None,
+}
+"""Every benchmark that needs nothing but itself, and a pattern of those of its ratios that are the better the less."""
+WORSE = 1.25
+"""What a ratio may worsen by."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the suite came to at a commit.
+
+    ``found`` has each benchmark's ``figures``, ``ratios`` and ``seconds``.
+    """
+
+    commit: str
+    date: str
+    machine: str
+    quick: bool
+    found: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def ratios(self) -> dict[tuple[str, str], float]:
+        """Every ratio by its benchmark and name."""
+        return {
+            (name, ratio): value
+            for name, found in self.found.items()
+            for ratio, value in found["ratios"].items()
+            if math.isfinite(value) and value > 0
+        }
+
+    @classmethod
+    def read(cls, file: Path) -> Entry:
+        """Read an entry."""
+        return cls(**json.loads(file.read_text(encoding="utf-8")))
+
+
+def less_is_better(benchmark: str, ratio: str) -> bool:
+    """Whether a ratio is the better the less it is."""
+    pattern = SUITE.get(benchmark)
+    return pattern is not None and re.search(pattern, ratio) is not None
+
+
+def worsened(before: Entry, after: Entry) -> Iterator[str]:
+    """Sentences on the ratios that are worse than before by more than a quarter."""
+    for place, now in after.ratios.items():
+        if (then := before.ratios.get(place)) is None:
+            continue
+        if (now / then if less_is_better(*place) else then / now) > WORSE:
+            yield f"{place[0]}: {place[1]} was {then:.3g} at {before.commit}, and is {now:.3g}"
+
+
+def entries(history: Path) -> list[Entry]:
+    """All entries of a history, oldest first."""
+    return sorted((Entry.read(file) for file in history.glob("*.json")), key=lambda entry: entry.date)
+
+
+def run(name: str, quick: bool) -> dict[str, Any]:
+    """What one benchmark measured.
+
+    Raises
+    ------
+    RuntimeError
+        If it ends with another status than 0.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "figures.json"
+        command = [sys.executable, "-m", f"benchmarks.{name}", "--json", str(file)]
+        began = time.perf_counter()
+        done = subprocess.run(
+            [*command, *(["--quick"] if quick else [])], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        seconds = round(time.perf_counter() - began, 1)
+        if done.returncode:
+            raise RuntimeError(f"{name} ended with {done.returncode}: {done.stderr.strip()[-600:]}")
+        return {"seconds": seconds, **json.loads(file.read_text(encoding="utf-8"))}
+
+
+def measured(names: Sequence[str], quick: bool) -> tuple[dict[str, Any], list[str]]:
+    """What benchmarks measured, and what went wrong, as they go."""
+    found, failed = {}, []
+    for name in names:
+        try:
+            found[name] = run(name, quick)
+        except RuntimeError as error:
+            failed.append(str(error))
+            print(f"{name:<14}failed", flush=True)
+            continue
+        print(f"{name:<14}{found[name]['seconds']:>7.1f} s", flush=True)
+        for ratio, value in found[name]["ratios"].items():
+            print(f"  {ratio:<70}{value:>9.3g}", flush=True)
+    return found, failed
+
+
+def write_page(history: Path) -> Path:
+    """Write a page with a chart for each ratio that more than one entry has, and the newest value of every one."""
+    every = entries(history)
+    last = every[-1]
+    series = {
+        place: [(number, entry.ratios[place]) for number, entry in enumerate(every) if place in entry.ratios]
+        for place in sorted({place for entry in every for place in entry.ratios})
+    }
+    page = templates().from_string((ROOT / "benchmarks" / "history.html").read_text(encoding="utf-8"))
+    file = history / "index.html"
+    file.write_text(
+        page.render(
+            style=part("report.css"),
+            entries=every,
+            rows=[
+                {
+                    "benchmark": place[0],
+                    "ratio": place[1],
+                    "better": "less" if less_is_better(*place) else "more",
+                    "value": f"{values[-1][1]:.3g}",
+                    "chart": line_chart(*zip(*values, strict=True), place[1], 1.0, "entry"),
+                }
+                for place, values in series.items()
+                if place in last.ratios
+            ],
+        ),
+        encoding="utf-8",
+    )
+    return file
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the suite, keep what it found, and say what is worse."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("--quick", action="store_true", help="each in its quick form")
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=SUITE, help="these alone")
+    parser.add_argument("--history", type=Path, default=HISTORY, help="folder of entries")
+    parser.add_argument("--json", type=Path, help="write the entry to this file as well")
+    parser.add_argument("--unguarded", action="store_true", help="do not compare with the entry before")
+    asked = parser.parse_args(arguments)
+    found, failed = measured(asked.only or list(SUITE), asked.quick)
+    now = Entry(_commit(), datetime.now(UTC).isoformat(timespec="seconds"), _machine(), asked.quick, found)
+    alike = [
+        entry
+        for entry in (entries(asked.history) if asked.history.is_dir() else [])
+        if entry.machine == now.machine and entry.quick == now.quick and entry.commit != now.commit
+    ]
+    worse = list(worsened(alike[-1], now)) if alike and not asked.unguarded else []
+    text = json.dumps(vars(now), indent=1) + "\n"
+    asked.history.mkdir(parents=True, exist_ok=True)
+    for file in (asked.history / f"{now.commit}.json", asked.json):
+        if file is not None:
+            file.write_text(text, encoding="utf-8")
+    print(write_page(asked.history))
+    for line in (*failed, *worse):
+        print(line, file=sys.stderr)
+    return 1 if failed or worse else 0
+
+
+def _commit() -> str:
+    """The commit that is checked out, short; with a plus where files differ from it."""
+    said = subprocess.run(
+        ["git", "describe", "--always", "--dirty=+", "--exclude=*"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return said.stdout.strip() or "unknown"
+
+
+def _machine() -> str:
+    """What kind of machine this is: entries of unlike ones are not compared."""
+    info = Path("/proc/cpuinfo")
+    names = re.findall(r"model name\s*: (.+)", info.read_text()) if info.exists() else []
+    return f"{names[0] if names else platform.processor() or platform.machine()}, {cores()} cores"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

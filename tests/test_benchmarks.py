@@ -1,0 +1,102 @@
+"""The suite of benchmarks: which there are, what is kept of them, and who notices that a ratio is worse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.__main__ import ROOT, SUITE, Entry, entries, main, worsened, write_page
+
+ALONE = {"bits"}
+"""Benchmarks that need another raydr beside this one."""
+
+
+def entry(commit: str = "a", date: str = "2026-01-01", **ratios: dict[str, float]) -> Entry:
+    found = {name: {"seconds": 1.0, "figures": {}, "ratios": values} for name, values in ratios.items()}
+    return Entry(commit, date, "a machine, 2 cores", True, found)
+
+
+def test_the_suite_has_every_benchmark_and_each_has_a_quick_form_and_writes_its_figures() -> None:
+    texts = {path.stem: path.read_text() for path in (ROOT / "benchmarks").glob("[!_]*.py")}
+    benchmarks = {name for name, text in texts.items() if "argparse" in text and "def main" in text}
+    assert set(SUITE) == {name for name in benchmarks if '"--json"' in texts[name]} - ALONE
+    for name in SUITE:
+        assert '"--quick"' in texts[name], name
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "then", "now", "told"),
+    [
+        ("rounds", 2.0, 1.7, False),
+        ("rounds", 2.0, 1.5, True),
+        ("rounds", 2.0, 9.0, False),
+        ("masking", 2.0, 2.4, False),
+        ("masking", 2.0, 2.6, True),
+        ("masking", 2.0, 0.5, False),
+    ],
+)
+def test_a_ratio_that_is_worse_by_more_than_a_quarter_is_told(
+    benchmark: str, then: float, now: float, told: bool
+) -> None:
+    said = list(
+        worsened(entry(**{benchmark: {"theirs/ours": then}}), entry("b", **{benchmark: {"theirs/ours": now}}))
+    )
+    assert bool(said) is told
+    assert all(word in line for line in said for word in (benchmark, "theirs/ours", "at a", f"{now:.3g}"))
+
+
+def test_a_ratio_that_only_one_entry_has_is_none_that_worsened() -> None:
+    assert not list(worsened(entry(rounds={"a": 1.0}), entry("b", rounds={"b": 0.1}, sites={"a": 0.1})))
+
+
+def keep(history: Path, kept: Entry) -> None:
+    history.mkdir(exist_ok=True)
+    (history / f"{kept.commit}.json").write_text(json.dumps(vars(kept)))
+
+
+def test_the_page_draws_each_ratio_over_the_commits_in_the_order_of_their_dates(tmp_path: Path) -> None:
+    keep(tmp_path, entry("b", "2026-01-02", rounds={"theirs/<ours>": 3.0}))
+    keep(tmp_path, entry("a", "2026-01-01", rounds={"theirs/<ours>": 2.0}))
+    assert [kept.commit for kept in entries(tmp_path)] == ["a", "b"]
+    page = write_page(tmp_path).read_text()
+    assert "from 2 in entry 0 to 3 in entry 1" in page
+    assert "theirs/&lt;ours&gt;" in page
+
+
+def test_the_suite_keeps_what_it_measured_and_ends_with_1_where_it_is_worse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("benchmarks.__main__._machine", lambda: "a machine, 2 cores")
+    arguments = ["--quick", "--only", "omnifc", "--history", str(tmp_path)]
+    assert main(arguments) == 0
+    (kept,) = entries(tmp_path)
+    assert kept.quick
+    assert kept.found["omnifc"]["figures"]["1797x64.replies"] == 9.0
+    assert Path(capsys.readouterr().out.splitlines()[-1]).is_file()
+
+    def slow(name: str, quick: bool) -> dict[str, Any]:
+        return {"seconds": 1.0, "figures": {}, "ratios": {"theirs/ours": 1.0}}
+
+    keep(tmp_path, entry("before", "2099-01-01", rounds={"theirs/ours": 2.0}))
+    monkeypatch.setattr("benchmarks.__main__.run", slow)
+    arguments[2] = "rounds"
+    assert main(arguments) == 1
+    assert "rounds: theirs/ours was 2 at before, and is 1" in capsys.readouterr().err
+    assert main([*arguments, "--unguarded"]) == 0
+
+
+def test_a_benchmark_that_fails_is_told_and_the_others_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(name: str, quick: bool) -> dict[str, Any]:
+        if name == "rounds":
+            raise RuntimeError("rounds ended with 1: no Ray")
+        return {"seconds": 1.0, "figures": {}, "ratios": {}}
+
+    monkeypatch.setattr("benchmarks.__main__.run", fails)
+    assert main(["--only", "rounds", "omnifc", "--history", str(tmp_path)]) == 1
+    assert "no Ray" in capsys.readouterr().err
+    assert set(entries(tmp_path)[0].found) == {"omnifc"}
