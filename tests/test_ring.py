@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from raydr.arrays import Int64Array, IntArray
 from raydr.federation import Range, RangeError, RefusedReplyError
-from raydr.federation.messages import BLOCK
+from raydr.federation.messages import BLOCK, LARGE
 from raydr.federation.ring import CAPACITY_BITS, RingSum, decode, fraction_bits
 
 LEAST_DOUBLE = 5e-324
@@ -111,7 +111,7 @@ def test_decoding_rounds_once(total: int, bits: int) -> None:
     assert float(decode(np.array(total, np.int64), np.array(bits, np.int32))) == float(exact)
 
 
-@pytest.mark.parametrize("shape", [(2 * BLOCK + 7,), (3, BLOCK - 1), (0, 4)])
+@pytest.mark.parametrize("shape", [(2 * BLOCK + 7,), (3, BLOCK - 1), (0, 4), (LARGE // 4 + 1, 4)])
 @pytest.mark.parametrize("per_entry", [False, True])
 def test_arrays_longer_than_a_block_are_summed_entry_by_entry(
     shape: tuple[int, ...], per_entry: bool
@@ -191,11 +191,39 @@ def test_what_is_not_as_declared_is_refused(declared: Range, value: Any, words: 
         declared.check("field", value)
 
 
+@pytest.mark.parametrize("size", [BLOCK + 7, LARGE])
 @pytest.mark.parametrize("kind", ["float32", "float16", "int64"])
-def test_numbers_of_any_type_are_summed_as_doubles(kind: str) -> None:
-    values = (np.random.default_rng(0).normal(size=BLOCK + 7) * 100).astype(kind)
+def test_numbers_of_any_type_are_summed_as_doubles(kind: str, size: int) -> None:
+    values = (np.random.default_rng(0).normal(size=size) * 100).astype(kind)
     bits = fraction_bits(1e3, 5)
     assert np.array_equal(encoded(values, bits, 3), encoded(values.astype(np.float64), bits, 3))
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_a_compiled_loop_gives_the_bits_of_blocks(kind: str) -> None:
+    """Halves, both zeros, the range itself, read-only or not."""
+    bits = fraction_bits(3.0, 7)
+    values = np.random.default_rng(0).uniform(-3.0, 3.0, LARGE + 3)
+    values[:6] = [0.0, -0.0, 3.0, -3.0, float(np.ldexp(0.5, -int(bits))), float(np.ldexp(1.5, -int(bits)))]
+    values = values.astype(kind)
+    by_parts = np.concatenate([encoded(part, bits, 7) for part in np.array_split(values, 8)])
+    assert np.array_equal(encoded(values, bits, 7), by_parts)
+    values.flags.writeable = False
+    assert np.array_equal(encoded(values, bits, 7), by_parts)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("bound", [1.0, math.inf])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf, 1.5, None])
+def test_long_arrays_are_checked_to_the_last_entry(kind: str, bound: float, wrong: float | None) -> None:
+    values = np.ones(LARGE, kind)
+    values[-1] = -1.0 if wrong is None else wrong
+    declared = Range((LARGE,), bound, kind)
+    if wrong is None or abs(wrong) <= min(bound, 1e300):
+        declared.check("field", values)
+    else:
+        with pytest.raises(RefusedReplyError, match=f"1 of {LARGE}"):
+            declared.check("field", values)
 
 
 def test_the_least_integer_is_out_of_every_range() -> None:

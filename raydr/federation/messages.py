@@ -45,6 +45,14 @@ if TYPE_CHECKING:
 BLOCK = 32_768
 """Numbers of an array that are worked on at a time: with two buffers as long, 768 KB, they stay in a core's cache."""
 
+LARGE = 100_000
+"""Numbers of an array from which on loops over it are worth compiling, which takes loading numba."""
+
+
+def worth_compiling(array: NDArray[Any]) -> bool:
+    """Whether an array is one that the loops of :mod:`raydr.federation.kernels` are for."""
+    return array.size >= LARGE and array.dtype in (np.float32, np.float64)
+
 
 class RefusedReplyError(RunError):
     """A reply that is not what its type declares: wrong shape or type, not finite, or out of range."""
@@ -102,8 +110,12 @@ class Range:
         """Whether every number is within its bound."""
         if not isinstance(self._limit, float):
             return bool(self._inside(array).all())
-        # Two reductions of each block while it is in the cache, and no array of flags.
         flat = array.reshape(-1)
+        if worth_compiling(flat):
+            from raydr.federation.kernels import all_within
+
+            return all_within(flat, self._limit)
+        # Two reductions of each block while it is in the cache, and no array of flags.
         for start in range(0, flat.size, BLOCK):
             block = flat[start : start + BLOCK]
             if not (block.max() <= self._limit and block.min() >= -self._limit):

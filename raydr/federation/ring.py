@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from raydr.arrays import Float64Array, Int64Array, IntArray
 from raydr.errors import RunError
-from raydr.federation.messages import BLOCK
+from raydr.federation.messages import BLOCK, worth_compiling
 from raydr.privacy.mechanism import Bound
 
 CAPACITY_BITS = 62
@@ -63,8 +63,9 @@ def resolution(largest: Bound, weight: int) -> float:
 class RingSum:
     """A weighted sum in the ring of arrays of one shape, in place.
 
-    Each summand is rounded to a multiple of ``2**-bits`` (half to even) in blocks that stay in a core's cache, so that
-    adding one reads it once and allocates nothing.
+    Each summand is rounded to a multiple of ``2**-bits`` (half to even) and added in blocks that stay in a core's
+    cache, or, where there are many numbers to one scale, by a compiled loop to the same bits: adding one reads it once
+    and allocates nothing.
 
     Parameters
     ----------
@@ -92,6 +93,7 @@ class RingSum:
         into = self.total.reshape(-1)
         # A product with a power of two is exact, and ten times faster than ldexp.
         factor = np.ldexp(1.0, np.broadcast_to(bits, shape if bits.ndim else ()).reshape(-1))
+        self._factor = float(factor[0]) if factor.size == 1 else None
         scaled, summand = np.empty(min(into.size, BLOCK)), np.empty(min(into.size, BLOCK), np.int64)
         self._blocks = [
             (
@@ -107,6 +109,11 @@ class RingSum:
     def add(self, values: ArrayLike, weight: int) -> None:
         """Add ``weight`` times ``values``, which must be within the range that gave the bits."""
         flat = np.asarray(values).reshape(-1)
+        if self._factor is not None and worth_compiling(flat):
+            from raydr.federation.kernels import add_scaled
+
+            add_scaled(self.total.reshape(-1), flat, self._factor, weight)
+            return
         for block, factor, scaled, summand, into in self._blocks:
             part = flat[block]
             if part.dtype != np.float64:  # of two types numpy multiplies half as fast

@@ -1,0 +1,29 @@
+"""Compiled inner loops of exact sums; this imports numba, and so is imported where it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numba
+import numpy as np
+
+from raydr.arrays import FloatArray, Int64Array
+
+
+def _add_scaled(total: Int64Array, values: FloatArray, factor: float, weight: int) -> None:
+    """Add ``weight`` times ``values`` (n,), rounded half to even to multiples of 1 / ``factor``, to ``total`` (n,)."""
+    for i in range(values.size):
+        total[i] += np.int64(np.rint(np.float64(values[i]) * factor)) * weight
+
+
+def _all_within(values: FloatArray, limit: float) -> bool:
+    """Whether every one of ``values`` (n,) is within +- ``limit``; NaN never is."""
+    outside = 0
+    for i in range(values.size):
+        outside += not abs(np.float64(values[i])) <= limit
+    return outside == 0
+
+
+_compiled = numba.njit(nogil=True, cache=True)
+add_scaled: Callable[[Int64Array, FloatArray, float, int], None] = _compiled(_add_scaled)
+all_within: Callable[[FloatArray, float], bool] = _compiled(_all_within)
