@@ -172,7 +172,9 @@ def table(lines: list[dict[str, float]]) -> str:
     rows = [["rows", *(title for title, _ in SHOWN.values())], ["---:"] * (1 + len(SHOWN))]
     for line in lines:
         name = f"{line['rows']:,}{', and pooled' if line['pooled'] else ''}"
-        rows.append([name, *(written.format(line[key]) if line[key] else "" for key, (_, written) in SHOWN.items())])
+        rows.append(
+            [name, *(written.format(line[key]) if line[key] else "" for key, (_, written) in SHOWN.items())]
+        )
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 

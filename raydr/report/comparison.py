@@ -64,7 +64,9 @@ class ComparisonRow:
     @property
     def best(self) -> tuple[bool, ...]:
         """Which runs are best in this row: none when all read the same, no direction is better, or tables differ."""
-        known = {value: text for value, text in zip(self.values, self.texts, strict=True) if value is not None}
+        known = {
+            value: text for value, text in zip(self.values, self.texts, strict=True) if value is not None
+        }
         if not self.alike or self.higher_is_better is None or len(set(known.values())) < 2:
             return (False,) * len(self.values)
         target = known[max(known) if self.higher_is_better else min(known)]
@@ -118,7 +120,13 @@ class Comparison:
                 for run in range(len(self.runs))
             ]
             found.append(
-                Line(wording.metric_title(name), wording.arrow(name), tuple(cells), "metric", wording.meaning(name))
+                Line(
+                    wording.metric_title(name),
+                    wording.arrow(name),
+                    tuple(cells),
+                    "metric",
+                    wording.meaning(name),
+                )
             )
         for row in self.rows:
             if row.unit in ("seconds", "bytes"):

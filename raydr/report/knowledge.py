@@ -167,9 +167,9 @@ def _distances(run: RunFolder, sent: list[Entry]) -> _Held:
         held = _exactly(run, fixed, by, "holds enough to write down")
         return _Held(held.said + some, held.tone, held.exact, held.records, held.by)
     if any(entry.protection is not None and entry.protection.on == "data" for entry in sent):
-        held = f"write down {fixed.exact:,} of {_rows(run)}" if fixed.exact else f"{_others(fixed)},"
+        can = f"write down {fixed.exact:,} of {_rows(run)}" if fixed.exact else f"{_others(fixed)},"
         return _Held(
-            f"holds enough to {held} as their clients blurred them, under {words}, which {_claim(sent)}: it has the"
+            f"holds enough to {can} as their clients blurred them, under {words}, which {_claim(sent)}: it has the"
             f" distance of each to {points}",
             "bad",
         )

@@ -126,7 +126,9 @@ def map_of_run(run: RunFolder, later: Later | None = None) -> Atlas:
     titles = wording.map_titles(run.scenario)
     for faithful, where in ((run.faithfulness, ""), (run.central_faithfulness, "pooled-data map")):
         kept.append(None if faithful is None else len(columns))
-        columns += [] if faithful is None else [kept_column(faithful.neighbors, known(faithful.shares), where)]
+        columns += (
+            [] if faithful is None else [kept_column(faithful.neighbors, known(faithful.shares), where)]
+        )
     if kept[0] is not None:
         by.append(Way("faithfulness", tuple(kept)))
     for name, values in run.shown.items():

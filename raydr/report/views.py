@@ -21,8 +21,9 @@ def onto(run: RunFolder, moving: Float64Array, fixed: Float64Array) -> Similarit
 def panels(run: RunFolder, later: Float64Array | None = None) -> dict[str, Float64Array]:
     """Maps of a run by the identifier of their panel, (rows, 2 or 3), the central one turned onto the federated.
 
-    Places of ``later`` rows (later, 2 or 3) follow on the federated map; on the other there are none, NaN. In 3-D the axes are the principal ones of the federated map, and a map lies in the middle of its cube. In the
-    Poincaré disk (or ball) nothing is moved or scaled: places have a meaning there.
+    Places of ``later`` rows (later, 2 or 3) follow on the federated map; on the other there are none, NaN. In 3-D the
+    axes are the principal ones of the federated map, and a map lies in the middle of its cube. In the Poincaré disk (or
+    ball) nothing is moved or scaled: places have a meaning there.
     """
     maps = {"federated": run.federated}
     if run.central is not None:
