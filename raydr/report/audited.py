@@ -88,7 +88,9 @@ def _line(verdict: Verdict) -> Line:
         error, guess = _error(errors.centred.median), _error(errors.centred_guess.median)
         exact, beats = wording.percent(errors.exact), errors.beats_guessing
         relative, guessed = (_error(of.median) for of in (errors.relative, errors.relative_guess))
-        said = f"{wording.plural(errors.records, 'record')}; by a record's length {relative}, guessing {guessed}"
+        said = (
+            f"{wording.plural(errors.records, 'record')}; by a record's length {relative}, guessing {guessed}"
+        )
         if verdict.certificate is not None:
             called, right = verdict.certificate.called_exact, verdict.certificate.of_those_exact
             said += f"; the server can tell of {called:,} that it has them, and is right of {right:,}"
