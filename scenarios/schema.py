@@ -430,7 +430,7 @@ class Scenario(Settings):
     privacy: PrivacySettings = Field(PrivacySettings(), description="what is to protect the messages")
     faults: FaultSettings = Field(FaultSettings(), description="what goes wrong on purpose")
     compare: tuple[Literal["central"], ...] = Field(
-        (), description="[central] also maps the pooled data by the same embedder: the upper bound"
+        (), description="[central] also maps the pooled data by the same embedder: a reference"
     )
     metrics: Literal["default"] | tuple[str, ...] = Field(
         "default",

@@ -80,10 +80,17 @@ class Tab:
 
     def place(self, row: int, key: str = "federated") -> tuple[float, float]:
         """Where a row lies in its pane, in pixels of the page, as long as all is shown."""
-        box = self.page.locator(f"#map-{key} .over").bounding_box()
-        side = min(box["width"], box["height"])
-        x, y = self.points[key][row][:2]
-        return box["width"] / 2 + (x - 0.5) * side, box["height"] / 2 - (y - 0.5) * side
+        panes = {
+            name: self.page.locator(f"#map-{name} .over").bounding_box()
+            for name in self.points
+            if self.page.locator(f"#map-{name}").is_visible()
+        }
+        seen = np.concatenate([self.points[name][:, :2] for name in panes])
+        low, high = seen.min(axis=0), seen.max(axis=0)
+        across, along = high - low + 2 * 0.03 * (high - low).max()
+        side = min(min(box["width"] / across, box["height"] / along) for box in panes.values())
+        x, y = (self.points[key][row][:2] - (low + high) / 2) * side
+        return panes[key]["width"] / 2 + x, panes[key]["height"] / 2 - y
 
     def at(self, row: int, key: str = "federated") -> tuple[float, float]:
         """The same on the screen."""

@@ -167,7 +167,7 @@ def test_hundreds_of_columns_are_all_in_the_folder_and_shortened_on_the_page(tmp
     assert json.loads((folder / "data.json").read_text())["columns"] == names.tolist()
     page = (folder / "report.html").read_text()
     assert "200: gene-0, " in page
-    assert "gene-49 and 150 more" in page
+    assert "gene-11 and 188 more, all in data.json" in page
 
 
 def test_columns_without_names_are_not_given_any(tmp_path: Path) -> None:

@@ -108,7 +108,8 @@ def test_the_pooled_map_is_a_reference_and_no_bound(tmp_path: Path) -> None:
     assert "the better of the two" not in below
     above = told({"npa_10": 0.565, "trustworthiness": 0.8, "distance_error": 0.1})
     assert (
-        "By Neighbour preservation, k = 10, Relative distance error the federated map is the better" in above
+        "By 2 metrics (neighbour preservation, k = 10; relative distance error) the federated map is the better"
+        in above
     )
     page = write_report(tmp_path / "1").read_text(encoding="utf-8")
     assert "upper bound" not in page

@@ -223,7 +223,7 @@ def commented(taken: Taken) -> str:
         "# harmonize: center, scale or combat takes off rows what is their site's, real differences too.\n",
         "clients": "# Who holds which rows; a column that says so, or sites: a file for each.\n",
         "method": "# raydr list methods; its other keys are in docs/scenarios.md.\n",
-        "compare": "# Also map the pooled data, as no federation can: the upper bound.\n",
+        "compare": "# Also map the pooled data, as no federation can: a reference, and no bound.\n",
     }
     text = "".join(remarks.get(name, "") + section for name, section in sections.items())
     return (

@@ -118,6 +118,9 @@ def print_comparison(comparison: Comparison) -> None:
     for name, known in zip(comparison.runs, comparison.known, strict=True):
         console.print(_line(f"{name}: {known}"))
     console.print(table)
+    for line in comparison.lines:
+        if line.meaning:
+            console.print(_line(f"{line.title}: {line.meaning}"))
     for remark in comparison.remarks:
         console.print(_line(remark))
 

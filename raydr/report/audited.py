@@ -85,13 +85,15 @@ def _line(verdict: Verdict) -> Line:
     error, guess, exact, said, beats = "–", "–", "–", verdict.why, False
     if verdict.errors is not None:
         errors = verdict.errors
-        error, guess = _number(errors.centred.median), _number(errors.centred_guess.median)
+        error, guess = _error(errors.centred.median), _error(errors.centred_guess.median)
         exact, beats = wording.percent(errors.exact), errors.beats_guessing
-        relative, guessed = (_number(of.median) for of in (errors.relative, errors.relative_guess))
-        said = f"{wording.plural(errors.records, 'record')}; of its length: {relative}, guess {guessed}"
+        relative, guessed = (_error(of.median) for of in (errors.relative, errors.relative_guess))
+        said = (
+            f"{wording.plural(errors.records, 'record')}; by a record's length {relative}, guessing {guessed}"
+        )
         if verdict.certificate is not None:
             called, right = verdict.certificate.called_exact, verdict.certificate.of_those_exact
-            said += f"; the server calls {called:,} exact, and {right:,} of those are"
+            said += f"; the server can tell of {called:,} that it has them, and is right of {right:,}"
     if verdict.membership is not None:
         found = verdict.membership
         error, guess, beats = f"AUC {found.auc:.3f}", "AUC 0.500", found.auc > 0.6
@@ -155,8 +157,8 @@ def enough_public_rows(audit: Audit) -> str:
         count = tried_count
     return (
         f"{ALIGNMENT} takes {count:,} rows like these data to undo a secret frame: from there on, of the numbers tried,"
-        f" the error is at most half-way ({_number(half)}) from a guess ({_number(guess)}) to the best"
-        f" ({_number(best)})."
+        f" the error is at most half-way ({_error(half)}) from a guess ({_error(guess)}) to the best"
+        f" ({_error(best)})."
     )
 
 
@@ -169,11 +171,11 @@ def curve(audit: Audit) -> charts.LineChart | None:
     chart = charts.line_chart(logarithms, errors, "error", guess)
     if chart is None or len(chart.points) < len(counts):
         return None
-    said = [f"{count:,} public rows: {_number(error)}" for count, error in zip(counts, errors, strict=True)]
+    said = [f"{count:,} public rows: {_error(error)}" for count, error in zip(counts, errors, strict=True)]
     return replace(
         chart,
         points=tuple((x, y, text) for (x, y, _), text in zip(chart.points, said, strict=True)),
-        said=f"{said[0]}, {said[-1]}, where a guess is off by {_number(float(guess or 0.0))}",
+        said=f"{said[0]}, {said[-1]}, where a guess is off by {_error(float(guess or 0.0))}",
         x_ticks=tuple(
             charts.Tick(min(x, chart.right - 14.0), f"{count:,}")
             for (x, _, _), count in zip(chart.points, counts, strict=True)
@@ -199,7 +201,7 @@ def galleries(audit: Audit, verdicts: Sequence[Verdict] | None = None) -> list[G
 
 
 def _shown(example: Example, audit: Audit) -> Shown:
-    error = _number(example.error)
+    error = _error(example.error)
     if audit.image is None or len(example.true) != int(np.prod(audit.image)):
         return Shown(example.row, error, _values(example.true), _values(example.recovered))
     low, high = min(example.true), max(example.true)
@@ -223,6 +225,11 @@ def _picture(values: Sequence[float], image: tuple[int, int, int], low: float, h
 
 def _values(values: Sequence[float]) -> tuple[str, ...]:
     return tuple(_number(value) for value in values)
+
+
+def _error(value: float) -> str:
+    """An error in words; what rounding alone may make is no number that anybody needs."""
+    return "<\u00a010⁻⁶" if 0.0 < value < 1e-6 else _number(value)
 
 
 def _number(value: float) -> str:

@@ -113,6 +113,29 @@ def colouring(by: Literal["label", "cluster", "client"], values: Sequence[str]) 
     return Colouring(by, kind, names, tuple(shades.get(name, GREY) for name in names), codes)
 
 
+def extended(way: Colouring, later: Sequence[str]) -> Colouring:
+    """A colouring of further rows too, by what each is called: names that were there keep their colours.
+
+    Where that leaves too many names for a colour each, all of them lie on a ramp.
+
+    Examples
+    --------
+    >>> extended(colouring("client", ["b", "c"]), ["a", "c"]).names
+    ('b', 'c', 'a')
+    """
+    both = colouring(way.by, [*(way.names[code] for code in way.codes), *later])
+    if both.kind != "categories" or way.kind != "categories":
+        return both
+    known = dict(zip(way.names, way.colours, strict=True))
+    free = iter([colour for colour in CATEGORIES if colour not in way.colours])
+    for name in both.names:
+        if name not in known:
+            known[name] = GREY if name == NO_LABEL else next(free)
+    places = {name: code for code, name in enumerate(known)}
+    codes = np.array([*way.codes.tolist(), *(places[name] for name in later)], dtype=np.int64)
+    return Colouring(way.by, way.kind, tuple(known), tuple(known.values()), codes)
+
+
 def ramp(positions: Float64Array) -> list[str]:
     """Hexadecimal colours at positions (names,) in [0, 1] along the ramp."""
     stops = np.array([[int(stop[i : i + 2], 16) for i in (1, 3, 5)] for stop in RAMP], dtype=np.float64)

@@ -12,10 +12,13 @@ from raydr.files import write_whole
 from raydr.plain import listed
 from raydr.report import wording
 from raydr.report.aligned import map_of_runs, row_names
+from raydr.report.figures import FIRST, MOST_FIGURES
 from raydr.report.knowledge import knowledge
 from raydr.report.page import part, templates
 from raydr.report.runfolder import RunFolder, read_run
 
+MOST_NAMED = 4
+"""Runs from which on a heading says how many they are."""
 Unit = Literal["ratio", "metric", "seconds", "bytes"]
 WRITERS = {
     "ratio": lambda value: f"{100 * value:.1f}{wording.NARROW}%",
@@ -42,7 +45,7 @@ class ComparisonRow:
     values : tuple of float or None, (runs,)
         None where a run does not have it.
     alike : bool
-        Whether the values are of the same table, so that one of them is best.
+        Whether one of them is best: they are of the same table, and say nothing of what the server recovered.
     """
 
     name: str
@@ -60,12 +63,14 @@ class ComparisonRow:
 
     @property
     def best(self) -> tuple[bool, ...]:
-        """Which runs are best in this row: none when all are equal, no direction is better, or tables differ."""
-        known = [value for value in self.values if value is not None]
-        if not self.alike or self.higher_is_better is None or len(set(known)) < 2:
+        """Which runs are best in this row: none when all read the same, no direction is better, or tables differ."""
+        known = {
+            value: text for value, text in zip(self.values, self.texts, strict=True) if value is not None
+        }
+        if not self.alike or self.higher_is_better is None or len(set(known.values())) < 2:
             return (False,) * len(self.values)
-        target = max(known) if self.higher_is_better else min(known)
-        return tuple(value == target for value in self.values)
+        target = known[max(known) if self.higher_is_better else min(known)]
+        return tuple(text == target for text in self.texts)
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,69 @@ class Comparison:
             " to each one's own pooled map can be compared."
             for place, what in self.others.items()
         )
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """The same for a page: a line for each metric, with the pooled map's beside it, and then for each cost."""
+        rows = {row.name: row for row in self.rows}
+        metrics = list(dict.fromkeys(name.partition(".")[2] for name in rows if "." in name))
+        order = [name for name in FIRST if name in metrics]
+        found = []
+        for name in [*order, *(name for name in metrics if name not in order)]:
+            ratio, own, pooled = (rows.get(f"{kind}.{name}") for kind in ("ratio", "federated", "central"))
+            first = own or pooled
+            assert first is not None
+            cells = [
+                Cell(
+                    own.texts[run] if own else "–",
+                    _beside(ratio, pooled, run),
+                    bool(own and own.best[run]),
+                )
+                for run in range(len(self.runs))
+            ]
+            found.append(
+                Line(
+                    wording.metric_title(name),
+                    wording.arrow(name),
+                    tuple(cells),
+                    "metric",
+                    wording.meaning(name),
+                )
+            )
+        for row in self.rows:
+            if row.unit in ("seconds", "bytes"):
+                cells = [Cell(text, "", best) for text, best in zip(row.texts, row.best, strict=True)]
+                found.append(Line(row.title, "↓", tuple(cells), "cost"))
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a run has in a line: the value, what the pooled map's is, and whether no other's is better."""
+
+    text: str
+    beside: str
+    best: bool
+
+
+@dataclass(frozen=True)
+class Line:
+    """A metric or a cost over all runs; ``arrow`` points where better is, ``meaning`` is what it says of privacy."""
+
+    title: str
+    arrow: str
+    cells: tuple[Cell, ...]
+    kind: Literal["metric", "cost"]
+    meaning: str = ""
+
+
+def _beside(ratio: ComparisonRow | None, pooled: ComparisonRow | None, run: int) -> str:
+    """What part of its pooled map's value a run reaches."""
+    if pooled is None or pooled.values[run] is None:
+        return ""
+    if ratio is None or ratio.values[run] is None:
+        return f"pooled {pooled.texts[run]}"
+    return f"{ratio.texts[run]} of pooled {pooled.texts[run]}"
 
 
 def compare(folders: Sequence[Path]) -> Comparison:
@@ -133,6 +201,8 @@ def write_comparison(folders: Sequence[Path], out: Path) -> Path:
     content = page.render(
         style=part("report.css"),
         table=table,
+        heading=" and ".join(table.runs) if len(runs) < MOST_NAMED else f"{len(runs)} runs",
+        shown=MOST_FIGURES,
         atlas=map_of_runs(runs, table.runs, [_caption(run) for run in runs]),
         any_in_disk=any(run.in_disk for run in runs),
         any_in_space=any(run.dimensions == 3 for run in runs),
@@ -245,7 +315,7 @@ def _metric_rows(
             unit="metric",
             higher_is_better=wording.higher_is_better(name),
             values=tuple(values.get(name) for values in measured),
-            alike=alike,
+            alike=alike and not wording.meaning(name),
         )
         for name in dict.fromkeys(name for values in measured for name in values)
     ]

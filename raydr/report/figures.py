@@ -116,10 +116,11 @@ def reference(run: RunFolder) -> str:
         )
     ]
     if better:
-        more = f" and {len(better) - MOST_FIGURES} more metrics" if len(better) > MOST_FIGURES else ""
+        more = f"; {len(better) - MOST_FIGURES} more" if len(better) > MOST_FIGURES else ""
+        named = "; ".join(f"{title[0].lower()}{title[1:]}" for title in better[:MOST_FIGURES])
         said += (
-            f" By {', '.join(better[:MOST_FIGURES])}{more} the federated map"
-            " is the better of the two: by chance of the drawing, or because what messages leave out was noise."
+            f" By {wording.plural(len(better), 'metric')} ({named}{more}) the federated map is the better of the two:"
+            " by chance of the drawing, or because what messages leave out was noise."
         )
     return said
 

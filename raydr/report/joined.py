@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,18 +16,13 @@ from raydr.privacy.ledger import Entry
 from raydr.privacy.statement import Statement
 from raydr.records import Joining
 from raydr.report import mapped, wording
-from raydr.report.colouring import CATEGORIES, GREY, drawing_order
-from raydr.report.inline import in_page
+from raydr.report.colouring import Colouring, colourings, extended
 from raydr.report.mapfiles import read_embedding
 from raydr.report.mapped import Fact
 from raydr.report.runfolder import RunFolder, parsed, read_data, read_ledger
-from raydr.report.views import in_plane
 
 MARK = ".incomplete-"
 """Begins the name of a folder of a site that is still joining, or never came to the end."""
-MOST_ROWS = 20_000
-"""Rows of the run that are drawn, by chance, around those of a site."""
-INCHES = 4.2
 
 
 @dataclass(frozen=True)
@@ -117,40 +113,67 @@ def _read(folder: Path, present: str) -> Joined:
 
 
 @dataclass(frozen=True)
+class Later:
+    """Rows of sites that joined, as the maps of their run show them.
+
+    Attributes
+    ----------
+    rows : Int64Array or sequence of str, (rows + later,)
+        Names of the run's rows, and of these.
+    points : Float64Array, (later, 2) or (later, 3)
+        Where they lie on the run's map.
+    ways : tuple of Colouring
+        How the run and they are coloured: the run's own colours stay.
+    """
+
+    rows: Int64Array | Sequence[str]
+    points: Float64Array
+    ways: tuple[Colouring, ...]
+
+
+def later_rows(run: RunFolder, joined: Sequence[Joined]) -> Later:
+    """Rows of the sites that joined a run; none where none has."""
+    if not joined:
+        return Later(run.rows, np.empty((0, run.dimensions)), colourings(run))
+    ways = []
+    for way in colourings(run):
+        called: list[str] = []
+        for site in joined:
+            own = {"label": site.labels, "cluster": site.clusters, "client": None}[way.by]
+            lacking = site.site if way.by == "client" else f"no {way.by}"
+            called += own or [lacking] * len(site.points)
+        ways.append(extended(way, called))
+    return Later(_named(run, joined), np.concatenate([site.points for site in joined]), tuple(ways))
+
+
+def _named(run: RunFolder, joined: Sequence[Joined]) -> Int64Array | list[str]:
+    """Names of all rows; of a site's, where one stands for a row already, with the site's before it."""
+    every = [run.rows, *(site.rows for site in joined)]
+    numbers = [rows for rows in every if isinstance(rows, np.ndarray)]
+    if len(numbers) == len(every) and len(set(np.concatenate(numbers).tolist())) == sum(map(len, every)):
+        return np.concatenate(numbers)
+    names = [str(row) for row in run.rows]
+    taken = set(names)
+    for site in joined:
+        own = [str(row) for row in site.rows]
+        names += own if taken.isdisjoint(own) else [f"{site.site}: {row}" for row in own]
+        taken.update(own)
+    return names
+
+
+@dataclass(frozen=True)
 class Section:
-    """What the page shows of a site: its name, a sentence, a picture's address, facts and messages."""
+    """What the page shows of a site: its name, a sentence, facts and messages."""
 
     site: str
     said: str
-    picture: str
     facts: list[Fact]
     left: tuple[Entry, ...]
 
 
-def sections(run: RunFolder) -> list[Section]:
-    """One for each site that joined, its rows in colour on the map of the others."""
-    some = drawing_order(len(run.federated))[:MOST_ROWS]
-    before = in_plane(run, run.federated[some])
-    return [
-        Section(
-            site.site,
-            said(site),
-            in_page(
-                np.concatenate([before, in_plane_of(run, site.points)]),
-                [GREY] * len(before) + [CATEGORIES[0]] * len(site.points),
-                INCHES,
-                in_disk=run.in_disk,
-            ),
-            mapped.facts(site.data),
-            site.left,
-        )
-        for site in read_joined(run.path)
-    ]
-
-
-def in_plane_of(run: RunFolder, points: Float64Array) -> Float64Array:
-    """Points of the run's map, turned as it is."""
-    return in_plane(run, points)
+def sections(joined: Sequence[Joined]) -> list[Section]:
+    """One for each site that joined."""
+    return [Section(site.site, said(site), mapped.facts(site.data), site.left) for site in joined]
 
 
 def said(site: Joined) -> str:

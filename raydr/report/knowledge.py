@@ -167,9 +167,10 @@ def _distances(run: RunFolder, sent: list[Entry]) -> _Held:
         held = _exactly(run, fixed, by, "holds enough to write down")
         return _Held(held.said + some, held.tone, held.exact, held.records, held.by)
     if any(entry.protection is not None and entry.protection.on == "data" for entry in sent):
+        can = f"write down {fixed.exact:,} of {_rows(run)}" if fixed.exact else f"{_others(fixed)},"
         return _Held(
-            f"holds enough to write down {fixed.exact:,} of {_rows(run)} as their clients blurred them, under {words},"
-            f" which {_claim(sent)}: it has the distance of each to {points}",
+            f"holds enough to {can} as their clients blurred them, under {words}, which {_claim(sent)}: it has the"
+            f" distance of each to {points}",
             "bad",
         )
     return _Held(

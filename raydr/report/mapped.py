@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from raydr.data import Harmonized, Provenance, Source
 from raydr.plain import listed
+from raydr.records import DATA
 from raydr.report import wording
 
-MOST_COLUMNS = 50  # named on the page; data.json has them all
+MOST_COLUMNS, FEW_COLUMNS = 50, 12  # named of at most so many, and of more; data.json has them all
 MOST_NAMES = 12  # of clients and columns in a sentence
 
 SCALINGS = {
@@ -59,7 +61,7 @@ def facts(data: Provenance) -> list[Fact]:
         said.append(
             Fact("Anchors", f"{wording.plural(anchors.rows - anchors.dropped, 'row')} of {anchors.name}")
         )
-    names = listed(data.columns, MOST_COLUMNS) if data.named else "which have no names"
+    names = _columns(data.columns) if data.named else "which have no names"
     said.append(Fact("Columns mapped", f"{len(data.columns):,}: {names}"))
     left_out = {
         f"{column} ({why})": None for source in data.sources for column, why in source.left_out.items()
@@ -71,6 +73,13 @@ def facts(data: Provenance) -> list[Fact]:
     said.append(Fact("Scaling", SCALINGS.get(data.scaling, data.scaling)))
     said += [Fact(NOTICE, notice) for notice in data.notices]
     return said
+
+
+def _columns(names: Sequence[str]) -> str:
+    """All columns by name; of a table of very many the first few, and where all are."""
+    if len(names) <= MOST_COLUMNS:
+        return ", ".join(names)
+    return f"{listed(names, FEW_COLUMNS)}, all in {DATA}"
 
 
 def harmonized(found: Harmonized) -> str:

@@ -16,12 +16,12 @@ from raydr.report.colouring import (
     GREY,
     RAMP,
     Colouring,
-    colourings,
     drawing_order,
     point_alpha,
     point_size,
 )
 from raydr.report.inline import in_page
+from raydr.report.joined import Later, later_rows
 from raydr.report.packing import COARSE, FINEST, LETTERS, Places, as_text, by_place, codes, numbers, row_ids
 from raydr.report.runfolder import RunFolder
 from raydr.report.views import BOUNDARY, frame, in_plane, pairs_of_axes, panels
@@ -109,40 +109,54 @@ class Atlas:
     pairs: tuple[tuple[int, int], ...]
 
 
-def map_of_run(run: RunFolder) -> Atlas:
-    """The maps of a run: the federated one, and the pooled-data one for when it is asked for, in one frame."""
-    ways = colourings(run)
-    columns = [Column(way.by, way) for way in ways]
-    by = [Way(way.by, (place, place)) for place, way in enumerate(ways)]
+def map_of_run(run: RunFolder, later: Later | None = None) -> Atlas:
+    """The maps of a run: the federated one, and the pooled-data one for when it is asked for, in one frame.
+
+    Rows of sites that joined later follow those of the run, on the federated map alone.
+    """
+    later = later or later_rows(run, ())
+    more = len(later.points)
+    columns = [Column(way.by, way) for way in later.ways]
+    by = [Way(way.by, (place, place)) for place, way in enumerate(later.ways)]
+
+    def known(values: Float64Array) -> Float64Array:
+        return np.concatenate([values, np.full(more, np.nan)]) if more else values
+
     kept: list[int | None] = []
     titles = wording.map_titles(run.scenario)
     for faithful, where in ((run.faithfulness, ""), (run.central_faithfulness, "pooled-data map")):
         kept.append(None if faithful is None else len(columns))
-        columns += [] if faithful is None else [kept_column(faithful.neighbors, faithful.shares, where)]
+        columns += (
+            [] if faithful is None else [kept_column(faithful.neighbors, known(faithful.shares), where)]
+        )
     if kept[0] is not None:
         by.append(Way("faithfulness", tuple(kept)))
     for name, values in run.shown.items():
         by.append(Way(name, (len(columns), len(columns))))
-        columns.append(Column(name, values))
-    shown = panels(run)
+        columns.append(Column(name, known(values)))
+    shown = panels(run, later.points if more else None)
     around = frame(np.concatenate(list(shown.values())), in_disk=run.in_disk)
     maps = [
         Panel(key, title, points, around, key == "federated", place, run.in_disk)
         for (key, points), title, place in zip(shown.items(), titles, kept, strict=False)
     ]
-    return atlas(run.name, run.rows, maps, columns, by, pairs_of_axes(run), _fallback(run, ways[0]))
+    fallback = picture_of(run, later, FALLBACK_ROWS, FALLBACK_INCHES)
+    return atlas(run.name, later.rows, maps, columns, by, pairs_of_axes(run), fallback)
+
+
+def picture_of(run: RunFolder, later: Later, most: int, inches: float) -> str:
+    """Address of a picture of the federated map, of so many rows by chance, and of those that joined later."""
+    some = drawing_order(len(run.clients))[:most]
+    shown = np.concatenate([some, np.arange(len(later.points)) + len(run.clients)])
+    way = later.ways[0]
+    points = in_plane(run, np.concatenate([run.federated[some], later.points]))
+    return in_page(points, [way.colours[code] for code in way.codes[shown]], inches, in_disk=run.in_disk)
 
 
 def kept_column(neighbors: int, shares: Float64Array, where: str = "") -> Column:
     """What share of so many nearest neighbours each row (rows,) keeps; ``where`` says on which map, of several."""
     title = f"{neighbors} nearest kept" if neighbors > 1 else "nearest kept"
     return Column(f"{title}: {where}" if where else title, shares, share=True)
-
-
-def _fallback(run: RunFolder, way: Colouring) -> str:
-    some = drawing_order(len(run.clients))[:FALLBACK_ROWS]
-    shades = [way.colours[code] for code in way.codes[some]]
-    return in_page(in_plane(run, run.federated)[some], shades, FALLBACK_INCHES, in_disk=run.in_disk)
 
 
 def atlas(

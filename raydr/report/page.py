@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from raydr.files import write_whole
 from raydr.records import REPORT
 from raydr.report import joined, wording
-from raydr.report.colouring import colourings
 from raydr.report.maps import map_of_run
 from raydr.report.runfolder import ELSEWHERE, RunFolder, read_run
 from raydr.report.story import story
@@ -70,11 +69,12 @@ def part(file: str) -> str:
 
 
 def _content(run: RunFolder) -> dict[str, Any]:
-    return story(run) | {
+    sites = joined.read_joined(run.path)
+    later = joined.later_rows(run, sites)
+    return story(run, later) | {
         "run": run,
         "style": part("report.css"),
         "story_script": part("story.js"),
-        "atlas": map_of_run(run),
-        "colourings": colourings(run),
-        "joined": joined.sections(run),
+        "atlas": map_of_run(run, later),
+        "joined": joined.sections(sites),
     }

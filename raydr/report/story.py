@@ -10,7 +10,9 @@ from raydr.data import IN_MEMORY
 from raydr.report import audited, charts, figures, gist, mapped, wording
 from raydr.report.colouring import RAMP, colourings, drawing_order
 from raydr.report.inline import in_page
+from raydr.report.joined import Later
 from raydr.report.knowledge import example, knowledge
+from raydr.report.maps import picture_of
 from raydr.report.progress import curves, small_maps, stages
 from raydr.report.runfolder import RunFolder
 from raydr.report.views import in_plane, onto
@@ -19,12 +21,12 @@ MOST_DRAWN, INCHES = 20_000, 4.4  # rows, and inches of a side, of the map on pa
 MOST_PROCESSES = 12  # bars of memory; past that the largest, and a line for the rest
 
 
-def story(run: RunFolder) -> dict[str, Any]:
+def story(run: RunFolder, later: Later) -> dict[str, Any]:
     """Content of the header and of all screens, by the names that their templates use."""
-    return _header(run) | _faithful(run) | _left(run) | _attacked(run) | _took(run) | _scenario(run)
+    return _header(run, later) | _faithful(run) | _left(run) | _attacked(run) | _took(run) | _scenario(run)
 
 
-def _header(run: RunFolder) -> dict[str, Any]:
+def _header(run: RunFolder, later: Later) -> dict[str, Any]:
     known = knowledge(run)
     return {
         "known": known,
@@ -33,18 +35,20 @@ def _header(run: RunFolder) -> dict[str, Any]:
         "method": wording.method_name(run.scenario),
         "mapped_line": mapped.line(run.data),
         "started": wording.moment(run.environment.started),
-        "paper": _on_paper(run),
+        "later": len(later.points),
+        "paper": _on_paper(run, later),
     }
 
 
-def _on_paper(run: RunFolder) -> dict[str, Any]:
+def _on_paper(run: RunFolder, later: Later) -> dict[str, Any]:
     """The maps as pictures, for paper and for readers without scripts; of many rows, as many as can be told apart."""
-    some, way = drawing_order(len(run.clients))[:MOST_DRAWN], colourings(run)[0]
-    colours = [way.colours[code] for code in way.codes[some]]
-    maps = [run.federated]
+    way = later.ways[0]
+    pictures = [picture_of(run, later, MOST_DRAWN, INCHES)]
     if run.central is not None:
-        maps.append(onto(run, run.central, run.federated)(run.central))
-    pictures = [in_page(in_plane(run, points)[some], colours, INCHES, in_disk=run.in_disk) for points in maps]
+        some = drawing_order(len(run.clients))[:MOST_DRAWN]
+        points = in_plane(run, onto(run, run.central, run.federated)(run.central))[some]
+        colours = [way.colours[code] for code in way.codes[some]]
+        pictures.append(in_page(points, colours, INCHES, in_disk=run.in_disk))
     return {
         "maps": list(zip(wording.map_titles(run.scenario), pictures, strict=False)),
         "way": way,

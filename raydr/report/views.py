@@ -18,22 +18,32 @@ def onto(run: RunFolder, moving: Float64Array, fixed: Float64Array) -> Similarit
     return turn(moving, fixed) if run.in_disk else procrustes(moving, fixed)
 
 
-def panels(run: RunFolder) -> dict[str, Float64Array]:
+def panels(run: RunFolder, later: Float64Array | None = None) -> dict[str, Float64Array]:
     """Maps of a run by the identifier of their panel, (rows, 2 or 3), the central one turned onto the federated.
 
-    In 3-D the axes are the principal ones of the federated map, and a map lies in the middle of its cube. In the
-    Poincaré disk (or ball) nothing is moved or scaled: places have a meaning there.
+    Places of ``later`` rows (later, 2 or 3) follow on the federated map; on the other there are none, NaN. In 3-D the
+    axes are the principal ones of the federated map, and a map lies in the middle of its cube. In the Poincaré disk (or
+    ball) nothing is moved or scaled: places have a meaning there.
     """
     maps = {"federated": run.federated}
     if run.central is not None:
         maps["central"] = onto(run, run.central, run.federated)(run.central)
+    if later is not None:
+        nowhere = np.full_like(later, np.nan)
+        maps = {
+            panel: np.concatenate([points, later if panel == "federated" else nowhere])
+            for panel, points in maps.items()
+        }
     if run.dimensions == 2:
         return maps
     axes = principal_axes(run.federated)
     turned = {panel: points @ axes for panel, points in maps.items()}
     if run.in_disk:
         return turned
-    return {panel: points - (points.min(axis=0) + points.max(axis=0)) / 2 for panel, points in turned.items()}
+    return {
+        panel: points - (np.nanmin(points, axis=0) + np.nanmax(points, axis=0)) / 2
+        for panel, points in turned.items()
+    }
 
 
 def pairs_of_axes(run: RunFolder) -> tuple[tuple[int, int], ...]:
@@ -66,11 +76,11 @@ def principal_axes(points: Float64Array) -> Float64Array:
 def frame(points: Float64Array, *, in_disk: bool) -> tuple[tuple[float, float], ...]:
     """Range of each axis around points (rows, 2 or 3), all of one length: a square panel then has equal scales.
 
-    In the disk it is the disk's, from -1 to 1.
+    Rows that are nowhere, NaN, count for nothing. In the disk it is the disk's, from -1 to 1.
     """
     if in_disk:
-        half = (1.0 + 2 * MARGIN) * max(1.0, float(np.abs(points).max()))
+        half = (1.0 + 2 * MARGIN) * max(1.0, float(np.nanmax(np.abs(points))))
         return ((-half, half),) * int(points.shape[1])
-    low, high = points.min(axis=0), points.max(axis=0)
+    low, high = np.nanmin(points, axis=0), np.nanmax(points, axis=0)
     half = max(float((high - low).max()) * (0.5 + MARGIN), 1e-9)
     return tuple((float(middle - half), float(middle + half)) for middle in (low + high) / 2.0)

@@ -10,7 +10,7 @@ class Atlas {
   constructor(root, header) {
     const order = drawingOrder(header.rows);
     Object.assign(this, {
-      root, header, order, drawn: drawnPlaces(order), columns: [], view: { x: 0.5, y: 0.5, zoom: 1 }, pair: [0, 1],
+      root, header, order, drawn: drawnPlaces(order), columns: [], view: { x: 0.5, y: 0.5, zoom: 1 }, home: true, pair: [0, 1],
       mode: "select", hovered: -1, chosen: null, chosenCount: 0, way: header.ways[0], naming: null, reading: [], lookups: new Map(),
     });
     this.find = (selector) => root.querySelector(selector);
@@ -120,6 +120,7 @@ class Atlas {
 
   look(view) {
     const clamp = (value) => Math.max(-0.2, Math.min(1.2, value));
+    this.home = false;
     Object.assign(this.view, view);
     Object.assign(this.view, { x: clamp(this.view.x), y: clamp(this.view.y) });
     for (const panel of this.panels) panel.tip.hidden = true;
@@ -131,7 +132,22 @@ class Atlas {
     this.look({ x: view.x + (about.x - view.x) * part, y: view.y + (about.y - view.y) * part, zoom });
   }
 
-  reset() { this.look({ x: 0.5, y: 0.5, zoom: 1 }); }
+  reset() {
+    this.fit();
+    this.look({});
+    this.home = true;
+  }
+
+  // All rows of the maps that are shown, as large as the smallest of their panes lets them be.
+  fit() {
+    const shown = this.panels.filter((panel) => panel.ready && panel.root.clientWidth);
+    if (!shown.length) return;
+    const [left, right, low, high] = shown.map((panel) => panel.extent)
+      .reduce((all, one) => all.map((end, k) => (k % 2 ? Math.max : Math.min)(end, one[k])));
+    const zooms = shown.map(({ width, height }) => Math.min(width / (right - left), height / (high - low)) / Math.min(width, height));
+    this.view = { x: (left + right) / 2, y: (low + high) / 2, zoom: Math.min(MOST_HOME, ...zooms) };
+    if (shown.length > 1) this.redraw();
+  }
 
   redraw(quick = false) {
     this.quick = quick && (this.quick ?? true);

@@ -2,6 +2,8 @@
 // colours, view, selection.
 
 const MOST_ZOOM = 64;
+const MOST_HOME = 8; // where all rows lie together, the map is no larger than this
+const MARGIN = 0.03; // of a map's extent, around it
 const QUICK_ROWS = 150000; // drawn while the map moves; all once it rests
 const WITHIN = 14; // pixels to the point that the pointer means
 const NEAR = 4; // pixels that a click may move
@@ -38,7 +40,27 @@ class Panel {
     for (const canvas of [this.points, this.over]) { canvas.width = width; canvas.height = height; }
     this.image = this.context.createImageData(width, height);
     this.pixels = new Uint32Array(this.image.data.buffer);
+    if (this.atlas.home) this.atlas.fit();
     this.draw();
+  }
+
+  // From where to where rows lie across and up, with a margin; of a disk all of it.
+  get extent() {
+    const { disk } = this.told, key = `extent ${this.atlas.pair}`;
+    if (!this.places.has(key)) {
+      const ends = [Infinity, -Infinity, Infinity, -Infinity];
+      for (const [k, along] of [this.x, this.y].entries()) {
+        for (let i = 0; i < along.length; i++) {
+          if (along[i] < ends[2 * k]) ends[2 * k] = along[i];
+          if (along[i] > ends[2 * k + 1]) ends[2 * k + 1] = along[i];
+        }
+      }
+      const reach = disk ? disk.radius : 0, around = disk ? [disk.middle - reach, disk.middle + reach] : null;
+      const margin = MARGIN * Math.max(ends[1] - ends[0], ends[3] - ends[2], 2 * reach);
+      const found = around ? [...around, ...around] : ends;
+      this.places.set(key, found.map((end, k) => end + (k % 2 ? margin : -margin)));
+    }
+    return this.places.get(key);
   }
 
   // Where places from 0 to 1 lie in pixels: left + x * scale, top - y * scale.

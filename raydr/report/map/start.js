@@ -73,7 +73,7 @@ const joinControls = (atlas) => {
   const colour = find("[name=colour]");
   colour?.addEventListener("change", () => atlas.colourBy(Number(colour.value)));
   for (const input of root.querySelectorAll("[name=axes]")) {
-    input.addEventListener("change", () => { atlas.pair = input.value.split(",").map(Number); atlas.redraw(); });
+    input.addEventListener("change", () => { atlas.pair = input.value.split(",").map(Number); if (atlas.home) atlas.reset(); atlas.redraw(); });
   }
   // A finger that moves over a map must first of all be able to scroll the page.
   if (matchMedia("(pointer: coarse)").matches) find("[name=drag][value='']").checked = true;
@@ -103,6 +103,7 @@ const joinControls = (atlas) => {
       find(".panes").dataset.shown = root.querySelectorAll("figure:not([hidden])").length;
       if (shown) await panel.load();
       for (const each of atlas.panels) each.resize();
+      if (atlas.home) atlas.reset();
     });
   }
   atlas.key.addEventListener("click", (event) => {
