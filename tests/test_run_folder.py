@@ -425,7 +425,7 @@ def test_more_than_the_rows_can_give_is_refused_before_anything_starts(
     scenario = tiny_scenario(**overrides, runtime__federation=federation)
     with pytest.raises(ScenarioError, match=said):
         run(scenario, out=tmp_path / "out", listener=listen)
-    assert stages == ["data"]
+    assert set(stages) <= {"starting Ray", "data"}  # side by side
     assert not list(tmp_path.iterdir())
 
 
