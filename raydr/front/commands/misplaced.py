@@ -34,7 +34,7 @@ def _command_for(document: str) -> str | None:
     """The command that a file is for, or a name of what comes with raydr; None where that is not plain."""
     from raydr.front.own_data import is_data
     from raydr.scenarios.reading import SHELF
-    from raydr.tune.reading import names_sweep
+    from raydr.tune.reading import is_sweep, names_sweep
     from raydr.tune.reproducing import catalogue
 
     path = Path(document).expanduser()
@@ -42,11 +42,15 @@ def _command_for(document: str) -> str | None:
         return "map"
     if document in catalogue() and not path.exists():
         return "reproduce"
-    if names_sweep(document):
-        return "sweep"
     if not path.is_file():
+        if names_sweep(document):
+            return "sweep"
         return "run" if document in SHELF.names() else None
     try:
-        return "run" if {"data", "method"} <= SHELF.parse(path).keys() else None
+        content = SHELF.parse(path)
     except ScenarioError:
         return None
+    if is_sweep(content):
+        search = content.get("search")
+        return "reproduce" if isinstance(search, dict) and search.get("kind") == "table" else "sweep"
+    return "run" if {"data", "method"} <= content.keys() else None
