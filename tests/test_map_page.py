@@ -11,11 +11,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from test_report import ROWS, in_ball, in_space, write_run
 
 from raydr.arrays import Float64Array
+from raydr.data.provenance import Provenance
+from raydr.privacy.accounting import Budget
+from raydr.privacy.ledger import Ledger
+from raydr.privacy.statement import statement
+from raydr.records import Joining
 from raydr.report import maps, read_run, write_comparison, write_report
-from raydr.report.colouring import CATEGORIES, RAMP
+from raydr.report.aligned import map_of_runs
+from raydr.report.colouring import CATEGORIES, GREY, RAMP, colouring, extended
+from raydr.report.joined import Joined, later_rows
 from raydr.report.maps import map_of_run
 from raydr.report.packing import Places, as_text, by_place, codes
 from raydr.report.views import frame, panels
@@ -578,3 +586,80 @@ class TestWhatFits:
         assert map_of_run(read_run(named)).header["ids"]["kind"] == "names"
         far = write_run(tmp_path / "far", rows=[2**60 + 3 * row for row in range(ROWS)])
         assert map_of_run(read_run(far)).header["ids"]["kind"] == "names"
+
+    def test_columns_are_called_what_the_users_table_calls_them(self, tmp_path: Path) -> None:
+        folder = write_run(tmp_path / "run", labels=["a", "b"] * (ROWS // 2))
+        assert [way.by for way in map_of_run(read_run(folder)).ways] == ["label", "client"]
+        name_columns(folder, label="diagnosis", client="hospital")
+        found = map_of_run(read_run(folder))
+        assert [way.by for way in found.ways] == ["diagnosis", "hospital"]
+        assert [column["title"] for column in found.header["columns"]] == ["diagnosis", "hospital"]
+        assert "Coloured by diagnosis" in write_report(folder).read_text(encoding="utf-8")
+        other = write_run(tmp_path / "other", labels=["a", "b"] * (ROWS // 2))
+        name_columns(other, label="diagnosis", client="ward")
+        both = map_of_runs([read_run(folder), read_run(other)], ["one", "two"], ["", ""])
+        assert [way.by for way in both.ways] == ["diagnosis", "client"]
+
+
+class TestSitesThatJoined:
+    def test_their_rows_follow_the_runs_own_in_their_own_colour(self, tmp_path: Path) -> None:
+        run = read_run(write_run(tmp_path / "run", labels=["a", "b"] * (ROWS // 2)))
+        late = later_rows(run, [joined("late", [7, 8], ("b", "new"))])
+        found = map_of_run(run, late)
+        assert found.header["rows"] == ROWS + 2
+        labels, clients = (column for column in found.header["columns"][:2])
+        assert labels["names"] == ("a", "b", "new")
+        assert clients["names"] == ("site 0", "site 1", "site 2", "late")
+        colours = {way["by"]: way["colours"] for way in found.header["ways"]}
+        alone = {way["by"]: way["colours"] for way in map_of_run(run).header["ways"]}
+        for by, before in alone.items():
+            assert colours[by][: len(before)] == before  # nobody's colour changes
+            assert colours[by][-1] not in before
+        federated, central = found.panels
+        assert np.isfinite(federated.points).all()
+        assert np.isnan(central.points[ROWS:]).all()  # which they are not on
+        assert late.rows[ROWS:] == ["late: 7", "late: 8"]  # as rows of the run are called 7 and 8
+
+    def test_names_that_nobody_else_has_stay_as_they_are(self, tmp_path: Path) -> None:
+        run = read_run(write_run(tmp_path / "run"))
+        late = later_rows(run, [joined("late", [100, 101], None), joined("later", [102], None)])
+        assert late.rows.tolist() == [*range(ROWS), 100, 101, 102]
+        again = later_rows(run, [joined("late", [100], None), joined("later", [100], None)])
+        assert again.rows[ROWS:] == ["100", "later: 100"]
+
+    def test_too_many_names_for_a_colour_each_lie_on_a_ramp(self) -> None:
+        few = colouring("client", [f"site {number}" for number in range(len(CATEGORIES))])
+        assert few.kind == "categories"
+        many = extended(few, ["one more"])
+        assert many.kind == "order"
+        assert len(many.names) == len(CATEGORIES) + 1
+        assert [many.names[code] for code in many.codes] == [*few.names, "one more"]
+
+    def test_rows_without_a_label_stay_grey(self) -> None:
+        way = extended(colouring("label", ["a", "b"]), ["no label", "b"])
+        assert dict(zip(way.names, way.colours, strict=True))["no label"] == GREY
+        assert way.codes.tolist() == [0, 1, 2, 1]
+
+
+def name_columns(folder: Path, *, label: str, client: str) -> None:
+    """Have a run's scenario name the columns of its table."""
+    scenario = yaml.safe_load((folder / "scenario.yaml").read_text())
+    scenario["data"]["label"] = label
+    scenario["clients"] = {"partition": {"kind": "by-column", "column": client}}
+    (folder / "scenario.yaml").write_text(yaml.safe_dump(scenario))
+
+
+def joined(site: str, rows: list[int], labels: tuple[str, ...] | None) -> Joined:
+    """A site that joined, as far as a map shows it."""
+    return Joined(
+        path=Path(site),
+        site=site,
+        rows=np.array(rows, np.int64),
+        labels=labels,
+        clusters=None,
+        points=np.arange(2.0 * len(rows)).reshape(-1, 2),
+        ledger=(),
+        privacy=statement(Ledger(), Budget()),
+        data=Provenance(("a", "b"), True, "none", (), len(rows)),
+        how=Joining(site, "0" * 64, len(rows), "0.1.0", "2026-02-03T10:22:31+00:00", 0.1),
+    )

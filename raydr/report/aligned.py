@@ -100,22 +100,29 @@ def _known(
         for run, where in zip(runs[::-1], places[::-1], strict=True):
             if run.labels is not None:
                 labels[where] = run.labels
-        columns.append(Column("label", colouring("label", labels.tolist())))
-        ways.append(Way("label", (0,) * len(runs)))
+        columns.append(Column(_called(runs, "label"), colouring("label", labels.tolist())))
+        ways.append(Way(columns[0].title, (0,) * len(runs)))
     held = []
     for run, where in zip(runs, places, strict=True):
         clients = np.full(count, ELSEWHERE, dtype=object)
         clients[where] = run.clients
         held.append(clients)
     alike = all((held[0] == clients).all() for clients in held[1:])
+    client = _called(runs, "client")
     shared = colouring("client", [name for clients in (held[:1] if alike else held) for name in clients])
     for number, codes in enumerate(np.split(shared.codes, 1 if alike else len(runs))):
-        title = "client" if alike else f"client: {names[number]}"
+        title = client if alike else f"{client}: {names[number]}"
         columns.append(Column(title, Colouring("client", shared.kind, shared.names, shared.colours, codes)))
     first = len(columns) - (1 if alike else len(runs))
-    ways.append(Way("client", tuple(first if alike else first + number for number in range(len(runs)))))
+    ways.append(Way(client, tuple(first if alike else first + number for number in range(len(runs)))))
     everywhere = all(run.labels is not None for run in runs)
     return columns, ways if everywhere else ways[::-1]
+
+
+def _called(runs: Sequence[RunFolder], by: str) -> str:
+    """What the runs' tables call the "label" or the "client", where all call it alike."""
+    names = {run.called(by) for run in runs}
+    return names.pop() if len(names) == 1 else by
 
 
 def beside(run: RunFolder, first: RunFolder) -> tuple[Float64Array, bool]:

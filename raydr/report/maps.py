@@ -116,8 +116,8 @@ def map_of_run(run: RunFolder, later: Later | None = None) -> Atlas:
     """
     later = later or later_rows(run, ())
     more = len(later.points)
-    columns = [Column(way.by, way) for way in later.ways]
-    by = [Way(way.by, (place, place)) for place, way in enumerate(later.ways)]
+    columns = [Column(run.called(way.by), way) for way in later.ways]
+    by = [Way(column.title, (place, place)) for place, column in enumerate(columns)]
 
     def known(values: Float64Array) -> Float64Array:
         return np.concatenate([values, np.full(more, np.nan)]) if more else values

@@ -118,6 +118,12 @@ class RunFolder:
         section = self.scenario.get(key)
         return section if isinstance(section, Mapping) else {}
 
+    def called(self, by: str) -> str:
+        """What the user's own table calls the "label" or the "client" of its rows; those words where it has no name."""
+        partition = self.section("clients").get("partition")
+        column = partition.get("column") if isinstance(partition, Mapping) else None
+        return str({"label": self.section("data").get("label"), "client": column}.get(by) or by)
+
     @property
     def client_count(self) -> int:
         """Number of clients that hold at least one row of the map."""

@@ -64,7 +64,7 @@ def _faithful(run: RunFolder) -> dict[str, Any]:
         "metric_lines": figures.metric_lines(run),
         "not_computed": figures.not_computed(run),
         "small_maps": small_maps(run),
-        "drawn_by": colourings(run)[0].by,
+        "drawn_by": run.called(colourings(run)[0].by),
         "reached": len(stages(run)),
         "curves": curves(run),
     }
@@ -97,7 +97,7 @@ def _attacked(run: RunFolder) -> dict[str, Any]:
         "galleries": audited.galleries(audit) if audit is not None else [],
         "enough_public_rows": audited.enough_public_rows(audit) if audit is not None else "",
         "curve": audited.curve(audit) if audit is not None else None,
-        "folder": shlex.quote(str(run.path)),
+        "folder": shlex.quote(run.path.name),
         "in_memory": run.section("data").get("source") == IN_MEMORY,
     }
 
