@@ -149,7 +149,7 @@ def main() -> None:
             figures[f"{metric}.{name}"] = value
             print(f"{metric + '.' + name:<44}{value:12.4g}", flush=True)
     if options.json:
-        content = {"figures": figures, "rounds": rounds, "rows": len(rows.train)}
+        content = {"figures": figures, "ratios": {}, "rounds": rounds, "rows": len(rows.train)}
         Path(options.json).write_text(json.dumps(content, indent=2) + "\n")
 
 

@@ -167,13 +167,20 @@ def once(folder: Path, rows: int, pooled: bool) -> dict[str, float]:
     )
 
 
+def name_of(line: dict[str, float]) -> str:
+    """What a page is called: how many rows it shows, and whether the pooled map as well."""
+    return f"{line['rows']:,}{', and pooled' if line['pooled'] else ''}"
+
+
 def table(lines: list[dict[str, float]]) -> str:
     """The same as Markdown, a line for each page."""
     rows = [["rows", *(title for title, _ in SHOWN.values())], ["---:"] * (1 + len(SHOWN))]
     for line in lines:
-        name = f"{line['rows']:,}{', and pooled' if line['pooled'] else ''}"
         rows.append(
-            [name, *(written.format(line[key]) if line[key] else "" for key, (_, written) in SHOWN.items())]
+            [
+                name_of(line),
+                *(written.format(line[key]) if line[key] else "" for key, (_, written) in SHOWN.items()),
+            ]
         )
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
@@ -203,7 +210,8 @@ def main() -> None:
             lines.append(line)
             print("  ".join(f"{name} {value:.4g}" for name, value in line.items()), flush=True)
     if arguments.json:
-        arguments.json.write_text(json.dumps(lines, indent=2) + "\n")
+        figures = {name_of(line): line for line in lines}
+        arguments.json.write_text(json.dumps({"figures": figures, "ratios": {}}, indent=2) + "\n")
     if arguments.table:
         arguments.table.write_text(table(lines), encoding="utf-8")
 
