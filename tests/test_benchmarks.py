@@ -24,7 +24,7 @@ def test_the_suite_has_every_benchmark_and_each_has_a_quick_form_and_writes_its_
     benchmarks = {name for name, text in texts.items() if "argparse" in text and "def main" in text}
     assert set(SUITE) == {name for name in benchmarks if '"--json"' in texts[name]} - ALONE
     for name in SUITE:
-        assert all(word in texts[name] for word in ('"--quick"', 'figures', 'ratios')), name
+        assert all(word in texts[name] for word in ('"--quick"', "figures", "ratios")), name
 
 
 @pytest.mark.parametrize(
