@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from raydr.arrays import FloatArray, Int64Array, UInt8Array
-from raydr.data import Alike, Harmonized, Layout, Table, load_alike
+from raydr.data import Alike, Harmonized, Layout, Table, blocks_alike, load_alike
+from raydr.data.arrow_files import rows_of_parquet
 from raydr.data.columns import listing, nearest
+from raydr.data.loading import ending
+from raydr.data.site import files_of
 from raydr.errors import DataError, OutputError, RaydrError, ScenarioError
 from raydr.extras import require_packages
 from raydr.files import whole
+from raydr.journal import Journal, Listener, unheard
 from raydr.methods import unplaceable
 from raydr.methods.joining import placed
 from raydr.methods.outcome import Placed
@@ -32,15 +38,17 @@ _NONE = np.zeros(1, np.int64)
 _LOGGER = logging.getLogger(__name__)
 
 
-def transform(folder: Path, data: Path, out: Path, *, site: str | None = None) -> Path:
-    """Place the rows of a file on a run's map, and write where they are; arguments are as for :func:`raydr.transform`.
+def transform(
+    folder: Path, data: str | Path, out: Path, *, site: str | None = None, listener: Listener = unheard
+) -> Path:
+    """Place the rows of files on a run's map, and write where they are; arguments are as for :func:`raydr.transform`.
 
     Raises
     ------
     ScenarioError
         If the run's method places no new rows.
     DataError
-        If the file cannot be used, or has other columns.
+        If a file cannot be used, or has other columns.
     OutputError
         If the folder is no run's, its model is damaged, or the file cannot be written.
     """
@@ -48,11 +56,21 @@ def transform(folder: Path, data: Path, out: Path, *, site: str | None = None) -
         raise OutputError(
             f"The map of new rows is written as .csv or .parquet, not {out.suffix!r}: name such a file."
         )
-    placing = placing_of(folder, str(data))
-    table = placing.read(data, site=site)
-    found = placing.found(table)
-    with whole(out, "free its place, or name another with --out") as unfinished:
-        _write(unfinished, out.suffix, table, found)
+    placing, journal, several = placing_of(folder, str(data)), Journal(listener), files_of(data)
+    files = [Path(data).expanduser()] if several is None else several
+    total = sum(rows_of_parquet(file) for file in files if _in_blocks(file))
+    done = 0
+    with (
+        journal.stage("places"),
+        whole(out, "free its place, or name another with --out") as unfinished,
+        _Written(unfinished, out.suffix) as written,
+    ):
+        for file in files:
+            for table in placing.blocks(file, site=site):
+                written.add(table, placing.found(table), file.stem if several else None)
+                done += len(table.rows)
+                if total:
+                    journal.progress(min(done, total), total)
     return out
 
 
@@ -90,35 +108,73 @@ class Placing:
 
         Of a run that harmonized sites, ``site`` is whose they are, or the column that says so; by default the run's.
         """
-        settings, card = self.scenario.data, self.model.card
-        if site is not None and not card.sites:
-            raise ScenarioError(
-                f"--site {site}: the run in {self.folder} adjusted no site to others (data.harmonize), so it does not"
-                " matter of which rows are: leave --site out."
-            )
-        layout, named = Layout.of(card.columns, card.words), site in card.sites
+        settings = self.scenario.data
         table, others = load_alike(
             data,
-            Alike(f"the data of the run in {self.folder}", layout.columns, card.named, layout),
+            self._alike,
             id_column=settings.id,
             missing=settings.missing,
             matrix=settings.matrix,
             label=label,
-            client=None if named or not card.sites else site or self.scenario.clients.partition.client_column,
+            client=self._client_column(site),
         )
-        if site is not None and named:
+        self._say_unknown(data, others)
+        return self._of_site(table, data, site)
+
+    def blocks(self, data: Path, *, site: str | None = None) -> Iterator[Table]:
+        """The same a part at a time, where the kind of file allows it, so that it need not fit in memory."""
+        if not _in_blocks(data):
+            yield self.read(data, site=site)
+            return
+        settings = self.scenario.data
+        blocks = blocks_alike(
+            data,
+            self._alike,
+            id_column=settings.id,
+            missing=settings.missing,
+            client=self._client_column(site),
+        )
+        for number, (table, others) in enumerate(blocks):
+            if not number:
+                self._say_unknown(data, others)
+            yield self._of_site(table, data, site)
+
+    @property
+    def _alike(self) -> Alike:
+        """The columns that new rows must have."""
+        card = self.model.card
+        layout = Layout.of(card.columns, card.words)
+        return Alike(f"the data of the run in {self.folder}", layout.columns, card.named, layout)
+
+    def _client_column(self, site: str | None) -> str | None:
+        """The column that says of which site a row is, where that matters and ``site`` is not itself one."""
+        sites = self.model.card.sites
+        if site is not None and not sites:
+            raise ScenarioError(
+                f"--site {site}: the run in {self.folder} adjusted no site to others (data.harmonize), so it does not"
+                " matter of which rows are: leave --site out."
+            )
+        return (
+            None if site in sites or not sites else site or self.scenario.clients.partition.client_column
+        )
+
+    def _of_site(self, table: Table, data: Path, site: str | None) -> Table:
+        card = self.model.card
+        if site is not None and site in card.sites:
             table = replace(table, client_keys=np.zeros(len(table.rows), np.int64), client_names=(site,))
         elif site is not None and table.client_keys is None:
             raise DataError(
                 f"--site {site}: that is no site of the run in {self.folder}, which has {listing(card.sites)}, and no"
                 f" column of {data}."
             )
-        unknown = [column for column in others if column not in card.left_out]
+        return table
+
+    def _say_unknown(self, data: Path, others: Sequence[str]) -> None:
+        unknown = [column for column in others if column not in self.model.card.left_out]
         if unknown:
             _LOGGER.warning(
                 "%s: the run had no such columns, which are left aside: %s", data, listing(unknown)
             )
-        return table
 
     def prepared(self, table: Table) -> FloatArray:
         """Rows of a table, filled in, harmonized, scaled and keyed as those of the run."""
@@ -241,16 +297,51 @@ def refuse_nowhere(table: Table, places: FloatArray) -> None:
         )
 
 
-def _write(path: Path, suffix: str, table: Table, found: Placed) -> None:
-    import pyarrow as pa
+def _in_blocks(file: Path) -> bool:
+    """Whether a file can be read a part at a time: one whose columns say what they hold before they are read."""
+    return ending(file) == ".parquet"
 
-    clusters = {} if found.clusters is None else {"cluster": found.clusters}
-    columns = pa.table({"row": table.ids, **axes(found.places), **clusters})
-    if suffix == ".csv":
-        from pyarrow import csv
 
-        csv.write_csv(columns, path)
-    else:
+class _Written:
+    """The file of places, written a part at a time."""
+
+    def __init__(self, path: Path, suffix: str) -> None:
+        self._path, self._suffix = path, suffix
+        self._writer: Any = None
+        self._schema: Any = None
+
+    def __enter__(self) -> _Written:
+        return self
+
+    def add(self, table: Table, found: Placed, client: str | None) -> None:
+        """Write where the rows of a table are, and of which of several files they are."""
+        import pyarrow as pa
+
+        whose = {} if client is None else {"client": [client] * len(table.rows)}
+        clusters = {} if found.clusters is None else {"cluster": found.clusters}
+        columns = pa.table({"row": table.ids, **whose, **axes(found.places), **clusters})
+        if self._writer is None:
+            self._writer, self._schema = self._opened(columns.schema), columns.schema
+        if columns.schema != self._schema:
+            raise DataError(
+                f"{table.name} tells rows apart by {_ids(columns.schema)}, and rows before it are told apart by"
+                f" {_ids(self._schema)}, so they cannot stand in one file: give each its own, or ids in all of them."
+            )
+        self._writer.write_table(columns)
+
+    def __exit__(self, *_: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def _opened(self, schema: Any) -> Any:
+        if self._suffix == ".csv":
+            from pyarrow import csv
+
+            return csv.CSVWriter(self._path, schema)
         from pyarrow import parquet
 
-        parquet.write_table(columns, path)
+        return parquet.ParquetWriter(self._path, schema)
+
+
+def _ids(schema: Any) -> str:
+    return "numbers" if str(schema.field("row").type) == "int64" else "text"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raydr.data.alike import load_alike
+from raydr.data.alike import blocks_alike, load_alike
 from raydr.data.catalogue import DATASETS, IN_MEMORY, Dataset
 from raydr.data.categories import Layout
 from raydr.data.columns import Alike
@@ -27,6 +27,7 @@ __all__ = [
     "SiteFile",
     "Source",
     "Table",
+    "blocks_alike",
     "census",
     "hold_out",
     "in_memory",

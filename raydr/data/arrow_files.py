@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -45,6 +47,8 @@ _LOGGER = logging.getLogger(__name__)
 _LEAST_BLOCK, _LARGEST_BLOCK, _OF_A_COLUMN = 2**24, 2**26, 2**14
 """Bytes of a CSV file that are read at once. Of 20,000 columns a small block holds few rows, and each block costs
 something by column; of few, the file is read in as many blocks as tell how far it is."""
+_OPEN_CELLS, _OPEN_PAGES = 2**23, 2**26
+"""Of a Parquet file that is read a block at a time: numbers of a block, and bytes of all its columns' buffers."""
 
 
 def read_csv(path: Path, choice: Choice, progress: Progress = unheard) -> Columns:
@@ -116,23 +120,70 @@ def read_parquet(path: Path, choice: Choice) -> Columns:
         For a file that is no such table, and for columns that cannot be used as ``choice`` asks.
     """
     table, default = _parquet(path)
-    return _columns(
-        path.name, table, choice, default, lambda row: f"row {row} (the first is row 0)", frozenset()
-    )
+    return _columns(path.name, table, choice, default, partial(_row, 0), frozenset())
+
+
+def read_parquet_blocks(path: Path, choice: Choice) -> Iterator[Columns]:
+    """Read a Parquet file a block of rows at a time, in memory that does not grow with their number.
+
+    A file without rows is one block of none. Raises as :func:`read_parquet`.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    with _told_as_no_parquet(path):
+        # Without a buffer a column is read for all rows of a group at once, of which a file may have one alone.
+        with parquet.ParquetFile(path) as file:
+            columns = max(len(file.schema_arrow), 1)
+        buffer = min(max(_OPEN_PAGES // columns, 2**12), 2**20)
+        with parquet.ParquetFile(path, buffer_size=buffer) as file:
+            schema = file.schema_arrow
+            rows = min(max(_OPEN_CELLS // columns, 2**8), 2**17)
+            first = 0
+            for batch in file.iter_batches(rows) if file.metadata.num_rows else [None]:
+                table = schema.empty_table() if batch is None else pa.Table.from_batches([batch], schema)
+                yield _columns(
+                    path.name, table, choice, _no_index(schema), partial(_row, first), frozenset(), first
+                )
+                first += table.num_rows
+
+
+def rows_of_parquet(path: Path) -> int:
+    """How many rows a Parquet file has; raises as :func:`read_parquet`."""
+    import pyarrow.parquet as parquet
+
+    with _told_as_no_parquet(path):
+        return int(parquet.read_metadata(path).num_rows)
 
 
 def _parquet(path: Path) -> tuple[Any, list[str]]:
     """An Arrow table, and its columns that are no index."""
-    import pyarrow as pa
     import pyarrow.parquet as parquet
 
+    with _told_as_no_parquet(path), parquet.ParquetFile(path) as file:
+        table = file.read()
+    return table, _no_index(table.schema)
+
+
+@contextmanager
+def _told_as_no_parquet(path: Path) -> Iterator[None]:
+    import pyarrow as pa
+
     try:
-        with parquet.ParquetFile(path) as file:
-            table = file.read()
+        yield
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path} cannot be read as a Parquet file: {error}") from error
-    index = (table.schema.pandas_metadata or {}).get("index_columns", [])
-    return table, [column for column in table.column_names if column not in index]
+
+
+def _no_index(schema: Any) -> list[str]:
+    """Columns that are no index of pandas."""
+    index = (schema.pandas_metadata or {}).get("index_columns", [])
+    return [column for column in schema.names if column not in index]
+
+
+def _row(first: int, row: int) -> str:
+    """Where a row of a part stands whose first is the source's row ``first``."""
+    return f"row {first + row} (the first is row 0)"
 
 
 def _columns(
@@ -142,8 +193,12 @@ def _columns(
     default: Sequence[str],
     locate: Callable[[int], str],
     nulls: frozenset[str],
+    first: int = 0,
 ) -> Columns:
-    """Pick the columns of an Arrow table; ``nulls`` are spellings of an empty cell in a column of text."""
+    """Pick the columns of an Arrow table, whose first row is number ``first`` of the source.
+
+    ``nulls`` are spellings of an empty cell in a column of text.
+    """
     available = list(table.column_names)
     refuse_repeats(
         available, where=name, remedy="give every column a name of its own (in CSV, a header line)"
@@ -176,9 +231,12 @@ def _columns(
         for column in (choice.label, choice.client, choice.id, choice.marks)
     )
     used, listed = {*features, *choice.named.values()}, set(default)
+    matrix, strange = (
+        _with_words(name, table, features, words, nulls) if words else (_matrix(table, features), {})
+    )
     return Columns(
         name=name,
-        matrix=_matrix(table, features) if not words else _with_words(name, table, features, words, nulls),
+        matrix=matrix,
         features=tuple(features) if layout is None else layout.features,
         label=None if label is None else encode(*label),
         client=None if client is None else encode(*client),
@@ -192,7 +250,9 @@ def _columns(
         }
         | ({} if layout is None else dict(layout.left_out)),
         words=words,
+        strange=strange,
         absent=tuple(absent),
+        first=first,
     )
 
 
@@ -272,28 +332,23 @@ def _with_words(
     features: Sequence[str],
     words: Mapping[str, tuple[str, ...]],
     nulls: frozenset[str],
-) -> NDArray[Any]:
-    """As :func:`_matrix`, with columns of zeros and ones in the place of each column of words."""
+) -> tuple[NDArray[Any], dict[str, Sequence[str]]]:
+    """As :func:`_matrix`, with columns of zeros and ones in the place of each column of words; and other words."""
     numbers = [feature for feature in features if feature not in words]
     matrix = _matrix(table, numbers)
     place = {feature: number for number, feature in enumerate(numbers)}
     parts: list[NDArray[Any]] = []
+    strange: dict[str, Sequence[str]] = {}
     for feature in features:
         if feature in place:
             parts.append(matrix[:, [place[feature]]])
             continue
         texts, missing = _texts(name, feature, table[feature], nulls)
-        columns, strange = indicators(texts, missing, words[feature])
-        if strange:
-            _LOGGER.warning(
-                "%s: the column %r holds %s, which the map knows nothing of: such a row is none of %s",
-                name,
-                feature,
-                listing(strange, 5),
-                listing(words[feature], 5),
-            )
+        columns, others = indicators(texts, missing, words[feature])
+        if others:
+            strange[feature] = others
         parts.append(columns.astype(matrix.dtype))
-    return np.concatenate(parts, axis=1)
+    return np.concatenate(parts, axis=1), strange
 
 
 def _is_number(kind: Any) -> bool:

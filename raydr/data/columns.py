@@ -167,7 +167,8 @@ class Columns:
     ``matrix`` is (rows, features) of a real dtype with NaN for empty cells; ``locate`` says where a row
     stands for the reader of an error message ("line 7"). ``named`` tells whether the source names its features, or
     they are counted; ``unread`` are its other columns, each with the reason why nothing reads it; ``words`` are
-    those of columns that were made columns of zeros and ones; ``absent`` are features that it does not have.
+    those of columns that were made columns of zeros and ones, and ``strange`` what else these hold, by column;
+    ``absent`` are features that it does not have. Of a part of a source ``first`` is the number of its first row.
     """
 
     name: str
@@ -181,7 +182,9 @@ class Columns:
     named: bool = True
     unread: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    strange: Mapping[str, Sequence[str]] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
+    first: int = 0
 
     def __post_init__(self) -> None:
         names = [*self.features, *self.left_out]

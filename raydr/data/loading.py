@@ -154,6 +154,8 @@ def load(
             "Exactly one of data.source (a built-in name) and data.path (a file of your own) must be given; "
             f"got source={source!r}, path={None if path is None else str(path)!r}."
         )
+    for said in strange_words(columns):
+        _LOGGER.warning(said)
     kept = complete_rows(columns, missing)
     gaps = missing in FILLINGS
     return _checked(columns, kept, rows=rows, seed=seed, path=path, gaps=gaps, for_map=for_map)
@@ -270,6 +272,15 @@ def _opened(
         return reader(path, choice, progress) if ending(path) in TEXTS else reader(path, choice)
     except OSError as error:
         raise DataError(f"The data file {path} cannot be read: {error}.") from error
+
+
+def strange_words(columns: Columns) -> list[str]:
+    """For a person: words of columns that the map knows nothing of, a sentence for each column."""
+    return [
+        f"{columns.name}: the column {column!r} holds {listing(others, 5)}, which the map knows nothing of: such a row"
+        f" is none of {listing(columns.words[column], 5)}"
+        for column, others in columns.strange.items()
+    ]
 
 
 def survey(path: str | Path, choice: Choice, progress: Progress = unheard) -> Survey:
@@ -411,7 +422,9 @@ def _sampled(columns: Columns, kept: Int64Array, rows: int, seed: int) -> Int64A
     return sample_rows(len(kept), rows, None if columns.label is None else columns.label.codes[kept], seed)
 
 
-def table_of(columns: Columns, kept: Int64Array, source: Source, *, gaps: bool = False) -> Table:
+def table_of(
+    columns: Columns, kept: Int64Array, source: Source | None = None, *, gaps: bool = False
+) -> Table:
     """Return the rows of the columns at the indices ``kept``, which may lack values where there may be ``gaps``."""
     stored = columns.matrix.dtype
     exact_in_float32 = stored.itemsize <= (4 if stored.kind == "f" else 2)
@@ -420,7 +433,7 @@ def table_of(columns: Columns, kept: Int64Array, source: Source, *, gaps: bool =
         name=columns.name,
         rows=np.ascontiguousarray(taken, dtype=np.float32 if exact_in_float32 else np.float64),
         features=columns.features,
-        ids=kept if columns.identity is None else columns.identity.values[kept],
+        ids=columns.first + kept if columns.identity is None else columns.identity.values[kept],
         labels=None if columns.label is None else columns.label.codes[kept],
         label_names=() if columns.label is None else columns.label.names,
         client_keys=None if columns.client is None else columns.client.codes[kept],

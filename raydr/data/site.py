@@ -1,9 +1,11 @@
-"""A client's own file: what to read, said where it is not, and read where it is."""
+"""A client's own file: found, said what to read where it is not, and read where it is."""
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,11 @@ from numpy.typing import NDArray
 from raydr.arrays import FloatArray, Int64Array, fingerprint
 from raydr.data.categories import Categories, Layout, Survey, agreed
 from raydr.data.columns import Choice
-from raydr.data.loading import FILLINGS, Missing, load, survey
+from raydr.data.loading import ENDINGS, FILLINGS, Missing, ending, load, survey
 from raydr.data.notices import looks
 from raydr.data.provenance import Source
 from raydr.data.table import Table
+from raydr.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -118,3 +121,29 @@ class Site:
     file: SiteFile
     node: str | None
     fingerprint: str
+
+
+def files_of(data: str | Path) -> list[Path] | None:
+    """The files of a folder or a pattern, one for each site; None for a single file.
+
+    Raises
+    ------
+    DataError
+        If there are none that can be read.
+    """
+    path = Path(data).expanduser()
+    if path.is_dir():
+        found = sorted(path.iterdir())
+    elif not path.exists() and glob.has_magic(str(path)):
+        found = sorted(map(Path, glob.glob(str(path))))
+    else:
+        return None
+    files = [
+        file for file in found if file.is_file() and ending(file) in ENDINGS and not file.name.startswith(".")
+    ]
+    if not files:
+        raise DataError(
+            f"{data} has no file that raydr reads, of {', '.join(ENDINGS)}: give a file, a folder with a file for each"
+            " site, or a pattern in quotes, such as 'data/*.csv'."
+        )
+    return files

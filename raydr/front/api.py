@@ -125,7 +125,15 @@ def map(  # noqa: A001  raydr.map
     return Result(folder)
 
 
-def transform(folder: str | Path, data: str | Path, *, out: str | Path, site: str | None = None) -> Path:
+def transform(
+    folder: str | Path,
+    data: str | Path,
+    *,
+    out: str | Path,
+    site: str | None = None,
+    listener: Listener = unheard,
+    verbose: bool = False,
+) -> Path:
     """Place new rows on the map of a run, by its model alone: no server is asked, and nothing leaves the caller.
 
     Parameters
@@ -134,12 +142,15 @@ def transform(folder: str | Path, data: str | Path, *, out: str | Path, site: st
         The run folder.
     data : str or Path
         A file with the run's columns, which are found by name, in whatever order; its label, client and id columns
-        may be there or not.
+        may be there or not. Or a folder, or a pattern such as ``"data/*.parquet"``, with a file for each site. A
+        .parquet file is read a part at a time, so that it may be of any length.
     out : str or Path
-        The .csv or .parquet file to write: ``row, x, y``.
+        The .csv or .parquet file to write: ``row, x, y``; of several files also ``client``, which one a row is of.
     site : str, optional
         Of a run that adjusted sites to each other (``data.harmonize``): the site whose rows these are, or the column
         that says so; without it the run's own column.
+    listener, verbose
+        As for :func:`run`.
 
     Returns
     -------
@@ -155,7 +166,8 @@ def transform(folder: str | Path, data: str | Path, *, out: str | Path, site: st
     """
     from raydr.scenarios.transforming import transform as place
 
-    return place(Path(folder), Path(data), Path(out), site=site)
+    with _hearing(listener, verbose) as heard:
+        return place(Path(folder), data, Path(out), site=site, listener=heard)
 
 
 def join(

@@ -16,6 +16,7 @@ import numpy as np
 from raydr.data.columns import Choice, listing
 from raydr.data.dialect import Dialect
 from raydr.data.loading import ENDINGS, SHEETS, TABLES, TEXTS, ending, read_file, survey
+from raydr.data.site import files_of
 from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.extras import require_packages
 from raydr.geometry.points import Progress, unheard
@@ -183,32 +184,6 @@ def described(scenario: Scenario, holdings: Holdings) -> tuple[Fact, ...]:
         said.append(Fact("Written", "; ".join(sorted(written))))
     data = holdings.provenance(scenario.data.scale)
     return (*said, *facts(data), *hashes(data), Fact("Method", scenario.method.kind))
-
-
-def files_of(data: str | Path) -> list[Path] | None:
-    """The files of a folder or a pattern, one for each site; None for a single file.
-
-    Raises
-    ------
-    DataError
-        If there are none that can be read.
-    """
-    path = Path(data).expanduser()
-    if path.is_dir():
-        found = sorted(path.iterdir())
-    elif not path.exists() and glob.has_magic(str(path)):
-        found = sorted(map(Path, glob.glob(str(path))))
-    else:
-        return None
-    files = [
-        file for file in found if file.is_file() and ending(file) in ENDINGS and not file.name.startswith(".")
-    ]
-    if not files:
-        raise DataError(
-            f"{data} has no file that raydr reads, of {', '.join(ENDINGS)}: give a file, a folder with a file for each"
-            " site, or a pattern in quotes, such as 'data/*.csv'."
-        )
-    return files
 
 
 def commented(taken: Taken) -> str:

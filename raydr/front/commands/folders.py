@@ -87,7 +87,7 @@ def audit(
 
 @click.command()
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
-@click.argument("data", type=click.Path(path_type=Path))
+@click.argument("data")
 @click.option(
     "--out",
     required=True,
@@ -99,13 +99,16 @@ def audit(
     metavar="NAME|COLUMN",
     help="Of a run that adjusted sites to each other: the rows' site, or the column that says so. Default: its own.",
 )
-def transform(folder: Path, data: Path, out: Path, site: str | None) -> None:
-    """Place the rows of DATA on the map of RUN, a run folder, without any server: columns are found by name."""
-    from raydr.front.console import logged_on_terminal
+def transform(folder: Path, data: str, out: Path, site: str | None) -> None:
+    """Place the rows of DATA on the map of RUN, a run folder, without any server: columns are found by name.
+
+    DATA is a file, or a folder or quoted pattern with a file for each site. A .parquet file may be of any length.
+    """
+    from raydr.front.bars import heard_on_terminal
     from raydr.scenarios.transforming import transform as place
 
-    with logged_on_terminal():
-        written = place(folder, data, out, site=site)
+    with heard_on_terminal(passing=True) as listener:
+        written = place(folder, data, out, site=site, listener=listener)
     click.echo(written)
 
 
