@@ -61,6 +61,10 @@ class Rows:
         return self.rows
 
 
+_AT_ONCE = 16
+"""Columns whose rows are sorted at a time: some cache lines of each row, and no second copy of a table."""
+
+
 class Dealt:
     """Rows of a table that are dealt to clients, in memory once, which nobody may write to.
 
@@ -75,12 +79,20 @@ class Dealt:
         Which client holds each.
     clients : int
         How many there are.
+    taken : bool
+        Whether nobody else reads the table any more, so that it may be sorted where it is.
     """
 
-    def __init__(self, table: FloatArray, client_of_row: Int64Array, clients: int) -> None:
+    def __init__(
+        self, table: FloatArray, client_of_row: Int64Array, clients: int, *, taken: bool = False
+    ) -> None:
         self._by_client = _by_client(client_of_row)
         self._ends = np.cumsum(np.bincount(client_of_row, minlength=clients))[:-1]
-        self._rows = _read_only(table[self._by_client])
+        if taken:
+            for column in range(0, table.shape[1], _AT_ONCE):
+                part = slice(column, column + _AT_ONCE)
+                table[:, part] = table[self._by_client, part]
+        self._rows = _read_only(table if taken else table[self._by_client])
         self._pooled = False
 
     @property
@@ -263,7 +275,11 @@ def dealt_out(
     elif held_out is not None and mapped is not None:
         table, _ = set_apart(table, mapped, 0, scenario.seed)
     partition = clients.partition.deal(table, clients.count, scenario.seed)
-    dealt = Dealt(table.rows, partition.client_of_row, partition.count)
+    # Of what comes with raydr it is known what its columns are.
+    known = data.graph is not None or data.source not in (None, IN_MEMORY)
+    notices = () if known else of_columns(table.features, looks(table.rows), table.constant_features)
+    # What was read here nobody else reads.
+    dealt = Dealt(table.rows, partition.client_of_row, partition.count, taken=given is None)
     return Holdings(
         partition.names,
         dealt,
@@ -282,10 +298,7 @@ def dealt_out(
         harmonizing=harmonizing_of(
             data, table.features, table.words, present(table.labels, table.label_names)
         ),
-        # Of what comes with raydr it is known what its columns are.
-        notices=()
-        if data.graph is not None or data.source not in (None, IN_MEMORY)
-        else of_columns(table.features, looks(table.rows), table.constant_features),
+        notices=notices,
     )
 
 

@@ -6,9 +6,10 @@ import csv
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,15 +39,12 @@ from raydr.data.columns import (
     spell,
 )
 from raydr.data.dialect import Dialect
-from raydr.data.watching import read_watched
+from raydr.data.text_tables import read_text_table
 from raydr.errors import DataError
 from raydr.geometry.points import Progress, unheard
 
 _LOGGER = logging.getLogger(__name__)
 
-_LEAST_BLOCK, _LARGEST_BLOCK, _OF_A_COLUMN = 2**24, 2**26, 2**14
-"""Bytes of a CSV file that are read at once. Of 20,000 columns a small block holds few rows, and each block costs
-something by column; of few, the file is read in as many blocks as tell how far it is."""
 _OPEN_CELLS, _OPEN_PAGES = 2**23, 2**26
 """Of a Parquet file that is read a block at a time: numbers of a block, and bytes of all its columns' buffers."""
 
@@ -64,14 +62,31 @@ def read_csv(path: Path, choice: Choice, progress: Progress = unheard) -> Column
     DataError
         For a file that is no such table, and for columns that cannot be used as ``choice`` asks.
     """
-    table, names, locate, nulls = _csv(path, progress)
-    return _columns(path.name, table, choice, names, locate, nulls)
+    return _columns(_csv(path, progress), choice)
 
 
-def _csv(
-    path: Path, progress: Progress = unheard
-) -> tuple[Any, list[str], Callable[[int], str], frozenset[str]]:
-    """An Arrow table, its columns, where a row stands, and what spells an empty cell in text."""
+@dataclass
+class _Loaded:
+    """An Arrow table that was read from a file, ``name``.
+
+    ``default`` are its columns that are no index, ``locate`` says where a row stands, ``nulls`` are spellings of an
+    empty cell in a column of text, and ``first`` is the number of its first row in the file.
+    """
+
+    name: str
+    table: Any
+    default: list[str]
+    locate: Callable[[int], str]
+    nulls: frozenset[str] = frozenset()
+    first: int = 0
+
+    def let_go(self) -> Any:
+        """The table, which is not held any more."""
+        table, self.table = self.table, None
+        return table
+
+
+def _csv(path: Path, progress: Progress = unheard) -> _Loaded:
     import pyarrow as pa
     import pyarrow.csv as arrow_csv
 
@@ -79,22 +94,8 @@ def _csv(
     if dialect.encoding == "cp1252":
         _LOGGER.warning("%s is no UTF-8 text; it is read as cp1252, that of Western Europe", path.name)
 
-    columns = next((len(record) for _, record in dialect.records(path)), 0)
-
-    def read(file: BinaryIO) -> Any:
-        return arrow_csv.read_csv(
-            pa.CompressedInputStream(file, "gzip") if dialect.packed else file,
-            read_options=arrow_csv.ReadOptions(
-                block_size=min(max(_LEAST_BLOCK, columns * _OF_A_COLUMN), _LARGEST_BLOCK),
-                encoding="utf8" if dialect.encoding == "utf-8-sig" else dialect.encoding,
-            ),
-            # A quoted cell may hold a line break: slower to split among threads, but it is read right.
-            parse_options=arrow_csv.ParseOptions(delimiter=dialect.separator, newlines_in_values=True),
-            convert_options=arrow_csv.ConvertOptions(decimal_point=dialect.decimal),
-        )
-
     try:
-        table = read_watched(path, read, progress)
+        table = read_text_table(path, dialect, progress)
     except (pa.ArrowException, UnicodeError) as error:
         raise DataError(_why_not_csv(path, dialect, error)) from error
     names = [column.strip() for column in table.column_names]
@@ -108,7 +109,7 @@ def _csv(
     def locate(row: int) -> str:
         return f"line {_line_of(path, dialect, row)}"
 
-    return table.rename_columns(names), names, locate, nulls
+    return _Loaded(path.name, table.rename_columns(names), names, locate, nulls)
 
 
 def read_parquet(path: Path, choice: Choice) -> Columns:
@@ -119,8 +120,7 @@ def read_parquet(path: Path, choice: Choice) -> Columns:
     DataError
         For a file that is no such table, and for columns that cannot be used as ``choice`` asks.
     """
-    table, default = _parquet(path)
-    return _columns(path.name, table, choice, default, partial(_row, 0), frozenset())
+    return _columns(_parquet(path), choice)
 
 
 def read_parquet_blocks(path: Path, choice: Choice) -> Iterator[Columns]:
@@ -142,10 +142,9 @@ def read_parquet_blocks(path: Path, choice: Choice) -> Iterator[Columns]:
             first = 0
             for batch in file.iter_batches(rows) if file.metadata.num_rows else [None]:
                 table = schema.empty_table() if batch is None else pa.Table.from_batches([batch], schema)
-                yield _columns(
-                    path.name, table, choice, _no_index(schema), partial(_row, first), frozenset(), first
-                )
+                found = _Loaded(path.name, table, _no_index(schema), partial(_row, first), first=first)
                 first += table.num_rows
+                yield _columns(found, choice)
 
 
 def rows_of_parquet(path: Path) -> int:
@@ -156,13 +155,12 @@ def rows_of_parquet(path: Path) -> int:
         return int(parquet.read_metadata(path).num_rows)
 
 
-def _parquet(path: Path) -> tuple[Any, list[str]]:
-    """An Arrow table, and its columns that are no index."""
+def _parquet(path: Path) -> _Loaded:
     import pyarrow.parquet as parquet
 
     with _told_as_no_parquet(path), parquet.ParquetFile(path) as file:
         table = file.read()
-    return table, _no_index(table.schema)
+    return _Loaded(path.name, table, _no_index(table.schema), partial(_row, 0))
 
 
 @contextmanager
@@ -186,19 +184,9 @@ def _row(first: int, row: int) -> str:
     return f"row {first + row} (the first is row 0)"
 
 
-def _columns(
-    name: str,
-    table: Any,
-    choice: Choice,
-    default: Sequence[str],
-    locate: Callable[[int], str],
-    nulls: frozenset[str],
-    first: int = 0,
-) -> Columns:
-    """Pick the columns of an Arrow table, whose first row is number ``first`` of the source.
-
-    ``nulls`` are spellings of an empty cell in a column of text.
-    """
+def _columns(loaded: _Loaded, choice: Choice) -> Columns:
+    """Pick the columns of a table, which is gone afterwards."""
+    name, default, nulls, table = loaded.name, loaded.default, loaded.nulls, loaded.let_go()
     available = list(table.column_names)
     refuse_repeats(
         available, where=name, remedy="give every column a name of its own (in CSV, a header line)"
@@ -225,15 +213,15 @@ def _columns(
     for feature in absent:
         table = table.append_column(feature, _nothing(table.num_rows))
     numbers = [feature for feature in features if feature not in words]
-    _refuse_text(name, table, numbers, locate, nulls)
+    _refuse_text(name, table, numbers, loaded.locate, nulls)
     label, client, identity, marks = (
         None if column is None else (column, *_cells(name, column, table[column]))
         for column in (choice.label, choice.client, choice.id, choice.marks)
     )
     used, listed = {*features, *choice.named.values()}, set(default)
-    matrix, strange = (
-        _with_words(name, table, features, words, nulls) if words else (_matrix(table, features), {})
-    )
+    tables = [table]
+    del table
+    matrix, strange = _matrix(name, tables, features, words, nulls)
     return Columns(
         name=name,
         matrix=matrix,
@@ -241,7 +229,7 @@ def _columns(
         label=None if label is None else encode(*label),
         client=None if client is None else encode(*client),
         identity=None if identity is None else identify(*identity),
-        locate=locate,
+        locate=loaded.locate,
         marks=None if marks is None else encode(*marks),
         unread={
             column: NOT_LISTED if column in listed else "an index that pandas stored"
@@ -252,20 +240,23 @@ def _columns(
         words=words,
         strange=strange,
         absent=tuple(absent),
-        first=first,
+        first=loaded.first,
     )
 
 
 def survey_csv(path: Path, choice: Choice, progress: Progress = unheard) -> Survey:
     """What the columns of a CSV file hold that would be features, of those listed as many as it has."""
-    table, names, _, nulls = _csv(path, progress)
-    return _survey(path.name, table, _candidates(path.name, table, choice, names), nulls)
+    return _surveyed(_csv(path, progress), choice)
 
 
 def survey_parquet(path: Path, choice: Choice) -> Survey:
     """What the columns of a Parquet file hold that would be features, of those listed as many as it has."""
-    table, default = _parquet(path)
-    return _survey(path.name, table, _candidates(path.name, table, choice, default), frozenset())
+    return _surveyed(_parquet(path), choice)
+
+
+def _surveyed(loaded: _Loaded, choice: Choice) -> Survey:
+    candidates = _candidates(loaded.name, loaded.table, choice, loaded.default)
+    return _survey(loaded.name, loaded.table, candidates, loaded.nulls)
 
 
 def _candidates(name: str, table: Any, choice: Choice, default: Sequence[str]) -> list[str]:
@@ -285,7 +276,7 @@ def _survey(name: str, table: Any, features: Sequence[str], nulls: frozenset[str
     words: dict[str, tuple[str, ...]] = {}
     for feature in features:
         stored = table[feature]
-        kind = stored.type.value_type if pa.types.is_dictionary(stored.type) else stored.type
+        kind = _plain_type(stored.type)
         if stored.null_count == len(stored):
             kinds[feature] = "empty"
         elif _is_number(kind):
@@ -324,31 +315,6 @@ def _nothing(rows: int) -> Any:
     import pyarrow as pa
 
     return pa.nulls(rows, pa.float64())
-
-
-def _with_words(
-    name: str,
-    table: Any,
-    features: Sequence[str],
-    words: Mapping[str, tuple[str, ...]],
-    nulls: frozenset[str],
-) -> tuple[NDArray[Any], dict[str, Sequence[str]]]:
-    """As :func:`_matrix`, with columns of zeros and ones in the place of each column of words; and other words."""
-    numbers = [feature for feature in features if feature not in words]
-    matrix = _matrix(table, numbers)
-    place = {feature: number for number, feature in enumerate(numbers)}
-    parts: list[NDArray[Any]] = []
-    strange: dict[str, Sequence[str]] = {}
-    for feature in features:
-        if feature in place:
-            parts.append(matrix[:, [place[feature]]])
-            continue
-        texts, missing = _texts(name, feature, table[feature], nulls)
-        columns, others = indicators(texts, missing, words[feature])
-        if others:
-            strange[feature] = others
-        parts.append(columns.astype(matrix.dtype))
-    return np.concatenate(parts, axis=1), strange
 
 
 def _is_number(kind: Any) -> bool:
@@ -391,34 +357,56 @@ def _refuse_text(
     )
 
 
-def _matrix(table: Any, features: Sequence[str]) -> NDArray[Any]:
-    """Return the numeric columns as one array, float32 where that is exact, NaN for empty cells."""
+def _matrix(
+    name: str,
+    tables: list[Any],
+    features: Sequence[str],
+    words: Mapping[str, tuple[str, ...]],
+    nulls: frozenset[str],
+) -> tuple[NDArray[Any], dict[str, Sequence[str]]]:
+    """The columns as one array, float32 where that holds their numbers exactly, NaN for empty cells.
+
+    A column of words is one of zeros and ones for each; the other words that it holds come second. The one table of
+    ``tables`` is let go of block by block as it is copied, so that there are never two of all.
+    """
     import pyarrow as pa
     import pyarrow.compute as compute
 
-    def narrow(kind: Any) -> bool:
-        return kind in (
-            pa.bool_(),
-            pa.int8(),
-            pa.uint8(),
-            pa.int16(),
-            pa.uint16(),
-            pa.float16(),
-            pa.float32(),
-        )
+    table = tables.pop()
+    numbers = [feature for feature in features if feature not in words]
+    narrow = {pa.bool_(), pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.float16(), pa.float32()}
+    dtype = np.float32 if all(_plain_type(table[each].type) in narrow for each in numbers) else np.float64
+    widths = [len(words.get(feature, "1")) for feature in features]
+    place = dict(zip(features, np.cumsum([0, *widths[:-1]]), strict=True))
+    matrix = np.empty((table.num_rows, sum(widths)), dtype)
+    strange: dict[str, Sequence[str]] = {}
+    for feature in words:
+        texts, missing = _texts(name, feature, table[feature], nulls)
+        found, others = indicators(texts, missing, words[feature])
+        matrix[:, place[feature] : place[feature] + found.shape[1]] = found
+        if others:
+            strange[feature] = others
+    blocks, start = table.select(numbers).to_batches()[::-1] if numbers else [], 0
+    del table
+    while blocks:
+        block = blocks.pop()
+        part, start = slice(start, start + block.num_rows), start + block.num_rows
+        for feature, column in zip(numbers, block.columns, strict=True):
+            if pa.types.is_dictionary(column.type):
+                column = column.dictionary_decode()
+            # Unsafe only in rounding integers past 2**53, as every reader of numbers does.
+            converted = compute.cast(column, pa.from_numpy_dtype(dtype), safe=False)
+            matrix[part, place[feature]] = converted.to_numpy(zero_copy_only=False)
+        del block, column, converted
+        pa.default_memory_pool().release_unused()
+    return matrix, strange
 
-    columns = [table[feature] for feature in features]
-    columns = [
-        compute.cast(column, column.type.value_type) if pa.types.is_dictionary(column.type) else column
-        for column in columns
-    ]
-    dtype = np.float32 if all(narrow(column.type) for column in columns) else np.float64
-    target = pa.from_numpy_dtype(dtype)
-    matrix = np.empty((table.num_rows, len(columns)), dtype=dtype)
-    for position, column in enumerate(columns):
-        # Unsafe only in rounding integers past 2**53, as every reader of numbers does.
-        matrix[:, position] = compute.cast(column, target, safe=False).to_numpy()
-    return matrix
+
+def _plain_type(kind: Any) -> Any:
+    """Of the values of a column, however they are stored."""
+    import pyarrow as pa
+
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _cells(name: str, column: str, stored: Any) -> tuple[NDArray[Any], BoolArray]:
