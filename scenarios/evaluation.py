@@ -10,10 +10,10 @@ import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError
-from raydr.geometry.points import Geometry
+from raydr.geometry.points import Geometry, variances
 from raydr.journal import Incident, Journal, Listener, within
 from raydr.methods import METHODS, Outcome, Pooled
-from raydr.metrics import Evidence, Scores, evaluate, graph_size, metric_named, row_graph
+from raydr.metrics import Evidence, Scores, SharedGraph, evaluate, graph_size, metric_named
 from raydr.metrics.sites import separation
 from raydr.settings import Settings
 from raydr.statistics.preparing import Preparation
@@ -169,11 +169,8 @@ def examine(question: Question, *, listener: Listener) -> Findings:
             beside = [name for name in question.metrics if "recovered" not in metric_named(name).needs]
             sighted = [name for name in question.metrics if "new" not in metric_named(name).needs]
             truth = method.truth(question.settings, rows)
-            graph = row_graph(
-                rows if truth is None else truth,
-                neighbors=graph_size(question.metrics),
-                threads=cores(),
-                progress=journal.progress,
+            graph = SharedGraph(
+                rows if truth is None else truth, neighbors=graph_size(question.metrics), threads=cores()
             )
             steps = len(question.metrics) + len(sights) * len(sighted) + len(beside) * (pooled is not None)
             scored = 0
@@ -216,7 +213,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
             central = None if pooled is None else scores(beside, pooled, None, new_central)
     if pooled is not None:
         pooled = replace(pooled, place=None)  # which holds all rows, and is not to travel with the findings
-    deviation = rows.std(axis=0, dtype=np.float64)
+    deviation = np.sqrt(variances(rows))
     placed = None if new is None else new.embedding
     return Findings(federated, central, pooled, rows.nbytes, along, placed, deviation, before, after, shown)
 

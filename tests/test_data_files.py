@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 import pytest
 
-from raydr.data import load
+from raydr.data import load, text_tables
+from raydr.data.dialect import Dialect
 from raydr.errors import DataError
 
 WriteText = Callable[[str], Path]
@@ -155,6 +158,44 @@ class TestReading:
         table = load(path=path, label="note")
         np.testing.assert_array_equal(table.rows[:, 0], np.arange(rows))
         np.testing.assert_array_equal(table.labels, np.arange(rows) % 2)
+
+
+class TestColumnsThatHoldMoreLater:
+    """What a column holds is known at its end; it is read as what Arrow makes of it whole."""
+
+    LATER: ClassVar = {
+        "whole": [1, 2],
+        "whole, then fractions": [1, 0.5],
+        "empty, then whole": ["", 7],
+        "empty, then fractions": ["", "2.5e3"],
+        "empty, then text": ["", "north"],
+        "whole, then text": [1, "south"],
+        "whole, then a missing number": [1, "NA"],
+        "fractions, then text": [0.5, "x"],
+        "a date, then text": ["2020-01-01", "soon"],
+        "one or none, then truth": [1, "true"],
+        "past 2**53": [1, 2**62 + 1],
+        "past every whole number": [1, 2**70],
+        "empty": ["", ""],
+    }
+
+    @pytest.mark.parametrize("which", [[name] for name in LATER] + [list(LATER)], ids=", and ".join)
+    def test_they_are_what_they_are_when_read_whole(
+        self, which: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        rows = 400
+        columns = [
+            [self.LATER[name][row >= 300 + at] for row in range(rows)] for at, name in enumerate(which)
+        ]
+        path = tmp_path / "later.csv"
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["row", *which])
+            writer.writerows(zip(range(rows), *columns, strict=True))
+        monkeypatch.setattr(text_tables, "_LEAST_BLOCK", 500)
+        monkeypatch.setattr(text_tables, "_OF_A_COLUMN", 100)
+        found = text_tables.read_text_table(path, Dialect())
+        assert found.equals(arrow_csv.read_csv(path))
 
 
 class TestFeatureFaults:

@@ -19,7 +19,16 @@ from sklearn.neighbors import NearestNeighbors
 from raydr.errors import DataError, ScenarioError
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points
-from raydr.metrics import DEFAULT_METRICS, METRICS, Evidence, evaluate, metric_named, recovery, row_graph
+from raydr.metrics import (
+    DEFAULT_METRICS,
+    METRICS,
+    Evidence,
+    SharedGraph,
+    evaluate,
+    metric_named,
+    recovery,
+    row_graph,
+)
 from raydr.metrics import clusters as cluster_metrics
 
 NAMES = [
@@ -354,6 +363,21 @@ def test_another_map_of_the_same_rows_reuses_their_neighbours(monkeypatch):
     )
     assert evaluate(["npa_10", "continuity"], shared) == expected
     assert searched == [(260, 2)]
+
+
+def test_neighbours_in_the_data_are_searched_for_metrics_that_read_them_alone_and_once(monkeypatch):
+    evidence = made_evidence()
+    expected = [evaluate(["npa_10", "ca_10"], evidence), evaluate(["npa_10"], evidence)]
+    graph = SharedGraph(evidence.rows)
+    shared = replace(evidence, row_neighbors=graph)
+    searched = []
+    monkeypatch.setattr(
+        "raydr.metrics.evidence.row_graph", lambda rows, **_: searched.append(rows.shape) or row_graph(rows)
+    )
+    evaluate(["ca_10", "nmi"], shared)
+    assert evidence.rows.shape not in searched
+    assert [evaluate(["npa_10", "ca_10"], shared), evaluate(["npa_10"], shared)] == expected
+    assert searched.count(evidence.rows.shape) == 1
 
 
 def test_neighbours_that_the_method_has_searched_are_not_searched_again(monkeypatch):

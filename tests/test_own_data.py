@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
 import sys
 import types
 import webbrowser
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -410,3 +413,33 @@ def test_a_package_that_says_no_is_said(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_key_that_no_data_need_is_refused_as_ever(patients: Path) -> None:
     with pytest.raises(ScenarioError, match=r"privacy\.strict"):
         own_data(patients, overrides={"privacy.strict": True})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["check", "map"])
+def test_a_large_table_takes_less_than_four_times_its_file(what: str, tmp_path: Path) -> None:
+    """200 MB, as a program writes numbers: with all their digits."""
+    random = np.random.default_rng(0)
+    rows, path = 220_000, tmp_path / "large.csv"
+    columns = {"hospital": np.array(["a", "b", "c"])[random.integers(0, 3, rows)]}
+    columns |= {f"f{number}": random.normal(size=rows) for number in range(50)}
+    arrow_csv.write_csv(pa.table(columns), path)
+    assert path.stat().st_size > 190e6
+    commands = {
+        "check": f"check {path}".split(),
+        "map": f"map {path} --method fed-pca --inline --out {tmp_path}/run --set compare=[] --set metrics=[sc]".split(),
+    }
+    code = """
+import sys
+from raydr.front.cli import main
+from raydr.memory import peak_memory_bytes
+try:
+    main()
+finally:
+    print(peak_memory_bytes(), file=sys.stderr)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *commands[what]], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stderr.split()[-1]) < 4 * path.stat().st_size

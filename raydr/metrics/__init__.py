@@ -6,7 +6,7 @@ number of neighbours.
 
 from __future__ import annotations
 
-from raydr.metrics.evidence import Evidence, row_graph
+from raydr.metrics.evidence import Evidence, SharedGraph, row_graph
 from raydr.metrics.metric import (
     DEFAULT_METRICS,
     METRICS,
@@ -37,6 +37,7 @@ __all__ = [
     "Evidence",
     "Metric",
     "Scores",
+    "SharedGraph",
     "evaluate",
     "graph_size",
     "metric",

@@ -43,8 +43,8 @@ class Evidence:
     seed
         Of the train/test split, of k-means, of sub-samples, and of the random walks.
     row_neighbors
-        Neighbours of ``rows`` from an earlier evaluation of another map of the same rows (`row_graph`); None to
-        search them when first needed.
+        Neighbours of ``rows``, where there are other maps of the same rows that they are shared with (`SharedGraph`,
+        which searches them when a metric first needs them, or the graph itself); None to search them for this map.
     recovered_neighbors
         Neighbours in the recovered geometry, where the method has searched them (10 or more of each row); None to
         search them when first needed.
@@ -79,7 +79,7 @@ class Evidence:
     labels: IntArray | None = None
     recovered: Geometry | None = field(default=None, repr=False)
     seed: int = 0
-    row_neighbors: NeighborGraph | None = field(default=None, repr=False)
+    row_neighbors: NeighborGraph | SharedGraph | None = field(default=None, repr=False)
     recovered_neighbors: NeighborGraph | None = field(default=None, repr=False)
     truth: Geometry | None = field(default=None, repr=False)
     mapped: Geometry | None = field(default=None, repr=False)
@@ -137,6 +137,31 @@ def row_graph(
     """
     geometry = Points(truth) if isinstance(truth, np.ndarray) else truth
     return nearest_neighbors(geometry, min(neighbors, geometry.rows - 1), threads=threads, progress=progress)
+
+
+class SharedGraph:
+    """`row_graph` of some rows, searched when it is first asked for, and then for all who ask.
+
+    Parameters
+    ----------
+    truth, neighbors, threads
+        As for `row_graph`.
+    """
+
+    def __init__(
+        self, truth: FloatArray | Geometry, *, neighbors: int = LARGEST_K, threads: int | None = None
+    ) -> None:
+        self.rows = len(truth) if isinstance(truth, np.ndarray) else truth.rows
+        self._truth, self._neighbors, self._threads = truth, neighbors, threads
+        self._found: NeighborGraph | None = None
+
+    def graph(self, progress: Progress) -> NeighborGraph:
+        """The graph; of a search ``progress`` hears how far it is, in blocks."""
+        if self._found is None:
+            self._found = row_graph(
+                self._truth, neighbors=self._neighbors, threads=self._threads, progress=progress
+            )
+        return self._found
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,8 +260,9 @@ class Examination:
     @cached_property
     def row_neighbors(self) -> NeighborGraph:
         """Neighbours of the rows in the data."""
-        if self.evidence.row_neighbors is not None:
-            return self.evidence.row_neighbors
+        given = self.evidence.row_neighbors
+        if given is not None:
+            return given.graph(self.progress) if isinstance(given, SharedGraph) else given
         truth = self.evidence.rows if self.evidence.truth is None else self.evidence.truth
         return self._graph(truth)
 
