@@ -120,7 +120,7 @@ def draw_key(figure: Figure, way: Colouring) -> None:
             Line2D([], [], linestyle="", marker="o", markersize=8, color=colour, markeredgewidth=0, label="?")
             for colour in way.colours
         ]
-        names = [short(name, LONGEST_LABEL) for name in way.names]
+        names = [short(wording.brief(name), LONGEST_LABEL) for name in way.names]
         longest = max(map(len, names))
         legend = figure.legend(
             handles=marks,
@@ -139,7 +139,7 @@ def draw_key(figure: Figure, way: Colouring) -> None:
         shades, ax=figure.axes, orientation="horizontal", shrink=0.25, aspect=30, pad=0.02, ticks=[0, 1]
     )
     bar.outline.set_visible(False)
-    ends = [short(name, LONGEST_LABEL) for name in (way.names[0], way.last_coloured)]
+    ends = [short(wording.brief(name), LONGEST_LABEL) for name in (way.names[0], way.last_coloured)]
     for text, name in zip(bar.ax.set_xticklabels(ends, parse_math=False), ends, strict=True):
         _to_the_letter(text, name)
     how = "by value" if way.kind == "values" else "in the order of their names"
