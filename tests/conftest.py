@@ -22,7 +22,14 @@ for _name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_
 
 # What raydr keeps for its user it keeps elsewhere for tests.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="raydr-state-")
-atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
+
+
+def _remove_state(place: str, maker: int) -> None:
+    if os.getpid() == maker:  # and not a process that was forked from it
+        shutil.rmtree(place, ignore_errors=True)
+
+
+atexit.register(_remove_state, os.environ["XDG_STATE_HOME"], os.getpid())
 
 # A shell has what it starts in the background ignore Ctrl-C, and tests of it would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -88,12 +88,24 @@ def test_what_was_done_before_counting_is_not_taken_for_speed(clock: Callable[[f
     assert told(Pace(), clock, *resumed) == pytest.approx(90.0)
 
 
+@pytest.mark.parametrize("first", [[(0.0, Progress("rounds", 0, 42))], []])
+def test_what_is_compiled_in_the_first_step_is_not_taken_for_the_pace(
+    first: list[tuple[float, Event]], clock: Callable[[float], None]
+) -> None:
+    pace = Pace()
+    assert told(pace, clock, (0.0, StageStarted("rounds")), *first) is None
+    assert told(pace, clock, (18.0, Progress("rounds", 1, 42))) == pytest.approx(18.0 * 41)
+    assert told(pace, clock, (19.0, Progress("rounds", 2, 42))) == pytest.approx(40.0)
+    assert told(pace, clock, (19.5, Progress("rounds", 2, 42))) == pytest.approx(60.0)
+    assert told(pace, clock, (20.0, Progress("rounds", 3, 42))) == pytest.approx(39.0)
+
+
 def test_short_stages_are_left_alone(clock: Callable[[float], None]) -> None:
     pace = Pace()
     young = (0.0, StageStarted("rounds")), (0.0, Progress("rounds", 0, 4)), (1.9, Progress("rounds", 2, 4))
     assert told(pace, clock, *young) is None
     assert pace.said("rounds") == ""
-    assert told(pace, clock, (2.1, Progress("rounds", 3, 4))) == pytest.approx(0.7)
+    assert told(pace, clock, (2.1, Progress("rounds", 3, 4))) == pytest.approx(0.2)
     assert pace.said("rounds").startswith("about 1")
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import pickle
 import re
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -472,12 +472,18 @@ EXCLUDED: dict[str, dict[str, str]] = {
 """Checks of scikit-learn that do not apply, with the reason."""
 
 
+@cache
+def _references() -> tempfile.TemporaryDirectory[str]:
+    """Where public rows lie until this process ends."""
+    return tempfile.TemporaryDirectory(prefix="raydr-references-")
+
+
 class DSNEAmongReferences(raydr.DSNE):  # type: ignore[misc]
     """dSNE among public rows as wide as what it is given: scikit-learn's checks bring tables of many widths."""
 
     def _content(self, table: Any, seed: int) -> dict[str, Any]:
         content = super()._content(table, seed)
-        file = Path(tempfile.gettempdir()) / f"raydr-references-{os.getpid()}-{table.rows.shape[1]}.npy"
+        file = Path(_references().name) / f"{table.rows.shape[1]}.npy"
         np.save(file, np.random.default_rng(1).normal(size=(12, table.rows.shape[1])))
         content["method"]["reference_path"] = str(file)
         return content

@@ -106,6 +106,15 @@ def test_another_secret_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.M
         Origin().again("study", of_file.name)
 
 
+def test_other_settings_or_rows_are_not_taken_for_another_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    begun = Origin().begin("study")
+    with pytest.raises(RunError, match="began with other settings or other rows"):
+        Origin().again("other", begun.name)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [(None, "cannot be read"), (bytes(31), "has 31 bytes"), (bytes(2**20 + 1), "has 1,048,577 bytes")],

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
 from rich.console import Console, RenderableType
@@ -92,12 +92,29 @@ def _draws_bars(console: Console) -> bool:
 
 @dataclass(frozen=True)
 class _Leg:
-    """A stretch of a stage in one unit: when it began, what was done then, and what is done since when."""
+    """A stretch of a stage in one unit: when it began, what was done then, and what is done at the last count.
+
+    ``warm`` is when the first count after the beginning came.
+    """
 
     began: float
     first: float
     total: int
     done: float
+    warm: float | None = None
+
+    def counted(self, now: float, done: float) -> _Leg:
+        """With another count; the pace is that since the first as soon as there are two.
+
+        What is compiled is compiled in the first step, which takes longer by that.
+        """
+        if done == self.done:
+            return self
+        if self.warm is None:
+            return replace(self, done=done, warm=now)
+        if self.began < self.warm:
+            return _Leg(self.warm, self.done, self.total, done, self.warm)
+        return replace(self, done=done)
 
 
 class Pace:
@@ -119,13 +136,11 @@ class Pace:
 
     def _note(self, stage: str, now: float, done: float, total: int) -> None:
         leg = self._legs.get(stage)
-        if (
-            leg is None and done > 0
-        ):  # of what was done before anybody counted, the stage's beginning tells the pace
-            leg = _Leg(self._began.get(stage, now), 0.0, total, done)
-        elif leg is None or leg.total != total or done < leg.done:
+        if leg is None:  # of what was done before anybody counted, the stage's beginning tells the pace
+            leg = _Leg(self._began.get(stage, now) if done > 0 else now, 0.0, total, 0.0)
+        elif leg.total != total or done < leg.done:
             leg = _Leg(now, done, total, done)
-        self._legs[stage] = _Leg(leg.began, leg.first, total, done)
+        self._legs[stage] = leg.counted(now, done)
 
     def left_s(self, stage: str) -> float | None:
         """Seconds that a stage will take yet; None where nothing tells, or where it is young."""

@@ -101,8 +101,14 @@ class Origin:
         Raises
         ------
         RunError
-            If its secret is not here: with another, what was noisy before would be sent again under other noise.
+            If it was of another study, or its secret is not here: with another, what was noisy before would be sent
+            again under other noise.
         """
+        if name.partition("-")[0] != study:
+            raise RunError(
+                f"The run {name} began with other settings or other rows than these, so its clients' secret is not for"
+                " them: bring its scenario and its data back as they were, or start the run anew."
+            )
         rooted = self._rooted(study, name.split("-")[1] if name.count("-") == 2 else "")
         if rooted.name != name:
             place = (
