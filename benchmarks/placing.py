@@ -60,7 +60,7 @@ encoder = torch.nn.Sequential(*layers[:-1])
 shift, factor = (torch.from_numpy(stored[name]).float() for name in ("shift", "factor"))
 row, schema = 0, pa.schema([("row", pa.int64()), ("x", pa.float32()), ("y", pa.float32())])
 with torch.inference_mode(), pq.ParquetWriter(sys.argv[3], schema) as out:
-    for batch in pq.ParquetFile(sys.argv[2], buffer_size=2**20).iter_batches(int(sys.argv[4])):
+    for batch in pq.ParquetFile(sys.argv[2]).iter_batches(int(sys.argv[4])):
         rows = torch.from_numpy(np.column_stack([column.to_numpy() for column in batch.columns]))
         found = encoder((rows - shift) * factor).numpy()
         numbers = np.arange(row, row + len(found))

@@ -19,6 +19,7 @@ from processes import TOKEN, all_gone, as_from_a_terminal, processes_of, wait_un
 from tiny import tiny, tiny_file
 
 import raydr
+from raydr.front import process
 from raydr.front.cli import status
 
 # As in test_survival: beside busy loops everything takes several times as long.
@@ -200,6 +201,21 @@ def test_any_moment_of_the_start_will_do(tmp_path: Path, moment: int) -> None:
     assert err.endswith(INTERRUPTED) or not err
     assert "Traceback" not in err
     assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
+
+
+def test_an_interruption_that_python_makes_another_error_of_is_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As Python 3.11 does where it comes while a class is told its attributes' names."""
+
+    def making_a_class() -> None:
+        try:
+            raise KeyboardInterrupt(signal.SIGINT)
+        except KeyboardInterrupt as interruption:
+            raise RuntimeError("Error calling __set_name__") from interruption
+
+    assert process.status(making_a_class) == 130
+    assert capsys.readouterr().err == INTERRUPTED
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -26,7 +26,7 @@ ROWS = 2 * BLOCK + 100
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrow_files, "_OPEN_CELLS", 0)
+    monkeypatch.setattr(arrow_files, "_BLOCK_CELLS", 0)
 
 
 @pytest.fixture(scope="module")

@@ -45,8 +45,8 @@ from raydr.geometry.points import Progress, unheard
 
 _LOGGER = logging.getLogger(__name__)
 
-_OPEN_CELLS, _OPEN_PAGES = 2**23, 2**26
-"""Of a Parquet file that is read a block at a time: numbers of a block, and bytes of all its columns' buffers."""
+_BLOCK_CELLS = 2**23
+"""Of a Parquet file that is read a block at a time."""
 
 
 def read_csv(path: Path, choice: Choice, progress: Progress = unheard) -> Columns:
@@ -124,27 +124,30 @@ def read_parquet(path: Path, choice: Choice) -> Columns:
 
 
 def read_parquet_blocks(path: Path, choice: Choice) -> Iterator[Columns]:
-    """Read a Parquet file a block of rows at a time, in memory that does not grow with their number.
+    """Read a Parquet file a block of rows at a time, in the memory that its largest group of rows takes.
 
     A file without rows is one block of none. Raises as :func:`read_parquet`.
     """
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
-    with _told_as_no_parquet(path):
-        # Without a buffer a column is read for all rows of a group at once, of which a file may have one alone.
-        with parquet.ParquetFile(path) as file:
-            columns = max(len(file.schema_arrow), 1)
-        buffer = min(max(_OPEN_PAGES // columns, 2**12), 2**20)
-        with parquet.ParquetFile(path, buffer_size=buffer) as file:
-            schema = file.schema_arrow
-            rows = min(max(_OPEN_CELLS // columns, 2**8), 2**17)
-            first = 0
-            for batch in file.iter_batches(rows) if file.metadata.num_rows else [None]:
-                table = schema.empty_table() if batch is None else pa.Table.from_batches([batch], schema)
-                found = _Loaded(path.name, table, _no_index(schema), partial(_row, first), first=first)
-                first += table.num_rows
-                yield _columns(found, choice)
+    with _told_as_no_parquet(path), parquet.ParquetFile(path) as file:
+        schema, first = file.schema_arrow, 0
+        rows = min(max(_BLOCK_CELLS // max(len(schema), 1), 2**8), 2**17)
+
+        def batches() -> Iterator[Any]:
+            if not file.metadata.num_rows:
+                yield pa.RecordBatch.from_pylist([], schema)
+            # Over several groups at once Arrow holds what it has read of all of them.
+            for group in range(file.num_row_groups):
+                yield from file.iter_batches(rows, row_groups=[group])
+
+        for batch in batches():
+            table = pa.Table.from_batches([batch], schema)
+            found = _Loaded(path.name, table, _no_index(schema), partial(_row, first), first=first)
+            first += table.num_rows
+            del table
+            yield _columns(found, choice)
 
 
 def rows_of_parquet(path: Path) -> int:

@@ -157,6 +157,11 @@ class Federation:
         return self._meter.journal
 
     @property
+    def recorded(self) -> bool:
+        """Whether what is asked is written down, so that nobody may write over it afterwards."""
+        return self._transcript is not None
+
+    @property
     def ledger(self) -> Ledger:
         """Every message that crossed the boundary."""
         return self._meter.ledger

@@ -82,6 +82,9 @@ def status(command: Callable[[], object]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except Exception as error:
+        interruption = _interruption_behind(error)
+        if interruption is not None:
+            return _interrupted(interruption)
         traceback.print_exc()
         return _say("this is an error of raydr's own; please report it with the lines above.", 3, error)
 
@@ -145,6 +148,14 @@ def _say(text: str, code: int, error: BaseException | None = None) -> int:
 def _interrupted(error: BaseException) -> int:
     kept = getattr(error, "__notes__", [])
     return _say("interrupted." if kept else "interrupted; nothing of this run is kept.", _INTERRUPTED, error)
+
+
+def _interruption_behind(error: BaseException) -> KeyboardInterrupt | None:
+    """The interruption that Python has made another error of, as it does while a class is made; None for others."""
+    cause = error.__cause__
+    while cause is not None and not isinstance(cause, KeyboardInterrupt):
+        cause = cause.__cause__
+    return cause
 
 
 def _usage(error: click.ClickException) -> str:

@@ -239,6 +239,10 @@ def map_threaded(
     Ctrl-C) drops the tasks that have not begun.
     """
     workers = max(1, min(threads or cores(), len(tasks)))
+    if workers == 1:  # here: a thread takes longer to start than a client of ten rows computes
+        with one_blas_thread():
+            yield from map(function, tasks)
+        return
     executor = ThreadPoolExecutor(workers, thread_name_prefix="raydr-block")
     with one_blas_thread():
         try:

@@ -450,7 +450,8 @@ def renew_control_variates(federation: Federation, state: State, answer: Change)
     if len(answered) == federation.clients:
         state["kept"] = answer.kept
     else:
-        state["kept"] = state["kept"].copy()
+        if federation.recorded:
+            state["kept"] = state["kept"].copy()
         state["kept"][answered] = answer.kept
 
 
