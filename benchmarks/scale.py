@@ -1,4 +1,4 @@
-"""What long runs and many clients cost: memory over 500 rounds, and distribution learning with 10,000 clients.
+"""What long runs and many clients cost: memory over 500 rounds, distribution learning and FedNE with 10,000 clients.
 
 Run ``python -m benchmarks.scale``: some minutes. With ``--quick``: fewer rounds and clients, within a minute.
 
@@ -9,6 +9,10 @@ once), megabytes in the object store, processes.
 Many clients: landmarks are learnt from synthetic rows, 20 of 16 features at each client. Figures: seconds until the
 clients are in their places, until the first round and in the median round, and megabytes of memory per client: those
 of this federation less those of one with a client for each core.
+
+FedNE: a whole run with ten rows at each client, 50 features, of whom a hundredth take part in each of 100 rounds, with
+its control variates. Figures: seconds before the rounds, of the median round and of the whole run, and megabytes of all
+processes a tenth, half and all of the rounds through.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,8 +30,10 @@ import numpy as np
 import psutil
 import ray
 
+import raydr
 from benchmarks.increment import Setting, require
 from benchmarks.increment_messages import Increment
+from benchmarks.placing import mixture
 from benchmarks.processes import memory_mb, tree
 from raydr.actors.cluster import connected
 from raydr.actors.placement import place
@@ -34,6 +41,7 @@ from raydr.actors.room import Room
 from raydr.actors.transport import RayTransport
 from raydr.arrays import Float32Array
 from raydr.federation import Context, FaultPlan, Federation
+from raydr.journal import Event, RoundEnded
 from raydr.methods.landmarks.learning import learn_landmarks
 from raydr.methods.landmarks.settings import DistributionLearning
 from raydr.threads import cores
@@ -115,6 +123,37 @@ def many_clients(clients: int, rounds: int) -> dict[str, float]:
     }
 
 
+def participating(clients: int, rounds: int, folder: Path) -> dict[str, float]:
+    """Seconds and memory of FedNE where a hundredth of the clients take part in a round."""
+    looks = {max(1, rounds // 10): "start", rounds // 2: "middle", rounds: "end"}
+    figures: dict[str, float] = {"fedne.clients": clients}
+    seconds: list[float] = []
+    began = time.perf_counter()
+
+    def hear(event: Event) -> None:
+        if isinstance(event, RoundEnded):
+            seconds.append(event.seconds)
+            if len(seconds) == 1:
+                figures["fedne.before_rounds_s"] = time.perf_counter() - began - event.seconds
+            if len(seconds) in looks:
+                figures[f"fedne.{looks[len(seconds)]}.memory_mb"] = memory_mb(tree(psutil.Process()))
+
+    raydr.run(
+        {
+            "name": "many-clients",
+            "data": {"path": str(mixture(folder / "rows.parquet", 10 * clients, 50, 0))},
+            "clients": {"count": clients, "participation": 0.01},
+            "method": {"kind": "fedne", "rounds": rounds},
+            "metrics": [],
+        },
+        out=folder / "run",
+        listener=hear,
+    )
+    figures["fedne.round_s"] = statistics.median(seconds)
+    figures["fedne.whole_s"] = time.perf_counter() - began
+    return figures
+
+
 def main() -> None:
     """Print the figures and write them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
@@ -131,14 +170,22 @@ def main() -> None:
                 f"{long[f'long.{when}.processes']:>5.0f} processes"
             )
         many = many_clients(*((1_000, 5) if arguments.quick else (10_000, 20)))
+        with tempfile.TemporaryDirectory() as scratch:
+            fedne = participating(*((1_000, 10) if arguments.quick else (10_000, 100)), Path(scratch))
     print(
         f"{many['many.clients']:.0f} clients learn {_LANDMARKS} landmarks: in their places after"
         f" {many['many.startup_s']:.1f} s, first round after {many['many.before_rounds_s']:.1f} s more,"
         f" {many['many.round_s']:.3f} s a round, {many['many.mb_per_client']:.4f} MB per client,"
         f" {many['many.memory_mb']:.0f} MB in all"
     )
+    print(
+        f"{fedne['fedne.clients']:.0f} clients by FedNE, a hundredth in a round: {fedne['fedne.before_rounds_s']:.1f} s"
+        f" before the rounds, {fedne['fedne.round_s']:.2f} s a round, {fedne['fedne.whole_s']:.0f} s in all;"
+        f" {fedne['fedne.start.memory_mb']:.0f}, {fedne['fedne.middle.memory_mb']:.0f},"
+        f" {fedne['fedne.end.memory_mb']:.0f} MB"
+    )
     if arguments.json is not None:
-        figures = {name: round(value, 5) for name, value in (long | many).items()}
+        figures = {name: round(value, 5) for name, value in (long | many | fedne).items()}
         arguments.json.write_text(json.dumps({"figures": figures, "ratios": {}}, indent=2) + "\n")
 
 
