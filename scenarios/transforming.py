@@ -154,9 +154,7 @@ class Placing:
                 f"--site {site}: the run in {self.folder} adjusted no site to others (data.harmonize), so it does not"
                 " matter of which rows are: leave --site out."
             )
-        return (
-            None if site in sites or not sites else site or self.scenario.clients.partition.client_column
-        )
+        return None if site in sites or not sites else site or self.scenario.clients.partition.client_column
 
     def _of_site(self, table: Table, data: Path, site: str | None) -> Table:
         card = self.model.card
