@@ -9,11 +9,10 @@ import numpy as np
 from pydantic import Field
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.embedding.embedder import embedder, fitting, neighbors_for
+from raydr.embedding.embedder import GraphSettings, embedder, fitting, neighbors_for
 from raydr.embedding.initialization import random_of_descent, scaled_start
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress, unheard
-from raydr.settings import Settings
 
 _LARGEST_SLOPE = 4.0
 """Entries of a batch's gradient are clipped to this magnitude, as in the published method."""
@@ -24,7 +23,7 @@ _LARGEST_S = 10
 
 
 @embedder
-class CNE(Settings):
+class CNE(GraphSettings):
     r"""Contrastive neighbour embedding (Neg-t-SNE), between t-SNE and UMAP.
 
     The ``CNE(s)`` of SENSE (P3, A.2), of Damrich, Böhm, Hamprecht & Kobak, ICLR 2023. It minimises, by

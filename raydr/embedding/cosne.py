@@ -11,12 +11,11 @@ import numpy as np
 from pydantic import Field
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.embedding.embedder import embedder, fitting, perplexity_for
+from raydr.embedding.embedder import GraphSettings, embedder, fitting, perplexity_for
 from raydr.embedding.initialization import random_of_descent, scaled_start
 from raydr.errors import DataError
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress, unheard
-from raydr.settings import Settings
 from raydr.threads import one_blas_thread
 
 BALL_RADIUS = 1.0 - 1e-5
@@ -33,7 +32,7 @@ Gradient = Callable[[Float64Array, float], Float64Array]
 
 
 @embedder
-class COSNE(Settings):
+class COSNE(GraphSettings):
     r"""CO-SNE: t-SNE in the Poincaré disk or ball.
 
     The map (Guo, Guo & Yu, CVPR 2022; P3 (16)) minimises, over points of the unit ball,

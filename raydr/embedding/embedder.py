@@ -6,12 +6,15 @@ import math
 from typing import Protocol
 
 import numpy as np
+from pydantic import Field
 
 from raydr.arrays import FloatArray
 from raydr.errors import DataError, ScenarioError
+from raydr.geometry.cells import EXACT_ROWS
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress, unheard
 from raydr.registry import Kinds
+from raydr.settings import Settings
 
 EMBEDDERS = Kinds("embedders", "raydr.embedding")
 """Every embedder by its ``kind``."""
@@ -19,8 +22,23 @@ embedder = EMBEDDERS
 """Register frozen settings as an embedder: the decorator of a class that keeps the promises of :class:`Embedder`."""
 
 
+class GraphSettings(Settings):
+    """How the graph is searched that an embedder draws."""
+
+    neighbor_recall: float = Field(
+        0.98,
+        gt=0,
+        le=1,
+        description=f"part of the true neighbours that is found of more than {EXACT_ROWS:,} rows; 1: all, as of fewer",
+    )
+
+
 class Embedder(Protocol):
     """An embedding algorithm with its settings: the two questions a method asks of it."""
+
+    @property
+    def neighbor_recall(self) -> float:
+        """Part of the true neighbours that the graph must hold where there are very many rows."""
 
     def neighbors_needed(self, rows: int) -> int:
         """Neighbours per row, without the row itself, that :meth:`embed` wants for this many rows.

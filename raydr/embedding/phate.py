@@ -10,11 +10,10 @@ import numpy as np
 from pydantic import Field
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.embedding.embedder import embedder, fitting, neighbors_for
+from raydr.embedding.embedder import GraphSettings, embedder, fitting, neighbors_for
 from raydr.extras import require_packages
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress, unheard
-from raydr.settings import Settings
 
 _SILENT = -3
 """Below every level of phate's logger, which would write its remarks to standard output."""
@@ -28,7 +27,7 @@ _SPECTRAL_COMPONENTS = 100
 
 
 @embedder
-class PHATE(Settings):
+class PHATE(GraphSettings):
     """PHATE as the phate package computes it; needs the extra raydr[phate].
 
     PHATE (Moon et al., Nature Biotechnology 2019; the defaults are the package's) lays out, by metric

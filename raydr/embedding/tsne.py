@@ -8,11 +8,10 @@ import numpy as np
 from pydantic import Field
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.embedding.embedder import embedder, fitting, perplexity_for
+from raydr.embedding.embedder import GraphSettings, embedder, fitting, perplexity_for
 from raydr.embedding.initialization import tsne_start
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress, unheard
-from raydr.settings import Settings
 from raydr.signals import signals_deferred
 from raydr.threads import one_blas_thread
 
@@ -26,7 +25,7 @@ each other on a busy machine take more."""
 
 
 @embedder
-class TSNE(Settings):
+class TSNE(GraphSettings):
     """t-SNE as openTSNE computes it.
 
     The defaults are openTSNE's, the learning rate's of Belkina et al. (2019). Attention goes to k = 3 * perplexity
@@ -68,19 +67,48 @@ class TSNE(Settings):
         threads: int = 1,
         progress: Progress = unheard,
     ) -> Float64Array:
-        """Run ``openTSNE.TSNE.fit`` on the graph; see :meth:`raydr.embedding.Embedder.embed`.
+        """Lay the graph out, as ``openTSNE.TSNE.fit`` does; see :meth:`raydr.embedding.Embedder.embed`.
 
         The seed draws only the jitter of the first layout. Threads share the affinities, the attraction and
-        Barnes-Hut's repulsion row by row, and no sum crosses rows in parallel, so they change no bit.
+        the repulsion row by row, and no sum crosses rows in parallel, so they change no bit.
         """
+        rows = graph.rows
+        nearest = fitting(graph, initialization, self.neighbors_needed(rows))
+        # FFT interpolation exists for maps of one and two dimensions only.
+        if initialization.shape[1] == 2 and rows >= _INTERPOLATED_ROWS:
+            return self._interpolated(nearest, initialization, seed, threads, progress)
+        return self._by_tree(nearest, initialization, seed, threads, progress)
+
+    def _interpolated(
+        self, nearest: NeighborGraph, initialization: FloatArray, seed: int, threads: int, progress: Progress
+    ) -> Float64Array:
+        """Of many rows: openTSNE's iterations, shared by threads; half its seconds and half its memory on two."""
+        from raydr.embedding.kernels.affinities import joint_affinities
+        from raydr.embedding.kernels.interpolation import Phase, descend
+
+        progress(0, self.early_iterations + self.iterations)
+        layout = tsne_start(initialization, seed)
+        phases = [
+            Phase(iterations, exaggeration, self.learning_rate or nearest.rows / exaggeration)
+            for iterations, exaggeration in (
+                (self.early_iterations, self.early_exaggeration),
+                (self.iterations, self.exaggeration),
+            )
+        ]
+        with one_blas_thread():
+            affinities = joint_affinities(nearest, self.effective_perplexity(nearest.rows), threads)
+            descend(layout, affinities, phases, threads=threads, progress=progress)
+        return layout
+
+    def _by_tree(
+        self, nearest: NeighborGraph, initialization: FloatArray, seed: int, threads: int, progress: Progress
+    ) -> Float64Array:
+        """Run ``openTSNE.TSNE.fit``."""
         import openTSNE
         from openTSNE.affinity import PerplexityBasedNN
         from openTSNE.nearest_neighbors import PrecomputedNeighbors
 
-        rows = graph.rows
-        nearest = fitting(graph, initialization, self.neighbors_needed(rows))
-        # FFT interpolation exists for maps of one and two dimensions only.
-        interpolated = initialization.shape[1] == 2 and rows >= _INTERPOLATED_ROWS
+        rows = nearest.rows
         total = self.early_iterations + self.iterations
         workers = threads if rows >= _SHARED_ROWS else 1
         progress(0, total)
@@ -97,7 +125,7 @@ class TSNE(Settings):
                 learning_rate="auto" if self.learning_rate is None else self.learning_rate,
                 early_exaggeration_iter=self.early_iterations,
                 n_iter=self.iterations,
-                negative_gradient_method="fft" if interpolated else _barnes_hut,
+                negative_gradient_method=_barnes_hut,
                 n_jobs=workers,
                 callbacks=None
                 if progress is unheard

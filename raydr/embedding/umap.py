@@ -10,16 +10,18 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from raydr.arrays import Float32Array, FloatArray
-from raydr.embedding.embedder import embedder, fitting, neighbors_for
+from raydr.embedding.embedder import GraphSettings, embedder, fitting, neighbors_for
 from raydr.embedding.initialization import umap_start
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Progress, unheard
-from raydr.settings import Settings
 from raydr.threads import one_blas_thread
+
+_FEW_ROWS = 10_000
+"""Rows up to which umap-learn takes more epochs, and lays out one edge after the other."""
 
 
 @embedder
-class UMAP(Settings):
+class UMAP(GraphSettings):
     """UMAP as umap-learn computes it.
 
     The defaults are umap-learn's, which counts the row itself among its neighbours.
@@ -66,34 +68,67 @@ class UMAP(Settings):
     ) -> Float32Array:
         """Lay the graph's fuzzy simplicial set out; see :meth:`raydr.embedding.Embedder.embed`.
 
-        umap-learn's two public steps are called directly: its class wants a data matrix beside the graph and
-        has a branch of rows x rows distances. ``threads`` is not used: umap-learn's parallel layout lets
-        threads race on the positions. ``progress`` is in epochs; in a notebook's own process, where umap-learn draws
-        a bar of its own or none, it is called at the start and at the end alone.
+        Up to 10,000 rows umap-learn's two public steps are called directly: its class wants a data matrix beside the
+        graph and has a branch of rows x rows distances. ``threads`` is not used there: umap-learn's parallel layout
+        lets threads race on the positions. More rows are laid out by :mod:`raydr.embedding.kernels.fuzzy`, whose
+        threads do not. ``progress`` is in epochs; in a notebook's own process, where umap-learn draws a bar of its own
+        or none, it is called at the start and at the end alone.
         """
-        from umap.umap_ import find_ab_params, simplicial_set_embedding
+        from umap.umap_ import find_ab_params
 
         rows = graph.rows
-        neighbors = self.effective_neighbors(rows)
-        nearest = fitting(graph, initialization, neighbors - 1)
-        epochs = self.epochs if self.epochs is not None else (500 if rows <= 10_000 else 200)
-        # umap-learn draws from the legacy generator; this one is seeded from any non-negative integer.
-        random_state = np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed)))
+        nearest = fitting(graph, initialization, self.neighbors_needed(rows))
+        epochs = self.epochs if self.epochs is not None else (500 if rows <= _FEW_ROWS else 200)
         progress(0, epochs)
         similar = fuzzy_set(nearest)
+        a, b = find_ab_params(self.spread, self.min_dist)
+        start = umap_start(initialization, seed)
+        if rows <= _FEW_ROWS:
+            layout = self._one_by_one(similar, start, a, b, epochs, seed, progress)
+        else:
+            from raydr.embedding.kernels.fuzzy import lay_out
+
+            layout = lay_out(
+                similar,
+                start,
+                a=a,
+                b=b,
+                epochs=epochs,
+                negative_samples=self.negative_samples,
+                seed=seed,
+                threads=threads,
+                progress=progress,
+            )
+        progress(epochs, epochs)
+        return layout
+
+    def _one_by_one(
+        self,
+        similar: Any,
+        start: Float32Array,
+        a: float,
+        b: float,
+        epochs: int,
+        seed: int,
+        progress: Progress,
+    ) -> Float32Array:
+        """Layout (rows, dimensions) of a fuzzy set by umap-learn."""
+        from umap.umap_ import simplicial_set_embedding
+
+        # umap-learn draws from the legacy generator; this one is seeded from any non-negative integer.
+        random_state = np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed)))
         with one_blas_thread(), _one_numba_thread():
-            a, b = find_ab_params(self.spread, self.min_dist)
             layout, _ = simplicial_set_embedding(
                 data=None,  # read by initialisations that umap-learn computes itself
                 graph=similar,
-                n_components=initialization.shape[1],
+                n_components=start.shape[1],
                 initial_alpha=1.0,
                 a=a,
                 b=b,
                 gamma=1.0,
                 negative_sample_rate=self.negative_samples,
                 n_epochs=epochs,
-                init=umap_start(initialization, seed),
+                init=start,
                 random_state=random_state,
                 metric="euclidean",
                 metric_kwds={},
@@ -103,7 +138,6 @@ class UMAP(Settings):
                 parallel=False,
                 tqdm_kwds=_told_to(progress),
             )
-        progress(epochs, epochs)
         return np.asarray(layout, dtype=np.float32)
 
 

@@ -117,20 +117,20 @@ def nearest_neighbors(
 
 
 @dataclass(frozen=True, eq=False)
-class _Candidates:
+class Candidates:
     """One heap for each row: the nearest rows offered so far, the farthest of them first."""
 
     squared: FloatArray  # (rows, size)
     indices: Int64Array  # (rows, size)
 
     @classmethod
-    def empty(cls, rows: int, size: int, dtype: Any) -> _Candidates:
+    def empty(cls, rows: int, size: int, dtype: Any) -> Candidates:
         """Heaps of ``size`` infinitely far entries."""
         return cls(np.full((rows, size), np.inf, dtype), np.full((rows, size), np.iinfo(np.int64).max))
 
-    def offer(self, tile: FloatArray, own: Int64Array, first_column: int, heaps: slice) -> None:
-        """Offer rows ``first_column...`` at the squared distances ``tile`` to ``heaps`` of the rows ``own``."""
-        _compiled(_keep_nearest)(tile, own, first_column, self.squared[heaps], self.indices[heaps])
+    def offer(self, tile: FloatArray, own: Int64Array, first_column: int, heaps: Int64Array) -> None:
+        """Offer rows ``first_column...`` at the squared distances ``tile`` to the ``heaps`` (own,) of rows ``own``."""
+        _compiled(_keep_nearest)(tile, own, first_column, heaps, self.squared, self.indices)
 
 
 def _search_blocks(
@@ -144,8 +144,8 @@ def _search_blocks(
     def search(block: tuple[int, int]) -> None:
         start, stop = block
         tile = np.ascontiguousarray(np.maximum(geometry.squared_distance_block(start, stop), 0.0))
-        found = _Candidates.empty(stop - start, k, tile.dtype)
-        found.offer(tile, np.arange(start, stop), 0, slice(None))
+        found = Candidates.empty(stop - start, k, tile.dtype)
+        found.offer(tile, np.arange(start, stop), 0, np.arange(stop - start))
         indices[start:stop], squared = _sorted(found.indices, found.squared)
         distances[start:stop] = np.sqrt(squared)
 
@@ -157,15 +157,9 @@ def _search_points(
     points: Points, k: int, threads: int | None, block_rows: int, progress: Progress
 ) -> NeighborGraph:
     rows = points.rows
-    size = min(rows - 1, k + max(8, k // 8))
-    # A power of two brings every norm below 1: exact, and nothing overflows or vanishes in float32.
-    radius = float(np.sqrt(points.squared_norms.max()))
-    scale = 2.0 ** -np.ceil(np.log2(radius)) if radius > 0 else 1.0
-    rough = np.empty(points.coordinates.shape, np.float32)
-    for block in points.blocks():
-        np.multiply(points.centred(block), scale, out=rough[block], casting="same_kind")
-    filtered = Points(rough)
-    candidates = _Candidates.empty(rows, size, np.float32)
+    size = candidates_for(k, rows)
+    filtered, scale = filter_of(points)
+    candidates = Candidates.empty(rows, size, np.float32)
     _offer_tiles(filtered, candidates, threads, block_rows, progress)
 
     indices = np.empty((rows, k), np.int64)
@@ -174,7 +168,7 @@ def _search_points(
 
     def measure(block: tuple[int, int]) -> None:
         part = slice(*block)
-        nearest, squared = _measured(points, np.arange(*block), candidates.indices[part])
+        nearest, squared = measured_nearest(points, np.arange(*block), candidates.indices[part])
         indices[part], distances[part] = nearest[:, :k], np.sqrt(squared[:, :k])
         certain[part] = squared[:, k - 1] * scale**2 < _doubtful_from(filtered, candidates, part)
 
@@ -192,8 +186,26 @@ def _search_points(
     return NeighborGraph(indices, distances)
 
 
+def candidates_for(k: int, rows: int) -> int:
+    """Candidates that are kept for ``k`` neighbours: some more, since their distances are measured anew."""
+    return min(rows - 1, k + max(8, k // 8))
+
+
+def filter_of(points: Points) -> tuple[Points, float]:
+    """Points in float32, for the filter, and what distances are multiplied by in them.
+
+    A power of two, which brings every norm below 1: exact, and nothing overflows or vanishes in float32.
+    """
+    radius = float(np.sqrt(points.squared_norms.max()))
+    scale = float(2.0 ** -np.ceil(np.log2(radius))) if radius > 0 else 1.0
+    rough = np.empty(points.coordinates.shape, np.float32)
+    for block in points.blocks():
+        np.multiply(points.centred(block), scale, out=rough[block], casting="same_kind")
+    return Points(rough), scale
+
+
 def _offer_tiles(
-    points: Points, candidates: _Candidates, threads: int | None, block_rows: int, progress: Progress
+    points: Points, candidates: Candidates, threads: int | None, block_rows: int, progress: Progress
 ) -> None:
     """Offer every pair of rows to both their heaps; which thread comes first does not change what heaps keep."""
     blocks = row_blocks(points.rows, block_rows)
@@ -204,16 +216,18 @@ def _offer_tiles(
         (start, stop), (first, last) = (blocks[at] for at in pair)
         tile = points.squared_distance_tile(slice(start, stop), slice(first, last))
         with locks[pair[0]]:
-            candidates.offer(tile, np.arange(start, stop), first, slice(start, stop))
+            own = np.arange(start, stop)
+            candidates.offer(tile, own, first, own)
         if pair[0] != pair[1]:
             turned = np.ascontiguousarray(tile.T)
             with locks[pair[1]]:
-                candidates.offer(turned, np.arange(first, last), start, slice(first, last))
+                own = np.arange(first, last)
+                candidates.offer(turned, own, start, own)
 
     run_threaded(offer, pairs, threads, progress)
 
 
-def _doubtful_from(filtered: Points, candidates: _Candidates, part: slice) -> Float64Array:
+def _doubtful_from(filtered: Points, candidates: Candidates, part: slice) -> Float64Array:
     r"""Squared distance, (rows of part,), below which the float32 filter cannot have lost a neighbour.
 
     Rounding a product of d terms errs by at most :math:`6\sqrt{d}\,u\,|x||y|`, u = 2^-24, but for one pair in 10^7
@@ -230,14 +244,15 @@ def search_rows(
     points: Points, own: Int64Array, size: int, block_rows: int
 ) -> tuple[Int64Array, Float64Array]:
     """Return the nearest ``size`` rows of the rows ``own`` and their squared distances, in float64."""
-    candidates = _Candidates.empty(own.size, size, np.float64)
+    candidates = Candidates.empty(own.size, size, np.float64)
     for first, last in row_blocks(points.rows, block_rows):
         tile = points.squared_distance_tile(own, slice(first, last))
-        candidates.offer(tile, own, first, slice(None))
-    return _measured(points, own, candidates.indices)
+        candidates.offer(tile, own, first, np.arange(own.size))
+    return measured_nearest(points, own, candidates.indices)
 
 
-def _measured(points: Points, own: Int64Array, indices: Int64Array) -> tuple[Int64Array, Float64Array]:
+def measured_nearest(points: Points, own: Int64Array, indices: Int64Array) -> tuple[Int64Array, Float64Array]:
+    """Candidates (own, candidates) of the rows ``own``, nearest first, and their squared distances in float64."""
     squared = np.empty(indices.shape, np.float64)
     _compiled(_measure_pairs)(points.coordinates, own, indices, squared)
     return _sorted(indices, squared)
@@ -249,7 +264,12 @@ def _sorted(indices: Int64Array, squared: Any) -> tuple[Int64Array, Any]:
 
 
 def _keep_nearest(
-    tile: FloatArray, own: Int64Array, first_column: int, squared: FloatArray, indices: Int64Array
+    tile: FloatArray,
+    own: Int64Array,
+    first_column: int,
+    heaps: Int64Array,
+    squared: FloatArray,
+    indices: Int64Array,
 ) -> None:
     """Offer each value of a tile to its row's heap, which keeps the smallest (value, index) pairs, largest on top.
 
@@ -257,13 +277,14 @@ def _keep_nearest(
     argpartition over whole rows costs as much as half the matrix product.
     """
     size = squared.shape[1]
-    for row in range(tile.shape[0]):
+    for place in range(tile.shape[0]):
+        row = heaps[place]
         for column in range(tile.shape[1]):
-            value = tile[row, column]
+            value = tile[place, column]
             if not value <= squared[row, 0]:
                 continue
             index = first_column + column
-            if index == own[row] or (value == squared[row, 0] and index > indices[row, 0]):
+            if index == own[place] or (value == squared[row, 0] and index > indices[row, 0]):
                 continue
             at = 0
             while True:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.embedding import Embedder, principal_components
-from raydr.geometry.neighbors import NeighborGraph, nearest_neighbors
+from raydr.geometry.cells import find_neighbors
+from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Geometry
 from raydr.journal import Journal
 from raydr.threads import cores
@@ -95,10 +96,11 @@ class Pooled:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A map (rows, dimensions), and the neighbour graph that it was drawn from."""
+    """A map (rows, dimensions), the neighbour graph that it was drawn from, and what is to be said of that."""
 
     embedding: FloatArray
     graph: NeighborGraph
+    notes: tuple[Note, ...] = ()
 
 
 def draw_map(
@@ -135,8 +137,10 @@ def draw_map(
     # The bits depend on neither thread count (docs/determinism.md), so take every core.
     with journal.stage("neighbours"):
         needed = embedder.neighbors_needed(geometry.rows)
-        graph = nearest_neighbors(geometry, needed, threads=cores(), progress=journal.progress)
+        found = find_neighbors(
+            geometry, needed, recall=embedder.neighbor_recall, threads=cores(), progress=journal.progress
+        )
     with journal.stage("embedding"):
         start = principal_components(coordinates, dimensions)
-        embedding = embedder.embed(graph, start, seed=seed, threads=cores(), progress=journal.progress)
-    return Drawn(embedding, graph)
+        embedding = embedder.embed(found.graph, start, seed=seed, threads=cores(), progress=journal.progress)
+    return Drawn(embedding, found.graph, (Note("Nearest neighbours", found.said),) if found.said else ())

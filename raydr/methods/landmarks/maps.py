@@ -266,7 +266,7 @@ def serve(federation: Federation, settings: FedTSNE | FedUMAP) -> Outcome:
     )
     with federation.stage("references for new rows"):
         model = dict(model) | references(drawn.embedding, found.coordinates, found.standing)
-    notes = _notes(len(landmarks), settings)
+    notes = drawn.notes + _notes(len(landmarks), settings)
     if found.solver is not None:
         noise, keyed = federation.context.coverage, federation.context.isometry_key
         noisy = noise is not None and noise.mechanism.on == "data"

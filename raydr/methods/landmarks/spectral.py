@@ -344,7 +344,7 @@ def serve(federation: Federation, settings: FedSpectral) -> Outcome:
     with federation.stage("references for new rows"):
         placing = references(drawn.embedding, coordinates, solver.points, clusters)
     model = {"landmarks": learnt.points, "gamma": np.array([learnt.gamma])} | placing
-    return Outcome(drawn.embedding, geometry, model, (note,), clusters)
+    return Outcome(drawn.embedding, geometry, model, (note, *drawn.notes), clusters)
 
 
 def landmarks_of(federation: Federation, settings: FedSpectral) -> LearntLandmarks:

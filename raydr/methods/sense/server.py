@@ -213,6 +213,11 @@ class ByDepth:
     norms: Float64Array
     curvature: float
 
+    @property
+    def neighbor_recall(self) -> float:
+        """As the embedder's own."""
+        return self.embedder.neighbor_recall
+
     def neighbors_needed(self, rows: int) -> int:
         """As the embedder's own."""
         return self.embedder.neighbors_needed(rows)
@@ -339,5 +344,10 @@ def serve(federation: Federation, settings: SENSE) -> Outcome:
     with federation.stage("references for new rows"):
         model = new_rows_model(settings, known, drawn, federation.stream("references"))
     return Outcome(
-        drawn.embedding, known.geometry, model, notes=known.notes, stress=known.stress, lift=known.lift
+        drawn.embedding,
+        known.geometry,
+        model,
+        notes=known.notes + drawn.notes,
+        stress=known.stress,
+        lift=known.lift,
     )
