@@ -194,7 +194,11 @@ def test_tsne_changes_to_interpolation_where_opentsne_does(rows: int) -> None:
             knn_index=PrecomputedNeighbors(graph.indices, graph.distances), perplexity=2
         )
     )
-    np.testing.assert_array_equal(settings.embed(graph, start, seed=0), np.asarray(reference))
+    drawn = settings.embed(graph, start, seed=0)
+    if rows == 9_999:
+        np.testing.assert_array_equal(drawn, np.asarray(reference))
+    else:  # by openTSNE's rule, of sums taken in another order
+        np.testing.assert_allclose(drawn, np.asarray(reference), rtol=1e-5, atol=1e-10)
 
 
 def test_tsne_affinities_are_those_of_opentsne_on_the_data() -> None:

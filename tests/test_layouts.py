@@ -1,0 +1,318 @@
+"""Layouts of many rows: gradients equal to their formulas and to openTSNE's, the same bits by any number of threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from raydr.arrays import Float64Array, FloatArray
+from raydr.data import load
+from raydr.embedding import TSNE, UMAP, principal_components
+from raydr.embedding.initialization import tsne_start
+from raydr.embedding.kernels.affinities import Affinities, conditional, joint_affinities
+from raydr.embedding.kernels.fuzzy import BLOCKS, go_along, lay_out, rounds
+from raydr.embedding.kernels.interpolation import Phase, descend, gradient, repulsion
+from raydr.embedding.umap import fuzzy_set
+from raydr.geometry.neighbors import NeighborGraph, nearest_neighbors
+from raydr.geometry.points import Points
+from raydr.metrics import Evidence, evaluate
+
+A, B = 1.577, 0.895
+"""Of the curve for UMAP's defaults."""
+
+
+def graph_of(rows: int, k: int) -> NeighborGraph:
+    return nearest_neighbors(Points(load(source="digits").rows[:rows]), k)
+
+
+def wide(rows: int, spread: float) -> Float64Array:
+    return spread * np.random.default_rng(0).normal(size=(rows, 2))
+
+
+# t-SNE's affinities
+
+
+@pytest.mark.parametrize(("k", "perplexity"), [(90, 30.0), (30, 10.0), (15, 14.0)])
+def test_affinities_are_those_of_opentsne(k: int, perplexity: float) -> None:
+    from openTSNE.affinity import joint_probabilities_nn
+
+    graph = graph_of(700, k)
+    true = joint_probabilities_nn(graph.indices, graph.distances, [perplexity])
+    true.sort_indices()
+    found = joint_affinities(graph, perplexity, threads=2)
+    np.testing.assert_array_equal(found.ends, true.indptr)
+    np.testing.assert_array_equal(found.tails, true.indices)
+    np.testing.assert_allclose(found.weights, true.data, rtol=2e-6)
+
+
+def test_each_rows_neighbours_have_the_perplexity_that_was_asked_for() -> None:
+    """OpenTSNE's own are off by more where the nearest neighbours are equally near and the perplexity is small."""
+    graph = graph_of(700, 6)
+    order, found = np.empty((700, 6), np.int32), np.empty((700, 6), np.float32)
+    conditional(graph.distances, graph.indices, float(np.log(2.5)), order, found)
+    weights = found.astype(np.float64)
+    entropy = -(weights * np.log(np.maximum(weights, 1e-300))).sum(axis=1)
+    tied = (graph.distances[:, :3] == graph.distances[:, :1]).sum(axis=1)
+    np.testing.assert_allclose(np.exp(entropy[tied < 3]), 2.5, rtol=1e-5)
+    np.testing.assert_array_equal(np.sort(order, axis=1), order)
+
+
+def test_affinities_of_equal_and_of_very_far_rows_are_finite_and_add_up_to_1() -> None:
+    table = np.repeat(np.array([[0.0], [1e-9], [1e9]]), 20, axis=0)
+    found = joint_affinities(nearest_neighbors(Points(table), 30), 10.0, threads=1)
+    assert np.isfinite(found.weights).all()
+    assert found.weights.sum(dtype=np.float64) == pytest.approx(1.0, rel=1e-5)
+
+
+# t-SNE's gradient
+
+
+def exact_repulsion(layout: Float64Array) -> tuple[Float64Array, float]:
+    apart = layout[:, None] - layout[None, :]
+    cauchy = 1.0 / (1.0 + (apart**2).sum(axis=2))
+    return (cauchy[:, :, None] ** 2 * apart).sum(axis=1), float(cauchy.sum() - len(layout))
+
+
+@pytest.mark.parametrize(("spread", "error"), [(1e-4, 1e-5), (1.0, 1e-3), (20.0, 0.1)])
+def test_repulsion_is_that_of_all_pairs_of_rows(spread: float, error: float) -> None:
+    layout = wide(2_000, spread)
+    found = np.empty_like(layout)
+    total = repulsion(layout, 2, found)
+    true, true_total = exact_repulsion(layout)
+    assert total == pytest.approx(true_total, rel=error)
+    assert np.linalg.norm(found - true) <= error * np.linalg.norm(true)
+
+
+@pytest.mark.parametrize("spread", [1e-4, 1.0, 5.0])
+def test_the_gradient_is_opentsnes(spread: float) -> None:
+    from openTSNE.tsne import kl_divergence_fft
+    from scipy.sparse import csr_matrix
+
+    affinities = joint_affinities(graph_of(1_500, 30), 10.0, threads=1)
+    layout = wide(1_500, spread)
+    matrix = csr_matrix(
+        (affinities.weights.astype(np.float64), affinities.tails, affinities.ends), shape=(1_500, 1_500)
+    )
+    settings = {"n_interpolation_points": 3, "min_num_intervals": 50, "ints_in_interval": 1}
+    _, true = kl_divergence_fft(layout, matrix, 1, settings)
+    found = np.empty_like(layout)
+    gradient(layout, affinities, 1.0, 1, found)
+    assert np.linalg.norm(found - true) <= 1e-6 * np.linalg.norm(true)
+
+
+def objective(layout: Float64Array, affinities: Affinities) -> float:
+    """Kullback and Leibler's divergence but for what the layout does not change."""
+    heads = np.repeat(np.arange(len(layout)), np.diff(affinities.ends))
+    squared = ((layout[heads] - layout[affinities.tails]) ** 2).sum(axis=1)
+    weights = affinities.weights.astype(np.float64)
+    return float((weights * np.log1p(squared)).sum() + weights.sum() * np.log(exact_repulsion(layout)[1]))
+
+
+def test_the_gradient_is_the_slope_of_the_divergence() -> None:
+    affinities = joint_affinities(graph_of(200, 15), 5.0, threads=1)
+    layout, step = wide(200, 0.5), 1e-5
+    found = np.empty_like(layout)
+    gradient(layout, affinities, 1.0, 1, found)
+    for row, axis in [(0, 0), (17, 1), (199, 0)]:
+        up, down = layout.copy(), layout.copy()
+        up[row, axis] += step
+        down[row, axis] -= step
+        slope = (objective(up, affinities) - objective(down, affinities)) / (2 * step)
+        # Four times what openTSNE takes, as is usual.
+        assert 4.0 * found[row, axis] == pytest.approx(slope, rel=2e-3, abs=1e-7)
+
+
+def test_exaggeration_multiplies_the_attraction_alone() -> None:
+    affinities = joint_affinities(graph_of(300, 15), 5.0, threads=1)
+    layout = wide(300, 1.0)
+    once, thrice, push = (np.empty_like(layout) for _ in range(3))
+    total = gradient(layout, affinities, 1.0, 1, once)
+    gradient(layout, affinities, 3.0, 1, thrice)
+    repulsion(layout, 1, push)
+    pull = once + push / total
+    np.testing.assert_allclose(thrice, 3.0 * pull - push / total, rtol=1e-9, atol=1e-15)
+
+
+def test_the_descent_is_opentsnes_through_both_phases() -> None:
+    import openTSNE
+    from openTSNE.affinity import PerplexityBasedNN
+    from openTSNE.nearest_neighbors import PrecomputedNeighbors
+
+    graph = graph_of(1_000, 30)
+    start = tsne_start(principal_components(load(source="digits").rows[:1_000]), 0)
+    known = PerplexityBasedNN(knn_index=PrecomputedNeighbors(graph.indices, graph.distances), perplexity=10)
+    reference = openTSNE.TSNE(
+        early_exaggeration_iter=15, n_iter=15, negative_gradient_method="fft", initialization=start
+    ).fit(affinities=known)
+    layout = start.copy()
+    phases = [Phase(15, 12.0, 1_000 / 12.0), Phase(15, 1.0, 1_000.0)]
+    descend(layout, joint_affinities(graph, 10.0, threads=1), phases, threads=2)
+    np.testing.assert_allclose(layout, np.asarray(reference), rtol=1e-2, atol=1e-6)
+
+
+# UMAP's layout
+
+
+def test_every_edge_is_in_one_pair_of_blocks_and_no_round_has_a_block_twice() -> None:
+    met = []
+    for pairs in rounds():
+        blocks = [block for pair in pairs for block in set(pair)]
+        assert len(blocks) == len(set(blocks))
+        met += pairs
+    assert sorted(met) == [(one, other) for one in range(BLOCKS) for other in range(one, BLOCKS)]
+
+
+def moved(layout: FloatArray, rate: float, negative_samples: int, blocks: tuple[int, ...]) -> FloatArray:
+    """Where the rows of one edge, 0 to 1, are after an epoch."""
+    after = layout.astype(np.float32)
+    go_along(
+        after,
+        np.array([0], np.int32),
+        np.array([1], np.int32),
+        np.array([1.0], np.float32),
+        np.array([1.0], np.float32),
+        np.array(blocks),
+        np.float32(A),
+        np.float32(B),
+        np.float32(rate),
+        1,
+        negative_samples,
+        np.uint64(5),
+    )
+    return after
+
+
+def test_an_edge_draws_its_ends_together_by_the_slope_of_its_likelihood() -> None:
+    layout = np.array([[0.3, -0.2], [1.0, 0.4]])
+
+    def cost(places: FloatArray) -> float:
+        return float(np.log1p(A * ((places[0] - places[1]) ** 2).sum() ** B))
+
+    step, slope = 1e-6, np.zeros((2, 2))
+    for row in range(2):
+        for axis in range(2):
+            up, down = layout.copy(), layout.copy()
+            up[row, axis] += step
+            down[row, axis] -= step
+            slope[row, axis] = (cost(up) - cost(down)) / (2 * step)
+    np.testing.assert_allclose(moved(layout, 0.01, 0, (0, 1, 1, 2)), layout - 0.01 * slope, rtol=1e-5)
+
+
+def test_a_head_is_pushed_away_by_the_slope_of_the_other_likelihood() -> None:
+    layout = np.array(
+        [[0.3, -0.2], [0.3, -0.2], [1.0, 0.4]]
+    )  # no pull between the ends: they are at one place
+
+    def cost(place: FloatArray) -> float:
+        squared = ((place - layout[2]) ** 2).sum()
+        return float(-np.log(1.0 - 1.0 / (1.0 + A * squared**B)))
+
+    step = 1e-6
+    slope = [
+        (cost(layout[0] + step * axis) - cost(layout[0] - step * axis)) / (2 * step) for axis in np.eye(2)
+    ]
+    after = moved(layout, 0.01, 1, (2, 3, 2, 3))  # the only row of the pair's blocks is the last
+    # umap-learn's 0.001 in the denominator keeps it finite.
+    np.testing.assert_allclose(after[0] - layout[0], -0.01 * np.array(slope), rtol=5e-3)
+    np.testing.assert_array_equal(after[1:], layout[1:].astype(np.float32))
+
+
+def test_rows_that_push_away_are_drawn_from_both_blocks_alike() -> None:
+    """Of many draws each of the rows has its share."""
+    rows, draws = 40, 40_000
+    layout = np.zeros((rows, 2), np.float32)
+    layout[:, 0] = 100.0 + np.arange(rows)
+    pushes = np.zeros(rows)
+    for row in range(rows):
+        layout_now = layout.copy()
+        layout_now[row] = [0.0, 1.0]  # near to the head alone
+        layout_now[0] = 0.0
+        if row == 0:
+            continue
+        before = layout_now[0].copy()
+        go_along(
+            layout_now,
+            np.array([0], np.int32),
+            np.array([0], np.int32),
+            np.ones(1, np.float32),
+            np.ones(1, np.float32),
+            np.array([0, 15, 25, 40]),
+            np.float32(A),
+            np.float32(B),
+            np.float32(1e-5),
+            1,
+            draws,
+            np.uint64(9),
+        )
+        pushes[row] = abs(float(layout_now[0, 1] - before[1]))
+    drawn = np.r_[1:15, 25:40]
+    assert pushes[15:25].max() < 0.02 * pushes[drawn].mean()
+    assert pushes[drawn].min() > 0.8 * pushes[drawn].mean()
+    assert pushes[drawn].max() < 1.2 * pushes[drawn].mean()
+
+
+def laid_out(graph: Any, start: FloatArray, **options: Any) -> FloatArray:
+    settings = {"a": A, "b": B, "epochs": 30, "negative_samples": 5, "seed": 0, "threads": 1}
+    return lay_out(graph, start, **(settings | options))
+
+
+def test_threads_change_no_bit_and_another_seed_does() -> None:
+    graph = fuzzy_set(graph_of(900, 14))
+    start = principal_components(load(source="digits").rows[:900])
+    one = laid_out(graph, start)
+    for threads in (2, 5):
+        np.testing.assert_array_equal(laid_out(graph, start, threads=threads), one)
+    assert not np.array_equal(laid_out(graph, start, seed=1), one)
+
+
+def test_layouts_of_three_dimensions_and_of_fewer_rows_than_blocks_are_finite() -> None:
+    graph = fuzzy_set(nearest_neighbors(Points(wide(BLOCKS - 3, 1.0)), 3))
+    start = np.random.default_rng(0).normal(size=(BLOCKS - 3, 3))
+    found = laid_out(graph, start, threads=3)
+    assert found.shape == start.shape
+    assert np.isfinite(found).all()
+
+
+def test_the_map_is_as_faithful_as_umap_learns() -> None:
+    """Of digits, whose 500 epochs are far beyond where both stand still; three seeds."""
+    rows = load(source="digits").rows
+    graph, start = nearest_neighbors(Points(rows), 14), principal_components(rows)
+
+    def faithful(layout: FloatArray) -> Float64Array:
+        scores = evaluate(["npa_10", "trustworthiness", "continuity"], Evidence(rows, layout)).values
+        return np.array(list(scores.values()))
+
+    ours = np.mean(
+        [faithful(laid_out(fuzzy_set(graph), start, epochs=500, seed=seed)) for seed in range(3)], axis=0
+    )
+    theirs = np.mean([faithful(UMAP().embed(graph, start, seed=seed)) for seed in range(3)], axis=0)
+    np.testing.assert_allclose(ours, theirs, rtol=0.03)
+
+
+@pytest.mark.parametrize("embedder", [TSNE(perplexity=3, early_iterations=2, iterations=2), UMAP(epochs=3)])
+def test_many_rows_take_these_layouts(
+    embedder: TSNE | UMAP, monkeypatch: pytest.MonkeyPatch, ring: NeighborGraph
+) -> None:
+    """Neither library lays these rows out, and a number of threads changes no bit."""
+    import openTSNE
+    import umap.umap_
+
+    def forbidden(*_: Any, **__: Any) -> None:
+        raise AssertionError("laid out by a library")
+
+    monkeypatch.setattr(openTSNE, "TSNE", forbidden)
+    monkeypatch.setattr(umap.umap_, "simplicial_set_embedding", forbidden)
+    start = np.random.default_rng(0).normal(size=(ring.rows, 2))
+    heard: list[tuple[float, int]] = []
+    one = embedder.embed(ring, start, seed=0, progress=lambda done, total: heard.append((done, total)))
+    np.testing.assert_array_equal(embedder.embed(ring, start, seed=0, threads=2), one)
+    assert [heard[0][0], heard[-1][0]] == [0, heard[0][1]]
+
+
+@pytest.fixture(name="ring")
+def fixture_ring() -> NeighborGraph:
+    rows = 10_001
+    indices = (np.arange(rows)[:, None] + np.arange(1, 15)) % rows
+    return NeighborGraph(indices, np.tile(np.arange(1, 15, dtype=np.float32), (rows, 1)))
