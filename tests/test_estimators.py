@@ -473,7 +473,7 @@ EXCLUDED: dict[str, dict[str, str]] = {
 
 
 @cache
-def _references() -> tempfile.TemporaryDirectory[str]:
+def _folder_of_references() -> tempfile.TemporaryDirectory[str]:
     """Where public rows lie until this process ends."""
     return tempfile.TemporaryDirectory(prefix="raydr-references-")
 
@@ -483,7 +483,7 @@ class DSNEAmongReferences(raydr.DSNE):  # type: ignore[misc]
 
     def _content(self, table: Any, seed: int) -> dict[str, Any]:
         content = super()._content(table, seed)
-        file = Path(_references().name) / f"{table.rows.shape[1]}.npy"
+        file = Path(_folder_of_references().name) / f"{table.rows.shape[1]}.npy"
         np.save(file, np.random.default_rng(1).normal(size=(12, table.rows.shape[1])))
         content["method"]["reference_path"] = str(file)
         return content

@@ -252,12 +252,20 @@ def test_the_file_is_written_whole_or_not_at_all(
     out = tmp_path / "placed.csv"
     out.write_text("before")
 
-    def fill_up(content: Any, path: Path) -> None:
-        path.write_text("row,x")
-        raise OSError(28, "No space left on device")
+    class Full:
+        """Writes a header line, and no more."""
+
+        def __init__(self, path: Path, _: Any) -> None:
+            path.write_text("row,x")
+
+        def write_table(self, _: Any) -> None:
+            raise OSError(28, "No space left on device")
+
+        def close(self) -> None:
+            """Nothing is left to be written."""
 
     with monkeypatch.context() as patch:
-        patch.setattr("pyarrow.csv.write_csv", fill_up)
+        patch.setattr("pyarrow.csv.CSVWriter", Full)
         with pytest.raises(OutputError, match=r"placed\.csv cannot be written \(No space left on device\)"):
             raydr.transform(run, table, out=out)
     assert out.read_text() == "before"
