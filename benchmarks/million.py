@@ -3,7 +3,7 @@
     python -m benchmarks.million [--quick] [--rows 1000000] [--features 50] [--clients 100] [--repeats 1]
                                  [--methods fed-umap fed-tsne sense fedne] [--peers] [--json FILE]
 
-Rows are of a mixture of 50 Gaussian classes, in a .parquet file. ``raydr run`` reads it, deals it to the clients, draws
+Rows are of a mixture of 50 Gaussian classes, each with axes of its own, in a .parquet file. ``raydr run`` reads it, deals it to the clients, draws
 the map, judges it (neighbours kept, classes) and writes the folder with its page; no pooled map is drawn. Figures are
 seconds in all and by stage, and the most memory of all its processes together, a page that several share counted once.
 With ``--peers``, in turns, umap-learn and openTSNE read the same file and map the pooled rows on as many threads, each
@@ -39,19 +39,30 @@ METHODS: dict[str, dict[str, Any]] = {
 PEERS = {"fed-umap": "umap-learn", "fed-tsne": "openTSNE"}
 METRICS = ["npa_10", "ca_10", "trustworthiness"]
 LIMIT_S = 3 * 3600.0
+LOOK_S = 2.0
+"""Between looks at memory, which take as long as there is much of it."""
 
 
 def labelled_mixture(path: Path, rows: int, features: int) -> Path:
-    """A file of so many rows with their classes, written a batch at a time."""
+    """A file of so many rows with their classes, written a batch at a time.
+
+    Within a class the deviation along its axes, which are turned by chance, falls as one over their number, as of what
+    is measured in the world: neighbours are there to be kept.
+    """
     random = np.random.default_rng(0)
     centres = 4.0 * random.normal(size=(CLASSES, features))
+    falling = 4.0 / np.arange(1, features + 1)
+    axes = np.linalg.qr(random.normal(size=(CLASSES, features, features)))[0] * falling[:, None]
     names = [f"f{number}" for number in range(features)]
     schema = pa.schema([*((name, pa.float32()) for name in names), ("class", pa.int64())])
     with pq.ParquetWriter(path, schema, use_dictionary=False) as out:
         for start in range(0, rows, BATCH):
             count = min(BATCH, rows - start)
             classes = random.integers(0, CLASSES, count)
-            found = centres[classes] + random.normal(size=(count, features))
+            found = random.normal(size=(count, features))
+            for number in range(CLASSES):
+                own = classes == number
+                found[own] = centres[number] + found[own] @ axes[number]
             out.write_table(pa.table([*found.T.astype(np.float32), classes], schema=schema))
     return path
 
@@ -97,7 +108,7 @@ def measured(side: str, method: str, data: Path, clients: int, scratch: Path) ->
     """One side in a process of its own, with the most memory of that and all that it starts."""
     arguments = ["--side", side, "--method", method, "--data", str(data), "--clients", str(clients)]
     arguments += ["--folder", str(scratch / f"{method}-{time.monotonic_ns()}")]
-    lines = list(said("benchmarks.million", *arguments, timeout_s=LIMIT_S))
+    lines = list(said("benchmarks.million", *arguments, timeout_s=LIMIT_S, interval_s=LOOK_S))
     figures: dict[str, float] = json.loads(lines[-1][0])
     return figures | {"memory_mb": max(memory for _, memory in lines)}
 

@@ -35,15 +35,19 @@ def memory_mb(processes: Sequence[psutil.Process]) -> float:
 
 @dataclass
 class PeakMemory:
-    """Largest memory of a process tree, looked at four times a second while it runs."""
+    """Largest memory of a process tree, looked at four times a second while it runs, or as often as is said.
+
+    A look at a gigabyte takes some ten milliseconds of a core.
+    """
 
     process: psutil.Process
+    interval_s: float = _INTERVAL_S
     _peak_mb: float = 0.0
     _ended: threading.Event = field(default_factory=threading.Event)
 
     def watch(self) -> None:
         """Look until told to stop."""
-        while not self._ended.wait(_INTERVAL_S):
+        while not self._ended.wait(self.interval_s):
             self._peak_mb = max(self._peak_mb, memory_mb(tree(self.process)))
 
     def taken(self) -> float:
@@ -56,7 +60,9 @@ class PeakMemory:
         self._ended.set()
 
 
-def said(module: str, *arguments: str, timeout_s: float) -> Iterator[tuple[str, float]]:
+def said(
+    module: str, *arguments: str, timeout_s: float, interval_s: float = _INTERVAL_S
+) -> Iterator[tuple[str, float]]:
     """Run ``python -m module`` and bring each line of JSON that it prints, with the peak memory before it.
 
     Raises
@@ -69,7 +75,7 @@ def said(module: str, *arguments: str, timeout_s: float) -> Iterator[tuple[str, 
         environment.setdefault("FLWR_HOME", scratch)
         command = [sys.executable, "-m", module, *arguments]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
-        memory = PeakMemory(psutil.Process(child.pid))
+        memory = PeakMemory(psutil.Process(child.pid), interval_s)
         watcher = threading.Thread(target=memory.watch, daemon=True)
         alarm = threading.Timer(timeout_s, _end, [child.pid])
         watcher.start()
