@@ -3,12 +3,12 @@
     python -m benchmarks.million [--quick] [--rows 1000000] [--features 50] [--clients 100] [--repeats 1]
                                  [--methods fed-umap fed-tsne sense fedne] [--peers] [--json FILE]
 
-Rows are of a mixture of 50 Gaussian classes, each with axes of its own, in a .parquet file. ``raydr run`` reads it, deals
-it to the clients, draws the map, judges it (neighbours kept, classes) and writes the folder with its page; no pooled map
-is drawn. Figures are seconds in all and by stage, and the most memory of all its processes together, a page that
-several share counted once. With ``--peers``, in turns, umap-learn and openTSNE read the same file and map the pooled
-rows on as many threads, each as its own documentation has it, without a seed: nothing is judged, and no folder written.
-``--quick`` is of 20,000 rows by Fed-UMAP, with its peer.
+Rows are of a mixture of 50 Gaussian classes, each with axes of its own, in a .parquet file. ``raydr run`` reads it,
+deals it to the clients, draws the map, judges it (neighbours kept, classes) and writes the folder with its page; no
+pooled map is drawn. Figures are seconds in all and by stage, and the most memory of all its processes together, a page
+that several share counted once. With ``--peers``, in turns, umap-learn and openTSNE read the same file and map the
+pooled rows on as many threads, each as its own documentation has it, without a seed: nothing is judged, and no folder
+written. ``--quick`` is of 20,000 rows by Fed-UMAP, with its peer.
 """
 
 from __future__ import annotations
