@@ -100,6 +100,14 @@ class Question:
     scale: Scale = "none"
     show: Sequence[int] = ()
 
+    @property
+    def asks(self) -> bool:
+        """Whether it asks for anything that only the pooled rows tell; else nobody need bring them together."""
+        harmonized = self.prepared.harmonization is not None
+        return bool(
+            self.central or self.metrics or self.snapshots or self.show or self.new is not None or harmonized
+        )
+
 
 @dataclass(frozen=True)
 class Along:
@@ -129,6 +137,11 @@ class Findings:
     before: Mapping[str, float | None] = field(default_factory=dict)
     after: Mapping[str, float | None] = field(default_factory=dict)
     shown: FloatArray | None = None
+
+    @classmethod
+    def none(cls) -> Findings:
+        """Of a run that asks for nothing: no rows were pooled."""
+        return cls(Scores({}, {}), None, None, 0)
 
 
 def examine(question: Question, *, listener: Listener) -> Findings:

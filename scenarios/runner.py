@@ -12,7 +12,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from raydr import records
-from raydr.arrays import FloatArray
+from raydr.arrays import Float64Array, FloatArray
 from raydr.data import Provenance, Table
 from raydr.data.notices import of_spreads
 from raydr.errors import FeatureError, RunError, ScenarioError
@@ -23,7 +23,7 @@ from raydr.federation.simulated.faults import Faults
 from raydr.journal import CheckpointTaken, Event, Incident, Journal, Listener, RoundEnded, unheard
 from raydr.memory import peak_memory_bytes
 from raydr.methods.serving import Plan, Served
-from raydr.metrics import DEFAULT_METRICS, METRICS
+from raydr.metrics import DEFAULT_METRICS, METRICS, metric_named
 from raydr.privacy.ledger import Entry, Granularity
 from raydr.privacy.secrets import RootedRun
 from raydr.privacy.statement import statement
@@ -226,7 +226,7 @@ def _simulate(
     with _features_named(scenario, holdings):
         served = backend.serve(
             holdings.parts,
-            replace(plan, run=beginning.run.name),
+            replace(plan, run=beginning.run.name, geometry=_recovery_is_asked_for(scenario)),
             withheld=Withheld(beginning.run.root, reserve, holdings.own_classes),
             listener=hear,
             checkpoint=resumption.content if resumption is not None else None,
@@ -263,6 +263,10 @@ def _simulate(
         scale=scenario.data.scale,
         show=[holdings.feature_names.index(column) for column in scenario.show],
     )
+    # By sums, where the run has taken any of the columns as they are; else the evaluation looks.
+    unseen = scenario.data.scale == "none" and _summed_deviation(scenario, served) is None
+    if not unseen and not question.asks:
+        return served, Findings.none()
     findings = backend.evaluate(examine, question, listener=journal.tell)
     served.ledger.record(
         Entry(
@@ -278,6 +282,17 @@ def _simulate(
         )
     )
     return served, findings
+
+
+def _recovery_is_asked_for(scenario: Scenario) -> bool:
+    """Whether a metric judges what the server takes the distances between rows to be."""
+    names = DEFAULT_METRICS if scenario.metrics == "default" else scenario.metrics
+    return any("recovered" in metric_named(name).needs for name in names)
+
+
+def _summed_deviation(scenario: Scenario, served: Served) -> Float64Array | None:
+    """Deviation (features,) of the rows as mapped, by sums; None where no sum told it of the features as they are."""
+    return None if scenario.privacy.isometry_key else served.deviation
 
 
 @contextmanager
@@ -359,8 +374,7 @@ def _mapped(scenario: Scenario, holdings: Holdings, served: Served, findings: Fi
         )
         data = replace(data, harmonized=found)
     if scenario.data.scale == "none":
-        # By sums, where the run has taken any of the columns as they are; else as the evaluation sees it.
-        summed = None if scenario.privacy.isometry_key else served.deviation
+        summed = _summed_deviation(scenario, served)
         deviation = findings.deviation if summed is None else summed
         if deviation is not None:
             data = replace(data, notices=data.notices + of_spreads(data.columns, deviation))
@@ -385,9 +399,18 @@ def _write(
     measures = Measures(
         federated=findings.federated.values,
         central=findings.central.values if findings.central else {},
+        standard_errors={
+            which: scores.standard_errors
+            for which, scores in (("federated", findings.federated), ("central", findings.central))
+            if scores is not None
+        },
+        sampled_rows=findings.federated.sampled_rows,
         not_computed=findings.federated.not_computed,
     )
-    write_json(folder / records.METRICS, asdict(measures))
+    content = asdict(measures)
+    if findings.federated.sampled_rows is None:
+        del content["standard_errors"], content["sampled_rows"]
+    write_json(folder / records.METRICS, content)
     if findings.along:
         scores = {round: found.scores.values for round, found in findings.along.items()}
         write_json(folder / records.PROGRESS, scores)

@@ -22,6 +22,8 @@ Shared = TypeVar("Shared")
 LARGEST_K = 51
 """Neighbours in the shared graph of the rows, unless a metric asks for more: of those that are listed ``npa_50`` needs
 the most, one more shows whether its last is tied."""
+STARTING_ROWS = 50_000
+"""Of which k-means finds where to start, where rows are sampled."""
 
 
 class UnmeasurableError(DataError):
@@ -402,6 +404,9 @@ class Examination:
     def clusters(self) -> Int64Array:
         """K-means clusters of the map, (rows,): as many as classes, best of 10 seeded starts.
 
+        Where rows are sampled, the best of 10 of `STARTING_ROWS` rows, from which all rows' clusters are found: the
+        same clusters or ones as good, in a tenth of the time.
+
         On one thread: scikit-learn's k-means adds up centres in an order that depends on their number.
         """
         from sklearn.cluster import KMeans
@@ -411,4 +416,8 @@ class Examination:
             raise UnmeasurableError(f"the map has fewer distinct positions than the {self.classes} classes")
         with threadpool_limits(1):
             means = KMeans(n_clusters=self.classes, n_init=10, random_state=self.evidence.seed)
+            if self.sample is not None:
+                some = drawn(self.count, max(STARTING_ROWS, self.classes), self.evidence.seed).rows
+                centres = means.fit(self.embedding[some]).cluster_centers_
+                means = KMeans(n_clusters=self.classes, init=centres, n_init=1)
             return np.asarray(means.fit_predict(self.embedding), dtype=np.int64)
