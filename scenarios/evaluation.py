@@ -139,9 +139,19 @@ class Findings:
     shown: FloatArray | None = None
 
     @classmethod
-    def none(cls) -> Findings:
-        """Of a run that asks for nothing: no rows were pooled."""
-        return cls(Scores({}, {}), None, None, 0)
+    def of_parts(cls, parts: Sequence[FloatArray], prepared: Preparation) -> Findings:
+        """Of a run that asks for nothing that pooled rows tell: of ``parts``, if any, the deviation, one at a time."""
+        rows, mean, squares = 0, np.zeros(()), np.zeros(())
+        for part in parts:
+            if not len(part):
+                continue
+            values = prepared.applied(part)
+            more, shift = len(values), values.mean(axis=0, dtype=np.float64) - mean
+            squares = squares + variances(values) * more + shift**2 * (rows * more / (rows + more))
+            rows += more
+            mean = mean + shift * (more / rows)
+        deviation = np.sqrt(squares / rows) if rows else None
+        return cls(Scores({}, {}), None, None, 0, deviation=deviation)
 
 
 def examine(question: Question, *, listener: Listener) -> Findings:

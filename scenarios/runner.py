@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from raydr import records
@@ -48,7 +49,7 @@ from raydr.scenarios.folder import (
     write_rounds,
     write_shown,
 )
-from raydr.scenarios.holdings import Holdings
+from raydr.scenarios.holdings import Dealt, Holdings
 from raydr.scenarios.model import KEYED, write_model
 from raydr.scenarios.reading import dump, read
 from raydr.scenarios.schema import Scenario
@@ -263,10 +264,12 @@ def _simulate(
         scale=scenario.data.scale,
         show=[holdings.feature_names.index(column) for column in scenario.show],
     )
-    # By sums, where the run has taken any of the columns as they are; else the evaluation looks.
-    unseen = scenario.data.scale == "none" and _summed_deviation(scenario, served) is None
-    if not unseen and not question.asks:
-        return served, Findings.none()
+    if not question.asks:  # then nobody brings the rows together
+        unseen = scenario.data.scale == "none" and _summed_deviation(scenario, served) is None
+        own = holdings.parts if unseen and isinstance(holdings.held, Dealt) else ()
+        return served, Findings.of_parts(
+            [part for part in own if isinstance(part, np.ndarray)], served.prepared
+        )
     findings = backend.evaluate(examine, question, listener=journal.tell)
     served.ledger.record(
         Entry(

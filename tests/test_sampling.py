@@ -230,4 +230,4 @@ def test_silhouettes_among_all_equal_scikit_learn() -> None:
     groups[0] = 12  # alone
     own = np.array([5, 0, 7, 300])
     found = silhouettes_among_all(Examination(evidence, 1), groups, own)
-    np.testing.assert_allclose(found, silhouette_samples(evidence.embedding, groups)[own], atol=1e-12)
+    np.testing.assert_allclose(found, silhouette_samples(evidence.embedding, groups)[own], atol=1e-5)

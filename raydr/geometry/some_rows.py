@@ -30,6 +30,8 @@ BLOCK_ROWS = 2_048
 """Rows that they are compared with at a time: a tile of 2 MB in single precision."""
 TREE_FEATURES = 3
 """Up to so many features a k-d tree finds the nearest rows, and differences are taken at once."""
+BOX_ROWS = 256
+"""Rows in a box of a plane, which lie together: mostly all or none of them are nearer than a threshold."""
 BLOCK_VALUES = 2**25
 """Values of a block of a general geometry, 256 MB in double precision."""
 
@@ -146,9 +148,11 @@ def count_nearer(
 
         def count(block: tuple[int, int]) -> None:
             part = slice(block[0], block[1] + 1)
-            _compiled(_count_plain)(columns, own[slice(*block)], starts[part], thresholds, counts)
+            _compiled(_count_boxed)(
+                columns, places, lowest, highest, own[slice(*block)], starts[part], thresholds, counts
+            )
 
-        columns = np.ascontiguousarray(points.coordinates.T, dtype=np.float64)
+        columns, places, lowest, highest = _boxed(points)
     else:
         filtered = _Filter.of(points, np.float32)
 
@@ -289,6 +293,23 @@ def _filtered(
     return found, squared, np.asarray(certain | (size == points.rows - 1))
 
 
+def _boxed(points: Points) -> tuple[Float64Array, Int64Array, Float64Array, Float64Array]:
+    """Columns (features, rows) in the order of a k-d tree, where each row is there, and the box of each `BOX_ROWS`.
+
+    Of the boxes the lowest and the highest coordinates, (boxes, features).
+    """
+    from scipy.spatial import cKDTree
+
+    coordinates = points.coordinates.astype(np.float64, copy=False)
+    order = cKDTree(coordinates, leafsize=BOX_ROWS // 2).indices
+    columns = np.ascontiguousarray(coordinates[order].T)
+    firsts = np.arange(0, points.rows, BOX_ROWS)
+    lowest, highest = (
+        np.ascontiguousarray(each.reduceat(columns, firsts, axis=1).T) for each in (np.minimum, np.maximum)
+    )
+    return columns, np.argsort(order), lowest, highest
+
+
 def _smallest(squared: Float64Array, k: int) -> tuple[Int64Array, Float64Array]:
     """Indices and values (own, k) of the smallest of each row, of equal ones the lower index."""
     last = np.partition(squared, k - 1, axis=1)[:, k - 1]
@@ -315,18 +336,30 @@ def _offer(
 ) -> None:
     """Keep the smallest of ``norms - 2 products`` of each row, ascending: distances but for its own norm."""
     size = kept.shape[1]
+    columns = products.shape[1]
+    values = np.empty(columns, products.dtype)
     for row in range(products.shape[0]):
-        for column in range(products.shape[1]):
-            value = norms[column] - 2 * products[row, column]
-            if value >= kept[row, size - 1] or first + column == own[row]:
+        for column in range(columns):
+            values[column] = norms[column] - 2 * products[row, column]
+        for start in range(0, columns, 64):
+            stop = min(start + 64, columns)
+            farthest = kept[row, size - 1]
+            near = 0
+            for column in range(start, stop):
+                near += values[column] < farthest
+            if near == 0:  # as a rule
                 continue
-            at = size - 1
-            while at > 0 and kept[row, at - 1] > value:
-                kept[row, at] = kept[row, at - 1]
-                indices[row, at] = indices[row, at - 1]
-                at -= 1
-            kept[row, at] = value
-            indices[row, at] = first + column
+            for column in range(start, stop):
+                value = values[column]
+                if value >= kept[row, size - 1] or first + column == own[row]:
+                    continue
+                at = size - 1
+                while at > 0 and kept[row, at - 1] > value:
+                    kept[row, at] = kept[row, at - 1]
+                    indices[row, at] = indices[row, at - 1]
+                    at -= 1
+                kept[row, at] = value
+                indices[row, at] = first + column
 
 
 def _count_filtered(
@@ -382,29 +415,56 @@ def _count_filtered(
                         counts[at] += 1
 
 
-def _count_plain(
-    columns: Float64Array, own: Int64Array, starts: Int64Array, thresholds: Float64Array, counts: Int64Array
+def _count_boxed(
+    columns: Float64Array,
+    places: Int64Array,
+    lowest: Float64Array,
+    highest: Float64Array,
+    own: Int64Array,
+    starts: Int64Array,
+    thresholds: Float64Array,
+    counts: Int64Array,
 ) -> None:
-    """The same of a few features, (features, rows), by differences at once; some rows at a time, kept in the cache."""
-    rows = columns.shape[1]
-    squared = np.empty(1024, np.float64)
+    """The same of a few features, by differences; boxes that are nearer, or not, as a whole are not looked into."""
+    features, rows = columns.shape
+    boxes, size = lowest.shape[0], BOX_ROWS
+    squared = np.empty(size, np.float64)
     for row in range(own.size):
-        for first in range(0, rows, 1024):
-            size = min(1024, rows - first)
-            for column in range(size):
-                difference = columns[0, first + column] - columns[0, own[row]]
-                squared[column] = difference * difference
-            for feature in range(1, columns.shape[0]):
-                for column in range(size):
-                    difference = columns[feature, first + column] - columns[feature, own[row]]
-                    squared[column] += difference * difference
-            itself = own[row] - first
-            if 0 <= itself < size:
-                squared[itself] = np.inf
+        place = places[own[row]]
+        for box in range(boxes):
+            first = box * size
+            last = min(first + size, rows)
+            least, most = 0.0, 0.0
+            for feature in range(features):
+                here = columns[feature, place]
+                below, above = lowest[box, feature] - here, here - highest[box, feature]
+                outside = max(below, above, 0.0)
+                inside = max(-below, -above)
+                least += outside * outside
+                most += inside * inside
+            least, most = least * (1.0 - 1e-12), most * (1.0 + 1e-12)
+            inside_box = first <= place < last
+            computed = False
             for at in range(starts[row], starts[row + 1]):
                 threshold = thresholds[at]
+                if least >= threshold:
+                    continue
+                if most < threshold:
+                    counts[at] += last - first - inside_box
+                    continue
+                if not computed:
+                    computed = True
+                    for column in range(first, last):
+                        difference = columns[0, column] - columns[0, place]
+                        squared[column - first] = difference * difference
+                    for feature in range(1, features):
+                        for column in range(first, last):
+                            difference = columns[feature, column] - columns[feature, place]
+                            squared[column - first] += difference * difference
+                    if inside_box:
+                        squared[place - first] = np.inf
                 nearer = 0
-                for column in range(size):
+                for column in range(last - first):
                     nearer += squared[column] < threshold
                 counts[at] += nearer
 
