@@ -32,7 +32,7 @@ EDGE_S = 2e-7
 """Of one epoch of UMAP and its like for each neighbour of a row, on one core."""
 METRICS_S, METRIC_PAIR_S, METRIC_PAIR_FEATURE_S = 7.0, 7e-8, 1e-10
 """Of all metrics, on one core: importing, and for each pair of rows."""
-SAMPLED_PAIR_S, SAMPLED_PAIR_FEATURE_S = 1.5e-8, 1.5e-10
+SAMPLED_PAIR_S, SAMPLED_PAIR_FEATURE_S = 1e-8, 1e-10
 """The same where they look at a sample: for each pair of one of its rows with one of all."""
 REPORT_S, ROW_S = 4.0, 1e-4
 """Of the run folder, its picture and its page."""

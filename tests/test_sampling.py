@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,8 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.metrics import silhouette_samples
 
+import raydr
+from raydr.front.terminal import print_result
 from raydr.geometry.hyperbolic import Hyperboloid, exponential_map
 from raydr.geometry.points import Points
 from raydr.geometry.some_rows import count_nearer, nearest_to, squared_distances_of
@@ -231,3 +235,39 @@ def test_silhouettes_among_all_equal_scikit_learn() -> None:
     own = np.array([5, 0, 7, 300])
     found = silhouettes_among_all(Examination(evidence, 1), groups, own)
     np.testing.assert_allclose(found, silhouette_samples(evidence.embedding, groups)[own], atol=1e-5)
+
+
+def test_a_run_of_many_rows_says_what_its_sample_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = np.random.default_rng(7).normal(size=(EXACT_ROWS + 1, 3)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    result = raydr.run(
+        {
+            "name": "many",
+            "data": {"path": str(tmp_path / "rows.npy")},
+            "clients": {"count": 4},
+            "method": {"kind": "fed-pca"},
+            "runtime": {"federation": "inline", "checkpoint_every": 0},
+            "compare": ["central"],
+            "metrics": ["npa_10", "trustworthiness", "cosine"],
+        },
+        out=tmp_path / "run",
+    )
+    content = json.loads((result.folder / "metrics.json").read_text())
+    assert content["sampled_rows"] == result.sampled_rows == SAMPLED_ROWS
+    assert content["standard_errors"] == result.standard_errors
+    of_maps = {which: set(errors) for which, errors in result.standard_errors.items()}
+    assert of_maps == {which: {"npa_10", "trustworthiness"} for which in ("federated", "central")}
+    # The same map, judged at the same rows.
+    assert result.metrics["federated"]["npa_10"] == pytest.approx(
+        result.metrics["central"]["npa_10"], abs=1e-3
+    )
+    assert "npa_10" not in result.to_frame().columns
+    assert (
+        "± is the standard error of what a sample of 5,000 rows"
+        in (result.folder / "report.html").read_text()
+    )
+    assert raydr.load(result.folder).standard_errors == result.standard_errors
+    print_result(result.folder)
+    assert "±" in capsys.readouterr().err

@@ -8,7 +8,7 @@ in double precision, by differences. So the answers are exact, and depend neithe
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -50,12 +50,15 @@ class Around:
         Squared distances; of points by differences.
     rows : int
         Among how many rows they were searched.
+    as_near : dict of place to indices and squared distances
+        All rows as near as the last of these, as far as somebody had to know.
     """
 
     own: Int64Array
     indices: Int64Array
     squared: Float64Array
     rows: int
+    as_near: dict[int, tuple[Int64Array, Float64Array]] = field(default_factory=dict, repr=False)
 
     @property
     def k(self) -> int:

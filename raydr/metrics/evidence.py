@@ -219,7 +219,11 @@ class Examination:
     @property
     def _strata(self) -> list[Int64Array]:
         known = (self.evidence.labels, self.evidence.sites)
-        return [np.asarray(of_row, dtype=np.int64) for of_row in known if of_row is not None]
+        return [
+            np.unique(of_row, return_inverse=True)[1].astype(np.int64)
+            for of_row in known
+            if of_row is not None
+        ]
 
     def sample_of(self, rows: Int64Array) -> Sample:
         """As `sample`, of some of the rows alone: places in ``rows``."""

@@ -24,6 +24,8 @@ from raydr.geometry.some_rows import Around, norms_of, squared_distances_of
 BLOCK_ROWS = 64
 NEARLY = 1e-6
 """Share by which distances in single precision may differ where those in double are equal."""
+MOST_KEPT = 4_096
+"""Rows that are as near as the last of a row's nearest, of which it is remembered which they are."""
 ROUNDING = 1e-12
 """Share by which squared distances in double precision may differ that are equal."""
 
@@ -123,9 +125,7 @@ class Nearest:
         last = squared[k - 1]
         if squared[-1] <= last * (1.0 + ROUNDING) and around.k < around.rows - 1:
             # More rows may be as near than were searched.
-            whole = squared_distances_of(geometry, around.own[place : place + 1])[0]
-            indices = np.flatnonzero(whole <= last * (1.0 + ROUNDING))
-            squared = whole[indices]
+            indices, squared = _as_near(geometry, around, place)
         surely = squared < last * (1.0 - ROUNDING)
         return cls(indices[surely], indices[(squared <= last * (1.0 + ROUNDING)) & ~surely], k)
 
@@ -203,6 +203,18 @@ def shared_by_ties(
         ]
 
     return np.array([hits for part in map_threaded(counted, groups, threads) for hits in part])
+
+
+def _as_near(geometry: Geometry, around: Around, place: int) -> tuple[Int64Array, Float64Array]:
+    """All rows that are as near as the last that was searched, and their squared distances: looked for once."""
+    if place in around.as_near:
+        return around.as_near[place]
+    whole = squared_distances_of(geometry, around.own[place : place + 1])[0]
+    indices = np.flatnonzero(whole <= around.squared[place, -1] * (1.0 + ROUNDING))
+    found = indices, whole[indices]
+    if indices.size <= MOST_KEPT:
+        around.as_near[place] = found
+    return found
 
 
 def tied_around(around: Around, k: int) -> BoolArray:
