@@ -123,20 +123,24 @@ def _silhouettes(
 ) -> None:
     """Of the positions ``own`` in their ``group``; ``columns`` (dimensions, rows) are of all rows, group by group."""
     dimensions = columns.shape[0]
+    squared = np.empty(256, np.float32)  # one dimension after the other: else nothing is vectorised
     for row in range(own.shape[0]):
         inside, beyond = 0.0, np.inf
         for other in range(starts.size - 1):
             first, last = starts[other], starts[other + 1]
             total = 0.0
             for start in range(first, last, 256):
+                size = min(256, last - start)
+                for column in range(size):
+                    difference = columns[0, start + column] - own[row, 0]
+                    squared[column] = difference * difference
+                for dimension in range(1, dimensions):
+                    for column in range(size):
+                        difference = columns[dimension, start + column] - own[row, dimension]
+                        squared[column] += difference * difference
                 part = np.float32(0.0)
-                for column in range(start, min(start + 256, last)):
-                    difference = columns[0, column] - own[row, 0]
-                    squared = difference * difference
-                    for dimension in range(1, dimensions):
-                        difference = columns[dimension, column] - own[row, dimension]
-                        squared += difference * difference
-                    part += np.sqrt(squared)
+                for column in range(size):
+                    part += np.sqrt(squared[column])
                 total += float(part)
             if other == group[row]:
                 inside = total / max(1, last - first - 1)
