@@ -24,10 +24,12 @@ from raydr.geometry.points import (
     unheard,
 )
 
-OWN_ROWS = 256
-"""Rows of the sample that are looked at together."""
-BLOCK_ROWS = 2_048
-"""Rows that they are compared with at a time: a tile of 2 MB in single precision."""
+OWN_ROWS = 640
+"""Rows of the sample that are looked at together: all others are brought anew for each such part of it."""
+BLOCK_ROWS = 1_024
+"""Rows that they are compared with at a time: a tile of 2.6 MB in single precision."""
+HELD = 4
+"""Where the sample is one row in so many, or more, a table in single precision is held."""
 TREE_FEATURES = 3
 """Up to so many features a k-d tree finds the nearest rows, and differences are taken at once."""
 BOX_ROWS = 256
@@ -158,13 +160,16 @@ def count_nearer(
         columns, places, lowest, highest = _boxed(points)
     else:
         filtered = _Filter.of(points, np.float32)
+        cut = [slice(*block) for block in row_blocks(points.rows, BLOCK_ROWS)]
+        # Of nearly all rows the others are held, as a table in single precision; for few they are brought as they come.
+        held = [filtered.brought(rows) for rows in cut] if HELD * own.size >= points.rows else None
 
         def count(block: tuple[int, int]) -> None:
             rows, bounds = own[slice(*block)], starts[block[0] : block[1] + 1]
             mine = filtered.brought(rows)
             scaled = thresholds * filtered.scale**2
-            for first, last in row_blocks(points.rows, BLOCK_ROWS):
-                others = filtered.brought(slice(first, last))
+            for others, rows_of in zip(held or map(filtered.brought, cut), cut, strict=True):
+                first = rows_of.start
                 _compiled(_count_filtered)(
                     mine.rows @ others.rows.T,
                     mine.norms,
