@@ -76,12 +76,20 @@ def is_incomplete(folder: Path) -> bool:
 class Measures:
     """Metric values by name for the federated and the pooled-data map, and why any were not computed.
 
-    ``central`` is empty where the run was not compared with the pooled data.
+    ``central`` is empty where the run was not compared with the pooled data. Of very many rows ``sampled_rows`` are how
+    many of them metrics looked at, and ``standard_errors`` those of the values that are estimates, map by map as the
+    values are; neither is in the file where all rows were looked at.
     """
 
     federated: Mapping[str, float | None]
     central: Mapping[str, float | None] = field(default_factory=dict)
     not_computed: Mapping[str, str]
+    standard_errors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    sampled_rows: Count | None = None
+
+    def error(self, which: str, name: str) -> float | None:
+        """Standard error of a value of the ``"federated"`` or the ``"central"`` map; None where it is exact."""
+        return self.standard_errors.get(which, {}).get(name)
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,14 @@ class Question:
     scale: Scale = "none"
     show: Sequence[int] = ()
 
+    @property
+    def asks(self) -> bool:
+        """Whether it asks for anything that only the pooled rows tell; else nobody need bring them together."""
+        harmonized = self.prepared.harmonization is not None
+        return bool(
+            self.central or self.metrics or self.snapshots or self.show or self.new is not None or harmonized
+        )
+
 
 @dataclass(frozen=True)
 class Along:
@@ -129,6 +137,21 @@ class Findings:
     before: Mapping[str, float | None] = field(default_factory=dict)
     after: Mapping[str, float | None] = field(default_factory=dict)
     shown: FloatArray | None = None
+
+    @classmethod
+    def of_parts(cls, parts: Sequence[FloatArray], prepared: Preparation) -> Findings:
+        """Of a run that asks for nothing that pooled rows tell: of ``parts``, if any, the deviation, one at a time."""
+        rows, mean, squares = 0, np.zeros(()), np.zeros(())
+        for part in parts:
+            if not len(part):
+                continue
+            values = prepared.applied(part)
+            more, shift = len(values), values.mean(axis=0, dtype=np.float64) - mean
+            squares = squares + variances(values) * more + shift**2 * (rows * more / (rows + more))
+            rows += more
+            mean = mean + shift * (more / rows)
+        deviation = np.sqrt(squares / rows) if rows else None
+        return cls(Scores({}, {}), None, None, 0, deviation=deviation)
 
 
 def examine(question: Question, *, listener: Listener) -> Findings:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from raydr.actors.packing import ACTOR_BYTES
 from raydr.metrics import graph_size
+from raydr.metrics.sampling import EXACT_ROWS
+from raydr.metrics.sampling import SAMPLED_ROWS as SAMPLED
 
 MEGABYTE = 2**20
 
@@ -32,6 +34,8 @@ BYTES_OF_A_NEIGHBOUR = 70
 """Of the neighbour graph, and of what t-SNE and UMAP make of it, for each neighbour of a row."""
 SAMPLED_ROWS = 2_000
 """Among which metrics look for groups by matrices of all pairs, four of doubles."""
+OF_A_SAMPLE = 20
+"""Numbers for each row beside the table, where metrics look at a sample: the map, its tree, its clusters."""
 BLOCK_BYTES = 96 * MEGABYTE
 """Blocks of distances in which metrics look at all pairs of rows, at most, for each thread."""
 
@@ -204,12 +208,14 @@ def _of_client(load: Load, rows: int) -> int:
 
 def _of_evaluation(load: Load) -> int:
     """Rows as read, as scaled and in double precision, graphs, and blocks of distances."""
-    graph = load.rows * graph_size(load.metrics) * 24
+    looked_at = load.rows if load.rows <= EXACT_ROWS else SAMPLED
+    graph = looked_at * graph_size(load.metrics) * 24
+    precise = 8 * load.rows * (load.features if looked_at == load.rows else OF_A_SAMPLE)
     drawn = load.rows * load.neighbours * BYTES_OF_A_NEIGHBOUR if load.central else 0
-    blocks = load.threads * min(BLOCK_BYTES, 8 * load.rows * 1024) if _measured(load) else 0
+    blocks = load.threads * min(BLOCK_BYTES, 8 * looked_at * 1024) if _measured(load) else 0
     pairs = 32 * min(load.rows, SAMPLED_ROWS) ** 2 if _measured(load) else 0
     new = load.held_out * load.features * (3 * load.itemsize + 8)
-    return 3 * load.table + 8 * load.rows * load.features + new + graph + max(drawn, blocks) + pairs
+    return 3 * load.table + precise + new + graph + max(drawn, blocks) + pairs
 
 
 def _measured(load: Load) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from raydr.federation import Effort
+from raydr.metrics.sampling import EXACT_ROWS, SAMPLED_ROWS
 from raydr.scenarios.footprint import Load, is_light
 
 OPERATIONS_PER_S = 6e9
@@ -31,6 +32,8 @@ EDGE_S = 2e-7
 """Of one epoch of UMAP and its like for each neighbour of a row, on one core."""
 METRICS_S, METRIC_PAIR_S, METRIC_PAIR_FEATURE_S = 7.0, 7e-8, 1e-10
 """Of all metrics, on one core: importing, and for each pair of rows."""
+SAMPLED_PAIR_S, SAMPLED_PAIR_FEATURE_S = 1e-8, 1e-10
+"""The same where they look at a sample: for each pair of one of its rows with one of all."""
 REPORT_S, ROW_S = 4.0, 1e-4
 """Of the run folder, its picture and its page."""
 TABLE_BYTES_PER_S = 5e7
@@ -123,8 +126,14 @@ def _embedding(load: Load, settings: Any, threads: int) -> float:
 
 
 def _metrics(load: Load, threads: int) -> float:
-    searched = 2.0 * _neighbours(load) * (2 if load.central else 1)
+    maps = 2 if load.central else 1
+    if load.rows > EXACT_ROWS:
+        each = SAMPLED_PAIR_S + SAMPLED_PAIR_FEATURE_S * load.features
+        if all(map(is_light, load.metrics)):
+            each /= 2.0
+        return METRICS_S + load.rows * float(SAMPLED_ROWS) * each * maps / threads
+    searched = 2.0 * _neighbours(load) * maps
     if all(map(is_light, load.metrics)):
         return 1.0 + searched / threads
     pairs = float(load.rows) ** 2 * (METRIC_PAIR_S + METRIC_PAIR_FEATURE_S * load.features)
-    return METRICS_S + (searched + pairs * (2 if load.central else 1)) / threads
+    return METRICS_S + (searched + pairs * maps) / threads

@@ -9,10 +9,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from raydr import records
-from raydr.arrays import FloatArray
+from raydr.arrays import Float64Array, FloatArray
 from raydr.data import Provenance, Table
 from raydr.data.notices import of_spreads
 from raydr.errors import FeatureError, RunError, ScenarioError
@@ -23,7 +24,7 @@ from raydr.federation.simulated.faults import Faults
 from raydr.journal import CheckpointTaken, Event, Incident, Journal, Listener, RoundEnded, unheard
 from raydr.memory import peak_memory_bytes
 from raydr.methods.serving import Plan, Served
-from raydr.metrics import DEFAULT_METRICS, METRICS
+from raydr.metrics import DEFAULT_METRICS, METRICS, metric_named
 from raydr.privacy.ledger import Entry, Granularity
 from raydr.privacy.secrets import RootedRun
 from raydr.privacy.statement import statement
@@ -48,7 +49,7 @@ from raydr.scenarios.folder import (
     write_rounds,
     write_shown,
 )
-from raydr.scenarios.holdings import Holdings
+from raydr.scenarios.holdings import Dealt, Holdings
 from raydr.scenarios.model import KEYED, write_model
 from raydr.scenarios.reading import dump, read
 from raydr.scenarios.schema import Scenario
@@ -226,7 +227,7 @@ def _simulate(
     with _features_named(scenario, holdings):
         served = backend.serve(
             holdings.parts,
-            replace(plan, run=beginning.run.name),
+            replace(plan, run=beginning.run.name, geometry=_recovery_is_asked_for(scenario)),
             withheld=Withheld(beginning.run.root, reserve, holdings.own_classes),
             listener=hear,
             checkpoint=resumption.content if resumption is not None else None,
@@ -263,6 +264,12 @@ def _simulate(
         scale=scenario.data.scale,
         show=[holdings.feature_names.index(column) for column in scenario.show],
     )
+    if not question.asks:  # then nobody brings the rows together
+        unseen = scenario.data.scale == "none" and _summed_deviation(scenario, served) is None
+        own = holdings.parts if unseen and isinstance(holdings.held, Dealt) else ()
+        return served, Findings.of_parts(
+            [part for part in own if isinstance(part, np.ndarray)], served.prepared
+        )
     findings = backend.evaluate(examine, question, listener=journal.tell)
     served.ledger.record(
         Entry(
@@ -278,6 +285,17 @@ def _simulate(
         )
     )
     return served, findings
+
+
+def _recovery_is_asked_for(scenario: Scenario) -> bool:
+    """Whether a metric judges what the server takes the distances between rows to be."""
+    names = DEFAULT_METRICS if scenario.metrics == "default" else scenario.metrics
+    return any("recovered" in metric_named(name).needs for name in names)
+
+
+def _summed_deviation(scenario: Scenario, served: Served) -> Float64Array | None:
+    """Deviation (features,) of the rows as mapped, by sums; None where no sum told it of the features as they are."""
+    return None if scenario.privacy.isometry_key else served.deviation
 
 
 @contextmanager
@@ -359,8 +377,7 @@ def _mapped(scenario: Scenario, holdings: Holdings, served: Served, findings: Fi
         )
         data = replace(data, harmonized=found)
     if scenario.data.scale == "none":
-        # By sums, where the run has taken any of the columns as they are; else as the evaluation sees it.
-        summed = None if scenario.privacy.isometry_key else served.deviation
+        summed = _summed_deviation(scenario, served)
         deviation = findings.deviation if summed is None else summed
         if deviation is not None:
             data = replace(data, notices=data.notices + of_spreads(data.columns, deviation))
@@ -385,9 +402,18 @@ def _write(
     measures = Measures(
         federated=findings.federated.values,
         central=findings.central.values if findings.central else {},
+        standard_errors={
+            which: scores.standard_errors
+            for which, scores in (("federated", findings.federated), ("central", findings.central))
+            if scores is not None
+        },
+        sampled_rows=findings.federated.sampled_rows,
         not_computed=findings.federated.not_computed,
     )
-    write_json(folder / records.METRICS, asdict(measures))
+    content = asdict(measures)
+    if findings.federated.sampled_rows is None:
+        del content["standard_errors"], content["sampled_rows"]
+    write_json(folder / records.METRICS, content)
     if findings.along:
         scores = {round: found.scores.values for round, found in findings.along.items()}
         write_json(folder / records.PROGRESS, scores)

@@ -17,6 +17,7 @@ from tiny import tiny_run
 
 from raydr.report import write_report
 from raydr.report.charts import line_chart
+from raydr.report.comparison import compare
 from raydr.report.figures import figures, not_computed, reference
 from raydr.report.runfolder import read_run
 from raydr.report.wording import brief
@@ -114,6 +115,36 @@ def test_the_pooled_map_is_a_reference_and_no_bound(tmp_path: Path) -> None:
     page = write_report(tmp_path / "1").read_text(encoding="utf-8")
     assert "upper bound" not in page
     assert "1.13 times as many of the rows" in page
+
+
+def test_what_a_sample_says_stands_with_its_standard_error(tmp_path: Path) -> None:
+    measures = {
+        "federated": {"npa_10": 0.4117, "trustworthiness": 0.91, "nmi": 0.5},
+        "central": {"npa_10": 0.4098, "trustworthiness": 0.88},
+        "not_computed": {},
+        "standard_errors": {
+            "federated": {"npa_10": 0.0031, "trustworthiness": 0.00024},
+            "central": {"npa_10": 0.0029, "trustworthiness": 0.0003},
+        },
+        "sampled_rows": 5000,
+    }
+    folder = write_run(tmp_path / "run", metrics=measures)
+    run = read_run(folder)
+    assert [line.federated for line in figures(run)] == ["0.412 ± 0.003", "0.9100 ± 0.0002"]
+    # Of values that differ by less than they may be off none is the better.
+    assert "By 1 metric (trustworthiness) the federated map is the better" in reference(run)
+    page = write_report(folder).read_text(encoding="utf-8")
+    assert page.count("0.412 ± 0.003") == 2  # in a figure and in the table
+    assert (
+        "± is the standard error of what a sample of 5,000 rows, the same for every map, says of all." in page
+    )
+    assert "0.5000" in page
+    comparison = compare([folder, write_run(tmp_path / "other")])
+    texts = {row.name: row.texts for row in comparison.rows}
+    assert texts["federated.npa_10"][0] == "0.412 ± 0.003"
+    assert "±" not in texts["federated.npa_10"][1]
+    assert texts["federated.nmi"][0] == "0.5000"
+    assert any("a sample of 5,000 rows" in remark for remark in comparison.remarks)
 
 
 def test_what_was_not_computed_is_a_line(tmp_path: Path) -> None:

@@ -161,7 +161,8 @@ def rows_of_parquet(path: Path) -> int:
 def _parquet(path: Path) -> _Loaded:
     import pyarrow.parquet as parquet
 
-    with _told_as_no_parquet(path), parquet.ParquetFile(path) as file:
+    # Buffered ahead, the file's bytes would stay beside the table: 1.5 tables more at the fullest, and no second less.
+    with _told_as_no_parquet(path), parquet.ParquetFile(path, pre_buffer=False) as file:
         table = file.read()
     return _Loaded(path.name, table, _no_index(table.schema), partial(_row, 0))
 

@@ -149,6 +149,18 @@ class Result:
         return {side: content[side] for side in ("federated", "central")}
 
     @property
+    def standard_errors(self) -> dict[str, dict[str, float]]:
+        """The same of the standard errors of values that a sample of rows was looked at for; empty where none was."""
+        content: dict[str, dict[str, float]] = self._json(METRICS).get("standard_errors", {})
+        return content
+
+    @property
+    def sampled_rows(self) -> int | None:
+        """How many rows that sample has; None where metrics looked at all rows."""
+        rows: int | None = self._json(METRICS).get("sampled_rows")
+        return rows
+
+    @property
     def ledger(self) -> list[dict[str, Any]]:
         """Every kind of message: see :class:`raydr.privacy.ledger.Entry`."""
         content: list[dict[str, Any]] = self._json(LEDGER)

@@ -50,12 +50,19 @@ def print_result(folder: Path, *, told: bool = False) -> None:
     if measured:
         table = _table("", "federated", *["pooled data"] * bool(central))
         for name in measured:
-            values = [run.measures.federated[name], *[central.get(name)] * bool(central)]
+            values = {"federated": run.measures.federated[name]}
+            if central:
+                values["central"] = central.get(name)
             table.add_row(
                 _line(wording.metric_title(name)),
-                *("" if value is None else wording.measure(value) for value in values),
+                *(
+                    "" if value is None else wording.estimated(value, run.measures.error(which, name))
+                    for which, value in values.items()
+                ),
             )
         console.print(table)
+        if said := wording.of_sample(run):
+            console.print(_line(said))
         for name in measured:
             if said := wording.meaning(name):
                 console.print(_line(f"{wording.metric_title(name)}: {said}"))

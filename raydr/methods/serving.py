@@ -47,6 +47,8 @@ class Plan(Context):
         all.
     faults : FaultPlan
         What goes wrong on purpose.
+    geometry : bool
+        Whether anybody asks for the geometry that the server recovers; else it ends where it was made.
     """
 
     method: str
@@ -55,6 +57,7 @@ class Plan(Context):
     fill: Filling | None = None
     harmonize: Harmonizing | None = None
     faults: FaultPlan = field(default_factory=FaultPlan)
+    geometry: bool = True
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,8 @@ def serve(
         prepared, sealed = _prepared(federation, plan)
         federation.deviation = None  # of rows before they were as they are mapped
         outcome = METHODS[plan.method].serve(federation, plan.settings)
+    if not plan.geometry:
+        outcome = replace(outcome, geometry=None, lift=None)
     ledger = federation.ledger.settled(plan.budget.delta)
     return Served(outcome, prepared, ledger, sealed, federation.deviation)
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 import numpy as np
 
-from raydr.arrays import Float64Array, FloatArray, Int64Array
+from raydr.arrays import Float32Array, Float64Array, FloatArray, Int64Array
+from raydr.geometry.points import row_blocks, run_threaded
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric
+from raydr.metrics.sampling import Estimate
 from raydr.threads import one_blas_thread
 
 SILHOUETTE_ROWS = 10_000
 """Rows of the silhouette's sub-sample: it compares every row with every other one."""
+BLOCK_ROWS = 64
 
 
 @metric(
@@ -32,12 +38,17 @@ def normalized_mutual_information(examination: Examination) -> float:
     "cohesion against separation of k-means clusters of the map, as many as classes",
     needs={"labels"},
 )
-def silhouette(examination: Examination) -> float:
+def silhouette(examination: Examination) -> float | Estimate:
     """Mean of (b - a) / max(a, b), a and b the mean distances to the own and the nearest other cluster; -1 to 1.
 
     Past `SILHOUETTE_ROWS` rows it is the mean over a seeded uniform sample of that many rows, each compared with
-    the rows of the sample.
+    the rows of the sample. Where metrics look at a sample of rows (`raydr.metrics.sampling`), it is the mean over that,
+    each compared with all rows.
     """
+    if examination.sample is not None:
+        return examination.sample.mean(
+            silhouettes_among_all(examination, examination.clusters, examination.sampled)
+        )
     return float(np.mean(sampled_silhouettes(examination, examination.clusters)[0]))
 
 
@@ -68,13 +79,86 @@ def silhouettes(rows: FloatArray, groups: Int64Array) -> Float64Array:
     from sklearn import config_context
     from sklearn.metrics import silhouette_samples
 
-    found = len(np.unique(groups))
-    if not 2 <= found < len(groups):
-        raise UnmeasurableError(
-            f"the silhouette needs from 2 to {len(groups) - 1} clusters in {len(groups)} rows; there are {found}"
-        )
+    _require_groups(len(np.unique(groups)), len(groups))
     with one_blas_thread(), config_context(working_memory=64):  # MiB of distances at a time
         return np.asarray(silhouette_samples(rows, groups), dtype=np.float64)
+
+
+def silhouettes_among_all(examination: Examination, groups: Int64Array, own: Int64Array) -> Float64Array:
+    """Silhouettes on the map, (own,), of some rows among all, which are in ``groups`` (rows,): 0, 1, ...
+
+    Raises
+    ------
+    UnmeasurableError
+        As `silhouettes`.
+    """
+    sizes = np.bincount(groups)
+    _require_groups(int(np.count_nonzero(sizes)), len(groups))
+    sizes = sizes[sizes > 0]
+    by_group = np.argsort(groups, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    group = np.searchsorted(starts, np.argsort(by_group)[own], side="right") - 1
+    # Single precision: from the middle of the map, and sums of few distances at a time, so that it costs six digits.
+    positions = (examination.embedding - examination.embedding.mean(axis=0)).astype(np.float32)
+    columns = np.ascontiguousarray(positions[by_group].T)
+    found = np.empty(own.size)
+
+    def judge(block: tuple[int, int]) -> None:
+        part = slice(*block)
+        _compiled()(columns, starts, positions[own[part]], group[part], found[part])
+
+    run_threaded(judge, row_blocks(own.size, BLOCK_ROWS), examination.threads)
+    return found
+
+
+def _require_groups(found: int, rows: int) -> None:
+    if not 2 <= found < rows:
+        raise UnmeasurableError(
+            f"the silhouette needs from 2 to {rows - 1} clusters in {rows} rows; there are {found}"
+        )
+
+
+def _silhouettes(
+    columns: Float32Array, starts: Int64Array, own: Float32Array, group: Int64Array, found: Float64Array
+) -> None:
+    """Of the positions ``own`` in their ``group``; ``columns`` (dimensions, rows) are of all rows, group by group."""
+    dimensions = columns.shape[0]
+    squared = np.empty(256, np.float32)  # one dimension after the other: else nothing is vectorised
+    for row in range(own.shape[0]):
+        inside, beyond = 0.0, np.inf
+        for other in range(starts.size - 1):
+            first, last = starts[other], starts[other + 1]
+            total = 0.0
+            for start in range(first, last, 256):
+                size = min(256, last - start)
+                for column in range(size):
+                    difference = columns[0, start + column] - own[row, 0]
+                    squared[column] = difference * difference
+                for dimension in range(1, dimensions):
+                    for column in range(size):
+                        difference = columns[dimension, start + column] - own[row, dimension]
+                        squared[column] += difference * difference
+                part = np.float32(0.0)
+                for column in range(size):
+                    part += np.sqrt(squared[column])
+                total += float(part)
+            if other == group[row]:
+                inside = total / max(1, last - first - 1)
+            else:
+                beyond = min(beyond, total / (last - first))
+        alone = starts[group[row] + 1] - starts[group[row]] == 1
+        largest = max(inside, beyond)
+        found[row] = 0.0 if alone or largest == 0.0 else (beyond - inside) / largest
+
+
+@cache
+def _compiled() -> Callable[..., None]:
+    import numba
+
+    compiled: Callable[..., None] = numba.njit(
+        nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"}
+    )(_silhouettes)
+    return compiled
 
 
 @metric(

@@ -12,6 +12,7 @@ and every relative error 0.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import fsum, sqrt
 
@@ -82,17 +83,16 @@ def _aligned(examination: Examination) -> _Agreement:
         raise UnmeasurableError(
             "the true geometry is not Euclidean, so no rotation brings coordinates onto it"
         )
-    # From what is nearly centred already: exact where the data lie far from the origin, too.
-    true, found = (np.asarray(points.centred(slice(None)), dtype=np.float64) for points in (truth, recovered))
-    true_mean, found_mean = true.mean(axis=0), found.mean(axis=0)
     blocks = row_blocks(examination.count, BLOCK_ROWS)
+    true, true_mean = _centred(truth, whole=examination.sample is None)
+    found, found_mean = _centred(recovered, whole=examination.sample is None)
 
     def cross(block: tuple[int, int]) -> Float64Array:
         rows = slice(*block)
-        crossed: Float64Array = (found[rows] - found_mean).T @ (true[rows] - true_mean)
+        crossed: Float64Array = (found(rows) - found_mean).T @ (true(rows) - true_mean)
         return crossed
 
-    crossed = np.zeros((found.shape[1], true.shape[1]))
+    crossed = np.zeros((found_mean.size, true_mean.size))
     for part in map_threaded(cross, blocks, examination.threads):  # in the order of the blocks: the same bits
         crossed += part
     with one_blas_thread():
@@ -100,7 +100,7 @@ def _aligned(examination: Examination) -> _Agreement:
 
     def agree(block: tuple[int, int]) -> _Agreement:
         rows = slice(*block)
-        own, other = true[rows] - true_mean, found[rows] - found_mean
+        own, other = true(rows) - true_mean, found(rows) - found_mean
         inside = other @ left
         turned = inside @ right
         norms = np.linalg.norm(own, axis=1) * np.linalg.norm(other, axis=1)
@@ -116,6 +116,22 @@ def _aligned(examination: Examination) -> _Agreement:
     if total == 0.0:
         raise UnmeasurableError("all rows are equal, so none has a direction from their mean")
     return _Agreement(fsum(part.cosines for part in parts), fsum(part.error for part in parts), total)
+
+
+def _centred(points: Points, *, whole: bool) -> tuple[Callable[[slice], Float64Array], Float64Array]:
+    """Rows in double precision, and their mean: nearly centred already, so exact far from the origin, too.
+
+    ``whole`` holds them all; else they are brought a block at a time.
+    """
+    if whole:
+        table = np.asarray(points.centred(slice(None)), dtype=np.float64)
+        return table.__getitem__, table.mean(axis=0)
+
+    def bring(rows: slice) -> Float64Array:
+        return np.asarray(points.centred(rows), dtype=np.float64)
+
+    parts = [bring(slice(*block)).sum(axis=0) for block in row_blocks(points.rows, BLOCK_ROWS)]
+    return bring, np.sum(parts, axis=0) / points.rows
 
 
 @metric(

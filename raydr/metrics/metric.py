@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, KeysView, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Literal, TypeAlias, TypeVar
 
@@ -12,11 +12,12 @@ from raydr.arrays import Float64Array
 from raydr.errors import ScenarioError
 from raydr.geometry.points import Progress, unheard
 from raydr.metrics.evidence import LARGEST_K, Evidence, Examination, UnmeasurableError
+from raydr.metrics.sampling import EXACT_ROWS, SAMPLED_ROWS, Estimate
 from raydr.registry import Registry
 
 Need: TypeAlias = Literal["labels", "rows", "recovered", "clusters", "sites", "new", "lift"]
-Measure = TypeVar("Measure", bound=Callable[[Examination], float])
-MeasureByK = TypeVar("MeasureByK", bound=Callable[[Examination, int], float])
+Measure = TypeVar("Measure", bound=Callable[[Examination], float | Estimate])
+MeasureByK = TypeVar("MeasureByK", bound=Callable[[Examination, int], float | Estimate])
 
 _OF_A_METRIC = 0.9
 """How far through a metric its search of neighbours takes."""
@@ -39,7 +40,7 @@ class Metric:
     description: str
     higher_is_better: bool
     needs: frozenset[Need]
-    measure: Callable[[Examination], float]
+    measure: Callable[[Examination], float | Estimate]
     k: int | None = None
     perfect: str = ""
 
@@ -53,7 +54,7 @@ class Family:
     description: str
     higher_is_better: bool
     needs: frozenset[Need]
-    measure: Callable[[Examination, int], float]
+    measure: Callable[[Examination, int], float | Estimate]
 
     def member(self, k: int, name: str = "") -> Metric:
         """Metric of ``k`` neighbours, by the name ``FAMILY_K`` unless it has one of its own."""
@@ -160,12 +161,16 @@ class Scores:
     """Values by metric name, and for the metrics that could not be computed the reason.
 
     ``faithfulness`` holds by the name of a metric what it is the mean of, (rows,) from 0 to 1: the share of its nearest
-    neighbours that each row keeps. It comes of the metric ``npa_K`` whose K is nearest to ten; empty without any.
+    neighbours that each row keeps. It comes of the metric ``npa_K`` whose K is nearest to ten; empty without any, and
+    where not all rows were looked at: then ``sampled_rows`` says how many were, and ``standard_errors`` by how much,
+    in standard deviations, the values of a sample may be off.
     """
 
     values: dict[str, float]
     not_computed: dict[str, str]
     faithfulness: dict[str, Float64Array] = field(default_factory=dict, compare=False)
+    standard_errors: dict[str, float] = field(default_factory=dict)
+    sampled_rows: int | None = None
 
 
 def evaluate(
@@ -174,8 +179,13 @@ def evaluate(
     *,
     threads: int | None = None,
     progress: Progress = unheard,
+    exact_rows: int = EXACT_ROWS,
+    sampled_rows: int = SAMPLED_ROWS,
 ) -> Scores:
     """Compute metrics on one map; neighbour searches are shared between them, bits do not depend on ``threads``.
+
+    Past ``exact_rows`` rows, what grows faster than their number is estimated from ``sampled_rows`` of them, drawn by
+    the evidence's seed, and its standard error stated (:mod:`raydr.metrics.sampling`).
 
     Parameters
     ----------
@@ -187,6 +197,8 @@ def evaluate(
         Threads; None takes all cores.
     progress
         Called as ``progress(done, total)``, in metrics; a search of neighbours moves through its metric's own one.
+    exact_rows, sampled_rows
+        Up to how many rows all are looked at, and at how many of more.
 
     Raises
     ------
@@ -209,11 +221,16 @@ def evaluate(
     def searched(blocks: float, total: int) -> None:
         progress(measured + _OF_A_METRIC * blocks / total, len(metrics))
 
-    examination = Examination(evidence, threads, graph_size(metric.name for metric in metrics), searched)
+    neighbors = graph_size(metric.name for metric in metrics)
+    examination = Examination(evidence, threads, neighbors, searched, exact_rows, sampled_rows)
     scores = Scores({}, {})
     for metric in metrics:
         try:
-            scores.values[metric.name] = metric.measure(examination)
+            found = metric.measure(examination)
+            if isinstance(found, Estimate):
+                scores.standard_errors[metric.name] = found.standard_error
+                found = found.value
+            scores.values[metric.name] = found
         except UnmeasurableError as reason:
             scores.not_computed[metric.name] = str(reason)
         measured += 1
@@ -221,7 +238,11 @@ def evaluate(
     if examination.kept:
         nearest = min(examination.kept, key=lambda name: (abs(metric_named(name).k - USUAL_NEIGHBORS), name))  # type: ignore[operator]
         scores.faithfulness[nearest] = examination.kept[nearest]
-    return scores
+    return (
+        replace(scores, sampled_rows=min(sampled_rows, examination.count))
+        if scores.standard_errors
+        else scores
+    )
 
 
 def graph_size(names: Iterable[str]) -> int:

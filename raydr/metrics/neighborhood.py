@@ -8,9 +8,12 @@ import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array, IntArray
 from raydr.geometry.neighbors import NeighborGraph
+from raydr.geometry.points import Geometry, map_threaded
+from raydr.geometry.some_rows import Around
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric_by_k
-from raydr.metrics.ties import Rounded, shared_by_ties, tied_rows
+from raydr.metrics.sampling import Estimate
+from raydr.metrics.ties import Nearest, Rounded, expected_hits, shared_by_ties, tied_around, tied_rows
 
 NEIGHBORS = (1, 10, 50)
 """Numbers of neighbours for which each is listed, as in P1."""
@@ -40,6 +43,21 @@ def kept_neighbors(
     return kept
 
 
+def kept_by_sample(
+    true: Around, truth: Geometry, found: Around, geometry: Geometry, k: int, threads: int | None
+) -> Float64Array:
+    """As `kept_neighbors`, (sampled,), of rows of a sample alone: the same numbers."""
+    tied = tied_around(true, k) | tied_around(found, k)
+    kept = np.zeros(len(true.own))
+    kept[~tied] = shared_neighbors(true.indices[~tied, :k], found.indices[~tied, :k])
+
+    def hits(place: int) -> float:
+        return expected_hits(Nearest.among(truth, true, place, k), Nearest.among(geometry, found, place, k))
+
+    kept[tied] = list(map_threaded(hits, np.flatnonzero(tied).tolist(), threads))
+    return kept
+
+
 def share(kept: Float64Array, k: int) -> float:
     """Mean share of ``k`` neighbours that are kept, of how many each row (rows,) keeps; 0 to 1."""
     return fsum(kept) / (len(kept) * k)
@@ -52,10 +70,10 @@ def share(kept: Float64Array, k: int) -> float:
     k=NEIGHBORS,
     needs={"labels"},
 )
-def classification_accuracy(examination: Examination, k: int) -> float:
+def classification_accuracy(examination: Examination, k: int) -> float | Estimate:
     """Share of test rows (30%) whose class is the majority of their ``k`` nearest training rows (70%) in the map.
 
-    From 0 to 1. P1, appendix A.2, CA.
+    From 0 to 1. P1, appendix A.2, CA. Of many rows, a sample of test rows is classified by all training rows.
     """
     from sklearn.neighbors import KNeighborsClassifier
 
@@ -68,6 +86,12 @@ def classification_accuracy(examination: Examination, k: int) -> float:
         )
     classifier = KNeighborsClassifier(n_neighbors=k)
     classifier.fit(examination.embedding[train], labels[train])
+    if examination.sample is not None:
+        sample = examination.sample_of(test)
+        test = test[sample.rows]
+        return sample.mean(
+            (classifier.predict(examination.embedding[test]) == labels[test]).astype(np.float64)
+        )
     return float(np.mean(classifier.predict(examination.embedding[test]) == labels[test]))
 
 
@@ -78,12 +102,17 @@ def classification_accuracy(examination: Examination, k: int) -> float:
     k=NEIGHBORS,
     needs={"rows"},
 )
-def neighbor_preservation(examination: Examination, k: int) -> float:
+def neighbor_preservation(examination: Examination, k: int) -> float | Estimate:
     """Mean share of a row's ``k`` nearest neighbours in the data that are among its ``k`` nearest in the map.
 
     From 0 to 1; ``k / (rows - 1)`` for a random map. P1, appendix A.2, NPA. Where several rows are equally near, as
     `raydr.metrics.ties` has it.
     """
+    if examination.sample is not None:
+        examination.require_neighbors(k)
+        around, shown = examination.around_in_truth, examination.around_on_map
+        counts = kept_by_sample(around, examination.truth, shown, examination.mapped, k, examination.threads)
+        return examination.sample.mean(counts / k)
     data, mapped = examination.true_neighbors(k), examination.map_neighbors(k)
     truth, places = examination.rounded_truth, examination.rounded_map
     kept = kept_neighbors(data, truth, mapped, places, k, examination.threads)

@@ -6,10 +6,13 @@ judge that of the rows that it was drawn of.
 
 from __future__ import annotations
 
+import numpy as np
+
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric, metric_by_k
 from raydr.metrics.neighborhood import neighbor_preservation
 from raydr.metrics.ranks import NEIGHBORS, continuity, trustworthiness
+from raydr.metrics.sampling import Estimate
 from raydr.metrics.structure import cohesiveness, steadiness
 
 
@@ -20,7 +23,7 @@ from raydr.metrics.structure import cohesiveness, steadiness
     k=7,
     needs={"labels", "new"},
 )
-def knn_accuracy(examination: Examination, k: int) -> float:
+def knn_accuracy(examination: Examination, k: int) -> float | Estimate:
     """Share of new rows whose class is the majority of their ``k`` nearest mapped rows; 0 to 1. P2, 5.1 (kNN acc.)."""
     from sklearn.neighbors import KNeighborsClassifier
 
@@ -33,6 +36,10 @@ def knn_accuracy(examination: Examination, k: int) -> float:
             f"{k} neighbours need at least {k} rows on the map; there are {examination.count}"
         )
     classifier = KNeighborsClassifier(k).fit(examination.embedding, labels)
+    if new.sample is not None:
+        own = new.sampled
+        right = classifier.predict(new.embedding[own]) == np.asarray(new_labels)[own]
+        return new.sample.mean(right.astype(np.float64))
     return float(classifier.score(new.embedding, new_labels))
 
 
@@ -43,7 +50,7 @@ def knn_accuracy(examination: Examination, k: int) -> float:
     k=(10,),
     needs={"rows", "new"},
 )
-def new_neighbor_preservation(examination: Examination, k: int) -> float:
+def new_neighbor_preservation(examination: Examination, k: int) -> float | Estimate:
     """:func:`raydr.metrics.neighborhood.neighbor_preservation` of the new rows' map."""
     return neighbor_preservation(examination.new, k)
 
@@ -55,7 +62,7 @@ def new_neighbor_preservation(examination: Examination, k: int) -> float:
     k=NEIGHBORS,
     needs={"rows", "new"},
 )
-def new_trustworthiness(examination: Examination, k: int) -> float:
+def new_trustworthiness(examination: Examination, k: int) -> float | Estimate:
     """:func:`raydr.metrics.ranks.trustworthiness` of the new rows' map."""
     return trustworthiness(examination.new, k)
 
@@ -67,7 +74,7 @@ def new_trustworthiness(examination: Examination, k: int) -> float:
     k=NEIGHBORS,
     needs={"rows", "new"},
 )
-def new_continuity(examination: Examination, k: int) -> float:
+def new_continuity(examination: Examination, k: int) -> float | Estimate:
     """:func:`raydr.metrics.ranks.continuity` of the new rows' map."""
     return continuity(examination.new, k)
 

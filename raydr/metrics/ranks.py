@@ -1,9 +1,10 @@
 """Trustworthiness and continuity (Venna & Kaski 2001), streamed in row blocks; without ties equal to scikit-learn's.
 
 scikit-learn ranks all rows by their distances to row i with ``np.argsort``, on a (rows, rows) matrix. A rank is only
-asked for k rows, so it is counted instead: how many rows are nearer. Rows at equal distances have the same rank, the
-best of them, where argsort ranks them by rounding: a copy of 200 equal rows has a trustworthiness of 0.90 by argsort,
-and 1 here (`raydr.metrics.ties`).
+asked for k rows, so it is counted instead: how many rows are nearer, for points by products in single precision and,
+where these leave a doubt, by differences in double (`raydr.geometry.some_rows`). Rows at equal distances have the same
+rank, the best of them, where argsort ranks them by rounding: a copy of 200 equal rows has a trustworthiness of 0.90 by
+argsort, and 1 here (`raydr.metrics.ties`).
 """
 
 from __future__ import annotations
@@ -14,15 +15,24 @@ import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array
 from raydr.geometry.neighbors import NeighborGraph
-from raydr.geometry.points import map_threaded, row_blocks
+from raydr.geometry.points import Geometry, Points, map_threaded, row_blocks
+from raydr.geometry.some_rows import (
+    Around,
+    count_nearer,
+    measured_pairs,
+    squared_distances_of,
+)
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric_by_k
-from raydr.metrics.ties import Nearest, Rounded, tied_rows
+from raydr.metrics.sampling import Estimate, Sample
+from raydr.metrics.ties import Nearest, Rounded, rounding_margins, tied_around, tied_rows
 
 NEIGHBORS = 5
 """Whose ranks are looked at, unless a scenario says otherwise: as scikit-learn; P2 and the authors of P3 take 7."""
 BLOCK_VALUES = 2**23
 """Distances of a block: 64 MB in float64 for each thread."""
+MOST_TIED = 256
+"""Ranks of a row that are counted one by one; of more, all its distances are sorted."""
 
 
 @metric_by_k(
@@ -32,7 +42,7 @@ BLOCK_VALUES = 2**23
     k=NEIGHBORS,
     needs={"rows"},
 )
-def trustworthiness(examination: Examination, k: int) -> float:
+def trustworthiness(examination: Examination, k: int) -> float | Estimate:
     r"""Trustworthiness: whether neighbours in the map are neighbours in the data.
 
     .. math:: T = 1 - \frac{2}{nk(2n - 3k - 1)} \sum_i \sum_{j \in N_i} \max(0, r(i, j) - k)
@@ -42,6 +52,10 @@ def trustworthiness(examination: Examination, k: int) -> float:
     counts in part. From 0 to 1.
     """
     _require_ranks(examination, k)
+    if examination.sample is not None:
+        around = examination.around_on_map
+        geometries = examination.mapped, examination.truth
+        return _estimated(examination, examination.sample, around, *geometries, k)
     graph, mapped = examination.map_neighbors(k), examination.rounded_map
     return _one_minus_penalty(graph, mapped, examination.rounded_truth, k, examination.threads)
 
@@ -53,12 +67,16 @@ def trustworthiness(examination: Examination, k: int) -> float:
     k=NEIGHBORS,
     needs={"rows"},
 )
-def continuity(examination: Examination, k: int) -> float:
+def continuity(examination: Examination, k: int) -> float | Estimate:
     """Continuity: whether neighbours in the data are neighbours in the map; `trustworthiness`, roles exchanged.
 
     Of rows that are equally near in the data those are taken that are nearest in the map.
     """
     _require_ranks(examination, k)
+    if examination.sample is not None:
+        around = examination.around_in_truth
+        geometries = examination.truth, examination.mapped
+        return _estimated(examination, examination.sample, around, *geometries, k, in_favour=True)
     graph, truth = examination.true_neighbors(k), examination.rounded_truth
     return _one_minus_penalty(graph, truth, examination.rounded_map, k, examination.threads, in_favour=True)
 
@@ -84,25 +102,116 @@ def _one_minus_penalty(
     ``in_favour`` breaks ties in ``near`` so that ranks are best; else they count as the mean of all ways.
     """
     rows, neighbors = graph.rows, graph.nearest(k).indices
-    tied = tied_rows(graph, k)
+    looked_through = tied_rows(graph, k)
+    if isinstance(points := ranking.geometry, Points):
+        clear = np.flatnonzero(~looked_through)
+        counted = np.zeros(rows)
+        pairs = neighbors[clear]
+        counted[clear] = (
+            _pair_penalties(points, np.repeat(clear, k), pairs.ravel(), k, threads).reshape(-1, k).sum(axis=1)
+        )
+        tied = looked_through
+    else:
+        tied, looked_through = looked_through, np.ones(rows, np.bool_)
 
     def penalty(block: tuple[int, int]) -> float:
         own = np.arange(*block)
         among = dict(zip(own[tied[own]].tolist(), _blocks(near, own[tied[own]]), strict=True))
+        through = own[looked_through[own]]
+        distances = dict(zip(through.tolist(), _blocks(ranking, through), strict=True))
         total = 0.0
-        for row, squared in zip(own.tolist(), ranking.block(own), strict=True):
+        for row in own.tolist():
+            if row not in distances:
+                total += counted[row]
+                continue
+            squared = distances[row]
             if row not in among:
                 total += _penalties(ranking, row, squared, neighbors[row], k).sum()
                 continue
             nearest = Nearest.of(near, row, among[row], k)
-            total += _penalties(ranking, row, squared, nearest.surely, k).sum()
-            maybe = _penalties(ranking, row, squared, nearest.tied, k)
-            total += np.sort(maybe)[: nearest.left].sum() if in_favour else nearest.left * maybe.mean()
+            surely = _penalties(ranking, row, squared, nearest.surely, k)
+            total += _of_nearest(
+                nearest, surely, _penalties(ranking, row, squared, nearest.tied, k), in_favour
+            )
         return float(total)
 
     blocks = row_blocks(rows, max(16, min(1024, BLOCK_VALUES // rows)))
     total = fsum(map_threaded(penalty, blocks, threads))
     return float(1.0 - total * (2.0 / (rows * k * (2.0 * rows - 3.0 * k - 1.0))))
+
+
+def _of_nearest(nearest: Nearest, surely: Float64Array, maybe: Float64Array, in_favour: bool) -> float:
+    """Penalty of a row, by those of its nearest rows and of the tied ones: these break for the best, or as the mean."""
+    tied = np.sort(maybe)[: nearest.left].sum() if in_favour else nearest.left * maybe.mean()
+    return float(surely.sum() + tied)
+
+
+def _pair_penalties(
+    points: Points, own: Int64Array, others: Int64Array, k: int, threads: int | None
+) -> Float64Array:
+    """max(0, rank - k), (pairs,), of each of the rows ``others`` from a row of ``own``, ascending."""
+    if not own.size:
+        return np.zeros(0)
+    rows, starts = np.unique(own, return_index=True)
+    squared = measured_pairs(points, own, others[:, None])[:, 0]
+    thresholds = squared - rounding_margins(points, own, others, squared)
+    nearer = count_nearer(points, rows, np.append(starts, own.size), thresholds, threads=threads)
+    return np.asarray(np.maximum(1.0 + nearer - k, 0.0))
+
+
+def _estimated(
+    examination: Examination,
+    sample: Sample,
+    around: Around,
+    near: Geometry,
+    ranking: Geometry,
+    k: int,
+    *,
+    in_favour: bool = False,
+) -> Estimate:
+    """As `_one_minus_penalty`, from the sampled rows, each ranked among all."""
+    threads = examination.threads
+    own, tied = around.own, tied_around(around, k)
+    nothing = np.zeros(0, np.int64)
+    nearest = [
+        Nearest.among(near, around, place, k)
+        if tied[place]
+        else Nearest(around.indices[place, :k], nothing, k)
+        for place in range(own.size)
+    ]
+    others = [np.concatenate([one.surely, one.tied]) for one in nearest]
+    sizes = np.array([each.size for each in others])
+    counted = (sizes <= MOST_TIED) & isinstance(ranking, Points)
+    found: list[Float64Array] = [np.zeros(0)] * own.size
+    if isinstance(ranking, Points) and counted.any():
+        which = np.flatnonzero(counted)
+        pairs = np.concatenate([others[place] for place in which])
+        penalties = _pair_penalties(ranking, np.repeat(own[which], sizes[which]), pairs, k, threads)
+        for place, part in zip(
+            which.tolist(), np.split(penalties, np.cumsum(sizes[which])[:-1]), strict=True
+        ):
+            found[place] = part
+
+    def ranked(place: int) -> Float64Array:
+        row = own[place : place + 1]
+        squared = squared_distances_of(ranking, row)[0]
+        thresholds = squared[others[place]]
+        thresholds = thresholds - rounding_margins(ranking, row, others[place], thresholds)
+        return np.asarray(np.maximum(1.0 + np.searchsorted(np.sort(squared), thresholds) - k, 0.0))
+
+    left = np.flatnonzero(~counted).tolist()
+    for place, part in zip(left, map_threaded(ranked, left, threads), strict=True):
+        found[place] = part
+    values = np.array(
+        [
+            _of_nearest(one, part[: one.surely.size], part[one.surely.size :], in_favour)
+            if one.tied.size
+            else part.sum()
+            for one, part in zip(nearest, found, strict=True)
+        ]
+    )
+    rows = examination.count
+    return sample.mean(values, scale=-2.0 / (k * (2.0 * rows - 3.0 * k - 1.0)), shift=1.0)
 
 
 def _blocks(near: Rounded, own: Int64Array) -> Float64Array:

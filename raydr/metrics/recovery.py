@@ -9,10 +9,11 @@ import numpy as np
 
 from raydr.arrays import Float64Array
 from raydr.geometry.neighbors import nearest_neighbors
-from raydr.geometry.points import map_threaded, row_blocks
+from raydr.geometry.points import Geometry, Points, map_threaded, row_blocks
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric, metric_by_k
-from raydr.metrics.neighborhood import kept_neighbors, share
+from raydr.metrics.neighborhood import kept_by_sample, kept_neighbors, share
+from raydr.metrics.sampling import Estimate, Sample
 from raydr.metrics.ties import Rounded
 
 COMPARED_ROWS = 20_000
@@ -49,12 +50,16 @@ class _Compared:
     perfect="every distance between records",
     higher_is_better=False,
 )
-def distance_error(examination: Examination) -> float:
+def distance_error(examination: Examination) -> float | Estimate:
     r"""Relative error of the recovered distances, :math:`\|\hat D - D\|_F / \|D\|_F`; 0 and up.
 
     D are the true distances (not squared); the diagonal counts as 0 in both. Past `COMPARED_ROWS` rows the sums
-    run over a seeded sample of `SAMPLED_ROWS` rows against all rows.
+    run over a seeded sample of `SAMPLED_ROWS` rows against all rows, and where metrics look at a sample of rows
+    (`raydr.metrics.sampling`), over all pairs inside of it.
     """
+    if examination.sample is not None:
+        pairs = examination.once(_pairs_of_sample)
+        return pairs.relative_error(examination.sample)
     blocks = examination.once(_compared_distances)
     total = fsum(block.totals for block in blocks)
     if total == 0.0:
@@ -69,13 +74,19 @@ def distance_error(examination: Examination) -> float:
     k=F_SCORE_NEIGHBORS,
     needs={"rows", "recovered"},
 )
-def f_score(examination: Examination, k: int) -> float:
+def f_score(examination: Examination, k: int) -> float | Estimate:
     """F-score 2tp / (2tp + fp + fn) of the recovered ``k`` nearest neighbours against the true ones; 0 to 1.
 
     Both tables hold ``k`` neighbours of each row, so fp = fn, and the score is the share of neighbours recovered. Where
-    several rows are equally near, as `raydr.metrics.ties` has it.
+    several rows are equally near, as `raydr.metrics.ties` has it. Of many rows a sample is looked at, and searched
+    exactly in either geometry, whatever graph of the recovered one there is.
     """
     recovered = examination.recovered
+    if examination.sample is not None:
+        examination.require_neighbors(k)
+        around, near = examination.around_in_truth, examination.around(recovered)
+        counts = kept_by_sample(around, examination.truth, near, recovered, k, examination.threads)
+        return examination.sample.mean(counts / k)
     true, found = examination.true_neighbors(k), examination.evidence.recovered_neighbors
     wanted = min(k + 1, examination.count - 1)  # one more shows whether the last is tied
     if found is None or found.k < wanted:
@@ -93,12 +104,14 @@ def f_score(examination: Examination, k: int) -> float:
     needs={"rows", "recovered"},
     perfect="every distance between records",
 )
-def pearson(examination: Examination) -> float:
+def pearson(examination: Examination) -> float | Estimate:
     r"""Pearson's correlation of recovered and true distances over the pairs of rows i < j (P3, A.11); -1 to 1.
 
     Distances, not squared ones. Past `COMPARED_ROWS` rows over a seeded sample of `SAMPLED_ROWS` rows against all
-    others, the same as `distance_error`'s.
+    others, or over the pairs of a sample, the same as `distance_error`'s.
     """
+    if examination.sample is not None:
+        return examination.once(_pairs_of_sample).correlation(examination.sample)
     blocks = examination.once(_compared_distances)
     pairs = sum(block.pairs for block in blocks)
     if pairs == 0:
@@ -116,6 +129,91 @@ def pearson(examination: Examination) -> float:
             raise UnmeasurableError(f"all {which} distances are equal, so they correlate with nothing")
     deviations = np.sqrt(np.diag(moments))
     return float(np.clip(moments[0, 1] / deviations[0] / deviations[1], -1.0, 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """Of each row of a sample, (sampled,), means over its pairs with the others: true distances t, recovered ones r.
+
+    ``errors`` are of (r - t)^2, ``totals`` of t^2; ``moments`` (sampled, 3) of the squares of t and of r and of their
+    product, all from ``means`` (2,) of t and r over all pairs.
+    """
+
+    errors: Float64Array
+    totals: Float64Array
+    means: Float64Array
+    moments: Float64Array
+
+    def relative_error(self, sample: Sample) -> Estimate:
+        errors, totals = fsum(self.errors), fsum(self.totals)
+        if totals == 0.0:
+            raise UnmeasurableError("all rows are equal, so every true distance is 0")
+        squared = errors / totals
+        if squared == 0.0:
+            return Estimate(0.0, 0.0)
+        # Linear in what rows do to it; each pair has two rows, so what one of them does counts twice.
+        by_row = (self.errors - squared * self.totals) / (2.0 * sqrt(squared) * totals / len(self.totals))
+        return Estimate(sqrt(squared), 2.0 * sample.standard_error(by_row))
+
+    def correlation(self, sample: Sample) -> Estimate:
+        squares = self.moments.mean(axis=0)
+        for which, square, mean in zip(("true", "recovered"), squares[:2], self.means, strict=True):
+            if square <= (ROUNDING * mean) ** 2:
+                raise UnmeasurableError(f"all {which} distances are equal, so they correlate with nothing")
+        found = float(np.clip(squares[2] / sqrt(squares[0]) / sqrt(squares[1]), -1.0, 1.0))
+        shares = self.moments[:, :2] / squares[:2]
+        by_row = self.moments[:, 2] / sqrt(squares[0] * squares[1]) - found * shares.mean(axis=1)
+        return Estimate(found, 2.0 * sample.standard_error(by_row))
+
+
+def _pairs_of_sample(examination: Examination) -> _Pairs:
+    """All pairs of the sampled rows, in one pass for their means and one for what differs from these."""
+    own = examination.sampled
+    if own.size < 2:
+        raise UnmeasurableError("distances are compared between two rows at least")
+    geometries = [_precise(geometry.take(own)) for geometry in (examination.truth, examination.recovered)]
+    blocks = row_blocks(own.size, BLOCK_ROWS)
+
+    def distances(block: tuple[int, int]) -> tuple[Float64Array, Float64Array]:
+        start, stop = block
+        true, found = (
+            np.sqrt(np.maximum(geometry.squared_distance_block(start, stop), 0.0), dtype=np.float64)
+            for geometry in geometries
+        )
+        true[np.arange(stop - start), np.arange(start, stop)] = 0.0
+        found[np.arange(stop - start), np.arange(start, stop)] = 0.0
+        return true, found
+
+    def sums(block: tuple[int, int]) -> Float64Array:
+        true, found = distances(block)
+        errors, totals = np.sum((found - true) ** 2, axis=1), np.sum(true**2, axis=1)
+        return np.stack([errors, totals, true.sum(axis=1), found.sum(axis=1)])
+
+    others = own.size - 1
+    errors, totals, *sides = (
+        np.concatenate(list(map_threaded(sums, blocks, examination.threads)), axis=1) / others
+    )
+    means = np.array([fsum(side) / own.size for side in sides])
+
+    def moments(block: tuple[int, int]) -> Float64Array:
+        start, stop = block
+        itself = (np.arange(stop - start), np.arange(start, stop))
+        true, found = distances(block)
+        for values, mean in zip((true, found), means, strict=True):
+            values -= mean
+            values[itself] = 0.0
+        return np.stack(
+            [np.sum(a * b, axis=1) for a, b in ((true, true), (found, found), (true, found))], axis=1
+        )
+
+    about = np.concatenate(list(map_threaded(moments, blocks, examination.threads))) / others
+    return _Pairs(errors, totals, means, about)
+
+
+def _precise(geometry: Geometry) -> Geometry:
+    if isinstance(geometry, Points) and geometry.coordinates.dtype != np.float64:
+        return Points(geometry.coordinates.astype(np.float64))
+    return geometry
 
 
 def _compared_distances(examination: Examination) -> list[_Compared]:

@@ -9,9 +9,10 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray, Int64Array, IntArray
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points
-from raydr.metrics.clusters import sampled_silhouettes, silhouettes
+from raydr.metrics.clusters import sampled_silhouettes, silhouettes, silhouettes_among_all
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric, metric_by_k
+from raydr.metrics.sampling import Estimate
 
 _NEIGHBORS = 30
 
@@ -23,11 +24,15 @@ _NEIGHBORS = 30
     needs={"sites"},
     higher_is_better=False,
 )
-def site_silhouette(examination: Examination) -> float:
+def site_silhouette(examination: Examination) -> float | Estimate:
     """Mean over sites of the mean silhouette of their rows, as if sites were clusters; -1 to 1, 1 where they are.
 
-    Every site counts the same, however few rows it has. Past `SILHOUETTE_ROWS` rows of a sample, as ``sc``.
+    Every site counts the same, however few rows it has. Past `SILHOUETTE_ROWS` rows of a sample, as ``sc``; where
+    metrics look at a sample of rows, of as many rows of each site.
     """
+    if examination.sample is not None:
+        drawn = examination.sample_of_sites
+        return drawn.mean(silhouettes_among_all(examination, examination.sites, drawn.rows))
     return _by_site(*sampled_silhouettes(examination, examination.sites))
 
 
@@ -43,20 +48,28 @@ def _by_site(values: Float64Array, sites: Int64Array) -> float:
     k=_NEIGHBORS,
     needs={"sites"},
 )
-def site_mixing(examination: Examination, k: int) -> float:
+def site_mixing(examination: Examination, k: int) -> float | Estimate:
     """Mean share of a row's ``k`` nearest on the map that are another site's, over that share among all other rows.
 
     From 0, where sites have nothing to do with each other, through 1, where neighbours are as if dealt at random.
     """
-    return _mixing(examination.map_neighbors(k).nearest(k).indices, examination.sites)
+    sites = examination.sites
+    if examination.sample is not None:
+        examination.require_neighbors(k)
+        own, near = examination.sampled, examination.around_on_map.indices[:, :k]
+        apart = np.mean(sites[near] != sites[own, None], axis=1)
+        return examination.sample.mean(apart, scale=1.0 / _by_chance(sites))
+    return _mixing(examination.map_neighbors(k).nearest(k).indices, sites)
 
 
 def _mixing(near: IntArray, sites: Int64Array) -> float:
     """Of sites (rows,), where ``near`` (rows, k) are each row's neighbours."""
-    apart = np.mean(sites[near] != sites[:, None])
+    return float(np.mean(sites[near] != sites[:, None]) / _by_chance(sites))
+
+
+def _by_chance(sites: Int64Array) -> float:
     sizes = np.bincount(sites)
-    by_chance = np.mean((len(sites) - sizes[sites]) / (len(sites) - 1))
-    return float(apart / by_chance)
+    return float(np.mean((len(sites) - sizes[sites]) / (len(sites) - 1)))
 
 
 def separation(rows: FloatArray, sites: Int64Array, *, threads: int | None = None) -> dict[str, float | None]:

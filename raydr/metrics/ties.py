@@ -19,10 +19,13 @@ import numpy as np
 from raydr.arrays import BoolArray, Float64Array, Int64Array
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Geometry, Points, map_threaded
+from raydr.geometry.some_rows import Around, norms_of, squared_distances_of
 
 BLOCK_ROWS = 64
 NEARLY = 1e-6
 """Share by which distances in single precision may differ where those in double are equal."""
+MOST_KEPT = 4_096
+"""Rows that are as near as the last of a row's nearest, of which it is remembered which they are."""
 ROUNDING = 1e-12
 """Share by which squared distances in double precision may differ that are equal."""
 
@@ -91,6 +94,17 @@ class Rounded:
         return np.asarray(np.einsum("ij,ij->i", apart, apart))
 
 
+def rounding_margins(
+    geometry: Geometry, own: Int64Array, others: Int64Array, squared: Float64Array
+) -> Float64Array:
+    """As `Rounded.margins`, of pairs: ``squared`` (pairs,) are the squared distances of ``own`` to ``others``."""
+    margins: Float64Array = ROUNDING * squared
+    if isinstance(geometry, Points):
+        unit = (3.0 * np.sqrt(geometry.coordinates.shape[1]) + 6.0) * 2.0**-53
+        margins += unit * (norms_of(geometry, own) + norms_of(geometry, others)) ** 2
+    return margins
+
+
 @dataclass(frozen=True)
 class Nearest:
     """The ``k`` nearest rows of one row: all that are ``surely`` so, and the rest among those that are ``tied``."""
@@ -103,6 +117,17 @@ class Nearest:
     def left(self) -> int:
         """How many of the tied ones are among the nearest."""
         return self.k - self.surely.size
+
+    @classmethod
+    def among(cls, geometry: Geometry, around: Around, place: int, k: int) -> Nearest:
+        """Of the row in a ``place`` of those whose neighbours were searched: from these, if they tell."""
+        indices, squared = around.indices[place], around.squared[place]
+        last = squared[k - 1]
+        if squared[-1] <= last * (1.0 + ROUNDING) and around.k < around.rows - 1:
+            # More rows may be as near than were searched.
+            indices, squared = _as_near(geometry, around, place)
+        surely = squared < last * (1.0 - ROUNDING)
+        return cls(indices[surely], indices[(squared <= last * (1.0 + ROUNDING)) & ~surely], k)
 
     @classmethod
     def of(cls, rounded: Rounded, row: int, squared: Float64Array, k: int) -> Nearest:
@@ -173,15 +198,37 @@ def shared_by_ties(
 
     def counted(part: Int64Array) -> list[float]:
         return [
-            _expected_hits(Nearest.of(true, row, one, k), Nearest.of(found, row, other, k))
+            expected_hits(Nearest.of(true, row, one, k), Nearest.of(found, row, other, k))
             for row, (one, other) in each_row(part, true, found)
         ]
 
     return np.array([hits for part in map_threaded(counted, groups, threads) for hits in part])
 
 
-def _expected_hits(true: Nearest, found: Nearest) -> float:
-    """Mean over the found ties' ways to break; of each the best over the true ones'."""
+def _as_near(geometry: Geometry, around: Around, place: int) -> tuple[Int64Array, Float64Array]:
+    """All rows that are as near as the last that was searched, and their squared distances: looked for once."""
+    if place in around.as_near:
+        return around.as_near[place]
+    whole = squared_distances_of(geometry, around.own[place : place + 1])[0]
+    indices = np.flatnonzero(whole <= around.squared[place, -1] * (1.0 + ROUNDING))
+    found = indices, whole[indices]
+    if indices.size <= MOST_KEPT:
+        around.as_near[place] = found
+    return found
+
+
+def tied_around(around: Around, k: int) -> BoolArray:
+    """Of which rows (sampled,) the ``k``-th neighbour is as near as the next."""
+    if around.k == k:  # nothing beyond them
+        return np.full(len(around.own), around.k < around.rows - 1)
+    return np.asarray(around.squared[:, k] <= around.squared[:, k - 1] * (1.0 + ROUNDING))
+
+
+def expected_hits(true: Nearest, found: Nearest) -> float:
+    """How many of the ``k`` found are among the true: the mean over the found ties' ways to break.
+
+    Of each it is the best over the true ones'.
+    """
     sure, maybe = (
         int(np.isin(true.surely, part, assume_unique=True).sum()) for part in (found.surely, found.tied)
     )

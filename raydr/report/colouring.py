@@ -98,7 +98,7 @@ def colouring(by: Literal["label", "cluster", "client"], values: Sequence[str]) 
     """
     names = tuple(sorted(set(values), key=_natural))
     position = {name: code for code, name in enumerate(names)}
-    codes = np.fromiter((position[value] for value in values), dtype=np.int64, count=len(values))
+    codes = np.fromiter(map(position.__getitem__, values), dtype=np.int64, count=len(values))
     labelled = [name for name in names if by != "label" or name != NO_LABEL]
     kind: Literal["categories", "order", "values"]
     finite = [number for number in map(_number, labelled) if number is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
 
@@ -46,6 +47,8 @@ class ComparisonRow:
         None where a run does not have it.
     alike : bool
         Whether one of them is best: they are of the same table, and say nothing of what the server recovered.
+    errors : tuple of float or None, (runs,)
+        Standard errors of the values that are estimates; empty where none is.
     """
 
     name: str
@@ -54,10 +57,19 @@ class ComparisonRow:
     higher_is_better: bool | None
     values: tuple[float | None, ...]
     alike: bool = True
+    errors: tuple[float | None, ...] = ()
 
     @property
     def texts(self) -> tuple[str, ...]:
         """The values in words, a dash where a run has none."""
+        return tuple(
+            wording.estimated(value, error) if error is not None else text
+            for value, error, text in zip_longest(self.values, self.errors, self._plain)
+        )
+
+    @property
+    def _plain(self) -> tuple[str, ...]:
+        """The same without standard errors."""
         write = WRITERS[self.unit]
         return tuple("–" if value is None else write(value) for value in self.values)
 
@@ -65,12 +77,12 @@ class ComparisonRow:
     def best(self) -> tuple[bool, ...]:
         """Which runs are best in this row: none when all read the same, no direction is better, or tables differ."""
         known = {
-            value: text for value, text in zip(self.values, self.texts, strict=True) if value is not None
+            value: text for value, text in zip(self.values, self._plain, strict=True) if value is not None
         }
         if not self.alike or self.higher_is_better is None or len(set(known.values())) < 2:
             return (False,) * len(self.values)
         target = known[max(known) if self.higher_is_better else min(known)]
-        return tuple(text == target for text in self.texts)
+        return tuple(text == target for text in self._plain)
 
 
 @dataclass(frozen=True)
@@ -78,13 +90,14 @@ class Comparison:
     """A table of runs: ``runs`` are its columns, by folder name, and ``rows`` its lines, ratios first.
 
     ``known`` says of each run what the server now knows, and ``others`` of some, by their place, in what they differ
-    from the first: the data, or what is made of them.
+    from the first: the data, or what is made of them. ``estimates`` says whose values are of a sample of rows.
     """
 
     runs: tuple[str, ...]
     rows: tuple[ComparisonRow, ...]
     known: tuple[str, ...] = ()
     others: Mapping[int, str] = field(default_factory=dict)
+    estimates: tuple[str, ...] = ()
 
     @property
     def headings(self) -> tuple[str, ...]:
@@ -93,8 +106,8 @@ class Comparison:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """A sentence on each run that mapped something else."""
-        return tuple(
+        """A sentence on each run that mapped something else, and one on standard errors."""
+        return self.estimates + tuple(
             f"* {self.runs[place]} did not map the same as {self.runs[0]}: {what}. Of what is measured, only the ratios"
             " to each one's own pooled map can be compared."
             for place, what in self.others.items()
@@ -245,7 +258,9 @@ def _table(runs: Sequence[RunFolder]) -> Comparison:
         ComparisonRow(name, title, unit, False, tuple(values), not others)
         for name, title, unit, values in costs
     ]
-    return Comparison(tuple(names), tuple(rows), tuple(knowledge(run).text for run in runs), others)
+    samples = {wording.of_sample(run): None for run in runs if run.measures.sampled_rows is not None}
+    known = tuple(knowledge(run).text for run in runs)
+    return Comparison(tuple(names), tuple(rows), known, others, tuple(samples))
 
 
 def _unlike(run: RunFolder, first: RunFolder) -> str:
@@ -316,6 +331,7 @@ def _metric_rows(
             higher_is_better=wording.higher_is_better(name),
             values=tuple(values.get(name) for values in measured),
             alike=alike and not wording.meaning(name),
+            errors=tuple(run.measures.error(which, name) for run in runs),
         )
         for name in dict.fromkeys(name for values in measured for name in values)
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import hypot
 
 from raydr.report import wording
 from raydr.report.runfolder import RunFolder
@@ -16,6 +17,8 @@ FIRST = (
 """Metrics that say most, where a scenario leaves it to raydr which are computed: those of clusters a method makes."""
 MOST_FIGURES = 3
 _SAME = 0.9995  # ratios that are said to be one
+_SURELY = 2.0  # standard errors by which values of a sample differ that are said to
+_MAPS = ("federated", "central")
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,8 @@ def _line(run: RunFolder, name: str) -> MetricLine:
         title=wording.metric_title(name),
         description=known.description if known is not None else "",
         arrow=wording.arrow(name),
-        federated=wording.measure(value),
-        central=wording.measure(bound),
+        federated=wording.estimated(value, run.measures.error("federated", name)),
+        central=wording.estimated(bound, run.measures.error("central", name)),
         difference=difference,
         ratio=ratio,
         exact="" if value is None else repr(value),
@@ -114,6 +117,7 @@ def reference(run: RunFolder) -> str:
             if wording.higher_is_better(name)
             else value < bound * _SAME and wording.higher_is_better(name) is False
         )
+        and abs(value - bound) > _SURELY * hypot(*(run.measures.error(which, name) or 0.0 for which in _MAPS))
     ]
     if better:
         more = f"; {len(better) - MOST_FIGURES} more" if len(better) > MOST_FIGURES else ""

@@ -61,6 +61,7 @@ def _faithful(run: RunFolder) -> dict[str, Any]:
     return {
         "figures": figures.figures(run),
         "reference": figures.reference(run),
+        "of_sample": wording.of_sample(run),
         "metric_lines": figures.metric_lines(run),
         "not_computed": figures.not_computed(run),
         "small_maps": small_maps(run),

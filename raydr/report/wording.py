@@ -75,6 +75,22 @@ def measure(value: float | None) -> str:
     return f"{value:.4f}".replace("-", "−") if abs(value) < 1000 else f"{value:.4g}"
 
 
+def estimated(value: float | None, error: float | None) -> str:
+    """Write a metric's value, with its standard error where it has one: ``0.412 ± 0.003``."""
+    if value is None or error is None or not math.isfinite(error) or abs(value) >= 1000:
+        return measure(value)
+    digits = 4 if error == 0.0 else min(max(math.ceil(-math.log10(error)), 2), 8)
+    return f"{value:.{digits}f} ± {error:.{digits}f}".replace("-", "−")
+
+
+def of_sample(run: RunFolder) -> str:
+    """Say what a standard error is of; nothing where every value is of all rows."""
+    rows = run.measures.sampled_rows
+    if rows is None:
+        return ""
+    return f"± is the standard error of what a sample of {plural(rows, 'row')}, the same for every map, says of all."
+
+
 def percent(ratio: float) -> str:
     """Write a ratio as a percentage: ``98.9 %``."""
     return f"{100.0 * ratio:.1f}{NARROW}%"
@@ -265,8 +281,11 @@ def _faithfulness(run: RunFolder) -> str:
     value, bound = federated[name], central.get(name)
     title = name.replace("_", "-").upper() if name.startswith(("npa_", "ca_")) else metric_title(name)
     if bound is None:
-        return f"{title} {measure(value)}, with no map of the pooled data to compare"
+        said = estimated(value, run.measures.error("federated", name))
+        return f"{title} {said}, with no map of the pooled data to compare"
     values = f"{title} {value:.3f} against {bound:.3f}"
+    if run.measures.sampled_rows is not None:
+        values += f" at a sample of {plural(run.measures.sampled_rows, 'row')}"
     if name.startswith("npa_") and bound > 0:
         return f"the federated map keeps {_as_many(value / bound)} of the pooled data ({values})"
     return f"{values} for the map of the pooled data"

@@ -1,0 +1,514 @@
+"""Some rows among all: their exact nearest rows, and how many rows are nearer to them than given ones.
+
+What is said of a sample of rows costs a pass over all rows for each part of the sample, and memory for one block of
+them. Points of many features are filtered by products in single precision; whatever that may have misjudged is measured
+in double precision, by differences. So the answers are exact, and depend neither on threads nor on blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from raydr.arrays import BoolArray, Float32Array, Float64Array, FloatArray, Int64Array
+from raydr.geometry.points import (
+    Geometry,
+    Points,
+    Progress,
+    row_blocks,
+    run_threaded,
+    unheard,
+)
+
+OWN_ROWS = 640
+"""Rows of the sample that are looked at together: all others are brought anew for each such part of it."""
+BLOCK_ROWS = 1_024
+"""Rows that they are compared with at a time: a tile of 2.6 MB in single precision."""
+HELD = 4
+"""Where the sample is one row in so many, or more, a table in single precision is held."""
+TREE_FEATURES = 3
+"""Up to so many features a k-d tree finds the nearest rows, and differences are taken at once."""
+BOX_ROWS = 256
+"""Rows in a box of a plane, which lie together: mostly all or none of them are nearer than a threshold."""
+BLOCK_VALUES = 2**25
+"""Values of a block of a general geometry, 256 MB in double precision."""
+
+
+@dataclass(frozen=True, eq=False)
+class Around:
+    """The nearest rows of some rows, without themselves.
+
+    Attributes
+    ----------
+    own : (sampled,) int64
+        Whose they are, ascending.
+    indices : (sampled, k) int64
+        Nearest first; of equal ones the lower index.
+    squared : (sampled, k) float64
+        Squared distances; of points by differences.
+    rows : int
+        Among how many rows they were searched.
+    as_near : dict of place to indices and squared distances
+        All rows as near as the last of these, as far as somebody had to know.
+    """
+
+    own: Int64Array
+    indices: Int64Array
+    squared: Float64Array
+    rows: int
+    as_near: dict[int, tuple[Int64Array, Float64Array]] = field(default_factory=dict, repr=False)
+
+    @property
+    def k(self) -> int:
+        """Neighbours of each row."""
+        return int(self.indices.shape[1])
+
+
+def nearest_to(
+    geometry: Geometry,
+    own: Int64Array,
+    k: int,
+    *,
+    threads: int | None = None,
+    progress: Progress = unheard,
+) -> Around:
+    """Exact ``k`` nearest rows, of all, of the rows ``own`` (sampled,), ascending; ``k`` is from 1 to rows - 1.
+
+    ``progress`` is in blocks of ``own``.
+
+    Examples
+    --------
+    >>> nearest_to(Points(np.array([[0.0], [1.0], [3.0]])), np.array([2]), 1).indices.tolist()
+    [[1]]
+    """
+    indices = np.empty((own.size, k), np.int64)
+    squared = np.empty((own.size, k), np.float64)
+    search = _search_of(geometry, k)
+    rows = OWN_ROWS if isinstance(geometry, Points) else max(1, min(OWN_ROWS, BLOCK_VALUES // geometry.rows))
+
+    def look(block: tuple[int, int]) -> None:
+        part = slice(*block)
+        indices[part], squared[part] = search(own[part])
+
+    run_threaded(look, row_blocks(own.size, rows), threads, progress)
+    return Around(own, indices, squared, geometry.rows)
+
+
+def squared_distances_of(geometry: Geometry, own: Int64Array) -> Float64Array:
+    """Squared distances (own, rows), float64, of some rows to all: of points by differences; infinite to themselves."""
+    if isinstance(geometry, Points):
+        squared = np.empty((own.size, geometry.rows))
+        _compiled(_measure_all)(geometry.coordinates, own, squared)
+    else:
+        told = getattr(geometry, "squared_distance_rows", None)
+        blocks = (
+            [told(own)]
+            if told is not None
+            else [geometry.squared_distance_block(row, row + 1) for row in own.tolist()]
+        )
+        squared = np.maximum(np.concatenate(blocks), 0.0, dtype=np.float64)
+    squared[np.arange(own.size), own] = np.inf
+    return squared
+
+
+def count_nearer(
+    points: Points,
+    own: Int64Array,
+    starts: Int64Array,
+    thresholds: Float64Array,
+    *,
+    threads: int | None = None,
+) -> Int64Array:
+    """How many other rows are nearer to each of the rows ``own`` than each of its thresholds.
+
+    Parameters
+    ----------
+    points : Points
+        All rows.
+    own : (sampled,) int64
+        Whose distances are looked at.
+    starts : (sampled + 1,) int64
+        Where the thresholds of each begin, and where the last one's end.
+    thresholds : (pairs,) float64
+        Squared distances.
+    threads : int, optional
+        All cores without it.
+
+    Returns
+    -------
+    (pairs,) int64
+
+    Examples
+    --------
+    >>> line = Points(np.array([[0.0], [1.0], [3.0], [7.0]]))
+    >>> count_nearer(line, np.array([0]), np.array([0, 2]), np.array([9.0, 9.5])).tolist()
+    [1, 2]
+    """
+    counts = np.zeros(thresholds.size, np.int64)
+    if points.coordinates.shape[1] <= TREE_FEATURES:
+
+        def count(block: tuple[int, int]) -> None:
+            part = slice(block[0], block[1] + 1)
+            _compiled(_count_boxed)(
+                columns, places, lowest, highest, own[slice(*block)], starts[part], thresholds, counts
+            )
+
+        columns, places, lowest, highest = _boxed(points)
+    else:
+        filtered = _Filter.of(points, np.float32)
+        cut = [slice(*block) for block in row_blocks(points.rows, BLOCK_ROWS)]
+        # Of nearly all rows the others are held, as a table in single precision; for few they are brought as they come.
+        held = [filtered.brought(rows) for rows in cut] if HELD * own.size >= points.rows else None
+
+        def count(block: tuple[int, int]) -> None:
+            rows, bounds = own[slice(*block)], starts[block[0] : block[1] + 1]
+            mine = filtered.brought(rows)
+            scaled = thresholds * filtered.scale**2
+            for others, rows_of in zip(held or map(filtered.brought, cut), cut, strict=True):
+                first = rows_of.start
+                _compiled(_count_filtered)(
+                    mine.rows @ others.rows.T,
+                    mine.norms,
+                    others.norms,
+                    filtered.doubt,
+                    points.coordinates,
+                    rows,
+                    first,
+                    bounds,
+                    scaled,
+                    thresholds,
+                    counts,
+                )
+
+    run_threaded(count, row_blocks(own.size, OWN_ROWS), threads)
+    return counts
+
+
+def measured_pairs(points: Points, own: Int64Array, others: Int64Array) -> Float64Array:
+    """Squared distances (sampled, k) of the rows ``own`` (sampled,) to ``others`` (sampled, k), by differences."""
+    squared = np.empty(others.shape)
+    _compiled(_measure_some)(points.coordinates, own, others, squared)
+    return squared
+
+
+def norms_of(points: Points, rows: Int64Array) -> Float64Array:
+    """Norms (rows,) of these rows less the shift, in double precision."""
+    once, places = np.unique(rows, return_inverse=True)
+    found = np.empty(once.size)
+    for first, last in row_blocks(once.size, BLOCK_ROWS):
+        centred = points.centred(once[first:last]).astype(np.float64)
+        found[first:last] = np.sqrt(np.einsum("ij,ij->i", centred, centred))
+    return np.asarray(found[places])
+
+
+@dataclass(frozen=True, eq=False)
+class _Brought:
+    """Rows, centred and scaled, and their squared norms, in double precision."""
+
+    rows: FloatArray
+    norms: Float64Array
+
+
+@dataclass(frozen=True, eq=False)
+class _Filter:
+    """Points whose products are taken in a precision, scaled so that no norm is above 1.
+
+    ``doubt`` is by how much a squared distance may be off, over the sum of the two squared norms.
+    """
+
+    points: Points
+    scale: float
+    dtype: Any
+    doubt: float
+
+    @classmethod
+    def of(cls, points: Points, dtype: Any) -> _Filter:
+        radius = float(np.sqrt(np.float64(points.squared_norms.max())))
+        # A power of two: exact, and nothing overflows or vanishes in single precision.
+        scale = 2.0 ** -np.ceil(np.log2(radius)) if radius > 0 else 1.0
+        # As of `raydr.geometry.neighbors`, with (|x| + |y|)^2 <= 2 (|x|^2 + |y|^2), and a few more roundings.
+        roundoff = float(np.finfo(dtype).eps) / 2.0
+        return cls(points, scale, dtype, 2.0 * (3.0 * np.sqrt(points.coordinates.shape[1]) + 12.0) * roundoff)
+
+    def brought(self, rows: slice | Int64Array) -> _Brought:
+        """These rows."""
+        exact = self.points.centred(rows).astype(np.float64) * self.scale
+        return _Brought(exact.astype(self.dtype), np.einsum("ij,ij->i", exact, exact))
+
+
+_Search = Callable[[Int64Array], tuple[Int64Array, Float64Array]]
+
+
+def _search_of(geometry: Geometry, k: int) -> _Search:
+    if not isinstance(geometry, Points):
+        return lambda own: _smallest(squared_distances_of(geometry, own), k)
+    if geometry.coordinates.shape[1] <= TREE_FEATURES:
+        return _tree_search(geometry, k)
+    rough, fine = _Filter.of(geometry, np.float32), _Filter.of(geometry, np.float64)
+    size = min(geometry.rows - 1, k + max(8, k // 8))
+
+    def search(own: Int64Array) -> tuple[Int64Array, Float64Array]:
+        indices, squared, certain = _filtered(rough, own, size, k)
+        left = np.flatnonzero(~certain)
+        if (
+            left.size
+        ):  # ties of the last ones, mostly: no precision tells them apart, so here nothing is asked of it
+            indices[left], squared[left], _ = _filtered(fine, own[left], size, k)
+        return indices[:, :k], squared[:, :k]
+
+    return search
+
+
+def _tree_search(points: Points, k: int) -> _Search:
+    from scipy.spatial import cKDTree
+
+    tree = cKDTree(points.coordinates.astype(np.float64, copy=False))
+
+    def search(own: Int64Array) -> tuple[Int64Array, Float64Array]:
+        found = np.asarray(tree.query(points.coordinates[own], k + 1)[1], dtype=np.int64).reshape(-1, k + 1)
+        # Of many copies of a row it may not be among its own nearest: then the last of them goes.
+        itself = found == own[:, None]
+        itself[~itself.any(axis=1), -1] = True
+        others = found[~itself].reshape(-1, k)
+        return _sorted(others, measured_pairs(points, own, others))
+
+    return search
+
+
+def _filtered(
+    filtered: _Filter, own: Int64Array, size: int, k: int
+) -> tuple[Int64Array, Float64Array, BoolArray]:
+    """Nearest ``size`` rows by the filter, measured, and of which rows the first ``k`` are certainly the nearest."""
+    points = filtered.points
+    mine = filtered.brought(own)
+    indices = np.full((own.size, size), -1, np.int64)
+    rough = np.full((own.size, size), np.inf, filtered.dtype)
+    largest = 0.0
+    for first, last in row_blocks(points.rows, BLOCK_ROWS):
+        others = filtered.brought(slice(first, last))
+        largest = max(largest, float(others.norms.max()))
+        _compiled(_offer)(
+            mine.rows @ others.rows.T, others.norms.astype(filtered.dtype), own, first, rough, indices
+        )
+    found, squared = _sorted(indices, measured_pairs(points, own, indices))
+    # Below this no row was lost: the farthest that was kept, but for what the filter may be off.
+    safe = rough[:, -1].astype(np.float64) + mine.norms - filtered.doubt * (mine.norms + largest)
+    certain = squared[:, k - 1] * filtered.scale**2 < safe
+    return found, squared, np.asarray(certain | (size == points.rows - 1))
+
+
+def _boxed(points: Points) -> tuple[Float64Array, Int64Array, Float64Array, Float64Array]:
+    """Columns (features, rows) in the order of a k-d tree, where each row is there, and the box of each `BOX_ROWS`.
+
+    Of the boxes the lowest and the highest coordinates, (boxes, features).
+    """
+    from scipy.spatial import cKDTree
+
+    coordinates = points.coordinates.astype(np.float64, copy=False)
+    order = cKDTree(coordinates, leafsize=BOX_ROWS // 2).indices
+    columns = np.ascontiguousarray(coordinates[order].T)
+    firsts = np.arange(0, points.rows, BOX_ROWS)
+    lowest, highest = (
+        np.ascontiguousarray(each.reduceat(columns, firsts, axis=1).T) for each in (np.minimum, np.maximum)
+    )
+    return columns, np.argsort(order), lowest, highest
+
+
+def _smallest(squared: Float64Array, k: int) -> tuple[Int64Array, Float64Array]:
+    """Indices and values (own, k) of the smallest of each row, of equal ones the lower index."""
+    last = np.partition(squared, k - 1, axis=1)[:, k - 1]
+    indices, values = np.empty((len(squared), k), np.int64), np.empty((len(squared), k))
+    for row, (one, most) in enumerate(zip(squared, last, strict=True)):
+        near = np.flatnonzero(one <= most)
+        near = near[np.lexsort((near, one[near]))][:k]
+        indices[row], values[row] = near, one[near]
+    return indices, values
+
+
+def _sorted(indices: Int64Array, squared: Float64Array) -> tuple[Int64Array, Float64Array]:
+    order = np.lexsort((indices, squared), axis=1)
+    return np.take_along_axis(indices, order, axis=1), np.take_along_axis(squared, order, axis=1)
+
+
+def _offer(
+    products: FloatArray,
+    norms: FloatArray,
+    own: Int64Array,
+    first: int,
+    kept: FloatArray,
+    indices: Int64Array,
+) -> None:
+    """Keep the smallest of ``norms - 2 products`` of each row, ascending: distances but for its own norm."""
+    size = kept.shape[1]
+    columns = products.shape[1]
+    values = np.empty(columns, products.dtype)
+    for row in range(products.shape[0]):
+        for column in range(columns):
+            values[column] = norms[column] - 2 * products[row, column]
+        for start in range(0, columns, 64):
+            stop = min(start + 64, columns)
+            farthest = kept[row, size - 1]
+            near = 0
+            for column in range(start, stop):
+                near += values[column] < farthest
+            if near == 0:  # as a rule
+                continue
+            for column in range(start, stop):
+                value = values[column]
+                if value >= kept[row, size - 1] or first + column == own[row]:
+                    continue
+                at = size - 1
+                while at > 0 and kept[row, at - 1] > value:
+                    kept[row, at] = kept[row, at - 1]
+                    indices[row, at] = indices[row, at - 1]
+                    at -= 1
+                kept[row, at] = value
+                indices[row, at] = first + column
+
+
+def _count_filtered(
+    products: Float32Array,
+    own_norms: Float64Array,
+    other_norms: Float64Array,
+    doubt: float,
+    coordinates: FloatArray,
+    own: Int64Array,
+    first: int,
+    starts: Int64Array,
+    scaled: Float64Array,
+    thresholds: Float64Array,
+    counts: Int64Array,
+) -> None:
+    """Add to ``counts`` the rows ``first...`` that are nearer; those in doubt are measured."""
+    columns = products.shape[1]
+    surely = np.empty(columns, np.float32)
+    perhaps = np.empty(columns, np.float32)
+    more = np.empty(columns, np.float32)
+    less = np.empty(columns, np.float32)
+    for column in range(columns):
+        more[column] = other_norms[column] * (1.0 + doubt)
+        less[column] = other_norms[column] * (1.0 - doubt)
+    one, none, two = np.float32(1.0), np.float32(0.0), np.float32(2.0)
+    for row in range(products.shape[0]):
+        itself = own[row] - first
+        if 0 <= itself < columns:
+            products[row, itself] = -np.inf
+        for column in range(columns):
+            product = two * products[row, column]
+            surely[column] = more[column] - product
+            perhaps[column] = less[column] - product
+        for at in range(starts[row], starts[row + 1]):
+            low = np.float32(scaled[at] - own_norms[row] * (1.0 + doubt))
+            high = np.float32(scaled[at] - own_norms[row] * (1.0 - doubt))
+            sure, maybe = none, none
+            for column in range(columns):
+                sure += one if surely[column] < low else none
+                maybe += one if perhaps[column] <= high else none
+            counts[at] += np.int64(sure)
+            if maybe == sure:
+                continue
+            for column in range(columns):
+                if perhaps[column] <= high and not surely[column] < low:
+                    total = 0.0
+                    for feature in range(coordinates.shape[1]):
+                        difference = np.float64(coordinates[own[row], feature]) - np.float64(
+                            coordinates[first + column, feature]
+                        )
+                        total += difference * difference
+                    if total < thresholds[at]:
+                        counts[at] += 1
+
+
+def _count_boxed(
+    columns: Float64Array,
+    places: Int64Array,
+    lowest: Float64Array,
+    highest: Float64Array,
+    own: Int64Array,
+    starts: Int64Array,
+    thresholds: Float64Array,
+    counts: Int64Array,
+) -> None:
+    """The same of a few features, by differences; boxes that are nearer, or not, as a whole are not looked into."""
+    features, rows = columns.shape
+    boxes, size = lowest.shape[0], BOX_ROWS
+    squared = np.empty(size, np.float64)
+    for row in range(own.size):
+        place = places[own[row]]
+        for box in range(boxes):
+            first = box * size
+            last = min(first + size, rows)
+            least, most = 0.0, 0.0
+            for feature in range(features):
+                here = columns[feature, place]
+                below, above = lowest[box, feature] - here, here - highest[box, feature]
+                outside = max(below, above, 0.0)
+                inside = max(-below, -above)
+                least += outside * outside
+                most += inside * inside
+            least, most = least * (1.0 - 1e-12), most * (1.0 + 1e-12)
+            inside_box = first <= place < last
+            computed = False
+            for at in range(starts[row], starts[row + 1]):
+                threshold = thresholds[at]
+                if least >= threshold:
+                    continue
+                if most < threshold:
+                    counts[at] += last - first - inside_box
+                    continue
+                if not computed:
+                    computed = True
+                    for column in range(first, last):
+                        difference = columns[0, column] - columns[0, place]
+                        squared[column - first] = difference * difference
+                    for feature in range(1, features):
+                        for column in range(first, last):
+                            difference = columns[feature, column] - columns[feature, place]
+                            squared[column - first] += difference * difference
+                    if inside_box:
+                        squared[place - first] = np.inf
+                nearer = 0
+                for column in range(last - first):
+                    nearer += squared[column] < threshold
+                counts[at] += nearer
+
+
+def _measure_some(
+    coordinates: FloatArray, own: Int64Array, others: Int64Array, squared: Float64Array
+) -> None:
+    for row in range(others.shape[0]):
+        for column in range(others.shape[1]):
+            total = 0.0
+            for feature in range(coordinates.shape[1]):
+                difference = np.float64(coordinates[own[row], feature]) - np.float64(
+                    coordinates[others[row, column], feature]
+                )
+                total += difference * difference
+            squared[row, column] = total
+
+
+def _measure_all(coordinates: FloatArray, own: Int64Array, squared: Float64Array) -> None:
+    for row in range(own.size):
+        for other in range(coordinates.shape[0]):
+            total = 0.0
+            for feature in range(coordinates.shape[1]):
+                difference = np.float64(coordinates[own[row], feature]) - np.float64(
+                    coordinates[other, feature]
+                )
+                total += difference * difference
+            squared[row, other] = total
+
+
+@cache
+def _compiled(kernel: Callable[..., None]) -> Callable[..., None]:
+    import numba
+
+    # Only sums may be reordered: comparisons with infinity must stay as written.
+    compiled: Callable[..., None] = numba.njit(
+        nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"}
+    )(kernel)
+    return compiled

@@ -1,0 +1,102 @@
+"""What asks for nothing that only pooled rows tell brings no rows together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny import tiny, tiny_run
+
+import raydr
+from raydr.scenarios.backend import InlineBackend
+from raydr.scenarios.evaluation import Findings, Question
+from raydr.statistics.preparing import Preparation
+from raydr.statistics.scaling import Scaling
+
+ASKED = {
+    "a metric": {"metrics": ["npa_10"]},
+    "a pooled map": {"metrics": [], "compare": ["central"]},
+    "maps along the way": {"metrics": [], "evaluate_every": 1},
+    "new rows": {"metrics": [], "data__holdout": 0.2},
+    "columns": {"metrics": [], "show": ["petal length (cm)"]},
+}
+
+
+@pytest.fixture
+def questions(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
+    """Questions that reach the evaluation."""
+    found: list[Question] = []
+    evaluate = InlineBackend.evaluate
+
+    def heard(self: InlineBackend, work: Any, question: Question, **others: Any) -> Any:
+        found.append(question)
+        return evaluate(self, work, question, **others)
+
+    monkeypatch.setattr(InlineBackend, "evaluate", heard)
+    return found
+
+
+def kinds(folder: Path) -> set[str]:
+    return {entry["kind"] for entry in json.loads((folder / "ledger.json").read_text())}
+
+
+@pytest.mark.parametrize("scale", ["none", "standard"])
+def test_a_run_that_asks_for_nothing_has_no_evaluation(
+    tmp_path: Path, questions: list[Question], scale: str
+) -> None:
+    folder = tiny_run(tmp_path / "run", metrics=[], data__scale=scale)
+    assert questions == []
+    assert "pooled evaluation" not in kinds(folder)
+    assert json.loads((folder / "metrics.json").read_text()) == {
+        "federated": {},
+        "central": {},
+        "not_computed": {},
+    }
+    judged = tiny_run(tmp_path / "judged", data__scale=scale)
+    assert len(questions) == 1
+    for file in ("embedding.png", "report.html"):
+        assert (folder / file).is_file()
+    assert np.array_equal(raydr.load(folder).embedding, raydr.load(judged).embedding)
+
+
+@pytest.mark.parametrize("what", ASKED)
+def test_whatever_only_pooled_rows_tell_is_asked_of_them(
+    tmp_path: Path, questions: list[Question], what: str
+) -> None:
+    folder = tiny_run(tmp_path / "run", **ASKED[what])
+    assert len(questions) == 1
+    assert "pooled evaluation" in kinds(folder)
+
+
+def test_what_the_server_recovers_leaves_it_only_to_be_judged(
+    tmp_path: Path, questions: list[Question]
+) -> None:
+    for number, metrics in enumerate((["npa_10"], ["npa_10", "f_score"], "default")):
+        tiny_run(tmp_path / str(number), metrics=metrics)
+    assert [question.outcome.geometry is not None for question in questions] == [False, True, True]
+
+
+def test_columns_that_vary_much_more_than_others_are_named_all_the_same(
+    tmp_path: Path, questions: list[Question]
+) -> None:
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(60, 4)) * [1.0, 1.0, 1.0, 900.0] + 5.0
+    content = tiny() | {"metrics": [], "data": {"path": str(tmp_path / "rows.csv"), "scale": "none"}}
+    np.savetxt(tmp_path / "rows.csv", rows, delimiter=",", header="a,b,c,wide", comments="")
+    result = raydr.run(content, out=tmp_path / "run")
+    assert questions == []
+    notices = json.loads((result.folder / "data.json").read_text())["notices"]
+    assert any("'wide'" in notice for notice in notices)
+
+
+def test_the_deviation_of_parts_is_that_of_all_rows() -> None:
+    random = np.random.default_rng(1)
+    parts = [random.normal(size=(count, 3)) + count for count in (1, 7, 40)]
+    scaling = Scaling(np.arange(3.0), np.array([1.0, 2.0, 0.5]), unit=False)
+    found = Findings.of_parts(parts, Preparation(scaling))
+    expected = Preparation(scaling).applied(np.concatenate(parts)).std(axis=0)
+    np.testing.assert_allclose(found.deviation, expected, rtol=1e-5)
+    assert Findings.of_parts([], Preparation(scaling)).deviation is None
