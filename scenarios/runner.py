@@ -23,7 +23,7 @@ from raydr.federation.simulated.faults import Faults
 from raydr.journal import CheckpointTaken, Event, Incident, Journal, Listener, RoundEnded, unheard
 from raydr.memory import peak_memory_bytes
 from raydr.methods.serving import Plan, Served
-from raydr.metrics import DEFAULT_METRICS, METRICS
+from raydr.metrics import default_metrics
 from raydr.privacy.ledger import Entry, Granularity
 from raydr.privacy.secrets import RootedRun
 from raydr.privacy.statement import statement
@@ -241,10 +241,8 @@ def _simulate(
             "clusters": served.outcome.clusters is not None,
             "new": holdings.held_out is not None,
             "sites": scenario.clients.natural,
-            "lift": False,  # depends on where the data's origin lies: for those who ask
         }
-        lacking = {need for need, there in has.items() if not there}
-        names = tuple(name for name in DEFAULT_METRICS if not lacking & METRICS[name].needs)
+        names = default_metrics({need for need, there in has.items() if not there})
     compared = "central" in scenario.compare
     question = Question(
         holdings.pooled,
