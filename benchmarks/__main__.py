@@ -45,6 +45,7 @@ SUITE: Mapping[str, str | None] = {
     "new_rows": None,
     "omnifc": None,
     "page": None,
+    "placing": "",
     "private_map": None,
     "rounds": None,
     "scale": None,
