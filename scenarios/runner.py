@@ -23,7 +23,7 @@ from raydr.federation.simulated.faults import Faults
 from raydr.journal import CheckpointTaken, Event, Incident, Journal, Listener, RoundEnded, unheard
 from raydr.memory import peak_memory_bytes
 from raydr.methods.serving import Plan, Served
-from raydr.metrics import default_metrics
+from raydr.metrics import Need, default_metrics
 from raydr.privacy.ledger import Entry, Granularity
 from raydr.privacy.secrets import RootedRun
 from raydr.privacy.statement import statement
@@ -237,7 +237,7 @@ def _simulate(
     names = scenario.metrics
     if names == "default":
         # What only methods that make clusters have, runs that hold rows out, or real sites, is no lack of the others.
-        has = {
+        has: dict[Need, bool] = {
             "clusters": served.outcome.clusters is not None,
             "new": holdings.held_out is not None,
             "sites": scenario.clients.natural,

@@ -15,7 +15,7 @@ from pathlib import Path
 from raydr.report import PaperTable
 from raydr.report.papers import MARKS, CellResult
 from raydr.tune.reading import PAPERS
-from raydr.tune.reproducing import read_table, results
+from raydr.tune.reproducing import outcome_without_run, read_table, results
 from raydr.tune.tables import Table
 
 PAGE = Path(__file__).parent.parent / "docs" / "papers.md"
@@ -67,9 +67,7 @@ def _outcome(name: str, found: PaperTable | None) -> str:
     if found is not None:
         changed = f" (with {found.changed})" if found.changed else ""
         return f"{found.heading['date']}{changed}: {found.summary}"
-    table = read_table(name).search
-    assert isinstance(table, Table)
-    return f"nothing to run: {table.unmeasured}" if table.unmeasured else "not run yet"
+    return outcome_without_run(name)
 
 
 def _section(found: PaperTable) -> Iterator[str]:

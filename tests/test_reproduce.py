@@ -252,8 +252,14 @@ def test_the_catalogue_says_how_the_latest_run_came_out(
     broken = tmp_path / "runs" / "two"
     broken.mkdir()
     (broken / records.TABLE).write_bytes(b"nothing")
-    line = catalogue(tmp_path / "runs")["p3-table-4"]
-    assert "2 cells compared" in line
+    lines = catalogue(tmp_path / "runs")
+    assert "2 cells compared" in lines["p3-table-4"]
+    assert lines["p1-figure-3"].endswith(
+        "; nothing to run: pictures of maps, without numbers; figure 2 is the same in numbers"
+    )
+    assert "CIFAR-10" in lines["p3-table-10"].partition("; nothing to run: ")[2]
+    names = list(lines)
+    assert names.index("p3-table-2") + 1 == names.index("p3-table-3") < names.index("p3-table-10")
     assert "p3-table-4" in results(tmp_path / "runs")
 
 
