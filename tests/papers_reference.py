@@ -16,7 +16,7 @@ from raydr.report import PaperTable
 from raydr.report.papers import MARKS, CellResult
 from raydr.tune.reading import PAPERS
 from raydr.tune.reproducing import outcome_without_run, read_table, results
-from raydr.tune.tables import Table
+from raydr.tune.tables import Table, cells
 
 PAGE = Path(__file__).parent.parent / "docs" / "papers.md"
 MARK = "<!-- Below this line: made by tests/papers_reference.py -->\n"
@@ -80,6 +80,14 @@ def _section(found: PaperTable) -> Iterator[str]:
         yield f"**Not the whole table**: run with {found.changed}."
     table = read_table(heading["name"]).search
     assert isinstance(table, Table)
+    now = {(cell.group, cell.row, cell.column): cell.measure for cell in cells(table)}
+    since = dict.fromkeys(
+        f"{cell.row} is {_metric(cell.measure)} here, {_metric(now[cell.group, cell.row, cell.column])} now"
+        for cell in found.cells
+        if cell.measure != now[cell.group, cell.row, cell.column]
+    )
+    if since:
+        yield f"**Run before the table's metrics were changed**: {'; '.join(since)}."
     yield from filter(None, [table.says, *table.substituted])
     yield ""
     shown = [
@@ -92,12 +100,16 @@ def _section(found: PaperTable) -> Iterator[str]:
     rows = dict.fromkeys((cell.group, cell.row) for cell in found.cells)
     at = {(cell.group, cell.row, cell.column): cell for cell in found.cells}
     for group, row in rows:
-        cells = [at[group, row, column] for column in shown]
-        if any(map(_shown, cells)):
-            yield f"| {cells[0].name} | " + " | ".join(map(_text, cells)) + " |"
+        line = [at[group, row, column] for column in shown]
+        if any(map(_shown, line)):
+            yield f"| {line[0].name} | " + " | ".join(map(_text, line)) + " |"
     reasons = dict.fromkeys(cell.why for cell in found.cells if cell.why)
     if reasons:
         yield "\nNot run: " + "; ".join(reasons) + "."
+
+
+def _metric(measure: str) -> str:
+    return f"`{measure.rpartition('.')[2]}`"
 
 
 def _shown(cell: CellResult) -> bool:

@@ -204,9 +204,12 @@ def test_only_one_row_keeps_the_group_that_has_its_pooled_values() -> None:
 def test_a_table_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as first:
         inline(first, dies_after=1)
-        with pytest.raises(Interrupted):
+        with pytest.raises(Interrupted) as caught:
             raydr.reproduce(content(columns=SEARCH["columns"][:2], groups=MANY), out=tmp_path / "p0")
     (left,) = tmp_path.glob("p0.incomplete-*")
+    assert caught.value.__notes__ == [
+        f"Go on after the trials that ended with `raydr reproduce {left} --resume`."
+    ]
     ran = inline(monkeypatch)
     whole = raydr.resume_sweep(left)
     assert len(ran) == 1
