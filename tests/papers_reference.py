@@ -5,17 +5,20 @@ To renew a table:
 
     raydr reproduce p3-table-4 --out runs/p3-table-4
     cp runs/p3-table-4/table.parquet scenarios/papers/p3-table-4.parquet
+
+A table that was run in several ways, few cells in full and many with fewer rows, has a file for each:
+``p2-table-2.parquet`` and ``p2-table-2.fewer-rows.parquet``. The page has a section of each, the newest first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from raydr.report import PaperTable
+from raydr.report import PaperTable, read_paper_table
 from raydr.report.papers import MARKS, CellResult
 from raydr.tune.reading import PAPERS
-from raydr.tune.reproducing import outcome_without_run, read_table, results
+from raydr.tune.reproducing import outcome_without_run, read_table, shipped_results
 from raydr.tune.tables import Table, cells
 
 PAGE = Path(__file__).parent.parent / "docs" / "papers.md"
@@ -26,13 +29,25 @@ README = PAGE.parent.parent / "README.md"
 OPENING, CLOSING = "<!-- papers: made by tests/papers_reference.py -->\n", "<!-- end of papers -->"
 
 
+def found_by_name() -> dict[str, list[PaperTable]]:
+    """Results that come with raydr by the table that they are of, the newest first."""
+    found: dict[str, list[PaperTable]] = {}
+    for path in shipped_results():
+        table = read_paper_table(path)
+        found.setdefault(table.heading["name"], []).append(table)
+    for tables in found.values():
+        tables.sort(key=lambda table: str(table.heading["date"]), reverse=True)
+    return found
+
+
 def summary() -> str:
     """How the cells of each table that was run compare with the paper's."""
     lines = [
         "| table | what was run | better | within one sd | worse | least ratio to the paper |",
         "| --- | --- | ---: | ---: | ---: | --- |",
     ]
-    for name, found in sorted(results().items()):
+    by_name = found_by_name()
+    for name, found in ((table, found) for table in PAPERS.names() for found in by_name.get(table, ())):
         count, worst = found.verdicts, found.worst
         if worst is not None:
             run = found.changed or "all of it"
@@ -51,28 +66,31 @@ def written(readme: str) -> str:
 
 def reference() -> str:
     """A line for each table, and a section with the cells of each that was run."""
-    found = results()
+    found = found_by_name()
     lines = ["\n## Every table and figure\n", "| name | what | how it came out |", "| --- | --- | --- |"]
     lines += [
-        f"| `{name}` | {title} | {_outcome(name, found.get(name))} |"
+        f"| `{name}` | {title} | {_outcome(name, found.get(name, []))} |"
         for name, title in PAPERS.names().items()
     ]
     for name in PAPERS.names():
-        if name in found:
-            lines += ["", *_section(found[name])]
+        for number, table in enumerate(found.get(name, ())):
+            lines += ["", *_section(table, again=number > 0)]
     return "\n".join(lines) + "\n"
 
 
-def _outcome(name: str, found: PaperTable | None) -> str:
-    if found is not None:
-        changed = f" (with {found.changed})" if found.changed else ""
-        return f"{found.heading['date']}{changed}: {found.summary}"
-    return outcome_without_run(name)
+def _outcome(name: str, found: Sequence[PaperTable]) -> str:
+    if not found:
+        return outcome_without_run(name)
+    said = []
+    for table in found:
+        changed = f" (with {table.changed})" if table.changed else ""
+        said.append(f"{table.heading['date']}{changed}: {table.summary}")
+    return "; ".join(said)
 
 
-def _section(found: PaperTable) -> Iterator[str]:
+def _section(found: PaperTable, *, again: bool) -> Iterator[str]:
     heading = found.heading
-    yield f"## {heading['name']}: {heading['title']}\n"
+    yield f"## {heading['name']}{f', with {found.changed}' if again else ''}: {heading['title']}\n"
     at_commit = f" at {heading['commit']}" if heading["commit"] else ""
     seeds = f"{heading['repeats']} seed{'s' if heading['repeats'] != 1 else ''}"
     yield f"{heading['paper']}, {heading['where']}. {heading['date']}, raydr {heading['raydr']}{at_commit}, {seeds}."
