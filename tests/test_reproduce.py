@@ -289,7 +289,9 @@ def test_the_page_of_papers_and_the_readmes_summary_are_made_from_the_results() 
         "run `python tests/papers_reference.py` to renew docs/papers.md"
     )
     readme = papers_reference.README.read_text(encoding="utf-8")
-    assert readme == papers_reference.written(readme), "run `python tests/papers_reference.py` to renew README.md"
+    assert readme == papers_reference.written(readme), (
+        "run `python tests/papers_reference.py` to renew README.md"
+    )
 
 
 def test_from_the_command_line(
