@@ -199,7 +199,8 @@ class _Going:
             return True
         if 0 < self._next < self.total and self._late and not self._cut:
             self._cut = True
-            left = self.total - self._next
+            places = (divmod(at, self.asked.repeats) for at in range(self._next, self.total))
+            left = sum(place not in self.ledger.rows for place in places)
             self.listener(Incident(f"time_budget_s is over: {left} trials do not begin"))
         return self._next >= self.total or self._cut
 
