@@ -91,6 +91,7 @@ class Checkpoints:
     noun: ClassVar[str] = "run"
     stored: ClassVar[str] = SCENARIO
     after: ClassVar[str] = "from the last checkpoint"
+    command: ClassVar[str] = "run"
 
     @property
     def place(self) -> Path:

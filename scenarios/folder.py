@@ -45,6 +45,8 @@ class Unfinished(Protocol):
     """The file that says what was asked for."""
     after: ClassVar[str]
     """From where it goes on, in words."""
+    command: ClassVar[str]
+    """Of raydr's, the one that goes on with it."""
 
     @property
     def place(self) -> Path:
@@ -177,7 +179,7 @@ def _completing(folder: Path, target: Path, work: Unfinished) -> Iterator[None]:
                 folder.rename(target)
         except BaseException as error:
             if work.there:
-                error.add_note(f"Go on {work.after} with `raydr {work.noun} {folder} --resume`.")
+                error.add_note(f"Go on {work.after} with `raydr {work.command} {folder} --resume`.")
             raise
         finally:
             if folder.exists() and not work.there:

@@ -11,6 +11,7 @@ from raydr.actors.packing import ACTOR_BYTES
 from raydr.metrics import graph_size
 from raydr.metrics.sampling import EXACT_ROWS
 from raydr.metrics.sampling import SAMPLED_ROWS as SAMPLED
+from raydr.metrics.structure import MOST_ROWS
 
 MEGABYTE = 2**20
 
@@ -36,6 +37,8 @@ SAMPLED_ROWS = 2_000
 """Among which metrics look for groups by matrices of all pairs, four of doubles."""
 OF_A_SAMPLE = 20
 """Numbers for each row beside the table, where metrics look at a sample: the map, its tree, its clusters."""
+BYTES_OF_A_PAIR = 16
+"""Of rows that share neighbours, where all rows are looked at: 12 were measured among 10,000 of MNIST."""
 BLOCK_BYTES = 96 * MEGABYTE
 """Blocks of distances in which metrics look at all pairs of rows, at most, for each thread."""
 
@@ -214,8 +217,18 @@ def _of_evaluation(load: Load) -> int:
     drawn = load.rows * load.neighbours * BYTES_OF_A_NEIGHBOUR if load.central else 0
     blocks = load.threads * min(BLOCK_BYTES, 8 * looked_at * 1024) if _measured(load) else 0
     pairs = 32 * min(load.rows, SAMPLED_ROWS) ** 2 if _measured(load) else 0
+    grouped = max((_grouped(metric, load) for metric in load.metrics), default=0)
+    pairs = max(pairs, BYTES_OF_A_PAIR * grouped**2)
     new = load.held_out * load.features * (3 * load.itemsize + 8)
     return 3 * load.table + precise + new + graph + max(drawn, blocks) + pairs
+
+
+def _grouped(metric: str, load: Load) -> int:
+    """Rows among all of which a metric looks for groups; 0 where it looks at none, or at a sample."""
+    if not metric.endswith(("steadiness_all", "cohesiveness_all")):
+        return 0
+    rows = load.held_out if metric.startswith("new_") else load.rows
+    return rows if rows <= MOST_ROWS else 0
 
 
 def _measured(load: Load) -> bool:

@@ -21,7 +21,7 @@ from raydr.federation import Crowd
 from raydr.methods import MethodSettings
 from raydr.methods.sense.settings import SENSE
 from raydr.methods.serving import Rehearsed, rehearse
-from raydr.metrics import DEFAULT_METRICS
+from raydr.metrics import default_metrics
 from raydr.privacy.ledger import Granularity, Ledger
 from raydr.privacy.statement import statement
 from raydr.scenarios.footprint import Load, ProcessMemory, footprint
@@ -274,7 +274,7 @@ def _load(
     embedder, source = embedder_of(scenario.method), scenario.data.source
     metrics = scenario.metrics
     if metrics == "default":
-        metrics = tuple(DEFAULT_METRICS)
+        metrics = default_metrics()
     return Load(
         rows=prospect.rows,
         features=prospect.features,

@@ -24,7 +24,7 @@ from raydr.federation.simulated.faults import Faults
 from raydr.journal import CheckpointTaken, Event, Incident, Journal, Listener, RoundEnded, unheard
 from raydr.memory import peak_memory_bytes
 from raydr.methods.serving import Plan, Served
-from raydr.metrics import DEFAULT_METRICS, METRICS, metric_named
+from raydr.metrics import Need, default_metrics, metric_named
 from raydr.privacy.ledger import Entry, Granularity
 from raydr.privacy.secrets import RootedRun
 from raydr.privacy.statement import statement
@@ -238,14 +238,12 @@ def _simulate(
     names = scenario.metrics
     if names == "default":
         # What only methods that make clusters have, runs that hold rows out, or real sites, is no lack of the others.
-        has = {
+        has: dict[Need, bool] = {
             "clusters": served.outcome.clusters is not None,
             "new": holdings.held_out is not None,
             "sites": scenario.clients.natural,
-            "lift": False,  # depends on where the data's origin lies: for those who ask
         }
-        lacking = {need for need, there in has.items() if not there}
-        names = tuple(name for name in DEFAULT_METRICS if not lacking & METRICS[name].needs)
+        names = default_metrics({need for need, there in has.items() if not there})
     compared = "central" in scenario.compare
     question = Question(
         holdings.pooled,
@@ -289,8 +287,9 @@ def _simulate(
 
 def _recovery_is_asked_for(scenario: Scenario) -> bool:
     """Whether a metric judges what the server takes the distances between rows to be."""
-    names = DEFAULT_METRICS if scenario.metrics == "default" else scenario.metrics
-    return any("recovered" in metric_named(name).needs for name in names)
+    if scenario.metrics == "default":
+        return True
+    return any("recovered" in metric_named(name).needs for name in scenario.metrics)
 
 
 def _summed_deviation(scenario: Scenario, served: Served) -> Float64Array | None:

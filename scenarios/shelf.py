@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from os import PathLike
@@ -19,6 +20,7 @@ FOR_ROWS = (
     "rows in memory are what estimators take, such as raydr.FedUMAP().fit(X, sites=...), and tables in files are what"
     " raydr.map takes"
 )
+_NUMBER = re.compile("([0-9]+)")
 LARGEST = 4 * MEGABYTE
 """Of a document: a scenario of forty thousand sites."""
 
@@ -48,10 +50,10 @@ class Shelf:
     keys: str
 
     def names(self) -> dict[str, str]:
-        """Names of those that come with raydr, each with the comment on its first line."""
+        """Names of those that come with raydr, numbers in them by size, each with the comment on its first line."""
         files = sorted(
             (entry for entry in self.folder.iterdir() if entry.name.endswith(".yaml")),
-            key=lambda entry: entry.name,
+            key=lambda entry: [int(part) if part.isdigit() else part for part in _NUMBER.split(entry.name)],
         )
         return {
             entry.name.removesuffix(".yaml"): entry.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")

@@ -5,18 +5,21 @@ To renew a table:
 
     raydr reproduce p3-table-4 --out runs/p3-table-4
     cp runs/p3-table-4/table.parquet scenarios/papers/p3-table-4.parquet
+
+A table that was run in several ways, few cells in full and many with fewer rows, has a file for each:
+``p2-table-2.parquet`` and ``p2-table-2.fewer-rows.parquet``. The page has a section of each, the newest first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from raydr.report import PaperTable
+from raydr.report import PaperTable, read_paper_table
 from raydr.report.papers import MARKS, CellResult
 from raydr.tune.reading import PAPERS
-from raydr.tune.reproducing import read_table, results
-from raydr.tune.tables import Table
+from raydr.tune.reproducing import outcome_without_run, read_table, shipped_results
+from raydr.tune.tables import Table, cells
 
 PAGE = Path(__file__).parent.parent / "docs" / "papers.md"
 MARK = "<!-- Below this line: made by tests/papers_reference.py -->\n"
@@ -26,13 +29,25 @@ README = PAGE.parent.parent / "README.md"
 OPENING, CLOSING = "<!-- papers: made by tests/papers_reference.py -->\n", "<!-- end of papers -->"
 
 
+def found_by_name() -> dict[str, list[PaperTable]]:
+    """Results that come with raydr by the table that they are of, the newest first."""
+    found: dict[str, list[PaperTable]] = {}
+    for path in shipped_results():
+        table = read_paper_table(path)
+        found.setdefault(table.heading["name"], []).append(table)
+    for tables in found.values():
+        tables.sort(key=lambda table: str(table.heading["date"]), reverse=True)
+    return found
+
+
 def summary() -> str:
     """How the cells of each table that was run compare with the paper's."""
     lines = [
         "| table | what was run | better | within one sd | worse | least ratio to the paper |",
         "| --- | --- | ---: | ---: | ---: | --- |",
     ]
-    for name, found in sorted(results().items()):
+    by_name = found_by_name()
+    for name, found in ((table, found) for table in PAPERS.names() for found in by_name.get(table, ())):
         count, worst = found.verdicts, found.worst
         if worst is not None:
             run = found.changed or "all of it"
@@ -51,30 +66,31 @@ def written(readme: str) -> str:
 
 def reference() -> str:
     """A line for each table, and a section with the cells of each that was run."""
-    found = results()
+    found = found_by_name()
     lines = ["\n## Every table and figure\n", "| name | what | how it came out |", "| --- | --- | --- |"]
     lines += [
-        f"| `{name}` | {title} | {_outcome(name, found.get(name))} |"
+        f"| `{name}` | {title} | {_outcome(name, found.get(name, []))} |"
         for name, title in PAPERS.names().items()
     ]
     for name in PAPERS.names():
-        if name in found:
-            lines += ["", *_section(found[name])]
+        for number, table in enumerate(found.get(name, ())):
+            lines += ["", *_section(table, again=number > 0)]
     return "\n".join(lines) + "\n"
 
 
-def _outcome(name: str, found: PaperTable | None) -> str:
-    if found is not None:
-        changed = f" (with {found.changed})" if found.changed else ""
-        return f"{found.heading['date']}{changed}: {found.summary}"
-    table = read_table(name).search
-    assert isinstance(table, Table)
-    return f"nothing to run: {table.unmeasured}" if table.unmeasured else "not run yet"
+def _outcome(name: str, found: Sequence[PaperTable]) -> str:
+    if not found:
+        return outcome_without_run(name)
+    said = []
+    for table in found:
+        changed = f" (with {table.changed})" if table.changed else ""
+        said.append(f"{table.heading['date']}{changed}: {table.summary}")
+    return "; ".join(said)
 
 
-def _section(found: PaperTable) -> Iterator[str]:
+def _section(found: PaperTable, *, again: bool) -> Iterator[str]:
     heading = found.heading
-    yield f"## {heading['name']}: {heading['title']}\n"
+    yield f"## {heading['name']}{f', with {found.changed}' if again else ''}: {heading['title']}\n"
     at_commit = f" at {heading['commit']}" if heading["commit"] else ""
     seeds = f"{heading['repeats']} seed{'s' if heading['repeats'] != 1 else ''}"
     yield f"{heading['paper']}, {heading['where']}. {heading['date']}, raydr {heading['raydr']}{at_commit}, {seeds}."
@@ -82,6 +98,14 @@ def _section(found: PaperTable) -> Iterator[str]:
         yield f"**Not the whole table**: run with {found.changed}."
     table = read_table(heading["name"]).search
     assert isinstance(table, Table)
+    now = {(cell.group, cell.row, cell.column): cell.measure for cell in cells(table)}
+    since = dict.fromkeys(
+        f"{cell.row} is {_metric(cell.measure)} here, {_metric(now[cell.group, cell.row, cell.column])} now"
+        for cell in found.cells
+        if cell.measure != now[cell.group, cell.row, cell.column]
+    )
+    if since:
+        yield f"**Run before the table's metrics were changed**: {'; '.join(since)}."
     yield from filter(None, [table.says, *table.substituted])
     yield ""
     shown = [
@@ -94,12 +118,16 @@ def _section(found: PaperTable) -> Iterator[str]:
     rows = dict.fromkeys((cell.group, cell.row) for cell in found.cells)
     at = {(cell.group, cell.row, cell.column): cell for cell in found.cells}
     for group, row in rows:
-        cells = [at[group, row, column] for column in shown]
-        if any(map(_shown, cells)):
-            yield f"| {cells[0].name} | " + " | ".join(map(_text, cells)) + " |"
+        line = [at[group, row, column] for column in shown]
+        if any(map(_shown, line)):
+            yield f"| {line[0].name} | " + " | ".join(map(_text, line)) + " |"
     reasons = dict.fromkeys(cell.why for cell in found.cells if cell.why)
     if reasons:
         yield "\nNot run: " + "; ".join(reasons) + "."
+
+
+def _metric(measure: str) -> str:
+    return f"`{measure.rpartition('.')[2]}`"
 
 
 def _shown(cell: CellResult) -> bool:

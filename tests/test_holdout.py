@@ -49,6 +49,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "private-map": {"kind": "private-map", "bounds": [-3, 3], "epsilon": 8, **SHORT},
 }
 NEW = [name for name, metric in METRICS.items() if "new" in metric.needs]
+OF_GROUPS = {name for name in NEW if "steadiness" in name or "cohesiveness" in name}
+"""Of which few rows have none."""
 FEATURES = ("a", "b", "c", "d")
 HELD = np.arange(3, 90, 5)
 """Rows of the file that it marks."""
@@ -300,7 +302,7 @@ def test_new_rows_lie_where_transform_places_them(held: Path, tmp_path: Path) ->
 
 def test_metrics_are_those_of_the_places(held: Path) -> None:
     told = measures(held)
-    assert set(NEW) - {"new_steadiness", "new_cohesiveness"} <= set(told["federated"])
+    assert set(NEW) - OF_GROUPS <= set(told["federated"])
     assert "rows" in told["not_computed"]["new_steadiness"]  # 18 are too few for groups
     mapped, embedding = places(held / "embedding.parquet")
     _, positions = places(held / "held_out.parquet")
@@ -341,7 +343,7 @@ def test_a_run_folders_scenario_holds_the_same_rows_out(tmp_path: Path) -> None:
     for file in ("embedding.parquet", "held_out.parquet", "metrics.json", "scenario.yaml"):
         assert (first / file).read_bytes() == (again / file).read_bytes()
     assert yaml.safe_load((first / "scenario.yaml").read_text())["data"]["holdout"]["part"] == 0.2
-    assert set(NEW) - {"new_steadiness", "new_cohesiveness"} <= set(measures(first)["federated"])
+    assert set(NEW) - OF_GROUPS <= set(measures(first)["federated"])
     without = measures(quick_run(tmp_path / "without", metrics="default"))
     assert not set(NEW) & {*without["federated"], *without["not_computed"]}
 

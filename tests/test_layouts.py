@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raydr.arrays import Float64Array, FloatArray
+from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.data import load
 from raydr.embedding import TSNE, UMAP, principal_components
 from raydr.embedding.initialization import tsne_start
-from raydr.embedding.kernels.affinities import Affinities, conditional, joint_affinities
+from raydr.embedding.kernels.affinities import Affinities, conditional, joint_affinities, local_order
 from raydr.embedding.kernels.fuzzy import BLOCKS, go_along, lay_out, rounds
 from raydr.embedding.kernels.interpolation import Phase, descend, gradient, repulsion
 from raydr.embedding.umap import fuzzy_set
@@ -316,3 +316,29 @@ def fixture_ring() -> NeighborGraph:
     rows = 10_001
     indices = (np.arange(rows)[:, None] + np.arange(1, 15)) % rows
     return NeighborGraph(indices, np.tile(np.arange(1, 15, dtype=np.float32), (rows, 1)))
+
+
+def test_affinities_in_another_order_are_the_same_affinities() -> None:
+    graph = graph_of(500, 20)
+    order = local_order(graph)
+    assert sorted(order.tolist()) == list(range(500))
+    plain, ordered = joint_affinities(graph, 6.0, 1), joint_affinities(graph, 6.0, 2, order)
+
+    def dense(found: Affinities) -> Float64Array:
+        table = np.zeros((500, 500))
+        table[np.repeat(np.arange(500), np.diff(found.ends)), found.tails] = found.weights
+        return table
+
+    np.testing.assert_allclose(dense(ordered), dense(plain)[np.ix_(order, order)], rtol=1e-6)
+
+
+def test_rows_stand_near_to_their_neighbours_in_the_local_order() -> None:
+    rows = load(source="digits").rows
+    graph = nearest_neighbors(Points(rows), 10)
+    order = local_order(graph)
+    place = np.argsort(order)
+
+    def apart(places: Int64Array) -> float:
+        return float(np.abs(places[graph.indices] - places[:, None]).mean())
+
+    assert apart(place) < 0.5 * apart(np.random.default_rng(0).permutation(len(rows)))

@@ -24,6 +24,7 @@ from raydr.metrics import (
     METRICS,
     Evidence,
     SharedGraph,
+    default_metrics,
     evaluate,
     metric_named,
     recovery,
@@ -62,7 +63,11 @@ OF_NEW_ROWS = [
     "new_continuity",
     "new_steadiness",
     "new_cohesiveness",
+    "new_steadiness_all",
+    "new_cohesiveness_all",
 ]
+OF_ALL = ["steadiness_all", "cohesiveness_all"]
+NAMED = [*OF_ALL, *ANCHORED, "new_steadiness_all", "new_cohesiveness_all"]
 
 GROUPS = ("steadiness", "cohesiveness")
 
@@ -104,7 +109,8 @@ def overlap(a, b, k):
 
 def test_the_names_are_the_documented_ones():
     assert list(DEFAULT_METRICS) == list(METRICS)
-    assert set(METRICS) == {*NAMES, *OF_SITES, *ANCHORED, *OF_NEW_ROWS}
+    assert set(METRICS) == {*NAMES, *OF_SITES, *ANCHORED, *OF_ALL, *OF_NEW_ROWS}
+    assert [name for name in METRICS if name not in default_metrics()] == NAMED
     assert [name for name, metric in METRICS.items() if "new" in metric.needs] == OF_NEW_ROWS
     assert all(metric.name == name for name, metric in METRICS.items())
     assert [name for name, metric in METRICS.items() if not metric.higher_is_better] == [

@@ -18,6 +18,7 @@ from tiny import tiny, tiny_file, tiny_run, tiny_scenario
 from raydr.actors.capacity import Capacity, Machine, capacity_at
 from raydr.errors import DataError, ScenarioError
 from raydr.front.cli import status
+from raydr.scenarios.footprint import Load, _of_evaluation
 from raydr.scenarios.planning import Plan, plan_of_prospect, plan_of_scenario
 from raydr.scenarios.prospect import Prospect, sampled
 from raydr.scenarios.reading import dump, read
@@ -545,3 +546,15 @@ def test_a_method_that_does_not_say_what_it_sends_leaves_the_rest_standing(tmp_p
     assert {"Enrolment", "Within", "ScaleRows"} <= {entry["kind"] for entry in plan["messages"]}
     assert plan["memory"]
     assert plan["fits"]
+
+
+@pytest.mark.parametrize("name", ["cohesiveness_all", "new_cohesiveness_all"])
+def test_groups_among_all_rows_take_memory_by_pairs_of_rows(name: str) -> None:
+    """Beyond 20,000 rows nobody looks for them, and they cost nothing."""
+
+    def more(rows: int) -> int:
+        load = Load(rows, 4, 8, 1, rows, 0, 0, 0, None, 0, False, False, ("steadiness",), held_out=rows)
+        return _of_evaluation(replace(load, metrics=("steadiness", name))) - _of_evaluation(load)
+
+    assert more(10_000) > 4 * more(5_000) > 0
+    assert more(30_000) == 0

@@ -204,9 +204,12 @@ def test_only_one_row_keeps_the_group_that_has_its_pooled_values() -> None:
 def test_a_table_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as first:
         inline(first, dies_after=1)
-        with pytest.raises(Interrupted):
+        with pytest.raises(Interrupted) as caught:
             raydr.reproduce(content(columns=SEARCH["columns"][:2], groups=MANY), out=tmp_path / "p0")
     (left,) = tmp_path.glob("p0.incomplete-*")
+    assert caught.value.__notes__ == [
+        f"Go on after the trials that ended with `raydr reproduce {left} --resume`."
+    ]
     ran = inline(monkeypatch)
     whole = raydr.resume_sweep(left)
     assert len(ran) == 1
@@ -252,8 +255,14 @@ def test_the_catalogue_says_how_the_latest_run_came_out(
     broken = tmp_path / "runs" / "two"
     broken.mkdir()
     (broken / records.TABLE).write_bytes(b"nothing")
-    line = catalogue(tmp_path / "runs")["p3-table-4"]
-    assert "2 cells compared" in line
+    lines = catalogue(tmp_path / "runs")
+    assert "2 cells compared" in lines["p3-table-4"]
+    assert lines["p1-figure-3"].endswith(
+        "; nothing to run: pictures of maps, without numbers; figure 2 is the same in numbers"
+    )
+    assert "CIFAR-10" in lines["p3-table-10"].partition("; nothing to run: ")[2]
+    names = list(lines)
+    assert names.index("p3-table-2") + 1 == names.index("p3-table-3") < names.index("p3-table-10")
     assert "p3-table-4" in results(tmp_path / "runs")
 
 
@@ -274,10 +283,14 @@ def test_the_page_is_made_again_and_a_damaged_table_is_refused(
         write_paper_report(folder)
 
 
-def test_the_page_of_papers_is_made_from_the_results() -> None:
+def test_the_page_of_papers_and_the_readmes_summary_are_made_from_the_results() -> None:
     kept = papers_reference.PAGE.read_text(encoding="utf-8").partition(papers_reference.MARK)[2]
     assert kept == papers_reference.reference(), (
         "run `python tests/papers_reference.py` to renew docs/papers.md"
+    )
+    readme = papers_reference.README.read_text(encoding="utf-8")
+    assert readme == papers_reference.written(readme), (
+        "run `python tests/papers_reference.py` to renew README.md"
     )
 
 

@@ -77,6 +77,24 @@ class TestGroups:
         monkeypatch.undo()
         assert evaluate(GROUPS, replace(evidence, grouped=200)) == evaluate(GROUPS, part)
 
+    def test_of_all_rows_no_sample_is_taken(self, monkeypatch):
+        evidence = noisy(rows=600)
+        whole = evaluate(GROUPS, evidence).values
+        monkeypatch.setattr(structure, "SAMPLED_ROWS", 200)
+        assert evaluate(GROUPS, evidence).values != whole
+        assert list(evaluate([f"{name}_all" for name in GROUPS], evidence).values.values()) == [
+            *whole.values()
+        ]
+        of_new = evaluate(
+            [f"new_{name}_all" for name in GROUPS], replace(evidence, new=replace(evidence, grouped=200))
+        )
+        assert list(of_new.values.values()) == [*whole.values()]
+
+    def test_too_many_to_compare_all_of_them_are_a_reason(self, monkeypatch):
+        monkeypatch.setattr(structure, "MOST_ROWS", 200)
+        reasons = evaluate([f"{name}_all" for name in GROUPS], noisy()).not_computed
+        assert all("at most 200 rows; there are 300" in reasons[f"{name}_all"] for name in GROUPS)
+
     def test_the_description_says_how_many_rows(self):
         for name in GROUPS:
             assert f"{structure.SAMPLED_ROWS:,} rows" in METRICS[name].description

@@ -387,6 +387,26 @@ class TestLimits:
             "time_budget_s is over: 7 trials do not begin"
         ]
 
+    def test_trials_that_ended_before_are_none_that_do_not_begin(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as patch:
+            inline(patch, dies_after=4)
+            with pytest.raises(Interrupted):
+                sweep(tiny_sweep(), out=tmp_path / "cut")
+        folder = left_behind(tmp_path / "cut")
+        (folder / records.TRIALS).unlink()
+        shutil.rmtree(folder / records.TRIAL_FOLDERS / "0000-1")
+        ended = len(list((folder / records.TRIAL_FOLDERS).iterdir()))
+        stored = yaml.safe_load((folder / records.SWEEP).read_text()) | {"time_budget_s": 1e-9}
+        (folder / records.SWEEP).write_text(yaml.safe_dump(stored, sort_keys=False))
+        inline(monkeypatch)
+        told: list[journal.Event] = []
+        resume(folder, listener=told.append)
+        assert [event.text for event in told if isinstance(event, journal.Incident)] == [
+            f"time_budget_s is over: {8 - ended} trials do not begin"
+        ]
+
     def test_a_point_that_cannot_be_run_is_refused_before_a_folder_is_made(self, tmp_path: Path) -> None:
         with pytest.raises(ScenarioError, match=r"The point clients\.count 0"):
             sweep(tiny_sweep(space={"clients.count": [0]}), out=tmp_path / "swept")

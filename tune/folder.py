@@ -31,6 +31,7 @@ class SweepWork:
     noun: ClassVar[str] = "sweep"
     stored: ClassVar[str] = records.SWEEP
     after: ClassVar[str] = "after the trials that ended"
+    command: ClassVar[str] = "sweep"
 
     @property
     def place(self) -> Path:
@@ -69,6 +70,13 @@ class SweepWork:
 
     def _trials(self) -> Iterator[Path]:
         return (self.folder / records.TRIAL_FOLDERS).glob("*")
+
+
+@dataclass(frozen=True)
+class TableWork(SweepWork):
+    """The same of a published table, whose own command also prints it."""
+
+    command: ClassVar[str] = "reproduce"
 
 
 def packed(folder: Path) -> Packed:

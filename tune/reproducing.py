@@ -14,6 +14,7 @@ from raydr.report import PaperTable, read_paper_table
 from raydr.tune.reading import PAPERS, read_sweep
 from raydr.tune.schema import Sweep
 from raydr.tune.tables import Table
+from raydr.tune.tabulating import why_nothing_runs
 
 
 def read_table(
@@ -69,12 +70,19 @@ def catalogue(folder: Path = Path("runs")) -> dict[str, str]:
         Of run folders, among which results are newer than those that come with raydr.
     """
     known = results(folder)
-    return {name: _line(title, known.get(name)) for name, title in PAPERS.names().items()}
+    return {name: _line(name, title, known.get(name)) for name, title in PAPERS.names().items()}
 
 
-def _line(title: str, found: PaperTable | None) -> str:
+def outcome_without_run(name: str) -> str:
+    """How a table that comes with raydr came out though nobody has run it: whether anybody could."""
+    table = read_table(name).search
+    reason = why_nothing_runs(table) if isinstance(table, Table) else None
+    return "not run yet" if reason is None else f"nothing to run: {reason}"
+
+
+def _line(name: str, title: str, found: PaperTable | None) -> str:
     if found is None:
-        return f"{title}; not run"
+        return f"{title}; {outcome_without_run(name)}"
     reduced = f", with {short(found.changed, 60)}" if found.changed else ""
     return f"{title}; {found.heading['date']}{reduced}: {found.summary}"
 

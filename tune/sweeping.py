@@ -16,7 +16,7 @@ from raydr.journal import Incident, Journal, Listener, SweepBegan, TrialEnded, T
 from raydr.plain import short
 from raydr.scenarios.folder import default_folder, incomplete, taken_up, target_of, unwritable
 from raydr.signals import signals_deferred
-from raydr.tune.folder import SweepWork
+from raydr.tune.folder import SweepWork, TableWork
 from raydr.tune.ledger import Ledger
 from raydr.tune.reading import read_stored, stored
 from raydr.tune.results import results_of, write_results
@@ -50,7 +50,7 @@ def sweep(
     search = search_of(asked)  # what is wrong with a point is said before a folder is made
     require_packages_of(search)
     target = out or default_folder(asked.name, datetime.now())
-    with incomplete(target, SweepWork) as folder:
+    with incomplete(target, _work_of(asked)) as folder:
         with unwritable(target):
             (folder / records.SWEEP).write_text(stored(asked), encoding="utf-8")
         _Going(asked, search, SweepWork(folder), listener, trackers).on(address, data_dir)
@@ -75,12 +75,16 @@ def resume(
     """
     folder = folder.expanduser().absolute()
     target = target_of(folder, SweepWork)
-    with taken_up(folder, SweepWork):
-        asked = read_stored(folder / records.SWEEP)
+    asked = read_stored(folder / records.SWEEP)
+    with taken_up(folder, _work_of(asked)):
         going = _Going(asked, search_of(asked), SweepWork(folder), listener, trackers)
         going.take_up(retry_failed=retry_failed)
         going.on(address, data_dir)
     return _shown(target, listener)
+
+
+def _work_of(asked: Sweep) -> type[SweepWork]:
+    return TableWork if isinstance(asked.search, Table) else SweepWork
 
 
 def _shown(folder: Path, listener: Listener) -> Path:
@@ -195,7 +199,8 @@ class _Going:
             return True
         if 0 < self._next < self.total and self._late and not self._cut:
             self._cut = True
-            left = self.total - self._next
+            places = (divmod(at, self.asked.repeats) for at in range(self._next, self.total))
+            left = sum(place not in self.ledger.rows for place in places)
             self.listener(Incident(f"time_budget_s is over: {left} trials do not begin"))
         return self._next >= self.total or self._cut
 

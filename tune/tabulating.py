@@ -148,7 +148,14 @@ def require_cells(asked: Sweep) -> None:
     ScenarioError
         With the reason.
     """
-    table = asked.search
-    if isinstance(table, Table) and (table.unmeasured or not any(cell.default for cell in cells(table))):
-        reasons = dict.fromkeys(filter(None, [table.unmeasured, *(cell.absent for cell in cells(table))]))
-        raise ScenarioError(f"{asked.name} cannot be run: {'; '.join(reasons)}.")
+    reason = why_nothing_runs(asked.search) if isinstance(asked.search, Table) else None
+    if reason is not None:
+        raise ScenarioError(f"{asked.name} cannot be run: {reason}.")
+
+
+def why_nothing_runs(table: Table) -> str | None:
+    """Why none of a table's cells can be run; None where some can."""
+    known = list(cells(table))
+    if any(cell.default for cell in known):
+        return None
+    return "; ".join(dict.fromkeys(filter(None, [table.unmeasured, *(cell.absent for cell in known)])))

@@ -83,11 +83,12 @@ class TSNE(GraphSettings):
         self, nearest: NeighborGraph, initialization: FloatArray, seed: int, threads: int, progress: Progress
     ) -> Float64Array:
         """Of many rows: openTSNE's iterations, shared by threads; half its seconds and half its memory on two."""
-        from raydr.embedding.kernels.affinities import joint_affinities
+        from raydr.embedding.kernels.affinities import joint_affinities, local_order
         from raydr.embedding.kernels.interpolation import Phase, descend
 
         progress(0, self.early_iterations + self.iterations)
-        layout = tsne_start(initialization, seed)
+        order = local_order(nearest)
+        layout = tsne_start(initialization, seed)[order]
         phases = [
             Phase(iterations, exaggeration, self.learning_rate or nearest.rows / exaggeration)
             for iterations, exaggeration in (
@@ -96,9 +97,12 @@ class TSNE(GraphSettings):
             )
         ]
         with one_blas_thread():
-            affinities = joint_affinities(nearest, self.effective_perplexity(nearest.rows), threads)
+            perplexity = self.effective_perplexity(nearest.rows)
+            affinities = joint_affinities(nearest, perplexity, threads, order)
             descend(layout, affinities, phases, threads=threads, progress=progress)
-        return layout
+        drawn = np.empty_like(layout)
+        drawn[order] = layout
+        return drawn
 
     def _by_tree(
         self, nearest: NeighborGraph, initialization: FloatArray, seed: int, threads: int, progress: Progress

@@ -139,6 +139,7 @@ def _centred(points: Points, *, whole: bool) -> tuple[Callable[[slice], Float64A
     "Cosine in the anchors' frame",
     "mean cosine between recovered and true rows as they are (P3, A.11); depends on the data's origin",
     needs={"rows", "recovered", "lift"},
+    by_default=False,  # depends on where the data's origin lies
     perfect="every record as it is",
 )
 def anchored_cosine(examination: Examination) -> float:
@@ -158,6 +159,7 @@ def anchored_cosine(examination: Examination) -> float:
     "error of the recovered rows over the true ones as they are, in Frobenius norm (P3, A.11); depends on the data's"
     " origin",
     needs={"rows", "recovered", "lift"},
+    by_default=False,  # depends on where the data's origin lies
     perfect="every record as it is",
     higher_is_better=False,
 )

@@ -32,7 +32,8 @@ class Metric:
     """One measure of a map: its name, how to read it, what it needs, and how it is computed.
 
     ``k`` is the number of neighbours that it looks at, None where it looks at none; ``perfect`` what the server holds
-    where the metric is perfect, "" where that follows from it for nothing.
+    where the metric is perfect, "" where that follows from it for nothing; ``by_default`` whether ``metrics: default``
+    has it, or only scenarios that name it.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Metric:
     measure: Callable[[Examination], float | Estimate]
     k: int | None = None
     perfect: str = ""
+    by_default: bool = True
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Family:
 METRICS: Registry[Metric] = Registry("metrics", "raydr.metrics")
 """Every metric by its name."""
 DEFAULT_METRICS: KeysView[str] = METRICS.keys()
-"""Names of the metrics that ``metrics: default`` computes: all that there are when they are asked for."""
+"""Names of the metrics that are listed: all that there are when they are asked for."""
 FAMILIES: Registry[Family] = Registry("metrics", "raydr.metrics")
 """Those that take another number of neighbours than the metrics that are listed."""
 
@@ -85,6 +87,7 @@ def metric(
     needs: Set[Need],
     higher_is_better: bool = True,
     perfect: str = "",
+    by_default: bool = True,
 ) -> Callable[[Measure], Measure]:
     """Register a function of an :class:`Examination` as a metric; it raises `UnmeasurableError` where it has no value.
 
@@ -97,12 +100,14 @@ def metric(
     needs : set of {"labels", "rows", "recovered", "clusters", "sites", "new", "lift"}
         What it looks at beside the map: classes, the true rows, the geometry that the server recovered, the clusters
         that the method makes itself, who holds which rows, rows that were held out and placed afterwards, and
-        where in the features' own coordinates the recovered rows lie. Metrics of that depend on where the data's origin
-        lies, so only scenarios that name them have them.
+        where in the features' own coordinates the recovered rows lie.
     higher_is_better : bool
         Which way it improves.
     perfect : str
         Of what the server recovered: what it holds where the metric is perfect, as the report says beside the value.
+    by_default : bool
+        Whether ``metrics: default`` has it; else only scenarios that name it, since it takes long, or says little of
+        most data.
 
     Examples
     --------
@@ -114,7 +119,16 @@ def metric(
     def register(measure: Measure) -> Measure:
         METRICS.add(
             name,
-            Metric(name, title, description, higher_is_better, frozenset(needs), measure, perfect=perfect),
+            Metric(
+                name,
+                title,
+                description,
+                higher_is_better,
+                frozenset(needs),
+                measure,
+                perfect=perfect,
+                by_default=by_default,
+            ),
         )
         return measure
 
@@ -243,6 +257,17 @@ def evaluate(
         if scores.standard_errors
         else scores
     )
+
+
+def default_metrics(lacking: Set[Need] = frozenset()) -> tuple[str, ...]:
+    """Names of the metrics of ``metrics: default``, where so much of what metrics look at is not there.
+
+    >>> "npa_10" in default_metrics(), "anchored_cosine" in default_metrics()
+    (True, False)
+    >>> "npa_10" in default_metrics({"rows"})
+    False
+    """
+    return tuple(name for name, metric in METRICS.items() if metric.by_default and not lacking & metric.needs)
 
 
 def graph_size(names: Iterable[str]) -> int:

@@ -13,7 +13,7 @@ from raydr.metrics.metric import metric, metric_by_k
 from raydr.metrics.neighborhood import neighbor_preservation
 from raydr.metrics.ranks import NEIGHBORS, continuity, trustworthiness
 from raydr.metrics.sampling import Estimate
-from raydr.metrics.structure import cohesiveness, steadiness
+from raydr.metrics.structure import cohesiveness, cohesiveness_all, steadiness, steadiness_all
 
 
 @metric_by_k(
@@ -99,3 +99,27 @@ def new_steadiness(examination: Examination) -> float:
 def new_cohesiveness(examination: Examination) -> float:
     """:func:`raydr.metrics.structure.cohesiveness` of the new rows' map."""
     return cohesiveness(examination.new)
+
+
+@metric(
+    "new_steadiness_all",
+    "New rows: steadiness, all of them",
+    "groups of new rows in the map are groups in the data (all new rows, as P2 has it)",
+    needs={"rows", "new"},
+    by_default=False,
+)
+def new_steadiness_all(examination: Examination) -> float:
+    """:func:`raydr.metrics.structure.steadiness_all` of the new rows' map."""
+    return steadiness_all(examination.new)
+
+
+@metric(
+    "new_cohesiveness_all",
+    "New rows: cohesiveness, all of them",
+    "groups of new rows in the data stay groups in the map (all new rows, as P2 has it)",
+    needs={"rows", "new"},
+    by_default=False,
+)
+def new_cohesiveness_all(examination: Examination) -> float:
+    """:func:`raydr.metrics.structure.cohesiveness_all` of the new rows' map."""
+    return cohesiveness_all(examination.new)

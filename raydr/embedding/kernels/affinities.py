@@ -23,6 +23,8 @@ from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import row_blocks, run_threaded
 
 BLOCK_ROWS = 8192
+_ORDERED_BY = 5
+"""Neighbours of each row by which rows are put in order."""
 _STEPS = 200
 _TOLERANCE = 1e-8
 """Of the entropy, and the steps of bisection after which what there is counts: as openTSNE."""
@@ -40,8 +42,10 @@ class Affinities:
     weights: Float32Array
 
 
-def joint_affinities(graph: NeighborGraph, perplexity: float, threads: int) -> Affinities:
-    """Affinities of the rows of a graph, at most its k neighbours each, by a perplexity below k.
+def joint_affinities(
+    graph: NeighborGraph, perplexity: float, threads: int, order: IntArray | None = None
+) -> Affinities:
+    """Affinities of the rows of a graph, in ``order`` (rows,) where it is given, by a perplexity below its k.
 
     >>> graph = NeighborGraph(np.array([[1, 2], [0, 2], [1, 0]]), np.array([[1, 2], [1, 1], [1, 2]], np.float32))
     >>> found = joint_affinities(graph, 1.5, 1)
@@ -49,24 +53,28 @@ def joint_affinities(graph: NeighborGraph, perplexity: float, threads: int) -> A
     ([1, 2, 0, 2, 0, 1], 1.0)
     """
     rows, k = graph.indices.shape
-    order = np.empty((rows, k), np.int32)
+    taken = np.arange(rows) if order is None else order
+    place = np.empty(rows, np.int64)
+    place[taken] = np.arange(rows)
+    neighbors = np.empty((rows, k), np.int32)
     own = np.empty((rows, k), np.float32)
     entropy = float(np.log(perplexity))
 
     def condition(block: tuple[int, int]) -> None:
         part = slice(*block)
-        conditional(graph.distances[part], graph.indices[part], entropy, order[part], own[part])
+        rows = taken[part]
+        conditional(graph.distances[rows], place[graph.indices[rows]], entropy, neighbors[part], own[part])
 
     blocks = row_blocks(rows, BLOCK_ROWS)
     run_threaded(condition, blocks, threads)
-    starts = np.concatenate([[0], np.cumsum(np.bincount(order.ravel(), minlength=rows))])
+    starts = np.concatenate([[0], np.cumsum(np.bincount(neighbors.ravel(), minlength=rows))])
     heads = np.empty(rows * k, np.int32)
     others = np.empty(rows * k, np.float32)
-    turn(order, own, starts[:-1].copy(), heads, others)
+    turn(neighbors, own, starts[:-1].copy(), heads, others)
     sizes = np.empty(rows, np.int64)
 
     def measure(block: tuple[int, int]) -> None:
-        union_sizes(order, heads, starts, *block, sizes)
+        union_sizes(neighbors, heads, starts, *block, sizes)
 
     run_threaded(measure, blocks, threads)
     ends = np.concatenate([[0], np.cumsum(sizes)])
@@ -74,16 +82,31 @@ def joint_affinities(graph: NeighborGraph, perplexity: float, threads: int) -> A
     weights = np.empty(ends[-1], np.float32)
 
     def merge(block: tuple[int, int]) -> None:
-        merged(order, own, heads, others, starts, *block, ends, 0.5 / rows, tails, weights)
+        merged(neighbors, own, heads, others, starts, *block, ends, 0.5 / rows, tails, weights)
 
     run_threaded(merge, blocks, threads)
     return Affinities(ends, tails, weights)
 
 
+def local_order(graph: NeighborGraph) -> IntArray:
+    """An order of rows, (rows,), in which neighbours stand near to each other (reverse Cuthill and McKee).
+
+    What goes over the affinities then finds positions in the processor's cache: an iteration of t-SNE on 300,000 rows,
+    which came in no order, takes .12 s in place of .17.
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+    few = graph.indices[:, :_ORDERED_BY]
+    ends = np.arange(0, few.size + 1, few.shape[1], dtype=np.int32)
+    near = csr_array((np.ones(few.size, np.int8), few.ravel().astype(np.int32), ends), (graph.rows,) * 2)
+    return np.asarray(reverse_cuthill_mckee(near, symmetric_mode=False))
+
+
 def _conditional(
-    distances: Float32Array, indices: Int64Array, entropy: float, order: IntArray, found: Float32Array
+    distances: Float32Array, indices: Int64Array, entropy: float, neighbors: IntArray, found: Float32Array
 ) -> None:
-    """Fill ``order`` with each row's neighbours by index, and ``found`` with their probabilities."""
+    """Fill ``neighbors`` with each row's neighbours by index, and ``found`` with their probabilities."""
     rows, k = distances.shape
     squared = np.empty(k)
     weight = np.empty(k)
@@ -111,29 +134,31 @@ def _conditional(
                 beta = beta / 2.0 if least == -np.inf else (beta + least) / 2.0
         by_index = np.argsort(indices[row])
         for at in range(k):
-            order[row, at] = indices[row, by_index[at]]
+            neighbors[row, at] = indices[row, by_index[at]]
             found[row, at] = weight[by_index[at]] / total
 
 
-def _turn(order: IntArray, own: Float32Array, at: Int64Array, heads: IntArray, others: Float32Array) -> None:
+def _turn(
+    neighbors: IntArray, own: Float32Array, at: Int64Array, heads: IntArray, others: Float32Array
+) -> None:
     """Of each row, who has it as a neighbour, in order, and by what probability; ``at`` (rows,) is used up."""
-    for row in range(order.shape[0]):
-        for place in range(order.shape[1]):
-            tail = order[row, place]
+    for row in range(neighbors.shape[0]):
+        for place in range(neighbors.shape[1]):
+            tail = neighbors[row, place]
             heads[at[tail]] = row
             others[at[tail]] = own[row, place]
             at[tail] += 1
 
 
 def _union_sizes(
-    order: IntArray, heads: IntArray, starts: Int64Array, first: int, last: int, sizes: Int64Array
+    neighbors: IntArray, heads: IntArray, starts: Int64Array, first: int, last: int, sizes: Int64Array
 ) -> None:
     """How many rows are a neighbour of each of the rows first:last, or have it as one."""
-    k = order.shape[1]
+    k = neighbors.shape[1]
     for row in range(first, last):
         a, b, count = 0, starts[row], 0
         while a < k and b < starts[row + 1]:
-            here, there = order[row, a], heads[b]
+            here, there = neighbors[row, a], heads[b]
             a += here <= there
             b += there <= here
             count += 1
@@ -141,7 +166,7 @@ def _union_sizes(
 
 
 def _merged(
-    order: IntArray,
+    neighbors: IntArray,
     own: Float32Array,
     heads: IntArray,
     others: Float32Array,
@@ -154,16 +179,16 @@ def _merged(
     weights: Float32Array,
 ) -> None:
     """Both directions added up, times ``factor``, for the rows first:last."""
-    k = order.shape[1]
+    k = neighbors.shape[1]
     for row in range(first, last):
         a, b, at = 0, starts[row], ends[row]
         while a < k or b < starts[row + 1]:
-            from_own = b == starts[row + 1] or (a < k and order[row, a] <= heads[b])
-            from_other = a == k or (b < starts[row + 1] and heads[b] <= order[row, a])
+            from_own = b == starts[row + 1] or (a < k and neighbors[row, a] <= heads[b])
+            from_other = a == k or (b < starts[row + 1] and heads[b] <= neighbors[row, a])
             total = 0.0
             if from_own:
                 total += own[row, a]
-                tails[at] = order[row, a]
+                tails[at] = neighbors[row, a]
             if from_other:
                 total += others[b]
                 tails[at] = heads[b]

@@ -34,13 +34,12 @@ def _command_for(document: str) -> str | None:
     """The command that a file is for, or a name of what comes with raydr; None where that is not plain."""
     from raydr.front.own_data import is_data
     from raydr.scenarios.reading import SHELF
-    from raydr.tune.reading import is_sweep, names_sweep
-    from raydr.tune.reproducing import catalogue
+    from raydr.tune.reading import PAPERS, is_sweep, names_sweep
 
     path = Path(document).expanduser()
     if path.is_file() and is_data(document):
         return "map"
-    if document in catalogue() and not path.exists():
+    if document in PAPERS.names() and not path.exists():
         return "reproduce"
     if not path.is_file():
         if names_sweep(document):
