@@ -43,6 +43,7 @@ SUITE: Mapping[str, str | None] = {
     "harmonizing": None,
     "masking": "",
     "million": "",
+    "neighbors": "",
     "new_rows": None,
     "omnifc": None,
     "page": None,

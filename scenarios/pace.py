@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from raydr.federation import Effort
+from raydr.geometry.cells import CELL_ROWS
+from raydr.geometry.cells import EXACT_ROWS as SEARCHED_ROWS
 from raydr.metrics.sampling import EXACT_ROWS, SAMPLED_ROWS
 from raydr.scenarios.footprint import Load, is_light
 
@@ -26,10 +28,12 @@ LOADING_S = {"tsne": 2.0, "umap": 8.0, "phate": 3.0}
 """Importing an embedder, and what numba compiles."""
 PAIR_S, PAIR_FEATURE_S = 4e-9, 1e-11
 """Of the neighbour search, on one core, for each pair of rows, and for each of their features."""
-TSNE_ROW_S, TSNE_INTERPOLATED_ROW_S, INTERPOLATED_ROWS = 1.4e-5, 4e-6, 10_000
+LOOKED_INTO = 20
+"""Cells into which each of very many rows looks for neighbours, of data that are no better than usual."""
+TSNE_ROW_S, TSNE_INTERPOLATED_ROW_S, INTERPOLATED_ROWS = 1.4e-5, 1.2e-6, 10_000
 """Of one iteration for each row, on one core: Barnes-Hut, and interpolation from so many rows on."""
-EDGE_S = 2e-7
-"""Of one epoch of UMAP and its like for each neighbour of a row, on one core."""
+EDGE_S, SHARED_EDGE_S = 2e-7, 1e-7
+"""Of one epoch of UMAP and its like for each neighbour of a row, on one core: and of UMAP of more rows than that."""
 METRICS_S, METRIC_PAIR_S, METRIC_PAIR_FEATURE_S = 7.0, 7e-8, 1e-10
 """Of all metrics, on one core: importing, and for each pair of rows."""
 SAMPLED_PAIR_S, SAMPLED_PAIR_FEATURE_S = 1e-8, 1e-10
@@ -108,7 +112,8 @@ def embedder_of(settings: Any) -> Any:
 
 
 def _neighbours(load: Load) -> float:
-    return float(load.rows) ** 2 * (PAIR_S + PAIR_FEATURE_S * load.features)
+    others = load.rows if load.rows <= SEARCHED_ROWS else min(load.rows, LOOKED_INTO * CELL_ROWS)
+    return float(load.rows) * others * (PAIR_S + PAIR_FEATURE_S * load.features)
 
 
 def _embedding(load: Load, settings: Any, threads: int) -> float:
@@ -122,6 +127,8 @@ def _embedding(load: Load, settings: Any, threads: int) -> float:
         each = TSNE_INTERPOLATED_ROW_S if interpolated else TSNE_ROW_S
         return float(loading + rows * iterations * each / threads)
     epochs = getattr(embedder, "epochs", None) or (500 if rows <= INTERPOLATED_ROWS else 200)
+    if name == "umap" and rows > INTERPOLATED_ROWS:
+        return float(loading + rows * load.neighbours * epochs * SHARED_EDGE_S / threads)
     return float(loading + rows * load.neighbours * epochs * EDGE_S)
 
 

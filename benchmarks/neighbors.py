@@ -1,0 +1,202 @@
+"""Ways to find the nearest neighbours of all rows: seconds, the part of the true neighbours found, and memory.
+
+    python -m benchmarks.neighbors [--quick] [--data mixture mnist] [--rows 300000] [--k 15] [--repeats 3] [--json FILE]
+
+``exact`` compares all pairs, ``cells`` those in the cells near to each row (``raydr/geometry/cells.py``) for a recall
+of .98. The peers are pynndescent, and where they are installed faiss (``faiss-cpu``: HNSW graphs and inverted files,
+the latter with as many lists as there are cells and as many probes as cells are looked into) and usearch, on as many
+threads, with settings of their documentation. All get the same rows in memory, in processes of their own, in turns;
+recall is measured on 500 rows that are compared with all. What is not installed is left out, and named. ``--quick``
+takes 20,000 rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.million import labelled_mixture
+from benchmarks.processes import said
+from raydr.arrays import FloatArray, Int64Array
+from raydr.geometry.cells import CELL_ROWS, neighbors_by_cells
+from raydr.geometry.neighbors import nearest_neighbors, search_rows
+from raydr.geometry.points import Points
+from raydr.threads import cores
+
+RECALL, JUDGED = 0.98, 500
+LIMIT_S = 2 * 3600.0
+
+
+def rows_of(data: str, rows: int) -> FloatArray:
+    """Rows of the mixture of :mod:`benchmarks.million`, or of MNIST, (rows, features) float32."""
+    if data == "mnist":
+        from raydr.data import load
+
+        return load(source="mnist", rows=min(rows, 70_000)).rows.astype(np.float32)
+    import pyarrow.parquet as pq
+
+    with tempfile.TemporaryDirectory() as folder:
+        table = pq.read_table(labelled_mixture(Path(folder) / "rows.parquet", rows, 50))
+    return np.stack([column.to_numpy() for column in table.drop_columns("class").columns], axis=1)
+
+
+def exact(rows: FloatArray, k: int) -> tuple[Int64Array, float]:
+    """All pairs."""
+    return nearest_neighbors(Points(rows), k).indices, 1.0
+
+
+def cells(rows: FloatArray, k: int) -> tuple[Int64Array, float]:
+    """Cells near to each row."""
+    found = neighbors_by_cells(Points(rows), k, recall=RECALL)
+    return found.graph.indices, found.looked_at
+
+
+def pynndescent(rows: FloatArray, k: int) -> tuple[Int64Array, float]:
+    """Nearest-neighbour descent, as umap-learn calls it."""
+    from pynndescent import NNDescent
+
+    trees, iterations = min(64, 5 + round(len(rows) ** 0.5 / 20.0)), max(5, round(np.log2(len(rows))))
+    graph = NNDescent(
+        rows,
+        n_neighbors=k + 1,
+        n_trees=trees,
+        n_iters=iterations,
+        max_candidates=60,
+        n_jobs=cores(),
+        random_state=0,
+    ).neighbor_graph[0]
+    return np.asarray(graph[:, 1:], np.int64), float("nan")
+
+
+def faiss_hnsw(rows: FloatArray, k: int) -> tuple[Int64Array, float]:
+    """Navigable small worlds, 32 links."""
+    import faiss
+
+    faiss.omp_set_num_threads(cores())
+    index = faiss.IndexHNSWFlat(rows.shape[1], 32)
+    index.hnsw.efSearch = 64
+    index.add(rows)
+    return index.search(rows, k + 1)[1][:, 1:], float("nan")
+
+
+def faiss_ivf(rows: FloatArray, k: int) -> tuple[Int64Array, float]:
+    """Inverted files, as many lists as cells, and as many probes."""
+    import faiss
+
+    looked_at = neighbors_by_cells(Points(rows), k, recall=RECALL).looked_at
+    began = time.perf_counter()
+    faiss.omp_set_num_threads(cores())
+    lists = len(rows) // CELL_ROWS
+    quantizer = faiss.IndexFlatL2(rows.shape[1])
+    index = faiss.IndexIVFFlat(quantizer, rows.shape[1], lists)
+    index.train(rows)
+    index.add(rows)
+    index.nprobe = max(1, round(looked_at * lists))
+    found = index.search(rows, k + 1)[1][:, 1:]
+    return found, time.perf_counter() - began
+
+
+def usearch(rows: FloatArray, k: int) -> tuple[Int64Array, float]:
+    """Navigable small worlds, with its defaults."""
+    from usearch.index import Index
+
+    index = Index(ndim=rows.shape[1], metric="l2sq", dtype="f32")
+    index.add(np.arange(len(rows)), rows, threads=cores())
+    keys = index.search(rows, k + 1, threads=cores()).keys
+    return np.asarray(keys[:, 1:], np.int64), float("nan")
+
+
+WAYS: dict[str, tuple[str, Callable[[FloatArray, int], tuple[Int64Array, float]]]] = {
+    "exact": ("numpy", exact),
+    "cells": ("numpy", cells),
+    "pynndescent": ("pynndescent", pynndescent),
+    "faiss HNSW": ("faiss", faiss_hnsw),
+    "faiss IVF": ("faiss", faiss_ivf),
+    "usearch": ("usearch", usearch),
+}
+"""Ways by name, with the package that each needs."""
+
+
+def judged(way: str, data: str, rows: int, k: int) -> dict[str, float]:
+    """Seconds and recall of one way."""
+    table = rows_of(data, rows)
+    search = WAYS[way][1]
+    search(table[: 3 * CELL_ROWS], k)  # what is compiled once is no part of it
+    began = time.perf_counter()
+    indices, told = search(table, k)
+    seconds = told if way == "faiss IVF" else time.perf_counter() - began
+    own = np.sort(np.random.default_rng(0).choice(len(table), JUDGED, replace=False))
+    true = search_rows(Points(table), own, k, 512)[0][:, :k]
+    kept = [len(np.intersect1d(indices[row], nearest)) for row, nearest in zip(own, true, strict=True)]
+    figures = {"s": seconds, "recall": float(np.mean(kept)) / k}
+    return figures | ({"looked_at": told} if way == "cells" else {})
+
+
+def measured(way: str, data: str, rows: int, k: int) -> dict[str, float]:
+    """One way in a process of its own, with the most memory that it had."""
+    arguments = ["--side", way, "--data", data, "--rows", str(rows), "--k", str(k)]
+    lines = list(said("benchmarks.neighbors", *arguments, timeout_s=LIMIT_S, interval_s=1.0))
+    figures: dict[str, float] = json.loads(lines[-1][0])
+    return figures | {"memory_mb": max(memory for _, memory in lines)}
+
+
+def main() -> None:
+    """Measure, print a table, and write the figures."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.neighbors",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--quick", action="store_true", help="20,000 rows, once")
+    parser.add_argument("--data", nargs="+", choices=["mixture", "mnist"], default=["mixture"])
+    parser.add_argument("--rows", type=int, default=300_000)
+    parser.add_argument("--k", type=int, default=15)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--side", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.side:
+        print(json.dumps(judged(options.side, options.data[0], options.rows, options.k)))
+        return
+    if options.quick:
+        options.rows, options.repeats, options.ways = 20_000, 1, ["exact", "cells", "pynndescent"]
+    there = [way for way in options.ways if importlib.util.find_spec(WAYS[way][0])]
+    absent = sorted({WAYS[way][0] for way in options.ways} - {WAYS[way][0] for way in there})
+    if absent:
+        print(f"not installed, and left out: {', '.join(absent)}")
+    figures: dict[str, Any] = {}
+    ratios: dict[str, float] = {}
+    for data in options.data:
+        runs: dict[str, list[dict[str, float]]] = {way: [] for way in there}
+        for _ in range(options.repeats):
+            for way in there:
+                runs[way].append(measured(way, data, options.rows, options.k))
+        print(
+            f"{data}, {options.rows:,} rows, k = {options.k}, {cores()} threads, medians of {options.repeats}"
+        )
+        print(f"{'':<14}{'s':>10}{'recall':>10}{'MB':>10}")
+        for way, found in runs.items():
+            middle = {name: statistics.median(run[name] for run in found) for name in found[0]}
+            print(f"{way:<14}{middle['s']:>10.2f}{middle['recall']:>10.4f}{middle['memory_mb']:>10.0f}")
+            figures |= {f"{data}.{way}.{name}": round(value, 4) for name, value in middle.items()}
+        for way in set(there) - {"cells"} if "cells" in there else ():
+            pairs = zip(runs["cells"], runs[way], strict=True)
+            ratios[f"{data}.cells/{way}"] = round(
+                statistics.median(ours["s"] / theirs["s"] for ours, theirs in pairs), 4
+            )
+    if options.json is not None:
+        options.json.write_text(json.dumps({"figures": figures, "ratios": ratios}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
