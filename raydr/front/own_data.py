@@ -15,7 +15,7 @@ import numpy as np
 
 from raydr.data.columns import Choice, listing
 from raydr.data.dialect import Dialect
-from raydr.data.loading import ENDINGS, SHEETS, TABLES, TEXTS, ending, read_file, survey
+from raydr.data.loading import ENDINGS, NO_LABEL, SHEETS, TABLES, TEXTS, ending, read_file, survey
 from raydr.data.site import files_of
 from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.extras import require_packages
@@ -240,9 +240,11 @@ def _site(
 
 
 def _lacks(holdings: Holdings) -> bool:
-    """Whether a value is missing, of the rows of clients or of any others."""
+    """Whether a value is missing, of the rows of clients or of any others, or a label."""
     held_out = None if holdings.held_out is None else holdings.held_out.rows
     others = [holdings.public, held_out]
+    if holdings.labels is not None and NO_LABEL in holdings.label_names:
+        return True
     return any(lacking.any() for lacking in holdings.gaps) or any(
         rows is not None and bool(np.isnan(rows).any()) for rows in others
     )
