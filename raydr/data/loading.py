@@ -30,7 +30,7 @@ Filling: TypeAlias = Literal["mean", "median"]
 FILLINGS: tuple[Filling, ...] = ("mean", "median")
 Missing: TypeAlias = Literal["error", "drop", "mean", "median"]
 NO_LABEL = "(none)"
-"""The class of rows that lack a label, where missing values are filled in: they are mapped, and shown as what they are."""
+"""The class of rows that lack a label, where missing values are filled in: they are mapped all the same."""
 
 _LOGGER = logging.getLogger(__name__)
 
