@@ -124,6 +124,7 @@ def check(
 
     FILE is data as for `raydr map`, or a scenario as for `raydr run`.
     """
+    from raydr.errors import DataError
     from raydr.front.bars import reading_on_terminal
     from raydr.front.own_data import described, held, is_data, own_data
     from raydr.front.terminal import print_facts
@@ -140,6 +141,10 @@ def check(
                 site_needed=False,
                 progress=progress,
             ).facts
+        elif (site or label or method) and not Path(file).expanduser().exists():
+            raise DataError(
+                f"{file} is not there: no file, folder or pattern of data. Paths start from {Path.cwd()}."
+            )
         elif site or label or method:
             raise click.UsageError(
                 "--site, --label and --method are for data; a scenario says all three itself"
