@@ -248,6 +248,7 @@ def test_init_writes_a_scenario_that_is_the_map_s(patients: Path, capsys: pytest
     assert f"# Columns mapped: {MAPPED}\n" in text
     taken = own_data("patients.csv", label="diagnosis")
     assert text == commented(taken)
+    assert "\n# show: [COLUMN]" in text, "what the page tells of each row is nobody's to guess"
     assert read("patients.yaml") == taken.scenario
     assert status(arguments) == 2
     assert "is there already" in capsys.readouterr().err

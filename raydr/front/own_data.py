@@ -203,7 +203,8 @@ def commented(taken: Taken) -> str:
     text = "".join(remarks.get(name, "") + section for name, section in sections.items())
     return (
         f"{notes}\n#\n# raydr run FILE runs this, raydr plan FILE says what it needs; paths are relative to where you"
-        f" run it.\n\n{text}# privacy: {{secure_aggregation: true}}   # what protects the messages: docs/privacy.md\n"
+        f" run it.\n\n{text}# show: [COLUMN]   # what the page tells of each row and colours by, and copies\n"
+        "# privacy: {secure_aggregation: true}   # what protects the messages: docs/privacy.md\n"
     )
 
 
