@@ -148,6 +148,7 @@ def load(
         absent=missing in FILLINGS,
         matrix=matrix,
     )
+    stamp = None if path is None else _stamp(path)
     if source is not None and path is None:
         columns = read_builtin(find(source), choice, data_dir)
     elif path is not None and source is None:
@@ -163,7 +164,19 @@ def load(
     if gaps:
         columns = replace(columns, label=_with_a_class_for_none(columns.label))
     kept = complete_rows(columns, missing)
-    return _checked(columns, kept, rows=rows, seed=seed, path=path, gaps=gaps, for_map=for_map)
+    table = _checked(columns, kept, rows=rows, seed=seed, path=path, gaps=gaps, for_map=for_map)
+    if path is not None and _stamp(path) != stamp:
+        raise DataError(f"{path} changed while it was read: try again once nothing writes to it.")
+    return table
+
+
+def _stamp(path: str | Path) -> tuple[int, int] | None:
+    """What tells a file from one that was written since; None where there is none."""
+    try:
+        found = Path(path).expanduser().stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
 
 
 def in_memory(arrays: Mapping[str, NDArray[Any]], *, for_map: bool = True) -> Table:

@@ -87,7 +87,8 @@ def map_(
     from raydr.front.own_data import own_data
     from raydr.front.terminal import print_facts, print_result
     from raydr.records import REPORT
-    from raydr.report.mapped import NOTICE
+    from raydr.report import read_run
+    from raydr.report.mapped import NOTICE, hashes
     from raydr.scenarios import runner
 
     overrides = options.with_inline(overrides, inline, address)
@@ -100,6 +101,11 @@ def map_(
         folder = runner.run(taken.scenario, out=out, address=address, listener=listener)
     if not quiet:
         print_result(folder, told=True)
+    if not set(hashes(read_run(folder).data)) <= set(taken.facts):
+        said = f"raydr: {data} changed while it was mapped. {folder} has what was mapped and its SHA-256"
+        click.echo(
+            said + ("." if quiet else ", and what was said of the data at first is out of date."), err=True
+        )
     with noting(f"The run is whole in {folder}."):
         click.echo(folder / REPORT)
     if open_:
