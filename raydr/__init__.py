@@ -7,7 +7,7 @@ numba, torch, scikit-learn and matplotlib are loaded by what needs them.
 
 from __future__ import annotations
 
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -73,6 +73,9 @@ _FINISHED = {"Result", "SweepResult", "load"}
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
+        # Its import takes longer than all else here, and the command is not seen to before this module is there.
+        from importlib import metadata
+
         return metadata.version("raydr")
     if name in _FINISHED:
         return getattr(import_module("raydr.front.finished"), name)

@@ -94,7 +94,7 @@ def test_what_is_compiled_in_the_first_step_is_not_taken_for_the_pace(
 ) -> None:
     pace = Pace()
     assert told(pace, clock, (0.0, StageStarted("rounds")), *first) is None
-    assert told(pace, clock, (18.0, Progress("rounds", 1, 42))) == pytest.approx(18.0 * 41)
+    assert told(pace, clock, (18.0, Progress("rounds", 1, 42))) is None
     assert told(pace, clock, (19.0, Progress("rounds", 2, 42))) == pytest.approx(40.0)
     assert told(pace, clock, (19.5, Progress("rounds", 2, 42))) == pytest.approx(60.0)
     assert told(pace, clock, (20.0, Progress("rounds", 3, 42))) == pytest.approx(39.0)

@@ -19,6 +19,7 @@ from raydr.data import load
 from raydr.data.categories import MOST_WORDS, Layout, spelt_out, votes
 from raydr.errors import DataError, ScenarioError
 from raydr.front.cli import status
+from raydr.front.own_data import own_data
 from raydr.privacy.ledger import Granularity
 from raydr.report import read_run
 from raydr.scenarios.model import read_model
@@ -189,6 +190,36 @@ def test_sites_of_different_words_are_mapped_as_one_table(tmp_path: Path, federa
     assert (
         read_run(other).data.sources[0].left_out["hospital"]
         == "one word in each site's rows: it names the site"
+    )
+
+
+def folder_of(folder: Path, **headers: str) -> Path:
+    """A file for each site, of so many columns of numbers and one of labels."""
+    folder.mkdir()
+    for site, header in headers.items():
+        numbers = ([str((i * (3 + j)) % 11) for j in range(header.count(",") + 1)] for i in range(12))
+        lines = [f"{','.join(row)},{'uv'[i % 2]}" for i, row in enumerate(numbers)]
+        (folder / f"{site}.csv").write_text("\n".join([f"{header},kind", *lines]) + "\n")
+    return folder
+
+
+def test_a_column_that_is_spelt_otherwise_at_another_site_is_not_filled_in(tmp_path: Path) -> None:
+    sites = folder_of(tmp_path / "sites", north="Age,dose", south="age,dose")
+    with pytest.raises(DataError, match="the column 'Age' is 'age' in another file"):
+        own_data(sites, label="kind")
+    both = own_data(sites, label="kind", overrides={"data.features": ["Age", "age", "dose"]})
+    assert both.scenario.data.features == ("Age", "age", "dose")
+    two = folder_of(tmp_path / "two", north="x,X,dose", south="x,dose")
+    assert own_data(two, label="kind").scenario.data.missing == "median", "two columns of one file are two"
+
+
+def test_a_site_that_shares_no_column_is_refused(tmp_path: Path) -> None:
+    sites = folder_of(tmp_path / "sites", north="age,dose", south="dose,age", east="pulse,size")
+    with pytest.raises(DataError, match="one file has 'pulse', 'size' alone"):
+        own_data(sites, label="kind")
+    (sites / "east.csv").write_text("pulse,size,kind\n")
+    assert dict(own_data(sites, label="kind").content["clients"]), (
+        "a site without rows has nothing to compare"
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 HEAVY = ("ray", "torch", "numba", "matplotlib", "pandas", "sklearn")
+ROOT = Path(__file__).parent.parent
 ALSO = ("openTSNE", "umap", "pyarrow", "scipy")
 
 
@@ -32,6 +33,23 @@ def test_importing_it_loads_nothing_heavy(module: str) -> None:
 def test_importing_raydr_does_not_even_load_numpy() -> None:
     assert not loaded("import raydr; dir(raydr)") & {"numpy", "pydantic", "yaml", "rich", "click"}
     assert not loaded("import raydr.front.cli") & {"numpy", "pydantic", "yaml", "rich"}
+
+
+def test_signals_are_seen_to_before_anything_that_takes_time_is_loaded() -> None:
+    before = "import sys; before = set(sys.modules); "
+    counted = "print(*sorted({name.partition('.')[0] for name in set(sys.modules) - before}))"
+    finished = subprocess.run(
+        [
+            sys.executable,
+            "-S",
+            "-c",
+            f"{before}sys.path.insert(0, {str(ROOT)!r}); import raydr.__main__; {counted}",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert not set(finished.stdout.split()) & {"email", "zipfile", "inspect", "pathlib", "csv", "tempfile"}
 
 
 @pytest.mark.parametrize(

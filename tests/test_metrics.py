@@ -491,3 +491,15 @@ def test_a_map_in_the_disk_is_judged_by_its_hyperbolic_distances() -> None:
     by_position = evaluate(names, Evidence(disk, disk, truth=geometry)).values
     assert by_position["npa_10"] < 0.98
     assert all(by_position[name] < 1.0 for name in names)
+
+
+def test_a_label_of_quantities_makes_no_classes() -> None:
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    labels = np.arange(60)
+    for alone, said in ((60, True), (31, True), (30, False)):
+        labels[alone:] = 99 + np.arange(60 - alone) // 2
+        scores = evaluate(["ca_10", "nmi", "sc", "npa_10"], Evidence(rows, rows, labels.copy()))
+        refused = {name for name, why in scores.not_computed.items() if "makes no classes" in why}
+        assert refused == ({"ca_10", "nmi", "sc"} if said else set())
+        assert scores.values["npa_10"] == 1.0
+        labels = np.arange(60)

@@ -17,9 +17,10 @@ from tiny import tiny_run, tiny_scenario
 import raydr
 from raydr.arrays import Float64Array, FloatArray
 from raydr.data import load
-from raydr.data.loading import FILLINGS, Filling
+from raydr.data.loading import FILLINGS, NO_LABEL, Filling
 from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.front.cli import status
+from raydr.front.own_data import own_data
 from raydr.journal import Event, RoundEnded
 from raydr.privacy.ledger import Granularity
 from raydr.report import mapped, read_run
@@ -335,7 +336,7 @@ def test_a_column_without_any_value_is_refused_by_name(tmp_path: Path) -> None:
         load(path=tmp_path / "empty.csv", missing="mean")
 
 
-@pytest.mark.parametrize("column", ["kind", "site", "number"])
+@pytest.mark.parametrize("column", ["site", "number"])
 def test_what_is_no_feature_is_not_made_up(tmp_path: Path, column: str) -> None:
     lines = ["kind,site,number,a", "x,n,1,2", "y,m,2,3", "x,m,3,"]
     position = lines[0].split(",").index(column)
@@ -345,6 +346,26 @@ def test_what_is_no_feature_is_not_made_up(tmp_path: Path, column: str) -> None:
     (tmp_path / "x.csv").write_text("\n".join(lines) + "\n")
     with pytest.raises(DataError, match=r"data\.missing: mean fills features alone"):
         load(path=tmp_path / "x.csv", label="kind", client="site", id_column="number", missing="mean")
+
+
+def test_rows_without_a_label_are_a_class_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("kind,a\nx,2\n,2.5\ny,3\n,\n")
+    table = load(path=tmp_path / "x.csv", label="kind", missing="median")
+    assert table.labels is not None
+    assert [table.label_names[code] for code in table.labels] == ["x", NO_LABEL, "y", NO_LABEL]
+    assert len(load(path=tmp_path / "x.csv", label="kind", missing="drop").rows) == 2
+    with pytest.raises(DataError, match="3 missing values in the columns 'a', 'kind'"):
+        load(path=tmp_path / "x.csv", label="kind")
+
+
+def test_a_site_without_any_label_is_mapped_with_those_that_have_some(tmp_path: Path) -> None:
+    for site, kinds in (("north", "xy" * 6), ("south", " " * 12)):
+        lines = [f"{kind.strip()},{i},{i * i % 7}" for i, kind in enumerate(kinds)]
+        (tmp_path / f"{site}.csv").write_text("\n".join(["kind,a,b", *lines]) + "\n")
+    taken = own_data(tmp_path, label="kind")
+    said = {fact.name: fact.text for fact in taken.facts}
+    assert said["Label"] == f"kind: {NO_LABEL} 12, x 6, y 6"
+    assert taken.scenario.data.missing == "median"
 
 
 def test_what_would_tell_what_a_key_hides_is_refused() -> None:

@@ -196,6 +196,11 @@ def test_where_a_key_turns_the_features_none_is_named(capsys: pytest.CaptureFixt
 # --- documents -----------------------------------------------------------------------------------------------------
 
 DOCUMENTS: dict[str, tuple[str, list[str], str]] = {
+    "data that are not there": (
+        "",
+        ["check", "sites", "--label", "kind"],
+        "sites is not there: no file, folder or",
+    ),
     "a file that is not there": ("", ["run", "mien.yaml"], "There is no file 'mien.yaml' in "),
     "with one beside it": ("name: x", ["run", "mien.yaml"], "(did you mean mine.yaml?)"),
     "in a folder that is not there": ("", ["run", "a/b.yaml"], "There is no folder "),

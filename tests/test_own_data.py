@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 import raydr
-from raydr.data import load
+from raydr.data import load, loading
 from raydr.data.dialect import Dialect
 from raydr.errors import DataError, ScenarioError
 from raydr.front.cli import status
@@ -248,10 +248,45 @@ def test_init_writes_a_scenario_that_is_the_map_s(patients: Path, capsys: pytest
     assert f"# Columns mapped: {MAPPED}\n" in text
     taken = own_data("patients.csv", label="diagnosis")
     assert text == commented(taken)
+    assert "\n# show: [COLUMN]" in text, "what the page tells of each row is nobody's to guess"
     assert read("patients.yaml") == taken.scenario
     assert status(arguments) == 2
     assert "is there already" in capsys.readouterr().err
     assert status([*arguments, "--out", "other.yaml"]) == 0
+
+
+def test_a_table_that_changes_while_it_is_mapped_is_said_to(
+    patients: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from raydr.scenarios import runner
+
+    settled = runner.run
+
+    def changing(*arguments: Any, **named: Any) -> Path:
+        Path("patients.csv").write_text("\n".join(lines(59)) + "\n")
+        return settled(*arguments, **named)
+
+    arguments = ["map", "patients.csv", "--label", "diagnosis", "--quiet", *SET]
+    assert status([*arguments, "--out", "still"]) == 0
+    assert "changed" not in capsys.readouterr().err
+    monkeypatch.setattr(runner, "run", changing)
+    assert status([*arguments, "--out", "moved"]) == 0
+    assert "raydr: patients.csv changed while it was mapped." in capsys.readouterr().err
+
+
+def test_a_table_that_changes_while_it_is_read_is_refused(
+    patients: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled = loading.read_file
+
+    def changing(*arguments: Any, **named: Any) -> Any:
+        columns = settled(*arguments, **named)
+        Path("patients.csv").write_text("a,b\n1,2\n")
+        return columns
+
+    monkeypatch.setattr(loading, "read_file", changing)
+    with pytest.raises(DataError, match="changed while it was read"):
+        loading.load(path="patients.csv", label="diagnosis", categories="one-hot", missing="median")
 
 
 def test_names_of_a_table_cannot_break_out_of_their_comment(tmp_path: Path) -> None:

@@ -319,11 +319,11 @@ def test_paper_has_the_map_as_a_picture_and_nothing_that_is_folded(audited: Path
     script = """<script>addEventListener("load", () => {
       const there = (one) => getComputedStyle(one).display !== "none";
       const shown = (selector) => [...document.querySelectorAll(selector)].filter(there).length;
-      document.body.dataset.shown = [".maps", "details", ".on-paper img", "nav.story"].map(shown).join(" ");
+      document.body.dataset.shown = [".maps", "details", ".on-paper img", "nav.story", ".screen"].map(shown).join(" ");
     });</script></body>"""
     page.write_text(raw.replace("</body>", script), encoding="utf-8")
     assert asked in raw
-    assert 'data-shown="0 0 2 0"' in chromium(page, "--dump-dom")
+    assert 'data-shown="0 0 2 0 0"' in chromium(page, "--dump-dom")
 
 
 @needs_browser

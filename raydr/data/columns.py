@@ -57,8 +57,8 @@ class Alike:
         spare = [column for column in available if column not in self.columns]
         if self.filled and len(lacking) < len(self.columns):
             # What differs in case or signs alone is the column, and is not to be filled in.
-            spelt = {_letters(column) for column in spare}
-            lacking = [column for column in lacking if _letters(column) in spelt]
+            spelt = {letters(column) for column in spare}
+            lacking = [column for column in lacking if letters(column) in spelt]
         if lacking:
             guess = nearest(lacking[0], spare)
             raise DataError(
@@ -315,7 +315,7 @@ def refuse_repeats(names: Sequence[str], *, where: str, remedy: str) -> None:
         raise DataError(f"{where} has more than one column named {listing(repeated)}; {remedy}.")
 
 
-def _letters(name: str) -> str:
+def letters(name: str) -> str:
     """Letters and digits of a name, small."""
     return "".join(letter for letter in name.casefold() if letter.isalnum())
 

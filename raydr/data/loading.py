@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
@@ -14,7 +15,7 @@ from raydr.arrays import BoolArray, Int64Array
 from raydr.data.arrow_files import read_csv, read_parquet, survey_csv, survey_parquet
 from raydr.data.catalogue import IN_MEMORY, find, read_builtin
 from raydr.data.categories import Categories, Layout, Survey
-from raydr.data.columns import Choice, Columns, listing, nearest
+from raydr.data.columns import Choice, Columns, Key, listing, nearest
 from raydr.data.h5ad_files import read_h5ad
 from raydr.data.numpy_files import from_arrays, read_npy, read_npz
 from raydr.data.provenance import Source, sha256_of_arrays, sha256_of_file
@@ -28,6 +29,8 @@ Filling: TypeAlias = Literal["mean", "median"]
 """What clients fill missing values in by."""
 FILLINGS: tuple[Filling, ...] = ("mean", "median")
 Missing: TypeAlias = Literal["error", "drop", "mean", "median"]
+NO_LABEL = "(none)"
+"""The class of rows that lack a label, where missing values are filled in: they are mapped all the same."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -145,6 +148,7 @@ def load(
         absent=missing in FILLINGS,
         matrix=matrix,
     )
+    stamp = None if path is None else _stamp(path)
     if source is not None and path is None:
         columns = read_builtin(find(source), choice, data_dir)
     elif path is not None and source is None:
@@ -156,9 +160,23 @@ def load(
         )
     for said in strange_words(columns):
         _LOGGER.warning(said)
-    kept = complete_rows(columns, missing)
     gaps = missing in FILLINGS
-    return _checked(columns, kept, rows=rows, seed=seed, path=path, gaps=gaps, for_map=for_map)
+    if gaps:
+        columns = replace(columns, label=_with_a_class_for_none(columns.label))
+    kept = complete_rows(columns, missing)
+    table = _checked(columns, kept, rows=rows, seed=seed, path=path, gaps=gaps, for_map=for_map)
+    if path is not None and _stamp(path) != stamp:
+        raise DataError(f"{path} changed while it was read: try again once nothing writes to it.")
+    return table
+
+
+def _stamp(path: str | Path) -> tuple[int, int] | None:
+    """What tells a file from one that was written since; None where there is none."""
+    try:
+        found = Path(path).expanduser().stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
 
 
 def in_memory(arrays: Mapping[str, NDArray[Any]], *, for_map: bool = True) -> Table:
@@ -314,6 +332,14 @@ def complete_rows(
     _refuse_infinite(columns, kept)
     _refuse_duplicate_ids(columns, kept)
     return kept
+
+
+def _with_a_class_for_none(label: Key | None) -> Key | None:
+    """Have rows that lack a label be of the class :data:`NO_LABEL`."""
+    if label is None or (label.codes >= 0).all():
+        return label
+    names = label.names if NO_LABEL in label.names else (*label.names, NO_LABEL)
+    return Key(label.column, np.where(label.codes < 0, names.index(NO_LABEL), label.codes), names)
 
 
 def source_of(columns: Columns, kept: Int64Array, path: str | Path | None) -> Source:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from raydr.arrays import FloatArray, Int64Array, fingerprint
 from raydr.data.categories import Categories, Layout, Survey, agreed
-from raydr.data.columns import Choice
+from raydr.data.columns import Choice, letters, listing
 from raydr.data.loading import ENDINGS, FILLINGS, Missing, ending, load, survey
 from raydr.data.notices import looks
 from raydr.data.provenance import Source
@@ -59,8 +59,47 @@ class SiteFile:
 
 
 def laid_out(file: SiteFile, surveys: Sequence[Survey]) -> Layout:
-    """Which columns of sites' files are mapped, and as what; ``file`` says what all of them are asked."""
-    return agreed(surveys, file.categories, listed=file.features, where="The sites' data")
+    """Which columns of sites' files are mapped, and as what; ``file`` says what all of them are asked.
+
+    Raises
+    ------
+    DataError
+        As :func:`raydr.data.categories.agreed`, where columns are spelt otherwise in another file, and where a file has
+        none of the columns of any other.
+    """
+    where = "The sites' data"
+    layout = agreed(surveys, file.categories, listed=file.features, where=where)
+    there = [
+        {column for column in layout.columns if survey.kinds.get(column, "empty") != "empty"}
+        for survey in surveys
+    ]
+    if file.features is None:
+        _refuse_other_spellings([set(survey.kinds) for survey in surveys], layout, where)
+    for own in there:
+        others = set().union(*(columns for columns in there if columns is not own))
+        if own and others and not own & others:
+            mine, theirs = (
+                listing([column for column in layout.columns if column in which]) for which in (own, others)
+            )
+            raise DataError(
+                f"{where}: one file has {mine} alone, and no other file has any of these; the others have {theirs}. So"
+                " nothing says which of its rows are like those of others: name columns alike in all files."
+            )
+    return layout
+
+
+def _refuse_other_spellings(files: Sequence[set[str]], layout: Layout, where: str) -> None:
+    """Raise a DataError for two columns that differ in case or signs alone, of which no file has both."""
+    spellings: dict[str, list[str]] = {}
+    for column in layout.columns:
+        spellings.setdefault(letters(column), []).append(column)
+    for spelt, (first, *more) in spellings.items():
+        for other in more:
+            if spelt and not any({first, other} <= columns for columns in files):
+                raise DataError(
+                    f"{where}: the column {first!r} is {other!r} in another file, so they would be two columns, each"
+                    " filled in where the other is. Write it alike in all files, or list both in data.features."
+                )
 
 
 @dataclass(frozen=True)

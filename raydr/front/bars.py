@@ -31,6 +31,8 @@ TRIALS = "trials"
 _NEARLY = 0.999
 LONG_S = 2.0
 """A stage that takes longer says how much longer."""
+_TELLING = 0.05
+"""A first count tells how much longer only past this part of all: it holds what was compiled, half a minute perhaps."""
 
 
 @contextmanager
@@ -147,6 +149,8 @@ class Pace:
         leg = self._legs.get(stage)
         now = time.monotonic()
         if leg is None or leg.done <= leg.first or now - self._began.get(stage, now) < LONG_S:
+            return None
+        if leg.began != leg.warm and leg.done - leg.first < _TELLING * leg.total:
             return None
         return (now - leg.began) * (leg.total - leg.done) / (leg.done - leg.first)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from raydr.data.columns import Choice, listing
 from raydr.data.dialect import Dialect
-from raydr.data.loading import ENDINGS, SHEETS, TABLES, TEXTS, ending, read_file, survey
+from raydr.data.loading import ENDINGS, NO_LABEL, SHEETS, TABLES, TEXTS, ending, read_file, survey
 from raydr.data.site import files_of
 from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.extras import require_packages
@@ -203,7 +203,8 @@ def commented(taken: Taken) -> str:
     text = "".join(remarks.get(name, "") + section for name, section in sections.items())
     return (
         f"{notes}\n#\n# raydr run FILE runs this, raydr plan FILE says what it needs; paths are relative to where you"
-        f" run it.\n\n{text}# privacy: {{secure_aggregation: true}}   # what protects the messages: docs/privacy.md\n"
+        f" run it.\n\n{text}# show: [COLUMN]   # what the page tells of each row and colours by, and copies\n"
+        "# privacy: {secure_aggregation: true}   # what protects the messages: docs/privacy.md\n"
     )
 
 
@@ -240,9 +241,11 @@ def _site(
 
 
 def _lacks(holdings: Holdings) -> bool:
-    """Whether a value is missing, of the rows of clients or of any others."""
+    """Whether a value is missing, of the rows of clients or of any others, or a label."""
     held_out = None if holdings.held_out is None else holdings.held_out.rows
     others = [holdings.public, held_out]
+    if holdings.labels is not None and NO_LABEL in holdings.label_names:
+        return True
     return any(lacking.any() for lacking in holdings.gaps) or any(
         rows is not None and bool(np.isnan(rows).any()) for rows in others
     )

@@ -283,10 +283,17 @@ class Examination:
 
     @cached_property
     def labels(self) -> Int64Array:
-        """The classes as 0, 1, ... (rows,)."""
+        """The classes as 0, 1, ... (rows,); `UnmeasurableError` where most rows have a label of their own."""
         if self.evidence.labels is None:
             raise UnmeasurableError("the data have no labels")
-        return np.asarray(np.unique(self.evidence.labels, return_inverse=True)[1], dtype=np.int64)
+        _, found, sizes = np.unique(self.evidence.labels, return_inverse=True, return_counts=True)
+        alone = int((sizes == 1).sum())
+        if 2 * alone > len(found):
+            raise UnmeasurableError(
+                f"the label has a value of its own in {alone:,} of {len(found):,} rows: a quantity or an identity,"
+                " which makes no classes"
+            )
+        return np.asarray(found, dtype=np.int64)
 
     @cached_property
     def classes(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from math import fsum
 
 import numpy as np
@@ -85,7 +86,9 @@ def classification_accuracy(examination: Examination, k: int) -> float | Estimat
             f"{train.size}"
         )
     classifier = KNeighborsClassifier(n_neighbors=k)
-    classifier.fit(examination.embedding[train], labels[train])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The number of unique classes is greater", UserWarning)
+        classifier.fit(examination.embedding[train], labels[train])
     if examination.sample is not None:
         sample = examination.sample_of(test)
         test = test[sample.rows]

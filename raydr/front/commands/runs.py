@@ -87,7 +87,8 @@ def map_(
     from raydr.front.own_data import own_data
     from raydr.front.terminal import print_facts, print_result
     from raydr.records import REPORT
-    from raydr.report.mapped import NOTICE
+    from raydr.report import read_run
+    from raydr.report.mapped import NOTICE, hashes
     from raydr.scenarios import runner
 
     overrides = options.with_inline(overrides, inline, address)
@@ -100,6 +101,11 @@ def map_(
         folder = runner.run(taken.scenario, out=out, address=address, listener=listener)
     if not quiet:
         print_result(folder, told=True)
+    if not set(hashes(read_run(folder).data)) <= set(taken.facts):
+        said = f"raydr: {data} changed while it was mapped. {folder} has what was mapped and its SHA-256"
+        click.echo(
+            said + ("." if quiet else ", and what was said of the data at first is out of date."), err=True
+        )
     with noting(f"The run is whole in {folder}."):
         click.echo(folder / REPORT)
     if open_:
@@ -124,6 +130,7 @@ def check(
 
     FILE is data as for `raydr map`, or a scenario as for `raydr run`.
     """
+    from raydr.errors import DataError
     from raydr.front.bars import reading_on_terminal
     from raydr.front.own_data import described, held, is_data, own_data
     from raydr.front.terminal import print_facts
@@ -140,6 +147,10 @@ def check(
                 site_needed=False,
                 progress=progress,
             ).facts
+        elif (site or label or method) and not Path(file).expanduser().exists():
+            raise DataError(
+                f"{file} is not there: no file, folder or pattern of data. Paths start from {Path.cwd()}."
+            )
         elif site or label or method:
             raise click.UsageError(
                 "--site, --label and --method are for data; a scenario says all three itself"
