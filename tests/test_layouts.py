@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,18 @@ def test_repulsion_is_that_of_all_pairs_of_rows(spread: float, error: float) -> 
     true, true_total = exact_repulsion(layout)
     assert total == pytest.approx(true_total, rel=error)
     assert np.linalg.norm(found - true) <= error * np.linalg.norm(true)
+
+
+def test_a_row_that_flies_off_takes_no_more_memory_than_the_most_boxes() -> None:
+    layout = wide(500, 1.0)
+    layout[0] = 1e5
+    found = np.empty_like(layout)
+    tracemalloc.start()
+    total = repulsion(layout, 1, found)
+    assert tracemalloc.get_traced_memory()[1] < 2.5e9
+    tracemalloc.stop()
+    assert np.isfinite(found).all()
+    assert total > 0.0
 
 
 @pytest.mark.parametrize("spread", [1e-4, 1.0, 5.0])

@@ -29,8 +29,9 @@ from raydr.geometry.points import Progress, map_threaded, row_blocks, run_thread
 
 NODES = 3
 """Of a box, along each axis."""
-LEAST_BOXES = 50
-"""Along each axis; more where the layout is wider than as many units, one for each."""
+LEAST_BOXES, MOST_BOXES = 50, 800
+"""Along each axis: one for each unit that the layout is wide, some 300 for a million rows. The grids of the most
+take 1.5 GB; a row that flies off would ask for any number."""
 _CHARGES = 4
 _STRIPS = 8
 BLOCK_ROWS = 8192
@@ -69,7 +70,7 @@ def repulsion(layout: Float64Array, threads: int, into: Float64Array) -> float:
     rows = len(layout)
     least, most = float(layout.min()), float(layout.max())
     middle = (least + most) / 2.0
-    boxes = max(LEAST_BOXES, int(most - least))
+    boxes = min(max(LEAST_BOXES, int(most - least)), MOST_BOXES)
     # The padded grid has twice as many nodes: a number of boxes whose FFT is fast.
     boxes = -(-fft.next_fast_len(2 * NODES * boxes, real=True) // (2 * NODES))
     nodes = NODES * boxes
