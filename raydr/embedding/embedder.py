@@ -34,11 +34,11 @@ class GraphSettings(Settings):
 
 
 class Embedder(Protocol):
-    """An embedding algorithm with its settings: the two questions a method asks of it."""
+    """An embedding algorithm with its settings: the two questions a method asks of it.
 
-    @property
-    def neighbor_recall(self) -> float:
-        """Part of the true neighbours that the graph must hold where there are very many rows."""
+    One that is a :class:`GraphSettings` also says which part of the true neighbours will do where there are very many
+    rows; any other is given all of them.
+    """
 
     def neighbors_needed(self, rows: int) -> int:
         """Neighbours per row, without the row itself, that :meth:`embed` wants for this many rows.

@@ -137,9 +137,8 @@ def draw_map(
     # The bits depend on neither thread count (docs/determinism.md), so take every core.
     with journal.stage("neighbours"):
         needed = embedder.neighbors_needed(geometry.rows)
-        found = find_neighbors(
-            geometry, needed, recall=embedder.neighbor_recall, threads=cores(), progress=journal.progress
-        )
+        recall = getattr(embedder, "neighbor_recall", 1.0)
+        found = find_neighbors(geometry, needed, recall=recall, threads=cores(), progress=journal.progress)
     with journal.stage("embedding"):
         start = principal_components(coordinates, dimensions)
         embedding = embedder.embed(found.graph, start, seed=seed, threads=cores(), progress=journal.progress)
