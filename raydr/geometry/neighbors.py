@@ -130,7 +130,7 @@ class Candidates:
 
     def offer(self, tile: FloatArray, own: Int64Array, first_column: int, heaps: Int64Array) -> None:
         """Offer rows ``first_column...`` at the squared distances ``tile`` to the ``heaps`` (own,) of rows ``own``."""
-        _compiled(_keep_nearest)(tile, own, first_column, heaps, self.squared, self.indices)
+        compiled_once(_keep_nearest)(tile, own, first_column, heaps, self.squared, self.indices)
 
 
 def _search_blocks(
@@ -254,7 +254,7 @@ def search_rows(
 def measured_nearest(points: Points, own: Int64Array, indices: Int64Array) -> tuple[Int64Array, Float64Array]:
     """Candidates (own, candidates) of the rows ``own``, nearest first, and their squared distances in float64."""
     squared = np.empty(indices.shape, np.float64)
-    _compiled(_measure_pairs)(points.coordinates, own, indices, squared)
+    compiled_once(measure_pairs)(points.coordinates, own, indices, squared)
     return _sorted(indices, squared)
 
 
@@ -311,7 +311,7 @@ def _keep_nearest(
             indices[row, at] = index
 
 
-def _measure_pairs(
+def measure_pairs(
     coordinates: FloatArray, own: Int64Array, indices: Int64Array, squared: Float64Array
 ) -> None:
     """Fill ``squared`` with the squared distances of the rows ``own`` to the rows ``indices``, by differences."""
@@ -326,7 +326,8 @@ def _measure_pairs(
 
 
 @cache
-def _compiled(kernel: Callable[..., None]) -> Callable[..., None]:
+def compiled_once(kernel: Callable[..., None]) -> Callable[..., None]:
+    """A kernel as numba compiles it for threads of this process, when it is first called for."""
     import numba
 
     # Only sums may be reordered (it lets them be vectorised): comparisons with infinity must stay as written.

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from raydr.arrays import BoolArray, Float32Array, Float64Array, FloatArray, Int64Array
+from raydr.geometry.neighbors import compiled_once, measure_pairs
 from raydr.geometry.points import (
     Geometry,
     Points,
@@ -102,7 +102,7 @@ def squared_distances_of(geometry: Geometry, own: Int64Array) -> Float64Array:
     """Squared distances (own, rows), float64, of some rows to all: of points by differences; infinite to themselves."""
     if isinstance(geometry, Points):
         squared = np.empty((own.size, geometry.rows))
-        _compiled(_measure_all)(geometry.coordinates, own, squared)
+        compiled_once(_measure_all)(geometry.coordinates, own, squared)
     else:
         told = getattr(geometry, "squared_distance_rows", None)
         blocks = (
@@ -153,7 +153,7 @@ def count_nearer(
 
         def count(block: tuple[int, int]) -> None:
             part = slice(block[0], block[1] + 1)
-            _compiled(_count_boxed)(
+            compiled_once(_count_boxed)(
                 columns, places, lowest, highest, own[slice(*block)], starts[part], thresholds, counts
             )
 
@@ -170,7 +170,7 @@ def count_nearer(
             scaled = thresholds * filtered.scale**2
             for others, rows_of in zip(held or map(filtered.brought, cut), cut, strict=True):
                 first = rows_of.start
-                _compiled(_count_filtered)(
+                compiled_once(_count_filtered)(
                     mine.rows @ others.rows.T,
                     mine.norms,
                     others.norms,
@@ -191,7 +191,7 @@ def count_nearer(
 def measured_pairs(points: Points, own: Int64Array, others: Int64Array) -> Float64Array:
     """Squared distances (sampled, k) of the rows ``own`` (sampled,) to ``others`` (sampled, k), by differences."""
     squared = np.empty(others.shape)
-    _compiled(_measure_some)(points.coordinates, own, others, squared)
+    compiled_once(measure_pairs)(points.coordinates, own, others, squared)
     return squared
 
 
@@ -291,7 +291,7 @@ def _filtered(
     for first, last in row_blocks(points.rows, BLOCK_ROWS):
         others = filtered.brought(slice(first, last))
         largest = max(largest, float(others.norms.max()))
-        _compiled(_offer)(
+        compiled_once(_offer)(
             mine.rows @ others.rows.T, others.norms.astype(filtered.dtype), own, first, rough, indices
         )
     found, squared = _sorted(indices, measured_pairs(points, own, indices))
@@ -477,20 +477,6 @@ def _count_boxed(
                 counts[at] += nearer
 
 
-def _measure_some(
-    coordinates: FloatArray, own: Int64Array, others: Int64Array, squared: Float64Array
-) -> None:
-    for row in range(others.shape[0]):
-        for column in range(others.shape[1]):
-            total = 0.0
-            for feature in range(coordinates.shape[1]):
-                difference = np.float64(coordinates[own[row], feature]) - np.float64(
-                    coordinates[others[row, column], feature]
-                )
-                total += difference * difference
-            squared[row, column] = total
-
-
 def _measure_all(coordinates: FloatArray, own: Int64Array, squared: Float64Array) -> None:
     for row in range(own.size):
         for other in range(coordinates.shape[0]):
@@ -501,14 +487,3 @@ def _measure_all(coordinates: FloatArray, own: Int64Array, squared: Float64Array
                 )
                 total += difference * difference
             squared[row, other] = total
-
-
-@cache
-def _compiled(kernel: Callable[..., None]) -> Callable[..., None]:
-    import numba
-
-    # Only sums may be reordered: comparisons with infinity must stay as written.
-    compiled: Callable[..., None] = numba.njit(
-        nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"}
-    )(kernel)
-    return compiled
