@@ -12,7 +12,7 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from raydr.actors.cluster import connected
 from raydr.actors.coordinator import Coordinator, evaluation_task
-from raydr.actors.packing import Packing, seating
+from raydr.actors.packing import Packing, gpu_share, seating
 from raydr.actors.placement import place, require_room, rows_bytes
 from raydr.actors.room import Room, within_room
 from raydr.actors.sites import count_sites, lay_out_sites, pool
@@ -21,7 +21,8 @@ from raydr.actors.transport import RayTransport
 from raydr.actors.vitals import Vitals, dead_parts_named
 from raydr.arrays import FloatArray
 from raydr.data import Census, Layout, Site, SiteFile
-from raydr.errors import RunError
+from raydr.device import Device, Found, built_for_gpus
+from raydr.errors import RunError, ScenarioError
 from raydr.federation.client import Withheld
 from raydr.journal import CheckpointTaken, Event, Incident, Listener, Seated
 from raydr.methods.serving import Plan, Served
@@ -37,12 +38,15 @@ class RayBackend:
         See :func:`raydr.actors.packing.seating`.
     timeout_s : float
         Seconds that an actor has for one call.
+    device : {"cpu", "cuda"}
+        What computes large products; processes share the GPUs of the room alike.
     peak_memory_bytes : dict of process name to int
         Filled as parts end.
     """
 
     packing: Packing = "auto"
     timeout_s: float = 600.0
+    device: Found = "cpu"
     actors: int = 0
     peak_memory_bytes: dict[str, int] = field(default_factory=dict)
 
@@ -74,7 +78,8 @@ class RayBackend:
         )
         require_room(parts, seated.actors, room)
         listener(Seated(seated.line))
-        placements = place(parts, seated.actors, room, with_gpus=plan.batch_clients)
+        share = self._gpu_share(room, seated.actors)
+        placements = place(parts, seated.actors, room, gpu_share=share)
         self.actors = len(placements)
         latest = checkpoint
         # The object store brings it to the hosts of clients; inside of a tuple it is fetched by nobody on the way.
@@ -87,9 +92,11 @@ class RayBackend:
             listener(event)
 
         for attempt in range(plan.policy.retries + 1):
-            coordinator = Coordinator.options(**room.beside()).remote()
+            coordinator = Coordinator.options(**room.beside(), **_with_gpu(share)).remote()
             try:
-                transport = RayTransport(placements, plan.seed, plan.faults, self.timeout_s, plan.run, hidden)
+                transport = RayTransport(
+                    placements, plan.seed, plan.faults, self.timeout_s, plan.run, hidden, device=self.device
+                )
                 stream = coordinator.serve.options(num_returns="streaming").remote(
                     transport, len(parts), plan, latest
                 )
@@ -108,6 +115,10 @@ class RayBackend:
             f"The coordinator's process ended {plan.policy.retries + 1} times: look for lack of memory on its node, or"
             " for who kills it."
         )
+
+    def _gpu_share(self, room: Room, actors: int) -> float:
+        """Part of a GPU for each process: the clients' actors, the coordinator, and the evaluation."""
+        return gpu_share(room.gpus, actors + 2) if self.device == "cuda" else 0.0
 
     @dead_parts_named()
     def lay_out_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> Layout:
@@ -135,8 +146,9 @@ class RayBackend:
         """
         retried, room = False, Room.here()
         options = {"num_cpus": 0} if room.group is None else room.beside()
+        options |= _with_gpu(self._gpu_share(room, self.actors))
         while True:
-            stream = evaluation_task.options(**options).remote(work, arguments)
+            stream = evaluation_task.options(**options).remote(work, arguments, self.device)
             try:
                 result, peak = heard(stream, listener)
                 break
@@ -160,8 +172,27 @@ class RayBackend:
         return result
 
 
+def _with_gpu(share: float) -> dict[str, float]:
+    """Ray's option for a process with so much of a GPU."""
+    return {"num_gpus": share} if share else {}
+
+
 @contextmanager
-def ray_backend(address: str | None, packing: Packing, timeout_s: float) -> Iterator[RayBackend]:
+def ray_backend(
+    address: str | None, packing: Packing, timeout_s: float, device: Device = "cpu"
+) -> Iterator[RayBackend]:
     """Connect to Ray for the length of a ``with`` block."""
-    with connected(address), within_room():
-        yield RayBackend(packing, timeout_s)
+    with connected(address), within_room() as room:
+        yield RayBackend(packing, timeout_s, _found_in(room, device))
+
+
+def _found_in(room: Room, device: Device) -> Found:
+    """What a device comes to in a room; ScenarioError where it is to be a GPU, and Ray knows of none."""
+    if device == "cpu" or (room.gpus < 1 and device == "auto"):
+        return "cpu"
+    if room.gpus < 1:
+        raise ScenarioError(
+            f"runtime.device is cuda, and the {room.name} has no GPU that Ray knows of: set it to auto or cpu, or start"
+            " Ray where there is one."
+        )
+    return "cuda" if built_for_gpus() or device == "cuda" else "cpu"

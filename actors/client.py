@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 import ray
 
 from raydr.arrays import FloatArray
 from raydr.data import SiteFile
+from raydr.device import Found, computing_on
 from raydr.federation import ClientHost, FaultPlan, Seat
 from raydr.federation.client import Withheld
 from raydr.federation.simulated.faults import SimulatedCrashError
@@ -30,12 +32,14 @@ class ClientProcess:
         run: str,
         withheld: Sequence[ray.ObjectRef[Withheld]],
         history: Sequence[Call],
+        device: Found,
     ) -> None:
         """Take clients in, after a restart with what set their state before.
 
         ``partitions`` are their rows (rows, features), read-only and shared with the object store while nothing
         replaces them, or the one client's own file, which is read here. ``withheld`` says where that is which the
-        server is not to have: it is fetched here, and nowhere on the way. The rest is as for :class:`ClientHost`.
+        server is not to have: it is fetched here, and nowhere on the way. ``device`` computes large products from now
+        on. The rest is as for :class:`ClientHost`.
 
         Raises
         ------
@@ -44,6 +48,7 @@ class ClientProcess:
         DataError
             If the file cannot be read.
         """
+        ExitStack().enter_context(computing_on(device))  # until this process ends
         rows = [partitions.read().rows] if isinstance(partitions, SiteFile) else partitions
         seats = [Seat(*seat) for seat in zip(indices, rows, fingerprints, strict=True)]
         self._host = ClientHost(seats, seed, faults, run, ray.get(withheld[0]))

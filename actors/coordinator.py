@@ -10,6 +10,7 @@ import ray
 from raydr.actors.room import Room
 from raydr.actors.streaming import Result, streamed
 from raydr.actors.transport import RayTransport
+from raydr.device import Found, computing_on
 from raydr.federation.checkpoint import Checkpoint
 from raydr.journal import Event, Journal, Listener
 from raydr.memory import peak_memory_bytes
@@ -34,7 +35,7 @@ class CoordinatorProcess:
         def work(listener: Listener) -> tuple[Served, dict[str, int]]:
             resume = Checkpoint.from_bytes(checkpoint) if checkpoint is not None else None
             try:
-                with at_most(room.threads):
+                with at_most(room.threads), computing_on(transport.device):
                     served = serve(transport, clients, plan, journal=Journal(listener), resume=resume)
                 peaks = {
                     "coordinator": peak_memory_bytes(),
@@ -47,12 +48,14 @@ class CoordinatorProcess:
         yield from streamed(work)
 
 
-def evaluate(work: Callable[..., T], arguments: tuple[Any, ...]) -> Iterator[Event | Result[tuple[T, int]]]:
+def evaluate(
+    work: Callable[..., T], arguments: tuple[Any, ...], device: Found
+) -> Iterator[Event | Result[tuple[T, int]]]:
     """``work(*arguments, listener=...)`` in a process of its own: simulation only, since it may see pooled rows."""
     room = Room.here()
 
     def measured(listener: Listener) -> tuple[T, int]:
-        with at_most(room.threads):
+        with at_most(room.threads), computing_on(device):
             return work(*arguments, listener=listener), peak_memory_bytes()
 
     yield from streamed(measured)

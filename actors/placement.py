@@ -7,7 +7,7 @@ from itertools import repeat
 
 import ray
 
-from raydr.actors.packing import ACTOR_BYTES, gpu_share, pack
+from raydr.actors.packing import ACTOR_BYTES, pack
 from raydr.actors.room import Room
 from raydr.actors.sites import pinned
 from raydr.actors.transport import Placement
@@ -18,7 +18,7 @@ from raydr.federation import fingerprint
 
 
 def place(
-    parts: Sequence[FloatArray | Site], actors: int, room: Room, *, with_gpus: bool = False
+    parts: Sequence[FloatArray | Site], actors: int, room: Room, *, gpu_share: float = 0.0
 ) -> list[Placement]:
     """Share the clients among actors; rows that are here go into the object store.
 
@@ -31,8 +31,8 @@ def place(
         To share clients whose rows are here, at most as many as clients.
     room : Room
         Where they live.
-    with_gpus : bool
-        Whether clients may use GPUs; then actors for clients whose rows are here share those of the room.
+    gpu_share : float
+        Part of a GPU for each actor of clients whose rows are here.
     """
     sites = [part for part in parts if isinstance(part, Site)]
     if sites:
@@ -43,8 +43,8 @@ def place(
         ]
     rows = [part for part in parts if not isinstance(part, Site)]
     elsewhere, turns = room.anywhere(), room.in_turn()
-    if with_gpus and room.gpus:
-        elsewhere["num_gpus"] = gpu_share(room.gpus, actors)
+    if gpu_share:
+        elsewhere["num_gpus"] = gpu_share
         turns = repeat(elsewhere)  # where a GPU is
     return [
         Placement(

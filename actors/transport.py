@@ -18,6 +18,7 @@ from raydr.actors.room import Room
 from raydr.actors.sites import reachable
 from raydr.actors.streaming import own
 from raydr.data import SiteFile
+from raydr.device import Found
 from raydr.federation import FaultPlan
 from raydr.federation.client import Withheld
 from raydr.federation.failures import Failure, Kind
@@ -70,6 +71,8 @@ class RayTransport:
         Name of the run, to which clients bind what they seal.
     withheld : sequence of one reference to Withheld
         Client actors look it up; the coordinator, which holds this, never does.
+    device : {"cpu", "cuda"}
+        What computes large products at the server, and in actors that have a part of a GPU.
     """
 
     placements: Sequence[Placement]
@@ -80,6 +83,7 @@ class RayTransport:
     withheld: Sequence[ray.ObjectRef[Withheld]] = field(
         default_factory=lambda: (ray.put(Withheld()),), repr=False
     )
+    device: Found = "cpu"
     _actors: list[ActorHandle[Any] | None] = field(default_factory=list, repr=False)
     _settled: dict[int, ray.ObjectRef[Any]] = field(default_factory=dict, repr=False)
     _starting: dict[int, ray.ObjectRef[Any]] = field(default_factory=dict, repr=False)
@@ -222,6 +226,7 @@ class RayTransport:
             self.run,
             self.withheld,
             history_at(self._history, placement.clients),
+            self.device if "num_gpus" in options else "cpu",
         )
         self._starting[index] = self._settled[index]
         return actor

@@ -40,6 +40,7 @@ SUITE: Mapping[str, str | None] = {
     "fed_tsne": "",
     "fedne": "round_s",
     "fedne_noise": None,
+    "gpu": None,
     "harmonizing": None,
     "masking": "",
     "million": "",

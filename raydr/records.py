@@ -108,6 +108,8 @@ class Joining:
 class Environment:
     """Where a run ran and what it cost: its name, versions, machine, peak memory by process, seconds by stage.
 
+    ``device`` is what large products were computed on: ``cpu`` or ``cuda``.
+
     ``run`` ends with a commitment to the clients' secret, by which a secret is known again.
     """
 
@@ -124,3 +126,4 @@ class Environment:
     actors: Count
     peak_memory_bytes: Mapping[str, Count]
     seconds: Mapping[str, Seconds]
+    device: str = "cpu"

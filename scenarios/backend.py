@@ -11,6 +11,7 @@ import numpy as np
 from raydr.arrays import FloatArray
 from raydr.data import Census, Layout, Site, SiteFile, census
 from raydr.data.site import laid_out
+from raydr.device import Found, computing_on
 from raydr.federation import ClientHost, InlineTransport, Seat, fingerprint
 from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.client import Withheld
@@ -24,6 +25,7 @@ class Backend(Protocol):
     """Where the parts of a simulation run; which one changes no bit of the outcome."""
 
     name: str
+    device: Found
     actors: int
     peak_memory_bytes: dict[str, int]
 
@@ -56,7 +58,7 @@ class Backend(Protocol):
 
 @dataclass
 class InlineBackend:
-    """Everything in this process, one part after the other.
+    """Everything in this process, one part after the other, large products on ``device``.
 
     With a ``transcript``, what the server sees is written into it, and each client has a host of its own.
     """
@@ -65,6 +67,7 @@ class InlineBackend:
     actors: int = 0
     peak_memory_bytes: dict[str, int] = field(default_factory=dict)
     transcript: Transcript | None = None
+    device: Found = "cpu"
 
     def serve(
         self,
@@ -86,14 +89,15 @@ class InlineBackend:
             [ClientHost(group, plan.seed, plan.faults, plan.run, withheld) for group in groups]
         )
         resume = Checkpoint.from_bytes(checkpoint) if checkpoint is not None else None
-        return serve(
-            transport,
-            len(parts),
-            plan,
-            journal=Journal(listener),
-            resume=resume,
-            transcript=self.transcript,
-        )
+        with computing_on(self.device):
+            return serve(
+                transport,
+                len(parts),
+                plan,
+                journal=Journal(listener),
+                resume=resume,
+                transcript=self.transcript,
+            )
 
     def lay_out_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> Layout:
         """Survey the files here."""
@@ -109,4 +113,5 @@ class InlineBackend:
 
     def evaluate(self, work: Callable[..., Any], *arguments: Any, listener: Listener) -> Any:
         """Call ``work`` here."""
-        return work(*arguments, listener=listener)
+        with computing_on(self.device):
+            return work(*arguments, listener=listener)

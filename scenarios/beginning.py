@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from raydr.data import Table
+from raydr.device import Found, found
 from raydr.geometry.points import Progress
 from raydr.journal import Incident, Journal
 from raydr.methods import METHODS
@@ -34,9 +35,11 @@ class Beginning:
     resumption: Resumption | None
 
 
-def begin(scenario: Scenario, holdings: Holdings, checkpoints: Checkpoints) -> Beginning:
+def begin(
+    scenario: Scenario, holdings: Holdings, checkpoints: Checkpoints, device: Found = "cpu"
+) -> Beginning:
     """Give the run its name and secrets, or find those that it goes on with."""
-    identity = Identity.of(scenario, holdings)
+    identity = Identity.of(scenario, holdings, device)
     with unwritable(checkpoints.folder):
         resumption = checkpoints.begin(identity)
     origin = Origin(scenario.resolved().privacy.secret)
@@ -108,7 +111,7 @@ def _backend(
     """Where the parts run; no Ray begins once data that are read meanwhile have turned out to be of no use."""
     runtime = scenario.runtime
     if runtime.federation == "inline":
-        yield InlineBackend()
+        yield InlineBackend(device=found(runtime.device))
         return
     with ExitStack() as connection:
         with journal.stage("starting Ray"):
@@ -118,5 +121,7 @@ def _backend(
 
             if reading is not None and reading.done():
                 reading.result()
-            backend = connection.enter_context(ray_backend(address, runtime.actors, runtime.timeout_s))
+            backend = connection.enter_context(
+                ray_backend(address, runtime.actors, runtime.timeout_s, runtime.device)
+            )
         yield backend

@@ -22,7 +22,13 @@ _DISTRIBUTIONS = {"mlflow": "mlflow-skinny"}
 
 
 def environment(
-    *, run: str, started: datetime, federation: str, actors: int, peak_memory_bytes: Mapping[str, int]
+    *,
+    run: str,
+    started: datetime,
+    federation: str,
+    actors: int,
+    device: str,
+    peak_memory_bytes: Mapping[str, int],
 ) -> Environment:
     """Versions and hardware here, and what is known of a run before its seconds are."""
     import psutil
@@ -39,6 +45,7 @@ def environment(
         started=started.isoformat(timespec="seconds"),
         federation=federation,
         actors=actors,
+        device=device,
         peak_memory_bytes=peak_memory_bytes,
         seconds={},
     )

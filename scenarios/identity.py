@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from raydr.arrays import fingerprint
 from raydr.data import Site
+from raydr.device import Found
 from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.plain import listed
 from raydr.registry import extensions
@@ -47,11 +48,13 @@ class Identity:
     paths: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, scenario: Scenario, holdings: Holdings) -> Identity:
-        """Return what a scenario with these data is made from."""
+    def of(cls, scenario: Scenario, holdings: Holdings, device: Found = "cpu") -> Identity:
+        """Return what a scenario with these data is made from, where this computes its large products."""
         settings = scenario.resolved().model_dump(mode="json")
         # Clients that compute as one do so with other bits.
         settings["runtime"] = {"batch_clients": scenario.runtime.batch_clients}
+        if device != "cpu":  # what a GPU was found for by itself goes on where there is one
+            settings["runtime"]["device"] = device
         data = {
             f"the rows of client {name}": part.fingerprint if isinstance(part, Site) else fingerprint(part)
             for name, part in zip(holdings.names, holdings.parts, strict=True)

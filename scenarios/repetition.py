@@ -130,6 +130,11 @@ def require_repeatable(run: RunFolder, scenario: Scenario) -> None:
             f"The run in {run.path} was made with {', '.join(changed)}, so its repetition would be another run: audit"
             " it with the versions that made it, or run the scenario again."
         )
+    if run.environment.device != "cpu":
+        raise ScenarioError(
+            f"The run computed on a GPU (runtime.device {scenario.runtime.device}), with other bits than this machine's"
+            " processor, so it cannot be repeated here: run it with runtime.device cpu, and audit that."
+        )
     if scenario.runtime.batch_clients:
         raise ScenarioError(
             "runtime.batch_clients trains clients of one actor as one, with bits that hang on how they were packed, so"

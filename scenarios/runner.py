@@ -140,13 +140,14 @@ def _run_in(
     started = datetime.now().astimezone()
     journal, checkpoints = Journal(listener), Checkpoints(folder)
     with held_by(scenario, data_dir, table, address, journal) as (backend, holdings):
-        beginning = begin(scenario, holdings, checkpoints)
+        beginning = begin(scenario, holdings, checkpoints, backend.device)
         served, findings = _simulate(scenario, beginning, backend, journal, checkpoints)
         described = environment(
             run=beginning.run.name,
             started=started,
             federation=backend.name,
             actors=backend.actors,
+            device=backend.device,
             peak_memory_bytes={"driver": peak_memory_bytes()} | backend.peak_memory_bytes,
         )
     with unwritable(folder):

@@ -20,6 +20,7 @@ from pydantic import (
 from raydr.data.categories import Categories
 from raydr.data.columns import listing, nearest
 from raydr.data.loading import Filling, Missing
+from raydr.device import Device
 from raydr.errors import ScenarioError
 from raydr.federation.secure import SecureSums
 from raydr.federation.simulated import ADVERSARIES, Adversary, attackers
@@ -286,8 +287,12 @@ class RuntimeSettings(Settings):
     )
     batch_clients: bool = Field(
         False,
-        description="train clients of one actor as one where the method can, on a GPU where there is one: other bits,"
-        " within rounding",
+        description="train clients of one actor as one where the method can: other bits, within rounding",
+    )
+    device: Device = Field(
+        "cpu",
+        description="what computes large products, at clients, server and evaluation: cuda is a GPU, of which Ray gives"
+        " each process a part; auto is one where there is one. Other bits than the cpu's, within rounding",
     )
     timeout_s: float = Field(600.0, gt=0, description="seconds that clients have for one call")
     retries: int = Field(

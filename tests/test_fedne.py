@@ -17,6 +17,7 @@ from tiny import labelled, tiny_run, tiny_scenario
 
 from raydr.arrays import FloatArray, Int64Array
 from raydr.data import load
+from raydr.device import Place, computing_at
 from raydr.errors import DataError, OutputError, RunError, ScenarioError
 from raydr.federation import Client, ClientHost, Federation, InlineTransport, Seat, fingerprint
 from raydr.federation.checkpoint import Checkpoint
@@ -661,12 +662,12 @@ def test_clients_trained_as_one_change_as_each_would() -> None:
             assert together.loss == pytest.approx(alone.loss, rel=1e-3)
 
 
-def test_clients_use_a_gpu_only_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Alone they keep to the bits of the CPU."""
-    for there in (False, True):
-        monkeypatch.setattr("torch.cuda.is_available", lambda there=there: there)
-        assert TRAINING.device == "cpu"
-        assert replace(TRAINING, together=True).device == ("cuda" if there else "cpu")
+def test_clients_use_a_gpu_only_as_one() -> None:
+    """Alone their batches are too small for one; and as one only where the run computes on it."""
+    for there, device in ((Place(), "cpu"), (Place("cuda"), "cuda")):
+        with computing_at(there):
+            assert TRAINING.device == "cpu"
+            assert replace(TRAINING, together=True).device == device
 
 
 def test_batched_clients_draw_the_map_of_single_ones_within_rounding(tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ def test_actors_ask_for_gpus_only_where_clients_may_use_them(cluster: None) -> N
 
     parts, room = [np.zeros((2, 3)) for _ in range(4)], Room(cores=2, gpus=1.0)
     assert all("num_gpus" not in placement.options for placement in place(parts, 2, room))
-    on_gpus = place(parts, 2, room, with_gpus=True)
-    assert [placement.options["num_gpus"] for placement in on_gpus] == [0.5, 0.5]
+    on_gpus = place(parts, 2, room, gpu_share=0.25)
+    assert [placement.options["num_gpus"] for placement in on_gpus] == [0.25, 0.25]
     assert [placement.clients for placement in on_gpus] == [(0, 1), (2, 3)]
 
 

@@ -124,7 +124,7 @@ class TrialSettings(Settings):
     """What one trial gets of the cluster, all of whose processes and threads stay within it."""
 
     cpus: int = Field(1, ge=1, description="cores; as many trials run at once as the cluster has room for")
-    gpus: float = Field(0.0, ge=0, description="GPUs, for runtime.batch_clients")
+    gpus: float = Field(0.0, ge=0, description="GPUs, for runtime.device")
     memory_gib: float | None = Field(
         None, gt=0, description="memory; default: its cores' share of the cluster's"
     )

@@ -3,7 +3,7 @@
 Points are searched in three steps, so that float32 speed costs no exactness:
 
 1. *filter*: float32 tiles above the diagonal (distances are symmetric: half the matrix products), each tile offered
-   to the candidate heaps of its rows and of its columns;
+   to the candidate heaps of its rows and of its columns; on a GPU all of a few rows' distances at a time;
 2. *measure*: the squared distances of the k + slack candidates, by differences, in float64;
 3. *certify*: a row whose k-th measured distance is not below every distance that the filter may have misjudged is
    searched again in float64.
@@ -25,13 +25,24 @@ from typing import Any
 import numpy as np
 
 from raydr.arrays import Float32Array, Float64Array, FloatArray, Int64Array
+from raydr.device import Place, workplace
 from raydr.errors import DataError
-from raydr.geometry.points import Geometry, Points, Progress, row_blocks, run_threaded, unheard
+from raydr.geometry.points import (
+    Geometry,
+    Points,
+    Progress,
+    distances_of_centred,
+    row_blocks,
+    run_threaded,
+    unheard,
+)
 
 TILE_ROWS = 512
 """Rows of a tile: 1 MB in float32, so that the passes over a tile stay in the second-level cache."""
 BLOCK_VALUES = 2**23
 """Values of a block of a general geometry: 32 MB in float32 for each thread."""
+_BLOCK_VALUES_THERE = 2**28
+"""Values of a block of distances on a GPU: 1 GB in float32, and as much again while the nearest are picked."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +171,10 @@ def _search_points(
     size = candidates_for(k, rows)
     filtered, scale = filter_of(points)
     candidates = Candidates.empty(rows, size, np.float32)
-    _offer_tiles(filtered, candidates, threads, block_rows, progress)
+    if workplace().accelerated:
+        _offer_blocks(filtered, candidates, workplace(), progress)
+    else:
+        _offer_tiles(filtered, candidates, threads, block_rows, progress)
 
     indices = np.empty((rows, k), np.int64)
     distances = np.empty((rows, k), np.float32)
@@ -225,6 +239,26 @@ def _offer_tiles(
                 candidates.offer(turned, own, start, own)
 
     run_threaded(offer, pairs, threads, progress)
+
+
+def _offer_blocks(points: Points, candidates: Candidates, here: Place, progress: Progress) -> None:
+    """Fill heaps with the nearest of all rows, found for a few rows at a time where large products are computed.
+
+    What is measured and certified of them is the same as of :func:`_offer_tiles`, and so is the graph.
+    """
+    rows, size = candidates.indices.shape
+    every = here.put(points.centred(slice(None)))
+    norms = here.put(points.squared_norms)
+    blocks = row_blocks(rows, max(1, _BLOCK_VALUES_THERE // rows))
+    for done, (start, stop) in enumerate(blocks, 1):
+        found = distances_of_centred(every[start:stop], norms[start:stop], every, norms, here)
+        own = here.put(np.arange(stop - start))
+        found[own, own + start] = np.inf
+        # Falling, so that the farthest is first, as in a heap.
+        nearest = here.functions.topk(found, size, dim=1, largest=False, sorted=True)
+        candidates.squared[start:stop] = here.fetch(nearest.values)[:, ::-1]
+        candidates.indices[start:stop] = here.fetch(nearest.indices)[:, ::-1]
+        progress(done, len(blocks))
 
 
 def _doubtful_from(filtered: Points, candidates: Candidates, part: slice) -> Float64Array:

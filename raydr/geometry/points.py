@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
+from raydr.device import Place, workplace
 from raydr.errors import DataError
 from raydr.threads import cores, one_blas_thread
 
@@ -24,6 +25,7 @@ Progress: TypeAlias = Callable[[float, int], None]
 
 _BLOCK = 1 << 22
 """Values of a table that are copied at a time, 32 MB."""
+_CPU = Place()
 
 
 def unheard(done: float, total: int) -> None:
@@ -107,7 +109,8 @@ class Points:
     def squared_distance_block(self, start: int, stop: int) -> FloatArray:
         """Squared distances, shape (stop - start, rows), of rows ``start:stop`` to all rows; own row exactly 0."""
         every = self.centred(slice(None))
-        block = _from_centred(every[start:stop], self.squared_norms[start:stop], every, self.squared_norms)
+        norms = self.squared_norms
+        block: FloatArray = distances_of_centred(every[start:stop], norms[start:stop], every, norms, _CPU)
         np.einsum("ii->i", block[:, start:stop])[:] = 0.0
         return block
 
@@ -117,9 +120,11 @@ class Points:
 
     def squared_distance_tile(self, own: slice | Int64Array, others: slice) -> FloatArray:
         """Squared distances, (own, others), between two sets of rows; of a row to itself only nearly 0."""
-        return _from_centred(
-            self.centred(own), self.squared_norms[own], self.centred(others), self.squared_norms[others]
+        norms = self.squared_norms
+        tile: FloatArray = distances_of_centred(
+            self.centred(own), norms[own], self.centred(others), norms[others], _CPU
         )
+        return tile
 
 
 def squared_distances(a: FloatArray, b: FloatArray) -> FloatArray:
@@ -157,13 +162,16 @@ def squared_distances(a: FloatArray, b: FloatArray) -> FloatArray:
             f"{b.shape[1]}; give both tables the same columns."
         )
     dtype = np.result_type(a, b)
-    shift = common_shift(b)
-    a = a - shift.astype(dtype)
-    norms = np.einsum("ij,ij->i", a, a)
+    shift = common_shift(b).astype(dtype)
+    here = workplace()
+    a = here.put(a - shift)
+    norms = _squared_norms(a, here)
     found = np.empty((len(a), len(b)), dtype)
     for start, stop in row_blocks(len(b), max(1, _BLOCK // b.shape[1])):
-        block = b[start:stop] - shift.astype(dtype)
-        found[:, start:stop] = _from_centred(a, norms, block, np.einsum("ij,ij->i", block, block))
+        block = here.put(b[start:stop] - shift)
+        found[:, start:stop] = here.fetch(
+            distances_of_centred(a, norms, block, _squared_norms(block, here), here)
+        )
     return found
 
 
@@ -187,14 +195,17 @@ def variances(table: FloatArray) -> Float64Array:
     return np.concatenate([table[:, start:stop].var(axis=0, dtype=np.float64) for start, stop in blocks])
 
 
-def _from_centred(
-    a: FloatArray, squared_norms_a: FloatArray, b: FloatArray, squared_norms_b: FloatArray
-) -> FloatArray:
-    tile: FloatArray = a @ b.T
+def distances_of_centred(a: Any, squared_norms_a: Any, b: Any, squared_norms_b: Any, here: Place) -> Any:
+    """Squared distances, (rows of a, rows of b), of rows that lie about 0, all of them ``here``."""
+    tile = a @ b.T
     tile *= -2.0
     tile += squared_norms_a[:, None]
     tile += squared_norms_b
-    return np.maximum(tile, 0.0, out=tile)
+    return here.floored(tile)
+
+
+def _squared_norms(rows: Any, here: Place) -> Any:
+    return here.functions.einsum("ij,ij->i", rows, rows)
 
 
 def float_table(values: FloatArray, name: str, need: str = "Distances need") -> FloatArray:

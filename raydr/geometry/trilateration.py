@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from raydr.arrays import Float64Array
+from raydr.device import workplace
 from raydr.errors import DataError
 from raydr.threads import one_blas_thread
 
@@ -56,7 +57,9 @@ class Trilateration:
 
     def coordinates(self, squared_distances: Float64Array) -> Float64Array:
         """Coordinates of rows, from squared distances (rows, landmarks), as (rows, rank) float64."""
-        return np.asarray(0.5 * (self.squared_norms - squared_distances) @ self.solution)
+        here = workplace()
+        differences = 0.5 * (here.put(self.squared_norms) - here.put(squared_distances))
+        return np.asarray(here.fetch(differences @ here.kept(self.solution)))
 
     def points(self, coordinates: Float64Array) -> Float64Array:
         """Points (rows, features) with these coordinates (rows, rank)."""

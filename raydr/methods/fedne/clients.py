@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from raydr.arrays import Float32Array, Float64Array, FloatArray, Int64Array, UInt8Array
+from raydr.device import workplace
 from raydr.errors import RunError
 from raydr.federation import (
     Client,
@@ -159,10 +160,8 @@ class Training:
 
     @property
     def device(self) -> str:
-        """A GPU for clients that train as one, where this process may use one; alone they keep to the CPU's bits."""
-        import torch
-
-        return "cuda" if self.together and torch.cuda.is_available() else "cpu"
+        """Where this process computes large products, for clients that train as one; alone they are too small."""
+        return workplace().torch_device if self.together else "cpu"
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,15 @@ them: K_xx does not depend on Y, K_yy does not depend on X, and only K_xy needs 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray
+from raydr.device import Place, workplace
 from raydr.errors import DataError
-from raydr.geometry.points import squared_distances
+from raydr.geometry.points import distances_of_centred, float_table, squared_distances
 
 KERNEL_OPERATIONS = 30
 """Floating-point operations that one exponential and what goes with it take the time of."""
@@ -44,14 +47,18 @@ def cross_term(rows: FloatArray, landmarks: Float64Array, gamma: float) -> tuple
     # Distances do not change under a shift, but their rounding does: work around the landmarks' centre, rounded to
     # the rows' precision, so that rows and landmarks are shifted by the same.
     centre = landmarks.mean(axis=0).astype(rows.dtype)
-    centred = np.asarray(landmarks - centre, rows.dtype)
-    product = np.zeros(landmarks.shape, np.float64)
-    weight = np.zeros(n_y, np.float64)
+    here = workplace()
+    float64 = here.functions.float64
+    centred = _Centred.of(np.asarray(landmarks - centre, rows.dtype), here)
+    shift = here.put(centre)
+    product_there, weight_there = here.put(np.zeros(landmarks.shape)), here.put(np.zeros(n_y))
+    held = here.kept(rows)
     for start in range(0, n_x, BLOCK_ROWS):
-        block = rows[start : start + BLOCK_ROWS] - centre
-        kernel = gaussian_kernel(block, centred, gamma)
-        product += kernel.T @ block
-        weight += kernel.sum(axis=0, dtype=np.float64)
+        block = held[start : start + BLOCK_ROWS] - shift
+        kernel = centred.kernel(block, gamma)
+        product_there += kernel.T @ block
+        weight_there += kernel.sum(axis=0, dtype=float64)
+    product, weight = here.fetch(product_there), here.fetch(weight_there)
     # In place: of 1,000 landmarks with 20,000 features, each array has 160 MB.
     attraction = landmarks - centre
     attraction *= weight[:, None]
@@ -71,15 +78,19 @@ def landmark_term(landmarks: Float64Array, gamma: float) -> tuple[float, Float64
         ``4 gamma / (n_y (n_y - 1)) * [K Y - diag(K 1) Y]``.
     """
     n_y = landmarks.shape[0]
-    centred = landmarks - landmarks.mean(axis=0)
-    kernel = gaussian_kernel(centred, centred, gamma)
-    np.fill_diagonal(kernel, 0.0)
+    here = workplace()
+    moved = landmarks - landmarks.mean(axis=0)
+    centred = here.put(moved)
+    kernel = _Centred.of(moved, here).kernel(centred, gamma)
+    diagonal = here.put(np.arange(n_y))
+    kernel[diagonal, diagonal] = 0.0
     pairs = n_y * (n_y - 1)
     gradient = kernel @ centred
     centred *= kernel.sum(axis=1)[:, None]
     gradient -= centred
     gradient *= 4.0 * gamma / pairs
-    return float(kernel.sum(dtype=np.float64)) / pairs, _bounded(gradient, gamma)
+    total = float(kernel.sum(dtype=here.functions.float64))
+    return total / pairs, _bounded(here.fetch(gradient), gamma)
 
 
 def row_term(rows: FloatArray, gamma: float) -> float:
@@ -102,6 +113,37 @@ def gaussian_kernel(a: FloatArray, b: FloatArray, gamma: float) -> FloatArray:
     kernel *= -kernel.dtype.type(gamma)
     np.exp(kernel, out=kernel)
     return kernel
+
+
+@dataclass(frozen=True, eq=False)
+class _Centred:
+    """Points about 0 to which many rows' kernels are asked for, where large products are computed.
+
+    Attributes
+    ----------
+    points : (points, features)
+    squared_norms : (points,)
+    here : Place
+        Where both are.
+    """
+
+    points: Any
+    squared_norms: Any
+    here: Place
+
+    @classmethod
+    def of(cls, points: FloatArray, here: Place) -> _Centred:
+        """Put points there; DataError if they are no finite table."""
+        there = here.put(float_table(points, "the points"))
+        return cls(there, here.functions.einsum("ij,ij->i", there, there), here)
+
+    def kernel(self, rows: Any, gamma: float) -> Any:
+        """``exp(-gamma |rows_i - points_j|^2)`` of rows that are there, in their precision."""
+        norms = self.here.functions.einsum("ij,ij->i", rows, rows)
+        found = distances_of_centred(rows, norms, self.points, self.squared_norms, self.here)
+        found *= -float(gamma)
+        self.here.functions.exp(found, out=found)
+        return found
 
 
 def gradient_bound(landmarks: int, gamma: float) -> float:

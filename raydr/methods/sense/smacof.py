@@ -16,16 +16,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray
+from raydr.device import Place, workplace
 from raydr.errors import DataError, ScenarioError
 from raydr.geometry.points import check_finite, row_blocks
 from raydr.threads import one_blas_thread
 
 BLOCK_ROWS = 512
 """Of a tile: 512 x 512 float64 (2 MB) stay in cache between the three products that read them."""
+_EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,12 @@ class SmacofPlacement:
 
 @dataclass(frozen=True)
 class _Observed:
-    """What the server knows of one client, moved to the anchors' mean."""
+    """What the server knows of one client, moved to the anchors' mean, where large products are computed."""
 
-    anchors: Float64Array  # (anchors, features)
-    distances: Float64Array  # (rows, anchors)
-    inside: Float64Array | None  # (rows, dimensions)
+    anchors: Any  # (anchors, features)
+    distances: Any  # (rows, anchors)
+    inside: Any  # (rows, dimensions), or None
+    here: Place  # where all of them are
 
 
 def smacof(
@@ -117,7 +121,10 @@ def smacof(
     if inside is not None:
         own = checked_table(inside, (rows, None), "the configuration of the client's own rows")
         own = own - own.sum(axis=0) / max(rows, 1)
-    observed = _Observed(anchors - centre, np.sqrt(squared), own)
+    here = workplace()
+    inside_there = None if own is None else here.put(own)
+    observed = _Observed(here.put(anchors - centre), here.put(np.sqrt(squared)), inside_there, here)
+    current = here.put(current)
 
     with one_blas_thread():
         stress, pull = _stress_and_pull(observed, current)
@@ -134,7 +141,7 @@ def smacof(
                 converged = True
             if converged:
                 break
-    return SmacofPlacement(current + centre, np.array(history), converged)
+    return SmacofPlacement(here.fetch(current) + centre, np.array(history), converged)
 
 
 def random_start(
@@ -171,33 +178,34 @@ def random_start(
     return np.asarray(centre + directions)
 
 
-def _solve(observed: _Observed, right: Float64Array) -> Float64Array:
+def _solve(observed: _Observed, right: Any) -> Any:
     """``V_NN^-1 right``, by Sherman and Morrison."""
     rows, anchors = observed.distances.shape
     if observed.inside is None:
-        return np.asarray(right / anchors)
-    return np.asarray((right + right.sum(axis=0) / anchors) / (anchors + rows))
+        return right / anchors
+    return (right + right.sum(axis=0) / anchors) / (anchors + rows)
 
 
-def _stress_and_pull(observed: _Observed, current: Float64Array) -> tuple[float, Float64Array]:
+def _stress_and_pull(observed: _Observed, current: Any) -> tuple[float, Any]:
     """Stress (17) of ``current`` and g of the module's text, (rows, features), in one pass over observed pairs."""
     blocks = [slice(*block) for block in row_blocks(current.shape[0], BLOCK_ROWS)]
-    pull = np.empty_like(current)
+    here = observed.here
+    pull = here.functions.empty_like(current)
     stresses = []
     for own in blocks:
-        tile = distances_between(current[own], observed.anchors)
-        stress, weights = _compare(observed.distances[own], tile)
+        tile = _distances(current[own], observed.anchors, here)
+        stress, weights = _compare(observed.distances[own], tile, here)
         stresses.append(stress)
         pull[own] = weights.sum(axis=1)[:, None] * current[own] - weights @ observed.anchors
     if observed.inside is not None:
         for at, own in enumerate(blocks):
             for others in blocks[at:]:
-                wanted = distances_between(observed.inside[own], observed.inside[others])
-                tile = distances_between(current[own], current[others])
+                wanted = _distances(observed.inside[own], observed.inside[others], here)
+                tile = _distances(current[own], current[others], here)
                 if own is others:
-                    np.fill_diagonal(wanted, 0.0)
-                    np.fill_diagonal(tile, 0.0)
-                stress, weights = _compare(wanted, tile)
+                    diagonal = here.put(np.arange(len(tile)))
+                    wanted[diagonal, diagonal] = tile[diagonal, diagonal] = 0.0
+                stress, weights = _compare(wanted, tile, here)
                 stresses.append(stress / 2 if own is others else stress)
                 pull[own] += weights.sum(axis=1)[:, None] * current[own] - weights @ current[others]
                 if own is not others:
@@ -205,13 +213,13 @@ def _stress_and_pull(observed: _Observed, current: Float64Array) -> tuple[float,
     return math.fsum(stresses), pull
 
 
-def _compare(wanted: Float64Array, tile: Float64Array) -> tuple[float, Float64Array]:
+def _compare(wanted: Any, tile: Any, here: Place) -> tuple[float, Any]:
     """Stress of a tile of distances, and its w = wanted / tile - 1.
 
     Where two points coincide, (22) has b = 0; their difference is zero as well, so w = 0 says the same.
     """
     residual = wanted - tile
-    stress = float(np.einsum("ij,ij->", residual, residual))
+    stress = float(here.functions.einsum("ij,ij->", residual, residual))
     tile[tile == 0.0] = np.inf
     residual /= tile
     return stress, residual
@@ -222,13 +230,21 @@ def distances_between(a: Float64Array, b: Float64Array) -> Float64Array:
 
     A squared distance errs by some eps times the squared norms; a ratio to such a rest would be noise without bound.
     """
-    norms_a, norms_b = np.einsum("ij,ij->i", a, a), np.einsum("ij,ij->i", b, b)
+    here = workplace()
+    found: Float64Array = here.fetch(_distances(here.put(a), here.put(b), here))
+    return found
+
+
+def _distances(a: Any, b: Any, here: Place) -> Any:
+    """As :func:`distances_between`, of points that are there."""
+    functions = here.functions
+    norms_a, norms_b = functions.einsum("ij,ij->i", a, a), functions.einsum("ij,ij->i", b, b)
     tile = a @ b.T
     tile *= -2.0
     tile += norms_a[:, None]
     tile += norms_b
-    tile[tile <= 8.0 * np.finfo(np.float64).eps * (norms_a[:, None] + norms_b)] = 0.0
-    return np.asarray(np.sqrt(tile, out=tile))
+    tile[tile <= 8.0 * _EPS * (norms_a[:, None] + norms_b)] = 0.0
+    return functions.sqrt(tile, out=tile)
 
 
 def check_settings(tolerance: float, max_iterations: int) -> None:

@@ -1,0 +1,215 @@
+"""Large products come to the same on a GPU: by torch's functions, on the processor where there is no GPU."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import raydr
+from raydr.device import Place, computing_at, computing_on, found, workplace
+from raydr.errors import ScenarioError
+from raydr.geometry.neighbors import nearest_neighbors
+from raydr.geometry.points import Points, squared_distances
+from raydr.geometry.trilateration import trilaterate
+from raydr.methods.landmarks.kernel import cross_term, landmark_term
+from raydr.methods.sense.smacof import random_start, smacof
+
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=NO_GPU)])
+def there(request: pytest.FixtureRequest) -> Place:
+    """Torch's functions on the processor, and on a GPU where there is one."""
+    return Place(request.param)
+
+
+@pytest.fixture
+def random() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-5), (np.float64, 1e-12)])
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+def test_gradients_of_the_discrepancy(
+    there: Place, random: np.random.Generator, dtype: Any, tolerance: float, offset: float
+) -> None:
+    rows = (random.normal(size=(5000, 20)) + offset).astype(dtype)
+    landmarks = random.normal(size=(40, 20)) + offset
+    expected = cross_term(rows, landmarks, 0.05)
+    of_landmarks = landmark_term(landmarks, 0.05)
+    with computing_at(there):
+        objective, gradient = cross_term(rows, landmarks, 0.05)
+        own_objective, own_gradient = landmark_term(landmarks, 0.05)
+    assert gradient.dtype == np.float64
+    assert objective == pytest.approx(expected[0], rel=10 * tolerance)
+    np.testing.assert_allclose(gradient, expected[1], atol=10 * tolerance * np.abs(expected[1]).max())
+    assert own_objective == pytest.approx(of_landmarks[0], rel=1e-12)
+    np.testing.assert_allclose(own_gradient, of_landmarks[1], atol=1e-14)
+
+
+def test_trilateration_from_distances_that_clients_send(there: Place, random: np.random.Generator) -> None:
+    rows = random.normal(size=(300, 12)) + 1e3
+    landmarks = random.normal(size=(30, 12)) + 1e3
+    expected = trilaterate(landmarks, [squared_distances(rows, landmarks)])[0]
+    with computing_at(there):
+        sent = squared_distances(rows, landmarks)
+        coordinates = trilaterate(landmarks, [sent])[0]
+    assert isinstance(sent, np.ndarray)
+    np.testing.assert_allclose(coordinates, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e8])
+def test_neighbours_are_the_same_graph_to_the_bit(
+    there: Place, random: np.random.Generator, offset: float
+) -> None:
+    """What a GPU finds is measured anew and certified, as on the processor."""
+    rows = random.normal(size=(700, 9)) + offset
+    rows[600:] = rows[:100]  # ties
+    expected = nearest_neighbors(Points(rows), 12)
+    seen: list[tuple[float, int]] = []
+    with computing_at(there):
+        graph = nearest_neighbors(
+            Points(rows), 12, progress=lambda done, total: seen.append((float(done), total))
+        )
+    np.testing.assert_array_equal(graph.indices, expected.indices)
+    np.testing.assert_array_equal(graph.distances, expected.distances)
+    assert seen[-1][0] == seen[-1][1]
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_smacof_goes_down_the_same_way(there: Place, random: np.random.Generator, inside: bool) -> None:
+    rows, anchors = random.normal(size=(600, 6)), random.normal(size=(9, 6))
+    squared = squared_distances(rows, anchors)
+    start = random_start(anchors, squared, random)
+    own = rows if inside else None
+    expected = smacof(anchors, squared, start, inside=own, max_iterations=40)
+    with computing_at(there):
+        placed = smacof(anchors, squared, start, inside=own, max_iterations=40)
+    assert isinstance(placed.coordinates, np.ndarray)
+    np.testing.assert_allclose(placed.stress, expected.stress, rtol=1e-9)
+    np.testing.assert_allclose(placed.coordinates, expected.coordinates, atol=1e-8)
+
+
+def test_what_is_kept_is_put_there_once_and_goes_with_its_array(there: Place) -> None:
+    rows = np.arange(6.0).reshape(2, 3)
+    first = there.kept(rows)
+    assert there.kept(rows) is first
+    other = np.zeros((2, 3))
+    assert there.kept(other) is not first
+    np.testing.assert_array_equal(there.fetch(there.kept(other)), other)
+    del rows, first
+    gc.collect()
+    assert len(there._kept) == 1
+
+
+def test_blocks_end_where_they_end() -> None:
+    assert workplace().functions is np
+    with computing_at(Place("cpu")) as _:
+        assert workplace().functions is torch
+        with computing_on("cpu"):
+            assert workplace().functions is np
+    assert workplace().functions is np
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
+@pytest.mark.parametrize("federation", ["inline", "ray"])
+def test_a_gpu_that_is_not_there_is_said_before_anything_is_left(
+    cluster: None, tmp_path: Path, federation: str
+) -> None:
+    assert found("auto") == "cpu"
+    scenario = {
+        "name": "there",
+        "data": {"source": "digits", "rows": 60},
+        "clients": {"count": 2},
+        "method": {"kind": "sense"},
+    }
+    runtime = {"device": "cuda", "federation": federation}
+    with pytest.raises(ScenarioError, match="runtime.device is cuda, and .* no GPU"):
+        raydr.run(scenario | {"runtime": runtime}, out=tmp_path / "run")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def run_there(there: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Inline runs whose scenario says cuda compute there."""
+    monkeypatch.setattr("raydr.scenarios.beginning.found", lambda device: device)
+    monkeypatch.setattr(
+        "raydr.scenarios.backend.computing_on",
+        lambda device: computing_at(there if device == "cuda" else Place()),
+    )
+    yield
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        {"kind": "fed-umap", "landmarks": 40},
+        {"kind": "sense", "solver": "smacof", "anchors": 80},
+        {"kind": "fedne", "rounds": 3},
+    ],
+    ids=lambda method: method["kind"],
+)
+def test_a_run_there_keeps_as_many_neighbours_and_says_so(
+    run_there: None, tmp_path: Path, method: dict[str, Any]
+) -> None:
+    scenario = {
+        "name": "there",
+        "data": {"source": "digits", "rows": 400},
+        "clients": {"count": 4},
+        "method": method,
+        "metrics": ["npa_10", "trustworthiness"],
+    }
+    kept = {}
+    for device in ("cpu", "cuda"):
+        runtime = {"federation": "inline", "device": device, "batch_clients": method["kind"] == "fedne"}
+        result = raydr.run(scenario | {"runtime": runtime}, out=tmp_path / device)
+        kept[device] = result.metrics["federated"]
+        told = json.loads((tmp_path / device / "environment.json").read_text(encoding="utf-8"))
+        assert told["device"] == device
+    for metric, value in kept["cpu"].items():
+        assert kept["cuda"][metric] == pytest.approx(value, abs=0.03)
+
+
+def test_a_run_on_a_gpu_is_another_runs_study_and_is_not_attacked_by_repetition(
+    run_there: None, tmp_path: Path
+) -> None:
+    """Noise by a client's secret is never shared with messages of other bits."""
+    scenario = {
+        "name": "there",
+        "data": {"source": "iris"},
+        "clients": {"count": 3},
+        "method": {"kind": "fed-tsne", "landmarks": 20, "iterations": 50},
+    }
+    names = {}
+    for device in ("cpu", "cuda"):
+        folder = tmp_path / device
+        raydr.run(scenario | {"runtime": {"federation": "inline", "device": device}}, out=folder)
+        names[device] = json.loads((folder / "environment.json").read_text(encoding="utf-8"))["run"]
+    assert names["cpu"] != names["cuda"]
+    with pytest.raises(ScenarioError, match="computed on a GPU"):
+        raydr.audit(tmp_path / "cuda")
+
+
+def test_processes_share_the_gpus_of_a_room_and_auto_takes_what_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from raydr.actors import backend
+    from raydr.actors.room import Room
+
+    monkeypatch.setattr(backend, "built_for_gpus", lambda: True)
+    assert backend._found_in(Room(cores=2), "auto") == "cpu"
+    assert backend._found_in(Room(cores=2, gpus=1.0), "cpu") == "cpu"
+    assert backend._found_in(Room(cores=2, gpus=1.0), "auto") == "cuda"
+    with pytest.raises(ScenarioError, match="the cluster has no GPU that Ray knows of"):
+        backend._found_in(Room(cores=2), "cuda")
+    on_gpus = backend.RayBackend(device="cuda")
+    share = on_gpus._gpu_share(Room(cores=2, gpus=1.0), 10)
+    assert 0 < share * 12 <= 1, "ten actors, the coordinator and the evaluation"
+    assert backend.RayBackend()._gpu_share(Room(cores=2, gpus=1.0), 10) == 0
