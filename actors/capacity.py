@@ -59,6 +59,19 @@ def this_machine() -> Capacity:
     return Capacity((machine,))
 
 
+def imagined(count: int, cores: int, gibibytes: float) -> Capacity:
+    """So many machines alike, of which the first is the driver's.
+
+    >>> imagined(2, 16, 64).cores
+    32
+    """
+    memory = int(gibibytes * 2**30)
+    machines = tuple(
+        Machine(f"machine {number + 1}", cores, memory, driver=number == 0) for number in range(count)
+    )
+    return Capacity(machines, cluster=count > 1)
+
+
 def capacity_at(address: str | None) -> Capacity:
     """Return the cluster at an address, or in ``RAY_ADDRESS``; this machine where neither names one.
 

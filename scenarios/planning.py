@@ -26,7 +26,7 @@ from raydr.privacy.ledger import Granularity, Ledger
 from raydr.privacy.statement import statement
 from raydr.scenarios.footprint import Load, ProcessMemory, footprint
 from raydr.scenarios.pace import StageTime, embedder_of, stage_times
-from raydr.scenarios.prospect import Prospect, prospect_of
+from raydr.scenarios.prospect import Prospect, of_so_many, prospect_of
 from raydr.scenarios.remedies import NodeNeed, Remedy, needs_of, remedies
 from raydr.scenarios.runner import plan_of, with_public
 from raydr.scenarios.schema import Scenario
@@ -162,7 +162,11 @@ class Plan:
 
 
 def plan_of_scenario(
-    scenario: Scenario, *, capacity: Capacity | None = None, data_dir: Path | None = None
+    scenario: Scenario,
+    *,
+    capacity: Capacity | None = None,
+    data_dir: Path | None = None,
+    rows: int | None = None,
 ) -> Plan:
     """Plan one scenario.
 
@@ -174,13 +178,19 @@ def plan_of_scenario(
         Where; this machine with the memory that is free now, unless given.
     data_dir : Path, optional
         Folder of built-in data sets.
+    rows : int, optional
+        As if the data had so many, like those that they have.
 
     Raises
     ------
     ScenarioError, DataError
         For what would refuse the run.
     """
-    return plan_of_prospect(scenario, prospect_of(scenario, data_dir), capacity or this_machine())
+    prospect = prospect_of(scenario, data_dir)
+    if rows is not None:
+        prospect = of_so_many(prospect, rows)
+        scenario.method.check(prospect.rows, prospect.features)
+    return plan_of_prospect(scenario, prospect, capacity or this_machine())
 
 
 def plan_of_prospect(scenario: Scenario, prospect: Prospect, capacity: Capacity) -> Plan:

@@ -10,7 +10,7 @@ import numpy as np
 from raydr.arrays import FloatArray
 from raydr.data import census
 from raydr.data.site import laid_out
-from raydr.errors import DataError
+from raydr.errors import DataError, ScenarioError
 from raydr.methods import METHODS
 from raydr.privacy.ledger import Entry
 from raydr.scenarios.harmony import harmonizing_of
@@ -119,6 +119,34 @@ def prospect_of(scenario: Scenario, data_dir: Path | None) -> Prospect:
         held_out=0 if holdings.held_out is None else len(holdings.held_out.rows),
         agreement=holdings.agreement,
         harmonizing=holdings.harmonizing,
+    )
+
+
+def of_so_many(prospect: Prospect, rows: int) -> Prospect:
+    """Return what it would be if the data had so many rows, like those that they have: every client's share the same.
+
+    Rows that are read and not mapped, and those that are held out, grow along.
+
+    Raises
+    ------
+    ScenarioError
+        If nobody can say from here how many rows there are, or a client would be left without.
+    """
+    if not prospect.known:
+        raise ScenarioError(
+            "--rows scales the data that are here, and these are elsewhere: name a file of rows like them in data.path."
+        )
+    ends = (np.cumsum((0, *prospect.sizes)) * (rows / prospect.rows)).round().astype(int)
+    sizes = tuple(map(int, np.diff(ends)))
+    if any(now == 0 < then for now, then in zip(sizes, prospect.sizes, strict=True)):
+        raise ScenarioError(f"Of {rows} rows some of the {len(sizes)} clients would have none: give more.")
+    larger = rows / prospect.rows
+    return replace(
+        prospect,
+        sizes=sizes,
+        whole=False,
+        read=round(prospect.read * larger),
+        held_out=round(prospect.held_out * larger),
     )
 
 

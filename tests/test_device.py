@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -131,20 +130,19 @@ def test_a_gpu_that_is_not_there_is_said_before_anything_is_left(
         "method": {"kind": "sense"},
     }
     runtime = {"device": "cuda", "federation": federation}
-    with pytest.raises(ScenarioError, match="runtime.device is cuda, and .* no GPU"):
+    with pytest.raises(ScenarioError, match=r"runtime\.device is cuda, and .* no GPU"):
         raydr.run(scenario | {"runtime": runtime}, out=tmp_path / "run")
     assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture
-def run_there(there: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def run_there(there: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Inline runs whose scenario says cuda compute there."""
     monkeypatch.setattr("raydr.scenarios.beginning.found", lambda device: device)
     monkeypatch.setattr(
         "raydr.scenarios.backend.computing_on",
         lambda device: computing_at(there if device == "cuda" else Place()),
     )
-    yield
 
 
 @pytest.mark.parametrize(

@@ -558,3 +558,65 @@ def test_groups_among_all_rows_take_memory_by_pairs_of_rows(name: str) -> None:
 
     assert more(10_000) > 4 * more(5_000) > 0
     assert more(30_000) == 0
+
+
+def test_a_plan_of_more_rows_is_that_of_as_many_like_them(tmp_path: Path) -> None:
+    """Shares of clients, messages and their bytes, are those of a table so long."""
+    random = np.random.default_rng(0)
+    long = random.normal(size=(4_000, 5))
+    content = {
+        "name": "long",
+        "clients": {"count": 7, "partition": {"kind": "iid"}},
+        "method": {"kind": "fed-umap", "landmarks": 20},
+        "metrics": ["npa_10"],
+    }
+    plans = {}
+    for name, rows in (("long", long), ("short", long[:500])):
+        file = tmp_path / f"{name}.npy"
+        np.save(file, rows)
+        scenario = read(content | {"data": {"path": str(file)}})
+        asked = None if name == "long" else 4_000
+        plans[name] = plan_of_scenario(scenario, capacity=ROOMY, rows=asked)
+    truth, like = plans["long"], plans["short"]
+    assert (like.rows, like.clients, like.largest) == (truth.rows, truth.clients, truth.largest)
+    assert planned(like) == planned(truth)
+    assert like.memory == truth.memory
+    assert like.seconds == pytest.approx(truth.seconds)
+    assert any("A sample of the rows answered for all" in note for note in like.notes)
+
+
+def test_rows_that_leave_a_client_none_and_data_elsewhere_are_refused() -> None:
+    scenario = read("digits-fed-tsne")
+    with pytest.raises(ScenarioError, match="Of 3 rows some of the 10 clients would have none"):
+        plan_of_scenario(scenario, capacity=ROOMY, rows=3)
+    sites = [{"path": "/nowhere/a.csv"}, {"path": "/nowhere/b.csv"}]
+    elsewhere = read(
+        {"name": "away", "data": {}, "clients": {"sites": sites}, "method": {"kind": "fed-umap"}}
+    )
+    with pytest.raises(ScenarioError, match="--rows scales the data that are here"):
+        plan_of_scenario(elsewhere, capacity=ROOMY, rows=100)
+
+
+@pytest.mark.parametrize(
+    ("machines", "wrong"),
+    [
+        ("4x16x64", None),
+        ("4x16", "three numbers"),
+        ("0x1x1", "above 0"),
+        ("1x1xnan", "above 0"),
+        ("1x1xinf", "above 0"),
+    ],
+)
+def test_machines_that_are_not_there_can_be_planned_for(
+    machines: str, wrong: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = status(["plan", "digits-fed-tsne", "--rows", "100000000", "--machines", machines])
+    said = capsys.readouterr()
+    if wrong is None:
+        assert ended == 0
+        assert "100,000,000 rows" in said.out
+        assert "machine 4 needs" in said.out
+        assert "will not fit" in said.out
+    else:
+        assert ended == 2
+        assert wrong in said.err

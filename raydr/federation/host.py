@@ -148,6 +148,7 @@ class ClientHost:
         failures: list[Failure] = []
         protections: list[Mechanism | None] = []
         total_weight = 0
+        padded = type(call.request).padded
         with one_blas_thread():
             self._dawdle(call)
             self._answer_jointly(call)
@@ -172,7 +173,7 @@ class ClientHost:
                         ring.total[...] = 0
                 for name, ring in sums.items():
                     ring.add(getattr(reply, name), weight)
-                    if type(call.request).padded:
+                    if padded:
                         ring.total += pad(client.shared, call.number, index, name, ring.total.shape)
                 if call.masks is not None:
                     summand = np.concatenate([ring.total.reshape(-1) for ring in sums.values()])

@@ -89,7 +89,7 @@ class Range:
         array = np.asarray(value)
         if array.shape != self.shape:
             raise RefusedReplyError(f"{name} has shape {array.shape} instead of {self.shape}")
-        if array.dtype != self.dtype if array is value else array.dtype.kind not in "biuf":
+        if array.dtype != self._type if array is value else array.dtype.kind not in "biuf":
             raise RefusedReplyError(f"{name} holds {array.dtype} instead of {self.dtype}")
         if not self._holds(array):
             outside = ~self._inside(array)
@@ -98,6 +98,10 @@ class Range:
                 f"{name} holds {worst:g} ({int(outside.sum())} of {array.size} entries), outside the declared"
                 f" range of +-{float(np.max(self.largest)):g}"
             )
+
+    @cached_property
+    def _type(self) -> np.dtype[Any]:
+        return np.dtype(self.dtype)
 
     @cached_property
     def _limit(self) -> Bound:
@@ -118,7 +122,8 @@ class Range:
         # Two reductions of each block while it is in the cache, and no array of flags.
         for start in range(0, flat.size, BLOCK):
             block = flat[start : start + BLOCK]
-            if not (block.max() <= self._limit and block.min() >= -self._limit):
+            largest, least = np.maximum.reduce(block), np.minimum.reduce(block)
+            if not (largest <= self._limit and least >= -self._limit):
                 return False
         return True
 

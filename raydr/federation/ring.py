@@ -140,8 +140,15 @@ def split_as(flat: Int64Array, like: Mapping[str, Int64Array]) -> dict[str, Int6
     return parts
 
 
-def decode(total: Int64Array, bits: IntArray) -> Float64Array:
-    """Value of a ring sum, rounded once to double precision."""
-    value = total.astype(np.float64)
-    value *= np.ldexp(1.0, -bits)
+def decode(total: Int64Array, bits: IntArray, divisor: int = 1) -> Float64Array:
+    """Value of a ring sum, rounded once to double precision, over ``divisor``, in one pass over memory."""
+    value = np.empty(total.shape)
+    factor = np.ldexp(1.0, np.broadcast_to(-bits, total.shape if bits.ndim else ()).reshape(-1))
+    out, flat = value.reshape(-1), total.reshape(-1)
+    for start in range(0, out.size, BLOCK):
+        block = out[start : start + BLOCK]
+        block[...] = flat[start : start + BLOCK]
+        block *= factor if factor.size == 1 else factor[start : start + BLOCK]
+        if divisor != 1:
+            block /= divisor
     return value

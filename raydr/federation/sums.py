@@ -20,6 +20,8 @@ from raydr.privacy.mechanism import Mechanism
 class Total:
     """Partial sums, added up as they come: no more than one of them needs memory beside the total.
 
+    The first stays where it came to, and is not written into.
+
     Attributes
     ----------
     clients : set of int
@@ -34,6 +36,7 @@ class Total:
     weight: int = 0
     totals: dict[str, Int64Array] = field(default_factory=dict, repr=False)
     _sealed: dict[str, dict[int, NDArray[Any]]] = field(default_factory=dict, repr=False)
+    _own: set[str] = field(default_factory=set, repr=False)
     _reply: type[Reply] | None = None
     _protections: set[Mechanism | None] = field(default_factory=set, repr=False)
 
@@ -45,10 +48,14 @@ class Total:
     def add(self, part: PartialSum) -> None:
         """Add the partial sum of other clients."""
         for name, summand in part.totals.items():
-            if self._reply is None:
-                self.totals[name] = summand.copy()
+            before = self.totals.get(name)
+            if before is None:
+                self.totals[name] = summand  # where it came to: nothing writes there
+            elif name in self._own:
+                before += summand
             else:
-                self.totals[name] += summand
+                self.totals[name] = np.asarray(before + summand)  # of two single numbers numpy makes a scalar
+                self._own.add(name)
         for name, sealed in part.sealed.items():
             self._sealed.setdefault(name, {}).update(sealed)
         self._reply = part.reply
@@ -71,6 +78,6 @@ class Total:
             if declared.sealed:
                 fields[name] = np.stack([self._sealed[name][client] for client in sorted(self.clients)])
                 continue
-            value = decode(self.totals[name], fraction_bits(declared.largest, call.total_weight))
-            fields[name] = (value if value.ndim else float(value)) / divisor
+            value = decode(self.totals[name], fraction_bits(declared.largest, call.total_weight), divisor)
+            fields[name] = value if value.ndim else float(value)
         return self._reply(**fields)

@@ -160,11 +160,10 @@ class PartialSum:
 
 def by_protection(messages: Iterable[tuple[Mechanism | None, int]]) -> tuple[Sent, ...]:
     """Messages, each with its protection and payload, counted by protection."""
-    sent: dict[Mechanism | None, Sent] = {}
+    sizes: dict[Mechanism | None, list[int]] = {}
     for protection, size in messages:
-        before = sent.get(protection, Sent(protection, 0, 0))
-        sent[protection] = Sent(protection, before.clients + 1, before.bytes + size)
-    return tuple(sent.values())
+        sizes.setdefault(protection, []).append(size)
+    return tuple(Sent(protection, len(each), sum(each)) for protection, each in sizes.items())
 
 
 def asked_at(call: Call, homes: Iterable[Sequence[int]]) -> list[tuple[int, ...]]:

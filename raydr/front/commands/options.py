@@ -44,6 +44,27 @@ def folder_out(what: str) -> Option[Any]:
     )
 
 
+class Machines(click.ParamType):  # type: ignore[type-arg]
+    """Machines alike: how many, cores of each, GiB of memory of each, such as ``4x16x64``."""
+
+    name = "COUNTxCORESxGIB"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int, float]:
+        """Return the three numbers."""
+        try:
+            count, cores, gibibytes = str(value).lower().split("x")
+            machines = int(count), int(cores), float(gibibytes)
+        except ValueError:
+            machines = 0, 0, 0.0
+        if not (min(machines) > 0 and machines[2] < float("inf")):
+            self.fail(
+                f"{value!r} is not three numbers above 0, as in 4x16x64 for four of 16 cores and 64 GiB."
+            )
+        return machines
+
+
 def quiet(what: str = "the report's path") -> Option[Any]:
     """Give a command --quiet."""
     return click.option("--quiet", "-q", is_flag=True, help=f"Print nothing but {what}.")

@@ -195,12 +195,22 @@ def init(
 @options.override()
 @options.address
 @options.data_dir
+@click.option(
+    "--rows", type=click.IntRange(min=1), help="As if the data had so many rows, like those that they have."
+)
+@click.option(
+    "--machines",
+    type=options.Machines(),
+    help="As if these were there: how many, cores of each, GiB of each, such as 4x16x64.",
+)
 @options.json_out("the plan")
 def plan(
     scenario: str,
     overrides: Mapping[str, Any],
     address: str | None,
     data_dir: Path | None,
+    rows: int | None,
+    machines: tuple[int, int, float] | None,
     out: Path | None,
 ) -> None:
     """Say what a run of FILE will need: processes, memory, messages, epsilon, time, and what will not fit.
@@ -208,7 +218,7 @@ def plan(
     FILE is a scenario as for `raydr run`, or a sweep as for `raydr sweep`. Nothing is started; a plan that does not fit
     is still a plan, with status 0.
     """
-    from raydr.actors.capacity import capacity_at
+    from raydr.actors.capacity import capacity_at, imagined
     from raydr.front.console import logged_on_terminal
     from raydr.front.terminal import print_plan, print_sweep_plan
     from raydr.scenarios.planning import Plan, plan_of_scenario
@@ -216,14 +226,20 @@ def plan(
     from raydr.tune.planning import SweepPlan, plan_of_sweep
     from raydr.tune.reading import names_sweep, read_sweep
 
+    if machines is not None and address is not None:
+        raise click.UsageError(
+            "--machines imagines what --address would ask a cluster for: leave one of them out."
+        )
     planned: Plan | SweepPlan
     with logged_on_terminal():
+        capacity = capacity_at(address) if machines is None else imagined(*machines)
         if names_sweep(scenario):
-            swept = read_sweep(scenario, overrides)
-            planned = plan_of_sweep(swept, capacity=capacity_at(address), data_dir=data_dir)
+            if rows is not None:
+                raise click.UsageError("--rows is of a scenario, and this is a sweep: plan its base instead.")
+            planned = plan_of_sweep(read_sweep(scenario, overrides), capacity=capacity, data_dir=data_dir)
         else:
             checked = read(scenario, overrides)
-            planned = plan_of_scenario(checked, capacity=capacity_at(address), data_dir=data_dir)
+            planned = plan_of_scenario(checked, capacity=capacity, data_dir=data_dir, rows=rows)
     if out is not None:
         options.write_json(out, planned.to_json())
     if isinstance(planned, SweepPlan):
