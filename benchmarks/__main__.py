@@ -35,6 +35,7 @@ HISTORY = ROOT / "benchmarks" / "history"
 SUITE: Mapping[str, str | None] = {
     "attacks": None,
     "completion": "closed-form/gemm",
+    "curves": "off",
     "determinism": "",
     "fed_plus": None,
     "fed_tsne": "",

@@ -1,0 +1,194 @@
+"""What a run costs against rows, features, landmarks, clients, cores and nodes: exponents, and the plan beside it.
+
+    python -m benchmarks.curves [--quick] [--axes rows features ...] [--methods fed-umap ...] [--json FILE]
+
+One of these is changed at a time, from 20,000 rows of 50 features (the mixture of :mod:`benchmarks.million`) at 20
+clients on all cores of one node; `landmarks` is SENSE's anchors too, both of 200 features, and Fed-UMAP learns its
+landmarks in 20 rounds there. FedNE trains for 10 rounds. `nodes` is Ray's raylets on this machine, which share its
+cores. Each run is a process of its own, once: seconds in all and by stage, the most memory of all processes, and the
+same of ``raydr plan`` beforehand. An exponent is the slope of a straight line through logarithms, of what takes at
+least half a second at its largest. Figures: ``METHOD.AXIS=VALUE.s``, ``.memory_mb``, ``.stage.NAME_s``, ``.plan_s``,
+and ``METHOD.AXIS.exponent.WHAT``. Ratios are how far the plan is off, whichever way, as a factor. ``--quick`` is
+Fed-UMAP of 2,000 and 8,000 rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.million import METRICS, labelled_mixture
+from benchmarks.processes import said
+from raydr.threads import cores
+
+BASE = {"rows": 20_000, "features": 50, "clients": 20}
+AXES: dict[str, tuple[int, ...]] = {
+    "rows": (10_000, 40_000, 160_000),
+    "features": (50, 200, 800),
+    "landmarks": (100, 400, 1600),
+    "clients": (10, 100, 1000),
+    "cores": (1, 2),
+    "nodes": (1, 2),
+}
+METHODS: dict[str, dict[str, Any]] = {
+    "fed-umap": {"kind": "fed-umap"},
+    "fed-tsne": {"kind": "fed-tsne"},
+    "sense": {"kind": "sense", "embedder": "umap"},
+    "fedne": {"kind": "fedne", "rounds": 10},
+}
+MEASURED = {
+    "rows": ("fed-umap", "fed-tsne", "sense", "fedne"),
+    "features": ("fed-umap", "sense", "fedne"),
+    "landmarks": ("fed-umap", "sense"),
+    "clients": ("fed-umap", "sense", "fedne"),
+    "cores": ("fed-umap", "fed-tsne", "fedne"),
+    "nodes": ("fed-umap", "fedne"),
+}
+LEAST_S = 0.5
+"""Stages that take less at the largest value have no exponent."""
+TIMEOUT_S = 1800.0
+
+
+def scenario_of(method: str, axis: str, value: int, data: Path) -> dict[str, Any]:
+    """What is run."""
+    settings = dict(METHODS[method])
+    if axis == "landmarks" and method == "sense":
+        settings["anchors"] = value
+    elif axis == "landmarks":
+        settings |= {"landmarks": value, "landmarks_from": "learnt", "rounds": 20}
+    return {
+        "name": f"{method}-{axis}-{value}",
+        "data": {"path": str(data), "label": "class"},
+        "clients": {"count": value if axis == "clients" else BASE["clients"]},
+        "method": settings,
+        "metrics": METRICS,
+    }
+
+
+@contextmanager
+def nodes_of(axis: str, value: int) -> Iterator[str | None]:
+    """Address of a cluster of so many raylets that share this machine's cores; None where nobody asks for them."""
+    if axis != "nodes":
+        yield None
+        return
+    from ray.cluster_utils import Cluster
+
+    each = {"num_cpus": max(1, cores() // value)}
+    cluster = Cluster(initialize_head=True, head_node_args={**each, "include_dashboard": False})
+    for _ in range(value - 1):
+        cluster.add_node(**each)
+    try:
+        yield cluster.address
+    finally:
+        cluster.shutdown()
+
+
+def one(method: str, axis: str, value: int, data: Path, folder: Path) -> dict[str, float]:
+    """One run in this process, and what its plan said."""
+    if axis == "cores":
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:value])
+    import raydr
+    from raydr.actors.capacity import imagined
+    from raydr.scenarios.planning import plan_of_scenario
+    from raydr.scenarios.reading import read
+
+    scenario = scenario_of(method, axis, value, data)
+    count = value if axis == "nodes" else 1
+    planned = plan_of_scenario(read(scenario), capacity=imagined(count, max(1, cores() // count), 16))
+    with nodes_of(axis, value) as address:
+        began = time.perf_counter()
+        raydr.run(scenario, out=folder, address=address)
+        seconds = time.perf_counter() - began
+    told = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
+    found = {"s": seconds, "plan_s": planned.seconds}
+    found |= {f"stage.{stage}_s": taken for stage, taken in told["seconds"].items()}
+    found |= {f"plan.stage.{stage.stage}_s": stage.seconds for stage in planned.stages}
+    found |= {f"peak.{name}_mb": peak / 2**20 for name, peak in told["peak_memory_bytes"].items()}
+    return found | {f"plan.peak.{process.process}_mb": process.bytes / 2**20 for process in planned.memory}
+
+
+def exponents(found: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
+    """Slopes of what was measured at each value."""
+    values = sorted(found)
+    largest = found[values[-1]]
+    names = ["s", "memory_mb", *(name for name in largest if name.startswith("stage."))]
+    slopes = {}
+    for name in names:
+        taken = [found[value].get(name, 0.0) for value in values]
+        if min(taken) <= 0 or (name != "memory_mb" and max(taken) < LEAST_S):
+            continue
+        slopes[name] = float(np.polyfit(np.log(values), np.log(taken), 1)[0])
+    return slopes
+
+
+def measured(method: str, axis: str, value: int, scratch: Path) -> dict[str, float]:
+    """One run in a process of its own."""
+    size = BASE | ({axis: value} if axis in BASE else {})
+    features = 200 if axis == "landmarks" else size["features"]
+    data = scratch / f"{size['rows']}x{features}.parquet"
+    if not data.exists():
+        labelled_mixture(data, size["rows"], features)
+    folder = scratch / f"run-{time.monotonic_ns()}"
+    arguments = ["--side", method, axis, str(value), str(data), str(folder)]
+    lines = list(said("benchmarks.curves", *arguments, timeout_s=TIMEOUT_S, interval_s=0.5))
+    figures: dict[str, float] = json.loads(lines[-1][0])
+    return figures | {"memory_mb": max(memory for _, memory in lines)}
+
+
+def main() -> None:
+    """Measure, print tables, and write the figures."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.curves",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--quick", action="store_true", help="Fed-UMAP of 2,000 and 8,000 rows")
+    parser.add_argument("--axes", nargs="+", choices=AXES, default=list(AXES))
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--side", nargs=5, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.side is not None:
+        method, axis, value, data, folder = options.side
+        print(json.dumps(one(method, axis, int(value), Path(data), Path(folder))))
+        return
+    axes = AXES
+    if options.quick:
+        options.axes, options.methods, axes = ["rows"], ["fed-umap"], {"rows": (2_000, 8_000)}
+    figures: dict[str, float] = {}
+    ratios: dict[str, float] = {}
+    print(f"{cores()} cores; once each")
+    with tempfile.TemporaryDirectory() as folder:
+        for axis in options.axes:
+            for method in (method for method in MEASURED[axis] if method in options.methods):
+                print(f"{method}, {axis}", flush=True)
+                found = {}
+                for value in axes[axis]:
+                    found[value] = taken = measured(method, axis, value, Path(folder))
+                    name = f"{method}.{axis}={value}"
+                    figures |= {f"{name}.{figure}": round(seconds, 4) for figure, seconds in taken.items()}
+                    off = max(taken["s"] / taken["plan_s"], taken["plan_s"] / taken["s"])
+                    ratios[f"off.{name}"] = round(off, 3)
+                    print(
+                        f"  {value:>8,}{taken['s']:>10.1f} s, planned {taken['plan_s']:.1f}"
+                        f"{taken['memory_mb']:>10.0f} MB",
+                        flush=True,
+                    )
+                for what, slope in exponents(found).items():
+                    figures[f"{method}.{axis}.exponent.{what}"] = round(slope, 3)
+                    print(f"    {what:<40}{slope:>8.2f}", flush=True)
+    if options.json is not None:
+        options.json.write_text(json.dumps({"figures": figures, "ratios": ratios}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
