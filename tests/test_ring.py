@@ -246,3 +246,36 @@ def test_the_least_integer_is_out_of_every_range() -> None:
 )
 def test_the_range_itself_is_inside(declared: Range, value: Any) -> None:
     declared.check("field", value)
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 200])
+@pytest.mark.parametrize("size", [1, 7, 500, 1000])
+def test_short_summands_that_are_added_up_together_come_to_the_same(count: int, size: int) -> None:
+    """Whenever the sum is looked at, for one scale and for one of each entry, whatever the weights."""
+    random = np.random.default_rng(count * size)
+    largest = random.uniform(0.1, 10.0, size)
+    values = random.uniform(-1, 1, (count, size)) * largest
+    weights = random.integers(1, 9, count)
+    for bound in (largest, float(largest.max())):
+        bits = fraction_bits(bound, int(weights.sum()))
+        together, looked_at = RingSum((size,), bits), RingSum((size,), bits)
+        for number, (row, weight) in enumerate(zip(values, weights, strict=True)):
+            together.add(row, int(weight))
+            looked_at.add(row, int(weight))
+            if number % 5 == 0:
+                _ = looked_at.total
+        expected = (np.rint(values * np.ldexp(1.0, bits)).astype(np.int64) * weights[:, None]).sum(axis=0)
+        np.testing.assert_array_equal(together.total, expected)
+        np.testing.assert_array_equal(looked_at.total, expected)
+
+
+@pytest.mark.parametrize("outside", [np.nan, np.inf, -np.inf, 2.0000001, -1e300])
+@pytest.mark.parametrize("size", [1, 100])
+def test_a_number_out_of_range_is_found_however_short_the_rest(outside: float, size: int) -> None:
+    declared = Range((size,), 2.0)
+    for inside in (0.0, 2.0, -2.0):
+        values = np.full(size, inside)
+        declared.check("values", values)
+        values[size // 2] = outside
+        with pytest.raises(RefusedReplyError):
+            declared.check("values", values)

@@ -174,7 +174,8 @@ class ClientHost:
                 for name, ring in sums.items():
                     ring.add(getattr(reply, name), weight)
                     if padded:
-                        ring.total += pad(client.shared, call.number, index, name, ring.total.shape)
+                        total = ring.total
+                        total += pad(client.shared, call.number, index, name, total.shape)
                 if call.masks is not None:
                     summand = np.concatenate([ring.total.reshape(-1) for ring in sums.values()])
                     summand = call.masks.on(client, summand)

@@ -119,6 +119,12 @@ class Range:
             from raydr.federation.kernels import all_within
 
             return all_within(flat, self._limit)
+        # No entry is larger than the length of all; that holds for most, and is one call.
+        if flat.dtype == np.float64 and flat.size <= BLOCK:
+            with np.errstate(over="ignore"):
+                length = math.sqrt(flat.dot(flat))
+            if length <= 0.99 * self._limit:
+                return True
         # Two reductions of each block while it is in the cache, and no array of flags.
         for start in range(0, flat.size, BLOCK):
             block = flat[start : start + BLOCK]

@@ -242,7 +242,8 @@ class Rehearsal(Federation):
             ring = RingSum(declared.shape, fraction_bits(declared.largest, call.total_weight))
             ring.add(getattr(reply, name), call.total_weight)
             for client in call.clients:
-                ring.total += pad(everybody.shared, call.number, client, name, declared.shape)
+                into = ring.total
+                into += pad(everybody.shared, call.number, client, name, declared.shape)
             padded[name] = ring.total
         return padded
 

@@ -21,6 +21,10 @@ CAPACITY_BITS = 62
 """Sums stay below 2^62: one bit is the sign, one is the margin for the rounding of summands."""
 
 
+_ROWS = 64
+"""Short summands that are added up together."""
+
+
 class RangeError(RunError):
     """A range that no ring can hold."""
 
@@ -65,7 +69,8 @@ class RingSum:
 
     Each summand is rounded to a multiple of ``2**-bits`` (half to even) and added in blocks that stay in a core's
     cache, or, where there are many numbers to one scale, by a compiled loop to the same bits: adding one reads it once
-    and allocates nothing.
+    and allocates nothing. Short ones are put in rows and added up together, since a call of numpy's takes longer than
+    what it does to them.
 
     Parameters
     ----------
@@ -73,11 +78,6 @@ class RingSum:
         Of every summand.
     bits : int32, () or of that shape
         Fractional bits, of :func:`fraction_bits`.
-
-    Attributes
-    ----------
-    total : int64, of that shape
-        The sum so far, times ``2**bits``.
 
     Examples
     --------
@@ -89,8 +89,8 @@ class RingSum:
     """
 
     def __init__(self, shape: tuple[int, ...], bits: IntArray) -> None:
-        self.total = np.zeros(shape, np.int64)
-        into = self.total.reshape(-1)
+        self._total = np.zeros(shape, np.int64)
+        into = self._total.reshape(-1)
         # A product with a power of two is exact, and ten times faster than ldexp.
         factor = np.ldexp(1.0, np.broadcast_to(bits, shape if bits.ndim else ()).reshape(-1))
         self._factor = float(factor[0]) if factor.size == 1 else None
@@ -106,13 +106,40 @@ class RingSum:
             for start in range(0, into.size, BLOCK)
         ]
 
+        self._rows = np.empty((min(_ROWS, BLOCK // into.size) if into.size else 0, into.size))
+        self._weights: list[int] = []
+
+    @property
+    def total(self) -> Int64Array:
+        """The sum so far, times ``2**bits``; of the shape of every summand, and what is written there counts."""
+        if self._weights:
+            self._add_waiting()
+        return self._total
+
+    def _add_waiting(self) -> None:
+        """Add up the short ones that have been put in rows."""
+        rows = self._rows[: len(self._weights)]
+        np.multiply(rows, self._blocks[0][1], out=rows)
+        np.rint(rows, out=rows)
+        summands = rows.astype(np.int64)
+        if any(weight != 1 for weight in self._weights):
+            summands *= np.array(self._weights, np.int64)[:, None]
+        self._total += np.add.reduce(summands, axis=0).reshape(self._total.shape)
+        self._weights.clear()
+
     def add(self, values: ArrayLike, weight: int) -> None:
         """Add ``weight`` times ``values``, which must be within the range that gave the bits."""
         flat = np.asarray(values).reshape(-1)
+        if len(self._rows) > 1:
+            if len(self._weights) == len(self._rows):
+                self._add_waiting()
+            self._rows[len(self._weights)] = flat
+            self._weights.append(weight)
+            return
         if self._factor is not None and worth_compiling(flat):
             from raydr.federation.kernels import add_scaled
 
-            add_scaled(self.total.reshape(-1), flat, self._factor, weight)
+            add_scaled(self._total.reshape(-1), flat, self._factor, weight)
             return
         for block, factor, scaled, summand, into in self._blocks:
             part = flat[block]

@@ -85,7 +85,9 @@ def fixed_rows(solver: Trilateration, squared_distances: Float64Array) -> int:
     """How many rows squared distances (rows, landmarks) fix feature by feature, but for :data:`TOLD`."""
     if solver.rank == solver.centre.size:
         return len(squared_distances)
-    if len(squared_distances) > 1 and squared_distances.strides[0] == 0:  # all one row, as where nothing is sent yet
+    if (
+        len(squared_distances) > 1 and squared_distances.strides[0] == 0
+    ):  # all one row, as where nothing is sent yet
         return len(squared_distances) * fixed_rows(solver, squared_distances[:1])
     fixed = 0
     with one_blas_thread():  # of rows at the limit, the count is the same wherever it is taken
