@@ -122,12 +122,13 @@ def align(
             placed[client] = True
             if theirs.size:
                 theirs = _sample(theirs, 2 * SAMPLED_ROWS, rng)
-                together = residuals.beside(points[theirs])
+                judged = sweep + 1 < sweeps or not settled[client]
+                half = _half(owners[theirs])
+                parts = [np.ones(len(theirs), dtype=bool), *([half, ~half] if judged else [])]
+                together, *rest = residuals.beside(points[theirs], parts)
                 best = together.best()
-                if sweep + 1 < sweeps or not settled[client]:
-                    half = _half(owners[theirs])
-                    halves = residuals.beside(points[theirs[half]]), residuals.beside(points[theirs[~half]])
-                    turned[client], settled[client] = _borne_out(best, together, halves, rng)
+                if judged:
+                    turned[client], settled[client] = _borne_out(best, together, (rest[0], rest[1]), rng)
                 if not turned[client]:
                     continue
             elif known is not None:

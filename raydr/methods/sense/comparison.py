@@ -5,21 +5,26 @@ The residuals of similar rows predict a row's own, and values that recur among t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations
 
 import numpy as np
 
-from raydr.arrays import Float64Array
-from raydr.geometry.points import squared_distances
+from raydr.arrays import BoolArray, Float64Array, Int64Array
+from raydr.geometry.neighbors import Candidates
+from raydr.geometry.points import map_threaded, row_blocks, squared_distances
 from raydr.geometry.procrustes import rotation
 from raydr.methods.sense.frames import Frame
 from raydr.methods.sense.recurrence import Recurrence
 
 NEIGHBORS = 5
 """Rows of other clients that predict a residual; 3 and 8 are within 0.01 of it on every data set tried."""
+_BLOCK_ROWS = 512
+"""Rows of a client that are compared with others at a time; threads share blocks."""
+_DISTANCES = 2**16
+"""Distances, at least, whose median says how large they are; of more some decide, evenly spread."""
 SEARCHED_ROWS = 500
 """Rows of a client whose values are tried."""
 ANGLES = np.linspace(0.0, 2.0 * np.pi, 120, endpoint=False)
@@ -37,20 +42,27 @@ class Residuals:
     factor: Float64Array
     anchors: Float64Array | None
 
-    def beside(self, others: Float64Array) -> Comparison:
-        """What the points (rows, dimensions) of others say of them."""
+    def beside(self, others: Float64Array, parts: Sequence[BoolArray]) -> list[Comparison]:
+        """What parts (others,) of the points (others, dimensions) of others say of them, each part by itself."""
         own = np.column_stack([self.coordinates, np.linalg.norm(self.factor, axis=1)])
         beside = self.frame.beside(others)
         known = np.column_stack([self.frame.inside(others), np.linalg.norm(beside, axis=1)])
-        distances = np.asarray(squared_distances(own, known), dtype=np.float64)
-        k = min(NEIGHBORS, distances.shape[1])
-        nearest = np.argpartition(distances, k - 1, axis=1)[:, :k]
-        found = np.take_along_axis(distances, nearest, axis=1)
-        floor = 1e-3 * float(np.median(distances)) + np.finfo(np.float64).tiny
-        weights = 1.0 / (found + floor)
-        predicted = np.einsum("ik,ikc->ic", weights, beside[nearest]) / weights.sum(axis=1, keepdims=True)
-        recurrence = None if self.anchors is None else Recurrence.of(np.concatenate([self.anchors, others]))
-        return Comparison(self, predicted, 1.0 / np.sqrt(found.mean(axis=1) + floor), recurrence)
+        members = [np.flatnonzero(part) for part in parts]
+
+        def search(block: tuple[int, int]) -> list[_Nearest]:
+            distances = np.asarray(squared_distances(own[slice(*block)], known), dtype=np.float64)
+            return [_Nearest.of(distances, which, len(own)) for which in members]
+
+        blocks = row_blocks(len(own), _BLOCK_ROWS)
+        found = [_Nearest.all(of_part) for of_part in zip(*map_threaded(search, blocks, None), strict=True)]
+        recurrences: Iterable[Recurrence | None] = [None] * len(parts)
+        if self.anchors is not None:
+            tables = [np.concatenate([self.anchors, others[which]]) for which in members]
+            recurrences = map_threaded(Recurrence.of, tables, None)
+        return [
+            Comparison(self, *nearest.predicting(beside), recurrence)
+            for nearest, recurrence in zip(found, recurrences, strict=True)
+        ]
 
     def alone(self) -> Float64Array:
         """The rotation (width, codimension) at which their own values recur."""
@@ -72,6 +84,41 @@ class Residuals:
         origin = frame.points(np.zeros((1, rank)), np.zeros((1, 0)))
         axes = frame.points(np.zeros((codimension, rank)), np.eye(codimension)) - origin
         return frame.points(self.coordinates, np.zeros((len(self.factor), 0))), axes
+
+
+@dataclass(frozen=True)
+class _Nearest:
+    """The nearest of others to some rows, (rows, neighbours), their squared distances, and some of all distances."""
+
+    indices: Int64Array
+    squared: Float64Array
+    some: Float64Array
+
+    @classmethod
+    def of(cls, distances: Float64Array, which: Int64Array, rows: int) -> _Nearest:
+        """Among those others; ``distances`` (some rows, others) are squared, and ``rows`` are all rows."""
+        if len(which) < distances.shape[1]:
+            distances = np.take(distances, which, axis=1)
+        heaps = Candidates.empty(len(distances), min(NEIGHBORS, len(which)), np.float64)
+        nobody = np.full(len(distances), -1)  # no row is its own neighbour here
+        heaps.offer(distances, nobody, 0, np.arange(len(distances)))
+        some = distances[:, :: max(1, rows * len(which) // _DISTANCES)].ravel()
+        return cls(which[heaps.indices], np.asarray(heaps.squared, np.float64), some)
+
+    @classmethod
+    def all(cls, blocks: Sequence[_Nearest]) -> _Nearest:
+        """Of all rows, from those of a few each."""
+        fields = zip(*((block.indices, block.squared, block.some) for block in blocks), strict=True)
+        return cls(*map(np.concatenate, fields))
+
+    def predicting(self, residuals: Float64Array) -> tuple[Float64Array, Float64Array]:
+        """What ``residuals`` (others, codimension) of theirs predict of the rows, and how much that weighs."""
+        floor = 1e-3 * float(np.median(self.some)) + np.finfo(np.float64).tiny
+        weights = 1.0 / (self.squared + floor)
+        predicted = np.einsum("ik,ikc->ic", weights, residuals[self.indices])
+        return predicted / weights.sum(axis=1, keepdims=True), 1.0 / np.sqrt(
+            self.squared.mean(axis=1) + floor
+        )
 
 
 @dataclass(frozen=True)
