@@ -43,6 +43,7 @@ SUITE: Mapping[str, str | None] = {
     "fedne_noise": None,
     "gpu": None,
     "harmonizing": None,
+    "large_sense": None,
     "masking": "",
     "million": "",
     "neighbors": "",

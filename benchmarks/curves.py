@@ -2,7 +2,7 @@
 
     python -m benchmarks.curves [--quick] [--axes rows features ...] [--methods fed-umap ...] [--json FILE]
 
-One of these is changed at a time, from 20,000 rows of 50 features (the mixture of :mod:`benchmarks.million`) at 20
+One of these is changed at a time, from 12,000 rows of 50 features (the mixture of :mod:`benchmarks.million`) at 20
 clients on all cores of one node; `landmarks` is SENSE's anchors too, both of 200 features, and Fed-UMAP learns its
 landmarks in 20 rounds there. FedNE trains for 10 rounds. `nodes` is Ray's raylets on this machine, which share its
 cores. Each run is a process of its own, once: seconds in all and by stage, the most memory of all processes, and the
@@ -30,9 +30,9 @@ from benchmarks.million import METRICS, labelled_mixture
 from benchmarks.processes import said
 from raydr.threads import cores
 
-BASE = {"rows": 20_000, "features": 50, "clients": 20}
+BASE = {"rows": 12_000, "features": 50, "clients": 20}
 AXES: dict[str, tuple[int, ...]] = {
-    "rows": (10_000, 40_000, 160_000),
+    "rows": (12_000, 40_000, 120_000),
     "features": (50, 200, 800),
     "landmarks": (100, 400, 1600),
     "clients": (10, 100, 1000),

@@ -1,9 +1,11 @@
 """A whole run of very many rows beside the pooled map by the embedder's own library: seconds and memory, by stage.
 
     python -m benchmarks.million [--quick] [--rows 1000000] [--features 50] [--clients 100] [--repeats 1]
-                                 [--methods fed-umap fed-tsne sense fedne] [--peers] [--json FILE]
+                                 [--methods fed-umap fed-tsne sense fedne] [--mnist] [--peers] [--json FILE]
 
-Rows are of a mixture of 50 Gaussian classes, each with axes of its own, in a .parquet file. ``raydr run`` reads it,
+Rows are of a mixture of 50 Gaussian classes, each with axes of its own, in a .parquet file; with ``--mnist`` they are
+its digits, each moved by up to two pixels up, down, left and right, along the first principal axes of those that are
+not moved. FedNE trains for 20 rounds, in each of which a tenth of the clients take part. ``raydr run`` reads it,
 deals it to the clients, draws the map, judges it (neighbours kept, classes) and writes the folder with its page; no
 pooled map is drawn. Figures are seconds in all and by stage, and the most memory of all its processes together, a page
 that several share counted once. With ``--peers``, in turns, umap-learn and openTSNE read the same file and map the
@@ -34,8 +36,9 @@ METHODS: dict[str, dict[str, Any]] = {
     "fed-umap": {"kind": "fed-umap"},
     "fed-tsne": {"kind": "fed-tsne"},
     "sense": {"kind": "sense", "embedder": "umap"},
-    "fedne": {"kind": "fedne"},
+    "fedne": {"kind": "fedne", "rounds": 20},
 }
+PARTICIPATION = {"fedne": 0.1}
 PEERS = {"fed-umap": "umap-learn", "fed-tsne": "openTSNE"}
 METRICS = ["npa_10", "ca_10", "trustworthiness"]
 LIMIT_S = 3 * 3600.0
@@ -67,6 +70,36 @@ def labelled_mixture(path: Path, rows: int, features: int) -> Path:
     return path
 
 
+def moved_digits(path: Path, rows: int, features: int) -> Path:
+    """A file of so many of MNIST's digits with their classes, moved about, along so many principal axes."""
+    from raydr.data import load
+
+    table = load(source="mnist")
+    pictures, classes = table.rows.reshape(-1, 28, 28), np.asarray(table.labels)
+    mean = table.rows.mean(axis=0)
+    covariance = (table.rows - mean).T @ (table.rows - mean)
+    axes = np.linalg.eigh(covariance.astype(np.float64))[1][:, ::-1][:, :features].astype(np.float32)
+    names = [f"f{number}" for number in range(features)]
+    schema = pa.schema([*((name, pa.float32()) for name in names), ("class", pa.int64())])
+    steps = sorted(
+        ((down, right) for down in range(-2, 3) for right in range(-2, 3)),
+        key=lambda step: (abs(step[0]) + abs(step[1]), step),
+    )
+    written = 0
+    with pq.ParquetWriter(path, schema, use_dictionary=False) as out:
+        for step in steps:
+            if written == rows:
+                break
+            count = min(len(pictures), rows - written)
+            moved = np.roll(pictures[:count], step, axis=(1, 2)).reshape(count, -1)
+            found = (moved - mean) @ axes
+            out.write_table(pa.table([*found.T, classes[:count]], schema=schema))
+            written += count
+    if written < rows:
+        raise SystemExit(f"MNIST moved by two pixels at most is {written:,} rows; ask for no more.")
+    return path
+
+
 def of_method(name: str, data: Path, clients: int, folder: Path) -> dict[str, float]:
     """One run: its seconds in all and by stage, and what its map comes to."""
     import raydr
@@ -76,7 +109,7 @@ def of_method(name: str, data: Path, clients: int, folder: Path) -> dict[str, fl
         {
             "name": name,
             "data": {"path": str(data), "label": "class"},
-            "clients": {"count": clients},
+            "clients": {"count": clients, "participation": PARTICIPATION.get(name, 1.0)},
             "method": METHODS[name],
             "metrics": METRICS,
         },
@@ -126,6 +159,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--mnist", action="store_true", help="MNIST's digits, moved, instead of the mixture")
     parser.add_argument(
         "--peers", action="store_true", help="also the pooled maps by umap-learn and openTSNE"
     )
@@ -146,7 +180,8 @@ def main() -> None:
     figures, ratios = {}, {}
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
-        data = labelled_mixture(scratch / "rows.parquet", options.rows, options.features)
+        made = moved_digits if options.mnist else labelled_mixture
+        data = made(scratch / "rows.parquet", options.rows, options.features)
         print(
             f"{options.rows:,} rows x {options.features}, {options.clients} clients, {cores()} cores",
             flush=True,
