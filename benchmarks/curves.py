@@ -4,12 +4,12 @@
 
 One of these is changed at a time, from 12,000 rows of 50 features (the mixture of :mod:`benchmarks.million`) at 10
 clients on all cores of one node; `landmarks` is SENSE's anchors too, both of 200 features, and Fed-UMAP learns its
-landmarks in 20 rounds there. FedNE trains for 10 rounds. Metrics are NPA-10 alone but along `rows`. `nodes` is Ray's raylets on this machine, which share its
-cores. Each run is a process of its own, once: seconds in all and by stage, the most memory of all processes, and the
-same of ``raydr plan`` beforehand. An exponent is the slope of a straight line through logarithms, of what takes at
-least half a second at its largest. Figures: ``METHOD.AXIS=VALUE.s``, ``.memory_mb``, ``.stage.NAME_s``, ``.plan_s``,
-and ``METHOD.AXIS.exponent.WHAT``. Ratios are how far the plan is off, whichever way, as a factor. ``--quick`` is
-Fed-UMAP of 2,000 and 8,000 rows.
+landmarks in 20 rounds there. FedNE trains for 10 rounds. Metrics are NPA-10 alone but along `rows`. `nodes` is Ray's
+raylets on this machine, which share its cores. Each run is a process of its own, once: seconds in all and by stage, the
+most memory of all processes, and what ``raydr plan`` said beforehand. An exponent is the slope of a straight line
+through logarithms, of what takes at least half a second at its largest. Figures: ``METHOD.AXIS=VALUE.s``,
+``.memory_mb``, ``.stage.NAME_s``, ``.plan_s``, and ``METHOD.AXIS.exponent.WHAT``. Ratios are how far the plan is off,
+whichever way, as a factor. ``--quick`` is Fed-UMAP of 2,000 and 8,000 rows.
 """
 
 from __future__ import annotations
