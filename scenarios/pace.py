@@ -38,8 +38,12 @@ METRICS_S, METRIC_PAIR_S, METRIC_PAIR_FEATURE_S = 7.0, 7e-8, 1e-10
 """Of all metrics, on one core: importing, and for each pair of rows."""
 SAMPLED_PAIR_S, SAMPLED_PAIR_FEATURE_S = 1e-8, 1e-10
 """The same where they look at a sample: for each pair of one of its rows with one of all."""
-REPORT_S, ROW_S = 4.0, 1e-4
-"""Of the run folder, its picture and its page."""
+FOLDER_S, FOLDER_ROW_S = 0.5, 5e-7
+"""Of the run folder."""
+REPORT_S, REPORT_ROW_S = 5.0, 1e-5
+"""Of its picture and its page."""
+REFERENCE_S = 2e-5
+"""Of a row, on one core, where the run keeps references by which new rows are placed."""
 TABLE_BYTES_PER_S = 5e7
 
 
@@ -95,11 +99,12 @@ def stage_times(
         times["neighbours"] = _neighbours(load) / threads
         times["embedding"] = _embedding(load, settings, threads)
         drawn = times["neighbours"] + times["embedding"]
+        times["references for new rows"] = load.rows * REFERENCE_S / threads
     if load.central:
         times["central map"] = drawn or central_operations / OPERATIONS_PER_S
     times["metrics"] = _metrics(load, threads)
-    times["run folder"] = load.rows * ROW_S / 10
-    times["report"] = REPORT_S + load.rows * ROW_S
+    times["run folder"] = FOLDER_S + load.rows * FOLDER_ROW_S
+    times["report"] = REPORT_S + load.rows * REPORT_ROW_S
     return tuple(StageTime(stage, seconds) for stage, seconds in times.items())
 
 

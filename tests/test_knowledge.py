@@ -19,6 +19,7 @@ import raydr
 from raydr.attacks.verdicts import Audit, EpsilonBound, Errors, Example, Membership, Quantiles, Verdict
 from raydr.front.exports import picture
 from raydr.front.terminal import print_comparison, print_result
+from raydr.geometry.trilateration import fixed_rows, trilateration
 from raydr.methods import METHODS
 from raydr.privacy.ledger import Entry, Fixed, Granularity, Ledger, Tells, read_entries
 from raydr.report import compare, write_comparison, write_report
@@ -302,3 +303,13 @@ def test_a_perfect_error_is_no_praise_alone() -> None:
         assert "No praise alone" in meaning(name)
     assert "at 0 it holds every record" in meaning("frobenius")
     assert meaning("npa_10") == meaning("unknown") == ""
+
+
+def test_rows_that_are_all_one_in_memory_are_counted_as_so_many_others() -> None:
+    """A plan's messages are one row of zeros, of any number of rows, which nobody goes through."""
+    random = np.random.default_rng(0)
+    solver = trilateration(random.normal(size=(4, 6)), 10.0)
+    for row in (np.zeros(4), random.uniform(1, 2, 4)):
+        one = np.broadcast_to(row, (1000, 4))
+        assert fixed_rows(solver, one) == fixed_rows(solver, np.ascontiguousarray(one))
+    assert fixed_rows(solver, np.broadcast_to(np.zeros(4), (10**9, 4))) in (0, 10**9)
