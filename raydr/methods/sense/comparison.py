@@ -70,7 +70,10 @@ class Residuals:
         inside, axes = few.features()
 
         def worth(turns: Float64Array) -> Float64Array:
-            return np.array([Recurrence.of(inside + few.factor @ turn @ axes).worth for turn in turns])
+            def of_one(turn: Float64Array) -> float:
+                return Recurrence.of(inside + few.factor @ turn @ axes).worth
+
+            return np.array(list(map_threaded(of_one, list(turns), None)))
 
         return _searched(np.eye(few.factor.shape[1], few.frame.codimension), worth)
 

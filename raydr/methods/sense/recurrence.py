@@ -12,11 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from raydr.arrays import Float64Array, Int64Array
+from raydr.arrays import BoolArray, Float64Array, Int64Array
+from raydr.geometry.points import row_blocks
 
 _FINE, _COARSE = 0.02, 0.1
 """Smoothing of p and q, in units of a column's deviation."""
 _BINS = 2048
+_COLUMNS = 16
+"""Looked at at a time: their bins, under both smoothings, stay in a core's cache."""
 _MARGIN = 2.0
 """Deviations beyond the values that are told apart."""
 _OUTSIDE = 0.005
@@ -61,19 +64,14 @@ class Recurrence:
         deviation = deviation[varied]
         first = low[varied] - _MARGIN * deviation
         step = (high[varied] + _MARGIN * deviation - first) / (_BINS - 1)
-        counts = _counts((rows[:, varied] - first) / step)
         widths = np.maximum(np.stack([_FINE * deviation, _COARSE * deviation]) / step, 0.5)
-        fine, coarse = _smoothed(counts, widths)
-        own_fine, own_coarse = 1.0 / (np.sqrt(2.0 * np.pi) * widths[:, :, None])
-        floor = _FLOOR * coarse.max(axis=1, keepdims=True)
-        left_out = _quotient(fine - own_fine, coarse - own_coarse, floor)
-        worth, square = (
-            (counts * left_out).sum(axis=1) / len(rows),
-            (counts * left_out**2).sum(axis=1) / len(rows),
-        )
-        error = np.sqrt(np.maximum(square - worth**2, 0.0) / len(rows))
-        recur = worth > np.maximum(_LEAST_WORTH, _ERRORS * error)
-        logs = _quotient(fine[recur], coarse[recur], floor[recur])
+        found = [
+            _recurring(
+                (rows[:, varied[start:stop]] - first[start:stop]) / step[start:stop], widths[:, start:stop]
+            )
+            for start, stop in row_blocks(len(varied), _COLUMNS)
+        ] or [(np.zeros(0, bool), np.zeros((0, _BINS)), np.zeros(0))]
+        recur, logs, worth = map(np.concatenate, zip(*found, strict=True))
         return cls(varied[recur], first[recur], step[recur], logs, float(worth.sum()))
 
     def evidence(
@@ -100,6 +98,19 @@ class Recurrence:
 
         still, steps = (inside[:, self.columns] - self.first) / self.step, axes[:, self.columns] / self.step
         return read(self.logs, *map(np.ascontiguousarray, (still.T, factor.T, steps.T, turns)))
+
+
+def _recurring(place: Float64Array, widths: Float64Array) -> tuple[BoolArray, Float64Array, Float64Array]:
+    """Which columns recur, log p / q of these, and what it is worth to each column, of bins (rows, columns)."""
+    counts, rows = _counts(place), len(place)
+    fine, coarse = _smoothed(counts, widths)
+    own_fine, own_coarse = 1.0 / (np.sqrt(2.0 * np.pi) * widths[:, :, None])
+    floor = _FLOOR * coarse.max(axis=1, keepdims=True)
+    left_out = _quotient(fine - own_fine, coarse - own_coarse, floor)
+    worth, square = (counts * left_out).sum(axis=1) / rows, (counts * left_out**2).sum(axis=1) / rows
+    error = np.sqrt(np.maximum(square - worth**2, 0.0) / rows)
+    recur = worth > np.maximum(_LEAST_WORTH, _ERRORS * error)
+    return recur, _quotient(fine[recur], coarse[recur], floor[recur]), worth
 
 
 def _counts(place: Float64Array) -> Float64Array:
