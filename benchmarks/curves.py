@@ -10,6 +10,8 @@ most memory of all processes, and what ``raydr plan`` said beforehand. An expone
 through logarithms, of what takes at least half a second at its largest. Figures: ``METHOD.AXIS=VALUE.s``,
 ``.memory_mb``, ``.stage.NAME_s``, ``.plan_s``, and ``METHOD.AXIS.exponent.WHAT``. Ratios are how far the plan is off,
 whichever way, as a factor. ``--quick`` is Fed-UMAP of 2,000 and 8,000 rows.
+
+With ``--million ROWS=FILE ...`` nothing is run: exponents of rows are those of what :mod:`benchmarks.million` wrote.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -130,6 +132,24 @@ def exponents(found: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
     return slopes
 
 
+def of_million(files: Sequence[str]) -> dict[str, float]:
+    """Exponents of rows, of figures that :mod:`benchmarks.million` wrote: of methods that every size has."""
+    found: dict[str, dict[int, dict[str, float]]] = {method: {} for method in METHODS}
+    for each in files:
+        rows, _, file = each.partition("=")
+        for name, value in json.loads(Path(file).read_text(encoding="utf-8"))["figures"].items():
+            method, _, figure = name.partition(".")
+            if method in found:
+                found[method].setdefault(int(rows), {})[figure] = value
+    sizes = {int(each.partition("=")[0]) for each in files}
+    return {
+        f"{method}.rows.exponent.{what}": round(slope, 3)
+        for method, by_rows in found.items()
+        if set(by_rows) == sizes
+        for what, slope in exponents(by_rows).items()
+    }
+
+
 def measured(method: str, axis: str, value: int, scratch: Path) -> dict[str, float]:
     """One run in a process of its own."""
     size = BASE | ({axis: value} if axis in BASE else {})
@@ -155,6 +175,9 @@ def main() -> None:
     parser.add_argument("--axes", nargs="+", choices=AXES, default=list(AXES))
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument(
+        "--million", nargs="+", metavar="ROWS=FILE", help="exponents of figures that are there"
+    )
     parser.add_argument("--side", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side is not None:
@@ -166,6 +189,10 @@ def main() -> None:
         options.axes, options.methods, axes = ["rows"], ["fed-umap"], {"rows": (2_000, 8_000)}
     figures: dict[str, float] = {}
     ratios: dict[str, float] = {}
+    if options.million is not None:
+        figures, options.axes = of_million(options.million), []
+        for name, slope in figures.items():
+            print(f"{name:<60}{slope:>8.2f}")
     print(f"{cores()} cores; once each")
     with tempfile.TemporaryDirectory() as folder:
         for axis in options.axes:
