@@ -48,7 +48,9 @@ class ClientProcess:
         DataError
             If the file cannot be read.
         """
-        ExitStack().enter_context(computing_on(device))  # until this process ends
+        # Until this process ends: what nobody holds is closed.
+        self._computing = ExitStack()
+        self._computing.enter_context(computing_on(device))
         rows = [partitions.read().rows] if isinstance(partitions, SiteFile) else partitions
         seats = [Seat(*seat) for seat in zip(indices, rows, fingerprints, strict=True)]
         self._host = ClientHost(seats, seed, faults, run, ray.get(withheld[0]))

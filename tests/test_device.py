@@ -14,6 +14,7 @@ import torch
 import raydr
 from raydr.device import Place, computing_at, computing_on, found, workplace
 from raydr.errors import ScenarioError
+from raydr.federation.client import Withheld
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points, squared_distances
 from raydr.geometry.trilateration import trilaterate
@@ -211,3 +212,24 @@ def test_processes_share_the_gpus_of_a_room_and_auto_takes_what_there_is(
     share = on_gpus._gpu_share(Room(cores=2, gpus=1.0), 10)
     assert 0 < share * 12 <= 1, "ten actors, the coordinator and the evaluation"
     assert backend.RayBackend()._gpu_share(Room(cores=2, gpus=1.0), 10) == 0
+
+
+def test_an_actor_computes_there_from_when_it_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    from raydr.actors import client
+    from raydr.federation import FaultPlan, fingerprint
+
+    rows = np.zeros((3, 2))
+    monkeypatch.setattr(ray, "get", lambda withheld: withheld)
+    monkeypatch.setattr(
+        client, "computing_on", lambda device: computing_at(Place("cpu" if device == "cuda" else "numpy"))
+    )
+    process = client.ClientProcess()
+    process.settle((0,), [rows], (fingerprint(rows),), 0, FaultPlan(), "run", [Withheld()], (), "cuda")  # type: ignore[list-item]
+    gc.collect()
+    try:
+        assert workplace().functions is torch
+    finally:
+        process._computing.close()
+    assert workplace().functions is np
