@@ -31,8 +31,11 @@ SCIKIT_LEARN = 60 * MEGABYTE
 TORCH = 220 * MEGABYTE
 LIGHT_METRICS = frozenset({"npa", "trustworthiness", "continuity", "distance_error", "f_score"})
 """Metrics that need neither, of any number of neighbours."""
-BYTES_OF_A_NEIGHBOUR = 70
-"""Of the neighbour graph, and of what t-SNE and UMAP make of it, for each neighbour of a row."""
+BYTES_OF_A_NEIGHBOUR, BYTES_OF_AN_INTERPOLATED_ONE = 70, 30
+"""Of the neighbour graph, and of what t-SNE and UMAP make of it, for each neighbour of a row; of t-SNE that is laid out
+by interpolation, 25 were measured of a million rows."""
+INTERPOLATED_ROWS = 10_000
+"""From which on t-SNE is."""
 SAMPLED_ROWS = 2_000
 """Among which metrics look for groups by matrices of all pairs, four of doubles."""
 OF_A_SAMPLE = 20
@@ -197,9 +200,16 @@ def _of_server(load: Load) -> int:
     """Posted blocks and what geometry is made of them, the graph, matrices, and a few messages of a round."""
     copies = 4 if load.frames else 2
     coordinates = 0 if load.embedder is None else copies * 8 * load.rows * load.features
-    graph = load.rows * load.neighbours * BYTES_OF_A_NEIGHBOUR
+    graph = _of_graph(load)
     held = max(2 * load.posted, load.posted + coordinates, coordinates + graph)
     return held + 6 * load.message + 3 * load.frames + load.matrices
+
+
+def _of_graph(load: Load) -> int:
+    """The neighbour graph, and what an embedder makes of it."""
+    interpolated = load.embedder == "tsne" and load.rows >= INTERPOLATED_ROWS
+    each = BYTES_OF_AN_INTERPOLATED_ONE if interpolated else BYTES_OF_A_NEIGHBOUR
+    return load.rows * load.neighbours * each
 
 
 def _of_client(load: Load, rows: int) -> int:
@@ -214,7 +224,7 @@ def _of_evaluation(load: Load) -> int:
     looked_at = load.rows if load.rows <= EXACT_ROWS else SAMPLED
     graph = looked_at * graph_size(load.metrics) * 24
     precise = 8 * load.rows * (load.features if looked_at == load.rows else OF_A_SAMPLE)
-    drawn = load.rows * load.neighbours * BYTES_OF_A_NEIGHBOUR if load.central else 0
+    drawn = _of_graph(load) if load.central else 0
     blocks = load.threads * min(BLOCK_BYTES, 8 * looked_at * 1024) if _measured(load) else 0
     pairs = 32 * min(load.rows, SAMPLED_ROWS) ** 2 if _measured(load) else 0
     grouped = max((_grouped(metric, load) for metric in load.metrics), default=0)

@@ -13,7 +13,7 @@ from raydr.federation import Effort
 from raydr.geometry.cells import CELL_ROWS
 from raydr.geometry.cells import EXACT_ROWS as SEARCHED_ROWS
 from raydr.metrics.sampling import EXACT_ROWS, SAMPLED_ROWS
-from raydr.scenarios.footprint import Load, is_light
+from raydr.scenarios.footprint import INTERPOLATED_ROWS, Load, is_light
 
 OPERATIONS_PER_S = 6e9
 """Of one core, in products of matrices with what goes between them."""
@@ -30,7 +30,7 @@ PAIR_S, PAIR_FEATURE_S = 4e-9, 1e-11
 """Of the neighbour search, on one core, for each pair of rows, and for each of their features."""
 LOOKED_INTO = 20
 """Cells into which each of very many rows looks for neighbours, of data that are no better than usual."""
-TSNE_ROW_S, TSNE_INTERPOLATED_ROW_S, INTERPOLATED_ROWS = 1.4e-5, 1.2e-6, 10_000
+TSNE_ROW_S, TSNE_INTERPOLATED_ROW_S = 1.4e-5, 1.2e-6
 """Of one iteration for each row, on one core: Barnes-Hut, and interpolation from so many rows on."""
 EDGE_S, SHARED_EDGE_S = 2e-7, 1e-7
 """Of one epoch of UMAP and its like for each neighbour of a row, on one core: and of UMAP of more rows than that."""
@@ -137,15 +137,22 @@ def _embedding(load: Load, settings: Any, threads: int) -> float:
     return float(loading + rows * load.neighbours * epochs * EDGE_S)
 
 
+def _without_pairs(metric: str) -> bool:
+    """Whether a metric looks at neighbours alone, and so at no pair of rows that the search has not."""
+    return is_light(metric) or metric.startswith("ca_")
+
+
 def _metrics(load: Load, threads: int) -> float:
     maps = 2 if load.central else 1
     if load.rows > EXACT_ROWS:
         each = SAMPLED_PAIR_S + SAMPLED_PAIR_FEATURE_S * load.features
-        if all(map(is_light, load.metrics)):
+        if all(map(_without_pairs, load.metrics)):
             each /= 2.0
         return METRICS_S + load.rows * float(SAMPLED_ROWS) * each * maps / threads
     searched = 2.0 * _neighbours(load) * maps
     if all(map(is_light, load.metrics)):
         return 1.0 + searched / threads
+    if all(map(_without_pairs, load.metrics)):
+        return METRICS_S + searched / threads
     pairs = float(load.rows) ** 2 * (METRIC_PAIR_S + METRIC_PAIR_FEATURE_S * load.features)
     return METRICS_S + (searched + pairs * maps) / threads

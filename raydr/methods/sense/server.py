@@ -30,6 +30,7 @@ from raydr.methods.method import method
 from raydr.methods.outcome import Drawn, Note, Outcome, Placed, Pooled, draw_map
 from raydr.methods.references import placed, references
 from raydr.methods.sense.algorithm_2 import require_small
+from raydr.methods.sense.alignment import aligning_operations
 from raydr.methods.sense.anchors import Anchors, chosen_anchors
 from raydr.methods.sense.clients import AnchorRequest, AnchorRequests
 from raydr.methods.sense.completion import multisite_points, notes, pointwise_points
@@ -124,6 +125,8 @@ def rehearse(federation: Rehearsal, settings: SENSE) -> None:
         blocks = federation.clients if anchors.local.size or settings.regime == "multisite" else 1
         federation.reckon(at_clients=20.0 * blocks * seen * features * min(seen, features))
         federation.reckon(at_clients=4.0 * federation.rows * seen * features)
+        if settings.regime == "multisite" and settings.alignment == "likeness" and seen <= features:
+            federation.reckon(at_server=aligning_operations(federation.sizes, seen, features))
         if settings.solver == "smacof":
             pairs = sum(size * (size + seen) for size in federation.sizes)
             federation.reckon(at_clients=4.0 * settings.iterations * pairs * features)
