@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from itertools import pairwise
 
@@ -12,21 +13,28 @@ _STEP = 2e7
 """Operations that take as long as what a step of Adam costs beside its products: a millisecond of calls to torch."""
 
 
-def step_operations(settings: ContrastiveEncoder, features: int) -> float:
-    """Of one batch: two rows of each edge, and negatives that are drawn from all rows, forward and backward."""
+def step_operations(settings: ContrastiveEncoder, features: int, rows: int | None = None) -> float:
+    """Of one batch: two rows of each edge, and negatives that are drawn from all rows, forward and backward.
+
+    A row of several edges is encoded once: of so many ``rows`` (None: no end of them) those that some edge has.
+    """
     widths = (features, *settings.hidden, 2)
     weights = sum(before * after for before, after in pairwise(widths))
-    encoded = 2 + (settings.negatives if settings.negatives_from == "rows" else 0)
-    return _STEP + 6.0 * encoded * settings.batch * weights
+    encoded = 2.0 * settings.batch
+    if rows:
+        encoded = rows * -math.expm1(-encoded / rows)
+    if settings.negatives_from == "rows":
+        encoded += settings.negatives * settings.batch
+    return _STEP + 6.0 * encoded * weights
 
 
 def training_operations(settings: ContrastiveEncoder, sizes: Iterable[int], features: int) -> float:
     """Of one round on so many rows each."""
-    batches = 0
+    operations = 0.0
     for rows in sizes:
         every = settings.local_epochs * steps_of(rows, settings.own_neighbors, settings.batch)
-        batches += min(every, settings.local_steps or every)
-    return batches * step_operations(settings, features)
+        operations += min(every, settings.local_steps or every) * step_operations(settings, features, rows)
+    return operations
 
 
 def mixing_operations(settings: ContrastiveEncoder, sizes: Iterable[int], features: int) -> float:
