@@ -12,6 +12,7 @@ through logarithms, of what takes at least half a second at its largest. Figures
 whichever way, as a factor. ``--quick`` is Fed-UMAP of 2,000 and 8,000 rows.
 
 With ``--million ROWS=FILE ...`` nothing is run: exponents of rows are those of what :mod:`benchmarks.million` wrote.
+With ``--plan-again FILE`` nothing is either: what a plan says now stands in for what it said when FILE was measured.
 """
 
 from __future__ import annotations
@@ -99,23 +100,45 @@ def one(method: str, axis: str, value: int, data: Path, folder: Path) -> dict[st
     if axis == "cores":
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:value])
     import raydr
-    from raydr.actors.capacity import imagined
-    from raydr.scenarios.planning import plan_of_scenario
-    from raydr.scenarios.reading import read
 
     scenario = scenario_of(method, axis, value, data)
-    count = value if axis == "nodes" else 1
-    planned = plan_of_scenario(read(scenario), capacity=imagined(count, max(1, cores() // count), 16))
+    planned = plan_of(method, axis, value, data)
     with nodes_of(axis, value) as address:
         began = time.perf_counter()
         raydr.run(scenario, out=folder, address=address)
         seconds = time.perf_counter() - began
     told = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
-    found = {"s": seconds, "plan_s": planned.seconds}
-    found |= {f"stage.{stage}_s": taken for stage, taken in told["seconds"].items()}
-    found |= {f"plan.stage.{stage.stage}_s": stage.seconds for stage in planned.stages}
+    found = {"s": seconds} | {f"stage.{stage}_s": taken for stage, taken in told["seconds"].items()}
     found |= {f"peak.{name}_mb": peak / 2**20 for name, peak in told["peak_memory_bytes"].items()}
+    return found | planned
+
+
+def plan_of(method: str, axis: str, value: int, data: Path) -> dict[str, float]:
+    """What ``raydr plan`` says of a run: seconds, in all and by stage, and the peak of each kind of process."""
+    from raydr.actors.capacity import imagined
+    from raydr.scenarios.planning import plan_of_scenario
+    from raydr.scenarios.reading import read
+
+    nodes, there = (value if axis == "nodes" else 1), (value if axis == "cores" else cores())
+    capacity = imagined(nodes, max(1, there // nodes), 16)
+    planned = plan_of_scenario(read(scenario_of(method, axis, value, data)), capacity=capacity)
+    found = {"plan_s": planned.seconds}
+    found |= {f"plan.stage.{stage.stage}_s": stage.seconds for stage in planned.stages}
     return found | {f"plan.peak.{process.process}_mb": process.bytes / 2**20 for process in planned.memory}
+
+
+def planned_again(figures: dict[str, float], ratios: dict[str, float], scratch: Path) -> None:
+    """Put in place of what plans said when runs were measured what they say now."""
+    points = {name.removesuffix(".s") for name in figures if name.endswith(".s") and ".stage" not in name}
+    for name in sorted(points):
+        method, axis, value = name.partition(".")[0], *name.partition(".")[2].split("=")
+        found = plan_of(method, axis, int(value), data_of(axis, int(value), scratch))
+        for old in [key for key in figures if key.startswith(f"{name}.plan")]:
+            del figures[old]
+        figures |= {f"{name}.{figure}": round(seconds, 4) for figure, seconds in found.items()}
+        taken, said = figures[f"{name}.s"], found["plan_s"]
+        ratios[f"off.{name}"] = round(max(taken / said, said / taken), 3)
+        print(f"{name:<30}{taken:>10.1f} s, planned {said:.1f}")
 
 
 def exponents(found: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
@@ -150,13 +173,19 @@ def of_million(files: Sequence[str]) -> dict[str, float]:
     }
 
 
-def measured(method: str, axis: str, value: int, scratch: Path) -> dict[str, float]:
-    """One run in a process of its own."""
+def data_of(axis: str, value: int, scratch: Path) -> Path:
+    """A file of what is run, made once."""
     size = BASE | ({axis: value} if axis in BASE else {})
     features = 200 if axis == "landmarks" else size["features"]
     data = scratch / f"{size['rows']}x{features}.parquet"
     if not data.exists():
         labelled_mixture(data, size["rows"], features)
+    return data
+
+
+def measured(method: str, axis: str, value: int, scratch: Path) -> dict[str, float]:
+    """One run in a process of its own."""
+    data = data_of(axis, value, scratch)
     folder = scratch / f"run-{time.monotonic_ns()}"
     arguments = ["--side", method, axis, str(value), str(data), str(folder)]
     lines = list(said("benchmarks.curves", *arguments, timeout_s=TIMEOUT_S, interval_s=0.5))
@@ -178,6 +207,7 @@ def main() -> None:
     parser.add_argument(
         "--million", nargs="+", metavar="ROWS=FILE", help="exponents of figures that are there"
     )
+    parser.add_argument("--plan-again", type=Path, metavar="FILE", help="plans of figures that are there")
     parser.add_argument("--side", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side is not None:
@@ -193,6 +223,11 @@ def main() -> None:
         figures, options.axes = of_million(options.million), []
         for name, slope in figures.items():
             print(f"{name:<60}{slope:>8.2f}")
+    if options.plan_again is not None:
+        there = json.loads(options.plan_again.read_text(encoding="utf-8"))
+        figures, ratios, options.axes = there["figures"], there["ratios"], []
+        with tempfile.TemporaryDirectory() as folder:
+            planned_again(figures, ratios, Path(folder))
     print(f"{cores()} cores; once each")
     with tempfile.TemporaryDirectory() as folder:
         for axis in options.axes:
