@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -129,7 +130,7 @@ def plan_of(method: str, axis: str, value: int, data: Path) -> dict[str, float]:
 
 def planned_again(figures: dict[str, float], ratios: dict[str, float], scratch: Path) -> None:
     """Put in place of what plans said when runs were measured what they say now."""
-    points = {name.removesuffix(".s") for name in figures if name.endswith(".s") and ".stage" not in name}
+    points = {name.removesuffix(".s") for name in figures if re.fullmatch(r"[^.]+\.\w+=\d+\.s", name)}
     for name in sorted(points):
         method, axis, value = name.partition(".")[0], *name.partition(".")[2].split("=")
         found = plan_of(method, axis, int(value), data_of(axis, int(value), scratch))
