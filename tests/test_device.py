@@ -20,6 +20,9 @@ from raydr.geometry.points import Points, squared_distances
 from raydr.geometry.trilateration import trilaterate
 from raydr.methods.landmarks.kernel import cross_term, landmark_term
 from raydr.methods.sense.smacof import random_start, smacof
+from raydr.scenarios.holdings import dealt_out
+from raydr.scenarios.identity import Identity
+from raydr.scenarios.reading import read
 
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 
@@ -194,6 +197,17 @@ def test_a_run_on_a_gpu_is_another_runs_study_and_is_not_attacked_by_repetition(
     assert names["cpu"] != names["cuda"]
     with pytest.raises(ScenarioError, match="computed on a GPU"):
         raydr.audit(tmp_path / "cuda")
+
+
+def test_a_run_that_began_on_a_gpu_does_not_go_on_without_one() -> None:
+    asked = {"data": {"source": "iris"}, "clients": {"count": 3}, "method": {"kind": "fed-tsne"}}
+    scenario = read({"name": "there", **asked})
+    holdings = dealt_out(scenario, None)
+    began, now = (Identity.of(scenario, holdings, device) for device in ("cuda", "cpu"))
+    with pytest.raises(ScenarioError, match=r"runtime\.device was \"cuda\" and is not there"):
+        now.require(began)
+    began.require(Identity.of(scenario, holdings, "cuda"))
+    assert began.study != now.study, "noise by a client's secret is not shared with messages of other bits"
 
 
 def test_processes_share_the_gpus_of_a_room_and_auto_takes_what_there_is(
