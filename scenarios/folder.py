@@ -6,7 +6,7 @@ import json
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import datetime
 from itertools import chain, count
 from pathlib import Path
@@ -22,6 +22,7 @@ from raydr.methods import Outcome, Pooled
 from raydr.records import AXES, SHOWN_COLUMN, is_incomplete
 from raydr.scenarios.checkpoints import Checkpoints
 from raydr.scenarios.holdings import Holdings
+from raydr.signals import signals_deferred
 
 _MARK = ".incomplete-"
 """Stands in the name of every folder that is not whole, by which :func:`raydr.records.is_incomplete` knows it."""
@@ -107,11 +108,13 @@ def incomplete(target: Path, work: Callable[[Path], Unfinished] = Checkpoints) -
     folder = target.with_name(f"{target.name}{_MARK}{secrets.token_hex(3)}")
     made = [parent for parent in target.parents if not parent.exists()]
     try:
-        try:
-            folder.mkdir(parents=True)
-        except OSError as error:
-            raise _not_to_be_made(target, error) from error
-        with _completing(folder, target, work(folder)):
+        with ExitStack() as completing:
+            with signals_deferred():  # or one that comes in between would leave the folder
+                try:
+                    folder.mkdir(parents=True)
+                except OSError as error:
+                    raise _not_to_be_made(target, error) from error
+                completing.enter_context(_completing(folder, target, work(folder)))
             yield folder
     except BaseException:
         with suppress(OSError):  # of the first that is not empty, or never came to be

@@ -10,7 +10,8 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from tiny import tiny, tiny_file
 import raydr
 from raydr.front import process
 from raydr.front.cli import status
+from raydr.scenarios.checkpoints import Checkpoints
+from raydr.scenarios.folder import incomplete
 
 # As in test_survival: beside busy loops everything takes several times as long.
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
@@ -216,6 +219,21 @@ def test_an_interruption_that_python_makes_another_error_of_is_one(
 
     assert process.status(making_a_class) == 130
     assert capsys.readouterr().err == INTERRUPTED
+
+
+def test_a_folder_that_was_only_just_made_is_removed_as_well(tmp_path: Path) -> None:
+    """Where a signal comes between its making and whoever would remove it."""
+
+    class Interrupted(Checkpoints):
+        @contextmanager
+        def locked(self) -> Iterator[None]:
+            signal.raise_signal(signal.SIGINT)
+            with super().locked():
+                yield
+
+    with pytest.raises(KeyboardInterrupt), incomplete(tmp_path / "above" / "out", Interrupted):
+        pass
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
