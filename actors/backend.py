@@ -92,7 +92,7 @@ class RayBackend:
             listener(event)
 
         for attempt in range(plan.policy.retries + 1):
-            coordinator = Coordinator.options(**room.beside(), **_with_gpu(share)).remote()
+            coordinator = Coordinator.options(**room.beside(share)).remote()
             try:
                 transport = RayTransport(
                     placements, plan.seed, plan.faults, self.timeout_s, plan.run, hidden, device=self.device
@@ -145,8 +145,8 @@ class RayBackend:
             If its process ended twice.
         """
         retried, room = False, Room.here()
-        options = {"num_cpus": 0} if room.group is None else room.beside()
-        options |= _with_gpu(self._gpu_share(room, self.actors))
+        share = self._gpu_share(room, self.actors)
+        options = {"num_cpus": 0} if room.group is None and not share else room.beside(share)
         while True:
             stream = evaluation_task.options(**options).remote(work, arguments, self.device)
             try:
@@ -170,11 +170,6 @@ class RayBackend:
                 raise
         self.peak_memory_bytes["evaluation"] = peak
         return result
-
-
-def _with_gpu(share: float) -> dict[str, float]:
-    """Ray's option for a process with so much of a GPU."""
-    return {"num_gpus": share} if share else {}
 
 
 @contextmanager

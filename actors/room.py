@@ -97,19 +97,26 @@ class Room:
             [{"num_cpus": 0, "scheduling_strategy": _within(self.group, turn)} for turn in turns or [-1]]
         )
 
-    def beside(self) -> dict[str, Any]:
-        """Ray options of a process on this node, whose loss is the end anyway, so that no other node's is."""
+    def beside(self, gpu_share: float = 0.0) -> dict[str, Any]:
+        """Ray options of a process on this node, whose loss is the end anyway, so that no other node's is.
+
+        One that has a part of a GPU goes to where that is: in a placement group GPUs have a bundle of their own.
+        """
+        gpu = {"num_gpus": gpu_share} if gpu_share else {}
         if self.group is None:
             node = ray.get_runtime_context().get_node_id()
-            return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)}
-        bundle = min(_bundles_here(self.group), default=-1)
+            return {
+                "num_cpus": 0,
+                "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True),
+            } | gpu
+        bundle = -1 if gpu else min(_bundles_here(self.group), default=-1)
         # What asks for threads by itself. One of OpenMP's, as Ray has it in every process that asks for no CPU.
         limits = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": str(self.threads)}
         return {
             "num_cpus": 0,
             "scheduling_strategy": _within(self.group, bundle),
             "runtime_env": {"env_vars": limits},
-        }
+        } | gpu
 
 
 @contextmanager

@@ -214,3 +214,18 @@ def test_an_evaluation_that_nobody_waits_for_ends(group: Any, tmp_path: Path) ->
     assert ray.get(trial.call.remote(trials.evaluate_and_stop, str(place))) == "stopped"
     number = int(place.read_text())
     assert awaited(lambda: not psutil.pid_exists(number) or not runs(psutil.Process(number)), 60)
+
+
+def test_what_has_a_part_of_a_gpu_goes_to_the_bundle_that_gpus_have(cluster: None) -> None:
+    """In a trial's placement group they have one of their own: asked of the first, Ray would wait for ever."""
+    from ray.util.placement_group import PlacementGroup
+
+    from raydr.actors.room import Room
+
+    options = Room(cores=1, gpus=1.0, group=PlacementGroup.empty()).beside(0.25)
+    assert options["scheduling_strategy"].placement_group_bundle_index == -1
+    assert options["num_gpus"] == 0.25
+    anywhere = Room(cores=1, gpus=1.0).beside(0.25)
+    assert anywhere["num_gpus"] == 0.25
+    assert anywhere["scheduling_strategy"].soft, "this node may have none"
+    assert "num_gpus" not in Room(cores=1, gpus=1.0).beside()
