@@ -132,13 +132,14 @@ def align(
             placed[client] = True
             if theirs.size:
                 theirs = _sample(theirs, 2 * SAMPLED_ROWS, rng)
-                judged = sweep + 1 < sweeps or not settled[client]
-                half = _half(owners[theirs])
-                parts = [np.ones(len(theirs), dtype=bool), *([half, ~half] if judged else [])]
-                together, *rest = residuals.beside(points[theirs], parts)
+                parts = [np.ones(len(theirs), dtype=bool)]
+                if sweep + 1 < sweeps or not settled[client]:
+                    half = _half(owners[theirs])
+                    parts += [half, ~half]
+                together, *halves = residuals.beside(points[theirs], parts)
                 best = together.best()
-                if judged:
-                    turned[client], settled[client] = _borne_out(best, together, (rest[0], rest[1]), rng)
+                if halves:
+                    turned[client], settled[client] = _borne_out(best, together, (halves[0], halves[1]), rng)
                 if not turned[client]:
                     continue
             elif known is not None:
