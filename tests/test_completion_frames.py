@@ -9,7 +9,7 @@ from scipy.stats import special_ortho_group
 
 from raydr.errors import DataError
 from raydr.methods.sense.alignment import align
-from raydr.methods.sense.comparison import SEARCHED_ROWS, any_rotations, some_of
+from raydr.methods.sense.comparison import NEIGHBORS, SEARCHED_ROWS, Residuals, any_rotations, some_of
 from raydr.methods.sense.frames import AffineFrame, residual_factor
 from raydr.methods.sense.prior import Prior
 from raydr.methods.sense.recurrence import Recurrence
@@ -230,6 +230,35 @@ class TestRecurringValues:
         assert result.turned.all()
         assert result.settled.any()
         assert result.recurring >= 4
+
+    @pytest.mark.parametrize("copies", [1, 6])
+    def test_each_part_of_the_others_speaks_of_its_own_rows_alone(self, copies: int) -> None:
+        """Beside brute force; more rows than a block has, of which threads take turns."""
+        frame, rows = self.clients(2, 0)
+        rng = np.random.default_rng(1)
+        own = np.concatenate([rows[0]] * copies)
+        own += 1e-3 * rng.normal(size=own.shape)
+        others, low = np.concatenate(rows[1:]), np.arange(300) < 150
+        residuals = Residuals(frame, frame.inside(own), residual_factor(frame, own), frame.anchors)
+        parts = [np.ones(300, dtype=bool), low, ~low]
+        known = np.column_stack([residuals.coordinates, np.linalg.norm(residuals.factor, axis=1)])
+        for part, found in zip(parts, residuals.beside(others, parts), strict=True):
+            theirs = others[part]
+            beside = frame.beside(theirs)
+            squared = cdist(
+                known, np.column_stack([frame.inside(theirs), np.linalg.norm(beside, axis=1)]), "sqeuclidean"
+            )
+            nearest = np.argsort(squared, axis=1)[:, :NEIGHBORS]
+            near = np.take_along_axis(squared, nearest, axis=1)
+            floor = 1e-3 * float(np.median(squared))
+            weights = 1.0 / (near + floor)
+            predicted = (weights[:, :, None] * beside[nearest]).sum(axis=1) / weights.sum(axis=1)[:, None]
+            # The floor is of some distances, which moves an average of neighbours by little.
+            np.testing.assert_allclose(found.predicted, predicted, atol=2e-3)
+            np.testing.assert_allclose(found.weights, 1.0 / np.sqrt(near.mean(axis=1) + floor), rtol=0.02)
+            alone = Recurrence.of(np.concatenate([frame.anchors, theirs]))
+            assert found.recurrence is not None
+            np.testing.assert_array_equal(found.recurrence.logs, alone.logs)
 
     def test_where_a_client_has_other_values_it_is_not_sure(self) -> None:
         rng = np.random.default_rng(0)

@@ -247,3 +247,13 @@ def test_an_actor_computes_there_from_when_it_is_settled(monkeypatch: pytest.Mon
     finally:
         process._computing.close()
     assert workplace().functions is np
+
+
+def test_no_squared_distance_is_below_0(there: Place, random: np.random.Generator) -> None:
+    """Of rows to themselves rounding makes such, whose roots would not be numbers."""
+    rows = random.normal(size=(200, 30)).astype(np.float32)
+    with computing_at(there):
+        found = squared_distances(rows, rows)
+        kernel = cross_term(rows, rows.astype(np.float64), 1e6)
+    assert found.min() >= 0.0
+    assert np.isfinite(kernel[0])

@@ -620,3 +620,15 @@ def test_machines_that_are_not_there_can_be_planned_for(
     else:
         assert ended == 2
         assert wrong in said.err
+
+
+def test_rows_held_out_and_rows_set_apart_grow_along() -> None:
+    content = {
+        "name": "held",
+        "data": {"source": "iris", "holdout": {"part": 0.2}},
+        "clients": {"count": 3},
+        "method": {"kind": "fed-umap"},
+    }
+    short, long = (plan_of_scenario(read(content), capacity=ROOMY, rows=rows) for rows in (None, 1_200))
+    assert (short.rows, short.held_out) == (120, 30)
+    assert (long.rows, long.held_out) == (1_200, 300)
