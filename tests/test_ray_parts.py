@@ -342,7 +342,7 @@ running = [process for process in psutil.process_iter() if process.status() != p
 print(len(left), [process.name() for process in running if os.getpgid(process.pid) in parts.values()])
 """
     done = subprocess.run(
-        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=200
     )
     said, left = done.stdout.splitlines()
     assert left == ("0 []" if interrupted else "1 []"), "logs of a start that failed are kept"
