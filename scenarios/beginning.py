@@ -10,6 +10,7 @@ from pathlib import Path
 
 from raydr.data import Table
 from raydr.device import Found, found
+from raydr.errors import ScenarioError
 from raydr.geometry.points import Progress
 from raydr.journal import Incident, Journal
 from raydr.methods import METHODS
@@ -98,7 +99,14 @@ def _usable(scenario: Scenario, holdings: Holdings) -> Holdings:
     scenario.require_clients(len(holdings.names))
     scenario.method.check(holdings.rows, holdings.features)
     scenario.require_columns(holdings.feature_names)
-    if holdings.harmonizing is not None and holdings.held_out is not None:
+    harmonizing = holdings.harmonizing
+    if scenario.privacy.strict and harmonizing is not None and harmonizing.covariates.classes:
+        raise ScenarioError(
+            "data.harmonize.keep names the label, and privacy.strict lets nothing leave that no noise covers: noise on"
+            " data covers records, and not which class each is of. Leave the label out of keep, or leave"
+            " privacy.strict out."
+        )
+    if harmonizing is not None and holdings.held_out is not None:
         holdings.sites_of(holdings.held_out)
     public = METHODS[scenario.method.kind].public_file(scenario.method)
     return holdings if public is None else with_public_file(holdings, public)

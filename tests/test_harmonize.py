@@ -19,6 +19,7 @@ import raydr
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.federation import Federation
+from raydr.federation.wire import Call
 from raydr.front.cli import status
 from raydr.journal import Event, RoundEnded
 from raydr.metrics.sites import separation
@@ -28,7 +29,7 @@ from raydr.scenarios.model import read_model
 from raydr.scenarios.planning import plan_of_scenario
 from raydr.scenarios.runner import run
 from raydr.scenarios.transforming import placing_of
-from raydr.statistics.harmonizing import Harmonizing, fit_harmonizing
+from raydr.statistics.harmonizing import Harmonizing, ProductsRequest, fit_harmonizing
 from raydr.statistics.scaling import scale_rows
 from raydr.statistics.site_effects import Covariates, Harmonization, Kind
 
@@ -542,6 +543,58 @@ def test_a_plan_counts_what_harmonizing_sends(tmp_path: Path, table: Path, harmo
     assert len(ran) >= 3
     told = {(entry.kind, entry.direction): (entry.count, entry.bytes) for entry in planned.messages}
     assert {key: told[key] for key in ran} == ran
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, table: Path) -> Path:
+    """The same without gaps."""
+    path = tmp_path_factory.mktemp("whole") / "patients.csv"
+    lines = table.read_text().splitlines()
+    cells = [[cell or "50.5" for cell in line.split(",")] for line in lines]
+    path.write_text("\n".join(map(",".join, cells)) + "\n")
+    return path
+
+
+NOISE = {"on": "data", "clip": 100.0, "multiplier": 1.0, "stage": "all"}
+
+
+def test_noise_on_records_covers_no_classes(tmp_path: Path, whole: Path) -> None:
+    """Means of class indicators are exact, and so is all that is made of rows which classes have changed."""
+    covered: dict[bool, set[str]] = {}
+    for label in (False, True):
+        content = settings(whole, "error", harmonize={"kind": "scale", "keep": ["age", *["label"] * label]})
+        folder = tiny_run(tmp_path / f"{label}", **content, privacy={"noise": NOISE})
+        up = [
+            entry for entry in json.loads((folder / "ledger.json").read_text()) if entry["direction"] == "up"
+        ]
+        covered[label] = {entry["kind"] for entry in up if entry["protection"]}
+        exact = {entry["kind"] for entry in up if not entry["protection"] and not entry["public"]}
+        assert {"Products", "Dispersion"} <= (exact if label else covered[label])
+        stated = json.loads((folder / "privacy.json").read_text())
+        assert (stated["epsilon"] is None) == label
+        assert any("Products" in reason for reason in stated["infinite"]) == label
+    # Means come before classes have any part in the rows, distances after.
+    assert "Moment" in covered[True]
+    assert "AnchorDistances" in covered[False] - covered[True]
+
+
+@pytest.mark.parametrize("strict", [True, "sums"])
+def test_a_strict_run_keeps_no_label(tmp_path: Path, whole: Path, strict: bool | str) -> None:
+    content = settings(whole, "error", harmonize={"kind": "center", "keep": ["label"]})
+    with pytest.raises(ScenarioError, match="Leave the label out of keep"):
+        tiny_run(tmp_path / "run", **content, privacy={"noise": NOISE, "strict": strict})
+
+
+def test_a_client_part_sees_classes_only_where_it_declares_that_it_reads_them() -> None:
+    """What reads them without saying so would be booked as covered by noise on records."""
+    rows = np.random.default_rng(0).normal(size=(6, 2))
+    federation = federate([rows[:3], rows[3:]], classes=(np.array([0, 1, 0]), np.array([1, 1, 0])))
+    for covariates in (Covariates((), 2), Covariates((0,), 0)):
+        told = ProductsRequest(covariates, *np.zeros((2, 2)), *np.zeros((2, covariates.count)))
+        assert told.reads_classes == (covariates.classes > 0)
+        host = federation._transport.hosts[0]  # type: ignore[attr-defined]
+        host.ask(Call(told, 9, 0, 0, (0,), False))
+        assert (host._clients[0].classes is not None) == told.reads_classes
 
 
 def test_an_audit_repeats_a_harmonized_run(tmp_path: Path, table: Path) -> None:

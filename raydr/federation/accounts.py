@@ -81,16 +81,18 @@ class Accounts:
         BudgetError
             If it would pass the budget.
         """
-        kind = type(call.request).reply
+        kind, records = type(call.request).reply, self.records
+        if type(call.request).sets_state and call.request.reads_classes:
+            self.records = None  # rows that their classes have changed are more than noisy rows
         if kind.public or kind.stays or not call.clients:
             return Due()
-        claims = [claim_of(call, told, rows, self.records) for told, rows in told_of(call, sizes) if rows]
+        claims = [claim_of(call, told, rows, records) for told, rows in told_of(call, sizes) if rows]
         if None in claims or not claims:  # of clients without rows nothing can be told
             if claims:
                 self._refuse_bare(kind.granularity, kind.what)
             return Due()
         worst = min((claim for claim in claims if claim is not None), key=lambda claim: claim.multiplier)
-        mechanism = call.told(call.clients[0]).mechanism or self.records
+        mechanism = call.told(call.clients[0]).covering(records)
         if mechanism is not None and mechanism.on == "data":
             # Noisy records are drawn once in a run, and all that is made of them is post-processing.
             due = Due(Charge(RECORDS, worst.deviation, worst.sensitivity, worst.multiplier))
@@ -149,7 +151,7 @@ def told_of(call: Call, sizes: Sequence[int]) -> list[tuple[Request[Any], int]]:
 
 def claim_of(call: Call, told: Request[Any], rows: int, records: Mechanism | None = None) -> Claim | None:
     """What a mechanism promises for the reply of one client with so many rows, as the server sees it."""
-    mechanism = told.mechanism or records
+    mechanism = told.covering(records)
     if mechanism is None:
         return None
     if mechanism.on == "data":

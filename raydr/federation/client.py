@@ -56,7 +56,8 @@ class Client:
     reserve : (rows, features) array or None
         Rows that all clients know, and the server does not.
     classes : (rows,) int64 or None
-        Of its own rows the class, where a client part needs it.
+        Of its own rows the class, where what it is asked declares that it reads them
+        (:attr:`raydr.federation.Request.reads_classes`).
     """
 
     index: int

@@ -99,7 +99,6 @@ class ClientHost:
                 secret=self.withheld.root.derived("client", seat.index),
                 shared=self.withheld.root.derived("all clients"),
                 reserve=self.withheld.reserve,
-                classes=self.withheld.classes[seat.index] if self.withheld.classes else None,
             )
             for seat in self.seats
         }
@@ -247,8 +246,8 @@ class ClientHost:
             return
         clients = [self._clients[index] for index in call.clients]
         told = [call.told(index) for index in call.clients]
-        for client in clients:
-            client.round = call.round
+        for client, request in zip(clients, told, strict=True):
+            self._ready(client, call, request)
         try:
             replies = part([_shown(*each) for each in zip(clients, told, strict=True)], told)
             for client, request, reply in zip(clients, told, replies, strict=True):
@@ -269,7 +268,7 @@ class ClientHost:
 
     def _compute(self, client: Client, call: Call, told: Request[Any]) -> Reply:
         """A client part's reply; a client that was asked before to change its state answers as it did then."""
-        client.round = call.round
+        self._ready(client, call, told)
         if not type(told).sets_state:
             return _covered(type(told).client_part(_shown(client, told), told), client, told, call)
         if told.mechanism is not None:
@@ -282,9 +281,14 @@ class ClientHost:
                 f"call {call.number} would set the state of client {client.index}, which has followed call"
                 f" {before.number} since"
             )
-        reply = type(told).client_part(client, told)
+        reply = follow(client, told)
         self._followed[client.index] = _Followed(call.number, reply)
         return reply
+
+    def _ready(self, client: Client, call: Call, told: Request[Any]) -> None:
+        """Show a client the round, and its records' classes if what it is told declares that it reads them."""
+        client.round, classes = call.round, self.withheld.classes
+        client.classes = classes[client.index] if classes and told.reads_classes else None
 
     def _dawdle(self, call: Call) -> None:
         """Clients dawdle side by side, so a host waits for its slowest. A host that was to die does so first."""
@@ -346,6 +350,11 @@ def _shown(client: Client, told: Request[Any]) -> Client:
     mechanism = told.mechanism
     if mechanism is None or mechanism.on != "data":
         return client
+    if client.covered_by is not None:
+        raise TypeError(
+            f"{type(told).__name__} would add noise to records that carry it for good: the same draw again, and a"
+            " difference of two replies would be without any"
+        )
     kept = client.memory.get(_BLURRED)
     # Of these rows, since scaling replaces them; a deviation that nobody told is NaN, which equals nothing.
     made_of = mechanism, str(told.deviation)
@@ -365,9 +374,17 @@ def blurred(client: Client, mechanism: Mechanism, unit: float) -> FloatArray:
     return np.asarray(mechanism.cover(records, stream).astype(client.rows.dtype))
 
 
+def follow(client: Client, told: Request[Any]) -> Reply:
+    """Have a client do what sets its state; rows that it changes by their classes are noisy rows no longer."""
+    reply = type(told).client_part(client, told)
+    if told.reads_classes:
+        client.covered_by = None
+    return reply
+
+
 def protection_of(client: Client, told: Request[Any]) -> Mechanism | None:
     """What covers a reply: what was applied to it, or what its records carry for good."""
-    return told.mechanism if told.mechanism is not None else client.covered_by
+    return told.covering(client.covered_by)
 
 
 def _covered(reply: Reply, client: Client, told: Request[Any], call: Call) -> Reply:

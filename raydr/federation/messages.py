@@ -291,6 +291,19 @@ class Request(Generic[R]):
         return math.inf
 
     @property
+    def reads_classes(self) -> bool:
+        """Whether the reply is made of the records' classes too, which a host shows to no client part otherwise."""
+        return False
+
+    def covering(self, records: Mechanism | None) -> Mechanism | None:
+        """Return what covers the reply of clients whose records carry ``records`` for good.
+
+        Noise on data covers what is made of noisy rows, and nothing else that a client holds.
+        """
+        found = records if self.mechanism is None else self.mechanism
+        return None if found is not None and found.on == "data" and self.reads_classes else found
+
+    @property
     def jointly(self) -> bool:
         """Whether a host that has a joint part for this type answers for all its clients at once."""
         return False

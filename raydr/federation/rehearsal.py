@@ -23,7 +23,7 @@ from raydr.federation.context import Context
 from raydr.federation.enrolment import Enrol, Enrolment
 from raydr.federation.failures import Failure, Kind
 from raydr.federation.federation import Federation
-from raydr.federation.host import protection_of
+from raydr.federation.host import follow, protection_of
 from raydr.federation.messages import Range, Reply, Request, declared_ranges
 from raydr.federation.pads import pad
 from raydr.federation.ring import RingSum, fraction_bits
@@ -83,7 +83,7 @@ class Crowd:
         """An answer as declared, or a failure, of each client asked."""
         failed = self._failures(call)
         if type(call.request).sets_state:
-            type(call.request).client_part(self.everybody, call.told(call.clients[0]))
+            follow(self.everybody, call.told(call.clients[0]))
         return [failed.get(client) or self._answered(client, call) for client in call.clients]
 
     def sum(self, call: SumCall) -> Iterator[PartialSum]:

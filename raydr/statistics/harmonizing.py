@@ -78,6 +78,11 @@ class ProductsRequest(
     kept_centre: Float64Array
     kept_reach: Float64Array
 
+    @property
+    def reads_classes(self) -> bool:
+        """Where classes are kept."""
+        return self.covariates.classes > 1
+
 
 @answers(ProductsRequest)
 def products(client: Client, request: ProductsRequest) -> Products:
@@ -119,6 +124,11 @@ class DispersionRequest(
 
     common: Common
     reach: Float64Array
+
+    @property
+    def reads_classes(self) -> bool:
+        """Where classes are kept."""
+        return self.common.covariates.classes > 1
 
 
 @answers(DispersionRequest)
@@ -186,6 +196,11 @@ class HarmonizeRows(
     """Told to every client once; from then on its rows are adjusted by what they show to be its own."""
 
     common: Common
+
+    @property
+    def reads_classes(self) -> bool:
+        """Where classes are kept."""
+        return self.common.covariates.classes > 1
 
 
 @answers(HarmonizeRows)

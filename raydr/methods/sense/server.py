@@ -40,7 +40,7 @@ from raydr.methods.sense.new_rows import map_scale, place
 from raydr.methods.sense.observations import Observations
 from raydr.methods.sense.settings import SENSE
 from raydr.methods.sense.spaces import EuclideanSpace, Space
-from raydr.privacy.mechanism import Mechanism
+from raydr.privacy.mechanism import Coverage, Mechanism
 from raydr.statistics.moments import spread
 
 NEIGHBORS = 3
@@ -185,7 +185,7 @@ def _placing(
 def requests_for(federation: Federation, settings: SENSE, anchors: Anchors, space: Space) -> AnchorRequests:
     """One request for all clients where they are told the same, else one for each."""
     mechanisms: tuple[Mechanism | None, ...] = (None,) * federation.clients
-    deviation, coverage = 0.0, federation.context.coverage
+    deviation, coverage = 0.0, _added_here(federation)
     if coverage is not None:
         mechanisms = coverage.of_each(federation.clients, federation.stream("noisy clients"))
         if coverage.mechanism.on == "data":
@@ -203,6 +203,12 @@ def requests_for(federation: Federation, settings: SENSE, anchors: Anchors, spac
             for client, mechanism in enumerate(mechanisms[:1] if alike else mechanisms)
         )
     )
+
+
+def _added_here(federation: Federation) -> Coverage | None:
+    """Noise that distances or the rows behind them still need; records that carry noise for good need no other."""
+    coverage = federation.context.coverage
+    return None if coverage is not None and coverage.mechanism.for_good else coverage
 
 
 @dataclass(frozen=True)
@@ -307,7 +313,7 @@ def admit(federation: Federation, settings: SENSE, model: Mapping[str, FloatArra
     if len(common) < 2:
         return None
     anchors = Anchors(common, np.zeros((0, 0, common.shape[1])))
-    space, coverage = settings.space.around(common), federation.context.coverage
+    space, coverage = settings.space.around(common), _added_here(federation)
     request = AnchorRequest(common, space, False, coverage.mechanism if coverage is not None else None)
     reply = federation.ask(request)[0]
     closed = settings.model_copy(update={"solver": "closed-form"})
