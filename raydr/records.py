@@ -26,6 +26,8 @@ METRICS, LEDGER, ROUNDS, NOTES = "metrics.json", "ledger.json", "rounds.jsonl", 
 STRESS = "stress.json"
 """Where the server found the geometry by iterations of its own: the stress of the start and after each of them."""
 DATA, ENVIRONMENT, PRIVACY = "data.json", "environment.json", "privacy.json"
+FINGERPRINTS = "fingerprints.json"
+"""Hashes of what was read, by which it is known again: for the owner of the data, since they follow from every row."""
 AUDIT = "audit.json"
 """What attacks recovered, where the run was audited."""
 MODEL = "model"

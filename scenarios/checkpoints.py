@@ -132,7 +132,7 @@ class Checkpoints:
         damaged: list[str] = []
         for path in reversed(self._files()):
             try:
-                resumption = self._resumption(path, identity, tuple(damaged))
+                resumption = self._resumption(path, tuple(damaged))
             except RunError as error:
                 damaged.append(f"checkpoint {path.name}: {str(error).rstrip('.')}")
                 continue
@@ -176,14 +176,12 @@ class Checkpoints:
         except (OSError, ValueError, TypeError, KeyError):
             return None
 
-    def _resumption(self, path: Path, identity: Identity, damaged: tuple[str, ...]) -> Resumption:
+    def _resumption(self, path: Path, damaged: tuple[str, ...]) -> Resumption:
         try:
             content = path.read_bytes()
         except OSError as error:
             raise RunError(f"it cannot be read ({error.strerror})") from error
         checkpoint = Checkpoint.from_bytes(content)
-        if not checkpoint.run.startswith(f"{identity.study}-"):
-            raise RunError("it is of another scenario, other data or another version of raydr")
         rounds = self._read_rounds(checkpoint.round)
         if History.of(rounds) != checkpoint.history:
             raise RunError(f"the rounds before it, in {self._rounds.name}, are damaged")

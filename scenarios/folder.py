@@ -7,6 +7,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import asdict
 from datetime import datetime
 from itertools import chain, count
 from pathlib import Path
@@ -15,11 +16,11 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
-from raydr.data import Table
+from raydr.data import Provenance, Table
 from raydr.errors import OutputError, RaydrError
 from raydr.journal import RoundEnded
 from raydr.methods import Outcome, Pooled
-from raydr.records import AXES, SHOWN_COLUMN, is_incomplete
+from raydr.records import AXES, DATA, FINGERPRINTS, SHOWN_COLUMN, is_incomplete
 from raydr.scenarios.checkpoints import Checkpoints
 from raydr.scenarios.holdings import Holdings
 from raydr.signals import signals_deferred
@@ -192,6 +193,16 @@ def _completing(folder: Path, target: Path, work: Unfinished) -> Iterator[None]:
 def write_json(path: Path, content: Any) -> None:
     """Write indented JSON; numbers that are not finite are refused."""
     path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+def write_data(folder: Path, data: Provenance) -> None:
+    """Write what was mapped, and apart from it the hashes of what was read."""
+    content = asdict(data)
+    for source in [*content["sources"], content["anchors"]]:
+        if source is not None:
+            del source["sha256"], source["hashed"]
+    write_json(folder / DATA, content)
+    write_json(folder / FINGERPRINTS, [asdict(each) for each in data.fingerprints])
 
 
 def write_rounds(path: Path, rounds: Sequence[RoundEnded]) -> None:

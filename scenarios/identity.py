@@ -15,8 +15,9 @@ from pydantic import BaseModel
 from raydr.arrays import fingerprint
 from raydr.data import Site
 from raydr.device import Found
-from raydr.errors import DataError, OutputError, ScenarioError
+from raydr.errors import DataError, OutputError, RunError, ScenarioError
 from raydr.plain import listed
+from raydr.privacy.secrets import Origin
 from raydr.registry import extensions
 from raydr.scenarios.holdings import Holdings
 from raydr.scenarios.schema import Scenario
@@ -40,12 +41,15 @@ class Identity:
         Each client's rows, the public rows and those held out, and what the table says of its rows beside them.
     paths : tuple of str
         Keys of the scenario that say where files lie.
+    secret : str
+        By which the secret is known again that fingerprints are keyed with: without it they tell nothing of the rows.
     """
 
     raydr: str
     scenario: Mapping[str, Any]
     data: Mapping[str, str]
     paths: tuple[str, ...] = ()
+    secret: str = ""
 
     @classmethod
     def of(cls, scenario: Scenario, holdings: Holdings, device: Found = "cpu") -> Identity:
@@ -69,7 +73,9 @@ class Identity:
             new = holdings.held_out
             labels = None if new.labels is None else fingerprint(new.labels)
             data["the rows held out"] = _digest([fingerprint(new.rows), fingerprint(new.ids), labels])
-        return cls(_version(), dict(_flat(settings)), data, _paths(scenario))
+        origin = Origin(scenario.resolved().privacy.secret)
+        keyed = {name: origin.fingerprint(found) for name, found in data.items()}
+        return cls(_version(), dict(_flat(settings)), keyed, _paths(scenario), origin.fingerprint(""))
 
     @property
     def study(self) -> str:
@@ -92,6 +98,7 @@ class Identity:
             "scenario": dict(self.scenario),
             "data": dict(self.data),
             "paths": list(self.paths),
+            "secret": self.secret,
         }
 
     def require(self, was: Identity) -> None:
@@ -99,8 +106,8 @@ class Identity:
 
         Raises
         ------
-        OutputError, ScenarioError, DataError
-            If it was another version, scenario or data; with the names of what differs.
+        OutputError, ScenarioError, RunError, DataError
+            If it was another version, scenario, secret or data; with the names of what differs.
         """
         if was.raydr != self.raydr:
             raise OutputError(
@@ -115,6 +122,11 @@ class Identity:
             raise ScenarioError(
                 f"scenario.yaml is not that of the interrupted run any more: {listed(changed, _NAMED)}. A run goes on"
                 " as it began: change that back, or start a new run from the changed scenario."
+            )
+        if was.secret != self.secret:
+            raise RunError(
+                "The clients' secret is not that of the interrupted run, so nobody can tell whether the data are: bring"
+                " it back (privacy.secret, or the user and the machine that began the run), or start the run anew."
             )
         others = _different(was.data, self.data)
         if others:

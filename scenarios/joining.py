@@ -33,7 +33,7 @@ from raydr.privacy.statement import statement
 from raydr.records import Joining
 from raydr.report.joined import MARK, read_joined
 from raydr.report.runfolder import RunFolder, read_run
-from raydr.scenarios.folder import write_json, write_placed
+from raydr.scenarios.folder import write_data, write_json, write_placed
 from raydr.scenarios.model import KEYED
 from raydr.scenarios.runner import plan_of, shown
 from raydr.scenarios.transforming import Placing, placing_of, refuse_nowhere
@@ -175,5 +175,5 @@ def _write(
         words=dict(card.words),
         harmonized=placing.harmonized,
     )
-    write_json(folder / records.DATA, asdict(data))
+    write_data(folder, data)
     write_json(folder / records.JOINING, asdict(told))

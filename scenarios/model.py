@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import FloatArray
-from raydr.data.provenance import Provenance, sha256_of_file
+from raydr.data.provenance import Provenance, sha256_of_arrays, sha256_of_file
 from raydr.errors import OutputError
 from raydr.records import MODEL, SCENARIO
 from raydr.scenarios.folder import write_json
@@ -29,6 +29,7 @@ SITES = "sites.npz"
 """What sites that were harmonized keep to themselves, which no federation has in one place; may be taken away."""
 KEYED = "keyed_scaling"
 """Name of the array that holds a keyed run's scaling, sealed: only clients can read it."""
+_MADE_FROM = "made_from"
 _PREFIX = "encoder."
 """Before the names of arrays that are an encoder's."""
 
@@ -48,7 +49,7 @@ class Card:
     left_out : tuple of str
         Columns of the data that are no features: new rows may have them or not.
     files : dict of str to str
-        SHA-256 of each file of arrays.
+        SHA-256 of each file of arrays, but for that of sites, which nobody else is to know anything of.
     words : dict of str to tuple of str
         Columns of the data that are a feature of zeros and ones for each of these words.
     sites : tuple of str
@@ -99,9 +100,6 @@ def write_model(
     others = {name: arrays[name] for name in arrays if not name.startswith(_PREFIX)}
     with (folder / ARRAYS).open("wb") as file:
         np.savez(file, allow_pickle=False, **others)  # numbers of this kind hardly shrink
-    if own:
-        with (folder / SITES).open("wb") as file:
-            np.savez(file, allow_pickle=False, **own)
     if encoder:
         from safetensors.numpy import save_file
 
@@ -111,15 +109,15 @@ def write_model(
         columns=data.columns,
         named=data.named,
         left_out=tuple(dict.fromkeys(column for source in data.sources for column in source.left_out)),
-        files={
-            name: sha256_of_file(folder / name)
-            for name in [ARRAYS, *[ENCODER] * bool(encoder), *[SITES] * bool(own)]
-        },
+        files={name: sha256_of_file(folder / name) for name in [ARRAYS, *[ENCODER] * bool(encoder)]},
         words=data.words,
         sites=tuple(sites) if own else (),
     )
     content = asdict(card)
     write_json(folder / CARD, {"sha256": digest_of(content), **content})
+    if own:
+        with (folder / SITES).open("wb") as file:
+            np.savez(file, allow_pickle=False, **own, **{_MADE_FROM: np.array(_digest_of_sites(card, own))})
 
 
 def made_from_renamed(run: Path, before: str) -> None:
@@ -153,8 +151,6 @@ def read_model(run: Path) -> Model:
     folder = run / MODEL
     card = _card(folder)
     for name, digest in card.files.items():
-        if name == SITES and not (folder / name).exists():
-            continue
         if _checked(folder, name) != digest:
             raise _broken(folder, f"{name} is not the file that the run wrote")
     if _checked(run, SCENARIO) != card.scenario:
@@ -234,10 +230,21 @@ def _arrays(folder: Path, card: Card) -> dict[str, FloatArray]:
 
 
 def _own(folder: Path, card: Card) -> dict[str, FloatArray]:
-    if SITES not in card.files or not (folder / SITES).exists():
+    if not card.sites or not (folder / SITES).exists():
         return {}
     with np.load(folder / SITES, allow_pickle=False) as file:
-        return dict(file)
+        own: dict[str, NDArray[Any]] = dict(file)
+    if str(own.pop(_MADE_FROM, "")) != _digest_of_sites(card, own):
+        raise ValueError(f"{SITES} is not the file that the run wrote")
+    return own
+
+
+def _digest_of_sites(card: Card, own: Mapping[str, NDArray[Any]]) -> str:
+    """Digest of what sites keep to themselves, and of the model that it belongs to; it stands beside it alone."""
+    names = sorted(own)
+    return digest_of(
+        {"files": card.files, "names": names, "arrays": sha256_of_arrays(own[name] for name in names)}
+    )
 
 
 def digest_of(content: Mapping[str, Any]) -> str:

@@ -148,7 +148,7 @@ def require_same_data(run: RunFolder, holdings: Holdings, scaling: str) -> None:
     changed = [
         one.name
         for one, other in zip(now.sources, then.sources, strict=False)
-        if (one.sha256, one.hashed) != (other.sha256, other.hashed)
+        if other.sha256 is not None and (one.sha256, one.hashed) != (other.sha256, other.hashed)
     ]
     same = (now.columns, now.mapped, len(now.sources)) == (then.columns, then.mapped, len(then.sources))
     if changed or not same:

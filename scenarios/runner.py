@@ -42,6 +42,7 @@ from raydr.scenarios.folder import (
     target_of,
     unwritable,
     write_central,
+    write_data,
     write_embedding,
     write_held_out,
     write_json,
@@ -429,6 +430,6 @@ def _write(
     sealed = served.sealed_scaling
     prepared: Mapping[str, NDArray[Any]] = served.prepared.arrays if sealed is None else {KEYED: sealed}
     data = _mapped(scenario, holdings, served, findings)
-    write_json(folder / records.DATA, asdict(data))
+    write_data(folder, data)
     own = served.prepared.kept_at_sites
     write_model(folder, {**served.outcome.model, **prepared}, data, sites=holdings.names, own=own)

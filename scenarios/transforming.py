@@ -215,7 +215,7 @@ class Placing:
     def rooted(self) -> RootedRun:
         """The run with its clients' secret, for those who have it."""
         run = read_run(self.folder).environment.run
-        return Origin(self.scenario.resolved().privacy.secret).again(run.partition("-")[0], run)
+        return Origin(self.scenario.resolved().privacy.secret).named(run)
 
     def found(self, table: Table) -> Placed:
         """Where the rows of a table lie, once each of them has a place."""

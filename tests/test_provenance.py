@@ -93,7 +93,6 @@ def test_a_file_of_anchors_is_a_source_of_its_own(tmp_path: Path) -> None:
     assert (found.mapped, found.set_apart) == (60, 0)
     assert found.anchors is not None
     assert found.anchors.sha256 == hashlib.sha256(anchors.read_bytes()).hexdigest()
-    assert found.anchors.sha256 in (folder / "report.html").read_text()
 
 
 def test_sites_say_each_what_they_dropped(tmp_path: Path) -> None:
@@ -117,9 +116,11 @@ def test_sites_say_each_what_they_dropped(tmp_path: Path) -> None:
     for said in (
         "2 files of the clients&#39; own",
         "2 (north 2)",
-        *(source.sha256 for source in found.sources),
     ):
         assert said in page
+    for file in ("report.html", "data.json"):
+        said = (folder / file).read_text()
+        assert not any(digest in said for digest in hashes), "they follow from every row"
 
 
 def test_a_built_in_data_set_has_a_hash_too(tmp_path: Path) -> None:
@@ -154,7 +155,6 @@ def test_the_page_and_the_terminal_say_it(tmp_path: Path, capsys: pytest.Capture
         "3: age, bmi, insulin",
         "diagnosis (the label), hospital (the client), ward (not in data.features)",
         "minmax: each column from 0 to 1",
-        hashlib.sha256(table.read_bytes()).hexdigest(),
     ):
         assert said in page, said
 

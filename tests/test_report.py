@@ -114,14 +114,14 @@ def write_run(
     }
     source = {
         "name": "digits",
-        "sha256": "0" * 64,
-        "hashed": "numbers",
         "rows": ROWS,
         "dropped": 0,
         "named": True,
     }
     data = {"columns": ["a", "b"], "named": True, "scaling": "none", "sources": [source], "mapped": ROWS}
     (folder / "data.json").write_text(json.dumps(data))
+    known = {"name": "digits", "sha256": "0" * 64, "hashed": "numbers"}
+    (folder / "fingerprints.json").write_text(json.dumps([known]))
     (folder / "metrics.json").write_text(json.dumps(measures))
     (folder / "ledger.json").write_text(json.dumps([message()] if ledger is None else list(ledger)))
     entries = read_entries([message()] if ledger is None else list(ledger))
@@ -814,8 +814,8 @@ class TestComparison:
     @pytest.mark.parametrize(
         ("change", "said"),
         [
-            ({"sources": {"name": "iris", "sha256": "1" * 64}}, "it mapped iris, not digits"),
-            ({"sources": {"sha256": "1" * 64}}, "its data have another SHA-256"),
+            ({"sources": {"name": "iris"}, "sha256": "1" * 64}, "it mapped iris, not digits"),
+            ({"sha256": "1" * 64}, "its data have another SHA-256"),
             ({"columns": ["a", "c"]}, "it mapped c as well and no b"),
             ({"scaling": "standard"}, "its columns were scaled by standard, not by none"),
             ({"label": "stage"}, "its classes are of stage and not of no column named"),
@@ -835,6 +835,12 @@ class TestComparison:
         data["sources"][0] |= change.get("sources", {})
         data |= {key: change[key] for key in ("columns", "scaling") if key in change}
         (folders[1] / "data.json").write_text(json.dumps(data))
+        known = {
+            "name": data["sources"][0]["name"],
+            "sha256": change.get("sha256", "0" * 64),
+            "hashed": "file",
+        }
+        (folders[1] / "fingerprints.json").write_text(json.dumps([known]))
         if "label" in change:
             scenario = yaml.safe_load((folders[1] / "scenario.yaml").read_text())
             scenario["data"]["label"] = change["label"]

@@ -252,7 +252,7 @@ def test_without_what_it_was_made_from_a_run_goes_on_by_its_digest(tmp_path: Pat
     expected, kept = whole(tmp_path), interrupted(tmp_path)
     (kept / "checkpoints" / "identity.json").write_text("{")
     edit(kept, "method", landmarks=13)
-    assert "another scenario, other data or another version" in refusal(kept, RunError)
+    assert "began with other settings or other rows" in refusal(kept, RunError)
     edit(kept, "method", landmarks=12)
     assert (raydr.resume(kept).folder / "embedding.parquet").read_bytes() == expected
 

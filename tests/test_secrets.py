@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,62 @@ def test_other_settings_or_rows_are_not_taken_for_another_secret(
     begun = Origin().begin("study")
     with pytest.raises(RunError, match="began with other settings or other rows"):
         Origin().again("other", begun.name)
+
+
+def test_a_name_tells_nothing_of_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever knows all rows but one and guesses the last sees no more than whoever guesses wrong."""
+
+    def name(state: str, study: str, nonce: str = "file") -> str:
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / state))
+        return Origin()._rooted(study, nonce).name
+
+    told, guessed = name("owner", "the rows").split("-"), name("curious", "the rows").split("-")
+    assert told == name("owner", "the rows").split("-"), "the same secret and rows, the same name"
+    assert (told[0] != guessed[0], told[2] != guessed[2]) == (True, True)
+    assert b"the rows".hex() not in "".join(told)
+    assert name("owner", "the rows", "another").split("-")[0] != told[0], (
+        "runs of equal rows are not known as such"
+    )
+
+
+def test_no_digest_that_a_run_writes_tells_the_last_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who knows the other 59 rows runs raydr on each guess of the last, and looks for a digest that is the run's."""
+
+    def digests(user: str, last: str) -> dict[str, set[str]]:
+        """Digests in what a user's run on a table writes, checkpoints and what they are of included, by file."""
+        folder, written = tmp_path / user, dict[str, bytes]()
+        monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        folder.mkdir(exist_ok=True)
+        rows = [f"{row % 7}.5,{(row * row) % 11}.125" for row in range(59)]
+        (folder / "table.csv").write_text("\n".join(["a,b", *rows, last]) + "\n")
+        content = tiny() | {"data": {"path": str(folder / "table.csv")}, "clients": {"count": 2}}
+        content["method"] = {"kind": "private-map", "epsilon": 1.0, "bounds": [0, 11], "rounds": 2}
+        content["runtime"] = {"federation": "inline", "checkpoint_every": 1}
+
+        def hear(event: Event) -> None:
+            if isinstance(event, CheckpointTaken):
+                written["checkpoint"] = event.content
+                for path in folder.rglob("checkpoints/*.json*"):
+                    written[path.name] = path.read_bytes()
+
+        run_folder = run(read(content), out=folder / f"run-{len(list(folder.iterdir()))}", listener=hear)
+        written |= {path.name: path.read_bytes() for path in run_folder.rglob("*") if path.is_file()}
+        found = {
+            name: set(re.findall(r"[0-9a-f]{16,}", content.decode("latin-1")))
+            for name, content in written.items()
+        }
+        assert {"checkpoint", "identity.json", "environment.json", "report.html", "data.json"} <= set(found)
+        return found
+
+    told, right, wrong = (
+        digests("owner", "3.0,4.0"),
+        digests("curious", "3.0,4.0"),
+        digests("curious", "3.0,5.0"),
+    )
+    telling = {name for name in told if (told[name] & right[name]) - wrong[name]}
+    assert telling == {"fingerprints.json"}, "which stays with the owner of the data"
 
 
 @pytest.mark.parametrize(
@@ -249,7 +306,7 @@ def test_no_checkpoint_and_no_run_folder_holds_the_secret(
         ),
     )
     name = json.loads((whole / "environment.json").read_text())["run"]
-    root = Origin().again(name.split("-")[0], name).root
+    root = Origin().named(name).root
     secrets = [*derived_from(root, 3), (tmp_path / "state" / "raydr" / "secret").read_bytes()]
     written = b"".join(path.read_bytes() for path in sorted(whole.rglob("*")) if path.is_file())
     assert checkpoints

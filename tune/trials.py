@@ -131,9 +131,8 @@ def row_of(
 
 def row_of_run(trial: Trial, run: Path) -> Row:
     """Return the row of a trial that is done, all of it from its run folder."""
-    data = _json(run, records.DATA)
-    sources = [source["sha256"] for source in data["sources"]]
-    return row_of(trial, "done", data=" ".join(sources), measures=measures_of(run))
+    read = [source["sha256"] for source in _json(run, records.FINGERPRINTS)]
+    return row_of(trial, "done", data=" ".join(read), measures=measures_of(run))
 
 
 def digest_of_run(run: Path) -> str:

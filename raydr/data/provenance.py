@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,10 +20,6 @@ class Source:
     ----------
     name : str
         The built-in name or the file's.
-    sha256 : str
-        Of what ``hashed`` says: the file's bytes, or, for built-in data, which come in different files with the same
-        content, the numbers of the columns that were read.
-    hashed : {"file", "numbers"}
     rows : int
         That it has.
     dropped : int
@@ -36,17 +32,31 @@ class Source:
         Where a column names the clients: how many of the dropped rows were whose.
     client : str or None
         Whose file it is, where clients have files of their own.
+    sha256 : str or None
+        Of what ``hashed`` says: the file's bytes, or, for built-in data, which come in different files with the same
+        content, the numbers of the columns that were read. It tells the last record to whoever knows the others, so it
+        is no part of ``data.json``; None where nobody has it.
+    hashed : {"file", "numbers"}
     """
 
     name: str
-    sha256: str
-    hashed: Literal["file", "numbers"]
     rows: int
     dropped: int
     named: bool
     left_out: dict[str, str] = field(default_factory=dict)
     dropped_by_client: dict[str, int] = field(default_factory=dict)
     client: str | None = None
+    sha256: str | None = None
+    hashed: Literal["file", "numbers"] = "file"
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """By which a source is known again: an entry of ``fingerprints.json``."""
+
+    name: str
+    sha256: str | None
+    hashed: Literal["file", "numbers"]
 
 
 @dataclass(frozen=True)
@@ -120,6 +130,33 @@ class Provenance:
     words: dict[str, tuple[str, ...]] = field(default_factory=dict)
     harmonized: Harmonized | None = None
     notices: tuple[str, ...] = ()
+
+    @property
+    def everything_read(self) -> tuple[Source, ...]:
+        """The sources, and the anchors' where they have one."""
+        return self.sources + (() if self.anchors is None else (self.anchors,))
+
+    @property
+    def fingerprints(self) -> tuple[Fingerprint, ...]:
+        """By which everything that was read is known again."""
+        return tuple(Fingerprint(each.name, each.sha256, each.hashed) for each in self.everything_read)
+
+    def known_by(self, found: Sequence[Fingerprint]) -> Provenance:
+        """Return the same with the fingerprints of everything that was read.
+
+        Raises
+        ------
+        ValueError
+            If they are those of others.
+        """
+        read = self.everything_read
+        if [each.name for each in read] != [each.name for each in found]:
+            raise ValueError("fingerprints are not those of the sources")
+        known = [
+            replace(one, sha256=its.sha256, hashed=its.hashed) for one, its in zip(read, found, strict=True)
+        ]
+        count = len(self.sources)
+        return replace(self, sources=tuple(known[:count]), anchors=known[count] if known[count:] else None)
 
     @property
     def read(self) -> int:

@@ -104,13 +104,24 @@ class Origin:
             If it was of another study, or its secret is not here: with another, what was noisy before would be sent
             again under other noise.
         """
-        if name.partition("-")[0] != study:
+        rooted, nonce = self.named(name), name.split("-")[1]
+        if rooted != self._rooted(study, nonce):
             raise RunError(
                 f"The run {name} began with other settings or other rows than these, so its clients' secret is not for"
                 " them: bring its scenario and its data back as they were, or start the run anew."
             )
-        rooted = self._rooted(study, name.split("-")[1] if name.count("-") == 2 else "")
-        if rooted.name != name:
+        return rooted
+
+    def named(self, name: str) -> RootedRun:
+        """The run of that name, whatever it was made from.
+
+        Raises
+        ------
+        RunError
+            If its secret is not here.
+        """
+        rooted = self._of_mark(*name.split("-")[:2]) if name.count("-") == 2 else None
+        if rooted is None or rooted.name != name:
             place = (
                 f"privacy.secret, {self.file}, is another file than it was"
                 if self.file is not None
@@ -122,10 +133,21 @@ class Origin:
             )
         return rooted
 
+    def fingerprint(self, content: str) -> str:
+        """Return what tells contents apart to whoever has the secret, and nothing to anybody else."""
+        return self._source.key("fingerprint", content)[:16].hex()
+
+    @property
+    def _source(self) -> Secret:
+        return _of_file(Path(self.file)) if self.file is not None else _kept()
+
     def _rooted(self, study: str, nonce: str) -> RootedRun:
-        source = _of_file(Path(self.file)) if self.file is not None else _kept()
-        root = source.derived("run", study, nonce)
-        return RootedRun(root, f"{study}-{nonce}-{root.commitment}")
+        # Everybody sees the name: a digest of the rows that is not keyed would tell the last row to who knows the rest.
+        return self._of_mark(self._source.key("study", study, nonce)[:16].hex(), nonce)
+
+    def _of_mark(self, mark: str, nonce: str) -> RootedRun:
+        root = self._source.derived("run", mark, nonce)
+        return RootedRun(root, f"{mark}-{nonce}-{root.commitment}")
 
 
 @dataclass(frozen=True)
@@ -137,7 +159,8 @@ class RootedRun:
     root : Secret
         From which every secret of its clients follows.
     name : str
-        What the run is made from, what tells it from others of the same making, and the root's commitment.
+        What the run is made from, for those alone who have the secret; what tells it from others of the same making;
+        and the root's commitment.
     """
 
     root: Secret

@@ -268,8 +268,10 @@ def _unlike(run: RunFolder, first: RunFolder) -> str:
     if run is first:
         return ""
     ours, theirs = run.data, first.data
-    if [source.sha256 for source in ours.sources] != [source.sha256 for source in theirs.sources]:
-        names = [", ".join(dict.fromkeys(source.name for source in data.sources)) for data in (ours, theirs)]
+    names = [", ".join(dict.fromkeys(source.name for source in data.sources)) for data in (ours, theirs)]
+    hashes = [[source.sha256 for source in data.sources] for data in (ours, theirs)]
+    known = not any(None in each for each in hashes)
+    if hashes[0] != hashes[1] if known else names[0] != names[1]:
         return (
             f"it mapped {names[0]}, not {names[1]}"
             if names[0] != names[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from raydr.data import Harmonized, Provenance, Source
+from raydr.data import Harmonized, Provenance
 from raydr.plain import listed
 from raydr.records import DATA
 from raydr.report import wording
@@ -120,16 +120,12 @@ def line(data: Provenance) -> str:
 
 
 def hashes(data: Provenance) -> list[Fact]:
-    """What was read, as anybody can check it: a line for each file."""
+    """What was read, as whoever has it can check it: a line for each file; for the data's owner, and on no page."""
     return [
         Fact(f"SHA-256 of {source.name}", f"{source.sha256}, of {HASHED[source.hashed]}")
-        for source in sources(data)
+        for source in data.everything_read
+        if source.sha256 is not None
     ]
-
-
-def sources(data: Provenance) -> list[Source]:
-    """Everything that was read, anchors too."""
-    return [*data.sources, *([data.anchors] if data.anchors is not None else [])]
 
 
 def _origin(data: Provenance) -> str:

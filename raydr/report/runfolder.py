@@ -15,7 +15,7 @@ from pydantic import Field
 from raydr import records
 from raydr.arrays import Float64Array, Int64Array
 from raydr.attacks.verdicts import Audit
-from raydr.data.provenance import Provenance, sha256_of_file
+from raydr.data.provenance import Fingerprint, Provenance, sha256_of_file
 from raydr.documents import DocumentError, parse_yaml, read_limited
 from raydr.errors import OutputError
 from raydr.journal import Count, RoundEnded
@@ -281,6 +281,13 @@ def read_ledger(folder: Path) -> tuple[Entry, ...]:
 def read_data(folder: Path, rows: int) -> Provenance:
     """What so many rows of a folder were read from; raises as :func:`read_run`."""
     data = parsed(folder, records.DATA, Provenance)
+    if (folder / records.FINGERPRINTS).exists():  # which may have been taken away
+        try:
+            data = data.known_by(parsed(folder, records.FINGERPRINTS, tuple[Fingerprint, ...]))
+        except ValueError:
+            raise not_whole(
+                folder, records.FINGERPRINTS, f"is not of what {records.DATA} says that was read"
+            ) from None
     counted = [count for source in data.sources for count in (source.rows, source.dropped)]
     if (
         data.mapped != rows

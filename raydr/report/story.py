@@ -125,7 +125,6 @@ def _memory(peaks: Mapping[str, int]) -> tuple[charts.Bar, ...]:
 def _scenario(run: RunFolder) -> dict[str, Any]:
     return {
         "facts": mapped.facts(run.data),
-        "sources": mapped.sources(run.data),
-        "hashed": mapped.HASHED,
+        "sources": run.data.everything_read,
         "dropped": mapped.line(run.data) if run.data.dropped else None,
     }
