@@ -67,4 +67,4 @@ class Context:
     def covering(self, on: str) -> Mechanism | None:
         """Return what a request of this is to carry: what covers it, or its records, unless these have it for good."""
         blur = self.mechanism("data")
-        return self.mechanism(on) or (blur if blur is not None and not blur.for_good else None)
+        return None if blur is not None and blur.for_good else self.mechanism(on) or blur
