@@ -38,6 +38,39 @@ REPORT, PICTURE = "report.html", "embedding.png"
 """Made from the other files, and again by ``raydr report``."""
 AXES = "xyz"
 """Columns of a map's coordinates, as many as it has dimensions."""
+CARD, ARRAYS, ENCODER, SITES = (
+    f"{MODEL}/{name}" for name in ("model.json", "arrays.npz", "encoder.safetensors", "sites.npz")
+)
+
+RELEASED: Mapping[str, tuple[str, ...] | None] = {
+    SCENARIO: None,
+    LEDGER: None,
+    PRIVACY: None,
+    NOTES: None,
+    STRESS: None,
+    CARD: None,
+    ARRAYS: None,
+    ENCODER: None,
+    ROUNDS: ("round", "objective", "bytes_up", "bytes_down", "asked", "answered", "failed", "moved"),
+    DATA: ("columns", "named", "scaling", "mapped", "set_apart", "held_out", "filling", "words"),
+}
+"""What of a run folder the privacy claim of its run covers: files, whole or some fields of them."""
+KEPT: Mapping[str, str] = {
+    EMBEDDING: "row identities, labels and scores by row; where clients keep their places, these too",
+    CENTRAL: "a map of all rows in one place",
+    SHOWN: "values of rows as they were read",
+    HELD_OUT: "rows that no client had",
+    PROGRESS: "scores by all rows in one place",
+    PROGRESS_MAPS: "places of all rows",
+    METRICS: "scores by all rows in one place",
+    FINGERPRINTS: "hashes of all rows",
+    ENVIRONMENT: "seconds and memory, which depend on the rows",
+    AUDIT: "what attacks made of the rows, judged by them",
+    SITES: "what each site knows of its own rows",
+    REPORT: "made of all the others",
+    PICTURE: "places of all rows",
+}
+"""What stays with the owner of the data, who evaluates the run, and why; of ``joined`` everything does."""
 
 SWEEP, SWEEP_REPORT, FRONTIER = "sweep.yaml", "sweep.html", "frontier.png"
 """What a sweep folder was asked, which makes it one, and its page, which ``raydr report`` makes again; of audited runs

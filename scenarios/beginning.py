@@ -41,10 +41,10 @@ def begin(
 ) -> Beginning:
     """Give the run its name and secrets, or find those that it goes on with."""
     identity = Identity.of(scenario, holdings, device)
-    with unwritable(checkpoints.folder):
-        resumption = checkpoints.begin(identity)
     origin = Origin(scenario.resolved().privacy.secret)
-    run = origin.again(identity.study, resumption.run) if resumption else origin.begin(identity.study)
+    with unwritable(checkpoints.folder):
+        resumption = checkpoints.begin(identity, origin)
+    run = resumption.run if resumption else origin.begin(identity.study)
     return Beginning(holdings, run, resumption)
 
 

@@ -7,7 +7,7 @@ last two checkpoints stand beside them. A lock tells that somebody is at work th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import ClassVar
 from raydr.errors import OutputError, RunError
 from raydr.federation.checkpoint import Checkpoint, History
 from raydr.journal import CheckpointTaken, RoundEnded
+from raydr.privacy.secrets import Origin, RootedRun
 from raydr.records import ROUNDS, SCENARIO
 from raydr.scenarios.identity import Identity
 
@@ -35,14 +36,14 @@ class Resumption:
         Every round that is done.
     damaged : tuple of str
         Later checkpoints that cannot be used, and why.
-    run : str
-        Name of the run.
+    run : RootedRun
+        Its name and its root.
     """
 
     content: bytes
     rounds: tuple[RoundEnded, ...]
     damaged: tuple[str, ...]
-    run: str
+    run: RootedRun
 
 
 @contextmanager
@@ -107,7 +108,7 @@ class Checkpoints:
         """Keep every other process from the run, as :func:`locked`."""
         return locked(self.place, self.noun)
 
-    def begin(self, identity: Identity) -> Resumption | None:
+    def begin(self, identity: Identity, origin: Origin) -> Resumption | None:
         """Say what the run is made from, or go on with the one that is there.
 
         Returns
@@ -132,7 +133,9 @@ class Checkpoints:
         damaged: list[str] = []
         for path in reversed(self._files()):
             try:
-                resumption = self._resumption(path, tuple(damaged))
+                resumption = self._resumption(
+                    path, lambda run: origin.again(identity.study, run), tuple(damaged)
+                )
             except RunError as error:
                 damaged.append(f"checkpoint {path.name}: {str(error).rstrip('.')}")
                 continue
@@ -176,7 +179,9 @@ class Checkpoints:
         except (OSError, ValueError, TypeError, KeyError):
             return None
 
-    def _resumption(self, path: Path, damaged: tuple[str, ...]) -> Resumption:
+    def _resumption(
+        self, path: Path, rooted: Callable[[str], RootedRun], damaged: tuple[str, ...]
+    ) -> Resumption:
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -185,7 +190,7 @@ class Checkpoints:
         rounds = self._read_rounds(checkpoint.round)
         if History.of(rounds) != checkpoint.history:
             raise RunError(f"the rounds before it, in {self._rounds.name}, are damaged")
-        return Resumption(content, rounds, damaged, checkpoint.run)
+        return Resumption(content, rounds, damaged, rooted(checkpoint.run))
 
     def _read_rounds(self, until: int) -> tuple[RoundEnded, ...]:
         """Rows of the rounds up to a number; of one that was done again, the last."""

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from raydr.arrays import fingerprint
 from raydr.data import Site
 from raydr.device import Found
-from raydr.errors import DataError, OutputError, RunError, ScenarioError
+from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.plain import listed
 from raydr.privacy.secrets import Origin
 from raydr.registry import extensions
@@ -124,10 +124,7 @@ class Identity:
                 " as it began: change that back, or start a new run from the changed scenario."
             )
         if was.secret != self.secret:
-            raise RunError(
-                "The clients' secret is not that of the interrupted run, so nobody can tell whether the data are: bring"
-                " it back (privacy.secret, or the user and the machine that began the run), or start the run anew."
-            )
+            raise Origin(self.scenario["privacy.secret"]).missing()
         others = _different(was.data, self.data)
         if others:
             raise DataError(

@@ -31,6 +31,7 @@ FILES = {
     "privacy.json",
     "rounds.jsonl",
     "data.json",
+    "fingerprints.json",
     "model",
     "report.html",
     "embedding.png",

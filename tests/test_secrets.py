@@ -157,7 +157,7 @@ def test_no_digest_that_a_run_writes_tells_the_last_row(
         run_folder = run(read(content), out=folder / f"run-{len(list(folder.iterdir()))}", listener=hear)
         written |= {path.name: path.read_bytes() for path in run_folder.rglob("*") if path.is_file()}
         found = {
-            name: set(re.findall(r"[0-9a-f]{16,}", content.decode("latin-1")))
+            name: set(re.findall(r"(?=[0-9]*[a-f])[0-9a-f]{16,}", content.decode("latin-1")))
             for name, content in written.items()
         }
         assert {"checkpoint", "identity.json", "environment.json", "report.html", "data.json"} <= set(found)

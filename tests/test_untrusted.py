@@ -36,6 +36,7 @@ FILES = [
     "notes.json",
     "stress.json",
     "data.json",
+    "fingerprints.json",
     "model/arrays.npz",
     "model/encoder.safetensors",
     "model/model.json",

@@ -122,16 +122,20 @@ class Origin:
         """
         rooted = self._of_mark(*name.split("-")[:2]) if name.count("-") == 2 else None
         if rooted is None or rooted.name != name:
-            place = (
-                f"privacy.secret, {self.file}, is another file than it was"
-                if self.file is not None
-                else f"the secret that it began with is not the one in {_kept_at()}: it lies with the user, on the"
-                " machine, where the run began"
-            )
-            raise RunError(
-                f"The clients' secret of that run is not here: {place}. Bring it, or start the run anew."
-            )
+            raise self.missing()
         return rooted
+
+    def missing(self) -> RunError:
+        """Return the error that what this leads to is not the secret that a run began with."""
+        place = (
+            f"privacy.secret, {self.file}, is another file than it was"
+            if self.file is not None
+            else f"the secret that it began with is not the one in {_kept_at()}: it lies with the user, on the machine,"
+            " where the run began"
+        )
+        return RunError(
+            f"The clients' secret of that run is not here: {place}. Bring it, or start the run anew."
+        )
 
     def fingerprint(self, content: str) -> str:
         """Return what tells contents apart to whoever has the secret, and nothing to anybody else."""

@@ -281,13 +281,6 @@ def read_ledger(folder: Path) -> tuple[Entry, ...]:
 def read_data(folder: Path, rows: int) -> Provenance:
     """What so many rows of a folder were read from; raises as :func:`read_run`."""
     data = parsed(folder, records.DATA, Provenance)
-    if (folder / records.FINGERPRINTS).exists():  # which may have been taken away
-        try:
-            data = data.known_by(parsed(folder, records.FINGERPRINTS, tuple[Fingerprint, ...]))
-        except ValueError:
-            raise not_whole(
-                folder, records.FINGERPRINTS, f"is not of what {records.DATA} says that was read"
-            ) from None
     counted = [count for source in data.sources for count in (source.rows, source.dropped)]
     if (
         data.mapped != rows
@@ -295,6 +288,13 @@ def read_data(folder: Path, rows: int) -> Provenance:
         or not data.sources
     ):
         raise not_whole(folder, records.DATA, f"does not account for the {rows} rows of {records.EMBEDDING}")
+    if (folder / records.FINGERPRINTS).exists():  # which may have been taken away
+        try:
+            return data.known_by(parsed(folder, records.FINGERPRINTS, tuple[Fingerprint, ...]))
+        except ValueError:
+            raise not_whole(
+                folder, records.FINGERPRINTS, f"is not of what {records.DATA} says that was read"
+            ) from None
     return data
 
 
