@@ -105,6 +105,28 @@ class Result:
         content: dict[str, Any] = self._json(DATA)
         return content
 
+    def released(self, out: str | Path | None = None) -> Path:
+        """Write what the run's epsilon covers, and nothing else, to a folder that may be handed out.
+
+        Parameters
+        ----------
+        out : str or Path, optional
+            The new folder; without it ``NAME-released`` next to the run's.
+
+        Returns
+        -------
+        folder : Path
+            With ``released.html``, which lists what is there.
+
+        Raises
+        ------
+        raydr.errors.OutputError
+            If the run has no epsilon, or the new folder exists or cannot be written.
+        """
+        from raydr.report import write_released
+
+        return write_released(self.folder, None if out is None else Path(out)).parent
+
     @property
     def joined(self) -> tuple[Joined, ...]:
         """Sites that joined after the run had ended, in their order: see :func:`raydr.join`."""

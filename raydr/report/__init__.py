@@ -6,6 +6,7 @@ from raydr.report.comparison import Comparison, ComparisonRow, compare, write_co
 from raydr.report.page import write_report
 from raydr.report.papers import PaperTable, read_paper_table, write_paper_report
 from raydr.report.picture import write_picture
+from raydr.report.released import write_released
 from raydr.report.runfolder import RunFolder, read_audit, read_run
 from raydr.report.sweep import write_sweep_report
 from raydr.report.sweepfolder import Point, SweepFolder, Trial, is_sweep, read_sweep
@@ -27,6 +28,7 @@ __all__ = [
     "write_comparison",
     "write_paper_report",
     "write_picture",
+    "write_released",
     "write_report",
     "write_sweep_report",
 ]

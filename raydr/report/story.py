@@ -117,6 +117,13 @@ def _took(run: RunFolder) -> dict[str, Any]:
     }
 
 
+def _repeats(run: RunFolder) -> bool:
+    """Whether the scenario repeats the run bit for bit: keys and noise are new unless a file has their secret."""
+    privacy = run.section("privacy")
+    drawn = privacy.get("isometry_key") or any(release.mechanism for release in run.privacy.releases)
+    return privacy.get("secret") is not None or not drawn
+
+
 def _memory(peaks: Mapping[str, int]) -> tuple[charts.Bar, ...]:
     largest = dict(sorted(peaks.items(), key=lambda item: -item[1])[:MOST_PROCESSES])
     return charts.bars(largest, {name: wording.size(peak) for name, peak in largest.items()})
@@ -125,6 +132,7 @@ def _memory(peaks: Mapping[str, int]) -> tuple[charts.Bar, ...]:
 def _scenario(run: RunFolder) -> dict[str, Any]:
     return {
         "facts": mapped.facts(run.data),
+        "repeats": _repeats(run),
         "sources": run.data.everything_read,
         "dropped": mapped.line(run.data) if run.data.dropped else None,
     }

@@ -11,11 +11,35 @@ from raydr.front.commands import options
 
 @click.command()
 @click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path))
-def report(folder: Path) -> None:
+@click.option(
+    "--released",
+    is_flag=True,
+    help="Write what the run's epsilon covers, and nothing else, to a folder that may be handed out.",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="That folder. Default: FOLDER-released.")
+def report(folder: Path, released: bool, out: Path | None) -> None:
     """Make the report and picture of a run folder, or the page of a sweep folder, again from its files."""
+    from raydr.errors import ScenarioError
     from raydr.records import TABLE
-    from raydr.report import is_sweep, write_paper_report, write_picture, write_report, write_sweep_report
+    from raydr.report import (
+        is_sweep,
+        write_paper_report,
+        write_picture,
+        write_released,
+        write_report,
+        write_sweep_report,
+    )
 
+    if out is not None and not released:
+        raise ScenarioError("--out names the folder of --released: give both, or leave --out away.")
+    if released:
+        if is_sweep(folder):
+            raise ScenarioError(
+                f"{folder} is a sweep, whose best point was chosen by metrics of the raw data: give the run folder of"
+                " one trial, and state the epsilon of all trials with it."
+            )
+        click.echo(write_released(folder, out))
+        return
     if is_sweep(folder):
         page = write_sweep_report(folder)
         click.echo(write_paper_report(folder) if (folder / TABLE).exists() else page)

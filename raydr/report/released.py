@@ -1,0 +1,99 @@
+"""What the privacy claim of a run covers, and nothing else: the part of a run folder that may be handed out.
+
+A run folder holds the evaluation's view: places of all rows, metrics of the raw data, the pooled map. No noise covers
+these. :data:`raydr.records.RELEASED` says which files, and which fields of them, follow from charged releases.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from raydr import records
+from raydr.errors import OutputError
+from raydr.files import write_whole
+from raydr.report import wording
+from raydr.report.page import part, templates
+from raydr.report.runfolder import RunFolder, read_run
+
+PAGE = "released.html"
+_REMEDY = "name another folder with --out, or make room there"
+
+
+def write_released(folder: Path, out: Path | None = None) -> Path:
+    """Write what the claim of a run covers to a folder of its own, with a page.
+
+    Parameters
+    ----------
+    folder : Path
+        A run folder that is whole.
+    out : Path, optional
+        The new folder; without it ``NAME-released`` next to the run's.
+
+    Returns
+    -------
+    page : Path
+        ``released.html`` in the new folder.
+
+    Raises
+    ------
+    OutputError
+        If the run has no epsilon, is not whole, or the new folder exists or cannot be written.
+    """
+    run = read_run(Path(folder))
+    if run.privacy.epsilon is None:
+        reasons = "; ".join(run.privacy.infinite)
+        raise OutputError(
+            f"The run in {run.path} has no epsilon, so no claim covers any part of it: {reasons}. Run a scenario with"
+            " privacy.strict: true, such as one of method.kind private-map, and release that."
+        )
+    target = Path(out) if out is not None else run.path.with_name(f"{run.path.name}-released")
+    try:
+        target.mkdir(parents=True)
+    except FileExistsError:
+        raise OutputError(
+            f"{target} exists already: name another folder with --out, or move it away."
+        ) from None
+    except OSError as error:
+        raise OutputError(f"{target} cannot be made ({error.strerror or error}): {_REMEDY}.") from error
+    for file, fields in records.RELEASED.items():
+        if (run.path / file).exists():
+            write_whole(target / file, _covered(run.path / file, fields), _REMEDY)
+    page = templates().get_template(PAGE).render(**_content(run, target))
+    return write_whole(target / PAGE, page.encode("utf-8"), _REMEDY)
+
+
+def _covered(path: Path, fields: tuple[str, ...] | None) -> bytes:
+    """Return the content of a file, or of its fields that are covered."""
+    content = path.read_bytes()
+    if fields is None:
+        return content
+    if path.suffix == ".jsonl":
+        lines = (json.dumps(_some(json.loads(line), fields)) for line in content.splitlines() if line.strip())
+        return "".join(f"{line}\n" for line in lines).encode()
+    return (json.dumps(_some(json.loads(content), fields), indent=2) + "\n").encode()
+
+
+def _some(content: dict[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
+    return {name: content[name] for name in fields if name in content}
+
+
+def _content(run: RunFolder, target: Path) -> dict[str, Any]:
+    return {
+        "run": run,
+        "style": part("report.css"),
+        "cost": wording.cost(run),
+        "epsilon": wording.epsilon,
+        "files": list(_files(target)),
+        "up": sorted((entry for entry in run.ledger if entry.direction == "up"), key=wording.by_revelation),
+        "promise": wording.promise,
+        "protection": wording.protection,
+    }
+
+
+def _files(target: Path) -> Iterator[tuple[str, int]]:
+    for path in sorted(target.rglob("*")):
+        if path.is_file():
+            yield str(path.relative_to(target)), path.stat().st_size

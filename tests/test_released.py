@@ -1,0 +1,107 @@
+"""What a private run hands out: what its epsilon covers, and nothing of the evaluation's view."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from tiny import tiny, tiny_run
+
+import raydr
+from raydr import records
+from raydr.errors import OutputError
+from raydr.front.cli import app
+from raydr.report import write_released
+
+
+@pytest.fixture(scope="module")
+def private(tmp_path_factory: pytest.TempPathFactory) -> raydr.Result:
+    """A run that is private as a whole, with all that an evaluation adds."""
+    scenario = tiny() | {
+        "data": {"source": "iris", "scale": "none"},
+        "show": ["petal width (cm)"],
+        "method": {"kind": "private-map", "epsilon": 2.0, "clip": 10.0, "per": "client", "iterations": 10},
+        "privacy": {"strict": True},
+        "compare": ["central"],
+    }
+    return raydr.run(scenario, out=tmp_path_factory.mktemp("private") / "run")
+
+
+def test_every_file_of_a_run_folder_is_released_or_kept(private: raydr.Result) -> None:
+    files = {str(path.relative_to(private.folder)) for path in private.folder.rglob("*") if path.is_file()}
+    assert files <= {*records.RELEASED, *records.KEPT}
+    assert not set(records.RELEASED) & set(records.KEPT)
+
+
+def test_it_holds_what_is_covered_and_nothing_else(private: raydr.Result, tmp_path: Path) -> None:
+    folder = private.released(tmp_path / "handed-out")
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert files == {file for file in records.RELEASED if (private.folder / file).exists()} | {
+        "released.html"
+    }
+    for file, fields in records.RELEASED.items():
+        if fields is None and (folder / file).exists():
+            assert (folder / file).read_bytes() == (private.folder / file).read_bytes()
+    data = json.loads((folder / records.DATA).read_text())
+    assert set(data) <= set(records.RELEASED[records.DATA] or ())
+    for line in (folder / records.ROUNDS).read_text().splitlines():
+        assert set(json.loads(line)) <= set(records.RELEASED[records.ROUNDS] or ())
+
+
+def test_its_page_has_no_place_label_metric_or_hash_of_a_row(private: raydr.Result, tmp_path: Path) -> None:
+    page = (private.released(tmp_path / "handed-out") / "released.html").read_text()
+    full = private.report.read_text()
+    secrets = [
+        *(entry["sha256"] for entry in json.loads((private.folder / records.FINGERPRINTS).read_text())),
+        *(f"{value:.6g}" for value in private.metrics["federated"].values() if value is not None),
+        *set(private.labels),
+        *(repr(float(value)) for value in np.asarray(private.embedding).ravel()[:20]),
+    ]
+    assert not [secret for secret in secrets if str(secret) in page]
+    assert any(str(label) in full for label in set(private.labels))
+    assert f"{private.privacy['epsilon']:.3g}" in page
+
+
+def test_the_full_page_says_what_it_must_not_be_used_for(private: raydr.Result, tmp_path: Path) -> None:
+    assert "Do not publish it" in private.report.read_text()
+    bare = tiny_run(tmp_path / "bare")
+    assert "Do not publish it" not in (bare / records.REPORT).read_text()
+
+
+def test_a_run_with_new_noise_does_not_claim_to_repeat(private: raydr.Result, tmp_path: Path) -> None:
+    assert "repeats the run with new noise" in private.report.read_text()
+    assert "repeats the run bit for bit" in (tiny_run(tmp_path / "bare") / records.REPORT).read_text()
+    secret = tmp_path / "secret"
+    secret.write_bytes(bytes(range(32)))
+    kept = tiny_run(tmp_path / "kept", privacy={"isometry_key": True, "secret": str(secret)})
+    assert "repeats the run bit for bit" in (kept / records.REPORT).read_text()
+    keyed = tiny_run(tmp_path / "keyed", privacy={"isometry_key": True})
+    assert "repeats the run with new noise" in (keyed / records.REPORT).read_text()
+
+
+def test_a_run_without_an_epsilon_releases_nothing(tmp_path: Path) -> None:
+    run = tiny_run(tmp_path / "bare")
+    with pytest.raises(
+        OutputError, match=r"has no epsilon, so no claim covers any part of it: .*in the clear"
+    ):
+        write_released(run)
+    assert not (tmp_path / "bare-released").exists()
+
+
+def test_a_folder_that_is_there_is_left_alone(private: raydr.Result, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    with pytest.raises(OutputError, match="exists already"):
+        private.released(tmp_path / "there")
+    assert not list((tmp_path / "there").iterdir())
+
+
+def test_the_command_prints_the_page(private: raydr.Result, tmp_path: Path) -> None:
+    ran = CliRunner().invoke(
+        app,
+        ["report", str(private.folder), "--released", "--out", str(tmp_path / "out")],
+        catch_exceptions=False,
+    )
+    assert (ran.exit_code, ran.output.strip()) == (0, str(tmp_path / "out" / "released.html"))
