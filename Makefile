@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 SOME_TESTS := $(addprefix tests/test_, embedding.py estimators.py data_files.py finished.py metrics.py own_data.py \
   fedne_numerics.py accounting.py sweeps.py report.py methods.py)
 
-.PHONY: demo test slow docs lowest dist setup clean
+.PHONY: demo test slow mutants docs lowest dist setup clean
 
 demo: setup
 	$(BIN)/raydr run digits-fed-umap
@@ -23,6 +23,11 @@ test: setup
 
 slow: setup
 	$(BIN)/python -m pytest -m slow
+
+# Changes the code of ROOM in one place at a time; lists the changes that no test notices. SAMPLE=100 takes that many.
+mutants: setup
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[mutation]'
+	$(BIN)/python tests/mutants.py $(ROOM) $(if $(SAMPLE),--sample $(SAMPLE))
 
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict

@@ -82,6 +82,8 @@ SETTING, DEVIATION = "set.", ".sd"
 """How the column of a swept key begins, and how that of a measure's standard deviation over repeats ends."""
 TABLE, TABLE_REPORT = "table.parquet", "table.html"
 """Of a sweep whose points are the cells of a published table: these, beside the paper's numbers, and their page."""
+STARTS, COMPOSITION = "starts.txt", "composition.json"
+"""Of a sweep: a line for each start of a trial; and what all of them cost together, where any run is private."""
 BEST, TRIAL_FOLDERS = "best.yaml", "trials"
 """Of a sweep: the scenario of its best point, and a folder with the run folder of each trial that is done."""
 COSTS = (

@@ -23,6 +23,7 @@ from raydr.methods.sense.settings import SENSE
 from raydr.methods.serving import Rehearsed, rehearse
 from raydr.metrics import default_metrics
 from raydr.privacy.ledger import Granularity, Ledger
+from raydr.privacy.mechanism import Unit
 from raydr.privacy.statement import statement
 from raydr.scenarios.footprint import Load, ProcessMemory, footprint
 from raydr.scenarios.pace import StageTime, embedder_of, stage_times
@@ -74,6 +75,8 @@ class PlannedPrivacy:
         Why the whole run has no epsilon.
     known : bool
         Whether the method's own releases are in it.
+    unit : {"record", "client"} or None
+        Whose presence the charged releases hide; None where there are none.
     """
 
     epsilon: float | None
@@ -81,6 +84,7 @@ class PlannedPrivacy:
     delta: float
     infinite: tuple[str, ...]
     known: bool
+    unit: Unit | None
 
 
 @dataclass(frozen=True)
@@ -378,6 +382,7 @@ def _privacy(ledger: Ledger, scenario: Scenario, rehearsed: Rehearsed) -> Planne
         delta=told.delta,
         infinite=told.infinite,
         known=rehearsed.whole,
+        unit=told.unit,
     )
 
 

@@ -40,7 +40,9 @@ def inline(monkeypatch: pytest.MonkeyPatch, *, dies_after: int | None = None) ->
 
     ran: list[str] = []
 
-    def execute(trials: Any, work: SweepWork, size: Any, stopping: Any, *, data_dir: Path | None) -> None:
+    def execute(
+        trials: Any, work: SweepWork, size: Any, stopping: Any, *, retries: int, data_dir: Path | None
+    ) -> None:
         while (trial := trials.next()) is not None:
             ran.append(trial.name)
             trials.started(trial)

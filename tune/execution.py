@@ -58,6 +58,9 @@ class Trials(Protocol):
     def exhausted(self) -> bool:
         """Whether there will be no further one."""
 
+    def again(self, trial: Trial) -> None:
+        """Hear that a trial whose process or node was lost is about to start again."""
+
     def started(self, trial: Trial) -> None:
         """Hear that a trial runs."""
 
@@ -95,6 +98,7 @@ def execute(
     size: TrialSettings,
     stopping: ASHA | MedianStopping | None,
     *,
+    retries: int,
     data_dir: Path | None,
 ) -> None:
     """Run all trials that there are.
@@ -109,12 +113,14 @@ def execute(
         Of the placement group of each.
     stopping : ASHA or MedianStopping, optional
         Which of them end early.
+    retries : int
+        How often a trial whose process or node is lost starts again.
     data_dir : Path, optional
         Folder of built-in data sets, as every node sees it.
     """
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     desk = _Desk.options(scheduling_strategy=here, max_restarts=-1, max_task_retries=-1).remote(work)
-    runs, vitals = _Runs(trials, size.retries), Vitals()
+    runs, vitals = _Runs(trials, retries), Vitals()
     cache, before = tempfile.mkdtemp(prefix="raydr-tune-"), set(_groups())
     try:
         with _environment(trials_at_once(size)), dead_parts_named(), _nothing_asked_of_the_dead(vitals):
@@ -234,6 +240,8 @@ class _InOrder(Searcher):  # type: ignore[misc]
 
     def suggest(self, trial_id: str) -> Any:
         runs = self._runs
+        if runs.again:
+            runs.trials.again(runs.again[-1])
         trial = runs.again.pop() if runs.again else runs.trials.next()
         if trial is None:
             return Searcher.FINISHED if runs.trials.exhausted and not runs.under_way else None

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from raydr import records
 from raydr.files import write_whole
+from raydr.privacy.composition import OUTSIDE, Composition
 from raydr.scenarios.reading import dump, read
 from raydr.tune.ledger import swept_columns, write_table
 from raydr.tune.schema import Direction
@@ -111,13 +114,19 @@ def _cost(value: float | None, direction: Direction) -> float:
 
 
 def write_results(
-    folder: Path, rows: Sequence[Row], keys: Sequence[str], objectives: Mapping[str, Direction]
+    folder: Path,
+    rows: Sequence[Row],
+    keys: Sequence[str],
+    objectives: Mapping[str, Direction],
+    total: Composition | None,
 ) -> None:
-    """Write ``points.parquet``, ``pareto.parquet`` and, where a point has the first objective, ``best.yaml``."""
+    """Write the tables, ``best.yaml`` where a point has the first objective, and what private runs cost together."""
     results = results_of(rows)
     measures = measures_in(rows)
     write_table(folder / records.POINTS, _table(results, keys, measures))
     write_table(folder / records.PARETO, _table(pareto(results, objectives), keys, measures))
+    if total is not None:
+        write_whole(folder / records.COMPOSITION, json.dumps(asdict(total), indent=2).encode(), _REMEDY)
     chosen = best(results, objectives)
     if chosen is not None:
         first = next(row for row in rows if row.point == chosen.point and row.folder is not None)
@@ -127,6 +136,8 @@ def write_results(
             f"# Point {chosen.point} of the sweep, best by {name} ({direction}): {chosen.means[name]:.6g} over"
             f" {chosen.repeats} run{'s' * (chosen.repeats > 1)}; this is its first\n"
         )
+        if total is not None:
+            heading += "".join(f"# {line}\n" for line in wrap(f"{total.words} {OUTSIDE}", 100))
         write_whole(folder / records.BEST, (heading + dump(scenario)).encode(), _REMEDY)
 
 

@@ -128,7 +128,12 @@ class TrialSettings(Settings):
     memory_gib: float | None = Field(
         None, gt=0, description="memory; default: its cores' share of the cluster's"
     )
-    retries: int = Field(2, ge=0, description="how often a trial whose process or node is lost starts again")
+    retries: int | None = Field(
+        None,
+        ge=0,
+        description="how often a trial whose process or node is lost starts again; default: 2, and 0 with"
+        " `epsilon_max`, since each start releases again",
+    )
     report: bool = Field(True, description="whether each trial's folder has its page and picture at once")
 
 
@@ -183,6 +188,12 @@ class Sweep(Settings):
         gt=0,
         description="seconds after which no further trial is taken up; those under way or next in line end",
     )
+    epsilon_max: float | None = Field(
+        None,
+        gt=0,
+        description="most that all trials together may come to, at the base's `privacy.delta`; checked before the first"
+        " one starts",
+    )
     trial: TrialSettings = Field(TrialSettings(), description="what one trial gets of the cluster")
     quick: Quick | None = Field(
         None, description="what `--quick` changes, to see in a minute whether it runs"
@@ -231,6 +242,22 @@ class Sweep(Settings):
                     )
             before.add(key)
         return self
+
+    @model_validator(mode="after")
+    def _each_start_is_paid(self) -> Self:
+        if self.epsilon_max is not None and self.trial.retries:
+            raise ValueError(
+                f"trial.retries is {self.trial.retries}, and a trial that starts again releases again, which"
+                " epsilon_max cannot know beforehand: leave trial.retries out"
+            )
+        return self
+
+    @property
+    def retries(self) -> int:
+        """How often a trial whose process or node is lost starts again."""
+        if self.trial.retries is not None:
+            return self.trial.retries
+        return 2 if self.epsilon_max is None else 0
 
     @property
     def keys(self) -> list[str]:

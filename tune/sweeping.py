@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ from raydr.journal import Incident, Journal, Listener, SweepBegan, TrialEnded, T
 from raydr.plain import short
 from raydr.scenarios.folder import default_folder, incomplete, taken_up, target_of, unwritable
 from raydr.signals import signals_deferred
+from raydr.tune.composition import Purse
 from raydr.tune.folder import SweepWork, TableWork
 from raydr.tune.ledger import Ledger
 from raydr.tune.reading import read_stored, stored
@@ -165,13 +166,18 @@ class _Going:
     def on(self, address: str | None, data_dir: Path | None) -> None:
         """Run what is left, and write what it came to."""
         journal = Journal(self.listener)
+        data_dir = data_dir.expanduser().absolute() if data_dir is not None else None
+        self.purse = Purse.of(self.asked, self.work.folder, data_dir)
         if len(self.ledger.rows) < self.total:
+            if not self.search.learns:
+                self.purse.require(self._left(), self._trial_of)
             self._run(journal, address, data_dir)
         if self._failure is not None:
             raise self._failure
         with unwritable(self.work.folder), journal.stage("results"):
             self.ledger.write()
-            write_results(self.work.folder, self.ledger.ordered, self.keys, self.asked.objectives)
+            total = self.purse.total(self._trial_of)
+            write_results(self.work.folder, self.ledger.ordered, self.keys, self.asked.objectives, total)
             if isinstance(self.asked.search, Table):
                 write_paper_table(self.work.folder, self.asked, self.ledger.ordered)
 
@@ -189,7 +195,8 @@ class _Going:
                 self.work,
                 self.asked.trial,
                 self.asked.stopping,
-                data_dir=data_dir.expanduser().absolute() if data_dir is not None else None,
+                retries=self.asked.retries,
+                data_dir=data_dir,
             )
 
     @property
@@ -222,8 +229,25 @@ class _Going:
                         TrialEnded(trial.name, "", "failed", short(str(trial.error), 300), None, None)
                     )
             elif (trial.point.number, trial.repeat) not in self.ledger.rows:
-                return trial
+                return trial if self._affords(trial) else None
         return None
+
+    def _affords(self, trial: Trial) -> bool:
+        """Whether a trial may run: a point that was proposed meets the budget here, one of a list met it before."""
+        if self.search.learns:
+            try:
+                self.purse.require([trial], self._trial_of)
+            except ScenarioError as error:
+                self._cut = True
+                self.listener(Incident(f"No further trial begins: {error}"))
+                return False
+        try:
+            with unwritable(self.work.folder):
+                self.purse.start(trial)
+        except RaydrError as error:
+            self._failure = self._failure or error
+            return False
+        return True
 
     def _trial(self, index: int) -> Trial | Row | None:
         """The trial at a place of the order, point by point and repeat by repeat.
@@ -247,6 +271,29 @@ class _Going:
             ended[point] = ended.get(point, 0) + 1
         means = {result.point: result.means for result in results_of(self.ledger.ordered)}
         return {point: means.get(point) for point, count in ended.items() if count == self.asked.repeats}
+
+    def _left(self) -> Iterator[Trial]:
+        """Trials of a list of points that have not ended."""
+        for index in range(self.total):
+            if divmod(index, self.asked.repeats) not in self.ledger.rows:
+                trial = self._trial(index)
+                if isinstance(trial, Trial):
+                    yield trial
+
+    def _trial_of(self, name: str) -> Trial:
+        """The trial of a name that was started."""
+        point, repeat = name.split("-")
+        trial = self._trial(int(point) * self.asked.repeats + int(repeat))
+        if not isinstance(trial, Trial):
+            raise OutputError(
+                f"{self.work.folder / records.STARTS} has the trial {name}, which {records.SWEEP} does not: bring it"
+                " back as the sweep wrote it."
+            )
+        return trial
+
+    def again(self, trial: Trial) -> None:
+        """Write down that a trial whose process was lost starts again."""
+        self.purse.start(trial)
 
     def started(self, trial: Trial) -> None:
         """Say that a trial runs."""

@@ -18,6 +18,7 @@ from raydr.records import (
     AXES,
     BEST,
     CENTRAL,
+    COMPOSITION,
     DATA,
     EMBEDDING,
     LEDGER,
@@ -305,6 +306,12 @@ class SweepResult:
     def pareto(self) -> list[dict[str, Any]]:
         """The points that no other beats in all objectives."""
         return self._rows(PARETO)
+
+    @property
+    def total(self) -> dict[str, Any] | None:
+        """Cost of all runs together (:class:`raydr.privacy.composition.Composition`); None where none is private."""
+        path = self.folder / COMPOSITION
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
     @property
     def table(self) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from raydr import journal, records
 from raydr.plain import listed, plain, short
+from raydr.privacy.composition import OUTSIDE
 from raydr.report import Trial, read_sweep, wording
 from raydr.report.axes import axes, measures_of_interest, ranking
 from raydr.report.papers import MARKS, SOURCES, read_paper_table
@@ -125,6 +126,8 @@ def sweep_table(folder: Path) -> Iterator[RenderableType]:
     said = [f"{wording.plural(count, 'trial')} {state}" for state in states if (count := sweep.count(state))]
     more = len(sweep.points) - _MOST_POINTS
     yield Text(", ".join(said + [f"{wording.plural(more, 'further point')} on the page"] * (more > 0)))
+    if sweep.total is not None:
+        yield Text(f"{sweep.total.words} {OUTSIDE}")
     for error, names in _errors(sweep.trials).items():
         yield Text(f"failed: {listed(names, 5)}: {error}", "red")
 

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from raydr.files import write_whole
 from raydr.plain import listed, short
+from raydr.privacy.composition import OUTSIDE
 from raydr.records import REPORT, SWEEP_REPORT
 from raydr.report import wording
 from raydr.report.axes import Axis, axes, measures_of_interest, ranking
@@ -92,6 +93,7 @@ def _content(sweep: SweepFolder) -> dict[str, Any]:
         "style": style,
         "script": script,
         "summary": _summary(sweep, [axis for axis in keys if axis.varies] or keys),
+        "outside": OUTSIDE,
         "best": _best(sweep, wanted[:1], order, settings),
         "swept": [_swept(axis) for axis in keys],
         "brief": {

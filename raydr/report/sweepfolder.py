@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, cast
 from raydr import records
 from raydr.documents import DocumentError, parse_yaml, read_limited, require_limited
 from raydr.errors import OutputError
+from raydr.privacy.composition import Composition
 from raydr.report.mapfiles import LARGEST
 
 Setting: TypeAlias = str | int | float | bool | None
@@ -84,6 +85,8 @@ class SweepFolder:
         In the order of their numbers, each with at least one trial.
     front : frozenset of int
         Numbers of the points on the Pareto front of the sweep's objectives.
+    total : Composition or None
+        What all runs cost together; None where no run is private.
     """
 
     path: Path
@@ -96,6 +99,7 @@ class SweepFolder:
     trials: tuple[Trial, ...]
     points: tuple[Point, ...]
     front: frozenset[int]
+    total: Composition | None = None
 
     def count(self, status: State) -> int:
         """Number of trials that ended so."""
@@ -151,6 +155,7 @@ def read_sweep(folder: Path) -> SweepFolder:
         trials=listed,
         points=found,
         front=_read_front(folder, found),
+        total=_read_total(folder),
     )
 
 
@@ -394,6 +399,23 @@ def _lies_among(mean: float, values: Sequence[float]) -> bool:
         return False
     slack = CLOSE * max(abs(value) for value in values)
     return min(values) - slack <= mean <= max(values) + slack
+
+
+def _read_total(folder: Path) -> Composition | None:
+    from pydantic import TypeAdapter, ValidationError
+
+    file = records.COMPOSITION
+    if not (folder / file).exists():
+        return None
+    try:
+        total: Composition = TypeAdapter(Composition).validate_json(
+            read_limited(folder / file, LARGEST[".json"])
+        )
+    except ValidationError as error:
+        raise _not_whole(folder, file, f"is broken: {error.errors()[0]['msg']}") from error
+    except OSError as error:
+        raise _not_whole(folder, file, f"cannot be read ({error.strerror or error})") from error
+    return total
 
 
 def _read_front(folder: Path, points: Sequence[Point]) -> frozenset[int]:

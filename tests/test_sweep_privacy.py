@@ -1,0 +1,182 @@
+"""What all trials of a sweep cost together: composed, shown, and bounded before the first one starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sweeps import Interrupted, inline
+from tiny import tiny
+
+import raydr
+from raydr import records
+from raydr.errors import ScenarioError
+from raydr.front.sweeps import sweep_table
+from raydr.journal import Incident
+from raydr.privacy.accounting import Charge, epsilon_of, gaussian_multiplier
+from raydr.privacy.composition import OUTSIDE, RunCost, composed
+from raydr.tune.reading import read_sweep
+from raydr.tune.sweeping import resume, sweep
+
+DELTA = 1e-5
+
+
+def private(**more: Any) -> Any:
+    """A sweep of two runs that are private as a whole, at epsilon 1 and 2."""
+    base = tiny() | {
+        "data": {"source": "iris", "scale": "none"},
+        "method": {"kind": "private-map", "epsilon": 1.0, "clip": 10.0, "per": "client", "iterations": 10},
+        "privacy": {"strict": True},
+    }
+    content = {
+        "name": "private",
+        "base": base,
+        "space": {"method.epsilon": [1.0, 2.0]},
+        "trial": {"report": False},
+    }
+    return read_sweep(content | more)
+
+
+def gaussian(*epsilons: float) -> float:
+    """Epsilon of runs together, from their noise multipliers, by the accountant."""
+    charges = {
+        Charge(f"run {number}", multiplier, 1.0, multiplier): 1
+        for number, multiplier in enumerate(gaussian_multiplier(epsilon, DELTA) for epsilon in epsilons)
+    }
+    return epsilon_of(charges, DELTA)
+
+
+class TestComposed:
+    def test_it_is_the_accountants_epsilon_of_all_releases(self) -> None:
+        costs = [RunCost(epsilon, epsilon, DELTA, "record") for epsilon in (0.5, 1.0, 4.0)]
+        assert composed(costs, DELTA).epsilon == pytest.approx(gaussian(0.5, 1.0, 4.0), rel=1e-6)
+
+    def test_a_run_alone_costs_itself(self) -> None:
+        for epsilon in (0.1, 1.0, 8.0):
+            assert composed([RunCost(epsilon, epsilon, DELTA, "record")], DELTA).epsilon == pytest.approx(
+                epsilon, rel=1e-6
+            )
+
+    def test_each_run_is_read_at_its_own_delta(self) -> None:
+        strict = composed([RunCost(1.0, 1.0, 1e-9, "record")], DELTA)
+        assert strict.epsilon is not None
+        assert strict.epsilon < 0.9
+
+    def test_a_run_without_an_epsilon_leaves_the_total_without_one(self) -> None:
+        total = composed([RunCost(1.0, 1.0, DELTA, "record"), RunCost(None, 2.0, DELTA, "record")], DELTA)
+        assert (total.epsilon, total.infinite) == (None, 1)
+        assert total.accounted == pytest.approx(gaussian(1.0, 2.0), rel=1e-6)
+        assert "have no epsilon, since 1 of them has none" in total.words
+
+    def test_records_and_clients_are_not_added_up(self) -> None:
+        total = composed([RunCost(1.0, 1.0, DELTA, "record"), RunCost(1.0, 1.0, DELTA, "client")], DELTA)
+        assert (total.epsilon, total.accounted, total.infinite) == (None, None, 0)
+        assert "some hide records and others clients" in total.words
+
+    def test_runs_that_release_nothing_cost_nothing(self) -> None:
+        assert composed([RunCost(0.0, 0.0, DELTA, None)] * 3, DELTA).epsilon == 0.0
+
+
+class TestSweep:
+    def test_table_page_and_best_show_the_total(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        inline(monkeypatch)
+        result = raydr.SweepResult(sweep(private(), out=tmp_path / "swept"))
+        expected = gaussian(1.0, 2.0)
+        assert result.total is not None
+        assert result.total["epsilon"] == pytest.approx(expected, rel=1e-6)
+        assert (result.total["runs"], result.total["unfinished"]) == (2, 0)
+        said = f"All 2 runs together cost epsilon {expected:.4g} at delta 1e-05."
+        assert f"{said} {OUTSIDE}" in result.report.read_text()
+        assert f"{said} {OUTSIDE}" in " ".join(result.best.read_text().replace("\n# ", " ").split())
+        assert any(f"{said} {OUTSIDE}" == str(part) for part in sweep_table(result.folder))
+
+    def test_a_sweep_without_noise_says_nothing_of_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        inline(monkeypatch)
+        asked = read_sweep({"name": "bare", "base": tiny(), "space": {"method.landmarks": [12]}})
+        result = raydr.SweepResult(sweep(asked, out=tmp_path / "swept"))
+        assert result.total is None
+        assert OUTSIDE not in result.report.read_text() + result.best.read_text()
+
+    def test_a_run_that_was_started_twice_is_counted_twice(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ran = inline(monkeypatch, dies_after=1)
+        with pytest.raises(Interrupted):
+            sweep(private(), out=tmp_path / "swept")
+        (left,) = tmp_path.glob("swept.incomplete-*")
+        (left / records.TRIAL_FOLDERS / ran[-1]).rename(tmp_path / "lost")
+        inline(monkeypatch)
+        result = raydr.SweepResult(resume(left))
+        assert result.total is not None
+        assert (result.total["runs"], result.total["unfinished"]) == (3, 1)
+        assert result.total["epsilon"] == pytest.approx(gaussian(1.0, 1.0, 2.0), rel=1e-6)
+        assert "1 of them unfinished and counted as whole" in result.report.read_text()
+
+
+class TestBudget:
+    def test_a_sweep_past_it_is_refused_before_a_trial_starts(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ran = inline(monkeypatch)
+        total = gaussian(1.0, 2.0)
+        with pytest.raises(ScenarioError, match=f"2 runs on the same rows would come to epsilon {total:.4g}"):
+            sweep(private(epsilon_max=total * 0.999), out=tmp_path / "swept")
+        assert ran == []
+        assert not list(tmp_path.iterdir())
+        sweep(private(epsilon_max=total * 1.001), out=tmp_path / "swept")
+        assert len(ran) == 2
+
+    def test_what_was_spent_before_an_interruption_counts(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ran = inline(monkeypatch, dies_after=1)
+        asked = private(epsilon_max=gaussian(1.0, 2.0) * 1.001)
+        with pytest.raises(Interrupted):
+            sweep(asked, out=tmp_path / "swept")
+        (left,) = tmp_path.glob("swept.incomplete-*")
+        (left / records.TRIAL_FOLDERS / ran[-1]).rename(tmp_path / "lost")
+        inline(monkeypatch)
+        with pytest.raises(ScenarioError, match="3 runs on the same rows"):
+            resume(left)
+
+    def test_a_trial_without_an_epsilon_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ran = inline(monkeypatch)
+        asked = read_sweep(
+            {"name": "bare", "base": tiny(), "space": {"method.landmarks": [12]}, "epsilon_max": 5.0}
+        )
+        with pytest.raises(ScenarioError, match="trial 0000-0 has no epsilon"):
+            sweep(asked, out=tmp_path / "swept")
+        assert ran == []
+
+    def test_points_that_are_proposed_end_where_it_is_reached(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ran, heard = inline(monkeypatch), list[str]()
+        asked = private(
+            space={"method.epsilon": {"uniform": [1.0, 2.0]}},
+            search={"kind": "optuna", "samples": 4, "at_once": 2},
+            objectives={"federated.npa_10": "max"},
+            epsilon_max=gaussian(2.0, 2.0),
+        )
+        folder = sweep(
+            asked,
+            out=tmp_path / "swept",
+            listener=lambda event: heard.append(event.text) if isinstance(event, Incident) else None,
+        )
+        total = raydr.SweepResult(folder).total
+        assert total is not None
+        assert total["epsilon"] <= gaussian(2.0, 2.0)
+        assert 2 <= len(ran) < 4
+        assert any("No further trial begins" in text for text in heard)
+
+    def test_trials_do_not_start_again_by_themselves(self) -> None:
+        assert (private().retries, private(epsilon_max=5.0).retries) == (2, 0)
+        with pytest.raises(ScenarioError, match=r"trial\.retries is 1"):
+            private(epsilon_max=5.0, trial={"retries": 1})

@@ -1,0 +1,131 @@
+"""What the trials of a sweep cost together in differential privacy: every start of a trial is a release of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from raydr import records
+from raydr.actors.capacity import Capacity, Machine
+from raydr.errors import DataError, ScenarioError
+from raydr.privacy.composition import Composition, RunCost, composed
+from raydr.scenarios.planning import plan_of_scenario
+from raydr.scenarios.schema import PrivacySettings, Scenario
+from raydr.tune.schema import Sweep
+from raydr.tune.trials import Trial
+
+_ANY_MACHINE = Capacity((Machine("any", 1, 2**40),))
+_UNKNOWN = RunCost(None, 0.0, 1.0, None)
+
+
+@dataclass
+class Purse:
+    """What the trials of a sweep have spent, and may spend.
+
+    Attributes
+    ----------
+    folder : Path
+        The sweep's. ``starts.txt`` in it has a line for each start of a trial, written before the trial runs.
+    delta : float
+        At which the total is stated: the base's ``privacy.delta``.
+    most : float or None
+        ``epsilon_max`` of the sweep; None for no bound.
+    data_dir : Path or None
+        Folder of built-in data sets.
+    """
+
+    folder: Path
+    delta: float
+    most: float | None
+    data_dir: Path | None
+    _planned: dict[str, RunCost] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, sweep: Sweep, folder: Path, data_dir: Path | None) -> Purse:
+        """Return the purse of a sweep in its folder."""
+        privacy = sweep.scenario.get("privacy") or {}
+        delta = privacy.get("delta", PrivacySettings.model_fields["delta"].default)
+        return cls(folder, delta, sweep.epsilon_max, data_dir)
+
+    def start(self, trial: Trial) -> None:
+        """Write down that a trial is about to run."""
+        with (self.folder / records.STARTS).open("a", encoding="utf-8") as file:
+            file.write(f"{trial.name}\n")
+
+    def require(self, trials: Iterable[Trial], trial_of: Callable[[str], Trial]) -> None:
+        """Refuse trials that would take the sweep past ``epsilon_max``.
+
+        Parameters
+        ----------
+        trials : iterable of Trial
+            About to run.
+        trial_of : callable
+            The trial of a name, for those that were started before.
+
+        Raises
+        ------
+        ScenarioError
+            If the total would pass ``epsilon_max``, or a trial has no epsilon.
+        """
+        if self.most is None:
+            return
+        costs = [cost for cost, _ in self._spent(trial_of)]
+        for trial in trials:
+            cost = self._plan(trial.scenario)
+            if cost.epsilon is None:
+                raise ScenarioError(
+                    f"epsilon_max bounds what all trials cost together, and trial {trial.name} has no epsilon: `raydr"
+                    " plan` of its scenario says why. Cover what it sends by noise, or leave epsilon_max out."
+                )
+            costs.append(cost)
+        total = composed(costs, self.delta)
+        if total.epsilon is None or total.epsilon > self.most * (1.0 + 1e-9):
+            cost_words = "no epsilon" if total.epsilon is None else f"epsilon {total.epsilon:.4g}"
+            raise ScenarioError(
+                f"{total.runs} runs on the same rows would come to {cost_words} together at delta {self.delta:g}, and"
+                f" epsilon_max of the sweep is {self.most:g}: give each trial more noise, run fewer trials, or raise"
+                " epsilon_max."
+            )
+
+    def total(self, trial_of: Callable[[str], Trial]) -> Composition | None:
+        """Return what all starts cost together; None where no noise with a claim covered any."""
+        spent = list(self._spent(trial_of))
+        if not any(cost.accounted for cost, _ in spent):
+            return None
+        return composed(
+            [cost for cost, _ in spent], self.delta, unfinished=sum(not finished for _, finished in spent)
+        )
+
+    def _spent(self, trial_of: Callable[[str], Trial]) -> Iterator[tuple[RunCost, bool]]:
+        """Cost of each start, and whether it came to its end; what did not is counted as if it had."""
+        finished = set[str]()
+        path = self.folder / records.STARTS
+        names = path.read_text(encoding="utf-8").split() if path.exists() else []
+        for name in reversed(names):
+            run = self.folder / records.TRIAL_FOLDERS / name
+            ended = run.exists() and name not in finished
+            finished.add(name)
+            yield (_cost_of(run) if run.exists() else self._plan(trial_of(name).scenario)), ended
+
+    def _plan(self, scenario: Scenario) -> RunCost:
+        """What a run will cost that comes to its end; one that is refused before a client is asked costs nothing."""
+        known = scenario.model_dump_json(exclude={"name"})
+        if known not in self._planned:
+            try:
+                told = plan_of_scenario(scenario, capacity=_ANY_MACHINE, data_dir=self.data_dir).privacy
+                cost = (
+                    _UNKNOWN
+                    if told is None
+                    else RunCost(told.epsilon, told.accounted or 0.0, told.delta, told.unit)
+                )
+            except (ScenarioError, DataError):
+                cost = RunCost(0.0, 0.0, self.delta, None)
+            self._planned[known] = cost
+        return self._planned[known]
+
+
+def _cost_of(run: Path) -> RunCost:
+    told = json.loads((run / records.PRIVACY).read_bytes())
+    return RunCost(told["epsilon"], told["epsilon_accounted"], told["delta"], told["unit"])
