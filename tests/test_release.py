@@ -20,7 +20,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 def requirements() -> list[Requirement]:
     """What raydr asks for itself, extras for its users included."""
     extras = PROJECT["optional-dependencies"]
-    lines = [line for name, lines in extras.items() if name not in ("all", "dev", "docs", "mutation") for line in lines]
+    lines = [
+        line
+        for name, lines in extras.items()
+        if name not in ("all", "dev", "docs", "mutation")
+        for line in lines
+    ]
     return [Requirement(line) for line in (*PROJECT["dependencies"], *lines)]
 
 
