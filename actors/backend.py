@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from secrets import token_hex
 from typing import Any
 
 import ray
@@ -24,7 +25,7 @@ from raydr.data import Census, Layout, Site, SiteFile
 from raydr.device import Device, Found, built_for_gpus
 from raydr.errors import RunError, ScenarioError
 from raydr.federation.client import Withheld
-from raydr.journal import CheckpointTaken, Event, Incident, Listener, Seated
+from raydr.journal import Charged, CheckpointTaken, Event, Incident, Listener, Seated
 from raydr.methods.serving import Plan, Served
 
 
@@ -61,6 +62,7 @@ class RayBackend:
         listener: Listener,
         withheld: Withheld | None = None,
         checkpoint: bytes | None = None,
+        released: Sequence[str] = (),
     ) -> Served:
         """Place the clients and run the server part in the coordinator; one that dies goes on from its checkpoint.
 
@@ -81,7 +83,7 @@ class RayBackend:
         share = self._gpu_share(room, seated.actors)
         placements = place(parts, seated.actors, room, gpu_share=share)
         self.actors = len(placements)
-        latest = checkpoint
+        latest, lines = checkpoint, list(released)
         # The object store brings it to the hosts of clients; inside of a tuple it is fetched by nobody on the way.
         hidden = (ray.put(withheld or Withheld()),)
 
@@ -90,15 +92,20 @@ class RayBackend:
             if isinstance(event, CheckpointTaken):
                 latest = event.content
             listener(event)
+            if isinstance(event, Charged):
+                lines.append(event.line)
+                coordinator.kept.remote()
 
         for attempt in range(plan.policy.retries + 1):
+            if attempt:
+                plan = replace(plan, start=token_hex(8))
             coordinator = Coordinator.options(**room.beside(share)).remote()
             try:
                 transport = RayTransport(
                     placements, plan.seed, plan.faults, self.timeout_s, plan.run, hidden, device=self.device
                 )
                 stream = coordinator.serve.options(num_returns="streaming").remote(
-                    transport, len(parts), plan, latest
+                    transport, len(parts), plan, latest, lines
                 )
                 served, peaks = heard(stream, hear)
                 self.peak_memory_bytes |= peaks

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from threading import Semaphore
 from typing import Any, TypeVar
 
 import ray
@@ -12,7 +13,7 @@ from raydr.actors.streaming import Result, streamed
 from raydr.actors.transport import RayTransport
 from raydr.device import Found, computing_on
 from raydr.federation.checkpoint import Checkpoint
-from raydr.journal import Event, Journal, Listener
+from raydr.journal import Charged, Event, Journal, Listener
 from raydr.memory import peak_memory_bytes
 from raydr.methods.serving import Plan, Served, serve
 from raydr.threads import at_most
@@ -26,17 +27,39 @@ class CoordinatorProcess:
     It starts the client actors and they end with it: a coordinator that is started again finds no leftovers.
     """
 
+    def __init__(self) -> None:
+        self._kept = Semaphore(0)
+
+    def kept(self) -> None:
+        """Go on, since what was told of a release is written down."""
+        self._kept.release()
+
     def serve(
-        self, transport: RayTransport, clients: int, plan: Plan, checkpoint: bytes | None
+        self,
+        transport: RayTransport,
+        clients: int,
+        plan: Plan,
+        checkpoint: bytes | None,
+        released: Sequence[str],
     ) -> Iterator[Event | Result[tuple[Served, dict[str, int]]]]:
-        """Run the server part; yields events, then what was served and the peak memory of processes."""
+        """Run the server part; yields events, then what was served and the peak memory of processes.
+
+        After each :class:`~raydr.journal.Charged` it waits until :meth:`kept` is called.
+        """
         room = Room.here()
 
         def work(listener: Listener) -> tuple[Served, dict[str, int]]:
+            def tell(event: Event) -> None:
+                listener(event)
+                if isinstance(event, Charged):
+                    self._kept.acquire()
+
             resume = Checkpoint.from_bytes(checkpoint) if checkpoint is not None else None
             try:
                 with at_most(room.threads), computing_on(transport.device):
-                    served = serve(transport, clients, plan, journal=Journal(listener), resume=resume)
+                    served = serve(
+                        transport, clients, plan, journal=Journal(tell), resume=resume, released=released
+                    )
                 peaks = {
                     "coordinator": peak_memory_bytes(),
                     "largest client actor": transport.peak_memory_bytes(),
@@ -61,5 +84,5 @@ def evaluate(
     yield from streamed(measured)
 
 
-Coordinator = ray.remote(CoordinatorProcess)
+Coordinator = ray.remote(max_concurrency=2)(CoordinatorProcess)  # it is served, and hears what is kept
 evaluation_task = ray.remote(num_returns="streaming", max_retries=0)(evaluate)

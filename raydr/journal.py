@@ -93,6 +93,13 @@ class CheckpointTaken:
 
 
 @dataclass(frozen=True)
+class Charged:
+    """A release is charged, and is asked for once every listener has returned: a line for whoever keeps the run."""
+
+    line: str
+
+
+@dataclass(frozen=True)
 class SweepBegan:
     """A sweep of so many trials began, or goes on; ``done`` of them ended before, ``at_once`` run side by side."""
 
@@ -134,6 +141,7 @@ Event: TypeAlias = (
     | Incident
     | Seated
     | CheckpointTaken
+    | Charged
     | SweepBegan
     | TrialStarted
     | TrialEnded

@@ -37,10 +37,12 @@ class Backend(Protocol):
         listener: Listener,
         withheld: Withheld | None = None,
         checkpoint: bytes | None = None,
+        released: Sequence[str] = (),
     ) -> Served:
         """Run clients and server; ``parts`` are each client's rows, or where they are.
 
-        ``withheld`` is given to the hosts of clients alone; by default a secret is drawn.
+        ``withheld`` is given to the hosts of clients alone; by default a secret is drawn. ``released`` has every line
+        about a release that the run has charged before.
         """
 
     def lay_out_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> Layout:
@@ -77,6 +79,7 @@ class InlineBackend:
         listener: Listener,
         withheld: Withheld | None = None,
         checkpoint: bytes | None = None,
+        released: Sequence[str] = (),
     ) -> Served:
         """Run clients and server here."""
         withheld = withheld or Withheld()
@@ -96,6 +99,7 @@ class InlineBackend:
                 plan,
                 journal=Journal(listener),
                 resume=resume,
+                released=released,
                 transcript=self.transcript,
             )
 

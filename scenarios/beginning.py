@@ -7,6 +7,7 @@ from concurrent.futures import Future, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 
 from raydr.data import Table
 from raydr.device import Found, found
@@ -29,11 +30,15 @@ _LOOK_S = 0.2
 
 @dataclass(frozen=True)
 class Beginning:
-    """Data that fit the scenario, the run's name and secrets, and where it goes on, if it does."""
+    """Data that fit the scenario, the run's name and secrets, and where it goes on, if it does.
+
+    ``start`` tells this start of the run from others; it is empty for the first.
+    """
 
     holdings: Holdings
     run: RootedRun
     resumption: Resumption | None
+    start: str = ""
 
 
 def begin(
@@ -43,9 +48,12 @@ def begin(
     identity = Identity.of(scenario, holdings, device)
     origin = Origin(scenario.resolved().privacy.secret)
     with unwritable(checkpoints.folder):
-        resumption = checkpoints.begin(identity, origin)
-    run = resumption.run if resumption else origin.begin(identity.study)
-    return Beginning(holdings, run, resumption)
+        resumption = checkpoints.resumption(identity, origin)
+        if resumption is not None:
+            return Beginning(holdings, resumption.run, resumption, start=token_hex(8))
+        run = origin.begin(identity.study, repeatable=scenario.runtime.quorum == 1)
+        checkpoints.begin(identity, run.name)
+    return Beginning(holdings, run, None)
 
 
 @contextmanager

@@ -1,21 +1,24 @@
 """The part of an incomplete run folder from which the run can go on.
 
-``identity.json`` says what the run is made from, ``rounds.jsonl`` has a line for each round, added as it ends, and the
-last two checkpoints stand beside them. A lock tells that somebody is at work there.
+``identity.json`` says what the run is made from and how it is called, ``releases.jsonl`` has two lines for each charged
+release, added before it is asked for and when it is answered, ``rounds.jsonl`` a line for each round, added as it ends,
+and the last two checkpoints stand beside them. A lock tells that somebody is at work there.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from raydr.errors import OutputError, RunError
+from raydr.errors import OutputError, RaydrError, RunError
 from raydr.federation.checkpoint import Checkpoint, History
-from raydr.journal import CheckpointTaken, RoundEnded
+from raydr.federation.releases import by_name
+from raydr.journal import Charged, CheckpointTaken, RoundEnded
 from raydr.privacy.secrets import Origin, RootedRun
 from raydr.records import ROUNDS, SCENARIO
 from raydr.scenarios.identity import Identity
@@ -30,20 +33,23 @@ class Resumption:
 
     Attributes
     ----------
-    content : bytes
-        Of the checkpoint.
+    content : bytes or None
+        Of the checkpoint; None before the first.
     rounds : tuple of RoundEnded
         Every round that is done.
     damaged : tuple of str
         Later checkpoints that cannot be used, and why.
     run : RootedRun
         Its name and its root.
+    released : tuple of str
+        Every line about a charged release.
     """
 
-    content: bytes
+    content: bytes | None
     rounds: tuple[RoundEnded, ...]
     damaged: tuple[str, ...]
     run: RootedRun
+    released: tuple[str, ...]
 
 
 @contextmanager
@@ -91,8 +97,12 @@ class Checkpoints:
 
     noun: ClassVar[str] = "run"
     stored: ClassVar[str] = SCENARIO
-    after: ClassVar[str] = "from the last checkpoint"
     command: ClassVar[str] = "run"
+
+    @property
+    def after(self) -> str:
+        """From where the run goes on, in words."""
+        return "from the last checkpoint" if self._files() else "from the first round"
 
     @property
     def place(self) -> Path:
@@ -101,50 +111,52 @@ class Checkpoints:
 
     @property
     def there(self) -> bool:
-        """Whether there is any."""
-        return bool(self._files())
+        """Whether there is any, or anything was released that the run can send again at no cost."""
+        return bool(self._files()) or (self._releases.is_file() and self._releases.stat().st_size > 0)
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep every other process from the run, as :func:`locked`."""
         return locked(self.place, self.noun)
 
-    def begin(self, identity: Identity, origin: Origin) -> Resumption | None:
-        """Say what the run is made from, or go on with the one that is there.
+    def begin(self, identity: Identity, run: str) -> None:
+        """Write down what a new run is made from and how it is called, before anything is asked of its clients."""
+        self._releases.touch()
+        self._write(self._identity, json.dumps(identity.to_json() | {"run": run}))
 
-        Returns
-        -------
-        resumption : Resumption or None
-            The latest checkpoint that is whole; None where the run begins.
+    def resumption(self, identity: Identity, origin: Origin) -> Resumption | None:
+        """Return where the run that is there goes on; None where none has begun.
 
         Raises
         ------
         ScenarioError, DataError, OutputError
-            If the run that is there was made from something else.
+            If it was made from something else.
         RunError
-            If none of its checkpoints can be used.
+            If none of its checkpoints can be used, or it cannot be told what it has released.
         """
-        if not self.there:
-            self._identity.write_text(json.dumps(identity.to_json()))
-            self._rounds.unlink(missing_ok=True)
+        files = self._files()
+        if not files and not self._identity.exists():
             return None
-        was = self._was()
-        if was is not None:
-            identity.require(was)
+        run = self._begun(identity)
+        released = self._read_releases()
+
+        def rooted(run: str) -> RootedRun:
+            return origin.again(identity.study, run)
+
+        if run is not None and not files:
+            return Resumption(None, (), (), rooted(run), released)
         damaged: list[str] = []
-        for path in reversed(self._files()):
+        for path in reversed(files):
             try:
-                resumption = self._resumption(
-                    path, lambda run: origin.again(identity.study, run), tuple(damaged)
-                )
+                resumption = self._resumption(path, rooted, tuple(damaged), released)
             except RunError as error:
                 damaged.append(f"checkpoint {path.name}: {str(error).rstrip('.')}")
                 continue
             # What was told after that checkpoint is told again.
-            self._write_rounds(resumption.rounds)
+            self._write(self._rounds, "".join(ended.line for ended in resumption.rounds))
             return resumption
         raise RunError(
-            f"None of the checkpoints in {self.place} can be used: {'; '.join(damaged)}. Start the run anew with"
-            f" `raydr run {self.folder / SCENARIO}`."
+            f"None of the checkpoints in {self.place} can be used: {'; '.join(damaged) or self._unread}."
+            f" {self._new_run}"
         )
 
     def keep(self, event: CheckpointTaken) -> None:
@@ -154,6 +166,13 @@ class Checkpoints:
         unfinished.replace(self.place / f"{event.round:08d}.npz")
         for old in self._files()[:-_KEPT]:
             old.unlink()
+
+    def charge(self, event: Charged) -> None:
+        """Keep a line about a release, and return when it is on the disk."""
+        with self._releases.open("a") as file:
+            file.write(event.line)
+            file.flush()
+            os.fsync(file.fileno())
 
     def add(self, ended: RoundEnded) -> None:
         """Keep a round's row."""
@@ -168,19 +187,56 @@ class Checkpoints:
     def _rounds(self) -> Path:
         return self.place / ROUNDS
 
+    @property
+    def _releases(self) -> Path:
+        return self.place / "releases.jsonl"
+
+    @property
+    def _unread(self) -> str:
+        return f"{self._identity.name} cannot be read, and there is none"
+
+    @property
+    def _new_run(self) -> str:
+        return f"Start a new run with `raydr run {self.folder / SCENARIO}`."
+
     def _files(self) -> list[Path]:
         return sorted(self.place.glob("*.npz"))
 
-    def _was(self) -> Identity | None:
-        """What the run says that it is made from; None where that cannot be read. Checkpoints know its digest."""
+    def _begun(self, identity: Identity) -> str | None:
+        """Name of the run, which must be made from this; None where that cannot be read. Checkpoints know its digest.
+
+        Raises as :meth:`Identity.require`.
+        """
         try:
             described = json.loads(self._identity.read_text())
-            return Identity(**{**described, "paths": tuple(described["paths"])})
-        except (OSError, ValueError, TypeError, KeyError):
+            run = str(described.pop("run"))
+            was = Identity(**{**described, "paths": tuple(described["paths"])})
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
+        identity.require(was)
+        return run
+
+    def _read_releases(self) -> tuple[str, ...]:
+        """Every whole line about a release: before one that was cut off was written down, nothing was asked for."""
+        try:
+            lines = self._releases.read_text().splitlines(keepends=True)
+            whole = tuple(line for line in lines if line.endswith("\n"))
+            by_name(whole)
+        except (OSError, ValueError, RaydrError) as error:
+            raise RunError(
+                f"What the run has released cannot be read from {self._releases} ({error}), so what it costs cannot be"
+                f" told. {self._new_run}"
+            ) from error
+        if len(whole) < len(lines):
+            self._write(self._releases, "".join(whole))
+        return whole
 
     def _resumption(
-        self, path: Path, rooted: Callable[[str], RootedRun], damaged: tuple[str, ...]
+        self,
+        path: Path,
+        rooted: Callable[[str], RootedRun],
+        damaged: tuple[str, ...],
+        released: tuple[str, ...],
     ) -> Resumption:
         try:
             content = path.read_bytes()
@@ -188,9 +244,11 @@ class Checkpoints:
             raise RunError(f"it cannot be read ({error.strerror})") from error
         checkpoint = Checkpoint.from_bytes(content)
         rounds = self._read_rounds(checkpoint.round)
-        if History.of(rounds) != checkpoint.history:
+        if History.of(ended.line for ended in rounds) != checkpoint.history:
             raise RunError(f"the rounds before it, in {self._rounds.name}, are damaged")
-        return Resumption(content, rounds, damaged, rooted(checkpoint.run))
+        if History.of(released[: checkpoint.released.lines]) != checkpoint.released:
+            raise RunError(f"the releases before it, in {self._releases.name}, are damaged")
+        return Resumption(content, rounds, damaged, rooted(checkpoint.run), released)
 
     def _read_rounds(self, until: int) -> tuple[RoundEnded, ...]:
         """Rows of the rounds up to a number; of one that was done again, the last."""
@@ -209,7 +267,11 @@ class Checkpoints:
                 rows[ended.round] = ended
         return tuple(rows[number] for number in sorted(rows))
 
-    def _write_rounds(self, rounds: tuple[RoundEnded, ...]) -> None:
+    def _write(self, path: Path, content: str) -> None:
+        """Write a file under another name, and rename it when it is on the disk."""
         unfinished = self.place / "unfinished"
-        unfinished.write_text("".join(ended.line for ended in rounds))
-        unfinished.replace(self._rounds)
+        with unfinished.open("w") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)

@@ -45,10 +45,12 @@ class Unfinished(Protocol):
     """What is going on there: "run", or "sweep"."""
     stored: ClassVar[str]
     """The file that says what was asked for."""
-    after: ClassVar[str]
-    """From where it goes on, in words."""
     command: ClassVar[str]
     """Of raydr's, the one that goes on with it."""
+
+    @property
+    def after(self) -> str:
+        """From where it goes on, in words."""
 
     @property
     def place(self) -> Path:

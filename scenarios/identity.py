@@ -36,7 +36,8 @@ class Identity:
     raydr : str
         Version, and those of packages that add to it.
     scenario : mapping of dotted key to value
-        Every setting, paths resolved, but for those of ``runtime`` that change no bit.
+        Every setting, paths resolved, but for those of ``runtime`` that change no bit, ``runtime.quorum``, under which
+        a run draws new noise whenever it starts, and the budget, which may end a run and changes nothing else.
     data : mapping of name to fingerprint
         Each client's rows, the public rows and those held out, and what the table says of its rows beside them.
     paths : tuple of str
@@ -57,6 +58,7 @@ class Identity:
         settings = scenario.resolved().model_dump(mode="json")
         # Clients that compute as one do so with other bits.
         settings["runtime"] = {"batch_clients": scenario.runtime.batch_clients}
+        del settings["privacy"]["epsilon_max"]
         if device != "cpu":  # what a GPU was found for by itself goes on where there is one
             settings["runtime"]["device"] = device
         data = {
@@ -81,7 +83,7 @@ class Identity:
     def study(self) -> str:
         """Digest of what the messages' bits follow from, wherever files lie and however the run is called and judged.
 
-        Runs that differ in it never share noise; those that do not send the same messages.
+        Runs that differ in it have other secrets.
         """
         apart = ("name", "compare", "metrics", "audit")
         settings = {

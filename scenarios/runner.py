@@ -21,7 +21,7 @@ from raydr.extras import require_packages
 from raydr.federation import FailurePolicy, FaultPlan, Liars
 from raydr.federation.client import Withheld
 from raydr.federation.simulated.faults import Faults
-from raydr.journal import CheckpointTaken, Event, Incident, Journal, Listener, RoundEnded, unheard
+from raydr.journal import Charged, CheckpointTaken, Event, Incident, Journal, Listener, RoundEnded, unheard
 from raydr.memory import peak_memory_bytes
 from raydr.methods.serving import Plan, Served
 from raydr.metrics import Need, default_metrics, metric_named
@@ -214,7 +214,10 @@ def _simulate(
         for damage in resumption.damaged:
             journal.tell(Incident(f"{damage}; going on from the one before"))
         journal.rounds[:] = resumption.rounds
-        journal.tell(Incident(f"resuming after round {len(journal.rounds)}"))
+        rounds = len(journal.rounds)
+        journal.tell(
+            Incident(f"resuming after round {rounds}" if rounds else "starting from the first round")
+        )
 
     def hear(event: Event) -> None:
         with unwritable(checkpoints.folder):
@@ -223,16 +226,24 @@ def _simulate(
                     checkpoints.add(event)
                 case CheckpointTaken():
                     checkpoints.keep(event)
+                case Charged():
+                    checkpoints.charge(event)
         journal.tell(event)
 
     plan, reserve = with_public(plan_of(scenario, len(holdings.names), holdings.harmonizing), holdings.public)
     with _features_named(scenario, holdings):
         served = backend.serve(
             holdings.parts,
-            replace(plan, run=beginning.run.name, geometry=_recovery_is_asked_for(scenario)),
+            replace(
+                plan,
+                run=beginning.run.name,
+                start=beginning.start,
+                geometry=_recovery_is_asked_for(scenario),
+            ),
             withheld=Withheld(beginning.run.root, reserve, holdings.own_classes),
             listener=hear,
             checkpoint=resumption.content if resumption is not None else None,
+            released=resumption.released if resumption is not None else (),
         )
     for entry in holdings.agreement:
         served.ledger.record(entry)

@@ -26,6 +26,7 @@ def federate(
     packing: Sequence[int] | None = None,
     journal: Journal | None = None,
     resume: Checkpoint | None = None,
+    released: Sequence[str] = (),
     root: Secret | None = None,
     reserve: FloatArray | None = None,
     classes: tuple[Int64Array, ...] = (),
@@ -39,7 +40,7 @@ def federate(
     withheld = Withheld(root or KNOWN, reserve, classes)
     hosts = [ClientHost(list(group), seed, withheld=withheld) for group in groups]
     transport, said = InlineTransport(hosts), Context(seed=seed, **context)
-    return Federation(transport, len(seats), said, journal=journal, resume=resume)
+    return Federation(transport, len(seats), said, journal=journal, resume=resume, released=released)
 
 
 def federation_over(
@@ -48,10 +49,13 @@ def federation_over(
     *,
     journal: Journal | None = None,
     resume: Checkpoint | None = None,
+    released: Sequence[str] = (),
     **context: Any,
 ) -> Federation:
     """Return the federation that a transport reaches, in the context of these keywords."""
-    return Federation(transport, clients, Context(**context), journal=journal, resume=resume)
+    return Federation(
+        transport, clients, Context(**context), journal=journal, resume=resume, released=released
+    )
 
 
 def cut(rows: FloatArray, clients: int, seed: int) -> list[FloatArray]:

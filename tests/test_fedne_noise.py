@@ -23,7 +23,7 @@ from raydr.arrays import BoolArray, Float64Array, Int64Array
 from raydr.errors import ScenarioError
 from raydr.federation import Client, Federation
 from raydr.federation.checkpoint import Checkpoint
-from raydr.journal import CheckpointTaken, Event, Journal
+from raydr.journal import Charged, CheckpointTaken, Event, Journal
 from raydr.methods import METHODS
 from raydr.methods.fedne import pairs
 from raydr.methods.fedne.clients import TrainRequest, objective_of, train_locally
@@ -417,13 +417,17 @@ class TestRuns:
     @pytest.mark.parametrize("unit", ["record", "client"])
     def test_a_resumed_run_has_the_same_bits_and_is_charged_once(self, unit: str) -> None:
         taken: list[bytes] = []
+        released: list[str] = []
 
         def listen(event: Event) -> None:
             if isinstance(event, CheckpointTaken):
                 taken.append(event.content)
+            if isinstance(event, Charged):
+                released.append(event.line)
 
         whole, places = served(unit, journal=Journal(listen), checkpoint_every=1)
-        again, resumed = served(unit, resume=Checkpoint.from_bytes(taken[1]), checkpoint_every=1)
+        checkpoint = Checkpoint.from_bytes(taken[1])
+        again, resumed = served(unit, resume=checkpoint, released=released, checkpoint_every=1)
         assert resumed.tobytes() == places.tobytes()
         assert again.ledger.charges == whole.ledger.charges
         assert sum(whole.ledger.charges.values()) == 3 + 3 + 1

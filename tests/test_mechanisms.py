@@ -29,6 +29,7 @@ from raydr.federation import (
 )
 from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.messages import payload_bytes
+from raydr.federation.noise_streams import noise_stream
 from raydr.privacy import Coverage, Mechanism, Quantity
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.report.runfolder import read_run
@@ -109,7 +110,12 @@ def test_a_host_applies_what_the_request_names_and_the_ledger_says_so(on: Any, t
         federation.ask(LengthRequest(noise(on), together=together)), parts(), range(2), strict=True
     ):
         secret = KNOWN.derived("client", client)
-        stream = secret.stream("noise on data") if on == "data" else secret.stream("noise", on, "Lengths", 0)
+        clean = {
+            "data": ("records", {"rows": Quantity(rows, 3.0)}),
+            "distances": ("Lengths", {"lengths": Quantity(np.linalg.norm(rows, axis=1), 2.0)}),
+        }
+        kind, quantities = clean[on]
+        stream = noise_stream(secret, noise(on), quantities, kind=kind)
         if on == "data":
             expected = np.linalg.norm(rows + 0.5 * 3.0 * stream.standard_normal(rows.shape), axis=1)
         else:

@@ -245,7 +245,7 @@ def test_where_none_is_whole_nothing_is_guessed(tmp_path: Path) -> None:
         damage(path)
     said = refusal(kept, RunError)
     assert "None of the checkpoints" in said
-    assert "Start the run anew" in said
+    assert "Start a new run with" in said
 
 
 def test_without_what_it_was_made_from_a_run_goes_on_by_its_digest(tmp_path: Path) -> None:

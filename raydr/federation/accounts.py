@@ -1,11 +1,15 @@
 """The accountant at the boundary: what a call will release is looked at before it is sent, and charged once.
 
-However often clients are asked again, their noise has the same stream and so the same numbers: a call is one release.
+However often clients are asked again in one start of a run, their noise has the same stream and so the same numbers: a
+call is one release. It is written down before it is sent (:mod:`raydr.federation.releases`), so that a run that goes on
+after an interruption counts it. What it then asks for once more is the same release, if the same is asked of the same
+clients and the answer is equal to the bit; otherwise it is another, and is charged too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import Any
@@ -14,6 +18,8 @@ import numpy as np
 
 from raydr.errors import ScenarioError
 from raydr.federation.messages import Request, declared_ranges
+from raydr.federation.noise_streams import digest
+from raydr.federation.releases import Released
 from raydr.federation.ring import resolution
 from raydr.federation.wire import Call, Sharing, SumCall, Weighting, weight_of
 from raydr.privacy.accounting import Budget, Charge, require_affordable
@@ -33,28 +39,28 @@ class Due:
         How many clients share the noise of a sum; 0 where each covers its own.
     secure : bool
         Whether the server sees the sum alone too.
+    name : str
+        Of the release.
     """
 
     charge: Charge | None = None
     sharers: int = 0
     secure: bool = False
+    name: str = ""
 
-    def pay(self, ledger: Ledger, answered: int) -> None:
-        """Charge it; noise that is shared is as strong as those who answered make it."""
+    def paid(self, answered: int) -> Charge | None:
+        """Return the charge; noise that is shared is as strong as those who answered make it."""
         charge = self.charge
-        if charge is None or not answered:
-            return
-        if self.sharers:
-            present = sqrt(answered / self.sharers)
-            charge = replace(charge, of_sums=charge.of_sums * present)
-            if self.secure:
-                charge = replace(charge, deviation=charge.of_sums * charge.sensitivity)
-        ledger.charge(charge)
+        if charge is None or not self.sharers or not answered:
+            return charge
+        present = sqrt(answered / self.sharers)
+        charge = replace(charge, of_sums=charge.of_sums * present)
+        return replace(charge, deviation=charge.of_sums * charge.sensitivity) if self.secure else charge
 
 
 @dataclass
 class Accounts:
-    """What has been looked at in one run.
+    """What a run has released and may release.
 
     Attributes
     ----------
@@ -64,15 +70,26 @@ class Accounts:
         What all records carry for good.
     secure : bool
         Whether the server sees sums alone, of what is summed.
+    released : dict of name to Released
+        All charged releases of the run, those before this start included.
+    write_down : callable
+        Keeps a release, and returns when it is kept.
     """
 
     budget: Budget
     records: Mechanism | None = None
     secure: bool = False
+    released: dict[str, Released] = field(default_factory=dict)
+    write_down: Callable[[Released], None] = lambda release: None
     _covered: set[tuple[str, int]] = field(default_factory=set, repr=False)
 
+    @property
+    def charges(self) -> dict[Charge, int]:
+        """What all releases cost."""
+        return dict(Counter(release.charge for release in self.released.values()))
+
     def afford(self, call: Call, sizes: Sequence[int], ledger: Ledger) -> Due:
-        """Return what a call to clients with so many rows will cost.
+        """Return what a call to clients with so many rows will cost, charged and written down.
 
         Raises
         ------
@@ -95,20 +112,43 @@ class Accounts:
         mechanism = call.told(call.clients[0]).covering(records)
         if mechanism is not None and mechanism.on == "data":
             # Noisy records are drawn once in a run, and all that is made of them is post-processing.
-            due = Due(Charge(RECORDS, worst.deviation, worst.sensitivity, worst.multiplier))
-            if ledger.costs(RECORDS):
-                return Due()
+            charge = Charge(RECORDS, worst.deviation, worst.sensitivity, worst.multiplier)
+            due = Due(charge, name=RECORDS)
         else:
             if (kind.__name__, call.round) in self._covered:
                 raise TypeError(
                     f"{kind.__name__} is asked for twice in round {call.round}, and the same noise would cover both"
                 )
             self._covered.add((kind.__name__, call.round))
-            due = _due(call, worst, self.secure)
-        if due.charge is not None:
+            name = digest(
+                kind.__name__, call.round, call.clients, call.request, getattr(call, "sharing", None)
+            )
+            due = replace(_due(call, worst, self.secure), name=name)
+        if due.charge is not None and due.name not in self.released:
             where = f"round {call.round}" if call.in_rounds else "the next release"
             require_affordable(ledger.charges, due.charge, self.budget, f"{kind.__name__} of {where}")
+            self._release(Released(due.name, due.charge), ledger)
         return due
+
+    def settle(self, due: Due, ledger: Ledger, answered: int, answer: Callable[[], str]) -> None:
+        """Charge what a call has cost in the end; ``answer`` is a digest of what came from those who answered."""
+        charge = due.paid(answered)
+        if charge is None or charge.kind == RECORDS or not answered:
+            return
+        before, came = self.released[due.name], answer()
+        if before.answer not in ("", came):
+            self._release(Released(digest(due.name, came), charge, came), ledger)
+        elif not before.answer:
+            self._release(Released(due.name, charge, came), ledger)
+
+    def _release(self, release: Released, ledger: Ledger) -> None:
+        """Charge a release, in place of what stands under its name, and write it down."""
+        before = self.released.get(release.name)
+        self.write_down(release)
+        self.released[release.name] = release
+        if before is not None:
+            ledger.charge(before.charge, -1)
+        ledger.charge(release.charge)
 
     def _refuse_bare(self, granularity: Granularity, what: str) -> None:
         strict = self.budget.strict
@@ -179,11 +219,12 @@ def _rounding(call: Call, told: Request[Any]) -> dict[str, Any]:
 
 
 def sharing_of(
-    request: Request[Any], sizes: Mapping[int, int], weighting: Weighting, lost: int = 0
+    request: Request[Any], sizes: Mapping[int, int], weighting: Weighting, lost: int = 0, start: str = ""
 ) -> Sharing | None:
     """How clients with so many rows divide noise that covers their weighted sum; None where each covers its own.
 
-    Shares are such that there is enough noise without ``lost`` of them.
+    Shares are such that there is enough noise without ``lost`` of them; if any may be lost, another ``start`` of the
+    run is another sum, since it may lose others.
     """
     mechanism: Mechanism | None = request.mechanism
     if mechanism is None or not mechanism.shared:
@@ -192,4 +233,5 @@ def sharing_of(
     moved = max(
         (weight * request.sensitivity(rows) for rows, weight in weights.items() if weight), default=0.0
     )
-    return Sharing(max(1, sum(1 for rows in sizes.values() if weights[rows]) - lost), moved)
+    sharers = max(1, sum(1 for rows in sizes.values() if weights[rows]) - lost)
+    return Sharing(sharers, moved, digest(tuple(sizes), lost, start if lost else ""))

@@ -1,8 +1,9 @@
 """Checkpoints: everything that a run needs to go on, as one versioned file without pickle, and what they are of.
 
 Random streams are named, not advanced, so they need no saving; clients are deterministic, so their state is rebuilt by
-repeating the requests that set it. What remains is the state of the method's loops and the ledger. The rounds' rows are
-not among it: they are kept once, row by row, by whoever keeps the checkpoints, and a checkpoint knows them by a digest.
+repeating the requests that set it. What remains is the state of the method's loops and the messages so far. Neither the
+rounds' rows nor the charged releases are among it: they are kept once, line by line, by whoever keeps the checkpoints,
+and a checkpoint knows them by a digest.
 """
 
 from __future__ import annotations
@@ -11,19 +12,16 @@ import hashlib
 import io
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raydr.errors import RunError
-from raydr.journal import RoundEnded
-from raydr.privacy.accounting import Charge
 from raydr.privacy.ledger import Entry, Ledger, read_entries
-from raydr.privacy.mechanism import mechanism_of
 
-VERSION = 4
+VERSION = 5
 _MAGIC = b"raydr checkpoint "
 _DIGEST_BYTES = 32
 
@@ -34,28 +32,35 @@ class DamagedCheckpointError(RunError):
 
 @dataclass(frozen=True)
 class History:
-    """The rounds so far, as a digest that the next one extends.
+    """The lines of a file so far, as a digest that the next one extends.
+
+    Attributes
+    ----------
+    digest : str
+        Of the lines.
+    lines : int
+        How many there are.
 
     Examples
     --------
-    >>> one, other = RoundEnded(1, 0.5, 0.1, 8, 8, 2, 2, 0), RoundEnded(2, 0.4, 0.1, 8, 8, 2, 2, 0)
-    >>> History.of([one, other]) == History.of([one]).then(other) != History.of([other, one])
+    >>> History.of(["one", "other"]) == History.of(["one"]).then("other") != History.of(["other", "one"])
     True
     """
 
     digest: str = ""
+    lines: int = 0
 
-    def then(self, ended: RoundEnded) -> History:
-        """Return the history with one more round."""
-        row = f"{self.digest} {json.dumps(asdict(ended))}"
-        return History(hashlib.blake2b(row.encode(), digest_size=16).hexdigest())
+    def then(self, line: str) -> History:
+        """Return the history with one more line."""
+        row = f"{self.digest} {line}"
+        return History(hashlib.blake2b(row.encode(), digest_size=16).hexdigest(), self.lines + 1)
 
     @classmethod
-    def of(cls, rounds: Iterable[RoundEnded]) -> History:
-        """Return the history of rounds in order."""
+    def of(cls, lines: Iterable[str]) -> History:
+        """Return the history of lines in order."""
         history = cls()
-        for ended in rounds:
-            history = history.then(ended)
+        for line in lines:
+            history = history.then(line)
         return history
 
 
@@ -97,8 +102,8 @@ class Checkpoint:
         Every message so far.
     history : History
         Every round so far.
-    charges : tuple of (Charge, int)
-        What the accountant was told so far.
+    released : History
+        Every line about a charged release so far.
     """
 
     run: str
@@ -106,7 +111,7 @@ class Checkpoint:
     loops: tuple[LoopState, ...]
     ledger: tuple[Entry, ...] = ()
     history: History = field(default_factory=History)
-    charges: tuple[tuple[Charge, int], ...] = ()
+    released: History = field(default_factory=History)
 
     @property
     def round(self) -> int:
@@ -114,12 +119,10 @@ class Checkpoint:
         return self.loops[-1].round if self.loops else 0
 
     def restored_ledger(self) -> Ledger:
-        """Return a ledger that goes on where this one stopped."""
+        """Return a ledger that goes on where this one stopped, without what releases cost."""
         ledger = Ledger()
         for entry in self.ledger:
             ledger.record(entry)
-        for charge, count in self.charges:
-            ledger.charge(charge, count)
         return ledger
 
     def to_bytes(self) -> bytes:
@@ -129,8 +132,8 @@ class Checkpoint:
             "seed": self.seed,
             "loops": [{"done": loop.done, "round": loop.round, "ended": loop.ended} for loop in self.loops],
             "ledger": [entry.as_dict() for entry in self.ledger],
-            "history": self.history.digest,
-            "charges": [[_described(charge), count] for charge, count in self.charges],
+            "history": vars(self.history),
+            "released": vars(self.released),
         }
         arrays = {
             f"{index}/{name}": value
@@ -181,19 +184,9 @@ class Checkpoint:
             described["seed"],
             tuple(loops),
             read_entries(described["ledger"]),
-            History(described["history"]),
-            tuple((_charge(charge), count) for charge, count in described["charges"]),
+            History(**described["history"]),
+            History(**described["released"]),
         )
-
-
-def _described(charge: Charge) -> dict[str, Any]:
-    mechanism = charge.mechanism
-    return vars(charge) | {"mechanism": mechanism and mechanism.model_dump(mode="json")}
-
-
-def _charge(described: dict[str, Any]) -> Charge:
-    mechanism = described["mechanism"]
-    return Charge(**described | {"mechanism": mechanism and mechanism_of(mechanism)})
 
 
 def _header() -> bytes:

@@ -21,6 +21,8 @@ class Context:
         The run's seed.
     run : str
         Digest of what the run is made from, which checkpoints carry and to which clients bind what they seal.
+    start : str
+        Tells this start of the run from others; empty for its first.
     policy : FailurePolicy
         Decides what follows when a client does not answer.
     participation : float
@@ -47,6 +49,7 @@ class Context:
 
     seed: int
     run: str = ""
+    start: str = ""
     policy: FailurePolicy = field(default_factory=FailurePolicy)
     participation: float = 1.0
     checkpoint_every: int = 0

@@ -31,13 +31,15 @@ from raydr.federation.enrolment import Enrol
 from raydr.federation.failures import ClientError, Decision, Failure, Kind, QuorumError
 from raydr.federation.messages import Reply, Request, declared_ranges, payload_bytes
 from raydr.federation.meter import Meter
+from raydr.federation.noise_streams import digest
+from raydr.federation.releases import Released, by_name
 from raydr.federation.secure import Prepared, Secretariat
 from raydr.federation.streams import server_stream
 from raydr.federation.sums import Total
 from raydr.federation.transcript import Seen, Transcript
 from raydr.federation.transport import Transport
 from raydr.federation.wire import Answered, Call, PartialSum, SumCall, Weighting, by_protection
-from raydr.journal import CheckpointTaken, Journal
+from raydr.journal import Charged, CheckpointTaken, Journal
 from raydr.privacy.ledger import Granularity, Ledger
 from raydr.privacy.mechanism import Mechanism
 from raydr.robust import RobustRule, coordinate_median
@@ -67,6 +69,8 @@ class Federation:
         Told of stages, rounds, incidents and checkpoints.
     resume : Checkpoint, optional
         Where to go on: loops of rounds take up their saved state and skip what was done.
+    released : sequence of str, optional
+        What was written down of all charged releases before this start of the run.
     transcript : Transcript, optional
         Where to write down what the server sees.
 
@@ -92,6 +96,7 @@ class Federation:
         *,
         journal: Journal | None = None,
         resume: Checkpoint | None = None,
+        released: Sequence[str] = (),
         transcript: Transcript | None = None,
     ) -> None:
         if resume is not None and (resume.run, resume.seed) != (context.run, context.seed):
@@ -109,7 +114,14 @@ class Federation:
         self._calls = 0
         self._in_rounds = False
         secure = context.secure
-        self._accounts = Accounts(context.budget, secure=secure is not None)
+        self._released = History.of(released)
+        self._accounts = Accounts(
+            context.budget,
+            secure=secure is not None,
+            released=by_name(released),
+            write_down=self._write_down_release,
+        )
+        self._meter.ledger.charges = self._accounts.charges
         self._secretariat = (
             Secretariat(secure, context.run, context.seed, tuple(range(clients)))
             if secure is not None
@@ -204,7 +216,9 @@ class Federation:
             state.update(loop.state)
             self.round = loop.round
             if index == len(self._resume.loops) - 1:
+                charges = self.ledger.charges
                 self._meter.ledger = self._resume.restored_ledger()
+                self.ledger.charges = charges
         self._loops.append(loop)
         while not loop.ended and loop.done < count:
             self.round += 1
@@ -218,9 +232,8 @@ class Federation:
             finally:
                 # Also where the method breaks out of its loop: that round is its last.
                 self._in_rounds = False
-                self._history = self._history.then(
-                    self._meter.end_round(self.round, time.perf_counter() - started)
-                )
+                ended = self._meter.end_round(self.round, time.perf_counter() - started)
+                self._history = self._history.then(ended.line)
                 loop = LoopState(loop.done + 1, self.round, dict(state), left or loop.done + 1 == count)
                 self._loops[index] = loop
             self.journal.progress(loop.done, count)
@@ -391,7 +404,7 @@ class Federation:
 
         due = self._accounts.afford(call, self.sizes, self.ledger)
         self._deliver(call, send, droppable=droppable)
-        due.pay(self.ledger, len(replies))
+        self._accounts.settle(due, self.ledger, len(replies), lambda: digest(dict(sorted(replies.items()))))
         self._meter.fixed(
             (reply, call.told(client), protections[client]) for client, reply in sorted(replies.items())
         )
@@ -423,7 +436,7 @@ class Federation:
             self._in_rounds,
             weighting=weighting,
             total_weight=total_weight,
-            sharing=sharing_of(request, sizes, weighting, lost),
+            sharing=sharing_of(request, sizes, weighting, lost, self.context.start),
         )
         due = self._accounts.afford(call, self.sizes, self.ledger)
         prepared = self._prepared(call, droppable)
@@ -448,10 +461,10 @@ class Federation:
             return failures + _missing(attempt, total.clients, failures)
 
         self._deliver(call, send, droppable=droppable)
-        due.pay(self.ledger, len(total.clients))
         self.context.policy.require_quorum(len(total.clients), len(cohort))
         if prepared is not None:
             self._unmask(prepared, total, droppable)
+        self._accounts.settle(due, self.ledger, len(total.clients), lambda: digest(total.totals))
         self.answered = tuple(sorted(total.clients))
         return call, total
 
@@ -535,6 +548,10 @@ class Federation:
             )
             attempt += 1
 
+    def _write_down_release(self, release: Released) -> None:
+        self._released = self._released.then(release.line)
+        self.journal.tell(Charged(release.line))
+
     def _checkpoint(self) -> Checkpoint:
         return Checkpoint(
             self.context.run,
@@ -542,7 +559,7 @@ class Federation:
             tuple(self._loops),
             tuple(self.ledger.entries.values()),
             self._history,
-            tuple(self.ledger.charges.items()),
+            self._released,
         )
 
     def _number(self) -> int:

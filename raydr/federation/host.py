@@ -17,6 +17,7 @@ from raydr.errors import RunError
 from raydr.federation.client import Client, Withheld
 from raydr.federation.failures import Failure, Kind
 from raydr.federation.messages import Range, RefusedReplyError, Reply, Request, declared_ranges
+from raydr.federation.noise_streams import noise_stream
 from raydr.federation.pads import pad
 from raydr.federation.ring import RingSum, fraction_bits, resolution, split_as
 from raydr.federation.simulated.faults import Corruption, FaultPlan, Moment, SimulatedCrashError, corrupted
@@ -345,7 +346,7 @@ class Boundary:
 def _shown(client: Client, told: Request[Any]) -> Client:
     """The client as its client part may see it: under a mechanism on data with other rows, and a memory of its own.
 
-    The other rows are drawn once in a run, whatever is asked of them (P1 5.1): what is drawn anew would average out.
+    The other rows are drawn once in a run, whatever is asked of them (P1 5.1): what is drawn again would average out.
     """
     mechanism = told.mechanism
     if mechanism is None or mechanism.on != "data":
@@ -356,9 +357,11 @@ def _shown(client: Client, told: Request[Any]) -> Client:
             " difference of two replies would be without any"
         )
     kept = client.memory.get(_BLURRED)
-    # Of these rows, since scaling replaces them; a deviation that nobody told is NaN, which equals nothing.
-    made_of = mechanism, str(told.deviation)
+    # A deviation that nobody told is NaN, which equals nothing.
+    made_of = mechanism, str(told.deviation) if mechanism.by_level else ""
     if kept is None or kept[0] is not client.rows or kept[1] != made_of:
+        if kept is not None and mechanism.claim(mechanism.record_sensitivity) is not None:
+            raise TypeError(f"{mechanism.words} would be drawn twice, and is charged once")
         rows = blurred(client, mechanism, told.deviation)
         kept = client.memory[_BLURRED] = client.rows, made_of, rows
     return replace(client, rows=kept[2], memory={})
@@ -369,8 +372,10 @@ _BLURRED = "rows under a mechanism"
 
 def blurred(client: Client, mechanism: Mechanism, unit: float) -> FloatArray:
     """A client's rows under a mechanism on data, in their own precision; the same whenever they are drawn."""
-    stream = client.secret.stream("noise on data")
-    records = Quantity(mechanism.limited(client.rows), unit, mechanism.record_sensitivity)
+    records = Quantity(
+        mechanism.limited(client.rows), unit if mechanism.by_level else 1.0, mechanism.record_sensitivity
+    )
+    stream = noise_stream(client.secret, mechanism, {"rows": records}, kind="records")
     return np.asarray(mechanism.cover(records, stream).astype(client.rows.dtype))
 
 
@@ -393,7 +398,7 @@ def _covered(reply: Reply, client: Client, told: Request[Any], call: Call) -> Re
     if mechanism is None or mechanism.on == "data":
         return reply
     ranges = declared_ranges(type(reply), told, client.rows.shape[0])
-    sensitivity, share, finest = told.sensitivity(max(1, client.rows.shape[0])), 1.0, 0.0
+    sensitivity, share, finest, among = told.sensitivity(max(1, client.rows.shape[0])), 1.0, 0.0, ""
     if isinstance(call, SumCall):
         widest = [ranges[name].largest for name in type(reply).covers]
         finest = max((resolution(largest, call.total_weight) for largest in widest), default=0.0)
@@ -402,12 +407,17 @@ def _covered(reply: Reply, client: Client, told: Request[Any], call: Call) -> Re
             if call.sharing is None or not weight:
                 raise TypeError(f"nothing says how clients divide {mechanism.words}")
             sensitivity, share = call.sharing.sensitivity, 1.0 / (weight * math.sqrt(call.sharing.clients))
+            among = call.sharing.among
     elif mechanism.shared:
         raise TypeError(f"{type(told).__name__} is not added up, and {mechanism.words} covers a sum alone")
-    stream = client.secret.stream("noise", mechanism.on, type(reply).__name__, client.round)
+    quantities = {
+        name: replace(quantity, sensitivity=sensitivity, share=share, resolution=finest)
+        for name, quantity in reply.quantities(mechanism.on, told).items()
+    }
+    kind = type(reply).__name__
+    stream = noise_stream(client.secret, mechanism, quantities, kind=kind, round=client.round, among=among)
     values = {}
-    for name, quantity in reply.quantities(mechanism.on, told).items():
-        quantity = replace(quantity, sensitivity=sensitivity, share=share, resolution=finest)
+    for name, quantity in quantities.items():
         noisy = mechanism.cover(quantity, stream)
         largest = ranges[name].largest if name in ranges else math.inf
         values[name] = np.clip(noisy, np.negative(largest), largest)

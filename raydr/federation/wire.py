@@ -72,10 +72,13 @@ class Sharing:
         How many add a share.
     sensitivity : float
         How far one record of any of them can move the sum.
+    among : str
+        Names the sum: a digest of who is asked and, where some of them may be lost, of the start of the run.
     """
 
     clients: int
     sensitivity: float
+    among: str = ""
 
 
 @dataclass(frozen=True)

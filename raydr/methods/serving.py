@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -104,16 +105,24 @@ def serve(
     *,
     journal: Journal,
     resume: Checkpoint | None = None,
+    released: Sequence[str] = (),
     transcript: Transcript | None = None,
 ) -> Served:
     """Carry a plan out over a transport that reaches ``clients`` clients, from a checkpoint if there is one.
 
-    What the server sees is written into ``transcript`` where there is one.
+    ``released`` is what was written down of charged releases before. What the server sees is written into
+    ``transcript`` where there is one.
     """
     with one_blas_thread():
         with journal.stage("clients"):
             federation = Federation(
-                transport, clients, plan, journal=journal, resume=resume, transcript=transcript
+                transport,
+                clients,
+                plan,
+                journal=journal,
+                resume=resume,
+                released=released,
+                transcript=transcript,
             )
         prepared, sealed = _prepared(federation, plan)
         federation.deviation = None  # of rows before they were as they are mapped

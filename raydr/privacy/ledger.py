@@ -181,8 +181,12 @@ class Ledger:
                 self.entries[key] = replace(entry, fixed=fixed)
 
     def charge(self, charge: Charge, count: int = 1) -> None:
-        """Add releases that a mechanism with a claim covers."""
-        self.charges[charge] = self.charges.get(charge, 0) + count
+        """Add releases that a mechanism with a claim covers; a negative count takes them off."""
+        total = self.charges.get(charge, 0) + count
+        if total:
+            self.charges[charge] = total
+        else:
+            self.charges.pop(charge, None)
 
     def costs(self, kind: str) -> dict[Charge, int]:
         """Releases of one kind alone."""

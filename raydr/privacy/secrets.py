@@ -1,9 +1,9 @@
 """What clients know and the server does not: the root of all keys, masks and noise of a run.
 
 The root is given to the hosts of clients alone. It follows from 32 bytes that are drawn from the system's own source
-and kept for this user, outside of every run folder, or that a file holds; and from what the run is (its ``study``), so
-that two runs that differ in anything never share noise, whose difference would tell what it was to hide. A run repeated
-with the same file is the same release.
+and kept for this user, outside of every run folder, or that a file holds; and from what the run is (its ``study``). A
+run repeated with the same file is the same release, unless it may lose clients: it may lose others the next time, so it
+has a root of its own. What noise is named by within a run: :mod:`raydr.federation.noise_streams`.
 
 A stream of a secret is ChaCha20 (RFC 8439): whoever has seen any part of it can tell nothing of the rest, which is not
 so of numpy's own generators.
@@ -85,15 +85,16 @@ class Origin:
 
     file: str | None = None
 
-    def begin(self, study: str) -> RootedRun:
-        """A new run: of the user's own secret, no two have the same root.
+    def begin(self, study: str, *, repeatable: bool = True) -> RootedRun:
+        """A new run: of the user's own secret, no two have the same root; nor of a file, unless they are repeatable.
 
         Raises
         ------
         DataError, OutputError
             If the secret cannot be read or kept.
         """
-        return self._rooted(study, "file" if self.file is not None else secrets.token_hex(8))
+        repeats = repeatable and self.file is not None
+        return self._rooted(study, "file" if repeats else secrets.token_hex(8))
 
     def again(self, study: str, name: str) -> RootedRun:
         """The run of that name once more: a resumed one, or one that is audited.
