@@ -135,8 +135,8 @@ def _not_to_be_made(target: Path, error: OSError) -> OutputError:
 
 @contextmanager
 def taken_up(folder: Path, work: Callable[[Path], Unfinished] = Checkpoints) -> Iterator[Path]:
-    """Go on in an incomplete folder, and rename it at the end."""
-    with _completing(folder, target_of(folder, work), work(folder)):
+    """Go on in an incomplete folder, and rename it at the end; after an error it stays, whatever is in it."""
+    with _completing(folder, target_of(folder, work), work(folder), stays=True):
         yield folder
 
 
@@ -176,7 +176,7 @@ def unwritable(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _completing(folder: Path, target: Path, work: Unfinished) -> Iterator[None]:
+def _completing(folder: Path, target: Path, work: Unfinished, stays: bool = False) -> Iterator[None]:
     with work.locked():
         try:
             yield
@@ -188,7 +188,7 @@ def _completing(folder: Path, target: Path, work: Unfinished) -> Iterator[None]:
                 error.add_note(f"Go on {work.after} with `raydr {work.command} {folder} --resume`.")
             raise
         finally:
-            if folder.exists() and not work.there:
+            if folder.exists() and not (stays or work.there):
                 shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -1,0 +1,594 @@
+"""Two releases share a draw only if they are equal to the bit, and each is charged: whatever changes between them."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import types
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+import numpy as np
+import pytest
+import yaml
+from annotated_types import BaseMetadata
+from inline_federations import KNOWN
+from pydantic import BaseModel
+from releases_seen import Seen, cancelled, pairs, seen_by_servers
+
+from raydr.errors import DataError, RaydrError, RunError, ScenarioError
+from raydr.federation.failures import Failure, Kind, QuorumError
+from raydr.federation.host import ClientHost
+from raydr.federation.noise_streams import noise_stream
+from raydr.journal import Event, RoundEnded
+from raydr.privacy.accounting import BudgetError
+from raydr.privacy.gaussian import GaussianNoise
+from raydr.privacy.mechanism import Quantity
+from raydr.scenarios import runner
+from raydr.scenarios.reading import read
+from raydr.scenarios.runner import resume, run
+
+CLIENTS, ROUNDS, FEATURES = 5, 4, 10
+STEPS: dict[str, Any] = {
+    "kind": "fed-tsne",
+    "landmarks": 40,
+    "rounds": ROUNDS,
+    "perplexity": 5,
+    "early_iterations": 2,
+    "iterations": 2,
+}
+NETWORK: dict[str, Any] = {"rounds": ROUNDS, "hidden": [16], "neighbors": 5, "bounds": [-20.0, 20.0]}
+UPDATE: dict[str, Any] = {"on": "update", "epsilon": 4.0, "clip": 1.0, "per": "sum"}
+RELEASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "gradient": ("Step", STEPS, {"on": "gradient", "epsilon": 1.0, "per": "sum"}),
+    "landmarks": ("Step", STEPS | {"share": "landmarks"}, {"on": "variable", "epsilon": 1.0, "per": "sum"}),
+    "pairs": ("PairGradient", NETWORK | {"kind": "fedne"}, UPDATE | {"unit": "record"}),
+    "changes": ("Change", NETWORK | {"kind": "fedavg-ne"}, UPDATE | {"unit": "client"}),
+}
+"""What rounds ask for, the method and the noise."""
+
+
+def table(folder: Path, name: str = "rows", shift: float = 0.0) -> Path:
+    rng = np.random.default_rng(5)
+    rows = rng.normal(size=(60, FEATURES)) + np.arange(60)[:, None] % 2 + shift
+    lines = [",".join([*(f"f{column}" for column in range(FEATURES)), "kind", "site"])]
+    for row, values in enumerate(rows):
+        lines.append(",".join([*(f"{value:.6f}" for value in values), "ab"[row % 2], f"s{row % CLIENTS}"]))
+    path = folder / f"{name}.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def content(folder: Path, release: str = "gradient", **sections: Any) -> dict[str, Any]:
+    """A scenario whose secret is in a file."""
+    path, secret = folder / "rows.csv", folder / "secret"
+    if not path.exists():
+        table(folder)
+        secret.write_bytes(bytes(range(64)))
+    _, method, noise = RELEASES[release]
+    whole: dict[str, Any] = {
+        "name": "noisy",
+        "data": {"path": str(path), "label": "kind", "features": [f"f{each}" for each in range(FEATURES)]},
+        "clients": {"count": CLIENTS},
+        "method": method,
+        "privacy": {"noise": noise, "secret": str(secret), "secure_aggregation": True},
+        "runtime": {"federation": "inline", "checkpoint_every": 2},
+        "metrics": [],
+    }
+    for section, changes in sections.items():
+        whole[section] = whole.get(section, {}) | changes if isinstance(changes, dict) else changes
+    return whole
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
+    monkeypatch.setattr(runner, "shown", lambda folder, listener: folder)
+    with seen_by_servers(monkeypatch) as found:
+        yield found
+
+
+class StopError(Exception):
+    pass
+
+
+def interrupted(scenario: dict[str, Any], out: Path, after: int) -> Path:
+    """The folder of a run that ends after so many rounds, or when client code raises."""
+
+    def stop(event: Event) -> None:
+        if isinstance(event, RoundEnded) and event.round == after:
+            raise StopError
+
+    with pytest.raises((StopError, RunError)):
+        run(read(scenario), out=out, listener=stop, report=False)
+    (kept,) = out.parent.glob(f"{out.name}.incomplete-*")
+    return kept
+
+
+def edit(kept: Path, section: str, **changes: Any) -> None:
+    path = kept / "scenario.yaml"
+    scenario = yaml.safe_load(path.read_text())
+    scenario[section] |= changes
+    path.write_text(yaml.safe_dump(scenario))
+
+
+def charged(folder: Path, kind: str) -> int:
+    """How many releases of a kind privacy.json counts."""
+    releases = json.loads((folder / "privacy.json").read_text())["releases"]
+    return sum(release["releases"] for release in releases if release["kind"] == kind)
+
+
+def epsilon(folder: Path) -> float:
+    return float(json.loads((folder / "privacy.json").read_text())["epsilon_accounted"])
+
+
+def losing(patch: pytest.MonkeyPatch, seen: Seen, lost: Mapping[tuple[str, int], set[int]]) -> None:
+    """Have clients not answer what noise covers, by start and round."""
+    reply = ClientHost._reply
+
+    def answered(self: ClientHost, client: Any, boundary: Any) -> Any:
+        call = boundary.call
+        gone = call.request.mechanism is not None and client.index in lost.get((seen.where, call.round), ())
+        return Failure(client.index, Kind.DROPPED_OUT, "lost") if gone else reply(self, client, boundary)
+
+    patch.setattr(ClientHost, "_reply", answered)
+
+
+# ----------------------------------------------------------------------------- what was once demonstrated to an end
+
+
+@pytest.mark.parametrize("secure", [True, False])
+@pytest.mark.parametrize("release", RELEASES)
+def test_runs_of_one_secret_and_other_quorums_share_no_noise(
+    release: str, secure: bool, tmp_path: Path, seen: Seen
+) -> None:
+    """Of shares of 5 and of 3 clients, the sums of the first round gave the clean value to 7e-13."""
+    for quorum in (1.0, 0.6):
+        seen.where = str(quorum)
+        sections: dict[str, Any] = {"runtime": {"quorum": quorum}, "privacy": {"secure_aggregation": secure}}
+        run(read(content(tmp_path, release, **sections)), out=tmp_path / seen.where, report=False)
+    kind = RELEASES[release][0]
+    one, other = seen.of("1.0", kind)[0], seen.of("0.6", kind)[0]
+    noise = sum(
+        answer.weight * answer.noise
+        for answer in seen.answers
+        if answer.where == "1.0" and answer.kind == kind and answer.call == first_call(seen, "1.0", kind)
+    )
+    value = np.frombuffer(one.bits)[: noise.size] - noise
+    left = cancelled(one, other, math.sqrt(5 / 3))[: noise.size] - value
+    assert rms(left) > rms(noise)
+    assert seen.require_equal() == 0
+
+
+def first_call(seen: Seen, where: str, kind: str) -> int:
+    return min(answer.call for answer in seen.answers if (answer.where, answer.kind) == (where, kind))
+
+
+def rms(values: Any) -> float:
+    return float(np.sqrt(np.mean(np.square(values))))
+
+
+@pytest.mark.parametrize("release", ["gradient", "pairs"])
+def test_a_round_that_is_repeated_under_a_lower_quorum_is_drawn_and_charged_again(
+    release: str, tmp_path: Path, seen: Seen
+) -> None:
+    kind = RELEASES[release][0]
+    seen.where = "first"
+    kept = interrupted(content(tmp_path, release), tmp_path / "out", after=3)
+    edit(kept, "runtime", quorum=0.6)
+    seen.where = "second"
+    folder = resume(kept)
+    assert seen.of("first", kind)[-1] != seen.of("second", kind)[0]
+    for one, other in pairs(seen.of("first", kind) + seen.of("second", kind)):
+        assert one != other
+    seen.require_equal()
+    assert charged(folder, kind) == ROUNDS + 1
+    plain = run(read(content(tmp_path, release)), out=tmp_path / "plain", report=False)
+    assert charged(plain, kind) == ROUNDS
+    assert epsilon(folder) > epsilon(plain)
+
+
+@pytest.mark.parametrize("secure", [True, False])
+def test_a_round_that_is_repeated_without_other_clients_tells_of_none_of_them(
+    secure: bool, tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same summands in the sums of others leave one client's value under its share alone."""
+    scenario = content(
+        tmp_path, privacy={"secure_aggregation": secure, "colluding": 0.0}, runtime={"quorum": 0.6}
+    )
+    losing(monkeypatch, seen, {("first", 3): {1}, ("second", 3): {2}})
+    seen.where = "first"
+    kept = interrupted(scenario, tmp_path / "out", after=3)
+    seen.where = "second"
+    folder = resume(kept)
+    assert seen.of("first", "Step")[-1].clients == (0, 2, 3, 4)
+    assert seen.of("second", "Step")[0].clients == (0, 1, 3, 4)
+    assert seen.require_equal() == 0
+    assert charged(folder, "Step") == ROUNDS + 1
+    again = run(read(scenario), out=tmp_path / "again", report=False)
+    assert (again / "environment.json").exists(), "a run that may lose clients"
+    assert seen.require_equal() == 0, "nor do two runs of one secret"
+
+
+@pytest.mark.parametrize("secure", [True, False])
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_round_that_is_repeated_as_it_was_is_the_same_release_and_costs_nothing(
+    release: str, secure: bool, tmp_path: Path, seen: Seen
+) -> None:
+    kind, privacy = RELEASES[release][0], {"secure_aggregation": secure}
+    seen.where = "whole"
+    whole = run(read(content(tmp_path, release, privacy=privacy)), out=tmp_path / "whole", report=False)
+    seen.where = "first"
+    kept = interrupted(content(tmp_path, release, privacy=privacy), tmp_path / "out", after=3)
+    seen.where = "second"
+    folder = resume(kept)
+    assert seen.of("first", kind)[-1] == seen.of("second", kind)[0]
+    assert seen.require_equal() >= CLIENTS
+    for name in ("embedding.parquet", "privacy.json", "ledger.json"):
+        assert (folder / name).read_bytes() == (whole / name).read_bytes()
+
+
+@pytest.mark.parametrize("release", ["gradient", "pairs"])
+def test_an_answer_that_comes_out_otherwise_is_another_release(
+    release: str, tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on another processor, whose last digits differ: it is drawn again, so it is charged again."""
+    seen.where = "first"
+    kept = interrupted(content(tmp_path, release), tmp_path / "out", after=3)
+    compute = ClientHost._compute
+
+    def elsewhere(self: ClientHost, client: Any, call: Any, told: Any) -> Any:
+        if told.mechanism is not None and client.index == 0:
+            client.rows = client.rows * (1.0 + 1e-12)
+        return compute(self, client, call, told)
+
+    monkeypatch.setattr(ClientHost, "_compute", elsewhere)
+    seen.where = "second"
+    folder = resume(kept)
+    kind = RELEASES[release][0]
+    assert seen.of("first", kind)[-1] != seen.of("second", kind)[0]
+    assert charged(folder, kind) == ROUNDS + 1
+
+
+# ------------------------------------------------------------------------- what was written down before it was asked
+
+
+def test_a_release_is_on_the_disk_before_it_is_asked_for(
+    tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An end in the middle of a call forgets nothing: it is charged, and once."""
+    compute = ClientHost._compute
+
+    def dying(self: ClientHost, client: Any, call: Any, told: Any) -> Any:
+        if told.mechanism is not None and call.round == 3:
+            raise StopError
+        return compute(self, client, call, told)
+
+    monkeypatch.setattr(ClientHost, "_compute", dying)
+    kept = interrupted(content(tmp_path), tmp_path / "out", after=9)
+    lines = (kept / "checkpoints" / "releases.jsonl").read_text().splitlines()
+    assert len(lines) == 2 + 2 + 1
+    monkeypatch.setattr(ClientHost, "_compute", compute)
+    edit(kept, "runtime", quorum=0.6)
+    assert charged(resume(kept), "Step") == ROUNDS + 1
+
+
+def test_a_run_that_draws_again_is_held_to_its_budget(tmp_path: Path, seen: Seen) -> None:
+    privacy = {"strict": "sums", "epsilon_max": 1.0}
+    bounded = {"gamma": 0.1, "bounds": [-20.0, 20.0]}
+    scenario = content(tmp_path, privacy=privacy, runtime={"quorum": 0.6}, method=bounded)
+    kept = interrupted(scenario, tmp_path / "out", after=3)
+    # All five answer, so each round costs three fifths of what was planned: there is room for two more, and no third.
+    interrupt_again(kept)
+    whole = shutil.copytree(kept, tmp_path / "again.incomplete-1")
+    assert epsilon(resume(whole)) <= 1.0
+    interrupt_again(kept)
+    with pytest.raises(BudgetError, match="raise epsilon_max"):
+        resume(kept)
+    edit(kept, "privacy", epsilon_max=3.0)
+    assert epsilon(resume(kept)) > 1.0
+
+
+def interrupt_again(kept: Path) -> None:
+    """Let a run go on for a round, and interrupt it."""
+
+    def stop(event: Event) -> None:
+        if isinstance(event, RoundEnded):
+            raise StopError
+
+    with pytest.raises(StopError):
+        resume(kept, listener=stop)
+
+
+@pytest.mark.parametrize("damaged", ["gone", "cut", "changed", "last line cut"])
+def test_a_run_whose_releases_cannot_be_read_does_not_go_on(damaged: str, tmp_path: Path, seen: Seen) -> None:
+    kept = interrupted(content(tmp_path), tmp_path / "out", after=3)
+    path = kept / "checkpoints" / "releases.jsonl"
+    text = path.read_text()
+    match damaged:
+        case "gone":
+            path.unlink()
+        case "cut":
+            path.write_text("".join(text.splitlines(keepends=True)[:2]))
+        case "changed":
+            path.write_text(text.replace('"sensitivity": ', '"sensitivity": 1', 1))
+        case _:  # which is what an end in the middle of writing leaves: it was not asked for yet
+            path.write_text(text + '{"name": "ab')
+            assert charged(resume(kept), "Step") == ROUNDS
+            return
+    with pytest.raises(RunError, match=r"releases.*Start a new run with `raydr run"):
+        resume(kept)
+
+
+# --------------------------------------------------------------------------------------- before the first checkpoint
+
+
+def test_a_run_goes_on_before_its_first_checkpoint_as_it_began_or_not_at_all(
+    tmp_path: Path, seen: Seen
+) -> None:
+    whole = run(read(content(tmp_path)), out=tmp_path / "whole", report=False)
+    kept = interrupted(content(tmp_path), tmp_path / "out", after=1)
+    assert not list((kept / "checkpoints").glob("*.npz"))
+    before = (kept / "scenario.yaml").read_text()
+    edit(kept, "method", landmarks=41)
+    with pytest.raises(ScenarioError, match=r"method\.landmarks was 40 and is 41"):
+        resume(kept)
+    (kept / "scenario.yaml").write_text(before)
+    rows = tmp_path / "rows.csv"
+    told = rows.read_text()
+    rows.write_text(told.replace("a,s0", "b,s0", 1))
+    with pytest.raises(DataError, match="the labels"):
+        resume(kept)
+    rows.write_text(told)
+    folder = resume(kept)
+    for name in ("embedding.parquet", "privacy.json", "ledger.json"):
+        assert (folder / name).read_bytes() == (whole / name).read_bytes()
+    seen.require_equal()
+
+
+@pytest.mark.parametrize("left", ["", "{", "[]", '{"raydr": "1"}'])
+def test_what_a_run_began_as_is_not_guessed(left: str, tmp_path: Path, seen: Seen) -> None:
+    kept = interrupted(content(tmp_path), tmp_path / "out", after=1)
+    (kept / "checkpoints" / "identity.json").write_text(left)
+    with pytest.raises(RunError, match=r"identity\.json cannot be read.*Start a new run"):
+        resume(kept)
+
+
+def test_a_run_without_noise_is_held_to_what_it_began_as_too(tmp_path: Path, seen: Seen) -> None:
+    """A process that is killed before the first checkpoint leaves its folder, whatever the run released."""
+    scenario = content(tmp_path)
+    del scenario["privacy"]["noise"]
+    kept = tmp_path / "out.incomplete-1"
+
+    def copy(event: Event) -> None:
+        if isinstance(event, RoundEnded) and event.round == 1:
+            (there,) = tmp_path.glob("out.incomplete-*")
+            shutil.copytree(there, tmp_path / "left.incomplete-1")
+
+    run(read(scenario), out=tmp_path / "out", listener=copy, report=False)
+    kept = tmp_path / "left.incomplete-1"
+    (kept / "checkpoints" / "lock").unlink(missing_ok=True)
+    edit(kept, "method", rounds=5)
+    with pytest.raises(ScenarioError, match=r"method\.rounds was 4 and is 5"):
+        resume(kept)
+    edit(kept, "method", rounds=4)
+    assert resume(kept).exists()
+
+
+def test_a_quorum_that_is_missed_may_be_lowered_as_the_error_says(
+    tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losing(monkeypatch, seen, {("first", 3): {1, 2}, ("second", 3): {1, 2}})
+    scenario = content(tmp_path, runtime={"quorum": 0.8}, privacy={"colluding": 0.0})
+    seen.where = "first"
+    with pytest.raises(QuorumError, match=r"lower runtime\.quorum"):
+        run(read(scenario), out=tmp_path / "out", report=False)
+    (kept,) = tmp_path.glob("out.incomplete-*")
+    edit(kept, "runtime", quorum=0.6)
+    seen.where = "second"
+    assert charged(resume(kept), "Step") == ROUNDS + 1, "the round that failed was asked for"
+    seen.require_equal()
+
+
+# ----------------------------------------------------------------------------------------------- the name of a stream
+
+
+def named(**changes: Any) -> np.random.Generator:
+    quantity = Quantity(np.arange(4.0), sensitivity=1.0, share=0.5, resolution=0.0)
+    given: dict[str, Any] = {
+        "mechanism": GaussianNoise(on="gradient", multiplier=1.0),
+        "quantities": {"direction": quantity},
+        "kind": "Step",
+        "round": 3,
+        "among": "five",
+    }
+    given |= {key: value for key, value in changes.items() if key in given}
+    of_quantity = {key: value for key, value in changes.items() if key not in given}
+    if of_quantity:
+        given["quantities"] = {"direction": Quantity(**vars(quantity) | of_quantity)}
+    return noise_stream(KNOWN, given.pop("mechanism"), given.pop("quantities"), **given)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kind": "Other"},
+        {"round": 4},
+        {"among": "four"},
+        {"mechanism": GaussianNoise(on="gradient", multiplier=2.0)},
+        {"mechanism": GaussianNoise(on="gradient", multiplier=1.0, per="sum")},
+        {"values": np.array([0.0, 1.0, 2.0, np.nextafter(3.0, 4.0)])},
+        {"values": np.arange(4.0).reshape(2, 2)},
+        {"values": np.arange(4.0, dtype=np.float32)},
+        {"unit": 2.0},
+        {"sensitivity": 2.0},
+        {"share": 0.25},
+        {"resolution": 1e-9},
+        {"quantities": {"other": Quantity(np.arange(4.0), sensitivity=1.0, share=0.5)}},
+    ],
+    ids=str,
+)
+def test_whatever_changes_a_release_names_another_stream(changes: dict[str, Any]) -> None:
+    assert named().random() == named().random()
+    assert named(**changes).random() != named().random()
+
+
+def test_every_argument_of_a_name_is_tried() -> None:
+    """A setting that is added to quantities changes the name too: the digest takes every field."""
+    assert set(vars(Quantity(np.zeros(1)))) == {"values", "unit", "sensitivity", "share", "resolution"}
+
+
+# ------------------------------------------------------------------------- every key that a scenario has, found there
+
+
+NOISES: list[dict[str, Any]] = [
+    {"on": "gradient", "epsilon": 1.0, "per": "sum"},
+    {"on": "gradient", "multiplier": 2.0},
+    {"on": "gradient", "sigma": 0.5},
+    {"on": "gradient", "level": 0.5},
+    {"on": "data", "level": 0.5},
+    {"on": "data", "epsilon": 5.0, "clip": 5.0},
+]
+UNREACHED = {
+    "data.source": "the table is a file",
+    "data.graph": "is another source of data",
+    "data.dimensions": "of a graph",
+    "data.matrix": "of an .h5ad file",
+    "data.harmonize": "of sites, below",
+    "clients.sites": "are another source of data",
+    "method.kind": "the methods have their own tests above",
+    "privacy.noise.kind": "there is one",
+    "runtime.federation": "Ray's bits are those of this process: tests of their own",
+    "runtime.device": "no GPU here",
+}
+"""Keys that this test does not change, and why: every other key of a scenario is, also one that is added tomorrow."""
+
+
+def leaves(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Dotted key, annotation and value of every setting, of sections that are there."""
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        if isinstance(value, BaseModel):
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", field.annotation, value
+
+
+def alternatives(annotation: Any, value: Any, folder: Path) -> Iterator[Any]:
+    """Values of a type, other than this one."""
+    origin = get_origin(annotation)
+    if origin in (Union, types.UnionType):
+        for each in get_args(annotation):
+            yield from alternatives(each, value, folder)
+    elif origin is Literal:
+        yield from (each for each in get_args(annotation) if each != value)
+    elif annotation is bool:
+        yield not value
+    elif annotation is int:
+        yield from ((value or 0) + 1, (value or 0) - 1, 3, 20)
+    elif annotation is float:
+        yield from ((value or 1.0) * 0.6, (value or 1.0) * 1.5, 0.5, 2.0, 30.0)
+    elif annotation is str:
+        yield from ("f1", "site", str(folder / "other.csv"), str(folder / "other"))
+    elif origin is tuple:
+        inner = get_args(annotation)[0]
+        for each in alternatives(inner, None, folder):
+            yield [each]
+        yield [f"f{column}" for column in range(FEATURES - 1)]
+    elif get_origin(annotation) is not None or isinstance(annotation, BaseMetadata):
+        yield from alternatives(get_args(annotation)[0], value, folder)
+    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield from minimal(annotation, folder)
+
+
+def minimal(section: type[BaseModel], folder: Path) -> Iterator[dict[str, Any]]:
+    """Sections with what they need and, where they need nothing, one key."""
+    needed = {name: field for name, field in section.model_fields.items() if field.is_required()}
+    for name, field in (needed or section.model_fields).items():
+        for value in alternatives(field.annotation, None, folder):
+            yield {name: value}
+
+
+def changed(base: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+    *sections, name = key.split(".")
+    found = json.loads(json.dumps(base))
+    inner = found
+    for section in sections:
+        inner = inner.setdefault(section, {})
+    inner[name] = value
+    return found
+
+
+def bases(folder: Path) -> list[dict[str, Any]]:
+    """Runs of one secret, under noise of several sorts."""
+    found = []
+    for noise in NOISES:
+        scenario = content(folder, clients={"count": CLIENTS})
+        scenario["privacy"] = {"noise": noise, "secret": str(folder / "secret")}
+        scenario["method"] = STEPS | {"rounds": 2, "landmarks": 30}
+        found.append(scenario)
+    (folder / "other").write_bytes(bytes(range(1, 65)))
+    table(folder, "other", shift=0.5)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_no_key_of_a_scenario_gives_two_runs_of_one_secret_the_same_noise(tmp_path: Path, seen: Seen) -> None:
+    """Each key is changed, alone, in each sort of run that it can be changed in; all releases are one pool."""
+    starts = bases(tmp_path)
+    keys: dict[str, bool] = {}
+    for index, base in enumerate(starts):
+        seen.where = f"{index}"
+        run(read(base), out=tmp_path / seen.where, report=False)
+        for key, annotation, value in leaves(read(base)):
+            keys.setdefault(key, False)
+            if keys[key] and index and not key.startswith("privacy"):
+                continue
+            for other in alternatives(annotation, value, tmp_path):
+                seen.where = f"{index} {key}={other}"
+                out = tmp_path / f"{index}-{key}"
+                try:
+                    run(read(changed(base, key, other)), out=out, report=False)
+                except (RaydrError, ValueError):
+                    continue
+                keys[key] = True
+                break
+    missed = {key for key, reached in keys.items() if not reached and key not in UNREACHED}
+    assert not missed, "teach `alternatives` a value for them, or say in UNREACHED why not"
+    assert seen.require_equal() > 0, "runs that differ in name, show and the like are the same release"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("after", [1, 3])
+def test_no_key_that_can_be_changed_before_a_run_goes_on_gives_noise_away(
+    after: int, tmp_path: Path, seen: Seen
+) -> None:
+    """Interrupted before or after the first checkpoint; most keys are refused, and what is not is charged."""
+    bases(tmp_path)
+    scenario = content(tmp_path)
+    seen.where = "first"
+    kept = interrupted(scenario, tmp_path / "out", after)
+    gone_on: dict[str, Path] = {}
+    for key, annotation, value in leaves(read(kept / "scenario.yaml")):
+        if key in UNREACHED or key == "clients.partition.kind":
+            continue
+        for number, other in enumerate(alternatives(annotation, value, tmp_path)):
+            copy = shutil.copytree(kept, tmp_path / f"{key}-{number}.incomplete-1")
+            path = copy / "scenario.yaml"
+            path.write_text(yaml.safe_dump(changed(yaml.safe_load(path.read_text()), key, other)))
+            seen.where = f"{key}={other}"
+            try:
+                gone_on[key] = resume(copy)
+            except (RaydrError, ValueError):
+                continue
+            break
+    assert {"runtime.quorum", "runtime.checkpoint_every", "runtime.retries"} <= set(gone_on)
+    assert not [key for key in gone_on if not key.startswith("runtime.") and key != "privacy.epsilon_max"]
+    seen.require_equal()
+    for key, folder in gone_on.items():
+        (where,) = {answer.where for answer in seen.answers if answer.where.startswith(f"{key}=")}
+        told = [*seen.of("first", "Step"), *seen.of(where, "Step")]
+        assert charged(folder, "Step") == len(set(told)), key
