@@ -129,9 +129,9 @@ class Checkpoints:
         Raises
         ------
         ScenarioError, DataError, OutputError
-            If it was made from something else.
+            If it was made from something else, or it cannot be told what it has released.
         RunError
-            If none of its checkpoints can be used, or it cannot be told what it has released.
+            If none of its checkpoints can be used.
         """
         files = self._files()
         if not files and not self._identity.exists():
@@ -195,6 +195,12 @@ class Checkpoints:
     def _unread(self) -> str:
         return f"{self._identity.name} cannot be read, and there is none"
 
+    def _untold(self, why: str) -> OutputError:
+        return OutputError(
+            f"What the run has released cannot be read from {self._releases} ({why}), so what it costs cannot be told."
+            f" {self._new_run}"
+        )
+
     @property
     def _new_run(self) -> str:
         return f"Start a new run with `raydr run {self.folder / SCENARIO}`."
@@ -223,10 +229,7 @@ class Checkpoints:
             whole = tuple(line for line in lines if line.endswith("\n"))
             by_name(whole)
         except (OSError, ValueError, RaydrError) as error:
-            raise RunError(
-                f"What the run has released cannot be read from {self._releases} ({error}), so what it costs cannot be"
-                f" told. {self._new_run}"
-            ) from error
+            raise self._untold(str(error)) from error
         if len(whole) < len(lines):
             self._write(self._releases, "".join(whole))
         return whole
@@ -247,7 +250,7 @@ class Checkpoints:
         if History.of(ended.line for ended in rounds) != checkpoint.history:
             raise RunError(f"the rounds before it, in {self._rounds.name}, are damaged")
         if History.of(released[: checkpoint.released.lines]) != checkpoint.released:
-            raise RunError(f"the releases before it, in {self._releases.name}, are damaged")
+            raise self._untold(f"those before checkpoint {path.name} are damaged")
         return Resumption(content, rounds, damaged, rooted(checkpoint.run), released)
 
     def _read_rounds(self, until: int) -> tuple[RoundEnded, ...]:

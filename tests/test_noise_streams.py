@@ -17,7 +17,7 @@ from inline_federations import KNOWN
 from pydantic import BaseModel
 from releases_seen import Seen, cancelled, pairs, seen_by_servers
 
-from raydr.errors import DataError, RaydrError, RunError, ScenarioError
+from raydr.errors import DataError, OutputError, RaydrError, RunError, ScenarioError
 from raydr.federation.failures import Failure, Kind, QuorumError
 from raydr.federation.host import ClientHost
 from raydr.federation.noise_streams import noise_stream
@@ -302,15 +302,20 @@ def interrupt_again(kept: Path) -> None:
         resume(kept, listener=stop)
 
 
-@pytest.mark.parametrize("damaged", ["gone", "cut", "changed", "last line cut"])
+@pytest.mark.parametrize(
+    "damaged", ["gone", "cut", "cut after an older checkpoint", "changed", "last line cut"]
+)
 def test_a_run_whose_releases_cannot_be_read_does_not_go_on(damaged: str, tmp_path: Path, seen: Seen) -> None:
-    kept = interrupted(content(tmp_path), tmp_path / "out", after=3)
+    kept = interrupted(content(tmp_path, runtime={"checkpoint_every": 1}), tmp_path / "out", after=3)
     path = kept / "checkpoints" / "releases.jsonl"
     text = path.read_text()
+    assert len(list((kept / "checkpoints").glob("*.npz"))) == 2
     match damaged:
         case "gone":
             path.unlink()
         case "cut":
+            path.write_text("".join(text.splitlines(keepends=True)[:1]))
+        case "cut after an older checkpoint":
             path.write_text("".join(text.splitlines(keepends=True)[:2]))
         case "changed":
             path.write_text(text.replace('"sensitivity": ', '"sensitivity": 1', 1))
@@ -318,7 +323,7 @@ def test_a_run_whose_releases_cannot_be_read_does_not_go_on(damaged: str, tmp_pa
             path.write_text(text + '{"name": "ab')
             assert charged(resume(kept), "Step") == ROUNDS
             return
-    with pytest.raises(RunError, match=r"releases.*Start a new run with `raydr run"):
+    with pytest.raises(OutputError, match=r"releases.*Start a new run with `raydr run"):
         resume(kept)
 
 
