@@ -12,14 +12,19 @@ import numpy as np
 import psutil
 import pytest
 import yaml
+from inline_federations import KNOWN
 from processes import runs, simulation_processes
 from requests_for_tests import Gate
 
 import raydr
 from raydr.federation import FailurePolicy
-from raydr.journal import Event, Incident, RoundEnded
+from raydr.federation.client import Withheld
+from raydr.federation.releases import by_name
+from raydr.journal import Charged, Event, Incident, RoundEnded
 from raydr.methods.landmarks.maps import FedTSNE
 from raydr.methods.serving import Plan, Served
+from raydr.privacy.gaussian import GaussianNoise
+from raydr.privacy.mechanism import Coverage
 from raydr.scenarios.backend import InlineBackend
 
 # Beside four busy loops a start of Ray takes six times as long: what is waited for here must come, not come soon.
@@ -66,6 +71,41 @@ def test_a_coordinator_that_is_killed_goes_on_from_its_checkpoint(cluster: None,
     whole = expected()
     assert served.outcome.embedding.tobytes() == whole.outcome.embedding.tobytes()
     assert served.ledger.as_list() == whole.ledger.as_list()
+
+
+@pytest.mark.parametrize("quorum", [1.0, 0.6])
+def test_a_coordinator_that_is_killed_forgets_no_release(
+    cluster: None, tmp_path: Path, quorum: float
+) -> None:
+    """Where no client may be lost, what is asked again is the same release; elsewhere it is another."""
+    from raydr.actors.backend import RayBackend
+
+    gate = Gate(round=8, opened_by=str(tmp_path / "open"))
+    noise = Coverage(GaussianNoise(on="gradient", multiplier=20.0, per="sum"))
+    how: dict[str, Any] = {"coverage": noise, "policy": FailurePolicy(quorum=quorum)}
+    withheld, killed, written = Withheld(KNOWN), list[int](), list[str]()
+
+    def kill_after_round_7(event: Event) -> None:
+        if isinstance(event, Charged):
+            written.append(event.line)
+        if isinstance(event, RoundEnded) and event.round == 7 and not killed:
+            for process in simulation_processes("CoordinatorProcess"):
+                process.kill()
+                killed.append(process.pid)
+            Path(gate.opened_by).touch()
+
+    served = RayBackend(packing=1).serve(
+        rows(), plan(faults=gate, **how), listener=kill_after_round_7, withheld=withheld
+    )
+    whole = InlineBackend().serve(rows(), plan(**how), listener=unheard, withheld=withheld)
+    assert killed
+    releases = sum(served.ledger.charges.values())
+    assert len(by_name(written)) == releases, "each was written down"
+    if quorum == 1:
+        assert served.outcome.embedding.tobytes() == whole.outcome.embedding.tobytes()
+        assert served.ledger.charges == whole.ledger.charges
+    else:
+        assert ROUNDS < releases <= ROUNDS + 2, "round 7, and 8 if it was under way"
 
 
 def test_a_coordinator_that_dies_too_often_is_given_up(cluster: None, tmp_path: Path) -> None:
