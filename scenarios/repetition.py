@@ -166,8 +166,8 @@ def _require_same_outcome(run: RunFolder, served: Served) -> None:
         off = "another shape" if found.shape != run.federated.shape else _apart(found, run.federated)
         raise RunError(
             f"The repetition of the run in {run.path} has another map ({off}), so what it shows is not what that run's"
-            " server saw. Bits change between processors and where clients were lost by chance: run the scenario here"
-            " again, and audit that."
+            " server saw. Bits change between processors, where clients were lost by chance, and where a run that may"
+            " lose clients was interrupted and resumed: run the scenario here again, and audit that."
         )
     was, now = _messages(run.ledger), _messages(served.ledger.entries.values())
     different = [entry["kind"] for entry in [*was, *now] if (entry in was) != (entry in now)]
