@@ -80,7 +80,8 @@ def run(
         If the scenario, its data or its place cannot be used.
     RunError
         If the run started and could not be finished. A folder is left only where it holds a checkpoint or a charged
-        release, and then its name says incomplete; or where all is there but the picture or the page, and then it does not.
+        release, and then its name says incomplete; or where all is there but the picture or the page, and then it
+        does not.
     """
     if table is not None and scenario.audit is not None:
         raise ScenarioError(
@@ -108,7 +109,9 @@ def resume(
 ) -> Path:
     """Go on with an interrupted run from its last checkpoint; the bits are those of a run never interrupted.
 
-    Noisy sums that may lose clients are drawn again, and charged again. Arguments are as for :func:`raydr.resume`; what comes back is the run folder, whole.
+    Noisy sums that may lose clients are drawn again, and charged again.
+
+    Arguments are as for :func:`raydr.resume`; what comes back is the run folder, whole.
 
     Raises
     ------

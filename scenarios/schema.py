@@ -328,8 +328,8 @@ class PrivacySettings(Settings):
     secret: SecretPath | None = Field(
         None,
         description="file with at least 32 secret bytes, from which clients' keys, masks and noise follow, and so a run"
-        " that can be repeated to the bit, unless it may lose clients (runtime.quorum); default: drawn from the system, with new noise in each run. The server does"
-        " not have it",
+        " that can be repeated to the bit, unless it may lose clients (runtime.quorum); default: drawn from the system,"
+        " with new noise in each run. The server does not have it",
     )
     isometry_key: bool = Field(
         False,
