@@ -81,11 +81,9 @@ class RayBackend:
         require_room(parts, seated.actors, room)
         listener(Seated(seated.line))
         share = self._gpu_share(room, seated.actors)
-        placements = place(parts, seated.actors, room, gpu_share=share)
+        placements = place(parts, seated.actors, room, withheld=withheld, gpu_share=share)
         self.actors = len(placements)
         latest, lines = checkpoint, list(released)
-        # The object store brings it to the hosts of clients; inside of a tuple it is fetched by nobody on the way.
-        hidden = (ray.put(withheld or Withheld()),)
 
         def hear(event: Event) -> None:
             nonlocal latest
@@ -102,7 +100,7 @@ class RayBackend:
             coordinator = Coordinator.options(**room.beside(share)).remote()
             try:
                 transport = RayTransport(
-                    placements, plan.seed, plan.faults, self.timeout_s, plan.run, hidden, device=self.device
+                    placements, plan.seed, plan.faults, self.timeout_s, plan.run, self.device
                 )
                 stream = coordinator.serve.options(num_returns="streaming").remote(
                     transport, len(parts), plan, latest, lines

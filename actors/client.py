@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any
 
 import ray
 
@@ -30,16 +31,16 @@ class ClientProcess:
         seed: int,
         faults: FaultPlan,
         run: str,
-        withheld: Sequence[ray.ObjectRef[Withheld]],
+        withheld: tuple[ray.ObjectRef[Withheld], ray.ObjectRef[Any]],
         history: Sequence[Call],
         device: Found,
     ) -> None:
         """Take clients in, after a restart with what set their state before.
 
         ``partitions`` are their rows (rows, features), read-only and shared with the object store while nothing
-        replaces them, or the one client's own file, which is read here. ``withheld`` says where that is which the
-        server is not to have: it is fetched here, and nowhere on the way. ``device`` computes large products from now
-        on. The rest is as for :class:`ClientHost`.
+        replaces them, or the one client's own file, which is read here. ``withheld`` says where these clients'
+        secrets are, and the rows in reserve: both are fetched here, and nowhere on the way. ``device`` computes large
+        products from now on. The rest is as for :class:`ClientHost`.
 
         Raises
         ------
@@ -53,7 +54,8 @@ class ClientProcess:
         self._computing.enter_context(computing_on(device))
         rows = [partitions.read().rows] if isinstance(partitions, SiteFile) else partitions
         seats = [Seat(*seat) for seat in zip(indices, rows, fingerprints, strict=True)]
-        self._host = ClientHost(seats, seed, faults, run, ray.get(withheld[0]))
+        own, reserve = ray.get(list(withheld))
+        self._host = ClientHost(seats, seed, faults, run, replace(own, reserve=reserve))
         self._host.restore(history)
 
     def ask(self, call: Call, clients: tuple[int, ...]) -> list[Answer]:

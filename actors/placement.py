@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import repeat
+from typing import Any
 
 import ray
 
@@ -15,12 +17,19 @@ from raydr.arrays import FloatArray
 from raydr.data import Site
 from raydr.errors import ScenarioError
 from raydr.federation import fingerprint
+from raydr.federation.client import Withheld
+from raydr.privacy.secrets import Secret
 
 
 def place(
-    parts: Sequence[FloatArray | Site], actors: int, room: Room, *, gpu_share: float = 0.0
+    parts: Sequence[FloatArray | Site],
+    actors: int,
+    room: Room,
+    *,
+    withheld: Withheld | None = None,
+    gpu_share: float = 0.0,
 ) -> list[Placement]:
-    """Share the clients among actors; rows that are here go into the object store.
+    """Share the clients among actors; rows that are here go into the object store, and each actor's secrets.
 
     Parameters
     ----------
@@ -31,13 +40,22 @@ def place(
         To share clients whose rows are here, at most as many as clients.
     room : Room
         Where they live.
+    withheld : Withheld, optional
+        Of all clients, by default drawn; each actor is told where its own clients' is.
     gpu_share : float
         Part of a GPU for each actor of clients whose rows are here.
     """
+    withheld = withheld or Withheld.derived(Secret.drawn(), range(len(parts)))
+    reserve, kept = ray.put(withheld.reserve), replace(withheld, reserve=None)
+
+    def own(clients: tuple[int, ...]) -> tuple[ray.ObjectRef[Any], ray.ObjectRef[Any]]:
+        """Where the actor finds what is withheld from others: inside of a tuple nobody fetches it on the way."""
+        return ray.put(kept.at(clients)), reserve
+
     sites = [part for part in parts if isinstance(part, Site)]
     if sites:
         return [
-            Placement((client,), site.file, (site.fingerprint,), options, options, site.node)
+            Placement((client,), site.file, (site.fingerprint,), own((client,)), options, options, site.node)
             for client, site in enumerate(sites)
             for options in [pinned(site.node, room)]
         ]
@@ -52,6 +70,7 @@ def place(
             # One object for all rows of an actor: 10,000 objects of one client each took 5 s to store.
             ray.put([rows[client] for client in clients]),
             tuple(fingerprint(rows[client]) for client in clients),
+            own(clients),
             options,
             elsewhere,
         )

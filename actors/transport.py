@@ -40,14 +40,17 @@ _START_S = 30.0
 class Placement:
     """One client actor to be: who lives there, their rows, and where Ray is to put it.
 
-    ``partitions`` refers to a list of one array for each client, or is the one client's file; ``options`` are those of
-    Ray's actors: resources, labels, scheduling strategy, and ``options_again`` those of a start after a loss, which may
-    have been the node's; ``node`` is the only node that will do, if there is one.
+    ``partitions`` refers to a list of one array for each client, or is the one client's file; ``withheld`` says where
+    these clients' :class:`Withheld` is, and the rows that all clients hold in reserve: the actor looks them up, and the
+    coordinator, which holds this, never does; ``options`` are those of Ray's actors: resources, labels, scheduling
+    strategy, and ``options_again`` those of a start after a loss, which may have been the node's; ``node`` is the only
+    node that will do, if there is one.
     """
 
     clients: tuple[int, ...]
     partitions: ray.ObjectRef[Any] | SiteFile
     fingerprints: tuple[str, ...]
+    withheld: tuple[ray.ObjectRef[Withheld], ray.ObjectRef[Any]]
     options: dict[str, Any]
     options_again: dict[str, Any]
     node: str | None = None
@@ -69,8 +72,6 @@ class RayTransport:
         Seconds that an actor has for one call; one that takes longer is killed and counts as timed out.
     run : str
         Name of the run, to which clients bind what they seal.
-    withheld : sequence of one reference to Withheld
-        Client actors look it up; the coordinator, which holds this, never does.
     device : {"cpu", "cuda"}
         What computes large products at the server, and in actors that have a part of a GPU.
     """
@@ -80,9 +81,6 @@ class RayTransport:
     faults: FaultPlan
     timeout_s: float
     run: str = ""
-    withheld: Sequence[ray.ObjectRef[Withheld]] = field(
-        default_factory=lambda: (ray.put(Withheld()),), repr=False
-    )
     device: Found = "cpu"
     _actors: list[ActorHandle[Any] | None] = field(default_factory=list, repr=False)
     _settled: dict[int, ray.ObjectRef[Any]] = field(default_factory=dict, repr=False)
@@ -224,7 +222,7 @@ class RayTransport:
             self.seed,
             self.faults,
             self.run,
-            self.withheld,
+            placement.withheld,
             history_at(self._history, placement.clients),
             self.device if "num_gpus" in options else "cpu",
         )

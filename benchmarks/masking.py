@@ -8,6 +8,9 @@ take turns, three times or more. Figures, in seconds: ``SETTING.plain_s`` the ri
 ``.reveal_s`` (all clients) and ``.unmask_s`` (server) the stages of a sum, medians; ``.enter_s`` all clients'
 agreements, once in a run; ``.bytes_per_client`` what a client sends beside its vector. The ratio is all of a sum over
 the plain one, within a turn; medians. What a federated round costs beside, in messages and processes, is in neither.
+
+``secret.CLIENTS.*`` is what clients pay for one secret of them all, once in a run that needs one: ``advertise_s`` and
+``open_s`` of all clients, ``hand_out_s`` of the founder, and ``bytes``, all that the server gets and passes on.
 """
 
 from __future__ import annotations
@@ -33,8 +36,10 @@ from raydr.privacy.masking import (
     advertise,
     degrees,
     enter,
+    hand_out,
     keys_for,
     mask,
+    receive,
     reveal,
     share,
     shares_for,
@@ -148,6 +153,24 @@ def measured(setting: Setting, turns: int) -> tuple[dict[str, float], float]:
     return figures, statistics.median(seconds["ratio"])
 
 
+def agreed(clients: int) -> dict[str, float]:
+    """Figures of a secret that one client hands to all others."""
+    random, clock, content = np.random.default_rng(0), Clock(), bytes(range(32))
+    secrets = [random.bytes(32) for _ in range(clients)]
+    with clock("advertise_s"):
+        public = {client: advertise(secrets[client], "benchmark", client) for client in range(clients)}
+    others = {client: key for client, key in public.items() if client}
+    with clock("hand_out_s"):
+        boxes = hand_out(content, secrets[0], "benchmark", 0, others)
+    with clock("open_s"):
+        for client, box in zip(others, boxes, strict=True):
+            if receive(box, secrets[client], "benchmark", client, 0, public[0]) != content:
+                raise ValueError("a client opened another secret")
+    up = sum(key.nbytes for key in public.values()) + boxes.nbytes
+    down = sum(key.nbytes for key in others.values()) + boxes.nbytes + len(others) * (8 + public[0].nbytes)
+    return {**clock.seconds, "bytes": up + down}
+
+
 def main() -> None:
     """Print the figures and write them."""
     parser = argparse.ArgumentParser(
@@ -173,6 +196,12 @@ def main() -> None:
             print(f"  {name:<20}{value:>12.4g}", flush=True)
         figures |= {f"{setting.name}.{name}": round(value, 5) for name, value in found.items()}
         ratios[setting.name] = round(ratio, 3)
+    for clients in (10, 100 if arguments.quick else 1000):
+        found = agreed(clients)
+        print(f"one secret of {clients:,} clients")
+        for name, value in found.items():
+            print(f"  {name:<20}{value:>12.4g}", flush=True)
+        figures |= {f"secret.{clients}.{name}": round(value, 5) for name, value in found.items()}
     if arguments.json is not None:
         arguments.json.write_text(json.dumps({"figures": figures, "ratios": ratios}, indent=2) + "\n")
 

@@ -18,6 +18,7 @@ from raydr.federation.client import Withheld
 from raydr.federation.transcript import Transcript
 from raydr.journal import Journal, Listener
 from raydr.methods.serving import Plan, Served, serve
+from raydr.privacy.secrets import Secret
 from raydr.scenarios.holdings import Rows
 
 
@@ -41,7 +42,7 @@ class Backend(Protocol):
     ) -> Served:
         """Run clients and server; ``parts`` are each client's rows, or where they are.
 
-        ``withheld`` is given to the hosts of clients alone; by default a secret is drawn. ``released`` has every line
+        Each host is given what of ``withheld`` is its clients'; by default secrets are drawn. ``released`` has every line
         about a release that the run has charged before.
         """
 
@@ -82,14 +83,17 @@ class InlineBackend:
         released: Sequence[str] = (),
     ) -> Served:
         """Run clients and server here."""
-        withheld = withheld or Withheld()
+        withheld = withheld or Withheld.derived(Secret.drawn(), range(len(parts)))
         read = [part.file.read().rows if isinstance(part, Site) else part for part in parts]
         seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(read)]
         # Hosts of one client each, where crashes are to strike one client and not all, or each summand is to be seen.
         apart = bool(plan.faults.crashes) or self.transcript is not None
         groups = [[seat] for seat in seats] if apart else [seats]
         transport = InlineTransport(
-            [ClientHost(group, plan.seed, plan.faults, plan.run, withheld) for group in groups]
+            [
+                ClientHost(group, plan.seed, plan.faults, plan.run, withheld.at(seat.index for seat in group))
+                for group in groups
+            ]
         )
         resume = Checkpoint.from_bytes(checkpoint) if checkpoint is not None else None
         with computing_on(self.device):

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from raydr import records
+from raydr.arrays import FloatArray
 from raydr.data import Provenance, Table
 from raydr.data.provenance import sha256_of_file
 from raydr.data.site import gaps_of
@@ -26,9 +27,11 @@ from raydr.errors import DataError, OutputError, RaydrError, ScenarioError
 from raydr.federation import ClientHost, FaultPlan, InlineTransport, Seat, fingerprint
 from raydr.federation.client import Withheld
 from raydr.journal import Journal, Listener, unheard
-from raydr.methods.joining import ScaledBy, admit, require_admissible
+from raydr.methods.joining import MEMBER, ScaledBy, admit, require_admissible
 from raydr.methods.outcome import Placed
+from raydr.methods.serving import Plan
 from raydr.privacy.ledger import Ledger
+from raydr.privacy.secrets import FOUNDER, client_secret
 from raydr.privacy.statement import statement
 from raydr.records import Joining
 from raydr.report.joined import MARK, read_joined
@@ -76,13 +79,12 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
     sealed = placing.sealed
     rooted = None if sealed is None else placing.rooted
     plan = replace(plan, run=run.environment.run if rooted is None else rooted.name)
-    host = ClientHost(
-        [Seat(0, table.rows, fingerprint(table.rows))],
-        plan.seed,
-        FaultPlan(),
-        plan.run,
-        Withheld() if rooted is None else Withheld(rooted.root),
-    )
+    hosts = [_host(0, table.rows, plan)]
+    if rooted is not None:
+        # One of the run's clients hands the secret of all to the site; its rows are not asked for.
+        hosts.append(
+            _host(MEMBER, table.rows[:0], plan, Withheld({MEMBER: client_secret(rooted.root, FOUNDER)}))
+        )
     model = {key: values for key, values in placing.model.arrays.items() if key not in _PREPARATION}
     prepared = None if sealed is not None else placing.common
     harmonization = None if prepared is None else prepared.harmonization
@@ -93,7 +95,7 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
     )
     try:
         placed, ledger = admit(
-            InlineTransport([host]), plan, model, scaled_by, run.dimensions, journal=journal
+            InlineTransport(hosts), plan, model, scaled_by, run.dimensions, journal=journal
         )
     except (KeyError, ValueError, IndexError) as error:
         if isinstance(error, RaydrError):
@@ -114,6 +116,11 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
     with journal.stage("run folder"), _extended(folder) as place:
         _write(place, placing, table, placed, ledger, told)
     return shown(folder, listener)
+
+
+def _host(client: int, rows: FloatArray, plan: Plan, withheld: Withheld | None = None) -> ClientHost:
+    """Return the host of one client, whose secret is drawn unless it has one."""
+    return ClientHost([Seat(client, rows, fingerprint(rows))], plan.seed, FaultPlan(), plan.run, withheld)
 
 
 def _require_free(name: str, run: RunFolder, joined: list[str]) -> None:

@@ -98,7 +98,7 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
         holdings.parts,
         replace(plan, run=rooted.name, checkpoint_every=0),
         listener=lambda event: _passed_on(event, listener),
-        withheld=Withheld(rooted.root, reserve, holdings.own_classes),
+        withheld=Withheld.derived(rooted.root, range(len(holdings.names)), reserve, holdings.own_classes),
     )
     for entry in holdings.agreement:
         served.ledger.record(entry)

@@ -243,7 +243,9 @@ def _simulate(
                 start=beginning.start,
                 geometry=_recovery_is_asked_for(scenario),
             ),
-            withheld=Withheld(beginning.run.root, reserve, holdings.own_classes),
+            withheld=Withheld.derived(
+                beginning.run.root, range(len(holdings.names)), reserve, holdings.own_classes
+            ),
             listener=hear,
             checkpoint=resumption.content if resumption is not None else None,
             released=resumption.released if resumption is not None else (),
@@ -335,7 +337,7 @@ def with_scaling(served: Served, run: RootedRun, scenario: Scenario) -> Served:
     """Return the same with the scaling that a keyed run's clients hide from the server: for the evaluation."""
     if served.sealed_scaling is None:
         return served
-    known = opened(served.sealed_scaling, run.root, run.name, keyed_scale(scenario.data.scale))
+    known = opened(served.sealed_scaling, run.shared, run.name, keyed_scale(scenario.data.scale))
     # Where rows lie in the features the server cannot tell: it knows them turned by the key.
     return replace(served, prepared=Preparation(known.scaling), outcome=replace(served.outcome, lift=None))
 
@@ -346,7 +348,7 @@ def new_rows(holdings: Holdings, served: Served, run: RootedRun, scenario: Scena
     if held_out is None:
         return None
     if sealed is not None:
-        keyed = keyed_rows(held_out.rows, sealed, run.root, run.name, keyed_scale(scenario.data.scale))
+        keyed = keyed_rows(held_out.rows, sealed, run.shared, run.name, keyed_scale(scenario.data.scale))
     owners = None if holdings.harmonizing is None else holdings.sites_of(held_out)
     return NewRows(held_out.rows, held_out.labels, keyed, owners)
 

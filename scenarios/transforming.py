@@ -178,7 +178,7 @@ class Placing:
         """Rows of a table, filled in, harmonized, scaled and keyed as those of the run."""
         if self.sealed is not None:
             run, scale = self.rooted, keyed_scale(self.scenario.data.scale)
-            return keyed_rows(table.rows, self.sealed, run.root, run.name, scale)
+            return keyed_rows(table.rows, self.sealed, run.shared, run.name, scale)
         prepared = self.preparation
         return prepared.applied(table.rows, None if prepared.harmonization is None else self._owners(table))
 

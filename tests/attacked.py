@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from inline_federations import KNOWN
+from inline_federations import known
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.attacks import Side, View
 from raydr.attacks.scoring import Scores, Truth
 from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
-from raydr.federation.client import Withheld
 from raydr.federation.transcript import Transcript
 
 
@@ -22,7 +21,7 @@ def federation_seen(
     """A federation of these partitions, and what its server sees; ``packed`` puts all clients into one host."""
     seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
     groups = [seats] if packed else [[seat] for seat in seats]
-    hosts = [ClientHost(group, seed, withheld=Withheld(KNOWN)) for group in groups]
+    hosts = [ClientHost(group, seed, withheld=known(group)) for group in groups]
     transcript = Transcript()
     context = {"seed": seed} | context
     return Federation(

@@ -13,10 +13,19 @@ from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.client import Withheld
 from raydr.federation.transport import Transport
 from raydr.journal import Journal
-from raydr.privacy.secrets import Secret
+from raydr.privacy.secrets import FOUNDER, Secret, client_secret, group_secret
 
 KNOWN = Secret(bytes(range(32)))
 """Of clients whose noise is the same whenever it is drawn for the same seed."""
+
+
+GROUP = group_secret(client_secret(KNOWN, FOUNDER))
+"""What they share, once they have agreed on it."""
+
+
+def known(seats: Sequence[Seat]) -> Withheld:
+    """What the host of these clients is given of the known root."""
+    return Withheld.derived(KNOWN, [seat.index for seat in seats])
 
 
 def federate(
@@ -37,8 +46,10 @@ def federate(
     ends = np.cumsum(packing if packing is not None else [len(seats)])
     assert ends[-1] == len(seats)
     groups = np.split(np.array(seats, object), ends[:-1])
-    withheld = Withheld(root or KNOWN, reserve, classes)
-    hosts = [ClientHost(list(group), seed, withheld=withheld) for group in groups]
+    withheld = Withheld.derived(root or KNOWN, range(len(seats)), reserve, classes)
+    hosts = [
+        ClientHost(list(group), seed, withheld=withheld.at(seat.index for seat in group)) for group in groups
+    ]
     transport, said = InlineTransport(hosts), Context(seed=seed, **context)
     return Federation(transport, len(seats), said, journal=journal, resume=resume, released=released)
 

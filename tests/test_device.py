@@ -20,6 +20,7 @@ from raydr.geometry.points import Points, squared_distances
 from raydr.geometry.trilateration import trilaterate
 from raydr.methods.landmarks.kernel import cross_term, landmark_term
 from raydr.methods.sense.smacof import random_start, smacof
+from raydr.privacy.secrets import Secret
 from raydr.scenarios.holdings import dealt_out
 from raydr.scenarios.identity import Identity
 from raydr.scenarios.reading import read
@@ -240,7 +241,17 @@ def test_an_actor_computes_there_from_when_it_is_settled(monkeypatch: pytest.Mon
         client, "computing_on", lambda device: computing_at(Place("cpu" if device == "cuda" else "numpy"))
     )
     process = client.ClientProcess()
-    process.settle((0,), [rows], (fingerprint(rows),), 0, FaultPlan(), "run", [Withheld()], (), "cuda")  # type: ignore[list-item]
+    process.settle(
+        (0,),
+        [rows],
+        (fingerprint(rows),),
+        0,
+        FaultPlan(),
+        "run",
+        (Withheld({0: Secret.drawn()}), None),
+        (),
+        "cuda",
+    )
     gc.collect()
     try:
         assert workplace().functions is torch

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from inline_federations import KNOWN, federate, federation_over
+from inline_federations import KNOWN, federate, federation_over, known
 from requests_for_tests import OwnShift
 from sklearn.neighbors import KNeighborsClassifier
 from tiny import labelled, tiny_run, tiny_scenario
@@ -21,7 +21,6 @@ from raydr.device import Place, computing_at
 from raydr.errors import DataError, OutputError, RunError, ScenarioError
 from raydr.federation import Client, ClientHost, Federation, InlineTransport, Seat, fingerprint
 from raydr.federation.checkpoint import Checkpoint
-from raydr.federation.client import Withheld
 from raydr.federation.failures import Failure, FailurePolicy
 from raydr.federation.simulated.faults import FaultPlan
 from raydr.federation.streams import client_stream
@@ -387,7 +386,7 @@ def test_the_servers_control_variate_is_the_mean_of_the_clients_own() -> None:
 
     seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
     federation = federation_over(
-        InlineTransport([ClientHost(seats, 0, withheld=Withheld(KNOWN))]),
+        InlineTransport([ClientHost(seats, 0, withheld=known(seats))]),
         len(seats),
         seed=0,
         journal=Journal(hear),
@@ -579,7 +578,7 @@ def test_a_resumed_run_has_the_same_bits(name: str) -> None:
     def run(resume: Checkpoint | None) -> bytes:
         seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
         federation = federation_over(
-            InlineTransport([ClientHost(seats, 0, withheld=Withheld(KNOWN))]),
+            InlineTransport([ClientHost(seats, 0, withheld=known(seats))]),
             len(seats),
             seed=0,
             journal=Journal(hear),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from inline_federations import KNOWN, cut, federate
+from inline_federations import GROUP, KNOWN, cut, federate
 from tiny import tiny, tiny_scenario
 
 import raydr
@@ -95,7 +95,7 @@ def test_clients_scale_as_the_open_sums_say(offset: float, width: float, clients
     data[:, 1] = offset
     keyed = federate(cut(data, clients, seed))
     sealed = key_rows(keyed, "standard", 0)
-    found = opened(sealed, KNOWN, "", "standard").scaling
+    found = opened(sealed, GROUP, "", "standard").scaling
     plain = federate(cut(data, clients, seed))
     expected = fit_scaling(plain, "standard")
     rounding = 8 * np.finfo(float).eps * abs(offset) / width
@@ -121,6 +121,7 @@ def test_other_scales(scale: Any) -> None:
 def test_what_the_server_adds_up_is_uniform_and_the_pads_are_never_the_same() -> None:
     """Of one total, from clients all of whose values are zero: without pads it would be zero."""
     federation = federate([np.zeros((3, 2000)), np.zeros((2, 2000))])
+    federation.agree()
     request = MomentsRequest(2000, "none")
     (first, totals), (second, again) = federation.padded_sum(request), federation.padded_sum(request)
     assert first.number != second.number
@@ -128,8 +129,8 @@ def test_what_the_server_adds_up_is_uniform_and_the_pads_are_never_the_same() ->
         counts = np.bincount(total.view(np.uint8).ravel(), minlength=256)
         expected = total.nbytes / 256
         assert ((counts - expected) ** 2 / expected).sum() < 430, "chi-squared, false alarm in 10^10"
-    own = pad(KNOWN.derived("all clients"), first.number, 0, "digits", (5, 2000))
-    other = pad(KNOWN.derived("all clients"), first.number, 1, "digits", (5, 2000))
+    own = pad(GROUP, first.number, 0, "digits", (5, 2000))
+    other = pad(GROUP, first.number, 1, "digits", (5, 2000))
     np.testing.assert_array_equal(totals["digits"], own + other)
 
 
@@ -153,10 +154,10 @@ def test_anchors_are_told_under_the_key_alone() -> None:
     federation = federate([rows(), rows(seed=1)], reserve=anchors)
     assert federation.public is None
     sealed = key_rows(federation, "standard", len(anchors))
-    found = opened(sealed, KNOWN, "", "standard")
+    found = opened(sealed, GROUP, "", "standard")
     assert federation.public is not None
     np.testing.assert_allclose(
-        federation.public, Isometry(KNOWN.derived("all clients").derived("isometry"), found.centre, 1.0)(
+        federation.public, Isometry(GROUP.derived("isometry"), found.centre, 1.0)(
             scale_rows(anchors, found.scaling)
         )
     )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 import shutil
 from pathlib import Path
@@ -19,6 +20,8 @@ from raydr.arrays import FloatArray
 from raydr.data.provenance import sha256_of_file
 from raydr.errors import DataError, OutputError, RaydrError, ScenarioError
 from raydr.front.cli import status
+from raydr.methods.joining import admit
+from raydr.privacy.secrets import Origin, client_secret
 from raydr.report import write_report
 from raydr.report.joined import read_joined
 from raydr.scenarios.transforming import place
@@ -77,6 +80,39 @@ def test_a_site_joins_and_nobody_moves(case: str, root: Path, tmp_path: Path) ->
         new = irises().take(np.arange(0, 150, 10))
         wanted = place(folder, type(new)(**{**vars(new), "rows": new.rows + 0.01}))
         np.testing.assert_allclose(south.points, wanted, atol=1e-2 * np.ptp(embedding))
+
+
+def test_a_site_is_handed_what_all_clients_share_and_nobodys_own(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a client of the run, over the server: its host never holds the root or what is another client's."""
+    folder = Path(shutil.copytree(folder_of("fed-tsne, keyed", root), tmp_path / "run"))
+    transports: list[Any] = []
+
+    def watched(transport: Any, *arguments: Any, **options: Any) -> Any:
+        transports.append(transport)
+        return admit(transport, *arguments, **options)
+
+    monkeypatch.setattr("raydr.scenarios.joining.admit", watched)
+    (site,) = raydr.join(folder, site_of(tmp_path)).joined
+    of_run = Origin(str(root / "secret")).named(json.loads((folder / "environment.json").read_text())["run"])
+    host, member = transports[0].hosts
+    held = pickle.dumps(host)
+    others = [of_run.root, *(client_secret(of_run.root, client) for client in range(10))]
+    assert not [secret for secret in others if secret.to_bytes() in held]
+    assert of_run.shared.to_bytes() in held
+    assert host._clients[0].shared == member._clients[1].shared == of_run.shared
+    assert host._clients[0].secret != member._clients[1].secret
+    messages = [(entry.kind, entry.count) for entry in site.ledger if entry.public in ("random", "sealed")]
+    assert messages == [("PublicKey", 2), ("SealedSecret", 1)]
+
+
+def test_a_site_joins_under_a_key_with_noise_of_its_own(tmp_path: Path) -> None:
+    data = {"path": str(site_of(tmp_path, "irises", irises().rows))}
+    privacy = {"isometry_key": True, "noise": {"on": "distances", "level": 0.1}}
+    method = {"kind": "sense", "anchors": 3, "embedder": {"kind": "tsne", **SHORT}}
+    folder = tiny_run(tmp_path / "run", method=method, privacy=privacy, data=data)
+    assert raydr.join(folder, site_of(tmp_path)).joined[0].points.shape == (15, 2)
 
 
 def test_clients_that_keep_their_places_are_joined_by_one_that_does(tmp_path: Path) -> None:

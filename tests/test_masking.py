@@ -445,6 +445,37 @@ def test_the_server_refuses_strangers() -> None:
         unmask(group, shared, group.clients[1:], {0: rows}, total)
 
 
+def test_a_client_refuses_a_sum_with_too_few_of_its_neighbours() -> None:
+    """Enough clients of the group are there, and fewer of its neighbours than make a secret: it could not be undone."""
+    group = group_of(Degrees(30, colluders=3, dropouts=10, masking=4, sharing=8, threshold=5))
+    member, near = members_of(group)[0], group.neighbours(0)
+    shared = {client: share(each, LABEL) for client, each in members_of(group).items()}
+    rows = shares_for(group, 0, shared)
+    for gone, refused in ((near[:3], False), (near[:4], True)):
+        left = [client for client in group.clients if client not in gone]
+        if not refused:
+            mask(member, LABEL, left, np.arange(4))
+            reveal(member, LABEL, rows, left, gone)
+            continue
+        with pytest.raises(TooFewError, match="only 4 of 8 neighbours of client 0 have shared"):
+            mask(member, LABEL, left, np.arange(4))
+        with pytest.raises(TooFewError, match="only 4 of 8 neighbours of client 0 have uploaded"):
+            reveal(member, LABEL, rows, left, gone)
+
+
+def test_a_client_refuses_strangers_and_keys_of_too_few() -> None:
+    members = members_of(TEN)
+    rows = shares_for(TEN, 0, {client: share(members[client], LABEL) for client in TEN.clients})
+    with pytest.raises(MaskingError, match="client 99 has shared, and is not in the group"):
+        mask(members[0], LABEL, [*TEN.clients, 99], np.arange(4))
+    with pytest.raises(MaskingError, match="client 99 has shared, and is not in the group"):
+        reveal(members[0], LABEL, rows, TEN.clients, [99])
+    with pytest.raises(
+        MaskingError, match=r"public keys are uint8 of shape \(8, 32\) instead of uint8 of \(9, 32\)"
+    ):
+        enter(secret_of(0), TEN, 0, np.zeros((8, 32), np.uint8))
+
+
 # The graph
 
 

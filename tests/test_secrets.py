@@ -16,7 +16,7 @@ from processes import simulation_processes
 from tiny import tiny, tiny_run
 
 from raydr.errors import DataError, OutputError, RaydrError, RunError
-from raydr.federation import ClientHost, Seat, fingerprint
+from raydr.federation import ClientHost, Crash, FailurePolicy, Seat, fingerprint
 from raydr.federation.client import Withheld
 from raydr.federation.simulated.faults import FaultPlan
 from raydr.journal import CheckpointTaken, Event, RoundEnded
@@ -24,7 +24,7 @@ from raydr.methods.landmarks.maps import FedTSNE
 from raydr.methods.serving import Plan
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.mechanism import Coverage
-from raydr.privacy.secrets import SIZE, Origin, Secret
+from raydr.privacy.secrets import FOUNDER, SIZE, Origin, Secret, client_secret, group_secret
 from raydr.scenarios.reading import read
 from raydr.scenarios.runner import resume, run
 from raydr.scenarios.schema import Scenario
@@ -229,7 +229,6 @@ def test_what_follows_from_the_seed_alone_seals_and_hides_nothing() -> None:
     clients = [host._clients[0] for host in hosts]
     assert clients[0].stream("batches").random() == clients[1].stream("batches").random()
     assert clients[0].secret.key("sealing") != clients[1].secret.key("sealing")
-    assert clients[0].shared != clients[1].shared
 
 
 class LeftError(Exception):
@@ -284,7 +283,8 @@ def test_a_run_whose_secret_is_gone_is_not_resumed_with_another(
 
 def derived_from(root: Secret, clients: int) -> list[bytes]:
     """The root, and keys from which all that is secret follows."""
-    owners = [root, root.derived("all clients"), *(root.derived("client", index) for index in range(clients))]
+    own = [client_secret(root, index) for index in range(clients)]
+    owners = [root, group_secret(own[FOUNDER]), *own]
     return [owner._bytes for owner in owners] + [owner.key("sealing") for owner in owners]
 
 
@@ -317,8 +317,8 @@ def test_no_checkpoint_and_no_run_folder_holds_the_secret(
 
 @pytest.mark.ray
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="memory of processes cannot be read here")
-def test_the_coordinators_memory_never_holds_the_secret(cluster: None) -> None:
-    """Hosts of clients have it in their memory, which shows that the search would find it."""
+def test_each_process_holds_the_secrets_of_its_own_clients_alone(cluster: None) -> None:
+    """A host has its client's and what all share; the coordinator none; nobody the root. One host is restarted."""
     from raydr.actors.backend import RayBackend
 
     root = Secret.drawn()
@@ -332,25 +332,32 @@ def test_the_coordinators_memory_never_holds_the_secret(cluster: None) -> None:
         coverage=coverage,
         checkpoint_every=1,
         run="a run",
-        faults=FaultPlan(stragglers=1.0, delay_s=2.0),  # so that clients are there while they are searched
+        isometry_key=True,
+        policy=FailurePolicy(retries=1),
+        faults=FaultPlan(
+            stragglers=1.0,
+            delay_s=2.0,  # so that clients are there while they are searched
+            crashes=(Crash(client=1, round=1, moment="during"),),
+        ),
     )
     secrets = derived_from(root, 2)[:4]
-    found: dict[str, set[int]] = {"CoordinatorProcess": set(), "ClientProcess": set()}
-    searched: list[str] = []
+    found: dict[str, list[list[int]]] = {"CoordinatorProcess": [], "ClientProcess": []}
 
     def search(event: Event) -> None:
         if isinstance(event, RoundEnded) and event.round == 2:
-            for name, seen in found.items():
-                for process in simulation_processes(name):
-                    searched.append(name)
-                    seen.update(found_in(own_memory(process.pid), secrets))
+            for name, each in found.items():
+                each += [found_in(own_memory(process.pid), secrets) for process in simulation_processes(name)]
 
     rng = np.random.default_rng(0)
-    RayBackend(packing=1).serve(
-        [rng.normal(size=(20, 3)) for _ in range(2)], plan, listener=search, withheld=Withheld(root)
+    RayBackend(packing=2).serve(
+        [rng.normal(size=(20, 3)) for _ in range(2)],
+        plan,
+        listener=search,
+        withheld=Withheld.derived(root, range(2)),
     )
-    assert set(searched) == set(found), "both were there to be searched"
-    assert found == {"CoordinatorProcess": set(), "ClientProcess": {0, 1, 2, 3}}
+    group, one, other = 1, 2, 3
+    assert found["CoordinatorProcess"] == [[]]
+    assert sorted(found["ClientProcess"]) == [[group, one], [group, other]]
 
 
 def own_memory(pid: int) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from inline_federations import KNOWN, federate
+from inline_federations import federate, known
 from tiny import tiny_run, tiny_scenario
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
@@ -31,7 +31,6 @@ from raydr.federation import (
     answers,
     fingerprint,
 )
-from raydr.federation.client import Withheld
 from raydr.federation.failures import Failure, Kind
 from raydr.federation.secure import RevealRequest, SecureSums
 from raydr.federation.wire import Answer, Call, PartialSum, SumCall
@@ -105,7 +104,7 @@ def losing(
 ) -> tuple[Federation, Losing]:
     seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts(count))]
     groups = [[seat] for seat in seats] if apart else [seats]
-    transport = Losing([ClientHost(group, 0, withheld=Withheld(KNOWN)) for group in groups], at=at)
+    transport = Losing([ClientHost(group, 0, withheld=known(group)) for group in groups], at=at)
     context = Context(
         seed=0, policy=FailurePolicy(quorum=quorum), secure=SecureSums(dropping=round(1.0 - quorum, 9))
     )
@@ -233,7 +232,7 @@ def test_crashes_and_retries_change_no_bit() -> None:
     found = []
     for plan, hidden in ((FaultPlan(), False), (crashing(), True)):
         seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts(6))]
-        hosts = [ClientHost([seat], 0, plan, withheld=Withheld(KNOWN)) for seat in seats]
+        hosts = [ClientHost([seat], 0, plan, withheld=known([seat])) for seat in seats]
         context = Context(seed=0, secure=SecureSums() if hidden else None)
         federation = Federation(InlineTransport(hosts), 6, context)
         found.append([as_arrays(federation.mean(VectorsRequest())) for _ in federation.rounds(3, {})])

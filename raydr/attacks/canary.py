@@ -92,9 +92,9 @@ class Release:
             parts = list(np.array_split(rows, _CLIENTS))
         else:
             parts = [rows, *[alone] * (_CLIENTS - 1 if self.mechanism.shared else 0)]
-        withheld = Withheld(Secret(bytes(32)).derived("canaries", self.seed))
+        root = Secret(bytes(32)).derived("canaries", self.seed)
         seats = [Seat(index, part, fingerprint(part)) for index, part in enumerate(parts)]
-        hosts = [ClientHost([seat], seed=0, withheld=withheld) for seat in seats]
+        hosts = [ClientHost([seat], seed=0, withheld=Withheld.derived(root, [seat.index])) for seat in seats]
         transcript = Transcript()
         secure = SecureSums(colluding=0.0) if self.secure else None
         federation = Federation(

@@ -22,9 +22,10 @@ from typing import Any, Literal, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.arrays import Float64Array, FloatArray, Int64Array
+from raydr.arrays import Float64Array, FloatArray, Int64Array, UInt8Array
 from raydr.errors import RunError
 from raydr.federation.accounts import Accounts, sharing_of
+from raydr.federation.agreement import AdvertiseRequest, agree
 from raydr.federation.checkpoint import Checkpoint, History, LoopState
 from raydr.federation.context import Context
 from raydr.federation.enrolment import Enrol
@@ -42,6 +43,7 @@ from raydr.federation.wire import Answered, Call, PartialSum, SumCall, Weighting
 from raydr.journal import Charged, CheckpointTaken, Journal
 from raydr.privacy.ledger import Granularity, Ledger
 from raydr.privacy.mechanism import Mechanism
+from raydr.privacy.secrets import FOUNDER
 from raydr.robust import RobustRule, coordinate_median
 from raydr.threads import one_blas_thread
 
@@ -122,11 +124,8 @@ class Federation:
             write_down=self._write_down_release,
         )
         self._meter.ledger.charges = self._accounts.charges
-        self._secretariat = (
-            Secretariat(secure, context.run, context.seed, tuple(range(clients)))
-            if secure is not None
-            else None
-        )
+        self._secretariat = Secretariat(secure, context.run, context.seed) if secure is not None else None
+        self._public_keys: dict[int, UInt8Array] = {}
         self.context = context
         self.clients = clients
         self.round = 0
@@ -468,6 +467,26 @@ class Federation:
         self.answered = tuple(sorted(total.clients))
         return call, total
 
+    def agree(self, *, founder: int = FOUNDER, clients: int | None = None) -> None:
+        """Have clients agree on a secret that the server hands on and cannot read.
+
+        Parameters
+        ----------
+        founder : int
+            Who draws it, and seals it for the others.
+        clients : int, optional
+            How many take part, from client 0 on; by default all of the federation. The transport must reach them.
+        """
+        keys = self._advertised(self.clients if clients is None else clients)
+        agree(keys, founder, lambda request, asked: self._beside(request, asked, droppable=False))
+
+    def _advertised(self, clients: int) -> dict[int, UInt8Array]:
+        """Public keys of so many clients, which are asked for them once."""
+        if len(self._public_keys) < clients:
+            replies = self._beside(AdvertiseRequest(), tuple(range(clients)), droppable=False)
+            self._public_keys = {client: reply.key for client, reply in replies.items()}
+        return self._public_keys
+
     def _prepared(self, call: SumCall, droppable: bool) -> Prepared | None:
         """Have clients prepare for a secure sum, where sums are secure."""
         if self._secretariat is None:
@@ -476,6 +495,7 @@ class Federation:
             call.clients,
             call.number,
             call.round,
+            self._advertised(self.clients),
             lambda request, asked: self._beside(request, asked, droppable),
         )
         self._meter.sent(prepared.masks.told(), tuple(sorted(prepared.shared)))
@@ -485,7 +505,7 @@ class Federation:
         prepared.unmask(total, lambda request, asked: self._beside(request, asked, droppable))
 
     def _beside(self, request: Request[Any], asked: tuple[int, ...], droppable: bool) -> dict[int, Any]:
-        """Replies to what secure sums ask beside the sum itself: simulated faults strike the sum alone."""
+        """Replies that the server hands on from client to client; simulated faults strike sums alone."""
         in_rounds, self._in_rounds = self._in_rounds, False
         try:
             return self._replies(request, asked, "server, to hand on", droppable=droppable)

@@ -6,7 +6,7 @@ import math
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from raydr.federation.ring import RingSum, fraction_bits, resolution, split_as
 from raydr.federation.simulated.faults import Corruption, FaultPlan, Moment, SimulatedCrashError, corrupted
 from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, by_protection, weight_of
 from raydr.privacy.mechanism import Mechanism, Quantity
+from raydr.privacy.secrets import Secret
 from raydr.threads import one_blas_thread
 
 
@@ -57,28 +58,38 @@ class ClientHost:
         What goes wrong on purpose.
     run : str
         Name of the run, to which clients bind what they seal.
-    withheld : Withheld
-        What all hosts of a run are given, and the server is not.
+    withheld : Withheld, optional
+        Its clients' secrets, and those of nobody else; by default they are drawn.
 
     Raises
     ------
     RunError
         If a partition is not the one that its fingerprint is of.
+    TypeError
+        If it is given the secret of a client that lives elsewhere, or lacks one.
     """
 
     seats: Sequence[Seat]
     seed: int
     faults: FaultPlan = field(default_factory=FaultPlan)
     run: str = ""
-    withheld: Withheld = field(default_factory=Withheld)
+    withheld: InitVar[Withheld | None] = None
+    _withheld: Withheld = field(init=False, repr=False)
     _clients: dict[int, Client] = field(default_factory=dict, repr=False)
     _followed: dict[int, _Followed] = field(default_factory=dict, repr=False)
     _joint: dict[int, Reply | Failure] = field(default_factory=dict, repr=False)
     _dying: bool = False
     _strikes: bool = False
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, withheld: Withheld | None) -> None:
         self._strikes = self.faults.strikes
+        here = {seat.index for seat in self.seats}
+        self._withheld = withheld or Withheld({client: Secret.drawn() for client in here})
+        given = self._withheld.secrets.keys()
+        if given != here or not self._withheld.classes.keys() <= here:
+            raise TypeError(
+                f"the host of clients {sorted(here)} was given secrets of clients {sorted(given)}"
+            )
         for seat in self.seats:
             if fingerprint(seat.rows) != seat.fingerprint:
                 raise RunError(
@@ -91,15 +102,15 @@ class ClientHost:
         """Begin again from the partitions, and repeat, in order, what set the state of those whom each call names."""
         self._dying = False
         self._followed.clear()
+        withheld = self._withheld
         self._clients = {
             seat.index: Client(
                 seat.index,
                 seat.rows,
                 self.seed,
                 run=self.run,
-                secret=self.withheld.root.derived("client", seat.index),
-                shared=self.withheld.root.derived("all clients"),
-                reserve=self.withheld.reserve,
+                secret=withheld.secrets[seat.index],
+                reserve=withheld.reserve,
             )
             for seat in self.seats
         }
@@ -288,8 +299,8 @@ class ClientHost:
 
     def _ready(self, client: Client, call: Call, told: Request[Any]) -> None:
         """Show a client the round, and its records' classes if what it is told declares that it reads them."""
-        client.round, classes = call.round, self.withheld.classes
-        client.classes = classes[client.index] if classes and told.reads_classes else None
+        client.round = call.round
+        client.classes = self._withheld.classes.get(client.index) if told.reads_classes else None
 
     def _dawdle(self, call: Call) -> None:
         """Clients dawdle side by side, so a host waits for its slowest. A host that was to die does so first."""

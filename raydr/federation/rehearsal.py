@@ -18,6 +18,7 @@ from typing import Any, NoReturn, TypeVar, cast
 import numpy as np
 
 from raydr.arrays import FloatArray, Int64Array, shaped
+from raydr.federation.agreement import HandOutRequest, OpenRequests
 from raydr.federation.client import Client
 from raydr.federation.context import Context
 from raydr.federation.enrolment import Enrol, Enrolment
@@ -33,6 +34,7 @@ from raydr.federation.sums import Total
 from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, asked_at, by_protection
 from raydr.journal import Journal
 from raydr.privacy.ledger import Public
+from raydr.privacy.secrets import Secret
 from raydr.robust import RobustRule
 
 R = TypeVar("R", bound=Reply)
@@ -76,13 +78,17 @@ class Crowd:
 
     def reset(self) -> None:
         """Return to the sample as it was read."""
-        self.everybody = Client(0, self.sample, self.seed, reserve=self.reserve, classes=self.classes)
+        secret = Secret.drawn()
+        self.everybody = Client(
+            0, self.sample, self.seed, agreed=secret, reserve=self.reserve, classes=self.classes
+        )
         self._dying.clear()
 
     def ask(self, call: Call) -> list[Answer]:
         """An answer as declared, or a failure, of each client asked."""
         failed = self._failures(call)
-        if type(call.request).sets_state:
+        # Where one client stands for all, all have the same secret from the start.
+        if type(call.request).sets_state and not isinstance(call.request, (HandOutRequest, OpenRequests)):
             follow(self.everybody, call.told(call.clients[0]))
         return [failed.get(client) or self._answered(client, call) for client in call.clients]
 

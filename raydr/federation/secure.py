@@ -7,14 +7,15 @@ Clients keep nothing that they could not compute again: each request brings the 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from raydr.arrays import Int64Array, UInt8Array
+from raydr.federation.agreement import Ask, PublicKey, agreement_key
 from raydr.federation.client import Client
 from raydr.federation.messages import Range, Reply, Request, answers
 from raydr.federation.ring import split_as
@@ -25,8 +26,6 @@ from raydr.privacy.masking.messages import CHECK, PAIR, SHARE
 
 if TYPE_CHECKING:
     from raydr.federation.sums import Total
-
-R = TypeVar("R", bound=Reply)
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,7 @@ class Masks:
 
 
 @dataclass(frozen=True)
-class MasksTold(Request["PublicKey"], what="who takes part in a secure sum"):
+class MasksTold(Request[PublicKey], what="who takes part in a secure sum"):
     """Counted by the ledger; it is sent along with the request for the summand."""
 
     label: masking.Label
@@ -147,41 +146,12 @@ def _member(client: Client, group: masking.Group, keys: UInt8Array) -> masking.M
     """A client as a member of a group; agreements take time, so the last group's are kept."""
     kept = client.memory.get(_MEMBER)
     if kept is None or kept.group is not group:
-        kept = client.memory[_MEMBER] = masking.enter(_secret(client), group, client.index, keys)
+        kept = client.memory[_MEMBER] = masking.enter(agreement_key(client), group, client.index, keys)
     member: masking.Member = kept
     return member
 
 
 _MEMBER, _REVEALED = "member of a group", "revealed"
-
-
-def _secret(client: Client) -> bytes:
-    return client.secret.key("masking")
-
-
-@dataclass(frozen=True)
-class PublicKey(
-    Reply, granularity=Granularity.AGGREGATE, what="a client's public key (X25519)", public=Public.RANDOM
-):
-    """``key``: (32,) uint8."""
-
-    key: UInt8Array
-
-    @staticmethod
-    def ranges(request: AdvertiseRequest, rows: int) -> dict[str, Range]:
-        """32 bytes."""
-        return {"key": Range((KEY,), dtype="uint8")}
-
-
-@dataclass(frozen=True)
-class AdvertiseRequest(Request[PublicKey], what="the question for a public key"):
-    """Asked once."""
-
-
-@answers(AdvertiseRequest)
-def advertise(client: Client, request: AdvertiseRequest) -> PublicKey:
-    """Client part: the key that follows from its secret."""
-    return PublicKey(masking.advertise(_secret(client), client.run, client.index))
 
 
 @dataclass(frozen=True)
@@ -298,10 +268,6 @@ class RevealRequests(Request[Revealed], what=RevealRequest.what):
         return self.own[client]
 
 
-Ask = Callable[[Request[R], tuple[int, ...]], dict[int, R]]
-"""Brings the replies of those clients who answer, by client."""
-
-
 @dataclass
 class Secretariat:
     """The server's part in all secure sums of a federation.
@@ -314,8 +280,6 @@ class Secretariat:
         Name of the run.
     seed : int
         Of the order on the circle.
-    clients : tuple of int
-        All there are.
     start : str
         Tells this start of the run from others: a label serves one sum.
     """
@@ -323,11 +287,16 @@ class Secretariat:
     settings: SecureSums
     run: str
     seed: int
-    clients: tuple[int, ...]
     start: str = field(default_factory=lambda: secrets.token_hex(8))
-    _public: dict[int, UInt8Array] = field(default_factory=dict, repr=False)
 
-    def prepared(self, cohort: tuple[int, ...], call: int, round: int, ask: Ask[Shares]) -> Prepared:
+    def prepared(
+        self,
+        cohort: tuple[int, ...],
+        call: int,
+        round: int,
+        public_keys: Mapping[int, UInt8Array],
+        ask: Ask[Shares],
+    ) -> Prepared:
         """Have clients who are to sum share the secrets of their masks.
 
         Raises
@@ -340,11 +309,8 @@ class Secretariat:
         members, settings = bits_of(cohort), self.settings
         group = _group(members.tobytes(), settings.colluding, settings.dropping, self.run, self.seed)
         circle = Circle(members, settings.colluding, settings.dropping, group.digest)
-        if not self._public:
-            told = ask(AdvertiseRequest(), self.clients)  # type: ignore[arg-type]
-            self._public = {client: reply.key for client, reply in told.items()}  # type: ignore[attr-defined]
         label = masking.Label(self.start, call, round)
-        keys = {client: masking.keys_for(group, client, self._public) for client in cohort}
+        keys = {client: masking.keys_for(group, client, public_keys) for client in cohort}
         replies = ask(
             ShareRequests(
                 {

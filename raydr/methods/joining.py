@@ -1,4 +1,7 @@
-"""A site that joins a finished run: what it is told, what it posts, and where its rows lie. Nobody else is asked.
+"""A site that joins a finished run: what it is told, what it posts, and where its rows lie.
+
+Nobody else is asked, but under an isometry key: there one of the run's clients seals the secret of all clients for the
+site, which has a secret of its own like every other, and the server hands the box on.
 
 1. The site is told by what the run's clients filled in, harmonized, scaled and keyed their rows, and does so with its
    own.
@@ -31,6 +34,9 @@ from raydr.statistics.keying import KeyAlike, keyed_scale
 from raydr.statistics.scaling import ScaleRows, Scaling
 from raydr.statistics.site_effects import Common
 from raydr.threads import one_blas_thread
+
+MEMBER = 1
+"""The client of the run that hands its secret to the site, which is client 0, where one joins."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +157,7 @@ def admit(
     Parameters
     ----------
     transport : Transport
-        To the site, which holds its rows as read.
+        To the site, which holds its rows as read; under an isometry key also to a client of the run, as ``MEMBER``.
     plan : Plan
         The run's own.
     model : mapping of name to array
@@ -173,7 +179,7 @@ def admit(
     Raises
     ------
     ScenarioError
-        If noise would be told in a unit that the run did not keep, or be drawn twice from the same secret.
+        If noise would be told in a unit that the run did not keep.
     """
     require_admissible(plan)
     alone = replace(
@@ -211,11 +217,6 @@ def require_admissible(plan: Plan) -> None:
             "No site can join: privacy.noise on data is told as a level, in units of how far all clients' rows spread,"
             " and a run does not keep that unit."
         )
-    if plan.isometry_key and noise.on in ("data", "distances"):
-        raise ScenarioError(
-            "No site can join a run under both an isometry key and noise on what sites post: its noise would be drawn"
-            " from a secret that has been used."
-        )
 
 
 def _prepare(federation: Federation, plan: Plan, scaled_by: ScaledBy) -> None:
@@ -224,6 +225,7 @@ def _prepare(federation: Federation, plan: Plan, scaled_by: ScaledBy) -> None:
     What its own rows are off by it measures itself, as they did, and keeps.
     """
     if scaled_by.sealed is not None:
+        federation.agree(founder=MEMBER, clients=MEMBER + 1)
         federation.ask(KeyAlike(scaled_by.sealed, keyed_scale(plan.scale)))
         federation.keyed()
         return

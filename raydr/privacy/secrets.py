@@ -1,9 +1,13 @@
-"""What clients know and the server does not: the root of all keys, masks and noise of a run.
+"""What clients know and the server does not: the secrets from which all keys, masks and noise of a run follow.
 
-The root is given to the hosts of clients alone. It follows from 32 bytes that are drawn from the system's own source
-and kept for this user, outside of every run folder, or that a file holds; and from what the run is (its ``study``). A
-run repeated with the same file is the same release, unless it may lose clients: it may lose others the next time, so it
-has a root of its own. What noise is named by within a run: :mod:`raydr.federation.noise_streams`.
+Each client has a secret of its own, and its host is given that and no other's. What all clients share, one of them
+draws and hands to the others (:mod:`raydr.federation.agreement`).
+
+Here, where one person runs a simulation, all clients' secrets follow from a root, which no host is given. It follows
+from 32 bytes that are drawn from the system's own source and kept for this user, outside of every run folder, or that a
+file holds; and from what the run is (its ``study``). A run repeated with the same file is the same release, unless it
+may lose clients: it may lose others the next time, so it has a root of its own. What noise is named by within a run:
+:mod:`raydr.federation.noise_streams`.
 
 A stream of a secret is ChaCha20 (RFC 8439): whoever has seen any part of it can tell nothing of the rest, which is not
 so of numpy's own generators.
@@ -47,6 +51,10 @@ class Secret:
         """A new one, from the system's own source."""
         return cls(secrets.token_bytes(SIZE))
 
+    def to_bytes(self) -> bytes:
+        """Return the 32 bytes, to be sealed for another client and for nothing else."""
+        return self._bytes
+
     def derived(self, *names: str | int) -> Secret:
         """Another secret, which tells nothing of this one nor of any of other names (HKDF, RFC 5869)."""
         return Secret(self.key(*names))
@@ -71,6 +79,20 @@ class Secret:
     def commitment(self) -> str:
         """A name by which the secret can be known again, and from which it does not follow."""
         return self.key("commitment")[:8].hex()
+
+
+def client_secret(root: Secret, client: int) -> Secret:
+    """Return a client's own secret, which tells nothing of the root nor of another client's."""
+    return root.derived("client", client)
+
+
+def group_secret(founder: Secret) -> Secret:
+    """Return what all clients are to share, drawn from the own secret of the client that hands it out."""
+    return founder.derived("all clients")
+
+
+FOUNDER = 0
+"""The client that hands out the secret of all clients of a run."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +179,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class RootedRun:
-    """A run's root, for the hosts of clients, and the run's name, which everybody may know.
+    """A run's root, for whoever runs the simulation, and the run's name, which everybody may know.
 
     Attributes
     ----------
@@ -170,6 +192,11 @@ class RootedRun:
 
     root: Secret
     name: str
+
+    @property
+    def shared(self) -> Secret:
+        """What all clients of the run share, once they have agreed on it."""
+        return group_secret(client_secret(self.root, FOUNDER))
 
 
 def _of_file(path: Path) -> Secret:

@@ -2,7 +2,8 @@
 
 Scaling needs moments of the features as they are, which would tell the server what the key hides. So they are sums that
 the server adds up and cannot read: each client adds a pad of the ring's integers that all clients can compute and the
-server cannot, and the clients take the pads of all off again.
+server cannot, and the clients take the pads of all off again. Pads and key follow from a secret that clients agree on
+first (:meth:`raydr.federation.Federation.agree`).
 
 A summand is written in five digits of 32 bits, from 2^80 down to 2^-80: no magnitudes have to be agreed upon first,
 which would tell something too.
@@ -203,30 +204,28 @@ class KeyedScaling:
         return Isometry(shared.derived("isometry"), self.centre, self.unit)
 
 
-def opened(sealed: UInt8Array, root: Secret, run: str, scale: KeyedScale) -> KeyedScaling:
-    """What a client sealed, for whoever has the run's root: the simulation's evaluation, and the clients themselves.
+def opened(sealed: UInt8Array, shared: Secret, run: str, scale: KeyedScale) -> KeyedScaling:
+    """What a client sealed, for whoever has the secret of all clients: they, and the simulation's evaluation.
 
     Raises
     ------
     RunError
         If it is of another run, or changed.
     """
-    return _opened(sealed, root.derived("all clients"), run, scale)
-
-
-def _opened(sealed: UInt8Array, shared: Secret, run: str, scale: KeyedScale) -> KeyedScaling:
     content = unseal(sealed, shared.key("sealing"), _binding(run)).view(np.float64)
     shift, factor, centre = content[:-1].reshape(3, -1)
     return KeyedScaling(Scaling(shift, factor, scale == "unit"), centre, float(content[-1]))
 
 
-def keyed_rows(rows: FloatArray, sealed: UInt8Array, root: Secret, run: str, scale: KeyedScale) -> FloatArray:
+def keyed_rows(
+    rows: FloatArray, sealed: UInt8Array, shared: Secret, run: str, scale: KeyedScale
+) -> FloatArray:
     """New rows (rows, features) scaled and keyed as those of the run's clients, whose scaling one of them sealed.
 
     Raises as :func:`opened`.
     """
-    known = opened(sealed, root, run, scale)
-    return in_blocks(known.isometry(root.derived("all clients")).motion(), scale_rows(rows, known.scaling))
+    known = opened(sealed, shared, run, scale)
+    return in_blocks(known.isometry(shared).motion(), scale_rows(rows, known.scaling))
 
 
 def _binding(run: str) -> Binding:
@@ -291,9 +290,7 @@ class KeyAlike(Request[Done], what="what clients scaled by, sealed for them alon
 @answers(KeyAlike)
 def key_alike(client: Client, request: KeyAlike) -> Done:
     """Client part: replace the partition by its keyed form."""
-    known = _opened(request.sealed, client.shared, client.run, request.scale)
-    move = known.isometry(client.shared).motion()
-    client.rows = in_blocks(move, scale_rows(client.rows, known.scaling))
+    client.rows = keyed_rows(client.rows, request.sealed, client.shared, client.run, request.scale)
     return Done()
 
 
@@ -336,6 +333,7 @@ def key_rows(federation: Federation, scale: KeyedScale, hidden: int) -> UInt8Arr
         Sealed: only clients can read it.
     """
     features = federation.features
+    federation.agree()
     mean = _blind(federation, MomentsRequest(features, scale))
     variance = _blind(federation, MomentsRequest(features, scale, mean))
     replies = federation.ask(KeyRows(features, scale, mean, variance))

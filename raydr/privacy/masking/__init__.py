@@ -14,6 +14,8 @@ a sum      :func:`mask` the vector                     adds up; who uploaded is 
 a sum      :func:`reveal` one share of each neighbour  :func:`unmask` the total
 =========  ==========================================  ============================================================
 
+The same keys carry a secret of all clients, where they need one: :func:`hand_out` and :func:`receive`.
+
 A sum takes two trips, mask and reveal: shares do not depend on what is summed, so many sums' can be asked for at once.
 
 **Masks.** Client i adds a stream of its own, of seed b_i, and for each neighbour j that shared a stream of seed s_ij,
@@ -49,9 +51,11 @@ no protocol hides what follows from its output. The server must be the one that 
 their keys as they are: one that makes up neighbours is not held off.
 """
 
-from raydr.privacy.masking.client import Member, advertise, enter, mask, reveal, share
+from raydr.privacy.masking.agreement import advertise
+from raydr.privacy.masking.client import Member, enter, mask, reveal, share
 from raydr.privacy.masking.degrees import Degrees, degrees
 from raydr.privacy.masking.group import Group, Label
+from raydr.privacy.masking.group_secret import hand_out, receive
 from raydr.privacy.masking.messages import Shared
 from raydr.privacy.masking.refusals import MaskingError, TooFewError
 from raydr.privacy.masking.server import keys_for, shares_for, unmask
@@ -67,8 +71,10 @@ __all__ = [
     "advertise",
     "degrees",
     "enter",
+    "hand_out",
     "keys_for",
     "mask",
+    "receive",
     "reveal",
     "share",
     "shares_for",

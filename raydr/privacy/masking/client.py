@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from raydr.arrays import Int64Array, UInt8Array
 from raydr.privacy.masking import keys
+from raydr.privacy.masking.agreement import agree, own_key
 from raydr.privacy.masking.group import Group, Label
 from raydr.privacy.masking.keys import KEY
 from raydr.privacy.masking.messages import PAIR, SHARE, Shared, check_of, derive_for, digest_of, stream_key
 from raydr.privacy.masking.refusals import MaskingError, TooFewError
 from raydr.privacy.masking.shamir import PRIME, split
 from raydr.privacy.masking.streams import add_streams, stream_bytes
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 
 @dataclass(frozen=True)
@@ -43,21 +40,6 @@ class Member:
     agreed: dict[int, bytes] = field(repr=False)
 
 
-def advertise(secret: bytes, run: str, client: int) -> UInt8Array:
-    """Public key of a client in a run, (32,) uint8.
-
-    Parameters
-    ----------
-    secret : bytes
-        32 random bytes that the client alone knows.
-    run : str
-        Digest of what the run is made from.
-    client : int
-        Who.
-    """
-    return _array(_private(_own(secret, run, client)).public_key().public_bytes_raw())
-
-
 def enter(secret: bytes, group: Group, client: int, public_keys: UInt8Array) -> Member:
     """Agree on a secret with each neighbour.
 
@@ -80,25 +62,8 @@ def enter(secret: bytes, group: Group, client: int, public_keys: UInt8Array) -> 
     """
     neighbours = group.neighbours(client)
     _require_shape("public keys", public_keys, (len(neighbours), KEY))
-    own = _own(secret, group.run, client)
-    private = _private(own)
-    mine = private.public_key().public_bytes_raw()
-    owners, agreed = {mine: client}, {}
-    for neighbour, public in zip(neighbours, (row.tobytes() for row in public_keys), strict=True):
-        if public in owners:
-            raise MaskingError(f"clients {owners[public]} and {neighbour} have the same public key.")
-        owners[public] = neighbour
-        try:
-            between = keys.agree(private, public)
-        except ValueError:
-            raise MaskingError(
-                f"the public key of client {neighbour} is of small order: everybody would know what it agrees on."
-            ) from None
-        first, second = sorted([(client, mine), (neighbour, public)])
-        agreed[neighbour] = keys.derive(
-            between, group.run, first[0], first[1].hex(), second[0], second[1].hex()
-        )
-    return Member(group, client, own, agreed)
+    public = dict(zip(neighbours, public_keys, strict=True))
+    return Member(group, client, own_key(secret, group.run, client), agree(secret, group.run, client, public))
 
 
 def share(member: Member, label: Label) -> Shared:
@@ -215,16 +180,6 @@ def reveal(
 
 
 _SELF, _ = _SECRETS = "own stream", "key to the seeds of pairs"
-
-
-def _own(secret: bytes, run: str, client: int) -> bytes:
-    if len(secret) != KEY:
-        raise MaskingError(f"the secret of client {client} has {len(secret)} bytes instead of {KEY}.")
-    return keys.derive(keys.extract(secret), run, client)
-
-
-def _private(own: bytes) -> X25519PrivateKey:
-    return keys.private_key(keys.derive(own, "agreement"))
 
 
 def _pair_seed(member: Member, label: Label, partner: int) -> bytes:

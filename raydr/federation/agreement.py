@@ -1,0 +1,164 @@
+"""What clients agree on over a server that relays their messages: keys of each pair, and one secret of them all.
+
+Every client advertises a public key, once. Where all clients need a secret that the server lacks, one of them, the
+founder, draws it and seals it for each of the others (:mod:`raydr.privacy.masking.group_secret`); the server hands the
+boxes on. It follows from the founder's own secret, so a founder that is restarted, or a run that goes on, comes to the
+same one, and the others are told again what they were told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from raydr.arrays import UInt8Array
+from raydr.federation.client import Client
+from raydr.federation.messages import Range, Reply, Request, answers
+from raydr.privacy import masking
+from raydr.privacy.ledger import Granularity, Public
+from raydr.privacy.masking.group_secret import BOX
+from raydr.privacy.masking.keys import KEY
+from raydr.privacy.secrets import Secret, group_secret
+
+R = TypeVar("R", bound=Reply)
+Ask = Callable[[Request[R], tuple[int, ...]], dict[int, R]]
+"""Brings the replies of those clients who answer, by client."""
+
+
+def agreement_key(client: Client) -> bytes:
+    """Return the secret bytes from which a client's key pair follows."""
+    return client.secret.key("masking")
+
+
+@dataclass(frozen=True)
+class PublicKey(
+    Reply, granularity=Granularity.AGGREGATE, what="a client's public key (X25519)", public=Public.RANDOM
+):
+    """``key``: (32,) uint8."""
+
+    key: UInt8Array
+
+    @staticmethod
+    def ranges(request: AdvertiseRequest, rows: int) -> dict[str, Range]:
+        """32 bytes."""
+        return {"key": Range((KEY,), dtype="uint8")}
+
+
+@dataclass(frozen=True)
+class AdvertiseRequest(Request[PublicKey], what="the question for a public key"):
+    """Asked once."""
+
+
+@answers(AdvertiseRequest)
+def advertise(client: Client, request: AdvertiseRequest) -> PublicKey:
+    """Client part: the key that follows from its secret."""
+    return PublicKey(masking.advertise(agreement_key(client), client.run, client.index))
+
+
+@dataclass(frozen=True)
+class SealedSecret(
+    Reply,
+    granularity=Granularity.AGGREGATE,
+    what="a secret of all clients, sealed for each of the others",
+    public=Public.SEALED,
+):
+    """``boxes``: (others, 48) uint8, in client order."""
+
+    boxes: UInt8Array
+
+    @staticmethod
+    def ranges(request: HandOutRequest, rows: int) -> dict[str, Range]:
+        """A box for each key."""
+        return {"boxes": Range((len(request.keys), BOX), dtype="uint8")}
+
+
+@dataclass(frozen=True)
+class HandOutRequest(Request[SealedSecret], what="public keys of all other clients", sets_state=True):
+    """Told to the founder; ``keys`` (others, 32) uint8, in client order."""
+
+    keys: UInt8Array
+
+
+@answers(HandOutRequest)
+def hand_out(client: Client, request: HandOutRequest) -> SealedSecret:
+    """Client part of the founder: draw the secret of all clients, and seal it for the others."""
+    client.agreed = group_secret(client.secret)
+    others = (other for other in range(len(request.keys) + 1) if other != client.index)
+    content = client.agreed.to_bytes()
+    return SealedSecret(
+        masking.hand_out(
+            content,
+            agreement_key(client),
+            client.run,
+            client.index,
+            dict(zip(others, request.keys, strict=True)),
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Agreed(
+    Reply,
+    granularity=Granularity.AGGREGATE,
+    what="word that a client has opened the secret of all clients",
+    public=Public.EMPTY,
+):
+    """An answer without content."""
+
+    @staticmethod
+    def ranges(request: OpenRequest, rows: int) -> dict[str, Range]:
+        """No field."""
+        return {}
+
+
+@dataclass(frozen=True)
+class OpenRequest(Request[Agreed], what="the secret of all clients, sealed for this one", sets_state=True):
+    """Told to one client: who founded the secret, the founder's public ``key`` (32,), and a ``box`` (48,), uint8."""
+
+    founder: int
+    key: UInt8Array
+    box: UInt8Array
+
+
+@answers(OpenRequest)
+def open_box(client: Client, request: OpenRequest) -> Agreed:
+    """Client part of all others."""
+    secret = agreement_key(client)
+    content = masking.receive(request.box, secret, client.run, client.index, request.founder, request.key)
+    client.agreed = Secret(content)
+    return Agreed()
+
+
+@dataclass(frozen=True)
+class OpenRequests(Request[Agreed], what=OpenRequest.what, sets_state=True):
+    """A request for each client but the founder."""
+
+    own: dict[int, OpenRequest]
+
+    def addressed_to(self, client: int) -> OpenRequest:  # type: ignore[override]
+        """What one client is told."""
+        return self.own[client]
+
+
+def agree(public_keys: Mapping[int, UInt8Array], founder: int, ask: Ask[Any]) -> None:
+    """Have the clients of these keys agree on a secret: the server's part.
+
+    Parameters
+    ----------
+    public_keys : mapping of client to (32,) uint8
+        Of all of them, from client 0 on.
+    founder : int
+        Who hands it out.
+    ask : callable
+        Reaches the clients.
+    """
+    others = tuple(client for client in sorted(public_keys) if client != founder)
+    keys = np.array([public_keys[client] for client in others], np.uint8).reshape(-1, KEY)
+    sealed = ask(HandOutRequest(keys), (founder,))[founder]
+    if others:
+        boxes = dict(zip(others, sealed.boxes, strict=True))
+        own = {client: OpenRequest(founder, public_keys[founder], box) for client, box in boxes.items()}
+        ask(OpenRequests(own), others)

@@ -1,0 +1,347 @@
+"""What the host of a client is given and told does not give another client's secrets, masks or noise away."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from inline_federations import GROUP, KNOWN, known
+
+from raydr.arrays import Float64Array, FloatArray
+from raydr.errors import RaydrError, RunError
+from raydr.federation import ClientError, ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
+from raydr.federation.agreement import OpenRequest, OpenRequests, SealedSecret
+from raydr.federation.client import Withheld
+from raydr.federation.secure import SecureSums
+from raydr.federation.sums import Total
+from raydr.federation.wire import Answer, Answered, Call, SumCall, history_at
+from raydr.journal import Journal
+from raydr.methods.landmarks.learning import StepRequest
+from raydr.methods.landmarks.maps import FedTSNE
+from raydr.methods.serving import Plan, serve
+from raydr.privacy.gaussian import GaussianNoise
+from raydr.privacy.masking import MaskingError, advertise, hand_out, receive
+from raydr.privacy.masking.agreement import agree, own_key
+from raydr.privacy.masking.keys import derive
+from raydr.privacy.mechanism import Coverage
+from raydr.privacy.secrets import Secret, client_secret
+from raydr.statistics.keying import Keyed, key_rows, opened
+
+RUN = "a run"
+CLIENTS = 5
+PARTS = [np.random.default_rng(client).normal(size=(20 + client, 3)) for client in range(CLIENTS)]
+NOISE = GaussianNoise(on="gradient", multiplier=1.0, per="sum")
+
+
+def as_sent(message: Any) -> Any:
+    return message
+
+
+@dataclass
+class Watched(InlineTransport):
+    """Keeps all calls, as each host is told them, and all answers; may change what is on its way."""
+
+    told: dict[int, list[bytes]] = field(default_factory=dict)
+    heard: list[bytes] = field(default_factory=list)
+    sums: list[SumCall] = field(default_factory=list)
+    relayed: Callable[[Call], Call] = field(default=as_sent)
+    answered: Callable[[Answer], Answer] = field(default=as_sent)
+
+    def ask(self, call: Call) -> list[Answer]:
+        answers = [self.answered(answer) for answer in super().ask(self.relayed(call))]
+        self.heard.append(pickle.dumps(answers))
+        return answers
+
+    def sum(self, call: SumCall) -> Iterator[Any]:
+        self.sums.append(call)
+        for part in super().sum(call):
+            self.heard.append(pickle.dumps(part))
+            yield part
+
+    def _parts(self, call: Any) -> list[tuple[ClientHost, Any]]:
+        parts = super()._parts(call)
+        for host, part in parts:
+            self.told.setdefault(host.clients[0], []).append(pickle.dumps(part))
+        return parts
+
+
+def apart(parts: list[FloatArray] = PARTS, **options: Any) -> Watched:
+    """A host for each client."""
+    seats = [Seat(client, rows, fingerprint(rows)) for client, rows in enumerate(parts)]
+    return Watched([ClientHost([seat], 0, run=RUN, withheld=known([seat])) for seat in seats], **options)
+
+
+def keyed(transport: Watched) -> Federation:
+    return Federation(transport, CLIENTS, Context(seed=0, run=RUN))
+
+
+# ------------------------------------------------------------------------------------- noise stays on
+
+
+@dataclass(frozen=True)
+class Release:
+    """A noisy mean that all are told, what it would be without noise, and the call for it."""
+
+    request: StepRequest
+    call: SumCall
+    noisy: Float64Array
+    clean: Float64Array
+
+    def without(self, secrets: dict[int, Secret]) -> float:
+        """Root mean square error once the noise of these clients is taken off, if these are their secrets."""
+        found = self.noisy.copy()
+        for client, secret in secrets.items():
+            found -= self._mean(client, secret, self.request) - self._mean(
+                client, secret, replace(self.request, mechanism=None)
+            )
+        return float(np.sqrt(((found - self.clean) ** 2).mean()))
+
+    def _mean(self, client: int, secret: Secret, request: StepRequest) -> Float64Array:
+        """What a client of that secret would add to the mean, whose rows nobody needs to know: all are zero."""
+        zeros, call = np.zeros_like(PARTS[client]), replace(self.call, request=request)
+        host = ClientHost(
+            [Seat(client, zeros, fingerprint(zeros))], 0, run=RUN, withheld=Withheld({client: secret})
+        )
+        total = Total()
+        total.add(host.sum(replace(call, clients=(client,), masks=None)))
+        return np.asarray(total.decoded(call, sum(map(len, PARTS))).direction)  # type: ignore[attr-defined]
+
+
+def secrets_in(content: Any, seen: set[int]) -> list[Secret]:
+    """All secrets in an object and what it refers to."""
+    if id(content) in seen:
+        return []
+    seen.add(id(content))
+    if isinstance(content, Secret):
+        return [content]
+    inner = (
+        [*content.keys(), *content.values()]
+        if isinstance(content, dict)
+        else list(content)
+        if isinstance(content, (list, tuple, set, frozenset))
+        else list(getattr(content, "__dict__", {}).values())
+    )
+    return [secret for each in inner for secret in secrets_in(each, seen)]
+
+
+def test_no_host_can_take_the_noise_of_others_off_a_secure_sum() -> None:
+    """One that has the root can, to the last digit: the attack is one. A client's own share of the noise it knows."""
+    transport = apart()
+    federation = Federation(transport, CLIENTS, Context(seed=0, run=RUN, secure=SecureSums()))
+    federation.agree()
+    landmarks = np.random.default_rng(9).normal(size=(4, 3))
+    request = StepRequest(landmarks, 0.5, 1.0, 1, "gradient", mechanism=NOISE, objective=False)
+    noisy = federation.mean(request, weights="rows").direction
+    clean = keyed(apart()).mean(replace(request, mechanism=None), weights="rows").direction
+    release = Release(request, transport.sums[-1], noisy, clean)
+    noise = release.without({})
+    assert noise > 1e-3
+    assert release.without({client: client_secret(KNOWN, client) for client in range(CLIENTS)}) < 1e-11
+    for own, host in enumerate(transport.hosts):
+        found = secrets_in(pickle.loads(pickle.dumps(host)), set())
+        assert client_secret(KNOWN, own) in found
+        assert release.without({own: client_secret(KNOWN, own)}) != noise
+        others = [client for client in range(CLIENTS) if client != own]
+        for secret in found:
+            for taken in ({client: client_secret(secret, client) for client in others},
+                          dict.fromkeys(others, secret)):  # fmt: skip
+                assert release.without(taken) > 0.5 * noise
+
+
+def keys_of_others(own: int) -> list[bytes]:
+    """The root, and keys from which masks, noise and boxes of all clients but one follow, and of each pair of them."""
+    others = [client for client in range(CLIENTS) if client != own]
+    agreed = [pair for client in others for other, pair in pairs_of(client).items() if other != own]
+    masking = [own_key(client_secret(KNOWN, client).key("masking"), RUN, client) for client in others]
+    secrets = [KNOWN, *(client_secret(KNOWN, client) for client in others)]
+    derived = [secret.key(name) for secret in secrets for name in ("masking", "sealing", "stream")]
+    return [
+        *(secret.to_bytes() for secret in secrets),
+        *derived,
+        *masking,
+        *(derive(key, "agreement") for key in masking),
+        *agreed,
+    ]
+
+
+def pairs_of(client: int) -> dict[int, bytes]:
+    keys = [client_secret(KNOWN, index).key("masking") for index in range(CLIENTS)]
+    public = {index: advertise(key, RUN, index) for index, key in enumerate(keys) if index != client}
+    return agree(keys[client], RUN, client, public)
+
+
+def test_no_host_is_given_or_told_what_others_secrets_follow_from() -> None:
+    """In a whole run under key, noise and masks: what it was made with, what it holds, and every call to it."""
+    settings = FedTSNE(landmarks=5, rounds=2, early_iterations=5, iterations=5)
+    plan = Plan(
+        "fed-tsne",
+        settings,
+        "standard",
+        seed=0,
+        run=RUN,
+        coverage=Coverage(NOISE),
+        isometry_key=True,
+        secure=SecureSums(),
+    )
+    transport = apart()
+    serve(transport, CLIENTS, plan, journal=Journal())
+    for own, host in enumerate(transport.hosts):
+        content = pickle.dumps(host) + b"".join(transport.told[own])
+        assert not [key for key in keys_of_others(own) if key in content or key.hex().encode() in content]
+        assert client_secret(KNOWN, own).to_bytes() in content, "a search that finds what is there"
+        assert set(pairs_of(own).values()) <= {key for key in pairs_of(own).values() if key in content}
+    passed = b"".join(transport.heard + [call for calls in transport.told.values() for call in calls])
+    assert GROUP.to_bytes() not in passed, "nor does the server pass on what it could read"
+    assert not [key for client in range(CLIENTS) for key in pairs_of(client).values() if key in passed]
+
+
+def test_a_host_refuses_what_is_not_its_clients() -> None:
+    seats = [Seat(client, rows, fingerprint(rows)) for client, rows in enumerate(PARTS)]
+    with pytest.raises(TypeError, match=r"host of clients \[0\] was given secrets of clients \[0, 1\]"):
+        ClientHost(seats[:1], 0, withheld=known(seats[:2]))
+    with pytest.raises(TypeError, match=r"host of clients \[0, 1\] was given secrets of clients \[0\]"):
+        ClientHost(seats[:2], 0, withheld=known(seats[:1]))
+    classes = {1: np.zeros(21, np.int64)}
+    with pytest.raises(TypeError, match="was given"):
+        ClientHost(seats[:1], 0, withheld=replace(known(seats[:1]), classes=classes))
+
+
+def test_what_is_withheld_is_cut_for_each_host() -> None:
+    classes, reserve = [np.full(3, client) for client in range(3)], np.ones((2, 2))
+    every = Withheld.derived(KNOWN, range(3), reserve, classes)
+    part = every.at((2, 0))
+    assert part.secrets == {client: client_secret(KNOWN, client) for client in (2, 0)}
+    assert part.classes.keys() == {0, 2}
+    assert part.classes[2] is classes[2]
+    assert part.reserve is reserve
+    assert KNOWN not in secrets_in(every, set())
+
+
+# ------------------------------------------------------------------------------------- agreement
+
+
+def agreed_at(transport: InlineTransport) -> list[Secret]:
+    return [client.shared for host in transport.hosts for client in host._clients.values()]
+
+
+def test_clients_agree_on_what_one_of_them_draws_and_find_it_again() -> None:
+    transport = apart()
+    federation = keyed(transport)
+    with pytest.raises(RunError, match="before they agreed on one"):
+        agreed_at(transport)
+    federation.agree()
+    assert agreed_at(transport) == [GROUP] * CLIENTS
+    for host in transport.hosts:
+        host.restore(history_at(transport.history, host.clients))
+    assert agreed_at(transport) == [GROUP] * CLIENTS
+    sent = {
+        entry.kind: (entry.count, entry.bytes)
+        for entry in federation.ledger.entries.values()
+        if "Enrol" not in entry.kind
+    }
+    assert sum(count for count, _ in sent.values()) == 4 * CLIENTS, "as docs/secure-aggregation.md has it"
+    assert sum(size for _, size in sent.values()) == 200 * CLIENTS - 168
+    assert sent["PublicKey"] == (CLIENTS, 32 * CLIENTS)
+    assert sent["HandOutRequest"] == (1, 32 * (CLIENTS - 1))
+    assert sent["SealedSecret"] == (1, 48 * (CLIENTS - 1))
+    assert sent["Agreed"] == (CLIENTS - 1, 0)
+    assert sent["OpenRequests"] == (CLIENTS - 1, (8 + 32 + 48) * (CLIENTS - 1))
+
+
+def test_one_client_agrees_with_itself() -> None:
+    transport = apart(PARTS[:1])
+    Federation(transport, 1, Context(seed=0, run=RUN)).agree()
+    assert agreed_at(transport) == [GROUP]
+
+
+def test_a_box_opens_for_its_receiver_in_its_run_and_as_its_senders_alone() -> None:
+    keys = [bytes([client]) * 32 for client in range(4)]
+    public = {client: advertise(keys[client], RUN, client) for client in range(4)}
+    content = bytes(range(32))
+    box, other = hand_out(content, keys[0], RUN, 0, {1: public[1], 2: public[2]})
+    assert content not in box.tobytes()
+    assert receive(box, keys[1], RUN, 1, 0, public[0]) == content
+    changed = box.copy()
+    changed[-1] ^= 1
+    wrong: list[tuple[Any, ...]] = [
+        (changed, keys[1], RUN, 1, 0, public[0]),
+        (other, keys[1], RUN, 1, 0, public[0]),
+        (box, keys[1], "another run", 1, 0, public[0]),
+        (box, keys[1], RUN, 1, 3, public[0]),
+        (box, keys[1], RUN, 1, 0, public[3]),
+        (box, keys[2], RUN, 1, 0, public[0]),
+    ]
+    for arguments in wrong:
+        with pytest.raises(MaskingError, match="is forged, for somebody else"):
+            receive(*arguments)
+    back = hand_out(content, keys[1], RUN, 1, {0: public[0]})[0]
+    with pytest.raises(MaskingError, match="is forged"):
+        receive(back, keys[1], RUN, 1, 0, public[0])
+
+
+def test_boxes_that_the_server_swaps_are_refused() -> None:
+    def swapped(call: Call) -> Call:
+        if not isinstance(call.request, OpenRequests):
+            return call
+        own = dict(call.request.own)
+        own[1], own[2] = own[2], own[1]
+        return replace(call, request=OpenRequests(own))
+
+    with pytest.raises(ClientError, match="is forged, for somebody else, or of another run"):
+        keyed(apart(relayed=swapped)).agree()
+    assert OpenRequest.sets_state, "a client that is restarted is told again"
+
+
+def test_keys_that_are_not_the_others_are_refused() -> None:
+    """Told its own key for another's, or one twice, a founder would seal for whoever has that one."""
+    keys = [bytes([client]) * 32 for client in range(3)]
+    public = [advertise(key, RUN, client) for client, key in enumerate(keys)]
+    for others in ({1: public[0]}, {1: public[2], 2: public[2]}):
+        with pytest.raises(MaskingError, match="have the same public key"):
+            hand_out(bytes(32), keys[0], RUN, 0, others)
+    with pytest.raises(MaskingError, match="small order"):
+        hand_out(bytes(32), keys[0], RUN, 0, {1: np.zeros(32, np.uint8)})
+    with pytest.raises(MaskingError, match="31 bytes instead of 32"):
+        advertise(bytes(31), RUN, 0)
+
+
+# ------------------------------------------------------------------------------------- sealed scaling
+
+
+def test_a_sealed_scaling_is_bound_to_its_run() -> None:
+    sealed = key_rows(keyed(apart()), "standard", 0)
+    opened(sealed, GROUP, RUN, "standard")
+    with pytest.raises(RunError, match="of another client, round or run"):
+        opened(sealed, GROUP, "another run", "standard")
+
+
+@pytest.mark.parametrize("liar", range(CLIENTS))
+def test_a_client_that_scaled_by_something_else_is_noticed(liar: int) -> None:
+    def answered(answer: Answer) -> Answer:
+        if isinstance(answer, Answered) and isinstance(answer.reply, Keyed) and answer.client == liar:
+            scaling = answer.reply.scaling.copy()
+            scaling[-1] ^= 1
+            return replace(answer, reply=Keyed(scaling))
+        return answer
+
+    with pytest.raises(RaydrError, match="clients scaled by different sums, or have different secrets"):
+        key_rows(keyed(apart(answered=answered)), "standard", 0)
+
+
+def test_clients_of_different_secrets_are_noticed() -> None:
+    """A founder that hands out one secret and uses another: the sealed scalings differ."""
+    transport = apart()
+    federation = keyed(transport)
+
+    def replaced(answer: Answer) -> Answer:
+        if isinstance(answer, Answered) and isinstance(answer.reply, SealedSecret):
+            transport.hosts[0]._clients[0].agreed = Secret(bytes(32))
+        return answer
+
+    transport.answered = replaced
+    with pytest.raises(RaydrError):
+        key_rows(federation, "standard", 0)
