@@ -121,8 +121,8 @@ def judged(rows: Rows, name: str, rounds: int, seed: int) -> dict[str, float]:
     return {
         "knn_accuracy": knn_accuracy(outcome.embedding, labels, placed, rows.test_labels),
         "trustworthiness": evaluate(("trustworthiness_7",), evidence).values["trustworthiness_7"],
-        "epsilon_of_sums": epsilon_of(federation.ledger.charges, DELTA, "sums"),
-        "epsilon_of_server": epsilon_of(federation.ledger.charges, DELTA),
+        "epsilon_of_client": epsilon_of(federation.ledger.charges, DELTA, "client"),
+        "epsilon_of_server": epsilon_of(federation.ledger.charges, DELTA, "server"),
         "run_s": seconds,
     }
 

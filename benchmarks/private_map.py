@@ -1,7 +1,8 @@
 """The private map over epsilon, beside the pooled map of the same rows: accuracy, trustworthiness, and seconds.
 
     python -m benchmarks.private_map [--quick] [--rows N] [--seeds 0 1] [--datasets mnist ...] [--epsilons 0.5 1 8]
-                                     [--partitions iid one-class] [--own 0.4 0] [--pooled] [--sampled N] [--json FILE]
+                                     [--partitions iid one-class] [--own 0.4 0] [--relation replace-one] [--pooled]
+                                     [--sampled N] [--json FILE]
 
 Ten clients in this process, one after the other, delta 1e-5. ``ca_10`` is the accuracy of ten neighbours on the map
 (70:30 split of the rows), trustworthiness that of five, both of the map of all rows, as a run's metrics.json has them.
@@ -32,7 +33,8 @@ from raydr.methods import METHODS
 from raydr.methods.private_map.settings import PrivateMap
 from raydr.methods.serving import Plan
 from raydr.metrics import Evidence, evaluate
-from raydr.privacy.accounting import epsilon_of
+from raydr.privacy.accounting import Budget, composed_multiplier, gaussian_epsilon
+from raydr.privacy.shares import summed_deviation
 from raydr.scenarios.backend import InlineBackend
 from raydr.threads import cores
 
@@ -90,13 +92,18 @@ def measured(dataset: str, seed: int, options: argparse.Namespace) -> Iterator[d
         order = np.argsort(np.argsort(owners, kind="stable"), kind="stable")
         for epsilon in options.epsilons:
             for own in options.own:
-                settings = PrivateMap(epsilon=epsilon, own=own, delta=DELTA, **extent)
+                settings = PrivateMap(
+                    epsilon=epsilon, own=own, delta=DELTA, relation=options.relation, **extent
+                )
                 started = time.perf_counter()
                 served = InlineBackend().serve(
                     parts, Plan("private-map", settings, "none", seed=seed), listener=lambda event: None
                 )
                 seconds = time.perf_counter() - started
-                spent = epsilon_of(served.ledger.charges, DELTA, "sums")
+                # Against those who see sums alone and know the shares of all who may collude.
+                left = composed_multiplier(served.ledger.charges, "outsider")
+                left /= summed_deviation(True, CLIENTS, Budget().colluding)
+                spent = gaussian_epsilon(left, DELTA)
                 if not math.isclose(spent, epsilon, rel_tol=1e-6):
                     raise SystemExit(f"the releases came to epsilon {spent}, and {epsilon} was claimed")
                 yield {
@@ -120,6 +127,7 @@ def main() -> None:
     parser.add_argument("--epsilons", type=float, nargs="+", default=[0.5, 1.0, 8.0])
     parser.add_argument("--partitions", nargs="+", default=["iid", "one-class"], choices=DEALINGS)
     parser.add_argument("--own", type=float, nargs="+", default=[0.4])
+    parser.add_argument("--relation", default="zero-out", choices=["zero-out", "replace-one"])
     parser.add_argument("--pooled", action="store_true")
     parser.add_argument("--sampled", type=int)
     parser.add_argument("--json")

@@ -164,6 +164,7 @@ def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, da
         scenario.privacy.delta,
         keyed,
         scenario.privacy.secure_aggregation,
+        scenario.privacy.colluding,
     )
     apart = rows_apart(scenario, holdings, data_dir)
     shuffled = stream(scenario.seed, "audit").permutation(len(apart))

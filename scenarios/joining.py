@@ -168,7 +168,9 @@ def _write(
     clusters = {} if placed.clusters is None else {"cluster": placed.clusters}
     write_placed(folder / records.EMBEDDING, table, placed.places, {"client": told.site}, clusters)
     write_json(folder / records.LEDGER, ledger.as_list())
-    write_json(folder / records.PRIVACY, asdict(statement(ledger, scenario.privacy.budget)))
+    write_json(
+        folder / records.PRIVACY, asdict(statement(ledger, scenario.privacy.budget, [len(table.rows)]))
+    )
     gaps = gaps_of(table.rows) if scenario.data.filling else np.zeros(0, np.int64)
     filled = {card.columns[column]: int(gaps[column]) for column in np.flatnonzero(gaps)}
     data = Provenance(

@@ -7,7 +7,7 @@ run will ask of clients that have sizes alone; memory and time from models of bo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,10 @@ from raydr.methods import MethodSettings
 from raydr.methods.sense.settings import SENSE
 from raydr.methods.serving import Rehearsed, rehearse
 from raydr.metrics import default_metrics
+from raydr.privacy.accounting import Adversary
 from raydr.privacy.ledger import Granularity, Ledger
 from raydr.privacy.mechanism import Unit
-from raydr.privacy.statement import statement
+from raydr.privacy.statement import Against, statement
 from raydr.scenarios.footprint import Load, ProcessMemory, footprint
 from raydr.scenarios.pace import StageTime, embedder_of, stage_times
 from raydr.scenarios.prospect import Prospect, of_so_many, prospect_of
@@ -77,6 +78,10 @@ class PlannedPrivacy:
         Whether the method's own releases are in it.
     unit : {"record", "client"} or None
         Whose presence the charged releases hide; None where there are none.
+    by_adversary : mapping of name to Against
+        As privacy.json has it.
+    notices : tuple of str
+        What weakens the claim.
     """
 
     epsilon: float | None
@@ -85,6 +90,8 @@ class PlannedPrivacy:
     infinite: tuple[str, ...]
     known: bool
     unit: Unit | None
+    by_adversary: Mapping[Adversary, Against]
+    notices: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -238,7 +245,7 @@ def plan_of_prospect(scenario: Scenario, prospect: Prospect, capacity: Capacity)
         messages=_messages(ledger, rehearsed),
         bytes_up=ledger.bytes("up"),
         bytes_down=ledger.bytes("down"),
-        privacy=_privacy(ledger, scenario, rehearsed) if rehearsed is not None else None,
+        privacy=_privacy(ledger, scenario, prospect, rehearsed) if rehearsed is not None else None,
         memory=footprint(load) if prospect.known else (),
         nodes=nodes,
         remedies=remedies(load, scenario, bool(prospect.nodes), capacity) if short else (),
@@ -374,8 +381,8 @@ def _messages(ledger: Ledger, rehearsed: Rehearsed | None) -> tuple[PlannedMessa
     )
 
 
-def _privacy(ledger: Ledger, scenario: Scenario, rehearsed: Rehearsed) -> PlannedPrivacy:
-    told = statement(ledger, scenario.privacy.budget)
+def _privacy(ledger: Ledger, scenario: Scenario, prospect: Prospect, rehearsed: Rehearsed) -> PlannedPrivacy:
+    told = statement(ledger, scenario.privacy.budget, prospect.sizes)
     return PlannedPrivacy(
         epsilon=told.epsilon if rehearsed.whole else None,
         accounted=told.epsilon_accounted if ledger.charges else None,
@@ -383,6 +390,8 @@ def _privacy(ledger: Ledger, scenario: Scenario, rehearsed: Rehearsed) -> Planne
         infinite=told.infinite,
         known=rehearsed.whole,
         unit=told.unit,
+        by_adversary=told.epsilon_by_adversary,
+        notices=told.notices,
     )
 
 

@@ -437,7 +437,8 @@ def _write(
         maps = {round: found.embedding for round, found in findings.along.items()}
         write_progress(folder / records.PROGRESS_MAPS, holdings, maps)
     write_json(folder / records.LEDGER, served.ledger.as_list())
-    write_json(folder / records.PRIVACY, asdict(statement(served.ledger, scenario.privacy.budget)))
+    sizes = np.bincount(holdings.client_of_row, minlength=len(holdings.names)).tolist()
+    write_json(folder / records.PRIVACY, asdict(statement(served.ledger, scenario.privacy.budget, sizes)))
     if served.outcome.stress is not None:
         write_json(folder / records.STRESS, served.outcome.stress.tolist())
     if served.outcome.notes:

@@ -30,7 +30,7 @@ from raydr.partition import IID, PARTITIONS, Dealing
 from raydr.privacy.accounting import Budget, require_planned
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.masking import degrees
-from raydr.privacy.mechanism import MECHANISMS, Coverage, Mechanism, mechanism_of
+from raydr.privacy.mechanism import MECHANISMS, Coverage, Delta, Mechanism, mechanism_of
 from raydr.registry import ExtensionError, kind_of, one_of
 from raydr.robust import RobustRule
 from raydr.settings import LocalPath, OfFile, SecretPath, Settings
@@ -345,10 +345,11 @@ class PrivacySettings(Settings):
         0.2,
         ge=0,
         lt=1,
-        description="part of the clients that may tell the server all they know without weakening secure_aggregation",
+        description="part of the clients in a sum that may tell the server all they know without weakening"
+        " secure_aggregation: noise of per: sum is enough without their shares, and without one client's",
     )
 
-    delta: float = Field(1e-5, gt=0, lt=1, description="at which epsilon is told")
+    delta: Delta = Field(1e-5, description="at which epsilon is told: below 1 / rows, and less than 0.1")
     epsilon_max: float | None = Field(
         None,
         gt=0,
@@ -376,7 +377,7 @@ class PrivacySettings(Settings):
     @property
     def budget(self) -> Budget:
         """What the run may cost."""
-        return Budget(self.delta, self.epsilon_max, self.strict)
+        return Budget(self.delta, self.epsilon_max, self.strict, self.colluding)
 
     def coverage(self, releases: float) -> Coverage | None:
         """The mechanism as clients are told it, fit for so many releases, and who applies it."""

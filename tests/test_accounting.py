@@ -24,6 +24,7 @@ from raydr.errors import ScenarioError
 from raydr.federation import Client, ClientError, Federation
 from raydr.federation.accounts import Due
 from raydr.federation.host import ClientHost
+from raydr.federation.wire import Sharing
 from raydr.methods.landmarks.kernel import gradient_sensitivity
 from raydr.methods.landmarks.learning import StepRequest, local_steps, step_sensitivity
 from raydr.privacy import Coverage
@@ -36,6 +37,7 @@ from raydr.privacy.accounting import (
     epsilon_of,
     gaussian_epsilon,
     gaussian_multiplier,
+    require_affordable,
 )
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.statement import statement
@@ -64,7 +66,7 @@ class TestAccountant:
         assert gaussian_multiplier(epsilon, delta) == pytest.approx(multiplier, rel=1e-6)
 
     def test_releases_compose_as_one(self) -> None:
-        charges = {Charge("a", 6.0, 2.0, 3.0): 2, Charge("b", 5.0, 1.0, 5.0): 7}
+        charges = {Charge("a", 6.0, 2.0): 2, Charge("b", 5.0, 1.0): 7}
         spent = 2 / 3.0**2 + 7 / 5.0**2
         assert composed_multiplier(charges) == pytest.approx(spent**-0.5, rel=1e-12)
         assert epsilon_of(charges, 1e-5) == gaussian_epsilon(composed_multiplier(charges), 1e-5)
@@ -72,18 +74,26 @@ class TestAccountant:
     @pytest.mark.parametrize("count", [1, 50])
     @pytest.mark.parametrize("multiplier", [2.0, 20.0])
     def test_other_accountants_say_no_less(self, count: int, multiplier: float) -> None:
-        charges = {Charge("a", multiplier, 1.0, multiplier): count}
+        charges = {Charge("a", multiplier, 1.0): count}
         exact, others = epsilon_of(charges, 1e-5), accountant_epsilons(charges, 1e-5)
         assert exact <= others["pld"] * (1 + 1e-6) <= exact * 1.01 + 1e-3
         assert exact <= others["rdp"] * (1 + 1e-6) <= exact * 1.3
+
+    def test_a_budget_counts_what_other_kinds_of_release_spent(self) -> None:
+        """Each alone is half of the budget, in squares of inverse multipliers."""
+        half = gaussian_multiplier(1.0, 1e-5, 2)
+        spent, budget = {Charge("a", half, 1.0): 1}, Budget(epsilon_max=1.0, strict=True)
+        require_affordable(spent, Charge("b", half, 1.0), budget, "b")
+        with pytest.raises(BudgetError, match=r"c would take the run to epsilon 1\.2"):
+            require_affordable(spent | {Charge("b", half, 1.0): 1}, Charge("c", half, 1.0), budget, "c")
 
     @given(st.floats(0.2, 100), st.floats(1.0, 3.0), st.integers(1, 100))
     @settings(max_examples=50, deadline=None)
     def test_more_noise_costs_less_and_more_rounds_cost_more(
         self, multiplier: float, times: float, count: int
     ) -> None:
-        one = Charge("a", multiplier, 1.0, multiplier)
-        more = Charge("a", times * multiplier, 1.0, times * multiplier)
+        one = Charge("a", multiplier, 1.0)
+        more = Charge("a", times * multiplier, 1.0)
         assert epsilon_of({more: count}, 1e-5) <= epsilon_of({one: count}, 1e-5) * (1 + 1e-12)
         assert epsilon_of({one: count}, 1e-5) <= epsilon_of({one: count + 1}, 1e-5)
 
@@ -150,7 +160,8 @@ class TestSensitivity:
         noise = GaussianNoise(on="data", clip=2.0, multiplier=1.0)
         rows = np.array([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]], np.float32)
         np.testing.assert_allclose(noise.limited(rows), [[1.2, 1.6], [0.3, 0.4], [0.0, 0.0]], atol=1e-7)
-        assert noise.record_sensitivity == 2.0
+        assert noise.record_sensitivity == 4.0  # another record in its place
+        assert noise.model_copy(update={"relation": "zero-out"}).record_sensitivity == 2.0
 
 
 def partitions(sizes: Sequence[int] = (40, 25, 60), width: int = 3) -> list[Float64Array]:
@@ -177,7 +188,7 @@ class TestNoise:
             {"level": 1.0},
             {"sigma": 0.01},
             {"multiplier": 3.0},
-            {"multiplier": 3.0, "adjacency": "replace-one"},
+            {"multiplier": 3.0, "relation": "replace-one"},
         ],
     )
     def test_noise_of_a_client_has_its_deviation(self, strength: dict[str, Any]) -> None:
@@ -191,26 +202,27 @@ class TestNoise:
                 case {"sigma": sigma}:
                     deviation = sigma
                 case _:
-                    factor = 2.0 if "adjacency" in strength else 1.0
+                    factor = 2.0 if "relation" in strength else 1.0
                     deviation = 3.0 * factor * gradient_sensitivity(size, 200, 0.5)
             statistic = float((((noisy - true) / deviation) ** 2).sum())
             low, high = chi2.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], true.size)
             assert low < statistic < high
 
     @pytest.mark.parametrize("weights", ["clients", "rows"])
-    def test_noise_of_a_sum_is_whole_in_the_sum_alone(self, weights: Any) -> None:
+    def test_noise_of_a_sum_is_whole_without_one_clients_share(self, weights: Any) -> None:
         noise = gradient_noise(multiplier=3.0, per="sum")
         federation = federate(partitions())
         clean = federate(partitions()).mean(steps(None), weights=weights).direction
         noisy = federation.mean(steps(noise), weights=weights).direction
         one = gradient_sensitivity(1, 200, 0.5)
         total, moved = (3, one / 25) if weights == "clients" else (125, one)
-        statistic = float((((noisy - clean) * total / (3.0 * moved)) ** 2).sum())
+        statistic = float((((noisy - clean) * total / (3.0 * math.sqrt(3 / 2) * moved)) ** 2).sum())
         low, high = chi2.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], clean.size)
         assert low < statistic < high
         (charge,) = federation.ledger.charges
-        assert charge.of_sums == pytest.approx(3.0, rel=1e-6)
-        assert charge.multiplier == pytest.approx(3.0 / math.sqrt(3), rel=1e-6)
+        assert charge.client == pytest.approx(3.0, rel=1e-6)
+        assert charge.outsider == pytest.approx(3.0 * math.sqrt(3 / 2), rel=1e-6)
+        assert charge.multiplier == pytest.approx(3.0 / math.sqrt(2), rel=1e-6)
 
     def test_half_the_noise_is_noticed(self) -> None:
         """The test above tells half the noise apart: so does its statistic."""
@@ -234,6 +246,32 @@ class TestNoise:
         step = step_of(2.0 * sensitivity)
         np.testing.assert_array_equal(noisy, step * np.rint(noisy / step))
 
+    @pytest.mark.parametrize("resolution", [0.0, 2.0**-8])
+    def test_rounding_moves_neighbours_no_further_than_the_claim_says_and_further_than_they_are(
+        self, resolution: float
+    ) -> None:
+        """Values just below and above the middle between two steps: each is rounded the other way."""
+        from raydr.privacy import Quantity
+        from raydr.privacy.gaussian import step_of
+
+        noise, count, sensitivity = gradient_noise(sigma=1.0), 400, 1e-3
+        step = max(step_of(1.0), resolution)
+        apart = sensitivity / math.sqrt(count)
+        whole = np.floor(apart / step) * step  # what is left of it is what rounding may add to
+        low = np.full(count, step * (0.5 - 1e-6))
+        seen = []
+        for values in (low, low + (whole + 2e-6 * step)):
+            quantity = Quantity(values, sensitivity=sensitivity, resolution=resolution)
+            seen.append(noise.cover(quantity, np.random.default_rng(0)))
+        moved = float(np.linalg.norm(seen[1] - seen[0]))
+        assert moved > math.sqrt(count) * (whole + 0.99 * step)
+        claim = noise.claim(sensitivity, values=count, resolution=resolution)
+        assert claim is not None
+        assert claim.sensitivity == sensitivity + math.sqrt(count) * step
+        assert moved <= claim.sensitivity
+        (charge,) = _charged(noise)
+        assert charge.sensitivity > gradient_sensitivity(25, 200, 0.5)
+
     def test_a_tail_never_ends_a_run(self) -> None:
         noise = gradient_noise(sigma=1e6)
         federation = federate(partitions())
@@ -247,7 +285,7 @@ class TestNoise:
         for done in range(30):
             claim = noise.in_round(done).claim(0.25)
             assert claim is not None
-            charges[Charge(str(done), claim.deviation, claim.sensitivity, claim.multiplier)] = 1
+            charges[Charge(str(done), claim.deviation, claim.sensitivity)] = 1
         assert epsilon_of(charges, 1e-5) == pytest.approx(2.0, rel=1e-6)
 
 
@@ -290,9 +328,9 @@ class TestCharges:
         assert statement(federation.ledger, Budget()).epsilon is None
 
     def test_noise_that_is_shared_is_as_strong_as_those_who_answer(self) -> None:
-        due = Due(Charge("Step", 1.0, 1.0, 6.0), sharers=4)
-        assert due.paid(answered=1) == Charge("Step", 1.0, 1.0, 3.0)
-        assert due.paid(answered=0) == due.charge, "what was asked for may have been seen"
+        due = Due(Charge("Step", 6.0, 1.0), Sharing(4, 1.0, colluding=2), 6.0, secure=True)
+        sees = {"server": 9.0, "client": 6.0 * math.sqrt(8 / 4), "outsider": 9.0}
+        assert due.if_answered(9) == Charge("Step", 6.0 * math.sqrt(7 / 4), 1.0, **sees)
 
     def test_a_round_past_the_budget_is_not_asked(self) -> None:
         budget = Budget(epsilon_max=1.0, strict="sums")
@@ -317,6 +355,12 @@ class TestCharges:
     def test_noise_nobody_calibrated_is_not_sent(self) -> None:
         with pytest.raises((ClientError, TypeError), match="was not calibrated"):
             asked(federate(partitions()), gradient_noise(epsilon=1.0))
+
+
+def _charged(noise: GaussianNoise) -> list[Charge]:
+    federation = federate(partitions())
+    asked(federation, noise)
+    return list(federation.ledger.charges)
 
 
 def noisy_scenario(**overrides: Any) -> Any:
@@ -443,7 +487,7 @@ class TestRuns:
         budget = {"noise": {"epsilon": 1.0, **noise}, "strict": "sums", "epsilon_max": 8.0}
         folder = run(tiny_scenario(method=content, privacy=budget), out=tmp_path / "run")
         privacy = json.loads((folder / "privacy.json").read_text())
-        assert privacy["epsilon_of_sums"] == pytest.approx(1.0, rel=1e-6)
+        assert privacy["epsilon_by_adversary"]["client"]["accounted"] == pytest.approx(1.0, rel=1e-6)
         assert (privacy["epsilon"], len(privacy["infinite"])) == (None, 1)
         found: Counter[str] = Counter()
         for release in privacy["releases"]:
@@ -451,7 +495,8 @@ class TestRuns:
         assert +found == kinds
         assert sum(release["share"] or 0.0 for release in privacy["releases"]) == pytest.approx(1.0)
         if noise.get("per") == "sum":
-            assert 1.5 < privacy["epsilon_accounted"] < 8.0
+            upload = gaussian_epsilon(gaussian_multiplier(1.0, 1e-5) / math.sqrt(2), 1e-5)
+            assert privacy["epsilon_accounted"] == pytest.approx(upload, rel=1e-6)
         else:
             assert privacy["epsilon_accounted"] == pytest.approx(1.0, rel=1e-6)
 
@@ -493,9 +538,10 @@ class TestRuns:
         ({"noise": {"on": "gradient", "level": 1, "sigma": 1}}, "here are level and sigma"),
         ({"noise": {"on": "gradient", "epsilon": 0}}, "greater than 0"),
         ({"noise": {"on": "gradient", "epsilon": -1}}, "greater than 0"),
-        ({"noise": {"on": "gradient", "epsilon": 1, "delta": 1.0}}, "less than 1"),
+        ({"noise": {"on": "gradient", "epsilon": 1, "delta": 1.0}}, "must be less than 0.1"),
+        ({"delta": 0.5}, "delta 0.5 is the chance that the claim does not hold"),
         ({"noise": {"on": "gradient", "epsilon": 1}, "delta": 0.0}, "greater than 0"),
-        ({"noise": {"on": "gradient", "level": 1, "delta": 0.1}}, "delta is of epsilon"),
+        ({"noise": {"on": "gradient", "level": 1, "delta": 0.01}}, "delta is of epsilon"),
         ({"noise": {"on": "variable", "level": 1}}, "upload nothing of that sort"),
         ({"noise": {"on": "data", "epsilon": 1}}, "give clip, a norm"),
         ({"noise": {"on": "gradient", "level": 1, "per": "sum"}}, "per: sum is of calibrated noise"),

@@ -20,6 +20,7 @@ from raydr.methods.private_map.messages import CellSums, FirstMoments, Scatter
 from raydr.methods.private_map.messages import View as Sight
 from raydr.methods.private_map.settings import Budget, PrivateMap
 from raydr.privacy import Quantity
+from raydr.privacy.accounting import Budget as RunBudget
 from raydr.privacy.accounting import epsilon_of
 from raydr.privacy.canaries import audited_epsilon, coins
 from raydr.privacy.gaussian import GaussianNoise
@@ -131,7 +132,7 @@ def test_canaries_through_the_whole_method(
     federation, transcript = federation_seen(np.array_split(rows, 4), secure=SecureSums(colluding=0.0))
     settings = PrivateMap(epsilon=epsilon, clip=1.0, axes=2, cells=4, rounds=1, **DRAWN)
     METHODS["private-map"].serve(federation, settings)
-    budget = Budget.of(settings, 1e-5)
+    budget = Budget.of(settings, RunBudget(), 4)
     sums = {type(seen.reply): seen.reply for seen in transcript if seen.client is None}
     mean, scatter = sums[FirstMoments], sums[Scatter]
     assert isinstance(mean, FirstMoments)
@@ -141,8 +142,9 @@ def test_canaries_through_the_whole_method(
     weights = 1.0 / (2.0 * budget.first**2), 1.0 / budget.scatter**2
     scores = (weights[0] * mean.packed[:-1] + weights[1] * variances) / sum(weights)
     found = audited_epsilon(scores, present, 0.5, 1e-5)
-    claimed = epsilon_of(federation.ledger.charges, 1e-5)
-    assert claimed == pytest.approx(epsilon, rel=1e-6)
+    charges = federation.ledger.charges
+    assert epsilon_of(charges, 1e-5) == pytest.approx(epsilon, rel=1e-6)
+    claimed = epsilon_of(charges, 1e-5, "server")  # with every client's share
     assert found.epsilon > 1.0
     assert (found.epsilon > claimed) == broken
 

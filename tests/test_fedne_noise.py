@@ -355,7 +355,7 @@ RUNS: list[tuple[dict[str, Any], dict[str, Any], dict[str, int]]] = [
     ),
     (
         {"kind": "fedavg-ne"},
-        {"unit": "record", "adjacency": "replace-one"},
+        {"unit": "record", "relation": "replace-one"},
         {"MeanAndLength": 1, "PairGradient": 3},
     ),
     ({"kind": "fedne"}, {"unit": "client", "per": "sum"}, {"SecondMoments": 1, "Density": 3, "Change": 3}),
@@ -375,9 +375,11 @@ class TestRuns:
         scenario = tiny_scenario(method=SMALL | method, privacy={"noise": told, "strict": "sums"})
         folder = run(scenario, out=tmp_path / "run")
         privacy = json.loads((folder / "privacy.json").read_text())
-        assert privacy["epsilon_of_sums"] == pytest.approx(2.0, rel=1e-6)
+        client = privacy["epsilon_by_adversary"]["client"]["accounted"]
+        assert client == pytest.approx(2.0, rel=1e-6)  # one of three is all that may collude
         if noise.get("per") != "sum":
             assert privacy["epsilon_accounted"] == pytest.approx(2.0, rel=1e-6)
+        assert privacy["relation"] == noise.get("relation", "zero-out")
         assert privacy["unit"] == noise["unit"]
         bare = [each["kind"] for each in privacy["releases"] if not each["public"] and not each["releases"]]
         assert bare == ["Positions"]
@@ -398,6 +400,28 @@ class TestRuns:
         }
         assert spent["Change"] == pytest.approx(2 * 0.5**2, rel=1e-6)
         assert spent["MeanAndLength"] / sum(spent.values()) == pytest.approx(0.05, rel=1e-6)
+
+    @pytest.mark.parametrize("unit", ["record", "client"])
+    @pytest.mark.parametrize(
+        ("more", "before"), [({}, {"SecondMoments": 0.25}), ({"start": "random"}, {"MeanAndLength": 0.05})]
+    )
+    def test_an_epsilon_is_divided_as_the_docs_say(
+        self, unit: Any, more: dict[str, Any], before: dict[str, float]
+    ) -> None:
+        """A quarter for axes or a twentieth for a mean; then a density costs a tenth of its round's update."""
+        settings = FedNE(hidden=(8,), rounds=5, bounds=(-30, 30), surrogate_every=2, **more)
+        noise = GaussianNoise(on="update", unit=unit, epsilon=3.0, clip=0.5)
+        noise = noise.calibrated(METHODS["fedne"].releases(settings, noise), DELTA)
+        federation = federate(blobs(), coverage=Coverage(noise))
+        METHODS["fedne"].serve(federation, settings)
+        spent: dict[str, float] = {}
+        for charge, count in federation.ledger.charges.items():
+            spent[charge.kind] = spent.get(charge.kind, 0.0) + count / charge.multiplier**2
+        total, update = sum(spent.values()), spent.pop("PairGradient" if unit == "record" else "Change")
+        assert epsilon_of(federation.ledger.charges, DELTA) == pytest.approx(3.0, rel=1e-5)
+        (density,) = [spent.pop("Density")]
+        assert density / 3 == pytest.approx(0.1 * update / 5, rel=1e-5)  # renewed in 3 of 5 rounds
+        assert {kind: each / total for kind, each in spent.items()} == pytest.approx(before, rel=1e-5)
 
     def test_a_part_of_the_clients_in_each_round_is_charged_in_full(self) -> None:
         """Whoever knows the seed knows who took part, so nothing is amplified."""
@@ -442,7 +466,7 @@ def served(unit: Any, **how: Any) -> tuple[Federation, Float64Array]:
 
 class TestUnits:
     def test_charges_of_records_and_of_clients_are_not_added_up(self) -> None:
-        mixed = {Charge("Step", 1.0, 1.0, 1.0): 1, Charge("Change", 1.0, 1.0, 1.0, "client"): 1}
+        mixed = {Charge("Step", 1.0, 1.0): 1, Charge("Change", 1.0, 1.0, "client"): 1}
         for adds in (composed_multiplier, dp_event, lambda charges: epsilon_of(charges, DELTA)):
             with pytest.raises(UnitError, match="Step is charged by record and Change by client"):
                 adds(mixed)
@@ -455,7 +479,7 @@ class TestUnits:
         folder = run(
             tiny_scenario(method=SMALL | {"kind": "fedavg-ne"}, privacy__noise=noise), out=tmp_path / "run"
         )
-        assert "whether a client's whole contribution is there or not" in cost(read_run(folder))
+        assert "whether a client is there or adds zero to every sum (zero-out)" in cost(read_run(folder))
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from raydr.report.gist import points, recovered
 from raydr.report.runfolder import read_run
 
 COST = Statement(
-    epsilon=None, delta=1e-5, infinite=(), epsilon_accounted=0.0, epsilon_of_sums=0.0, accountants={}, adjacency=None,
-    secure_aggregation=False, strict=False, epsilon_max=None, releases=(),
+    epsilon=None, delta=1e-5, infinite=(), epsilon_accounted=0.0, epsilon_by_adversary={}, accountants={},
+    relation=None, secure_aggregation=False, strict=False, epsilon_max=None, releases=(),
 )  # fmt: skip
 
 

@@ -107,7 +107,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any] | None, str, str]] = [
     (
         "private-map", {}, None, "open",
         "what each of 3 clients summed up over its records, under noise that bounds weakly what can be learnt of any"
-        " one record: ε = 15.9 at δ = 1e−05",
+        " one record: ε = 12.3 at δ = 1e−05",
     ),
     (
         "private-map", {}, SECRET, "good",

@@ -128,7 +128,7 @@ def test_a_host_applies_what_the_request_names_and_the_ledger_says_so(on: Any, t
         "on": on,
         "level": 0.5,
         "per": "client",
-        "adjacency": "add-remove",
+        "relation": "replace-one" if on == "data" else "zero-out",
         "unit": "record",
         "decay": "none",
         "stage": "learning",
@@ -162,7 +162,7 @@ def test_what_a_mechanism_cannot_change_does_not_leave_as_if_it_were_protected(o
 def test_a_mechanism_in_a_request_counts_its_kind_its_place_and_its_level() -> None:
     asked = LengthRequest(noise("distances"))
     bare = payload_bytes(LengthRequest())
-    words = ("distances", "client", "add-remove", "none", "record", "learning", "gaussian-noise")
+    words = ("distances", "client", "zero-out", "none", "record", "learning", "gaussian-noise")
     assert payload_bytes(asked) - bare == 8 + sum(len(word) for word in words)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attacked import federation_seen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inline_federations import cut, federate
@@ -17,7 +18,7 @@ from raydr.embedding.placing import conditional
 from raydr.errors import ScenarioError
 from raydr.federation import Client, Federation, Reply, Request
 from raydr.methods import METHODS, Outcome
-from raydr.methods.private_map.cells import shrunken_steps
+from raydr.methods.private_map.cells import private_cells, shrunken_steps
 from raydr.methods.private_map.frame import leading_axes, private_axes, view
 from raydr.methods.private_map.messages import (
     CellSumsRequest,
@@ -29,6 +30,7 @@ from raydr.methods.private_map.messages import (
 from raydr.methods.private_map.placing import Landmarks, own_rows, place
 from raydr.methods.private_map.settings import Budget, PrivateMap
 from raydr.privacy.accounting import Budget as RunBudget
+from raydr.privacy.accounting import gaussian_multiplier
 from raydr.privacy.ledger import Granularity
 from raydr.privacy.statement import statement
 from raydr.scenarios.reading import read
@@ -95,8 +97,10 @@ def test_the_accountant_comes_to_what_is_claimed(epsilon: float, rounds: int) ->
     served(federation, settings_of(epsilon=epsilon, rounds=rounds))
     told = statement(federation.ledger, RunBudget())
     assert told.infinite == ()
-    assert told.epsilon_of_sums == pytest.approx(epsilon, rel=1e-6)
-    assert told.epsilon_of_sums >= epsilon * (1.0 - 1e-9)
+    client = told.epsilon_by_adversary["client"].accounted  # all that may collude, of three
+    assert client == pytest.approx(epsilon, rel=1e-6)
+    assert client >= epsilon * (1.0 - 1e-9)
+    assert told.relation == "zero-out"
     assert told.epsilon is not None
     assert told.epsilon > epsilon  # whoever sees uploads sees less noise in each
     assert sum(release.releases for release in told.releases) == rounds + 2
@@ -108,13 +112,13 @@ def test_noise_by_each_client_is_worth_the_same_to_the_server() -> None:
     served(federation, settings_of(per="client"))
     told = statement(federation.ledger, RunBudget())
     assert told.epsilon == pytest.approx(8.0, rel=1e-6)
-    assert told.epsilon_of_sums == pytest.approx(8.0, rel=1e-6)
+    assert all(against.epsilon == told.epsilon for against in told.epsilon_by_adversary.values())
 
 
 def test_delta_is_the_runs_unless_the_method_has_its_own() -> None:
-    strict = Budget.of(settings_of(delta=1e-9), 1e-5)
-    assert strict == Budget.of(settings_of(), 1e-9)
-    assert strict.first > Budget.of(settings_of(), 1e-5).first
+    strict = Budget.of(settings_of(delta=1e-9), RunBudget(1e-5), 1)
+    assert strict == Budget.of(settings_of(), RunBudget(1e-9), 1)
+    assert strict.first > Budget.of(settings_of(), RunBudget(1e-5), 1).first
 
 
 def test_nothing_of_single_records_leaves() -> None:
@@ -130,10 +134,10 @@ def test_nothing_of_single_records_leaves() -> None:
 
 
 def test_noise_is_as_strong_as_the_accountant_is_told() -> None:
-    budget = Budget.of(settings_of(), 1e-5)
+    budget = Budget.of(settings_of(), RunBudget(1e-5), 1)
     rows = np.zeros((40, 300))
     seen = View(0.0, 1.0, None, None, 300)
-    for per, wanted in (("sum", 1.0), ("client", 2.0)):
+    for per, wanted in (("sum", np.sqrt(4 / 3)), ("client", 2.0)):
         noise = budget.noise(budget.first, 1.0).model_copy(update={"per": per})
         told = federate(np.array_split(rows, 4)).sum(FirstMomentsRequest(seen, 40, noise))
         assert np.std(told.packed) == pytest.approx(wanted * budget.first * np.sqrt(2.0), rel=0.15)
@@ -198,7 +202,9 @@ def test_wide_rows_are_seen_through_few_sums() -> None:
 
 def test_without_noise_the_axes_are_the_principal_ones() -> None:
     rows = digits(500)
-    axes = private_axes(federate([rows]), settings_of(axes=8), Budget.of(settings_of(epsilon=1e9), 1e-5))
+    axes = private_axes(
+        federate([rows]), settings_of(axes=8), Budget.of(settings_of(epsilon=1e9), RunBudget(1e-5), 1)
+    )
     centred = rows - rows.mean(axis=0)
     # Seen from the mean, rows are cut to their mean length: what is beyond counts less, so angles are small, not none.
     true = np.linalg.svd(centred, full_matrices=False)[2][:4].T
@@ -217,6 +223,77 @@ def test_axes_that_noise_alone_could_have_are_left_out() -> None:
     axes, variances = leading_axes(square[np.triu_indices(40)], 40, 1.0, 20)
     assert axes.shape == (40, 3)
     assert (np.diff(variances) < 0).all()
+
+
+@pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
+@pytest.mark.parametrize("per", ["sum", "client"])
+def test_the_noise_that_the_server_reckons_with_is_what_is_in_the_sums(per: Any, relation: Any) -> None:
+    """Of rows at the centre, whose sums are noise alone, at seven clients of whom one may collude."""
+    clients, width = 7, 60
+    budget = Budget.of(settings_of(per=per, relation=relation), RunBudget(), clients)
+    federation = federate([np.zeros((2, width))] * clients)
+    sight = View(0.0, 1.0, None, None, width)
+    asked = ScatterRequest(sight, np.zeros(width), 1.0, 14, budget.noise(budget.scatter, 1.0))
+    assert np.std(federation.sum(asked).triangle) == pytest.approx(budget.scatter_deviation, rel=0.08)
+    frame = Frame(sight, np.zeros(width), np.eye(width)[:, :20])
+    for round in (0, 4):
+        federation.round += 1
+        far = CellSumsRequest(frame, np.eye(200, 20), 1.0, 14, budget.noise(budget.rounds[round], 1.0))
+        assert np.std(federation.sum(far).residuals) == pytest.approx(budget.deviation(round), rel=0.05)
+
+
+def test_rows_are_cut_to_their_root_mean_square_length_from_the_mean() -> None:
+    rows = digits(400)
+    federation, transcript = federation_seen([rows])
+    method = settings_of(epsilon=1e9)
+    axes = private_axes(federation, method, Budget.of(method, RunBudget(), 1))
+    (asked,) = [
+        seen.request
+        for seen in transcript
+        if isinstance(seen.request, ScatterRequest) and seen.client is None
+    ]
+    width = float(np.sqrt(((rows - rows.mean(axis=0)) ** 2).sum(axis=1).mean()))
+    assert asked.clip == pytest.approx(width, rel=1e-4)
+    assert np.allclose(asked.mean, rows.mean(axis=0) - 8.0, atol=1e-3)
+    federation, transcript = federation_seen([rows])
+    private_cells(federation, method, Budget.of(method, RunBudget(), 1), axes)
+    cells = [seen.request for seen in transcript if isinstance(seen.request, CellSumsRequest)]
+    assert {request.clip for request in cells} == {0.55 * float(np.sqrt(axes.variances.sum()))}
+
+
+def test_cells_are_as_many_as_seven_deviations_of_rows_allow() -> None:
+    """Rows over 7 deviations of the last round; a sixteenth and a quarter of them in the first two."""
+    budget = Budget.of(settings_of(epsilon=1.0), RunBudget(), 10)
+    weight = (1.0 - 0.04 - 0.12) * 4.0 / (1.0 + 2.0 + 3.0 + 4.0 + 4.0)
+    last = gaussian_multiplier(1.0, 1e-5) / np.sqrt(weight) * np.sqrt(1.25) * np.sqrt(10 / 8)
+    assert budget.deviation(4) == pytest.approx(last, rel=1e-6)
+    count = int(20_000 / (7.0 * last))
+    assert budget.cells(settings_of(), 20_000) == (count // 16, count // 4, count, count, count)
+
+
+def test_covariances_are_shrunk_by_half_a_deviation_and_lost_features_left_out() -> None:
+    """Two features with a covariance of 7 deviations, and one whose variance is below three."""
+    square = np.array([[9.0, 7.0, 1.0], [7.0, 7.0, 1.0], [1.0, 1.0, 2.9]])
+    axes, variances = leading_axes(square[np.triu_indices(3)], 3, 1.0, 3)
+    values, vectors = np.linalg.eigh([[9.0, 6.5], [6.5, 7.0]])
+    assert np.allclose(np.abs(axes[:2, 0]), np.abs(vectors[:, 1]))
+    assert axes[2, 0] == 0.0
+    assert variances[0] == pytest.approx(vectors[:, 1] @ square[:2, :2] @ vectors[:, 1])
+    assert axes.shape[1] == 2  # at least two, where only one is above the edge of 2 sqrt(2) deviations
+    assert values[0] < 2.0 * np.sqrt(2.0) < values[1]
+
+
+def test_steps_are_shrunk_as_stein_says() -> None:
+    """The bolder of both factors: of the mean signal of all cells, and of the cell's own."""
+    sums, counts, clip, noise = np.diag([30.0, 4.0, 2.0, 1.0]), np.array([20.0, 10.0, 5.0, 1.5]), 2.0, 0.5
+    moved, _ = shrunken_steps(sums, counts, clip, noise)
+    steps = sums / counts[:, None]
+    noisy = 4 * (noise * clip / counts) ** 2
+    signal = np.mean((steps**2).sum(axis=1) - noisy)
+    kept = np.maximum(signal / (signal + noisy), 1.0 - noisy * 2 / 4 / (steps**2).sum(axis=1))
+    assert np.allclose(moved, kept[:, None] * steps)
+    assert kept[0] > signal / (signal + noisy[0])  # its own is bolder
+    assert kept[3] == signal / (signal + noisy[3])
 
 
 def test_a_step_is_shrunk_the_more_the_noisier_it_is() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,6 +35,7 @@ from raydr.federation import (
 from raydr.federation.failures import Failure, Kind
 from raydr.federation.secure import RevealRequest, SecureSums
 from raydr.federation.wire import Answer, Call, PartialSum, SumCall
+from raydr.privacy.accounting import gaussian_epsilon, gaussian_multiplier
 from raydr.privacy.masking import MaskingError, TooFewError
 from raydr.report.runfolder import read_run
 
@@ -287,16 +289,22 @@ def test_every_sum_of_every_method_can_be_secret(name: str, tmp_path: Path) -> N
     assert {entry.kind for entry in run.ledger if entry.secure}
 
 
-def test_noise_in_shares_is_worth_the_same_to_the_server_as_to_all_others(tmp_path: Path) -> None:
-    """It sees one noisy sum: what would be epsilon of an upload is no more."""
+def test_noise_in_shares_is_worth_its_claim_against_the_server_and_its_colluders(tmp_path: Path) -> None:
+    """They see one noisy sum: what would be epsilon of an upload is no more."""
     noise = {"on": "gradient", "epsilon": 1.0, "per": "sum"}
     sections: dict[str, Any] = {"clients__count": 10, "privacy__noise": noise}
     plain = read_run(tiny_run(tmp_path / "plain", **sections)).privacy
     hidden = read_run(tiny_run(tmp_path / "hidden", **sections, privacy__secure_aggregation=True)).privacy
-    assert plain.epsilon_of_sums == pytest.approx(1.0, rel=1e-6)
-    assert plain.epsilon_accounted > 2.0
+    assert plain.epsilon_accounted == plain.epsilon_by_adversary["server"].accounted > 2.0
     assert hidden.epsilon_accounted == pytest.approx(1.0, rel=1e-6)
-    assert hidden.epsilon_of_sums == hidden.epsilon_accounted
+    against = {name: told.accounted for name, told in hidden.epsilon_by_adversary.items()}
+    whole = gaussian_multiplier(1.0, 1e-5)
+    assert against == {
+        "server": pytest.approx(gaussian_epsilon(whole * math.sqrt(10 / 8), 1e-5), rel=1e-6),
+        "client": pytest.approx(gaussian_epsilon(whole * math.sqrt(9 / 8), 1e-5), rel=1e-6),
+        "colluders": pytest.approx(1.0, rel=1e-6),
+        "outsider": against["server"],
+    }
 
 
 def test_noise_is_enough_after_the_worst_drop_out_that_is_allowed(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ class Release:
         reply = federation.sum(request) if weights == "sum" else federation.mean(request, weights=weights)
         if not self.secure:
             reply = next(found for seen, found in transcript.of(type(reply)) if seen.client == 0)
-        return reply, epsilon_of(federation.ledger.charges, self.delta)
+        return reply, epsilon_of(federation.ledger.charges, self.delta, "server")
 
 
 @attack("canary", "a lower bound on epsilon from records made up to be found again")

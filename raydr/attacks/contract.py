@@ -56,6 +56,8 @@ class View:
         and it knows.
     secure : bool
         Whether it saw sums alone, of what is summed.
+    colluding : float
+        Part of the clients without whose shares noise on a sum is to be enough.
     """
 
     transcript: Transcript
@@ -66,6 +68,7 @@ class View:
     delta: float = 1e-5
     keyed: bool = False
     secure: bool = False
+    colluding: float = 0.2
 
     @property
     def rows(self) -> int:

@@ -26,7 +26,8 @@ from raydr.methods.private_map.messages import (
     Frame,
 )
 from raydr.methods.private_map.messages import View as Sight
-from raydr.methods.private_map.settings import COUNT_WEIGHT, FIRST_SENSITIVITY
+from raydr.methods.private_map.settings import COUNT_WEIGHT
+from raydr.privacy.shares import shares_of_whole
 
 
 @dataclass(frozen=True)
@@ -93,19 +94,19 @@ def _by_means(view: View, frame: Frame) -> Iterator[Piece]:
             continue
         count, clip = view.sizes[client], request.view.clip
         own = clip * reply.packed[:-1] / count - frame.mean
-        noise = _deviation(request, len(asked)) * clip / count
+        noise = _deviation(request, len(asked), view.colluding) * clip / count
         kept = max(0.0, 1.0 - len(own) * noise**2 / max(float(own @ own), np.finfo(np.float64).tiny))
         mean = view.unfed(lifted(frame.mean + kept * own, request.view)[None])[0]
         yield Piece(view.rows_of(client), mean, np.zeros((count, 0)), np.zeros((0, len(mean))))
 
 
-def _deviation(request: FirstMomentsRequest, clients: int) -> float:
+def _deviation(request: FirstMomentsRequest, clients: int, colluding: float) -> float:
     """Of the noise on one entry of a client's upload, in units of the clip; 0 where nothing is claimed."""
     mechanism = request.mechanism
-    claim = mechanism.claim(FIRST_SENSITIVITY) if mechanism is not None else None
+    claim = mechanism.claim(request.claimed_sensitivity(1)) if mechanism is not None else None
     if mechanism is None or claim is None:
         return 0.0
-    return claim.deviation / (np.sqrt(clients) if mechanism.shared else 1.0)
+    return claim.deviation / (np.sqrt(shares_of_whole(clients, colluding)) if mechanism.shared else 1.0)
 
 
 def lifted(seen: Float64Array, sight: Sight) -> Float64Array:

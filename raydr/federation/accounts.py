@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import sqrt
+from math import inf, sqrt
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from raydr.federation.wire import Call, Sharing, SumCall, Weighting, weight_of
 from raydr.privacy.accounting import Budget, Charge, require_affordable
 from raydr.privacy.ledger import RECORDS, Granularity, Ledger
 from raydr.privacy.mechanism import Claim, Mechanism
+from raydr.privacy.shares import colluders_of, shares_of_whole
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,10 @@ class Due:
     ----------
     charge : Charge or None
         Of the client least protected; None where there is nothing to charge, or nothing is claimed.
-    sharers : int
-        How many clients share the noise of a sum; 0 where each covers its own.
+    sharing : Sharing or None
+        How clients share the noise of a sum; None where each covers its own.
+    of_sum : float
+        Noise multiplier of as many shares as make the whole noise.
     secure : bool
         Whether the server sees the sum alone too.
     name : str
@@ -44,18 +47,26 @@ class Due:
     """
 
     charge: Charge | None = None
-    sharers: int = 0
+    sharing: Sharing | None = None
+    of_sum: float = inf
     secure: bool = False
     name: str = ""
 
-    def paid(self, answered: int) -> Charge | None:
-        """Return the charge; noise that is shared is as strong as those who answered make it."""
-        charge = self.charge
-        if charge is None or not self.sharers or not answered:
+    def if_answered(self, shares: int) -> Charge | None:
+        """Return what is charged where so many shares are added: none of them hides a thing from its own client."""
+        charge, sharing = self.charge, self.sharing
+        if charge is None or sharing is None:
             return charge
-        present = sqrt(answered / self.sharers)
-        charge = replace(charge, of_sums=charge.of_sums * present)
-        return replace(charge, deviation=charge.of_sums * charge.sensitivity) if self.secure else charge
+
+        def without(known: int) -> float:
+            # Whose record it is does not tell its own share, so one share is always left.
+            return self.of_sum * sqrt(max(1, shares - known) / sharing.clients)
+
+        everybody, own = without(0), without(1)
+        if not self.secure:
+            return replace(charge, client=own, outsider=everybody)
+        left = without(sharing.colluding) * charge.sensitivity
+        return replace(charge, deviation=left, server=everybody, client=own, outsider=everybody)
 
 
 @dataclass
@@ -104,15 +115,15 @@ class Accounts:
         if kind.public or kind.stays or not call.clients:
             return Due()
         claims = [claim_of(call, told, rows, records) for told, rows in told_of(call, sizes) if rows]
-        if None in claims or not claims:  # of clients without rows nothing can be told
+        mechanism = call.told(call.clients[0]).covering(records)
+        if mechanism is None or None in claims or not claims:  # of clients without rows nothing can be told
             if claims:
                 self._refuse_bare(kind.granularity, kind.what)
             return Due()
         worst = min((claim for claim in claims if claim is not None), key=lambda claim: claim.multiplier)
-        mechanism = call.told(call.clients[0]).covering(records)
-        if mechanism is not None and mechanism.on == "data":
+        if mechanism.on == "data":
             # Noisy records are drawn once in a run, and all that is made of them is post-processing.
-            charge = Charge(RECORDS, worst.deviation, worst.sensitivity, worst.multiplier)
+            charge = Charge(RECORDS, worst.deviation, worst.sensitivity, relation=mechanism.relation)
             due = Due(charge, name=RECORDS)
         else:
             if (kind.__name__, call.round) in self._covered:
@@ -123,16 +134,18 @@ class Accounts:
             name = digest(
                 kind.__name__, call.round, call.clients, call.request, getattr(call, "sharing", None)
             )
-            due = replace(_due(call, worst, self.secure), name=name)
-        if due.charge is not None and due.name not in self.released:
+            due = replace(_due(call, mechanism, worst, self.secure), name=name)
+        # The least noise that may be left: of as few as the call goes on with.
+        least = due.if_answered(due.sharing.clients + due.sharing.colluding if due.sharing else 1)
+        if least is not None and due.name not in self.released:
             where = f"round {call.round}" if call.in_rounds else "the next release"
-            require_affordable(ledger.charges, due.charge, self.budget, f"{kind.__name__} of {where}")
-            self._release(Released(due.name, due.charge), ledger)
+            require_affordable(ledger.charges, least, self.budget, f"{kind.__name__} of {where}")
+            self._release(Released(due.name, least), ledger)
         return due
 
     def settle(self, due: Due, ledger: Ledger, answered: int, answer: Callable[[], str]) -> None:
         """Charge what a call has cost in the end; ``answer`` is a digest of what came from those who answered."""
-        charge = due.paid(answered)
+        charge = due.if_answered(answered)
         if charge is None or charge.kind == RECORDS or not answered:
             return
         before, came = self.released[due.name], answer()
@@ -161,25 +174,19 @@ class Accounts:
         )
 
 
-def _due(call: Call, worst: Claim, secure: bool) -> Due:
+def _due(call: Call, mechanism: Mechanism, worst: Claim, secure: bool) -> Due:
     """What an answer costs whose noise is worth least at some client, and may be shared by all."""
     name, told = type(call.request).reply.__name__, call.told(call.clients[0])
-    unit = told.mechanism.protects if told.mechanism is not None else "record"
-    if not (isinstance(call, SumCall) and call.sharing is not None and told.mechanism is not None):
-        return Due(Charge(name, worst.deviation, worst.sensitivity, worst.multiplier, unit, told.mechanism))
-    whole = told.mechanism.claim(call.sharing.sensitivity, **_rounding(call, told))
-    of_sums = whole.multiplier if whole is not None else worst.multiplier
-    if secure:
-        # Of the sum: how far a record moves it, and the noise of all who add to it.
-        moved = whole.sensitivity if whole is not None else worst.sensitivity
-        return Due(
-            Charge(name, of_sums * moved, moved, of_sums, unit, told.mechanism),
-            call.sharing.clients,
-            secure=True,
-        )
-    return Due(
-        Charge(name, worst.deviation, worst.sensitivity, of_sums, unit, told.mechanism), call.sharing.clients
+    charge = Charge(
+        name, worst.deviation, worst.sensitivity, mechanism.protects, mechanism.relation, mechanism
     )
+    if not isinstance(call, SumCall) or call.sharing is None:
+        return Due(charge)
+    # Of the sum: how far a record moves it, and the noise that covers it.
+    whole = mechanism.claim(call.sharing.sensitivity, **_rounding(call, told)) or worst
+    if secure:
+        charge = replace(charge, deviation=whole.deviation, sensitivity=whole.sensitivity)
+    return Due(charge, call.sharing, whole.multiplier, secure)
 
 
 def told_of(call: Call, sizes: Sequence[int]) -> list[tuple[Request[Any], int]]:
@@ -196,7 +203,7 @@ def claim_of(call: Call, told: Request[Any], rows: int, records: Mechanism | Non
         return None
     if mechanism.on == "data":
         return mechanism.claim(mechanism.record_sensitivity)
-    sensitivity, rounding = told.sensitivity(rows), _rounding(call, told)
+    sensitivity, rounding = told.claimed_sensitivity(rows), _rounding(call, told)
     if not (isinstance(call, SumCall) and mechanism.shared):
         return mechanism.claim(sensitivity, **rounding)
     if call.sharing is None:
@@ -219,19 +226,31 @@ def _rounding(call: Call, told: Request[Any]) -> dict[str, Any]:
 
 
 def sharing_of(
-    request: Request[Any], sizes: Mapping[int, int], weighting: Weighting, lost: int = 0, start: str = ""
+    request: Request[Any],
+    sizes: Mapping[int, int],
+    weighting: Weighting,
+    colluding: float,
+    lost: int = 0,
+    start: str = "",
 ) -> Sharing | None:
     """How clients with so many rows divide noise that covers their weighted sum; None where each covers its own.
 
-    Shares are such that there is enough noise without ``lost`` of them; if any may be lost, another ``start`` of the
-    run is another sum, since it may lose others.
+    Shares are such that there is enough noise without ``lost`` of them and without those of the part ``colluding`` of
+    the clients, or of one client. If any may be lost, another ``start`` of the run is another sum, since it may lose
+    others.
     """
     mechanism: Mechanism | None = request.mechanism
     if mechanism is None or not mechanism.shared:
         return None
     weights = {rows: weight_of(rows, weighting) for rows in set(sizes.values())}
     moved = max(
-        (weight * request.sensitivity(rows) for rows, weight in weights.items() if weight), default=0.0
+        (weight * request.claimed_sensitivity(rows) for rows, weight in weights.items() if weight),
+        default=0.0,
     )
-    sharers = max(1, sum(1 for rows in sizes.values() if weights[rows]) - lost)
-    return Sharing(sharers, moved, digest(tuple(sizes), lost, start if lost else ""))
+    shares = sum(1 for rows in sizes.values() if weights[rows])
+    return Sharing(
+        shares_of_whole(shares, colluding, lost),
+        moved,
+        colluders_of(shares, colluding),
+        digest(tuple(sizes), lost, start if lost else ""),
+    )

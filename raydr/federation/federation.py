@@ -435,7 +435,9 @@ class Federation:
             self._in_rounds,
             weighting=weighting,
             total_weight=total_weight,
-            sharing=sharing_of(request, sizes, weighting, lost, self.context.start),
+            sharing=sharing_of(
+                request, sizes, weighting, self.context.budget.colluding, lost, self.context.start
+            ),
         )
         due = self._accounts.afford(call, self.sizes, self.ledger)
         prepared = self._prepared(call, droppable)

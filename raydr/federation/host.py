@@ -409,7 +409,7 @@ def _covered(reply: Reply, client: Client, told: Request[Any], call: Call) -> Re
     if mechanism is None or mechanism.on == "data":
         return reply
     ranges = declared_ranges(type(reply), told, client.rows.shape[0])
-    sensitivity, share, finest, among = told.sensitivity(max(1, client.rows.shape[0])), 1.0, 0.0, ""
+    sensitivity, share, finest, among = told.claimed_sensitivity(max(1, client.rows.shape[0])), 1.0, 0.0, ""
     if isinstance(call, SumCall):
         widest = [ranges[name].largest for name in type(reply).covers]
         finest = max((resolution(largest, call.total_weight) for largest in widest), default=0.0)

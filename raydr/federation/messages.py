@@ -276,7 +276,7 @@ class Request(Generic[R]):
         (cls.reply,) = get_args(vars(cls)["__orig_bases__"][0])  # R of Request[R]
 
     def sensitivity(self, rows: int) -> float:
-        """How far one record, there or not, can move what a mechanism covers of the reply of a client, in L2.
+        """Bound, in L2, how far zeroing out one record moves what a mechanism covers of a client's reply.
 
         Parameters
         ----------
@@ -289,6 +289,15 @@ class Request(Generic[R]):
             Infinite where nothing bounds it, so that noise can claim nothing.
         """
         return math.inf
+
+    def replace_sensitivity(self, rows: int) -> float:
+        """Bound the same for another record in its place: at most once out and once in."""
+        return 2.0 * self.sensitivity(rows)
+
+    def claimed_sensitivity(self, rows: int) -> float:
+        """Return the bound that holds under the relation of this request's mechanism."""
+        replaces = self.mechanism is not None and self.mechanism.relation == "replace-one"
+        return self.replace_sensitivity(rows) if replaces else self.sensitivity(rows)
 
     @property
     def reads_classes(self) -> bool:
@@ -334,7 +343,7 @@ def declared_ranges(kind: type[Reply], request: Request[Any], rows: int) -> Mapp
         for name in kind.covers:
             declared = ranges[name]
             if np.all(np.isfinite(declared.largest)):
-                largest = mechanism.reach(declared.largest, request.sensitivity(1))
+                largest = mechanism.reach(declared.largest, request.claimed_sensitivity(1))
                 ranges[name] = replace(declared, largest=largest)
     return ranges
 

@@ -69,15 +69,18 @@ class Sharing:
     Attributes
     ----------
     clients : int
-        How many add a share.
+        How many shares make the whole noise: fewer than are added, by those that may be lost or known.
     sensitivity : float
         How far one record of any of them can move the sum.
+    colluding : int
+        How many shares may be known, since their clients tell them.
     among : str
         Names the sum: a digest of who is asked and, where some of them may be lost, of the start of the run.
     """
 
     clients: int
     sensitivity: float
+    colluding: int = 1
     among: str = ""
 
 

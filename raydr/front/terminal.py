@@ -74,6 +74,12 @@ def print_result(folder: Path, *, told: bool = False) -> None:
         console.print(_line(f"{fact.name}: {fact.text}"))
     for point in gist.points(run):
         console.print(_line(f"{point.title}: {point.figure}. {point.text}"))
+    if run.privacy.relation is not None:
+        console.print(
+            _line(f"Epsilon by adversary: {wording.by_adversary(run.privacy.epsilon_by_adversary)}")
+        )
+    for notice in run.privacy.notices:
+        console.print(_line(notice))
     console.print()
 
 
@@ -194,6 +200,10 @@ def print_plan(plan: Plan) -> None:
         console.print(_line(f"in all {total}{rounds}"))
     if plan.privacy is not None:
         console.print(_line(_planned_privacy(plan.privacy)))
+        if plan.privacy.accounted is not None:
+            console.print(_line(f"epsilon by adversary: {wording.by_adversary(plan.privacy.by_adversary)}"))
+        for notice in plan.privacy.notices:
+            console.print(_line(notice))
     console.print()
     if plan.memory:
         table = _table("memory", "processes", "each, at its peak")

@@ -4,11 +4,14 @@ A charge is one Gaussian release, by its noise multiplier: deviation over the L2
 what is released. Gaussian releases compose exactly, also where a later one depends on an earlier: those of multipliers
 z_i cost what one of multiplier (sum 1 / z_i^2)^-1/2 costs, and of that the analytic Gaussian mechanism gives epsilon at
 delta (Balle & Wang 2018; composition: Dong, Roth & Su 2022). The PLD and RDP accountants of dp-accounting are given the
-same events, one for each release, and must not say less. A record is one client's, so what different clients release
-in one call is one event: that of the client least protected.
+same events, one for each release, and the relation between neighbouring data, and must not say less. A record is one
+client's, so what different clients release in one call is one event: that of the client least protected.
 
-A charge says whose presence it hides, a record's or a whole client's. Epsilons of the one say nothing of the other
-that would be exact, so charges of both are not added up.
+A charge says what it hides, a record or a whole client, and under which relation. Epsilons of the one say nothing of
+the other that would be exact, so charges of both are not added up.
+
+Every adversary has an epsilon of its own, because clients know their own shares of the noise on a sum. The server
+together with the clients that may collude sees all that any other adversary sees: its epsilon is the run's.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
@@ -25,10 +28,13 @@ from raydr.errors import RunError, ScenarioError
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-    from raydr.privacy.mechanism import Mechanism
+    from raydr.privacy.mechanism import Mechanism, Relation, Unit
 
-View = Literal["server", "sums"]
-"""Who looks: the server, which sees each upload where no secure aggregation hides it, or who sees sums alone."""
+Adversary = Literal["server", "client", "colluders", "outsider"]
+"""Who looks: the server; one client, which knows its own share of the noise; the server together with all clients that
+may collude; or an outsider, who sees sums and what is made of them."""
+
+ADVERSARIES: tuple[Adversary, ...] = get_args(Adversary)
 
 
 class BudgetError(RunError):
@@ -36,7 +42,7 @@ class BudgetError(RunError):
 
 
 class UnitError(RunError):
-    """Charges of different units of privacy, which have no common epsilon."""
+    """Charges of different units of privacy, or of different relations, which have no common epsilon."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +57,14 @@ class Budget:
         Most that the releases may come to together; None for no bound.
     strict : bool or "sums"
         Whether nothing may leave that no mechanism with a claim covers: nothing at all, or, for "sums", no sum.
+    colluding : float
+        Part of the clients in a sum that may tell their shares of its noise; at least one client may.
     """
 
     delta: float = 1e-5
     epsilon_max: float | None = None
     strict: bool | Literal["sums"] = False
+    colluding: float = 0.2
 
 
 @dataclass(frozen=True)
@@ -67,61 +76,69 @@ class Charge:
     kind : str
         Name of the message type; "records" for noise on data, of which all that follows is post-processing.
     deviation, sensitivity : float
-        Of the noise, and of what it covers, of the client least protected, as the server sees them.
-    of_sums : float
-        Noise multiplier for those who see sums alone; that of the upload where each is covered by itself.
+        Of the noise, and of what it covers, of the client least protected, as the server and the clients that may
+        collude with it see them.
     unit : {"record", "client"}
-        Whose presence moves what is released by ``sensitivity`` at most.
+        Whose data move what is released by ``sensitivity`` at most.
+    relation : {"zero-out", "replace-one"}
+        What neighbouring data have in that record's or client's place.
     mechanism : Mechanism or None
         What covers the messages that it pays for.
+    server, client, outsider : float or None
+        Noise multiplier as each of these sees it alone; None where it is ``multiplier``.
     """
 
     kind: str
     deviation: float
     sensitivity: float
-    of_sums: float
-    unit: Literal["record", "client"] = "record"
+    unit: Unit = "record"
+    relation: Relation = "zero-out"
     mechanism: Mechanism | None = None
+    server: float | None = None
+    client: float | None = None
+    outsider: float | None = None
 
     @property
     def multiplier(self) -> float:
-        """Noise multiplier as the server sees it; infinite for what no record can move."""
+        """Noise multiplier as the strongest adversary sees it; infinite for what no record can move."""
         return self.deviation / self.sensitivity if self.sensitivity else math.inf
 
-    def seen_by(self, view: View) -> float:
-        """Noise multiplier for whoever looks."""
-        return self.multiplier if view == "server" else self.of_sums
+    def seen_by(self, adversary: Adversary) -> float:
+        """Noise multiplier for one adversary."""
+        found = None if adversary == "colluders" else getattr(self, adversary)
+        return self.multiplier if found is None else float(found)
 
 
 Charges = Mapping[Charge, int]
 """How often each release was made."""
 
 
-def composed_multiplier(charges: Charges, view: View = "server") -> float:
+def composed_multiplier(charges: Charges, adversary: Adversary = "colluders") -> float:
     """Multiplier of the one Gaussian release that costs as much as all of these; infinite for none.
 
     Raises
     ------
     UnitError
-        If some of them hide records and others clients.
+        If they are not of one unit and one relation.
 
-    >>> composed_multiplier({Charge("Step", 10.0, 1.0, 10.0): 100})
+    >>> composed_multiplier({Charge("Step", 10.0, 1.0): 100})
     1.0
     """
     unit_of(charges)
-    spent = math.fsum(count / charge.seen_by(view) ** 2 for charge, count in charges.items())
+    relation_of(charges)
+    spent = math.fsum(count / charge.seen_by(adversary) ** 2 for charge, count in charges.items())
     return 1.0 / math.sqrt(spent) if spent else math.inf
 
 
-def unit_of(charges: Charges) -> Literal["record", "client"] | None:
-    """Whose presence all of these hide; None for no charge.
+def unit_of(charges: Charges) -> Unit | None:
+    """Return what all of these hide; None for no charge.
 
     Raises
     ------
     UnitError
         If some of them hide records and others clients.
 
-    >>> unit_of({Charge("Change", 1.0, 1.0, 1.0, "client"): 3})
+    >>> unit_of({Charge("Change", 1.0, 1.0, "client"): 3})
     'client'
     """
     units = {charge.unit: charge.kind for charge in charges}
@@ -131,6 +148,24 @@ def unit_of(charges: Charges) -> Literal["record", "client"] | None:
             " added up: cover all releases by noise of one privacy.noise.unit."
         )
     return next(iter(units), None)
+
+
+def relation_of(charges: Charges) -> Relation | None:
+    """Return the relation between neighbouring data that all of these are charged for; None for no charge.
+
+    Raises
+    ------
+    UnitError
+        If they are charged for different relations.
+    """
+    relations = {charge.relation: charge.kind for charge in charges}
+    if len(relations) > 1:
+        (one, first), (other, second) = sorted(relations.items())
+        raise UnitError(
+            f"{second} is charged for {other} and {first} for {one}, and their costs cannot be added up: cover all"
+            " releases by noise of one relation."
+        )
+    return next(iter(relations), None)
 
 
 def gaussian_epsilon(multiplier: float, delta: float) -> float:
@@ -171,25 +206,25 @@ def gaussian_multiplier(epsilon: float, delta: float, releases: float = 1) -> fl
         return math.sqrt(releases) * float(get_sigma_gaussian(epsilon, delta))
 
 
-def epsilon_of(charges: Charges, delta: float, view: View = "server") -> float:
+def epsilon_of(charges: Charges, delta: float, adversary: Adversary = "colluders") -> float:
     """Epsilon of all releases together, exactly.
 
     >>> epsilon_of({}, 1e-5)
     0.0
     """
-    return gaussian_epsilon(composed_multiplier(charges, view), delta)
+    return gaussian_epsilon(composed_multiplier(charges, adversary), delta)
 
 
-def dp_event(charges: Charges, view: View = "server") -> DpEvent:
-    """The releases as dp-accounting has them: one Gaussian event for each; of one unit, or UnitError is raised."""
+def dp_event(charges: Charges) -> DpEvent:
+    """Return the releases as dp-accounting has them, one Gaussian event each, as the strongest adversary sees them."""
     unit_of(charges)
     from dp_accounting import ComposedDpEvent, GaussianDpEvent, SelfComposedDpEvent
 
     return ComposedDpEvent(
         [
-            SelfComposedDpEvent(GaussianDpEvent(charge.seen_by(view)), count)
+            SelfComposedDpEvent(GaussianDpEvent(charge.multiplier), count)
             for charge, count in charges.items()
-            if math.isfinite(charge.seen_by(view))
+            if math.isfinite(charge.multiplier)
         ]
     )
 
@@ -198,18 +233,24 @@ _WIDEST_PLD = 50.0
 """Epsilon past which a privacy loss distribution in steps of 1e-4 is not worth its memory."""
 
 
-def accountant_epsilons(charges: Charges, delta: float, view: View = "server") -> dict[str, float]:
+def accountant_epsilons(charges: Charges, delta: float) -> dict[str, float]:
     """Epsilon by dp-accounting's ``pld`` and ``rdp`` accountants; neither is below the exact one but by rounding.
 
-    Past an epsilon of 50, where no one would call it privacy, without ``pld``.
+    They are told the relation, and refuse an event that they cannot account for under it. Past an epsilon of 50, where
+    no one would call it privacy, without ``pld``.
     """
+    from dp_accounting import NeighboringRelation
     from dp_accounting.pld import PLDAccountant
     from dp_accounting.rdp import RdpAccountant
 
-    accountants = {"rdp": RdpAccountant()}
-    if epsilon_of(charges, delta, view) < _WIDEST_PLD:
-        accountants["pld"] = PLDAccountant()
-    event = dp_event(charges, view)
+    relation = {
+        "zero-out": NeighboringRelation.REPLACE_SPECIAL,
+        "replace-one": NeighboringRelation.REPLACE_ONE,
+    }[relation_of(charges) or "zero-out"]
+    accountants = {"rdp": RdpAccountant(neighboring_relation=relation)}
+    if epsilon_of(charges, delta) < _WIDEST_PLD:
+        accountants["pld"] = PLDAccountant(neighboring_relation=relation)
+    event = dp_event(charges)
     return {
         name: float(accountant.compose(event).get_epsilon(delta)) for name, accountant in accountants.items()
     }

@@ -14,14 +14,15 @@ neighbours apart by at most one step in each entry, which the claim counts.
 from __future__ import annotations
 
 import math
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.privacy.accounting import gaussian_multiplier
-from raydr.privacy.mechanism import Bound, Claim, Mechanism, Quantity, Unit, mechanism
+from raydr.privacy.mechanism import Bound, Claim, Delta, Mechanism, Quantity, Relation, Unit, mechanism
 
 _STEPS = 40
 """Binary digits of the noise below its deviation."""
@@ -53,15 +54,16 @@ class GaussianNoise(Mechanism):
     epsilon: float | None = Field(
         None, gt=0, description="what all answers under it come to together, at delta"
     )
-    delta: float | None = Field(None, gt=0, lt=1, description="of epsilon; default: privacy.delta")
+    delta: Delta | None = Field(None, description="of epsilon; default: privacy.delta")
     per: Literal["client", "sum"] = Field(
         "client",
         description="whether each upload is covered by itself, or their sum, to which each adds its share",
     )
-    adjacency: Literal["add-remove", "replace-one"] = Field(
-        "add-remove",
-        description="neighbouring data: one record's contribution there or not, with row counts public; or another"
-        " record in its place, which is twice as far",
+    relation: Relation = Field(
+        "zero-out",
+        description="what neighbouring data have in a record's place: nothing, so that it adds zero to every sum"
+        " (dp_accounting's REPLACE_SPECIAL), or any other record; row counts are public in both. Default on data:"
+        " replace-one, since each record posts something of its own",
     )
     decay: Literal["none", "theorem-2"] = Field(
         "none",
@@ -75,14 +77,22 @@ class GaussianNoise(Mechanism):
     )
     unit: Unit = Field(
         "record",
-        description="of noise on updates: what is there or not in neighbouring data, one record's contribution or that"
-        " of a client with all its records (DP-FedAvg)",
+        description="of noise on updates: what differs between neighbouring data, one record or a client with all its"
+        " records (DP-FedAvg)",
     )
     stage: Literal["learning", "all"] = Field(
         "learning",
         description="of noise on data: for Algorithm 1 alone (P1 5.3), or for all that follows too (P1 (23))",
     )
     kind: Literal["gaussian-noise"] = "gaussian-noise"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _relation_of_what_is_posted(cls, content: Any) -> Any:
+        """Of records that each post something, an absent one hides nothing: their count is public."""
+        if isinstance(content, Mapping) and content.get("on") == "data":
+            return {"relation": "replace-one", **content}
+        return content
 
     @model_validator(mode="after")
     def _one_strength(self) -> Self:
@@ -196,7 +206,7 @@ class GaussianNoise(Mechanism):
         """Return the same, told by a multiplier that spends so many times what a release of ``sensitivity`` does."""
         multiplier = self.multiplier
         if self.sigma is not None:
-            multiplier = self.sigma / self._moved(sensitivity)
+            multiplier = self.sigma / sensitivity
         if multiplier is None:
             return self
         return self.model_copy(update={"sigma": None, "multiplier": multiplier / math.sqrt(share)})
@@ -229,10 +239,7 @@ class GaussianNoise(Mechanism):
             return quantity.share * self.sigma
         if self.multiplier is None:
             raise TypeError(f"{self.words} was not calibrated before it was sent to a client")
-        return quantity.share * self.multiplier * self._moved(quantity.sensitivity)
-
-    def _moved(self, sensitivity: float) -> float:
-        return (2.0 if self.adjacency == "replace-one" else 1.0) * sensitivity
+        return quantity.share * self.multiplier * quantity.sensitivity
 
     def limited(self, rows: FloatArray) -> Float64Array:
         """Records of at most the norm ``clip``, shortened where they are longer."""
@@ -244,8 +251,9 @@ class GaussianNoise(Mechanism):
 
     @property
     def record_sensitivity(self) -> float:
-        """The norm to which records are cut: that of a record, or its absence."""
-        return math.inf if self.clip is None else self.clip
+        """Return how far a record, cut to the clip norm, is from 0, or from any other one."""
+        farthest = math.inf if self.clip is None else self.clip
+        return 2.0 * farthest if self.relation == "replace-one" else farthest
 
     def cover(self, quantity: Quantity, stream: np.random.Generator) -> Float64Array:
         """Values with noise; rounded to the step of the noise where something is claimed for it."""
@@ -260,11 +268,10 @@ class GaussianNoise(Mechanism):
         self, sensitivity: float, share: float = 1.0, *, values: int = 0, resolution: float = 0.0
     ) -> Claim | None:
         """Deviation and sensitivity, rounding included; nothing where the level or an unbounded record decides."""
-        moved = self._moved(sensitivity)
-        if self.level is not None or not math.isfinite(moved):
+        if self.level is not None or not math.isfinite(sensitivity):
             return None
         deviation = float(self._deviation(Quantity(np.zeros(0), sensitivity=sensitivity, share=share)))
-        return Claim(deviation, moved + math.sqrt(values) * max(step_of(deviation), resolution))
+        return Claim(deviation, sensitivity + math.sqrt(values) * max(step_of(deviation), resolution))
 
     def reach(self, largest: Bound, sensitivity: float) -> Bound:
         """Twelve deviations more, of a client with a single record and the whole noise."""

@@ -11,9 +11,10 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 import numpy as np
+from pydantic import AfterValidator, Field
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.errors import ScenarioError
@@ -21,7 +22,27 @@ from raydr.registry import Kinds
 from raydr.settings import Settings
 
 Unit: TypeAlias = Literal["record", "client"]
-"""Whose presence a claim is about: one record's, or that of a client with all of its records."""
+"""What a claim is about: one record, or a client with all of its records."""
+
+Relation: TypeAlias = Literal["zero-out", "replace-one"]
+"""What neighbouring data have in the place of one record (or client): nothing, which adds zero to every sum, as
+dp-accounting's REPLACE_SPECIAL has it; or any other. How many rows each client has is public in both."""
+
+MOST_DELTA = 0.1
+"""A mechanism that publishes one record in ten as it is has this delta, at any epsilon."""
+
+
+def _small(delta: float) -> float:
+    if delta >= MOST_DELTA:
+        raise ValueError(
+            f"delta {delta:g} is the chance that the claim does not hold, so it must be less than {MOST_DELTA:g}:"
+            " choose one below 1 / rows, such as 1e-5"
+        )
+    return delta
+
+
+Delta: TypeAlias = Annotated[float, Field(gt=0), AfterValidator(_small)]
+"""At which an epsilon is told, in a scenario."""
 
 Bound: TypeAlias = "float | FloatArray"
 """Largest absolute value that one client may send in a field: one number, or one for each entry."""
@@ -62,7 +83,7 @@ class Claim:
     deviation : float
         Standard deviation of the noise.
     sensitivity : float
-        How far one record can move what is covered, in L2, under the mechanism's own notion of neighbours.
+        How far one record can move what is covered, in L2, under the mechanism's own relation.
     """
 
     deviation: float
@@ -135,8 +156,10 @@ class Mechanism(Settings, ABC):
 
     @property
     def protects(self) -> Unit:
-        """Whose presence its claims are about."""
+        """Whose data its claims are about."""
         return "record"
+
+    relation: Relation = "zero-out"
 
     def parted(self, share: float, sensitivity: float) -> Self:
         """Return the same for a release that is to spend so many times what one of ``sensitivity`` spends under it.
@@ -159,7 +182,7 @@ class Mechanism(Settings, ABC):
     def claim(
         self, sensitivity: float, share: float = 1.0, *, values: int = 0, resolution: float = 0.0
     ) -> Claim | None:
-        """Return what it promises for an answer that one record more or less moves so far; None for nothing.
+        """Return what it promises for an answer that one record moves so far; None for nothing.
 
         Parameters
         ----------

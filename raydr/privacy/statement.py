@@ -6,12 +6,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from raydr.privacy.accounting import Budget, accountant_epsilons, composed_multiplier, epsilon_of, unit_of
+from raydr.privacy.accounting import (
+    ADVERSARIES,
+    Adversary,
+    Budget,
+    accountant_epsilons,
+    composed_multiplier,
+    epsilon_of,
+    relation_of,
+    unit_of,
+)
 from raydr.privacy.ledger import Entry, Granularity, Ledger, Public, paid_as
+from raydr.privacy.mechanism import Relation, Unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,27 +63,49 @@ class Release:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Against:
+    """What a run cost against one adversary.
+
+    Attributes
+    ----------
+    epsilon : float or None
+        Of the whole run; None where it is infinite, for the reasons in :attr:`Statement.infinite`.
+    accounted : float
+        Of all releases under noise with a claim.
+    knows : str
+        What it sees of them, and which noise it can take off.
+    """
+
+    epsilon: float | None
+    accounted: float
+    knows: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Statement:
     """What a run cost.
 
     Attributes
     ----------
     epsilon : float or None
-        Of the whole run, against the server as it is, for one ``unit``; None where it is infinite.
+        Of the whole run, against the strongest adversary, for one ``unit``; None where it is infinite.
     delta : float
         At which epsilon is told.
     infinite : tuple of str
         Why it is infinite: a sentence for each reason; empty where it is not.
     epsilon_accounted : float
-        Of all releases under noise with a claim, against the server; what ``privacy.epsilon_max`` bounds.
-    epsilon_of_sums : float
-        Of the same, against those who see sums alone: the clients, and the server under secure aggregation.
+        Of all releases under noise with a claim, against the strongest adversary; what ``privacy.epsilon_max`` bounds.
+    epsilon_by_adversary : mapping of name to Against
+        Of the server, of one curious client, of the server together with all clients that may collude (the
+        strongest), and of an outsider.
     accountants : mapping of name to float
         ``epsilon_accounted`` by dp-accounting's own accountants.
-    adjacency : str or None
-        Which data are neighbours: "add-remove" or "replace-one"; None where nothing is charged.
+    relation : {"zero-out", "replace-one"} or None
+        What neighbouring data have in the place of one ``unit``: nothing, or another; None where nothing is charged.
     unit : {"record", "client"} or None
-        Whose presence the charged releases hide; None where nothing is charged.
+        What the charged releases hide; None where nothing is charged.
+    notices : tuple of str
+        What weakens the claim.
     secure_aggregation : bool
         Whether each client's summand is hidden from the server.
     strict : bool or str
@@ -89,36 +120,75 @@ class Statement:
     delta: float
     infinite: tuple[str, ...]
     epsilon_accounted: float
-    epsilon_of_sums: float
+    epsilon_by_adversary: Mapping[Adversary, Against]
     accountants: Mapping[str, float]
-    adjacency: str | None
-    unit: Literal["record", "client"] | None = None
+    relation: Relation | None
+    unit: Unit | None = None
+    notices: tuple[str, ...] = ()
     secure_aggregation: bool
     strict: bool | str
     epsilon_max: float | None
     releases: tuple[Release, ...]
 
 
-def statement(ledger: Ledger, budget: Budget) -> Statement:
-    """Return what a ledger's releases cost; entries that other noise covers, or none, make epsilon infinite."""
+def statement(ledger: Ledger, budget: Budget, sizes: Sequence[int] = ()) -> Statement:
+    """Return what a ledger's releases cost; entries that other noise covers, or none, make epsilon infinite.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        Of the run.
+    budget : Budget
+        With the delta and the colluding part of the clients.
+    sizes : sequence of int
+        Rows of each client, where they are known.
+    """
     up = [entry for entry in ledger.entries.values() if entry.direction == "up"]
     accounted = epsilon_of(ledger.charges, budget.delta)
     reasons = tuple(dict.fromkeys(reason(entry) for entry in up if bare(entry, ledger)))
-    adjacencies = {getattr(entry.protection, "adjacency", None) for entry in up if _claims(entry, ledger)}
+    secure = any(entry.secure for entry in up)
     return Statement(
         epsilon=None if reasons else accounted,
         delta=budget.delta,
         infinite=reasons,
         epsilon_accounted=accounted,
-        epsilon_of_sums=epsilon_of(ledger.charges, budget.delta, "sums"),
+        epsilon_by_adversary={
+            adversary: _against(adversary, ledger, budget, secure, finite=not reasons)
+            for adversary in ADVERSARIES
+        },
         accountants=accountant_epsilons(ledger.charges, budget.delta) if ledger.charges else {},
-        adjacency=next(iter(adjacencies), None),
+        relation=relation_of(ledger.charges),
         unit=unit_of(ledger.charges),
-        secure_aggregation=any(entry.secure for entry in up),
+        notices=tuple(_notices(ledger, budget, sizes)),
+        secure_aggregation=secure,
         strict=budget.strict,
         epsilon_max=budget.epsilon_max,
         releases=tuple(_release(entry, ledger, budget.delta) for entry in up),
     )
+
+
+def _against(adversary: Adversary, ledger: Ledger, budget: Budget, secure: bool, *, finite: bool) -> Against:
+    accounted = epsilon_of(ledger.charges, budget.delta, adversary)
+    seen = "sums over clients" if secure else "each client's upload"
+    part = f"{budget.colluding:g} of the clients in each sum (at least one)"
+    knows = {
+        "server": seen,
+        "client": "sums over clients, and its own share of their noise",
+        "colluders": f"{seen}, and the shares of noise of {part}",
+        "outsider": "what is published of sums over clients",
+    }
+    return Against(epsilon=accounted if finite else None, accounted=accounted, knows=knows[adversary])
+
+
+def _notices(ledger: Ledger, budget: Budget, sizes: Sequence[int]) -> Iterator[str]:
+    """Say so where delta leaves room to publish a whole record, or client."""
+    unit = unit_of(ledger.charges)
+    count = sum(1 for rows in sizes if rows) if unit == "client" else sum(sizes)
+    if unit is not None and budget.delta * count > 1.0:
+        yield (
+            f"delta {budget.delta:g} is more than 1 / {count:,} {unit}s: a mechanism that publishes one of them as it"
+            f" is would have it too. Set privacy.delta below {1.0 / count:.2g}."
+        )
 
 
 def _claims(entry: Entry, ledger: Ledger) -> bool:

@@ -84,7 +84,7 @@ def _left(run: RunFolder) -> dict[str, Any]:
         "promise": wording.promise,
         "protection": wording.protection,
         "cost": wording.cost(run),
-        "against_whom": wording.against_whom(run),
+        "adversary": wording.ADVERSARY,
         "charged": [release for release in run.privacy.releases if release.mechanism is not None],
         "epsilon": wording.epsilon,
     }

@@ -13,6 +13,8 @@ from raydr.report.runfolder import RunFolder
 
 if TYPE_CHECKING:
     from raydr.metrics import Metric
+    from raydr.privacy.accounting import Adversary
+    from raydr.privacy.statement import Against
 
 MONTHS = (
     "January", "February", "March", "April", "May", "June",
@@ -209,13 +211,11 @@ def cost(run: RunFolder) -> str:
     at = f"δ = {privacy.delta:g}".replace("-", "−")
     if privacy.epsilon is not None and not any(release.releases for release in privacy.releases):
         return "Nothing of any record left a client, so the run cost no privacy."
-    whose, kept = {
-        "client": ("a client's whole contribution", "a client"),
-    }.get(privacy.unit or "", ("a record's contribution", "a record"))
+    kept = "a client" if privacy.unit == "client" else "a record"
     unit = {
-        "add-remove": f"whether {whose} is there or not",
-        "replace-one": f"whether {kept} is there or another in its place",
-    }.get(privacy.adjacency or "", "")
+        "zero-out": f"whether {kept} is there or adds zero to every sum (zero-out)",
+        "replace-one": f"whether {kept} is there or another in its place (replace-one)",
+    }.get(privacy.relation or "", "")
     if privacy.epsilon is not None:
         return (
             f"The whole run is differentially private with ε = {epsilon(privacy.epsilon)} at {at}: that bounds what"
@@ -230,17 +230,18 @@ def cost(run: RunFolder) -> str:
     )
 
 
-def against_whom(run: RunFolder) -> str | None:
-    """Say what noise that only a sum carries is worth to whom; None where each upload has its own."""
-    privacy = run.privacy
-    if privacy.epsilon_of_sums >= privacy.epsilon_accounted * (1.0 - 1e-6):
-        return None
-    hidden = "on" if privacy.secure_aggregation else "off"
-    return (
-        f"Noise covers sums: for those who see sums alone, ε = {epsilon(privacy.epsilon_of_sums)}. Secure aggregation"
-        f" is {hidden}, so the server sees each client's summand, which has only the client's own share:"
-        f" ε = {epsilon(privacy.epsilon_accounted)}."
-    )
+ADVERSARY: Mapping[Adversary, str] = {
+    "server": "the server",
+    "client": "one curious client",
+    "colluders": "the server with colluding clients",
+    "outsider": "an outsider",
+}
+"""Who looks, in words."""
+
+
+def by_adversary(told: Mapping[Adversary, Against]) -> str:
+    """Write what noise with a claim comes to against each adversary: ``the server 0.88, one curious client ...``."""
+    return ", ".join(f"{ADVERSARY[who]} {epsilon(against.accounted)}" for who, against in told.items())
 
 
 def by_revelation(message: Entry) -> tuple[bool, int, bool, int]:

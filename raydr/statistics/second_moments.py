@@ -2,8 +2,10 @@
 
 What a mechanism is to protect has to be asked for once and to be bounded. Here rows are seen from a centre that all
 know, and shortened to a length C that all know: x -> x min(1, C / |x|) / C. A client's reply is one vector, the means
-of these x and of the upper triangle of x x^T. As neither part of one row's vector is longer than 1, a record that comes
-or goes moves a sum over n rows by sqrt(2), and the mean with weights by rows by sqrt(2) / n.
+of these x and of the upper triangle of x x^T. As neither part of one row's vector is longer than 1, zeroing out a
+record moves a sum over n rows by sqrt(2), and the mean with weights by rows by sqrt(2) / n. Replacing x by y moves it
+by at most |x - y|^2 + |x x^T - y y^T|^2 = a^2 + b^2 + a^4 + b^4 - 2 a b c - 2 (a b c)^2 in squares, with a and b their
+lengths and c the cosine between them: 9/2, at unit vectors 120 degrees apart.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ MOST_FEATURES = 4096
 """More would make 67 MB of each reply and 134 MB of the matrix, whose axes take a minute of one core."""
 
 SENSITIVITY = math.sqrt(2.0) * (1.0 + 1e-9)
-"""Length by which one record can move the sum of the vectors of all rows, if it comes or goes."""
+"""Length by which zeroing out one record can move the sum of the vectors of all rows."""
+REPLACE_SENSITIVITY = 3.0 / math.sqrt(2.0) * (1.0 + 1e-9)
+"""Length by which another record in its place can."""
 
 _BLOCK_ROWS = 2048
 
@@ -63,6 +67,10 @@ class SecondMomentsRequest(Request[SecondMoments], what="a common centre, and th
     def sensitivity(self, rows: int) -> float:
         """Of the means over so many rows."""
         return moved_mean(self.mechanism, SENSITIVITY, rows)
+
+    def replace_sensitivity(self, rows: int) -> float:
+        """Of the means over so many rows."""
+        return moved_mean(self.mechanism, REPLACE_SENSITIVITY, rows)
 
 
 @answers(SecondMomentsRequest)

@@ -21,6 +21,7 @@ from raydr.methods.fedne.pairs import pairs_moved
 from raydr.methods.fedne.settings import AveragedEncoder, FedNE, FedProxNE
 from raydr.privacy import Mechanism, Quantity
 from raydr.privacy.mechanism import moved_mean
+from raydr.privacy.shares import summed_deviation
 from raydr.statistics.principal_axes import PrincipalAxes
 from raydr.statistics.scaling import ScaleRows, Scaling
 from raydr.statistics.second_moments import (
@@ -120,7 +121,7 @@ def unpayable(settings: AveragedEncoder, noise: Mechanism) -> str | None:
 
 def update_sensitivity(federation: Federation, settings: AveragedEncoder, noise: Mechanism) -> float:
     """Of the update of the client with the fewest rows, in units of which other releases' noise is told."""
-    clip = noise.cut or math.inf
+    clip = (2.0 if noise.relation == "replace-one" else 1.0) * (noise.cut or math.inf)
     if noise.protects == "client":
         return clip
     return pairs_moved(has_field(settings)) * clip / min(rows for rows in federation.sizes if rows)
@@ -177,6 +178,10 @@ class MeanRequest(Request[MeanAndLength], what="a common centre, and the length 
         """Of the means over so many rows."""
         return moved_mean(self.mechanism, SENSITIVITY, rows)
 
+    def replace_sensitivity(self, rows: int) -> float:
+        """Of the same: |x - y|^2 + (|x|^2 - |y|^2)^2 is 4 at most, where x = -y."""
+        return moved_mean(self.mechanism, 2.0 * (1.0 + 1e-9), rows)
+
 
 @answers(MeanRequest)
 def mean_and_length(client: Client, request: MeanRequest) -> MeanAndLength:
@@ -218,7 +223,6 @@ def moments_request(federation: Federation, settings: AveragedEncoder) -> MeanRe
 def scaled_within_bounds(federation: Federation, settings: AveragedEncoder, axes: int) -> Scaled:
     """Have clients shift and scale their rows by what one sum says, as :func:`standardised` does by several."""
     request = moments_request(federation, settings)
-    noise = request.mechanism
     packed, found = _mean_of(federation, request), None
     with one_blas_thread():
         mean, square = packed[:-1], float(packed[-1])
@@ -233,7 +237,7 @@ def scaled_within_bounds(federation: Federation, settings: AveragedEncoder, axes
     scaling = Scaling(request.centre + request.clip * mean, np.full(federation.features, 1.0 / scale), False)
     federation.ask(ScaleRows(scaling.shift, scaling.factor, scaling.unit))
     if found is not None:
-        found = _above(found, request.clip * math.sqrt(_noise_edge(federation, noise)), scale)
+        found = _above(found, request.clip * math.sqrt(_noise_edge(federation, request)), scale)
     return Scaled(scaling, found)
 
 
@@ -252,16 +256,17 @@ def rehearse_scaled(federation: Federation, settings: AveragedEncoder) -> None:
     federation.ask(ScaleRows(features, features, False))
 
 
-def _noise_edge(federation: Federation, noise: Mechanism | None) -> float:
+def _noise_edge(federation: Federation, request: MeanRequest | SecondMomentsRequest) -> float:
     """Largest eigenvalue, about, of the noise in the mean of second moments: 2 sigma sqrt(features) (Wigner 1955)."""
+    noise = request.mechanism
     if noise is None:
         return 0.0
-    sizes = [rows for rows in federation.sizes if rows]
-    count = len(sizes) if noise.protects == "client" else federation.rows
-    claim = noise.claim(SENSITIVITY / count)
+    clients = sum(1 for rows in federation.sizes if rows)
+    count = clients if noise.protects == "client" else federation.rows
+    claim = noise.claim(request.claimed_sensitivity(1) / count)
     deviation = claim.deviation if claim is not None else 0.0
-    alone = 1.0 if noise.shared else math.sqrt(len(sizes))
-    return 2.0 * deviation * alone * math.sqrt(federation.features)
+    summed = summed_deviation(noise.shared, clients, federation.context.budget.colluding)
+    return 2.0 * deviation * summed * math.sqrt(federation.features)
 
 
 def _above(axes: PrincipalAxes, edge: float, scale: float) -> PrincipalAxes:

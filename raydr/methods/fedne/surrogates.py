@@ -74,6 +74,10 @@ class DensityRequest(Request[Density], what="the present encoder and a grid over
         """Shares of a row are four numbers that are not negative and sum to 1, and so are no longer than 1."""
         return moved_mean(self.mechanism, 1.0 + 1e-9, rows)
 
+    def replace_sensitivity(self, rows: int) -> float:
+        """Two such vectors are sqrt(2) apart at most, at nodes of their own."""
+        return moved_mean(self.mechanism, math.sqrt(2.0) * (1.0 + 1e-9), rows)
+
 
 @answers(DensityRequest)
 def density(client: Client, request: DensityRequest) -> Density:

@@ -24,7 +24,7 @@ def private_cells(
     federation: Federation, settings: PrivateMap, budget: Budget, axes: Axes
 ) -> tuple[Float64Array, Float64Array]:
     """Centres (cells, axes) and noisy counts (cells,), of cells that more than noise speaks for."""
-    sizes = budget.cells(settings, federation.rows, federation.clients)
+    sizes = budget.cells(settings, federation.rows)
     deviations = np.sqrt(axes.variances)
     clip = _CLIP * float(np.sqrt(axes.variances.sum()))
     first = federation.stream("first cells").standard_normal((sizes[0], len(deviations)))
@@ -34,9 +34,9 @@ def private_cells(
     }
     for round in federation.rounds(settings.rounds, state):
         index = round - 1
-        noise = budget.deviation(index, federation.clients)
+        noise = budget.deviation(index)
         if index:
-            least = 1.5 * budget.deviation(index - 1, federation.clients) / COUNT_WEIGHT
+            least = 1.5 * budget.deviation(index - 1) / COUNT_WEIGHT
             stream = federation.stream("splits")
             state["centres"] = split(
                 state["centres"], state["counts"], sizes[index], _SPLIT * deviations, least, stream
@@ -48,7 +48,7 @@ def private_cells(
         moved, counts = shrunken_steps(clip * sums.residuals, sums.counts / COUNT_WEIGHT, clip, noise)
         state["centres"], state["counts"] = state["centres"] + moved, counts
         federation.report(objective=None, moved=float((moved**2).sum()))
-    return spoken_for(state["centres"], state["counts"], budget.deviation(-1, federation.clients))
+    return spoken_for(state["centres"], state["counts"], budget.deviation(-1))
 
 
 def shrunken_steps(

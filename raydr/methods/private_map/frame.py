@@ -9,7 +9,7 @@ import numpy as np
 from raydr.arrays import Float64Array
 from raydr.federation import Federation
 from raydr.methods.private_map.messages import FirstMomentsRequest, Frame, ScatterRequest, View
-from raydr.methods.private_map.settings import SCATTER_SENSITIVITY, Budget, PrivateMap
+from raydr.methods.private_map.settings import Budget, PrivateMap
 from raydr.statistics.principal_axes import signed
 from raydr.threads import one_blas_thread
 
@@ -52,8 +52,7 @@ def private_axes(federation: Federation, settings: PrivateMap, budget: Budget) -
     width = float(np.sqrt(max(squared - float(mean @ mean), _LEAST_VARIANCE * clip**2)))
     asked = ScatterRequest(seen, mean, width, rows, budget.noise(budget.scatter, width))
     triangle = width**2 * federation.sum(asked).triangle / rows
-    clients = federation.clients if budget.per == "client" else 1
-    deviation = width**2 * budget.scatter * SCATTER_SENSITIVITY * np.sqrt(clients) / rows
+    deviation = width**2 * budget.scatter_deviation / rows
     with one_blas_thread():
         axes, variances = leading_axes(triangle, seen.sums, deviation, settings.axes)
     return Axes(Frame(seen, mean, axes), variances)

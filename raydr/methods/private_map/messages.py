@@ -1,7 +1,7 @@
 """What clients of a private map are asked for: three kinds of noisy sums, and places that stay where they are.
 
-Neighbouring data differ in one record, there or not; rows of clients are counted in public. Every sum says how far one
-record can move it, and names the mechanism that covers it.
+Neighbouring data differ in one record, which adds nothing to the sums, or is another; rows of clients are counted in
+public. Every sum says how far one record can move it, and names the mechanism that covers it.
 """
 
 from __future__ import annotations
@@ -114,7 +114,11 @@ class FirstMomentsRequest(Request[FirstMoments], what="how to see records, and t
 
     def sensitivity(self, rows: int) -> float:
         """Of the sum, which has no mean's 1 / rows."""
-        return FIRST_SENSITIVITY
+        return FIRST_SENSITIVITY["zero-out"]
+
+    def replace_sensitivity(self, rows: int) -> float:
+        """Of the same."""
+        return FIRST_SENSITIVITY["replace-one"]
 
 
 @answers(FirstMomentsRequest)
@@ -164,7 +168,11 @@ class ScatterRequest(
 
     def sensitivity(self, rows: int) -> float:
         """Of the sum."""
-        return SCATTER_SENSITIVITY
+        return SCATTER_SENSITIVITY["zero-out"]
+
+    def replace_sensitivity(self, rows: int) -> float:
+        """Of the same."""
+        return SCATTER_SENSITIVITY["replace-one"]
 
 
 @answers(ScatterRequest)
@@ -223,7 +231,11 @@ class CellSumsRequest(Request[CellSums], what="the frame, and the centres of cel
 
     def sensitivity(self, rows: int) -> float:
         """Of residuals and counts together."""
-        return CELL_SENSITIVITY
+        return CELL_SENSITIVITY["zero-out"]
+
+    def replace_sensitivity(self, rows: int) -> float:
+        """Of the same."""
+        return CELL_SENSITIVITY["replace-one"]
 
 
 @answers(CellSumsRequest)

@@ -84,7 +84,7 @@ def _view_of(model: Mapping[str, FloatArray]) -> View:
 
 def rehearse(federation: Rehearsal, settings: PrivateMap) -> None:
     """Ask what :func:`serve` asks, of as many cells as it has at most."""
-    budget = Budget.of(settings, federation.context.budget.delta)
+    budget = Budget.of(settings, federation.context.budget, federation.clients)
     seen, rows = view(federation, settings), federation.rows
     noise = budget.noise(budget.first, 1.0)
     with federation.stage("frame"):
@@ -94,7 +94,7 @@ def rehearse(federation: Rehearsal, settings: PrivateMap) -> None:
         federation.reckon(at_clients=2.0 * rows * seen.sums**2, at_server=10.0 * seen.sums**3)
     axes = min(settings.axes, seen.sums)
     frame = Frame(seen, mean, shaped((seen.sums, axes)))
-    sizes = budget.cells(settings, rows, federation.clients)
+    sizes = budget.cells(settings, rows)
     with federation.stage("cells"):
         for round in federation.rounds(settings.rounds, {}):
             centres = shaped((sizes[round - 1], axes))
@@ -125,7 +125,7 @@ _HOOKS: dict[str, Any] = {
 def serve(federation: Federation, settings: PrivateMap) -> Outcome:
     """Server part."""
     settings.check(federation.rows, federation.features)
-    budget = Budget.of(settings, federation.context.budget.delta)
+    budget = Budget.of(settings, federation.context.budget, federation.clients)
     with federation.stage("frame"):
         axes = private_axes(federation, settings, budget)
     with federation.stage("cells"):

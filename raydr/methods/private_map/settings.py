@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,18 +12,34 @@ from pydantic import Field, model_validator
 from raydr.embedding import TSNE
 from raydr.errors import ScenarioError
 from raydr.methods.method import MethodSettings
+from raydr.privacy.accounting import Budget as RunBudget
 from raydr.privacy.accounting import gaussian_multiplier
 from raydr.privacy.gaussian import GaussianNoise
+from raydr.privacy.mechanism import Delta, Relation
+from raydr.privacy.shares import summed_deviation
 from raydr.settings import require_in_order
 
 COUNT_WEIGHT = 0.5
 """Of a cell's count beside its residuals in units of their clip: one release carries both."""
-CELL_SENSITIVITY = math.sqrt(1.0 + COUNT_WEIGHT**2) * (1.0 + 1e-9)
-"""One record adds a residual of length at most 1 and one count to a single cell."""
-FIRST_SENSITIVITY = math.sqrt(2.0) * (1.0 + 1e-9)
-"""One record adds a vector of length at most 1 and its squared length."""
-SCATTER_SENSITIVITY = 1.0 + 1e-9
-"""One record adds x x^T of |x| <= 1, whose upper triangle is no longer than the whole."""
+_ROUNDING = 1.0 + 1e-9
+CELL_SENSITIVITY: Mapping[Relation, float] = {
+    "zero-out": math.sqrt(1.0 + COUNT_WEIGHT**2) * _ROUNDING,
+    "replace-one": 2.0 * _ROUNDING,
+}
+"""One record adds a residual of length at most 1 and one count to a single cell. Two records in one cell have the same
+count, and residuals up to 2 apart; in two cells they are sqrt(2 (1 + COUNT_WEIGHT^2)) apart, which is less."""
+FIRST_SENSITIVITY: Mapping[Relation, float] = {
+    "zero-out": math.sqrt(2.0) * _ROUNDING,
+    "replace-one": 2.0 * _ROUNDING,
+}
+"""One record adds a vector x of length at most 1 and |x|^2. Two are |x - y|^2 + (|x|^2 - |y|^2)^2 apart, in squares: at
+most (a + b)^2 (1 + (a - b)^2) for lengths a and b, which is largest, 4, where both are 1."""
+SCATTER_SENSITIVITY: Mapping[Relation, float] = {
+    "zero-out": _ROUNDING,
+    "replace-one": math.sqrt(2.0) * _ROUNDING,
+}
+"""One record adds x x^T of |x| <= 1, whose upper triangle is no longer than the whole. Two matrices are no more than
+sqrt(2) apart, since their inner product (x . y)^2 is not negative."""
 
 FIRST_SHARE, SCATTER_SHARE = 0.04, 0.12
 """Parts of the budget for mean and scatter. *Measured*, MNIST, 60,000 rows, epsilon 1: 20 axes from 0.2 keep 0.978 of
@@ -38,9 +55,16 @@ class PrivateMap(TSNE, MethodSettings):
 
     kind: Literal["private-map"] = "private-map"  # type: ignore[assignment]
     epsilon: float = Field(
-        gt=0, description="what all releases come to together, at delta, for who sees sums alone"
+        gt=0,
+        description="what all releases come to together, at delta, for who sees sums alone and knows the shares of one"
+        " client, or of privacy.colluding of them",
     )
-    delta: float | None = Field(None, gt=0, lt=1, description="of epsilon; default: privacy.delta")
+    delta: Delta | None = Field(None, description="of epsilon; default: privacy.delta")
+    relation: Relation = Field(
+        "zero-out",
+        description="what neighbouring data have in a record's place: nothing, so that it adds zero to every sum, or"
+        " any other record, for 1.4 to 1.8 times the noise",
+    )
     per: Literal["client", "sum"] = Field(
         "sum",
         description="whether each client's summand is covered by itself, or the sum, to which each adds its share",
@@ -111,42 +135,61 @@ class Budget:
         Of each round on cells.
     per : {"client", "sum"}
         What is covered.
+    relation : {"zero-out", "replace-one"}
+        Under which relation.
+    summed : float
+        Deviation of the noise in a sum, in units of the noise that covers it.
     """
 
     first: float
     scatter: float
     rounds: tuple[float, ...]
     per: Literal["client", "sum"]
+    relation: Relation
+    summed: float
 
     @classmethod
-    def of(cls, settings: PrivateMap, delta: float) -> Budget:
-        """Divide what the settings allow; ``delta`` is the run's.
+    def of(cls, settings: PrivateMap, run: RunBudget, clients: int) -> Budget:
+        """Divide what the settings allow, in a run of so many clients.
 
         Gaussian releases compose by the sum of their inverse squared multipliers, so parts of the budget are parts of
         that. Early rounds have few cells, with many rows each, and need less.
         """
-        whole = gaussian_multiplier(settings.epsilon, settings.delta or delta)
+        whole = gaussian_multiplier(settings.epsilon, settings.delta or run.delta)
         weights = [min(4.0, 1.0 + round) for round in range(settings.rounds)]
         rest = 1.0 - FIRST_SHARE - SCATTER_SHARE
         rounds = tuple(whole / math.sqrt(rest * weight / sum(weights)) for weight in weights)
-        return cls(whole / math.sqrt(FIRST_SHARE), whole / math.sqrt(SCATTER_SHARE), rounds, settings.per)
+        return cls(
+            first=whole / math.sqrt(FIRST_SHARE),
+            scatter=whole / math.sqrt(SCATTER_SHARE),
+            rounds=rounds,
+            per=settings.per,
+            relation=settings.relation,
+            summed=summed_deviation(settings.per == "sum", clients, run.colluding),
+        )
 
     def noise(self, multiplier: float, clip: float) -> GaussianNoise:
         """Mechanism of one release of what is cut to a norm."""
-        return GaussianNoise(on="moments", multiplier=multiplier, per=self.per, clip=clip)
+        return GaussianNoise(
+            on="moments", multiplier=multiplier, per=self.per, clip=clip, relation=self.relation
+        )
 
-    def deviation(self, round: int, clients: int) -> float:
+    @property
+    def scatter_deviation(self) -> float:
+        """Standard deviation of the noise on an entry of the scatter, in units of the squared clip."""
+        return self.summed * self.scatter * SCATTER_SENSITIVITY[self.relation]
+
+    def deviation(self, round: int) -> float:
         """Standard deviation of the noise on a sum of cells in a round, counted from 0, in units of the clip."""
-        whole = self.rounds[round] * CELL_SENSITIVITY
-        return whole if self.per == "sum" else whole * math.sqrt(clients)
+        return self.summed * self.rounds[round] * CELL_SENSITIVITY[self.relation]
 
-    def cells(self, settings: PrivateMap, rows: int, clients: int) -> tuple[int, ...]:
+    def cells(self, settings: PrivateMap, rows: int) -> tuple[int, ...]:
         """How many cells there are in each round: data-free, by what the noise leaves of a centre.
 
         The first two rounds have a sixteenth and a quarter, so that splits of heavy cells, not a draw, say where the
         many lie.
         """
-        affordable = rows / (_ROWS_OF_A_CELL * self.deviation(len(self.rounds) - 1, clients))
+        affordable = rows / (_ROWS_OF_A_CELL * self.deviation(len(self.rounds) - 1))
         most = max(_LEAST_CELLS, min(_MOST_CELLS, int(affordable), rows))
         wanted = min(settings.cells or most, rows)
         fewer = [max(0, min(2, settings.rounds - 1) - round) for round in range(settings.rounds)]

@@ -34,6 +34,7 @@ from itertools import accumulate
 from math import comb
 
 from raydr.errors import ScenarioError
+from raydr.privacy.shares import colluders_of
 
 SECURITY_BITS = 40
 CORRECTNESS_BITS = 30
@@ -98,8 +99,7 @@ def degrees(clients: int, colluding: float = 0.2, dropping: float = 0.1) -> Degr
             f"secure aggregation needs at least 3 clients, and there are {clients}: of two, each learns the other's"
             " value from the sum and its own."
         )
-    # By the decimals that were written: 0.1 of 30 are 3.
-    colluders = max(1, int(Fraction(repr(colluding)) * clients))
+    colluders = colluders_of(clients, colluding)
     dropouts = int(Fraction(repr(dropping)) * clients)
     if clients - colluders - dropouts < 2:
         raise ScenarioError(
