@@ -24,7 +24,7 @@ from raydr.methods.serving import Rehearsed, rehearse
 from raydr.metrics import default_metrics
 from raydr.privacy.accounting import Adversary
 from raydr.privacy.ledger import Granularity, Ledger
-from raydr.privacy.mechanism import Unit
+from raydr.privacy.mechanism import Relation, Unit
 from raydr.privacy.statement import Against, statement
 from raydr.scenarios.footprint import Load, ProcessMemory, footprint
 from raydr.scenarios.pace import StageTime, embedder_of, stage_times
@@ -77,7 +77,9 @@ class PlannedPrivacy:
     known : bool
         Whether the method's own releases are in it.
     unit : {"record", "client"} or None
-        Whose presence the charged releases hide; None where there are none.
+        What the charged releases hide; None where there are none.
+    relation : {"zero-out", "replace-one"} or None
+        Under which relation.
     by_adversary : mapping of name to Against
         As privacy.json has it.
     notices : tuple of str
@@ -90,6 +92,7 @@ class PlannedPrivacy:
     infinite: tuple[str, ...]
     known: bool
     unit: Unit | None
+    relation: Relation | None
     by_adversary: Mapping[Adversary, Against]
     notices: tuple[str, ...]
 
@@ -390,6 +393,7 @@ def _privacy(ledger: Ledger, scenario: Scenario, prospect: Prospect, rehearsed: 
         infinite=told.infinite,
         known=rehearsed.whole,
         unit=told.unit,
+        relation=told.relation,
         by_adversary=told.epsilon_by_adversary,
         notices=told.notices,
     )

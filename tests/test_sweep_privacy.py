@@ -49,33 +49,40 @@ def gaussian(*epsilons: float) -> float:
 
 class TestComposed:
     def test_it_is_the_accountants_epsilon_of_all_releases(self) -> None:
-        costs = [RunCost(epsilon, epsilon, DELTA, "record") for epsilon in (0.5, 1.0, 4.0)]
+        costs = [RunCost(epsilon, epsilon, DELTA, "record", "zero-out") for epsilon in (0.5, 1.0, 4.0)]
         assert composed(costs, DELTA).epsilon == pytest.approx(gaussian(0.5, 1.0, 4.0), rel=1e-6)
 
     def test_a_run_alone_costs_itself(self) -> None:
         for epsilon in (0.1, 1.0, 8.0):
-            assert composed([RunCost(epsilon, epsilon, DELTA, "record")], DELTA).epsilon == pytest.approx(
-                epsilon, rel=1e-6
-            )
+            assert composed(
+                [RunCost(epsilon, epsilon, DELTA, "record", "zero-out")], DELTA
+            ).epsilon == pytest.approx(epsilon, rel=1e-6)
 
     def test_each_run_is_read_at_its_own_delta(self) -> None:
-        strict = composed([RunCost(1.0, 1.0, 1e-9, "record")], DELTA)
+        strict = composed([RunCost(1.0, 1.0, 1e-9, "record", "zero-out")], DELTA)
         assert strict.epsilon is not None
         assert strict.epsilon < 0.9
 
     def test_a_run_without_an_epsilon_leaves_the_total_without_one(self) -> None:
-        total = composed([RunCost(1.0, 1.0, DELTA, "record"), RunCost(None, 2.0, DELTA, "record")], DELTA)
+        total = composed(
+            [RunCost(1.0, 1.0, DELTA, "record", "zero-out"), RunCost(None, 2.0, DELTA, "record", "zero-out")],
+            DELTA,
+        )
         assert (total.epsilon, total.infinite) == (None, 1)
         assert total.accounted == pytest.approx(gaussian(1.0, 2.0), rel=1e-6)
         assert "have no epsilon, since 1 of them has none" in total.words
 
-    def test_records_and_clients_are_not_added_up(self) -> None:
-        total = composed([RunCost(1.0, 1.0, DELTA, "record"), RunCost(1.0, 1.0, DELTA, "client")], DELTA)
+    @pytest.mark.parametrize(("unit", "relation"), [("client", "zero-out"), ("record", "replace-one")])
+    def test_claims_of_other_units_or_relations_are_not_added_up(self, unit: Any, relation: Any) -> None:
+        one, other = (
+            RunCost(1.0, 1.0, DELTA, *claim) for claim in (("record", "zero-out"), (unit, relation))
+        )
+        total = composed([one, other], DELTA)
         assert (total.epsilon, total.accounted, total.infinite) == (None, None, 0)
-        assert "some hide records and others clients" in total.words
+        assert "of different units or relations" in total.words
 
     def test_runs_that_release_nothing_cost_nothing(self) -> None:
-        assert composed([RunCost(0.0, 0.0, DELTA, None)] * 3, DELTA).epsilon == 0.0
+        assert composed([RunCost(0.0, 0.0, DELTA, None, None)] * 3, DELTA).epsilon == 0.0
 
 
 class TestSweep:

@@ -17,7 +17,7 @@ from raydr.tune.schema import Sweep
 from raydr.tune.trials import Trial
 
 _ANY_MACHINE = Capacity((Machine("any", 1, 2**40),))
-_UNKNOWN = RunCost(None, 0.0, 1.0, None)
+_UNKNOWN = RunCost(None, 0.0, 1.0, None, None)
 
 
 @dataclass
@@ -118,14 +118,14 @@ class Purse:
                 cost = (
                     _UNKNOWN
                     if told is None
-                    else RunCost(told.epsilon, told.accounted or 0.0, told.delta, told.unit)
+                    else RunCost(told.epsilon, told.accounted or 0.0, told.delta, told.unit, told.relation)
                 )
             except (ScenarioError, DataError):
-                cost = RunCost(0.0, 0.0, self.delta, None)
+                cost = RunCost(0.0, 0.0, self.delta, None, None)
             self._planned[known] = cost
         return self._planned[known]
 
 
 def _cost_of(run: Path) -> RunCost:
     told = json.loads((run / records.PRIVACY).read_bytes())
-    return RunCost(told["epsilon"], told["epsilon_accounted"], told["delta"], told["unit"])
+    return RunCost(told["epsilon"], told["epsilon_accounted"], told["delta"], told["unit"], told["relation"])

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from raydr.privacy.accounting import gaussian_epsilon, gaussian_multiplier
+from raydr.privacy.mechanism import Relation, Unit
 
 OUTSIDE = (
     "Outside of it: the best point is chosen by metrics of the raw data, and the metrics and the page of each trial"
@@ -34,13 +34,16 @@ class RunCost:
     delta : float
         At which both are stated.
     unit : {"record", "client"} or None
-        Whose presence the charged releases hide; None where none is charged.
+        What the charged releases hide; None where none is charged.
+    relation : {"zero-out", "replace-one"} or None
+        Under which relation.
     """
 
     epsilon: float | None
     accounted: float
     delta: float
-    unit: Literal["record", "client"] | None
+    unit: Unit | None
+    relation: Relation | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +57,7 @@ class Composition:
     delta : float
         At which it is stated.
     accounted : float or None
-        Of all charged releases; None where some hide records and others clients.
+        Of all charged releases; None where they are of different units or relations.
     runs : int
         How many are counted.
     infinite : int
@@ -78,7 +81,7 @@ class Composition:
         if self.epsilon is not None:
             return f"All {count} together cost epsilon {self.epsilon:.4g} at delta {self.delta:g}{whole}."
         if not self.infinite:
-            return f"All {count} together have no epsilon: some hide records and others clients{whole}."
+            return f"All {count} together have no epsilon: their claims are of different units or relations{whole}."
         some = "" if self.accounted is None else f" What noise covers in them comes to {self.accounted:.4g}."
         return (
             f"All {count} together have no epsilon, since {self.infinite} of them"
@@ -98,17 +101,17 @@ def composed(costs: Sequence[RunCost], delta: float, *, unfinished: int = 0) -> 
     unfinished : int
         How many of the runs did not come to their end.
 
-    >>> two = composed([RunCost(1.0, 1.0, 1e-5, "record")] * 2, 1e-5)
+    >>> two = composed([RunCost(1.0, 1.0, 1e-5, "record", "zero-out")] * 2, 1e-5)
     >>> round(two.epsilon, 2), two.runs
     (1.45, 2)
     """
-    units = {cost.unit for cost in costs} - {None}
+    claims = {(cost.unit, cost.relation) for cost in costs if cost.unit is not None}
     infinite = sum(cost.epsilon is None for cost in costs)
     spent = math.fsum(
         gaussian_multiplier(cost.accounted, cost.delta) ** -2 for cost in costs if cost.accounted
     )
     accounted = None
-    if len(units) < 2:
+    if len(claims) < 2:
         accounted = gaussian_epsilon(1.0 / math.sqrt(spent), delta) if spent else 0.0
     return Composition(
         epsilon=None if infinite else accounted,
