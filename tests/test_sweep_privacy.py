@@ -41,7 +41,7 @@ def private(**more: Any) -> Any:
 def gaussian(*epsilons: float) -> float:
     """Epsilon of runs together, from their noise multipliers, by the accountant."""
     charges = {
-        Charge(f"run {number}", multiplier, 1.0, multiplier): 1
+        Charge(f"run {number}", multiplier, 1.0): 1
         for number, multiplier in enumerate(gaussian_multiplier(epsilon, DELTA) for epsilon in epsilons)
     }
     return epsilon_of(charges, DELTA)
@@ -64,10 +64,11 @@ class TestComposed:
         assert strict.epsilon < 0.9
 
     def test_a_run_without_an_epsilon_leaves_the_total_without_one(self) -> None:
-        total = composed(
-            [RunCost(1.0, 1.0, DELTA, "record", "zero-out"), RunCost(None, 2.0, DELTA, "record", "zero-out")],
-            DELTA,
-        )
+        costs = [
+            RunCost(epsilon, spent, DELTA, "record", "zero-out")
+            for epsilon, spent in ((1.0, 1.0), (None, 2.0))
+        ]
+        total = composed(costs, DELTA)
         assert (total.epsilon, total.infinite) == (None, 1)
         assert total.accounted == pytest.approx(gaussian(1.0, 2.0), rel=1e-6)
         assert "have no epsilon, since 1 of them has none" in total.words
