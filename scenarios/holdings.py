@@ -28,6 +28,7 @@ from raydr.data import (
 from raydr.data.loading import refuse_empty
 from raydr.data.notices import common_looks, looks, of_columns
 from raydr.data.site import gaps_of
+from raydr.data.spelling import Agreement
 from raydr.errors import DataError
 from raydr.geometry.points import Progress, unheard
 from raydr.methods import METHODS
@@ -149,8 +150,12 @@ class Holdings:
         Columns of the data that are a feature of zeros and ones for each of these words.
     gaps : sequence of (features,) int64
         How many values of each feature each client lacks; empty where none may be missing.
+    agreed : Agreement or None
+        What each client said to agree on columns and words; None where clients were not asked.
     harmonizing : Harmonizing or None
         How clients are to be adjusted to each other; None where not at all.
+    looked : bool
+        Whether the notices say what columns look like.
     notices : tuple of str
         What whoever maps them should know of the columns.
     """
@@ -170,7 +175,9 @@ class Holdings:
     filling: str | None = None
     gaps: Sequence[Int64Array] = ()
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    agreed: Agreement | None = None
     harmonizing: Harmonizing | None = None
+    looked: bool = False
     notices: tuple[str, ...] = ()
 
     @property
@@ -214,9 +221,20 @@ class Holdings:
         return Layout.of(self.feature_names, self.words)
 
     @property
-    def agreement(self) -> tuple[Entry, ...]:
-        """What was said so that all clients know the same words, for the ledger."""
-        return agreement_on(self.layout, len(self.names))
+    def surveyed(self) -> tuple[Entry, ...]:
+        """Entries of the ledger for everything that was decided or said of columns by what rows hold."""
+        if not self.looked:
+            return agreement_on(self.agreed, len(self.names))
+        notices = Entry(
+            kind="ColumnNotices",
+            what="which columns look like an identity or codes, or have one value, for data.json and the page",
+            direction="simulation-only",
+            granularity=Granularity.AGGREGATE,
+            seen_by="whoever reads the run folder",
+            count=len(self.names),
+            bytes=8 * self.features * len(self.names),
+        )
+        return (*agreement_on(self.agreed, len(self.names)), notices)
 
     def provenance(self, scaling: str) -> Provenance:
         """What is mapped, under which scaling."""
@@ -275,9 +293,10 @@ def dealt_out(
     elif held_out is not None and mapped is not None:
         table, _ = set_apart(table, mapped, 0, scenario.seed)
     partition = clients.partition.deal(table, clients.count, scenario.seed)
-    # Of what comes with raydr it is known what its columns are.
+    # Of what comes with raydr it is known what its columns are; what follows from single rows, no noise covers.
     known = data.graph is not None or data.source not in (None, IN_MEMORY)
-    notices = () if known else of_columns(table.features, looks(table.rows), table.constant_features)
+    looked = not (known or scenario.noisy)
+    notices = of_columns(table.features, looks(table.rows), table.constant_features) if looked else ()
     # What was read here nobody else reads.
     dealt = Dealt(table.rows, partition.client_of_row, partition.count, taken=given is None)
     return Holdings(
@@ -295,9 +314,11 @@ def dealt_out(
         filling=data.filling,
         gaps=[gaps_of(part) for part in dealt.parts] if data.filling else (),
         words=table.words,
+        agreed=table.agreement,
         harmonizing=harmonizing_of(
             data, table.features, table.words, present(table.labels, table.label_names)
         ),
+        looked=looked,
         notices=notices,
     )
 
@@ -326,6 +347,7 @@ def read_table(
         marks=None if data.holdout is None else data.holdout.column,
         missing=data.missing,
         categories=data.categories,
+        threshold=data.words.threshold,
         matrix=data.matrix,
         seed=scenario.seed,
         data_dir=data_dir,
@@ -349,10 +371,9 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> Holdings:
     """
     data, described = scenario.data, scenario.clients.sites
     files = [(site_file(data, site), site.node) for site in described]
-    words: Mapping[str, tuple[str, ...]] = {}
+    layout = Layout(())
     if files[0][0].needs_layout:
         layout = reader.lay_out_sites(files)
-        words = layout.words
         files = [(replace(file, layout=layout), node) for file, node in files]
     censuses = reader.count_sites(files)
     first = censuses[0]
@@ -394,9 +415,13 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> Holdings:
         tuple(replace(census.source, client=name) for name, census in zip(clients, censuses, strict=True)),
         filling=data.filling,
         gaps=[census.gaps for census in censuses] if data.filling else (),
-        words=words,
-        harmonizing=harmonizing_of(data, first.features, words, present(labels, label_names)),
-        notices=of_columns(first.features, common_looks([census.looks for census in censuses])),
+        words=layout.words,
+        agreed=layout.agreement,
+        harmonizing=harmonizing_of(data, first.features, layout.words, present(labels, label_names)),
+        looked=not scenario.noisy,
+        notices=()
+        if scenario.noisy
+        else of_columns(first.features, common_looks([census.looks for census in censuses])),
     )
 
 
@@ -409,24 +434,36 @@ def site_file(data: DataSettings, site: SiteSettings) -> SiteFile:
         data.id,
         data.missing,
         data.categories,
+        data.words.threshold,
         matrix=data.matrix,
     )
 
 
-def agreement_on(layout: Layout, clients: int) -> tuple[Entry, ...]:
-    """What so many clients said to agree on a layout's words (:func:`raydr.data.categories.spelt_out`)."""
-    calls, votes = layout.asked
-    if not calls:
+def agreement_on(agreement: Agreement | None, clients: int) -> tuple[Entry, ...]:
+    """Return the ledger's entries for what this many clients said to agree on columns and words."""
+    if agreement is None:
         return ()
-    return (
-        Entry(
-            kind="Spelling",
-            what="for each beginning of a word in a column of text and each byte, 0 or 1: whether a client has a word"
-            " that goes on so",
-            direction="up",
-            granularity=Granularity.AGGREGATE,
-            seen_by="server, which adds up what each client sends",
-            count=calls * clients,
-            bytes=8 * votes * clients,
-        ),
+    survey = Entry(
+        kind="ColumnSurvey",
+        what="survey of columns: for each, what a client's rows make of it: numbers, text of few words, one word, an"
+        " identity, free text, dates or nothing",
+        direction="up",
+        granularity=Granularity.AGGREGATE,
+        seen_by=_ADDED_UP,
+        count=clients,
+        bytes=agreement.columns * clients,
     )
+    spelling = Entry(
+        kind="Spelling",
+        what="for each beginning of a word in a column of text and each byte, 0 or 1: whether enough of a client's rows"
+        " have a word that goes on so",
+        direction="up",
+        granularity=Granularity.AGGREGATE,
+        seen_by=_ADDED_UP,
+        count=agreement.calls * clients,
+        bytes=8 * agreement.votes * clients,
+    )
+    return (survey, spelling) if agreement.calls else (survey,)
+
+
+_ADDED_UP = "server, which adds up what each client sends"

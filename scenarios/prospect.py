@@ -53,7 +53,7 @@ class Prospect:
     held_out : int
         Rows that are placed on the map once it is drawn.
     agreement : tuple of Entry
-        What clients say to agree on the words of columns of text.
+        What clients say to agree on columns and words, for the ledger.
     harmonizing : Harmonizing or None
         How clients are to be adjusted to each other.
     """
@@ -117,7 +117,7 @@ def prospect_of(scenario: Scenario, data_dir: Path | None) -> Prospect:
         if METHODS[kind].public_rows or holdings.held_out is not None
         else 0,
         held_out=0 if holdings.held_out is None else len(holdings.held_out.rows),
-        agreement=holdings.agreement,
+        agreement=agreement_on(holdings.agreed, len(holdings.names)),
         harmonizing=holdings.harmonizing,
     )
 
@@ -198,7 +198,7 @@ def _of_sites(scenario: Scenario) -> Prospect:
         sample=sampled(rows, scenario.seed),
         whole=rows.size <= SAMPLED_NUMBERS,
         labelled=first.labels is not None,
-        agreement=agreement_on(files[0].layout, len(sites)) if files[0].layout is not None else (),
+        agreement=agreement_on(files[0].layout.agreement, len(sites)) if files[0].layout is not None else (),
         harmonizing=harmonizing_of(data, tables[0].features, tables[0].words, sorted(classes)),
         names=names,
         nodes=nodes,

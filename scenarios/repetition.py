@@ -100,7 +100,7 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
         listener=lambda event: _passed_on(event, listener),
         withheld=Withheld.derived(rooted.root, range(len(holdings.names)), reserve, holdings.own_classes),
     )
-    for entry in holdings.agreement:
+    for entry in holdings.surveyed:
         served.ledger.record(entry)
     _require_same_outcome(run, served.reordered(holdings.in_table_order))
     served = with_scaling(served, rooted, scenario)

@@ -250,7 +250,7 @@ def _simulate(
             checkpoint=resumption.content if resumption is not None else None,
             released=resumption.released if resumption is not None else (),
         )
-    for entry in holdings.agreement:
+    for entry in holdings.surveyed:
         served.ledger.record(entry)
     served = with_scaling(served.reordered(holdings.in_table_order), beginning.run, scenario)
     names = scenario.metrics
@@ -393,7 +393,7 @@ def _mapped(scenario: Scenario, holdings: Holdings, served: Served, findings: Fi
             after=dict(findings.after),
         )
         data = replace(data, harmonized=found)
-    if scenario.data.scale == "none":
+    if scenario.data.scale == "none" and not scenario.noisy:
         summed = _summed_deviation(scenario, served)
         deviation = findings.deviation if summed is None else summed
         if deviation is not None:

@@ -19,7 +19,8 @@ from pydantic import (
 
 from raydr.data.categories import Categories
 from raydr.data.columns import listing, nearest
-from raydr.data.loading import Filling, Missing
+from raydr.data.loading import TABLES, Filling, Missing, ending
+from raydr.data.spelling import DEFAULT_THRESHOLD, Threshold
 from raydr.device import Device
 from raydr.errors import ScenarioError
 from raydr.federation.secure import SecureSums
@@ -120,6 +121,27 @@ class HarmonizeSettings(Settings):
     )
 
 
+class WordSettings(Settings):
+    """Which words of columns of text a site tells, and the map knows (data.categories: one-hot)."""
+
+    rows: int = Field(
+        DEFAULT_THRESHOLD.rows,
+        ge=1,
+        description="a site tells only words that at least this many of its rows have",
+    )
+    sites: int = Field(
+        DEFAULT_THRESHOLD.sites,
+        ge=1,
+        description="a word is spelt to its end and mapped only if at least this many sites tell it; of fewer sites,"
+        " all of them. Rows with any other word have zeros only",
+    )
+
+    @property
+    def threshold(self) -> Threshold:
+        """As the survey of columns takes it."""
+        return Threshold(self.rows, self.sites)
+
+
 class DataSettings(Settings):
     """Which table, which of its columns, which of its rows."""
 
@@ -155,7 +177,11 @@ class DataSettings(Settings):
     categories: Categories = Field(
         "error",
         description="what becomes of columns of text: refused, left out, or a column of zeros and ones for each of at"
-        " most 50 words, on which clients agree by sums; unless refused, dates and identities are left out too",
+        " most 50 words, on which clients agree by sums (data.words); unless refused, dates and identities are left out"
+        " too",
+    )
+    words: WordSettings = Field(
+        WordSettings(), description="which words data.categories: one-hot makes zeros and ones of"
     )
 
     harmonize: HarmonizeSettings | None = Field(
@@ -197,6 +223,10 @@ class DataSettings(Settings):
         changed = {
             name for name, field in type(self).model_fields.items() if getattr(self, name) != field.default
         }
+        if self.categories != "one-hot" and "words" in changed:
+            raise ValueError(
+                "words says which words become zeros and ones: leave it out, or set categories to one-hot"
+            )
         if self.graph is None and "dimensions" in changed:
             raise ValueError("dimensions are of a graph: leave them out, or name an edge list in graph")
         if (
@@ -569,12 +599,27 @@ class Scenario(Settings):
             )
         return self
 
+    @property
+    def noisy(self) -> bool:
+        """Whether noise covers any of what leaves the clients."""
+        return self.privacy.noise is not None or METHODS[self.method.kind].noise_of_its_own
+
     @model_validator(mode="after")
-    def _words_that_may_be_told(self) -> Scenario:
-        if self.privacy.strict and self.data.categories == "one-hot":
+    def _columns_that_no_row_decides(self) -> Scenario:
+        """Refuse a survey of columns where nothing may leave without noise: no noise covers it."""
+        if not self.privacy.strict:
+            return self
+        data = self.data
+        paths = [data.path] if data.path else [site.path for site in self.clients.sites]
+        wanted = []
+        if data.categories != "error":
+            wanted.append("data.categories to error")
+        if data.features is None and any(ending(PurePath(path)) in TABLES for path in paths):
+            wanted.append("data.features to the columns of numbers to map")
+        if wanted:
             raise ValueError(
-                "privacy.strict lets nothing leave that no noise covers, and data.categories one-hot has clients agree"
-                " on the words of columns of text: set it to leave-out"
+                "privacy.strict lets nothing leave that no noise covers, and a single row can decide which columns of a"
+                f" table are mapped, and as what: set {' and '.join(wanted)}"
             )
         return self
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,14 @@ def fitted(parts: list[FloatArray], by: Filling) -> tuple[Float64Array, FloatArr
     values = fit_filling(federation, by)
     request = HandOver(parts[0].shape[1], parts[0].dtype.name)
     return values, np.concatenate([reply.rows for reply in federation.ask(request)])
+
+
+def test_the_mean_is_exact_far_from_zero() -> None:
+    """A sum of values of 1e15 is rounded by several; the second pass sums their deviations from the first mean."""
+    random = np.random.default_rng(3)
+    rows = 1e15 + random.integers(0, 50, (1000, 8)).astype(np.float64)
+    exact = [float(sum(map(Fraction, column.tolist())) / len(rows)) for column in rows.T]
+    np.testing.assert_array_equal(fitted(cut(rows, 7, 2), "mean")[0], exact)
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)
@@ -217,6 +226,34 @@ def test_new_rows_are_filled_in_by_the_same_values(tmp_path: Path) -> None:
         raydr.transform(folder, tmp_path / f"{name}.csv", out=tmp_path / f"{name}-placed.csv")
         places.append((tmp_path / f"{name}-placed.csv").read_text())
     assert places[0] == places[1]
+
+
+@pytest.mark.parametrize("spelt", ["Insulin", "in sulin", "INSULIN_"])
+def test_a_misspelt_column_is_refused_and_not_filled_in(
+    tmp_path: Path, spelt: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A name that differs in case or signs alone is the column; one that is not there at all is filled in, and said."""
+    folder = tiny_run(tmp_path / "run", **settings(patients(tmp_path / "patients.csv")))
+    new, out = tmp_path / "new.csv", tmp_path / "placed.csv"
+    for header in (f"age,bmi,{spelt},pulse", f"{spelt},pulse"):
+        new.write_text(f"{header}\n" + "50,28,44,61\n"[-3 * len(header.split(",")) :])
+        with pytest.raises(DataError, match=r"lacks 1 of the 4 columns of .*: 'insulin'; the nearest is "):
+            raydr.transform(folder, new, out=out)
+        assert not out.exists()
+    new.write_text("age,bmi,pulse\n50,28,61\n")
+    raydr.transform(folder, new, out=out)
+    assert "which are filled in as missing values are: 'insulin'" in caplog.text
+
+
+def test_words_do_not_have_a_column_filled_in(tmp_path: Path) -> None:
+    """Sites agree on columns where text is mapped, and one that a site lacks is refused unless values are filled in."""
+    for site, header in (("north", "kind,x,y"), ("south", "kind,x")):
+        rows = ["uv"[row % 2] + f",{row % 7},{row % 5}"[: 2 * header.count(",")] for row in range(20)]
+        (tmp_path / f"{site}.csv").write_text("\n".join([header, *rows]) + "\n")
+    sites = [{"path": str(tmp_path / f"{site}.csv")} for site in ("north", "south")]
+    data = {"categories": "one-hot", "missing": "drop"}
+    with pytest.raises(DataError, match=r"south\.csv has no column 'y'"):
+        tiny_run(tmp_path / "run", data=data, clients={"sites": sites}, method=SENSE)
 
 
 def test_a_model_without_what_fills_is_refused(tmp_path: Path) -> None:
@@ -383,7 +420,7 @@ def test_a_strict_run_refuses_sums_that_nothing_covers(tmp_path: Path) -> None:
                    "early_iterations": 5},
         "privacy": {"noise": noise, "strict": "sums"},
     }  # fmt: skip
-    content["data"]["scale"] = "none"
+    content["data"] |= {"scale": "none", "features": ["age", "bmi", "insulin", "pulse"]}
     with pytest.raises(ScenarioError, match=r"data\.missing drop"):
         tiny_run(tmp_path / "run", **content)
 

@@ -21,7 +21,6 @@ from raydr.data.loading import (
     complete_rows,
     read_file,
     source_of,
-    strange_words,
     table_of,
 )
 from raydr.data.table import Table
@@ -133,6 +132,15 @@ def _say(path: Path, alike: Alike, columns: Columns) -> None:
             alike.what,
             listing(columns.absent),
         )
+
+
+def strange_words(columns: Columns) -> list[str]:
+    """Return a sentence for each column with words that the map does not have, for whoever holds the new rows."""
+    return [
+        f"{columns.name}: the column {column!r} holds {listing(others, 5)}, which the map knows nothing of: such a row"
+        f" is none of {listing(columns.words[column], 5)}"
+        for column, others in columns.strange.items()
+    ]
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,13 +17,16 @@ from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray
 from raydr.data.categories import (
+    TEXT_KINDS,
     Kind,
     Survey,
-    agreed,
+    agree,
     indicators,
     kind_of_texts,
+    kind_of_words,
     named_as_numbering,
     numbers_rows,
+    words_to_tell,
 )
 from raydr.data.columns import (
     NOT_LISTED,
@@ -39,6 +43,7 @@ from raydr.data.columns import (
     spell,
 )
 from raydr.data.dialect import Dialect
+from raydr.data.spelling import Threshold
 from raydr.data.text_tables import read_text_table
 from raydr.errors import DataError
 from raydr.geometry.points import Progress, unheard
@@ -202,8 +207,10 @@ def _columns(loaded: _Loaded, choice: Choice) -> Columns:
     if layout is None and choice.categories != "error":
         if not table.num_rows:
             raise DataError(f"{name} has column names and no rows; a map needs at least 2.")
-        found = _survey(name, table, features, nulls)
-        layout = agreed([found], choice.categories, listed=choice.features, where=name)
+        found = _surveys(name, table, features, nulls, choice.threshold, choice.client)
+        layout = agree(
+            found, choice.categories, listed=choice.features, where=name, threshold=choice.threshold
+        )
     if layout is not None:
         features = list(layout.columns)
     if "" in features and choice.features is None:
@@ -245,6 +252,7 @@ def _columns(loaded: _Loaded, choice: Choice) -> Columns:
         strange=strange,
         absent=tuple(absent),
         first=loaded.first,
+        agreement=None if layout is None else layout.agreement,
     )
 
 
@@ -260,7 +268,10 @@ def survey_parquet(path: Path, choice: Choice) -> Survey:
 
 def _surveyed(loaded: _Loaded, choice: Choice) -> Survey:
     candidates = _candidates(loaded.name, loaded.table, choice, loaded.default)
-    return _survey(loaded.name, loaded.table, candidates, loaded.nulls)
+    if choice.categories == "error":  # then no row decides what is mapped
+        return Survey(dict.fromkeys(candidates, "number"))
+    (found,) = _surveys(loaded.name, loaded.table, candidates, loaded.nulls, choice.threshold)
+    return found
 
 
 def _candidates(name: str, table: Any, choice: Choice, default: Sequence[str]) -> list[str]:
@@ -273,30 +284,61 @@ def _candidates(name: str, table: Any, choice: Choice, default: Sequence[str]) -
     return [feature for feature in choice.features if feature in there]
 
 
-def _survey(name: str, table: Any, features: Sequence[str], nulls: frozenset[str]) -> Survey:
+def _surveys(
+    name: str,
+    table: Any,
+    features: Sequence[str],
+    nulls: frozenset[str],
+    threshold: Threshold,
+    client: str | None = None,
+) -> list[Survey]:
+    """Return what each site tells of its columns; without a column that names the sites the table is one site.
+
+    Whether a column is text, numbers or dates follows from the whole table, whose columns have one type each.
+    """
+    sites = _rows_of_sites(name, table, client)
+    kinds: list[dict[str, Kind]] = [{} for _ in sites]
+    words: list[dict[str, tuple[str, ...]]] = [{} for _ in sites]
+    for feature in features:
+        whole, texts = _kind(name, feature, table[feature], nulls)
+        for place, rows in enumerate(sites):
+            counts = Counter() if texts is None else Counter(texts[rows].tolist())
+            del counts[""]
+            kind = kinds[place][feature] = kind_of_words(counts) if whole in TEXT_KINDS else whole
+            if told := words_to_tell(counts, kind, threshold):
+                words[place][feature] = told
+    return [Survey(*found) for found in zip(kinds, words, strict=True)]
+
+
+def _rows_of_sites(name: str, table: Any, client: str | None) -> list[Any]:
+    """Return which rows of a table are each site's; rows without a site are no site's."""
+    if client is None:
+        return [slice(None)]
+    owners = encode(client, *_cells(name, client, table[client]))
+    return [np.flatnonzero(owners.codes == site) for site in range(len(owners.names))]
+
+
+def _kind(
+    name: str, feature: str, stored: Any, nulls: frozenset[str]
+) -> tuple[Kind, NDArray[np.str_] | None]:
+    """Return what a column holds, and where it is text its cells, empty where a value is missing."""
     import pyarrow as pa
 
-    kinds: dict[str, Kind] = {}
-    words: dict[str, tuple[str, ...]] = {}
-    for feature in features:
-        stored = table[feature]
-        kind = _plain_type(stored.type)
-        if stored.null_count == len(stored):
-            kinds[feature] = "empty"
-        elif _is_number(kind):
-            kinds[feature] = "number"
-            if named_as_numbering(feature):
-                values, missing = _cells(name, feature, stored)
-                kinds[feature] = "numbering" if numbers_rows(values[~missing]) else "number"
-        elif pa.types.is_temporal(kind):
-            kinds[feature] = "date"
-        else:
-            texts, missing = _texts(name, feature, stored, nulls)
-            found = set(texts[~missing].tolist())
-            kinds[feature] = kind_of_texts(found)
-            if kinds[feature] == "text":
-                words[feature] = tuple(sorted(found))
-    return Survey(kinds, words)
+    kind = _plain_type(stored.type)
+    if stored.null_count == len(stored):
+        return "empty", None
+    if pa.types.is_temporal(kind):
+        return "date", None
+    if not _is_number(kind):
+        texts, missing = _texts(name, feature, stored, nulls)
+        known = np.where(missing, "", texts)
+        counts = Counter(known.tolist())
+        del counts[""]
+        return kind_of_texts(counts), known
+    if named_as_numbering(feature):
+        values, missing = _cells(name, feature, stored)
+        return "numbering" if numbers_rows(values[~missing]) else "number", None
+    return "number", None
 
 
 def _texts(name: str, column: str, stored: Any, nulls: frozenset[str]) -> tuple[NDArray[Any], BoolArray]:

@@ -1,40 +1,41 @@
-"""Columns that are no numbers: which of them are mapped, and as what, the same at all sites.
+"""Which columns of tables are mapped, and as what, the same at all sites.
 
-A column of few words becomes a column of zeros and ones for each of them. Which words there are, sites agree on
-without showing whose a word is: they spell them out together. Beginning with nothing, the server names beginnings of
-words, and each site says for each byte, and for the end of the word, whether it has such a word: 0 or 1. The server
-learns the sums, which tell all words and how many sites have each, and names the longer beginnings next. (Zhu et al.
-2020 grow a tree of popular words so; here every word counts, and no noise covers it.)
+Each site surveys its own columns first. It tells what each column holds, and of a column of few words those words that
+enough of its rows have; of an identity it tells no word. Such a column becomes a column of zeros and ones for each
+word that enough sites have (:mod:`raydr.data.spelling`). A row with any other word is none of them: all zeros.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.arrays import BoolArray, Float64Array, Int64Array
+from raydr.arrays import BoolArray, Float64Array
 from raydr.data.columns import reads_as_number, refuse_repeats, require
+from raydr.data.spelling import Agreement, Threshold, spell_out
 from raydr.errors import DataError
 
 Categories: TypeAlias = Literal["error", "leave-out", "one-hot"]
-Kind: TypeAlias = Literal["number", "numbering", "text", "much text", "date", "empty"]
+Kind: TypeAlias = Literal["number", "numbering", "text", "one word", "identity", "much text", "date", "empty"]
 
 MOST_WORDS = 50
 """Of a column that becomes columns of zeros and ones; one with more is an identity or free text."""
 _LONGEST = 100  # bytes of a word; longer ones are free text
-_END = 256  # the vote beside those on 256 bytes
 _DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?|\d{1,2}:\d{2}(:\d{2})?")
 _NUMBERING = re.compile(r"(^|[_\W])(id|ids|uid|uuid|guid|mrn|nr|no|number|index|row|identifier)$")
+TEXT_KINDS = frozenset[Kind]({"text", "one word", "identity", "much text"})
 
 WHY: Mapping[Kind, str] = {
     "numbering": "whole numbers that tell rows apart, as its name says: an identity",
     "date": "dates or times",
+    "identity": "text with more than one value for every two rows: an identity or free text",
     "much text": f"text of more than {MOST_WORDS} different values: an identity or free text",
+    "one word": "one word in each site's rows: it names the site, or tells no row from another",
     "text": "text",
     "empty": "no value at all",
 }
@@ -43,7 +44,7 @@ WHY: Mapping[Kind, str] = {
 
 @dataclass(frozen=True)
 class Survey:
-    """What one table holds: ``kinds`` of its feature columns, in their order, and the ``words`` of those of text."""
+    """What one site tells of its columns: their ``kinds``, in their order, and the ``words`` that it may tell."""
 
     kinds: Mapping[str, Kind]
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -61,11 +62,14 @@ class Layout:
         Of those that become a column of zeros and ones for each word.
     left_out : mapping of column to str
         Columns that are no features, with the reason.
+    agreement : Agreement or None
+        What sites said to agree on it; None where they were not asked.
     """
 
     columns: tuple[str, ...]
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
+    agreement: Agreement | None = None
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -89,30 +93,44 @@ class Layout:
         columns = dict.fromkeys(column_of.get(feature, feature) for feature in features)
         return cls(tuple(columns), {column: tuple(each) for column, each in words.items()})
 
-    @property
-    def asked(self) -> tuple[int, int]:
-        """How often sites are asked to agree on the words, and how many votes one of them casts in all."""
-        spelt = [word.encode() for words in self.words.values() for word in words]
-        beginnings = sum(
-            len({word.encode()[:length] for word in words for length in range(len(word.encode()) + 1)})
-            for words in self.words.values()
-        )
-        return 1 + max(map(len, spelt), default=-1), (_END + 1) * beginnings
 
+def kind_of_texts(counts: Mapping[str, int]) -> Kind:
+    """Return what a column of text holds, by how many rows have each of its values.
 
-def kind_of_texts(texts: Collection[str]) -> Kind:
-    """What a column of text holds, by its different cells that are not empty.
+    A column with more than one value for every two rows is an identity at any number of rows: on average fewer than
+    two rows share a value, so no value describes a group. Where half of the values read as numbers it is a column of
+    numbers, of which some cells are to be corrected.
 
-    Where half of them read as numbers it is a column of numbers, of which some cells are to be corrected.
+    Examples
+    --------
+    >>> kind_of_texts({"P-000": 1, "P-001": 1, "P-002": 1}), kind_of_texts({"f": 20, "m": 19})
+    ('identity', 'text')
     """
-    if not texts:
+    if not counts:
         return "empty"
-    if 2 * sum(map(reads_as_number, texts)) >= len(texts):
+    if 2 * sum(map(reads_as_number, counts)) >= len(counts):
         return "number"
-    if all(_DATE.fullmatch(text) for text in texts):
+    if all(_DATE.fullmatch(text) for text in counts):
         return "date"
-    few = len(texts) <= MOST_WORDS and all(len(text.encode()) <= _LONGEST for text in texts)
-    return "text" if few else "much text"
+    return kind_of_words(counts)
+
+
+def kind_of_words(counts: Mapping[str, int]) -> Kind:
+    """Return what one site's rows make of a column that is text."""
+    if not counts:
+        return "empty"
+    if len(counts) > MOST_WORDS or any(len(text.encode()) > _LONGEST for text in counts):
+        return "much text"
+    if len(counts) == 1:
+        return "one word"
+    return "identity" if 2 * len(counts) > sum(counts.values()) else "text"
+
+
+def words_to_tell(counts: Mapping[str, int], kind: Kind, threshold: Threshold) -> tuple[str, ...]:
+    """Return the words of a column that a site may tell: of text, those that enough of its rows have."""
+    if kind not in ("text", "one word"):
+        return ()
+    return tuple(sorted(word for word, rows in counts.items() if rows >= threshold.rows))
 
 
 def named_as_numbering(column: str) -> bool:
@@ -130,26 +148,34 @@ def numbers_rows(values: NDArray[Any]) -> bool:
     return len(values) > 1 and whole and len(np.unique(values)) == len(values)
 
 
-def agreed(
-    surveys: Sequence[Survey], categories: Categories, *, listed: Sequence[str] | None, where: str
+def agree(
+    surveys: Sequence[Survey],
+    categories: Categories,
+    *,
+    listed: Sequence[str] | None,
+    where: str,
+    threshold: Threshold,
 ) -> Layout:
-    """What is mapped of tables that are to be mapped together.
+    """Return what is mapped of sites that are to be mapped together.
 
     Parameters
     ----------
     surveys : sequence of Survey
-        Of each table; a column that one of them does not have is as good as empty there.
+        Of each site; a column that one of them does not have is as good as empty there.
     categories : {"error", "leave-out", "one-hot"}
-        What becomes of columns of text; with "error" all columns are mapped, and reading refuses what is no number.
+        What becomes of columns of text; with "error" all columns are mapped, so no row decides which, and reading
+        refuses what is no number.
     listed : sequence of str or None
         The columns that the user wants mapped, also those that number rows; None for all.
     where : str
-        Of what the tables are, for messages.
+        Whose the columns are, for messages.
+    threshold : Threshold
+        How many sites must have a word that is mapped; each site has told only words of enough rows.
 
     Raises
     ------
     DataError
-        If a column is text in some tables and numbers in others, or nothing is left to map.
+        If a column is text at some sites and numbers at others, or nothing is left to map.
     """
     columns = list(dict.fromkeys(column for survey in surveys for column in survey.kinds))
     if listed is not None:
@@ -158,24 +184,24 @@ def agreed(
         columns = list(listed)
     if categories == "error":
         return Layout(tuple(columns))
+    told = sum(len(column.encode()) + 1 for column in columns)
     kept: list[str] = []
     words: dict[str, tuple[str, ...]] = {}
     left_out: dict[str, str] = {}
+    calls, votes = 0, 0
     for column in columns:
-        kind = _common({survey.kinds.get(column, "empty") for survey in surveys}, column, where)
-        if kind == "numbering" and listed is not None:
-            kind = "number"
-        if (
-            kind == "text"
-            and listed is None
-            and _names_sites([survey.words.get(column, ()) for survey in surveys])
-        ):
-            left_out[column] = "one word in each site's rows: it names the site"
-            continue
+        kind = _common([survey.kinds.get(column, "empty") for survey in surveys], column, where)
+        if listed is not None:
+            kind = "number" if kind == "numbering" else "text" if kind == "one word" else kind
         if kind == "text" and categories == "one-hot":
-            found = spelt_out([survey.words.get(column, ()) for survey in surveys])
-            if len(found) <= MOST_WORDS:
-                words[column] = found
+            least = min(threshold.sites, len(surveys))
+            spelt = spell_out([survey.words.get(column, ()) for survey in surveys], least)
+            calls, votes = max(calls, spelt.calls), votes + spelt.votes
+            if not spelt.words:
+                left_out[column] = threshold.why(len(surveys))
+                continue
+            if len(spelt.words) <= MOST_WORDS:
+                words[column] = spelt.words
             else:
                 kind = "much text"
         if kind == "number" or column in words:
@@ -187,67 +213,31 @@ def agreed(
         raise DataError(
             f"{where} has no column left to map: {each}. Add a column of numbers or of few words."
         )
-    layout = Layout(tuple(kept), words, left_out)
+    layout = Layout(tuple(kept), words, left_out, Agreement(told, calls, votes))
     refuse_repeats(
         layout.features, where=where, remedy="rename the column that is called as one of another's words"
     )
     return layout
 
 
-def _names_sites(words: Sequence[Sequence[str]]) -> bool:
-    """Whether a column of several sites has one word at each, and at each another."""
-    return (
-        len(words) > 1
-        and all(len(own) == 1 for own in words)
-        and len({own[0] for own in words}) == len(words)
-    )
-
-
-def _common(kinds: set[Kind], column: str, where: str) -> Kind:
-    there = kinds - {"empty"}
+def _common(kinds: Iterable[Kind], column: str, where: str) -> Kind:
+    """Return what a column holds at all sites together; where it is text, most sites decide if it is an identity."""
+    votes = [kind for kind in kinds if kind != "empty"]
+    there = set(votes)
     if len(there) <= 1:
         return next(iter(there), "empty")
     if there <= {"number", "numbering"}:
         return "number"
     if "date" in there:
         return "date"
-    if there <= {"text", "much text"}:
+    if not there <= TEXT_KINDS:
+        raise DataError(
+            f"{where}: the column {column!r} is text in some files and numbers in others. Write it alike in all, or"
+            " leave it out of data.features."
+        )
+    if "much text" in there:
         return "much text"
-    raise DataError(
-        f"{where}: the column {column!r} is text in some files and numbers in others. Write it alike in all, or leave"
-        " it out of data.features."
-    )
-
-
-def spelt_out(sites: Sequence[Iterable[str]]) -> tuple[str, ...]:
-    """All words that any site has, in order, found by sums of votes alone: see the module.
-
-    >>> spelt_out([["yes", "no"], ["no", "now"], []])
-    ('no', 'now', 'yes')
-    """
-    own = [frozenset(word.encode() for word in words) for words in sites]
-    found: list[bytes] = []
-    beginnings = [b""]
-    while beginnings:
-        sums = np.sum([votes(words, beginnings) for words in own], axis=0)
-        found += [beginning for beginning, told in zip(beginnings, sums, strict=True) if told[_END]]
-        beginnings = [
-            beginning + bytes([letter])
-            for beginning, told in zip(beginnings, sums, strict=True)
-            for letter in np.flatnonzero(told[:_END]).tolist()
-        ]
-    return tuple(sorted(word.decode() for word in found))
-
-
-def votes(words: Collection[bytes], beginnings: Sequence[bytes]) -> Int64Array:
-    """A site's votes (beginnings, 257), 0 or 1: which bytes follow each beginning in its words, and if one ends."""
-    cast = np.zeros((len(beginnings), _END + 1), np.int64)
-    for place, beginning in enumerate(beginnings):
-        length = len(beginning)
-        for word in words:
-            if word[:length] == beginning:
-                cast[place, word[length] if len(word) > length else _END] = 1
-    return cast
+    return "identity" if 2 * votes.count("identity") > len(votes) else "text"
 
 
 def indicators(

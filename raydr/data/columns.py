@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray, Int64Array
+from raydr.data.spelling import DEFAULT_THRESHOLD, Agreement, Threshold
 from raydr.errors import DataError
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Choice:
 
     ``categories`` says what becomes of columns of text, and ``layout``, where there is one, which columns are features
     and as what; those that are ``absent`` are then missing in every row. ``matrix`` is which of an .h5ad
-    file's is meant.
+    file's is meant. ``threshold`` says which words sites may tell.
     """
 
     label: str | None = None
@@ -88,6 +89,7 @@ class Choice:
     layout: Layout | None = None
     absent: bool = False
     matrix: str | None = None
+    threshold: Threshold = DEFAULT_THRESHOLD
 
     @property
     def named(self) -> dict[str, str]:
@@ -169,6 +171,7 @@ class Columns:
     they are counted; ``unread`` are its other columns, each with the reason why nothing reads it; ``words`` are
     those of columns that were made columns of zeros and ones, and ``strange`` what else these hold, by column;
     ``absent`` are features that it does not have. Of a part of a source ``first`` is the number of its first row.
+    ``agreement`` is what its sites said to agree on the features, if they did.
     """
 
     name: str
@@ -185,6 +188,7 @@ class Columns:
     strange: Mapping[str, Sequence[str]] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
     first: int = 0
+    agreement: Agreement | None = None
 
     def __post_init__(self) -> None:
         names = [*self.features, *self.left_out]

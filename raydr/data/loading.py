@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
@@ -20,6 +20,7 @@ from raydr.data.h5ad_files import read_h5ad
 from raydr.data.numpy_files import from_arrays, read_npy, read_npz
 from raydr.data.provenance import Source, sha256_of_arrays, sha256_of_file
 from raydr.data.sampling import sample_rows
+from raydr.data.spelling import DEFAULT_THRESHOLD, Threshold
 from raydr.data.table import Table
 from raydr.errors import DataError
 from raydr.geometry.points import Progress, unheard
@@ -65,6 +66,7 @@ def load(
     rows: int | None = None,
     missing: Missing = "error",
     categories: Categories = "error",
+    threshold: Threshold = DEFAULT_THRESHOLD,
     layout: Layout | None = None,
     seed: int = 0,
     data_dir: Path | None = None,
@@ -103,6 +105,9 @@ def load(
     categories : {"error", "leave-out", "one-hot"}
         What becomes of columns of text: refused, left out, or made a column of zeros and ones for each of at most 50
         words. Unless they are refused, dates, identities and columns without any value are left out too.
+    threshold : Threshold
+        How many rows and sites must have a word that is mapped; ``client`` tells sites apart, and without it the table
+        is one site. A row with any other word has only zeros.
     layout : Layout, optional
         Which columns are the features, and as what, as others have agreed; instead of ``features`` and
         ``categories``. Columns that are not there are missing in all rows, where clients fill missing values in.
@@ -144,6 +149,7 @@ def load(
         id_column,
         marks,
         categories=categories,
+        threshold=threshold,
         layout=layout,
         absent=missing in FILLINGS,
         matrix=matrix,
@@ -158,8 +164,6 @@ def load(
             "Exactly one of data.source (a built-in name) and data.path (a file of your own) must be given; "
             f"got source={source!r}, path={None if path is None else str(path)!r}."
         )
-    for said in strange_words(columns):
-        _LOGGER.warning(said)
     gaps = missing in FILLINGS
     if gaps:
         columns = replace(columns, label=_with_a_class_for_none(columns.label))
@@ -238,7 +242,7 @@ def _checked(
     return table
 
 
-def ending(path: Path) -> str:
+def ending(path: PurePath) -> str:
     """What tells how a file is to be read: its suffix, with the one before where it is packed.
 
     >>> ending(Path("Patients.CSV.gz"))
@@ -290,15 +294,6 @@ def _opened(
         return reader(path, choice, progress) if ending(path) in TEXTS else reader(path, choice)
     except OSError as error:
         raise DataError(f"The data file {path} cannot be read: {error}.") from error
-
-
-def strange_words(columns: Columns) -> list[str]:
-    """For a person: words of columns that the map knows nothing of, a sentence for each column."""
-    return [
-        f"{columns.name}: the column {column!r} holds {listing(others, 5)}, which the map knows nothing of: such a row"
-        f" is none of {listing(columns.words[column], 5)}"
-        for column, others in columns.strange.items()
-    ]
 
 
 def survey(path: str | Path, choice: Choice, progress: Progress = unheard) -> Survey:
@@ -469,6 +464,7 @@ def table_of(
         source=source,
         gaps=gaps,
         words=columns.words,
+        agreement=columns.agreement,
     )
 
 

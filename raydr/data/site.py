@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import FloatArray, Int64Array, fingerprint
-from raydr.data.categories import Categories, Layout, Survey, agreed
+from raydr.data.categories import Categories, Layout, Survey, agree
 from raydr.data.columns import Choice, letters, listing
 from raydr.data.loading import ENDINGS, FILLINGS, Missing, ending, load, survey
 from raydr.data.notices import looks
 from raydr.data.provenance import Source
+from raydr.data.spelling import DEFAULT_THRESHOLD, Threshold
 from raydr.data.table import Table
 from raydr.errors import DataError
 
@@ -31,6 +32,7 @@ class SiteFile:
     id_column: str | None = None
     missing: Missing = "error"
     categories: Categories = "error"
+    threshold: Threshold = DEFAULT_THRESHOLD
     layout: Layout | None = None
     matrix: str | None = None
 
@@ -49,8 +51,16 @@ class SiteFile:
         )
 
     def survey(self) -> Survey:
-        """What the columns hold that would be features."""
-        return survey(self.path, Choice(self.label, self.features, id=self.id_column, matrix=self.matrix))
+        """Return what this site tells of the columns that would be features."""
+        choice = Choice(
+            self.label,
+            self.features,
+            id=self.id_column,
+            categories=self.categories,
+            matrix=self.matrix,
+            threshold=self.threshold,
+        )
+        return survey(self.path, choice)
 
     @property
     def needs_layout(self) -> bool:
@@ -64,11 +74,11 @@ def laid_out(file: SiteFile, surveys: Sequence[Survey]) -> Layout:
     Raises
     ------
     DataError
-        As :func:`raydr.data.categories.agreed`, where columns are spelt otherwise in another file, and where a file has
+        As :func:`raydr.data.categories.agree`, where columns are spelt otherwise in another file, and where a file has
         none of the columns of any other.
     """
     where = "The sites' data"
-    layout = agreed(surveys, file.categories, listed=file.features, where=where)
+    layout = agree(surveys, file.categories, listed=file.features, where=where, threshold=file.threshold)
     there = [
         {column for column in layout.columns if survey.kinds.get(column, "empty") != "empty"}
         for survey in surveys

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from raydr.arrays import FloatArray, Int64Array
 from raydr.data.provenance import Source
+from raydr.data.spelling import Agreement
 from raydr.errors import DataError
 
 
@@ -45,6 +46,8 @@ class Table:
         What was read, and what of it is not here; None for a table that was made in memory.
     words : mapping of column to tuple of str
         Of columns of the source that are a feature of zeros and ones for each word here.
+    agreement : Agreement or None
+        What sites said to agree on the features; None where they were not asked.
     gaps : bool
         Whether values of ``rows`` may be missing, NaN, for clients to fill in.
 
@@ -74,6 +77,7 @@ class Table:
     source: Source | None = None
     gaps: bool = False
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    agreement: Agreement | None = None
 
     def __post_init__(self) -> None:
         if self.rows.ndim != 2 or self.rows.dtype not in (np.float32, np.float64):
