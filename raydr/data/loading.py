@@ -238,7 +238,7 @@ def _checked(
     if for_map:
         if table.gaps:
             refuse_empty(table.features, np.asarray(np.isnan(table.rows).all(axis=0)), table.name)
-        _report_constants(table, expected=path is None and columns.name != IN_MEMORY)
+        _refuse_equal_rows(table)
     return table
 
 
@@ -468,20 +468,10 @@ def table_of(
     )
 
 
-def _report_constants(table: Table, *, expected: bool) -> None:
-    """Refuse a table of identical rows; log constant features, as a warning unless the source is built in."""
+def _refuse_equal_rows(table: Table) -> None:
     constant = table.constant_features
     if len(constant) == len(table.features):
         raise DataError(
             f"{table.name}: all {len(table.rows)} rows are equal in every feature ({listing(constant)}), so there "
             f"is no distance to draw. Check data.features, or raise data.rows."
-        )
-    if constant:
-        _LOGGER.log(
-            logging.DEBUG if expected else logging.WARNING,
-            "%s: %d of %d features have one value in all rows and tell no row from another: %s",
-            table.name,
-            len(constant),
-            len(table.features),
-            listing(constant),
         )
