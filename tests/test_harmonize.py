@@ -519,7 +519,7 @@ def test_a_strict_run_refuses_sums_that_nothing_covers(tmp_path: Path) -> None:
     lines = [f"{row % 3},{row % 7},{row % 5}" for row in range(60)]
     (tmp_path / "plain.csv").write_text("\n".join(["site,a,b", *lines]) + "\n")
     scenario = tiny_scenario(
-        data={"path": str(tmp_path / "plain.csv"), "harmonize": "center"},
+        data={"path": str(tmp_path / "plain.csv"), "features": ["a", "b"], "harmonize": "center"},
         clients={"partition": {"kind": "by-column", "column": "site"}},
         method=tiny()["method"] | {"gamma": 1.0, "bounds": [0, 7]},
         privacy={"noise": {"on": "gradient", "epsilon": 5.0}, "strict": "sums"},
