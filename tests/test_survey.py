@@ -120,6 +120,25 @@ def test_nearly_all_different_is_an_identity_at_any_size(rows: int, data: st.Dat
     assert set(words_to_tell(counts, kind, Threshold())) == expected
 
 
+def test_one_value_for_every_two_rows_is_no_identity_yet() -> None:
+    counts = {f"w{word}": 2 for word in range(9)}
+    assert kind_of_texts(counts) == "text"
+    assert kind_of_texts(counts | {"w0": 1}) == "identity"
+
+
+@pytest.mark.parametrize(("identities", "mapped"), [(1, True), (2, False)])
+def test_most_sites_decide_whether_a_column_is_an_identity(
+    tmp_path: Path, identities: int, mapped: bool
+) -> None:
+    """A site of three rows does not take a column from all others."""
+    files = [*sites_of(tmp_path, *[["red", "blue", "red"]] * identities, *[COMMON] * (3 - identities))]
+    layout = laid_out(
+        SiteFile(files[0]["path"], categories="one-hot", threshold=Threshold(1, 1)),
+        [SiteFile(file["path"], categories="one-hot", threshold=Threshold(1, 1)).survey() for file in files],
+    )
+    assert ("kind" in layout.words) == mapped
+
+
 def test_a_frequent_word_among_identities_is_not_told(tmp_path: Path) -> None:
     rows = [["unknown" if row < 20 else f"N{row}", row % 7] for row in range(60)]
     path = write(tmp_path / "a.csv", "name,x", rows)
@@ -283,6 +302,21 @@ def test_sites_whose_columns_are_listed_tell_nothing_of_them(tmp_path: Path) -> 
     run = read_run(tiny_run(tmp_path / "run", data={"features": ["x", "y"], "missing": "mean"},
                             clients={"sites": sites}))  # fmt: skip
     assert not {"ColumnSurvey", "Spelling"} & {entry.kind for entry in run.ledger}
+    odd = SiteFile(
+        str(write(tmp_path / "odd.csv", "x,y,z", [["2024-01-01", "a", ""], ["2024-01-02", "b", ""]]))
+    )
+    assert odd.survey().kinds == dict.fromkeys("xyz", "number"), "no row is looked at"
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_notices_that_single_rows_decide_are_for_runs_without_noise(tmp_path: Path, noisy: bool) -> None:
+    rows = [[row * 1e4, row % 4] for row in range(30)]
+    sites = [{"path": str(write(tmp_path / f"{site}.csv", "wide,code", rows))} for site in range(2)]
+    noise = {"noise": {"on": "gradient", "epsilon": 5.0}} if noisy else {}
+    run = read_run(tiny_run(tmp_path / "run", clients={"sites": sites}, data={"features": ["wide", "code"]},
+                            privacy=noise))  # fmt: skip
+    assert bool(run.data.notices) != noisy
+    assert ("ColumnNotices" in {entry.kind for entry in run.ledger}) != noisy
 
 
 def test_a_threshold_for_words_that_nobody_maps_is_refused() -> None:
@@ -294,4 +328,7 @@ def test_data_json_has_no_word_that_is_not_mapped(tmp_path: Path) -> None:
     sites = sites_of(tmp_path, [*COMMON, *["qwertz"] * 4], COMMON)
     folder = tiny_run(tmp_path / "run", data={"categories": "one-hot"}, clients={"sites": sites})
     assert json.loads((folder / "data.json").read_text())["words"] == {"kind": ["blue", "red"]}
+    words = {"categories": "one-hot", "words": {"rows": 4, "sites": 1}}
+    other = tiny_run(tmp_path / "other", data=words, clients={"sites": sites})
+    assert json.loads((other / "data.json").read_text())["words"] == {"kind": ["blue", "qwertz", "red"]}
     assert "qwertz" not in written(folder)
