@@ -48,6 +48,7 @@ COMPANIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("data.graph", {"data.source": None}),
     ("data.dimensions", {"data.source": None, "data.graph": "/tree.csv"}),
     ("data.harmonize", {"clients.partition": {"kind": "by-column", "column": "site"}, "clients.count": None}),
+    ("data.words", {"data.categories": "one-hot"}),
     ("data.holdout.column", {"data.holdout.value": 1}),
     ("data.holdout.value", {"data.holdout.column": "split"}),
     ("data.holdout", {"data.holdout.part": 0.5}),
