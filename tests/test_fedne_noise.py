@@ -117,7 +117,7 @@ class TestPairs:
         request = asked_of_pairs(clip=clip, field=FIELD if field else NO_FIELD)
         found = summed_gradient(rows, request, repelled)
         expected = one_by_one(rows, request, repelled)
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12 * np.abs(expected).max())
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max())
 
     @given(st.integers(0, 10**6), st.integers(1, 9), st.booleans(), st.floats(-3, 1))
     @settings(max_examples=80, deadline=None)
@@ -272,15 +272,15 @@ CANARIES, MULTIPLIER = 1_200, 0.5
 
 
 def pair_scores(kind: type[GaussianNoise], present: BoolArray) -> Float64Array:
-    """Canaries along axes of their own, each in line between two records at 0; a linear encoder, and no repulsion.
+    """Canaries along axes of their own, each in line between two records near 0; a linear encoder, and no repulsion.
 
     Both of a canary's pairs pull its own weights, by the clip each: two of the three clips that are charged.
     """
     rng, extra = np.random.default_rng(11), 4
-    places = rng.uniform(-2.5, 2.5, size=(2 * CANARIES + 1, extra)) * 1e-9
+    places = rng.uniform(-2.5, 2.5, size=(2 * CANARIES + 1, extra)) * 0.1
     directions = np.concatenate([np.zeros((CANARIES, extra)), np.eye(extra)])
     rows = np.concatenate([np.zeros((len(places), CANARIES)), places], axis=1)
-    rows = rows[in_line(rows, directions, np.zeros(extra), 1e-9)]
+    rows = rows[in_line(rows, directions, np.zeros(extra), 0.1)]
     rows[1::2, :CANARIES] = 10.0 * np.eye(CANARIES)
     kept = np.ones(len(rows), bool)
     kept[1::2] = present
@@ -289,7 +289,7 @@ def pair_scores(kind: type[GaussianNoise], present: BoolArray) -> Float64Array:
     flat = np.zeros(weights, np.float32)
     flat[: 2 * features : 2] = 1.0  # the first coordinate of the map is the sum of all features
     request = asked_of_pairs(
-        weights=flat, hidden=(), directions=directions, offsets=np.zeros(extra), extent=1e-9,
+        weights=flat, hidden=(), directions=directions, offsets=np.zeros(extra), extent=0.1,
         field=np.zeros((2, 2), np.float32), mechanism=kind(on="update", multiplier=MULTIPLIER, clip=0.1),
     )  # fmt: skip
     told = federate([rows[kept]]).ask(request)[0].gradient * kept.sum()

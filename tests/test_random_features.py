@@ -60,7 +60,7 @@ def test_frequencies_are_orthogonal_in_blocks_and_as_long_as_gaussian_ones(
 
 def test_a_rows_features_have_length_1() -> None:
     lengths = np.linalg.norm(embedded(request_of().features, rows_of()), axis=1)
-    np.testing.assert_allclose(lengths, 1.0, rtol=1e-12)
+    np.testing.assert_allclose(lengths, 1.0, rtol=1e-8)
 
 
 def test_products_become_the_kernel_as_one_over_the_root_of_their_number() -> None:

@@ -11,6 +11,7 @@ from inline_federations import cut, federate
 from raydr.arrays import Float64Array
 from raydr.errors import ScenarioError
 from raydr.federation import Client
+from raydr.fixed_point import shortened
 from raydr.statistics.second_moments import (
     MOST_FEATURES,
     SENSITIVITY,
@@ -20,7 +21,6 @@ from raydr.statistics.second_moments import (
     packed,
     require_few_features,
     second_moments,
-    shortened,
     unpacked,
 )
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from raydr.arrays import Float64Array, FloatArray
+from raydr.arrays import Float64Array
 from raydr.errors import ScenarioError
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.fixed_point import grid_bits, on_grid, shortened
 from raydr.privacy import Mechanism, Quantity
 from raydr.privacy.mechanism import moved_mean
 from raydr.statistics.principal_axes import PrincipalAxes, signed
@@ -75,22 +76,17 @@ class SecondMomentsRequest(Request[SecondMoments], what="a common centre, and th
 
 @answers(SecondMomentsRequest)
 def second_moments(client: Client, request: SecondMomentsRequest) -> SecondMoments:
-    """Client part, in double precision, a block of rows at a time."""
-    features = request.centre.size
+    """Client part, a block of rows at a time; by exact sums where a mechanism covers it."""
+    features, bits = request.centre.size, grid_bits(len(client.rows), degree=2)
     total, square = np.zeros(features), np.zeros((features, features))
     for start in range(0, len(client.rows), _BLOCK_ROWS):
-        rows = shortened(client.rows[start : start + _BLOCK_ROWS] - request.centre, request.clip)
+        seen = client.rows[start : start + _BLOCK_ROWS] - request.centre
+        covered = request.mechanism is not None
+        rows = on_grid(seen, request.clip, bits) if covered else shortened(seen, request.clip)
         total += rows.sum(axis=0)
         square += rows.T @ rows
     count = max(1, len(client.rows))
     return SecondMoments(packed(total / count, square / count))
-
-
-def shortened(rows: FloatArray, clip: float) -> Float64Array:
-    """Rows in units of ``clip``, those that are longer made as long; (rows, features) float64."""
-    rows = np.asarray(rows, np.float64)
-    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    return np.asarray(rows / np.maximum(lengths, clip)[:, None])
 
 
 def packed_size(features: int) -> int:

@@ -62,7 +62,8 @@ def deposit(grid: Grid, positions: FloatArray) -> Float64Array:
     """Counts of positions (rows, 2) at the nodes, (nodes, nodes) float64.
 
     Each position counts 1, shared among the four nodes around it in proportion to its nearness. One outside the grid
-    counts at its edge, so the counts always sum to the number of positions.
+    counts at its edge, so the counts always sum to the number of positions. Shares are multiples of 2^-26, whose sums
+    are exact.
     """
     below, part = _located(grid, positions.astype(np.float64))
     counts = np.zeros(grid.nodes * grid.nodes)
@@ -110,8 +111,9 @@ def as_field(field: FloatArray) -> Tensor:
 
 
 def _located(grid: Grid, positions: Float64Array) -> tuple[np.ndarray, Float64Array]:
-    """Node below each position along both axes, and how far between it and the next the position lies."""
+    """Node below each position along both axes, and how far between it and the next it lies, in 8192nds of a step."""
     scaled = np.clip((positions + grid.reach) / grid.step, 0.0, grid.nodes - 1.0)
+    scaled = np.rint(2.0**13 * scaled) * 2.0**-13
     below = np.minimum(np.floor(scaled), grid.nodes - 2.0)
     return below.astype(np.int64), scaled - below
 

@@ -17,6 +17,7 @@ import numpy as np
 from raydr.arrays import Float64Array, shaped
 from raydr.errors import ScenarioError
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
+from raydr.fixed_point import grid_bits, on_grid
 from raydr.methods.fedne.pairs import pairs_moved
 from raydr.methods.fedne.settings import AveragedEncoder, FedNE, FedProxNE
 from raydr.privacy import Mechanism, Quantity
@@ -29,7 +30,6 @@ from raydr.statistics.second_moments import (
     SecondMomentsRequest,
     axes_of,
     require_few_features,
-    shortened,
     unpacked,
 )
 from raydr.threads import one_blas_thread
@@ -185,8 +185,8 @@ class MeanRequest(Request[MeanAndLength], what="a common centre, and the length 
 
 @answers(MeanRequest)
 def mean_and_length(client: Client, request: MeanRequest) -> MeanAndLength:
-    """Client part, in double precision."""
-    rows = shortened(client.rows - request.centre, request.clip)
+    """Client part, by exact sums."""
+    rows = on_grid(client.rows - request.centre, request.clip, grid_bits(len(client.rows), degree=2))
     count = max(1, len(rows))
     return MeanAndLength(np.append(rows.sum(axis=0), (rows**2).sum()) / count)
 

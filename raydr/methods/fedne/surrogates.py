@@ -85,7 +85,7 @@ def density(client: Client, request: DensityRequest) -> Density:
     from raydr.methods.fedne.field import Grid, deposit
 
     if not request.votes:
-        exact = positions_in_double(client.rows, request.weights, request.hidden)
+        exact = positions_by_row(client.rows, request.weights, request.hidden)
         return Density(deposit(Grid(request.reach, request.nodes), exact) / max(1, len(exact)), np.zeros(0))
     positions = positions_of(speaking_rows(client), request.weights, request.hidden)
     share = deposit(Grid(request.reach, request.nodes), positions) / max(1, len(positions))
@@ -101,13 +101,12 @@ def speaking_rows(client: Client) -> FloatArray:
     return rows[client.stream("density").choice(len(rows), SPEAKING_ROWS, replace=False)]
 
 
-def positions_in_double(rows: FloatArray, weights: Float32Array, hidden: tuple[int, ...]) -> Float64Array:
-    """Positions (rows, 2) so exact that who else is there moves none by more than a claim has room for."""
+def positions_by_row(rows: FloatArray, weights: Float32Array, hidden: tuple[int, ...]) -> Float64Array:
+    """Positions (rows, 2), each of which depends on its row alone, to the bit."""
     from raydr.methods.fedne.encoder import Architecture
-    from raydr.methods.fedne.pairs import activations_of
+    from raydr.methods.fedne.layers import activations_of, grid_layers
 
-    layers = [part.astype(np.float64) for part in Architecture(rows.shape[1], hidden).parts(weights)]
-    return activations_of(rows.astype(np.float64), layers)[-1]
+    return activations_of(rows, grid_layers(Architecture(rows.shape[1], hidden), weights))[-1]
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,18 @@ independent frequencies at 0.0175, by the kernel itself at 0.0054.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray
+from raydr.fixed_point import GridMatrix, grid_bits
 from raydr.threads import one_blas_thread
 
-_BLOCK_ROWS = 2048
+_BLOCK = 1 << 17
+"""Phases that are worked on at a time: 1 MB."""
 
 
 @dataclass(frozen=True)
@@ -34,34 +37,41 @@ class FourierFeatures:
 
     Attributes
     ----------
-    frequencies : (features, frequencies) float64
-        One w a column.
+    turns : GridMatrix
+        (features, frequencies): one w / 2 pi a column.
     centre : (features,) float64
         What phases are measured from.
     """
 
-    frequencies: Float64Array
+    turns: GridMatrix
     centre: Float64Array
+
+    @cached_property
+    def frequencies(self) -> Float64Array:
+        """One w a column, (features, frequencies)."""
+        return 2.0 * np.pi * self.turns.values
 
     @property
     def scale(self) -> float:
         """``sqrt(2 / D)``, the largest absolute value of a feature."""
-        return float(self.frequencies.shape[1] ** -0.5)
+        return float(self.turns.units.size**-0.5)
 
     def mean(self, rows: FloatArray) -> Float64Array:
         """Mean embedding (D,) of rows (rows, features), zeros for none.
 
-        Phases are in the rows' own precision, and sums in double: in float32 MNIST's mean is right to 4e-9, in
-        0.4 of the time.
+        What a row adds depends on it alone, to the bit: phases are exact products, waves come from elementwise
+        operations, and sums are of multiples of 2^-26. A phase far out has few digits, the same beside any other rows.
         """
-        frequencies = self.frequencies.astype(rows.dtype)
-        total = np.zeros((2, frequencies.shape[1]))
-        for start in range(0, len(rows), _BLOCK_ROWS):
-            block = rows[start : start + _BLOCK_ROWS] - self.centre
-            phases = block.astype(rows.dtype) @ frequencies
-            total[0] += np.cos(phases).sum(axis=0, dtype=np.float64)
-            total[1] += np.sin(phases).sum(axis=0, dtype=np.float64)
-        return np.asarray(self.scale * total.reshape(-1) / max(1, len(rows)))
+        count = self.turns.units.size
+        total = np.zeros((2, count))
+        grid = 2.0 ** grid_bits(len(rows))
+        at_once = max(1, _BLOCK // count)
+        for start in range(0, len(rows), at_once):
+            phases = self.turns.product(rows[start : start + at_once] - self.centre)
+            for sums, waves in zip(total, _waves(phases), strict=True):
+                waves *= grid
+                sums += np.rint(waves, out=waves).sum(axis=0)
+        return np.asarray(self.scale / grid * total.reshape(-1) / max(1, len(rows)))
 
     def objective(self, embedding: Float64Array, landmarks: Float64Array) -> tuple[float, Float64Array]:
         """Objective (9) without its constant K_xx, and its gradient, both by features.
@@ -98,6 +108,34 @@ class FourierFeatures:
         pull = self.scale * (2.0 / pairs * total - 2.0 / count * of_rows)
         slopes = cosines * pull[1] - sines * pull[0]
         return cross + among, np.asarray(slopes @ self.frequencies.T)
+
+
+_COSINE = [(-1.0) ** k / math.factorial(2 * k) for k in range(7, -1, -1)]
+_SINE = [(-1.0) ** k / math.factorial(2 * k + 1) for k in range(6, -1, -1)]
+
+
+def _waves(turns: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """Cosine and sine of phases in turns, right to 1e-12, by elementwise operations.
+
+    A library's own may take another way for the last of an array, or beside a large phase. Here it is Taylor's series
+    of a quarter of the angle, within pi / 4 of 0, doubled twice.
+    """
+    quarter = turns - np.rint(turns)
+    quarter *= np.pi / 2.0
+    squared = quarter * quarter
+    cosine, sine = np.full_like(squared, _COSINE[0]), np.full_like(squared, _SINE[0])
+    for series, coefficients in ((cosine, _COSINE[1:]), (sine, _SINE[1:])):
+        for coefficient in coefficients:
+            series *= squared
+            series += coefficient
+    sine *= quarter
+    for _ in range(2):
+        both = cosine * sine
+        cosine *= cosine
+        sine *= sine
+        cosine -= sine
+        sine = np.add(both, both, out=both)
+    return cosine, sine
 
 
 @lru_cache(maxsize=1)
@@ -140,4 +178,5 @@ def fourier_features(
         Default: anywhere.
     """
     drawn = np.sqrt(2.0 * gamma) * directions(seed, len(centre) if axes is None else axes.shape[1], count)
-    return FourierFeatures(drawn if axes is None else axes @ drawn, centre)
+    turns = (drawn if axes is None else axes @ drawn) / (2.0 * np.pi)
+    return FourierFeatures(GridMatrix.of(turns), centre)

@@ -16,6 +16,7 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray
 from raydr.device import Place, workplace
 from raydr.errors import DataError
+from raydr.fixed_point import shortened
 from raydr.geometry.points import distances_of_centred, float_table, squared_distances
 
 KERNEL_OPERATIONS = 30
@@ -170,33 +171,58 @@ _NOTHING = 27.0
 """In units of 1 / sqrt(gamma), a distance at which the kernel is 0 in double precision: exp(-27^2) = 2e-317."""
 
 
-_FAR = 1e150
-"""A value whose square is still a number."""
-
-
 def within_reach(rows: FloatArray, landmarks: Float64Array, gamma: float) -> Float64Array:
-    """Rows in double precision, so near that :func:`cross_term` computes no more than :func:`gradient_sensitivity`.
+    """Rows in double precision, so near the landmarks that :func:`gradient_rounding` bounds what is computed of them.
 
-    The bound holds for the kernel of the distance. A computed squared distance is wrong by some eps times the squared
-    norms, which rows millions of bandwidths away could make a kernel of where there is none; they are moved towards the
-    landmarks, to where there is still none.
+    The sensitivity holds for the kernel of the distance. A computed squared distance is wrong by some eps times the
+    squared norms, which rows millions of bandwidths away could make a kernel of where there is none; they are moved
+    towards the landmarks, to where there is still none.
+    """
+    centre, reach = landmarks.mean(axis=0), landmarks_reach(landmarks, gamma)
+    return np.asarray(centre + reach * shortened(rows - centre, reach))
+
+
+def landmarks_reach(landmarks: Float64Array, gamma: float) -> float:
+    """Distance from the landmarks' centre from which on no row has a kernel with any of them.
 
     Raises
     ------
     DataError
-        If the landmarks themselves lie so far apart.
+        If the landmarks themselves lie so far apart that rounding would say what a kernel is.
     """
-    centre = landmarks.mean(axis=0)
-    spread = float(np.sqrt(((landmarks - centre) ** 2).sum(axis=1).max()))
+    spread = float(np.sqrt(((landmarks - landmarks.mean(axis=0)) ** 2).sum(axis=1).max()))
     reach = spread + _NOTHING / math.sqrt(gamma)
-    if gamma * reach**2 > 1e8:
+    if not gamma * reach**2 <= 1e8:
         raise DataError(
             f"landmarks lie {spread * math.sqrt(gamma):.3g} bandwidths apart, where the noise on gradients claims"
             " nothing any more: give a smaller method.step, or a smaller method.gamma."
         )
-    centred = np.clip(rows.astype(np.float64) - centre, -_FAR, _FAR)
-    lengths = np.sqrt((centred**2).sum(axis=1, keepdims=True))
-    return np.asarray(centre + centred * np.minimum(1.0, reach / np.maximum(lengths, reach)))
+    return reach
+
+
+def gradient_rounding(rows: int, landmarks: Float64Array, gamma: float, drift: float = 0.0) -> float:
+    """How much further rounding moves the gradient of a client with so many rows, in units of its sensitivity.
+
+    One row more can change the order in which all others are added up, so the rounding of all counts, in both
+    neighbours. With rho the largest length of a row or landmark in units of 1 / sqrt(gamma), d features and u = 2^-53,
+    a computed kernel is wrong by ``4 (d + 8) u rho^2`` of itself, which moves a row's term as much of its own length;
+    and sums of k rows by ``2 k u rho``, where the longest term is 0.43.
+
+    Parameters
+    ----------
+    rows : int
+        Of the client.
+    landmarks : (landmarks, features) float64
+        As the client is told them.
+    gamma : float
+        Kernel bandwidth, 1 / squared distance.
+    drift : float
+        How far local steps may take them.
+    """
+    rho = 2.0 * math.sqrt(gamma) * (landmarks_reach(landmarks, gamma) + drift)
+    kernels = 4.0 * (landmarks.shape[1] + 8.0) * rho**2
+    terms = min(rows, BLOCK_ROWS) + rows / BLOCK_ROWS + len(landmarks) + 8.0
+    return float(2.0**-51 * rows * (kernels + 2.0 * terms * rho / 0.43))
 
 
 def lipschitz_constant(landmarks: int, gamma: float) -> float:

@@ -28,6 +28,7 @@ from raydr.methods.landmarks.kernel import (
     cross_term,
     default_step,
     gradient_bound,
+    gradient_rounding,
     gradient_sensitivity,
     landmark_term,
     lipschitz_constant,
@@ -101,10 +102,12 @@ class StepRequest(Request[Step], what="the present landmarks"):
         return landmark_term(self.landmarks, self.gamma)[1]
 
     def sensitivity(self, rows: int) -> float:
-        """Of what is uploaded after Q steps, as :func:`step_sensitivity` has it."""
-        return step_sensitivity(
-            rows, self.landmarks.shape[0], self.gamma, self.step, self.local_steps, self.share
-        )
+        """Of what is uploaded after Q steps, as :func:`step_sensitivity` has it, and of rounding."""
+        count = self.landmarks.shape[0]
+        drift = 2.0 * (self.local_steps - 1) * self.step * gradient_bound(count, self.gamma)
+        rounding = gradient_rounding(rows, self.landmarks, self.gamma, drift)
+        exact = step_sensitivity(rows, count, self.gamma, self.step, self.local_steps, self.share)
+        return (1.0 + rounding) * exact
 
 
 ON = {"gradient": "gradient", "landmarks": "variable", "embedding": "embedding"}

@@ -32,6 +32,7 @@ from raydr.methods.landmarks.settings import DistributionLearning
 from raydr.methods.landmarks.similarity import SelfSimilarityRequest
 from raydr.methods.snapshots import keep
 from raydr.privacy import Mechanism, Quantity
+from raydr.privacy.mechanism import moved_mean
 from raydr.statistics.moments import Spread
 from raydr.threads import one_blas_thread
 
@@ -51,7 +52,7 @@ class MeanEmbedding(
 
     @staticmethod
     def ranges(request: MeanEmbeddingRequest, rows: int) -> dict[str, Range]:
-        """A cosine is at most 1; in single precision a millionth more."""
+        """A cosine is at most 1; a millionth is for rounding."""
         return {"embedding": Range((2 * request.count,), request.count**-0.5 * (1.0 + 1e-6))}
 
     def quantities(self, on: str, request: object) -> dict[str, Quantity]:
@@ -79,8 +80,8 @@ class MeanEmbeddingRequest(
     deviation: float = math.nan
 
     def sensitivity(self, rows: int) -> float:
-        """A row's features have length 1, whatever the row; in single precision a millionth more."""
-        return (1.0 + 1e-6) / rows
+        """A row's features have length 1, whatever the row; rounded to the grid of sums a millionth more."""
+        return moved_mean(self.mechanism, 1.0 + 1e-6, rows)
 
     @property
     def features(self) -> FourierFeatures:

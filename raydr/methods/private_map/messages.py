@@ -13,6 +13,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.federation import Client, Granularity, Range, Reply, Request, answers
+from raydr.fixed_point import GridMatrix, grid_bits, on_grid, shortened
 from raydr.methods.private_map.placing import Landmarks, OwnRows, own_rows, place
 from raydr.methods.private_map.settings import (
     CELL_SENSITIVITY,
@@ -21,10 +22,10 @@ from raydr.methods.private_map.settings import (
     SCATTER_SENSITIVITY,
 )
 from raydr.privacy import Mechanism, Quantity
-from raydr.statistics.second_moments import shortened
 
 _BLOCK_ROWS = 2048
-_FAR = 1e6
+_REACH = 2.0**10
+"""In units of the clip, the length to which wide rows are cut before their features are added up."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +53,19 @@ class View:
     sums: int
 
     def of(self, rows: FloatArray) -> Float64Array:
-        """Rows (rows, features) as they are seen, (rows, sums) float64: products are on average what they were."""
+        """Rows (rows, features) as they are seen, (rows, sums) float64: products are on average what they were.
+
+        What a row is seen as depends on it alone: sums of features are of integers below 2^53.
+        """
         seen = rows.astype(np.float64) - self.centre
-        # Squares of what is far beyond the clip would overflow; as far in each feature is far enough.
-        np.clip(seen, -_FAR * self.clip, _FAR * self.clip, out=seen)
         if self.bucket is not None and self.sign is not None:
             order = np.argsort(self.bucket, kind="stable")
             filled, starts = np.unique(self.bucket[order], return_index=True)
             sums = np.zeros((len(seen), self.sums))
             if len(seen):
-                sums[:, filled] = np.add.reduceat((seen * self.sign)[:, order], starts, axis=1)
+                steps = np.rint(2.0**36 * shortened(seen, _REACH * self.clip))
+                steps = np.add.reduceat((steps * self.sign)[:, order], starts, axis=1)
+                sums[:, filled] = _REACH * self.clip * 2.0**-36 * steps
             seen = sums
         return self.clip * shortened(seen, self.clip)
 
@@ -75,9 +79,10 @@ class Frame:
     axes: Float64Array
 
     def coordinates(self, rows: FloatArray) -> Float64Array:
-        """Rows (rows, features) along the axes, (rows, axes)."""
+        """Rows (rows, features) along the axes, (rows, axes); each row's depend on it alone."""
+        axes = GridMatrix.of(self.axes)
         blocks = [
-            (self.view.of(rows[start : start + _BLOCK_ROWS]) - self.mean) @ self.axes
+            axes.product(self.view.of(rows[start : start + _BLOCK_ROWS]) - self.mean)
             for start in range(0, len(rows), _BLOCK_ROWS)
         ]
         return np.concatenate(blocks) if blocks else np.zeros((0, self.axes.shape[1]))
@@ -123,10 +128,11 @@ class FirstMomentsRequest(Request[FirstMoments], what="how to see records, and t
 
 @answers(FirstMomentsRequest)
 def first_moments(client: Client, request: FirstMomentsRequest) -> FirstMoments:
-    """Client part."""
-    total = np.zeros(request.view.sums + 1)
+    """Client part, by exact sums."""
+    view, bits = request.view, grid_bits(len(client.rows), degree=2)
+    total = np.zeros(view.sums + 1)
     for start in range(0, len(client.rows), _BLOCK_ROWS):
-        rows = request.view.of(client.rows[start : start + _BLOCK_ROWS]) / request.view.clip
+        rows = on_grid(view.of(client.rows[start : start + _BLOCK_ROWS]), view.clip, bits)
         total[:-1] += rows.sum(axis=0)
         total[-1] += float(np.einsum("ij,ij->", rows, rows))
     return FirstMoments(total)
@@ -177,12 +183,12 @@ class ScatterRequest(
 
 @answers(ScatterRequest)
 def scatter(client: Client, request: ScatterRequest) -> Scatter:
-    """Client part."""
-    size = request.mean.size
+    """Client part, by exact sums."""
+    size, bits = request.mean.size, grid_bits(len(client.rows), degree=2)
     square = np.zeros((size, size))
     for start in range(0, len(client.rows), _BLOCK_ROWS):
         seen = request.view.of(client.rows[start : start + _BLOCK_ROWS]) - request.mean
-        rows = shortened(seen, request.clip)
+        rows = on_grid(seen, request.clip, bits)
         square += rows.T @ rows
     return Scatter(square[np.triu_indices(size)])
 
@@ -240,14 +246,15 @@ class CellSumsRequest(Request[CellSums], what="the frame, and the centres of cel
 
 @answers(CellSumsRequest)
 def cell_sums(client: Client, request: CellSumsRequest) -> CellSums:
-    """Client part."""
+    """Client part: whose cell a row is in depends on it alone, and sums are exact."""
     centres, points = request.centres, _coordinates(client, request.frame)
     residuals, counts = np.zeros(centres.shape), np.zeros(len(centres))
+    directions, bits = GridMatrix.of(centres.T), grid_bits(len(points))
     halves = np.einsum("ij,ij->i", centres, centres) / 2.0
     for start in range(0, len(points), _BLOCK_ROWS):
         block = points[start : start + _BLOCK_ROWS]
-        nearest = np.argmax(block @ centres.T - halves, axis=1)
-        np.add.at(residuals, nearest, shortened(block - centres[nearest], request.clip))
+        nearest = np.argmax(directions.product(block) - halves, axis=1)
+        np.add.at(residuals, nearest, on_grid(block - centres[nearest], request.clip, bits))
         counts += np.bincount(nearest, minlength=len(centres))
     return CellSums(residuals, COUNT_WEIGHT * counts)
 

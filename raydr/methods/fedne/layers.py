@@ -1,0 +1,55 @@
+"""The encoder in exact products: what each row becomes depends on that row alone, to the bit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from raydr.arrays import Float32Array, Float64Array, FloatArray
+from raydr.fixed_point import GridMatrix, shortened
+
+if TYPE_CHECKING:
+    from raydr.methods.fedne.encoder import Architecture
+
+REACH = 2.0**20
+"""Length to which rows are cut, in units of their deviation: far beyond all that training could use."""
+_LARGEST = 2.0**100
+"""Of an activation: products of some of that size are numbers."""
+
+
+@dataclass(frozen=True)
+class GridLayer:
+    """One layer of an encoder.
+
+    Attributes
+    ----------
+    forward, backward : GridMatrix
+        Its weight (in, out), and that transposed.
+    offset : (1, out) float64
+    """
+
+    forward: GridMatrix
+    backward: GridMatrix
+    offset: Float64Array
+
+
+def grid_layers(architecture: Architecture, weights: Float32Array) -> list[GridLayer]:
+    """Layers of flat weights (parameters,), rounded so that products with them are exact."""
+    parts = [part.astype(np.float64) for part in architecture.parts(weights)]
+    return [
+        GridLayer(GridMatrix.of(weight), GridMatrix.of(weight.T), offset)
+        for weight, offset in zip(parts[::2], parts[1::2], strict=True)
+    ]
+
+
+def activations_of(rows: FloatArray, layers: list[GridLayer]) -> list[Float64Array]:
+    """What goes into each layer, (rows, width), and at the end what comes out."""
+    hidden = REACH * shortened(rows, REACH)
+    found = [hidden]
+    for number, layer in enumerate(layers, 1):
+        hidden = layer.forward.product(hidden) + layer.offset
+        np.clip(hidden, -_LARGEST if number == len(layers) else 0.0, _LARGEST, out=hidden)
+        found.append(hidden)
+    return found
