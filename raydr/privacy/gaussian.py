@@ -4,11 +4,11 @@ How much noise there is can be said in four ways. ``level`` is in units of the v
 have it; it depends on the data, so nothing is claimed for it. ``sigma`` is a deviation, ``multiplier`` a deviation over
 the sensitivity, and ``epsilon`` what the whole run's noise is to come to, of which the accountant makes a multiplier.
 
-Where something is claimed, values and noise are multiples of a step of sigma / 2^40, or of the ring's resolution where
-that is coarser: the noise is defined on the ring's integers, as a Gaussian rounded to them, and no digit below them
-tells of the values (Mironov 2012). Of the discrete Gaussian with that many steps (Canonne, Kamath & Steinke 2020; sums
-of several: Kairouz, Liu & Steinke 2021) a draw differs by 1 / 24 of 2^-80 in total variation. Rounding values moves two
-neighbours apart by at most one step in each entry, which the claim counts.
+Where something is claimed, values and noise are multiples of a step of sigma / 2^40: no digit below it tells of the
+values (Mironov 2012). The noise is a discrete Gaussian on these steps, within 2^-60 of it and of a Gaussian rounded to
+them in total variation, a number (:mod:`raydr.privacy.discrete_gaussian`). Where the ring's resolution is coarser, the
+noise is rounded to that. Rounding values moves two neighbours apart by at most one step in each entry, which the claim
+counts; records are rounded towards 0, which moves none further than its length.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from raydr.arrays import Float64Array, FloatArray
+from raydr.fixed_point import shortened
 from raydr.privacy.accounting import gaussian_multiplier
+from raydr.privacy.discrete_gaussian import discrete_gaussian
 from raydr.privacy.mechanism import Bound, Claim, Delta, Mechanism, Quantity, Relation, Unit, mechanism
 
 _STEPS = 40
@@ -243,11 +245,10 @@ class GaussianNoise(Mechanism):
 
     def limited(self, rows: FloatArray) -> Float64Array:
         """Records of at most the norm ``clip``, shortened where they are longer."""
-        records = rows.astype(np.float64)
-        if self.clip is not None:
-            lengths = np.linalg.norm(records, axis=1, keepdims=True)
-            records *= np.minimum(1.0, self.clip / np.maximum(lengths, self.clip))
-        return records
+        if self.clip is None:
+            return rows.astype(np.float64)
+        # 2^-40 is more than the rounding of a length.
+        return (1.0 - 2.0**-40) * self.clip * shortened(rows, self.clip)
 
     @property
     def record_sensitivity(self) -> float:
@@ -257,12 +258,16 @@ class GaussianNoise(Mechanism):
 
     def cover(self, quantity: Quantity, stream: np.random.Generator) -> Float64Array:
         """Values with noise; rounded to the step of the noise where something is claimed for it."""
-        deviation = self._deviation(quantity)
-        noise = stream.standard_normal(quantity.values.shape)
+        values, deviation = quantity.values, self._deviation(quantity)
         if self.level is not None:
-            return np.asarray(quantity.values + deviation * noise)
-        step = max(step_of(float(deviation)), quantity.resolution)
-        return np.asarray(step * (np.rint(quantity.values / step) + np.rint(deviation / step * noise)))
+            return np.asarray(values + deviation * stream.standard_normal(values.shape))
+        fine = step_of(float(deviation))
+        step = max(fine, quantity.resolution)
+        noise = discrete_gaussian(math.ceil(float(deviation) / fine), values.size, stream).reshape(
+            values.shape
+        )
+        rounded = np.trunc(values / step) if self.on == "data" else np.rint(values / step)
+        return np.asarray(step * (rounded + np.rint(fine / step * noise)))
 
     def claim(
         self, sensitivity: float, share: float = 1.0, *, values: int = 0, resolution: float = 0.0
