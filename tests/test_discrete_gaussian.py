@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal, localcontext
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -54,7 +55,7 @@ def test_the_whole_part_and_its_acceptance_leave_less_than_2_to_the_minus_60() -
         context.prec = 60
         word = Decimal(2**64)
         edges = [Decimal(0), *(Decimal(int(edge)) for edge in thresholds()), word]
-        drawn = [(above - below) / word for below, above in zip(edges, edges[1:], strict=False)]
+        drawn = [(above - below) / word for below, above in pairwise(edges)]
         meant = [(-Decimal(k * k) / 2).exp() for k in range(LARGEST + 20)]
         # Of a whole part k, what is accepted, and twice 2^-64 that rounding an acceptance up can add.
         grid = [Decimal(2 * i + 1) / 400 for i in range(200)]
@@ -87,7 +88,9 @@ def test_doubles_are_right_to_a_hundredth_of_what_is_looked_at_again() -> None:
         k, j = int(rng.integers(LARGEST)), int(rng.integers(STEPS))
         exact = sampler._probability(k, j, STEPS)
         x = np.array([j]) / STEPS
-        assert abs(float(2.0**64 * np.exp(-0.5 * x * (2.0 * k + x))[0]) - float(exact)) < sampler._UNSURE / 100
+        assert (
+            abs(float(2.0**64 * np.exp(-0.5 * x * (2.0 * k + x))[0]) - float(exact)) < sampler._UNSURE / 100
+        )
 
 
 def test_nothing_is_longer_than_ten_deviations_and_a_stream_gives_the_same() -> None:

@@ -129,7 +129,7 @@ class FirstMomentsRequest(Request[FirstMoments], what="how to see records, and t
 @answers(FirstMomentsRequest)
 def first_moments(client: Client, request: FirstMomentsRequest) -> FirstMoments:
     """Client part, by exact sums."""
-    view, bits = request.view, grid_bits(len(client.rows), degree=2)
+    view, bits = request.view, grid_bits(request.rows, degree=2)
     total = np.zeros(view.sums + 1)
     for start in range(0, len(client.rows), _BLOCK_ROWS):
         rows = on_grid(view.of(client.rows[start : start + _BLOCK_ROWS]), view.clip, bits)
@@ -184,7 +184,7 @@ class ScatterRequest(
 @answers(ScatterRequest)
 def scatter(client: Client, request: ScatterRequest) -> Scatter:
     """Client part, by exact sums."""
-    size, bits = request.mean.size, grid_bits(len(client.rows), degree=2)
+    size, bits = request.mean.size, grid_bits(request.rows, degree=2)
     square = np.zeros((size, size))
     for start in range(0, len(client.rows), _BLOCK_ROWS):
         seen = request.view.of(client.rows[start : start + _BLOCK_ROWS]) - request.mean
@@ -249,7 +249,7 @@ def cell_sums(client: Client, request: CellSumsRequest) -> CellSums:
     """Client part: whose cell a row is in depends on it alone, and sums are exact."""
     centres, points = request.centres, _coordinates(client, request.frame)
     residuals, counts = np.zeros(centres.shape), np.zeros(len(centres))
-    directions, bits = GridMatrix.of(centres.T), grid_bits(len(points))
+    directions, bits = GridMatrix.of(centres.T), grid_bits(request.rows)
     halves = np.einsum("ij,ij->i", centres, centres) / 2.0
     for start in range(0, len(points), _BLOCK_ROWS):
         block = points[start : start + _BLOCK_ROWS]
