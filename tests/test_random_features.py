@@ -114,7 +114,7 @@ def test_single_precision_and_blocks_change_the_mean_by_rounding(monkeypatch: py
     features, rows = request_of().features, rows_of(300)
     whole = features.mean(rows)
     np.testing.assert_allclose(features.mean(rows.astype(np.float32)), whole, atol=2e-7)
-    monkeypatch.setattr("raydr.methods.landmarks.features._BLOCK_ROWS", 7)
+    monkeypatch.setattr("raydr.methods.landmarks.features._BLOCK", 7 * 32)
     np.testing.assert_allclose(features.mean(rows), whole, atol=1e-15)
 
 
@@ -125,7 +125,7 @@ def test_a_record_moves_the_sum_by_1_and_no_entry_beyond_its_range() -> None:
         len(part) * mean_embedding.mean_embedding(Client(0, part, 0), request).embedding
         for part in (rows, rows[:-1])
     )
-    assert np.linalg.norm(whole - without) == pytest.approx(1.0, rel=1e-12)
+    assert np.linalg.norm(whole - without) == pytest.approx(1.0, rel=1e-6)
     largest = MeanEmbedding.ranges(request, 1)["embedding"].largest
     for precision in (np.float32, np.float64):
         for row in np.zeros((1, 4)), rows[:1]:
@@ -252,7 +252,7 @@ def test_landmarks_move_along_the_axes_of_the_frequencies_alone() -> None:
     parts = cut(rows_of(), 4, 0)
     start = learn_landmarks(federate(parts), settings_of(rounds=0)).points
     moved = learn_landmarks(federate(parts), settings_of(rounds=20, frequency_axes=2)).points - start
-    assert (np.linalg.svd(moved, compute_uv=False) > 1e-9).sum() == 2
+    assert (np.linalg.svd(moved, compute_uv=False) > 1e-6).sum() == 2
 
 
 def test_no_client_is_asked_in_rounds() -> None:
