@@ -13,7 +13,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.federation import Client, Granularity, Range, Reply, Request, answers
-from raydr.fixed_point import GridMatrix, grid_bits, on_grid, shortened
+from raydr.fixed_point import EXACT_BITS, GridMatrix, grid_bits, on_grid, shortened
 from raydr.methods.private_map.placing import Landmarks, OwnRows, own_rows, place
 from raydr.methods.private_map.settings import (
     CELL_SENSITIVITY,
@@ -63,9 +63,10 @@ class View:
             filled, starts = np.unique(self.bucket[order], return_index=True)
             sums = np.zeros((len(seen), self.sums))
             if len(seen):
-                steps = np.rint(2.0**36 * shortened(seen, _REACH * self.clip))
+                grid = 2.0 ** (EXACT_BITS - 1 - seen.shape[1].bit_length() // 2 - 1)
+                steps = np.rint(grid * shortened(seen, _REACH * self.clip))
                 steps = np.add.reduceat((steps * self.sign)[:, order], starts, axis=1)
-                sums[:, filled] = _REACH * self.clip * 2.0**-36 * steps
+                sums[:, filled] = _REACH * self.clip / grid * steps
             seen = sums
         return self.clip * shortened(seen, self.clip)
 
