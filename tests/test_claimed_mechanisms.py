@@ -270,7 +270,7 @@ def test_no_record_under_a_mechanism_on_data_is_longer_than_is_declared(kind: st
     for rows, features in SHAPES:
         for _, table in tables(rows, features):
             for record in noise.limited(table):
-                assert math.fsum(float(value) ** 2 for value in record) <= noise.record_sensitivity**2
+                assert math.fsum(float(value) ** 2 for value in record) <= noise.cut**2
 
 
 REPEATS = 24
