@@ -17,6 +17,7 @@ from tiny import tiny, tiny_run, tiny_scenario
 
 import raydr
 from raydr.arrays import Float64Array, FloatArray, Int64Array
+from raydr.data.provenance import sha256_of_file
 from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.federation import Federation
 from raydr.federation.wire import Call
@@ -451,6 +452,30 @@ def test_new_rows_are_adjusted_as_those_of_their_site(tmp_path: Path, table: Pat
     (folder / "model" / "sites.npz").unlink()
     with pytest.raises(OutputError, match=r"only\W+a site that has kept its own"):
         placed(table)
+
+
+def test_what_sites_keep_is_known_again_by_themselves_alone(tmp_path: Path, whole: Path) -> None:
+    """The file is of its model and unchanged, or it is refused; and nothing that others have says anything of it."""
+    folder, other = (
+        tiny_run(tmp_path / kind, **settings(whole, "error", harmonize=kind)) for kind in ("scale", "center")
+    )
+    sites = folder / "model" / "sites.npz"
+    with np.load(sites) as file:
+        kept = dict(file)
+    whole_file = sites.read_bytes()
+    assert read_model(folder).own.keys() == kept.keys() - {"made_from"}
+    for content in (kept | {name: values * 1.5 for name, values in kept.items() if values.ndim == 2}, {}):
+        np.savez(sites, **content)
+        with pytest.raises(OutputError, match=r"sites.npz is not the file that the run wrote"):
+            read_model(folder)
+    sites.write_bytes((other / "model" / "sites.npz").read_bytes())
+    with pytest.raises(OutputError, match=r"sites.npz is not the file that the run wrote"):
+        read_model(folder)
+    sites.write_bytes(whole_file)
+    card = (folder / "model" / "model.json").read_text()
+    assert "sites.npz" not in card
+    for digest in (sha256_of_file(sites), str(kept["made_from"])):
+        assert digest not in card
 
 
 def test_transform_of_a_run_without_harmonizing_asks_for_no_site(tmp_path: Path, table: Path) -> None:

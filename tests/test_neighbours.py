@@ -91,7 +91,7 @@ SMALL: dict[str, Any] = {
     "epochs": 3,
     "clusters": 2,
     "hidden": [4],
-    "epsilon": 1.0,
+    "epsilon": 500.0,
     "bounds": [-64.0, 64.0],
     "gamma": 0.1,
     "random_features": 64,
@@ -124,7 +124,7 @@ def noises(on: str) -> Iterator[dict[str, Any] | None]:
         return
     for mechanism, bound in itertools.product(MECHANISMS.values(), ({"clip": 6.0}, {})):
         for chosen in choices(mechanism, NOISE_CHOICES):
-            noise = {"on": on, **chosen, "multiplier": 2.0, **bound}
+            noise = {"on": on, **chosen, "multiplier": 0.1, **bound}
             with suppress(ValueError):
                 mechanism(**noise)
                 yield noise
@@ -248,10 +248,16 @@ def readings() -> Iterator[dict[str, Any]]:
     yield {"features": ["a", "word"], "categories": "one-hot"}
 
 
-ON_RECORDS = {"on": "data", "stage": "all", "clip": 6.0, "multiplier": 2.0}
+ON_RECORDS = {"on": "data", "stage": "all", "clip": 6.0, "multiplier": 0.1}
 METHODS_THAT_READ: dict[str, dict[str, Any]] = {
     "private": {
-        "method": {"kind": "private-map", "epsilon": 1.0, "bounds": [-64, 64], "rounds": 1, "iterations": 3},
+        "method": {
+            "kind": "private-map",
+            "epsilon": 500.0,
+            "bounds": [-64, 64],
+            "rounds": 1,
+            "iterations": 3,
+        },
         "privacy": {"strict": True, "secure_aggregation": True},
     },
     "noisy": {
