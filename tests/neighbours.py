@@ -38,6 +38,7 @@ from raydr.journal import CheckpointTaken, Event, RoundEnded
 from raydr.privacy.ledger import Granularity, Public
 from raydr.privacy.mechanism import MECHANISMS
 from raydr.privacy.secrets import Secret
+from raydr.report.released import covered, write_released
 from raydr.scenarios.backend import InlineBackend
 from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
@@ -238,26 +239,23 @@ def _heard(record: Record, event: Event) -> None:
 
 
 def released(folder: Path) -> dict[str, Any]:
-    """The part of a run folder that a claim covers, by file.
+    """What a run hands out, by file: as ``raydr report --released`` writes it, or would if the run had an epsilon.
 
     Raises
     ------
     AssertionError
-        If nobody has said whether a file is.
+        If nobody has said of a file of the run folder whether a claim covers it.
     """
-    found: dict[str, Any] = {}
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if path.is_dir() or name in records.KEPT:
-            continue
-        assert name in records.RELEASED, f"{name} is in neither of records.RELEASED and records.KEPT"
-        fields = records.RELEASED[name]
-        if fields is None:
-            found[name] = path.read_bytes()
-            continue
-        content = path.read_text()
-        entries = (
-            list(map(json.loads, content.splitlines())) if path.suffix == ".jsonl" else [json.loads(content)]
-        )
-        found[name] = [{key: entry[key] for key in fields} for entry in entries]
-    return found
+    names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    strange = names - set(records.RELEASED) - set(records.KEPT)
+    assert not strange, f"{sorted(strange)}: in neither of records.RELEASED and records.KEPT"
+    if json.loads((folder / records.PRIVACY).read_text())["epsilon"] is not None:
+        handed_out = write_released(folder).parent
+        return {
+            path.relative_to(handed_out).as_posix(): path.read_bytes()
+            for path in sorted(handed_out.rglob("*"))
+            if path.is_file()
+        }
+    return {
+        name: covered(folder / name, fields) for name, fields in records.RELEASED.items() if name in names
+    }

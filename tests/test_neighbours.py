@@ -199,7 +199,7 @@ def differences(
         path.write_text("\n".join(map(",".join, lines)) + "\n")
         if number:
             tape.rewind()
-        records.append(recorded(content, folder / f"run-{number}", tape))
+        records.append(recorded(content, folder / str(number) / "run", tape))
     assert tape.released, "a run that released nothing shows nothing"
     assert tape.position == len(tape.released), "as many releases of the one as of the other"
     return records[0].differences(records[1])
@@ -244,7 +244,6 @@ def readings() -> Iterator[dict[str, Any]]:
     harmonize = words(DataSettings.model_fields["harmonize"].annotation) or ["center", "scale", "combat"]
     for kind, keep in itertools.product(harmonize, ([], ["a"], ["label"])):
         yield {"harmonize": {"kind": kind, "keep": keep}}
-    yield {"features": None, "categories": "leave-out"}
     yield {"features": ["a", "word"], "categories": "one-hot"}
 
 
@@ -272,9 +271,12 @@ METHODS_THAT_READ: dict[str, dict[str, Any]] = {
 def test_nor_is_anything_told_before_the_method_begins(
     tmp_path: Path, method: str, reading: dict[str, Any]
 ) -> None:
-    """Gaps, words, classes, columns, scales and sites: what is learnt of them is paid for, or a strict run refuses it."""
-    content = BASE | METHODS_THAT_READ[method]
-    content["data"] = {key: value for key, value in (BASE["data"] | reading).items() if value is not None}
-    neighbours = DROPPED if reading.get("missing") not in (None, "error") else NEIGHBOURS["far"]
-    with suppress(ScenarioError):
-        assert differences(content, neighbours, tmp_path) == []
+    """Gaps, words, classes, scales and sites: what is learnt of them is paid for, or a strict run refuses it."""
+    content = BASE | METHODS_THAT_READ[method] | {"data": BASE["data"] | reading}
+    pairs = [NEIGHBOURS["far"], *[NEIGHBOURS["replaced"]] * ("harmonize" in reading)]
+    if reading.get("missing") not in (None, "error"):
+        pairs = [DROPPED]
+    for number, neighbours in enumerate(pairs):
+        (tmp_path / f"{number}").mkdir()
+        with suppress(ScenarioError):
+            assert differences(content, neighbours, tmp_path / f"{number}") == []

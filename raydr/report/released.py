@@ -60,12 +60,12 @@ def write_released(folder: Path, out: Path | None = None) -> Path:
         raise OutputError(f"{target} cannot be made ({error.strerror or error}): {_REMEDY}.") from error
     for file, fields in records.RELEASED.items():
         if (run.path / file).exists():
-            write_whole(target / file, _covered(run.path / file, fields), _REMEDY)
+            write_whole(target / file, covered(run.path / file, fields), _REMEDY)
     page = templates().get_template(PAGE).render(**_content(run, target))
     return write_whole(target / PAGE, page.encode("utf-8"), _REMEDY)
 
 
-def _covered(path: Path, fields: tuple[str, ...] | None) -> bytes:
+def covered(path: Path, fields: tuple[str, ...] | None) -> bytes:
     """Return the content of a file, or of its fields that are covered."""
     content = path.read_bytes()
     if fields is None:
