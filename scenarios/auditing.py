@@ -40,6 +40,7 @@ _SHARE = 5
 """Of one row in so many the server is told, where there are no others of the source."""
 _SHOWN = 12  # features of an example that is no picture, those that vary most
 _KNOWN = (0, 1, 5, 20)
+_UNKNOWN = 200  # records that an informed adversary does not know: a tenth where there are few
 
 
 def audit(
@@ -177,7 +178,11 @@ def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, da
     mixed = stream(scenario.seed, "audit candidates").permutation(len(candidates))
     side = replace(side, candidates=candidates[mixed])
     names = [str(holdings.ids[row]) for row in order]
-    return Case(view, side, Truth(rows, names, inside[mixed], _shown(rows, holdings.feature_names)))
+    classes = np.zeros(0, np.int64)
+    if holdings.labels is not None:
+        classes = np.unique(holdings.labels[order], return_inverse=True)[1].astype(np.int64)
+        side = replace(side, classes=classes[side.known])
+    return Case(view, side, Truth(rows, names, inside[mixed], _shown(rows, holdings.feature_names), classes))
 
 
 def _candidates(apart: FloatArray, rows: int) -> tuple[FloatArray, FloatArray]:
@@ -221,7 +226,10 @@ def _side(
     if counts is None:
         counts = tuple(sorted({*_KNOWN, rows.shape[1] + 1}))
         counts = tuple(count for count in counts if count <= len(rows) // 2)
-    known = _drawn(scenario, "audit known records", len(rows), max(counts, default=0), spared)
+    # In the order in which they are learnt of: an informed adversary knows half, and all but a few.
+    known = _drawn(scenario, "audit known records", len(rows), len(rows), spared)
+    informed = (len(known) // 2, len(known) - min(_UNKNOWN, len(known) // 10)) if len(known) >= 20 else ()
+    known = known[: max((*counts, *informed), default=0)]
     counts = tuple(count for count in counts if count <= len(known))
     return Side(
         public=given,
@@ -231,6 +239,7 @@ def _side(
         counts=counts,
         seed=scenario.seed,
         spared=spared,
+        informed=informed,
     )
 
 

@@ -137,6 +137,10 @@ class Side:
         Of what an attack draws.
     spared : (rows,) int64
         Numbers of records that are not scored: the public rows were taken from them.
+    informed : tuple of int
+        How many of ``known`` an informed adversary knows, who has nearly all of them; one attempt for each.
+    classes : (known rows,) int64
+        The class of each known record, where rows have one.
     """
 
     public: FloatArray
@@ -147,6 +151,8 @@ class Side:
     candidates: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     seed: int = 0
     spared: Int64Array = field(default_factory=lambda: np.zeros(0, np.int64))
+    informed: tuple[int, ...] = ()
+    classes: Int64Array = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def guess(self, like: FloatArray) -> Float64Array:
         """What is best said of any record without the messages, (features,): the mean of rows of like data.
@@ -288,6 +294,27 @@ class Unordered(Finding):
 
 
 @dataclass(frozen=True, kw_only=True)
+class GroupShares(Finding):
+    """What part of each client's records belongs to each group.
+
+    Attributes
+    ----------
+    shares : (clients, groups)
+        Estimates.
+    guess : (groups,)
+        What one would say of each client without the messages.
+    columns : (groups,) int64 or None
+        A record belongs to a group if its value there is above the threshold; None where groups are classes, by number.
+    thresholds : (groups,) or None
+    """
+
+    shares: Float64Array
+    guess: Float64Array
+    columns: Int64Array | None = None
+    thresholds: Float64Array | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Scored(Finding):
     """A score for each candidate, (candidates,): higher where it seems to be a record of the run."""
 
@@ -338,6 +365,8 @@ ATTACKS: Registry[Attack] = Registry(
         "gradient_matching",
         "surrogate_inversion",
         "landmark_lifting",
+        "learnt_inversion",
+        "property_inference",
         "membership",
         "canary",
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from raydr.attacks.contract import (
     Bounded,
     Estimate,
     Finding,
+    GroupShares,
     NotApplicableError,
     Reconstruction,
     Scored,
@@ -29,6 +30,7 @@ from raydr.attacks.verdicts import (
     Example,
     Membership,
     Quantiles,
+    ShareErrors,
     Verdict,
 )
 
@@ -52,12 +54,15 @@ class Truth:
         Which of the side knowledge's candidates are in the run.
     shown : (features shown,) int64
         Columns that examples show.
+    classes : (rows,) int64
+        Of each record the class, where rows have one.
     """
 
     rows: FloatArray
     names: Sequence[str]
     members: BoolArray
     shown: Int64Array
+    classes: Int64Array = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def mean(self) -> Float64Array:
@@ -70,6 +75,7 @@ def judged(
 ) -> list[Verdict]:
     """Verdicts on what an attack finds; one that says why where it does not apply.
 
+    Findings of the same variant are draws of one attempt: the verdict is of the one that recovered most.
     ``counts`` gives how many messages of a kind the ledger has.
     """
     verdicts = []
@@ -84,7 +90,19 @@ def judged(
     except NotApplicableError as reason:
         why = str(reason)
         verdicts.append(Verdict(attack=attack.name, description=attack.description, why=why))
-    return verdicts
+    draws: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        draws.setdefault(verdict.variant, []).append(verdict)
+    return [_worst(drawn) for drawn in draws.values()]
+
+
+def _worst(drawn: Sequence[Verdict]) -> Verdict:
+    """The draw that recovered most, with the number of draws and the seconds of all."""
+    worst = max(drawn, key=lambda one: one.leakage)
+    if len(drawn) == 1:
+        return worst
+    seconds = round(sum(one.seconds for one in drawn), 3)
+    return replace(worst, numbers={**worst.numbers, "draws": len(drawn)}, seconds=seconds)
 
 
 def _verdict(
@@ -96,7 +114,7 @@ def _verdict(
     counts: Callable[[str], int],
     seconds: float,
 ) -> Verdict:
-    errors, certificate, membership, bound = None, None, None, None
+    errors, certificate, membership, shares, bound = None, None, None, None, None
     examples: tuple[Example, ...] = ()
     match finding:
         case Reconstruction():
@@ -112,6 +130,8 @@ def _verdict(
             errors, examples = scored.errors, scored.examples(matched, truth)
         case Scored():
             membership = told_apart(finding.scores, truth.members)
+        case GroupShares():
+            shares = share_errors(finding, view, truth)
         case Bounded():
             bound = EpsilonBound(
                 epsilon=finding.epsilon,
@@ -129,6 +149,7 @@ def _verdict(
         errors=errors,
         certificate=certificate,
         membership=membership,
+        shares=shares,
         bound=bound,
         examples=examples,
         seconds=round(seconds, 3),
@@ -214,6 +235,22 @@ def told_apart(scores: Float64Array, members: BoolArray) -> Membership:
     threshold = np.sort(scores[~members])[::-1][outside // 1000]
     found = float((scores[members] > threshold).mean())
     return Membership(auc=float(auc), tpr=found, members=inside, others=outside)
+
+
+def share_errors(finding: GroupShares, view: View, truth: Truth) -> ShareErrors:
+    """Mean absolute error of shares, over clients that have rows and groups that there are."""
+    if finding.columns is None or finding.thresholds is None:
+        belongs = truth.classes[:, None] == np.arange(len(finding.guess))
+    else:
+        belongs = truth.rows[:, finding.columns] > finding.thresholds
+    clients = [client for client, size in enumerate(view.sizes) if size]
+    true = np.stack([belongs[view.rows_of(client)].mean(axis=0) for client in clients])
+    return ShareErrors(
+        error=float(np.abs(finding.shares[clients] - true).mean()),
+        guess=float(np.abs(finding.guess - true).mean()),
+        groups=len(finding.guess),
+        clients=len(clients),
+    )
 
 
 def _matched(finding: Unordered, view: View, truth: Truth) -> Estimate:

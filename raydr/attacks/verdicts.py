@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+TELLING_AUC = 0.6
+"""AUC from which members are said to be told from others."""
+TELLING_TPR, LEAST_FOUND = 0.01, 15
+"""Part of the members, and number of them, found at one false alarm in 1,000, from which the same is said."""
+
 
 @dataclass(frozen=True)
 class Quantiles:
@@ -68,6 +73,34 @@ class Membership:
     members: int
     others: int
 
+    @property
+    def tells_apart(self) -> bool:
+        """Whether members are told from others: on the whole, or surely some of them.
+
+        An attack that is sure of a few members has an AUC of hardly more than 0.5. By chance 15 members come before the
+        third of as many others once in 200 audits.
+        """
+        found = round(self.tpr * self.members)
+        return self.auc > TELLING_AUC or (self.tpr > TELLING_TPR and found >= LEAST_FOUND)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShareErrors:
+    """How far estimates of groups' shares are from the truth, and how far one guess for all clients is.
+
+    ``error`` and ``guess`` are means over clients and groups of the absolute difference, in parts of a client's rows.
+    """
+
+    error: float
+    guess: float
+    groups: int
+    clients: int
+
+    @property
+    def beats_guessing(self) -> bool:
+        """Whether the messages took a tenth of a guess's error away."""
+        return self.error < 0.9 * self.guess
+
 
 @dataclass(frozen=True, kw_only=True)
 class EpsilonBound:
@@ -112,6 +145,7 @@ class Verdict:
     certificate : Certificate or None
         Where the server can tell what it knows.
     membership : Membership or None
+    shares : ShareErrors or None
     bound : EpsilonBound or None
     examples : tuple of Example
         By error, the best first.
@@ -128,6 +162,7 @@ class Verdict:
     errors: Errors | None = None
     certificate: Certificate | None = None
     membership: Membership | None = None
+    shares: ShareErrors | None = None
     bound: EpsilonBound | None = None
     examples: tuple[Example, ...] = ()
     seconds: float = 0.0
@@ -191,3 +226,22 @@ class Audit:
         """Largest that any attempt reaches; None where none was made."""
         found = [verdict.membership.auc for verdict in self.verdicts if verdict.membership is not None]
         return max(found, default=None)
+
+    @property
+    def members(self) -> Membership | None:
+        """The attempt that tells members from others best; None where none does."""
+        found = [one.membership for one in self.verdicts if one.membership is not None]
+        return max(
+            (one for one in found if one.tells_apart), key=lambda one: (one.auc, one.tpr), default=None
+        )
+
+    @property
+    def shares(self) -> ShareErrors | None:
+        """The attempt that read groups' shares off best; None where guessing is as good."""
+        found = [one.shares for one in self.verdicts if one.shares is not None and one.shares.beats_guessing]
+        return min(found, key=lambda one: one.error / one.guess, default=None)
+
+    @property
+    def reconstructions(self) -> int:
+        """How many attacks that recover records applied."""
+        return len({verdict.attack for verdict in self.verdicts if verdict.errors is not None})

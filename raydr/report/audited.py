@@ -96,10 +96,18 @@ def _line(verdict: Verdict) -> Line:
             said += f"; the server can tell of {called:,} that it has them, and is right of {right:,}"
     if verdict.membership is not None:
         found = verdict.membership
-        error, guess, beats = f"AUC {found.auc:.3f}", "AUC 0.500", found.auc > 0.6
+        error, guess, beats = f"AUC {found.auc:.3f}", "AUC 0.500", found.tells_apart
         said = (
             f"{wording.percent(found.tpr)} of {found.members:,} members found at one false alarm in a thousand of"
             f" {found.others:,} others"
+        )
+    if verdict.shares is not None:
+        shares = verdict.shares
+        error, guess = _error(shares.error), _error(shares.guess)
+        beats = shares.beats_guessing
+        said = (
+            f"mean absolute error of the share of {wording.plural(shares.groups, 'group')} at"
+            f" {wording.plural(shares.clients, 'client')}"
         )
     if verdict.bound is not None:
         bound = verdict.bound

@@ -12,7 +12,7 @@ from raydr.attacks.verdicts import Audit
 from raydr.privacy.verdict import Left, verdict
 from raydr.report import wording
 from raydr.report.audited import enough_public_rows
-from raydr.report.knowledge import FOUND_MEMBERS, SOMETHING, most_exact
+from raydr.report.knowledge import SOMETHING, most_exact, no_better
 from raydr.report.runfolder import RunFolder
 
 Tone = Literal["good", "bad", "open"]
@@ -77,9 +77,10 @@ def recovered(audit: Audit | None) -> Point:
     title = "Attacks"
     if audit is None:
         return Point(title, "not audited", _UNPROVEN, "open")
-    tried = [found for found in audit.verdicts if not found.why]
     broken = [
-        found for found in tried if found.bound is not None and found.bound.epsilon > found.bound.claimed
+        found
+        for found in audit.verdicts
+        if found.bound is not None and found.bound.epsilon > found.bound.claimed
     ]
     if broken:
         return Point(title, "claim broken", f"{broken[0].attack} shows more epsilon than is claimed.", "bad")
@@ -93,7 +94,6 @@ def recovered(audit: Audit | None) -> Point:
         )
         return Point(title, f"{wording.percent(errors.exact)} recovered", text, "bad")
     nearest = audit.nearest
-    members = audit.membership_auc or 0.5
     if nearest is not None and nearest.errors is not None and nearest.leakage > SOMETHING:
         errors = nearest.errors
         text = (
@@ -102,12 +102,18 @@ def recovered(audit: Audit | None) -> Point:
             f" {errors.centred_guess.median:.2g}."
         )
         return Point(title, f"error {wording.percent(1.0 - nearest.leakage)} of a guess", text, "bad")
-    if members > FOUND_MEMBERS:
+    if audit.members is not None:
         text = (
-            f"Records of the run are told from others with an AUC of {members:.2f}, where guessing gives 0.5."
+            f"Records of the run are told from others with an AUC of {audit.members.auc:.2f}, where guessing gives 0.5,"
+            f" and {wording.percent(audit.members.tpr)} of them at one false alarm in 1,000."
         )
-        return Point(title, f"members AUC {members:.2f}", text, "bad")
-    if not tried:
-        return Point(title, "none applies", "No attack that raydr knows applies to these messages.", "open")
-    count = len({found.attack for found in tried})
-    return Point(title, "no better than guessing", f"{wording.plural(count, 'attack')} tried.", "good")
+        return Point(title, f"members AUC {audit.members.auc:.2f}", text, "bad")
+    if audit.shares is not None:
+        text = (
+            f"Each client's share of a group of records is read off to within {wording.percent(audit.shares.error)} of"
+            f" its records, where a guess is off by {wording.percent(audit.shares.guess)}."
+        )
+        return Point(title, "groups' shares read off", text, "bad")
+    said = no_better(audit)
+    figure = "no better than guessing" if audit.reconstructions else "none applies"
+    return Point(title, figure, f"{said[0].upper()}{said[1:]}.", "open")

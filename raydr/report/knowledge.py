@@ -23,8 +23,6 @@ from raydr.report.runfolder import RunFolder
 Tone = Literal["good", "bad", "open"]
 
 NOT_AUDITED = "reckoned from what it was sent, not audited"
-FOUND_MEMBERS = 0.6
-"""AUC from which members are said to be told from others."""
 MOST_FEATURES = 6
 """Of a record that is told in words."""
 WEAK = 10.0
@@ -340,23 +338,48 @@ def _audited(run: RunFolder, held: _Held) -> tuple[str, Tone]:
             f"{held.said}; the audit shows that this is more than is claimed: ε is at least"
             f" {broken.bound.epsilon:.3g}, of {broken.bound.claimed:.3g} ({broken.attack})"
         ), "bad"
-    said, members, nearest = f"{held.said}; in the audit", audit.membership_auc or 0.5, audit.nearest
-    told = ""
-    if members > FOUND_MEMBERS:
-        told = (
-            f"records of the run were told from others with an AUC of {members:.2f}, where guessing gives 0.5"
-        )
+    said, nearest = f"{held.said}; in the audit", audit.nearest
+    told = "; ".join(filter(None, (_members(audit), _shares(audit))))
     if nearest is not None and nearest.leakage > SOMETHING:
         more = f"; {told}" if told else ""
         return f"{said} {nearest.attack}, {_knowing(nearest)}, came nearest{_half(nearest)}{more}", "bad"
     if told:
-        return f"{said} {told}, and no record was recovered better than by guessing", "bad"
-    tried = {found.attack for found in audit.verdicts if not found.why}
-    if not tried:
-        return f"{said} no attack applied", held.tone
-    unused = ", since none used that" if held.exact else ""
-    attacks = wording.plural(len(tried), "attack")
-    return f"{said} {attacks} recovered no more than guessing does{unused}", held.tone
+        return f"{said} {told}; {no_better(audit)}", "bad"
+    unused = ", since none used that" if held.exact and audit.reconstructions else ""
+    return f"{said} {no_better(audit)}{unused}", held.tone
+
+
+def no_better(audit: Audit) -> str:
+    """What may be said where no attempt recovered records better than guessing: a clause about what was tried."""
+    if not audit.reconstructions:
+        return "no reconstruction attack that was tried applies to these messages"
+    return "none of the attacks tried recovered records better than guessing"
+
+
+def _members(audit: Audit) -> str:
+    """How well members were told from others; empty where they were not."""
+    found = audit.members
+    return (
+        ""
+        if found is None
+        else (
+            f"records of the run were told from others with an AUC of {found.auc:.2f}, where guessing gives 0.5, and"
+            f" {wording.percent(found.tpr)} of them at one false alarm in 1,000"
+        )
+    )
+
+
+def _shares(audit: Audit) -> str:
+    """How well groups' shares were read off; empty where guessing is as good."""
+    found = audit.shares
+    return (
+        ""
+        if found is None
+        else (
+            f"each client's share of a group of records was read off to within {wording.percent(found.error)} of its"
+            f" records, where a guess is off by {wording.percent(found.guess)}"
+        )
+    )
 
 
 def _written_down(run: RunFolder, held: _Held, audit: Audit) -> str:

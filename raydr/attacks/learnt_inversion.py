@@ -1,0 +1,195 @@
+"""Learnt inversion: records from everything that was posted of them, by regression.
+
+An attack that knows the method solves its equations; this one only looks. From rows whose posts and values the server
+both has, it learns what a post says of a record. There are three ways to come by such rows:
+
+- rows of like data, of which the server computes what its clients would have posted (:mod:`raydr.attacks.per_record`);
+- where a key keeps it from that, the same rows by what no turn and no shift changes: how far each lies from the others;
+- records of the run that it happens to know, whose posts it received.
+
+``map-inversion`` is the informed adversary of the literature: somebody who knows a share of the records, or nearly all,
+and sees the published map (Balle, Cherubin & Hayes 2022 for models; here the neighbours on the map stand in for the
+trained network).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from raydr.arrays import Float64Array, FloatArray, Int64Array
+from raydr.attacks.cloud import cloud
+from raydr.attacks.contract import Estimate, NotApplicableError, Piece, Reconstruction, Side, View, attack
+from raydr.attacks.inner_part import with_inner_part
+from raydr.attacks.per_record import Posts, per_record
+from raydr.attacks.regression import LEAST_ROWS, Predictor, fitted
+from raydr.federation.messages import Reply
+
+FEW, DRAWS = 100, 3
+"""Public rows of an attempt that is made with several draws; the one that recovers most is told."""
+MOST_GROUPS = 20
+"""Groups of clients that were told different things, of which each needs a regression of its own."""
+_QUANTILES = np.linspace(0.05, 1.0, 20)
+_COMPARED = 1_000  # points of the cloud to which distances are taken
+
+Fit = tuple[Predictor, Callable[[Int64Array], Float64Array]]
+
+
+@attack("learnt-inversion", "records from everything that was posted of them, by regression")
+def learnt_inversion(view: View, side: Side) -> Iterator[Reconstruction]:
+    """Several draws of few public rows, all public rows, and the known records."""
+    groups = per_record(view)[:MOST_GROUPS]
+    reasons = []
+    for attempts in (_by_public_rows, _by_known_records):
+        try:
+            yield from attempts(view, side, groups)
+        except NotApplicableError as reason:
+            reasons.append(str(reason))
+    if len(reasons) == 2:
+        raise NotApplicableError(" ".join(reasons))
+
+
+@attack(
+    "map-inversion",
+    "records from their places on the published map, by somebody who knows many of the others",
+)
+def map_inversion(view: View, side: Side) -> Iterator[Reconstruction]:
+    """Half of the records are known, then all but a few."""
+    places = [
+        posts.only(tuple(block for block in posts.blocks if block.is_place)) for posts in per_record(view)
+    ]
+    places = [posts for posts in places if posts.blocks]
+    if not places:
+        raise NotApplicableError("no record's place on a map is published.")
+    for count in side.informed:
+        yield _from_known(places[:MOST_GROUPS], side, count, f"{count:,} of {view.rows:,} records known")
+
+
+def _by_public_rows(view: View, side: Side, groups: list[Posts]) -> Iterator[Reconstruction]:
+    public = side.require_public(2 * LEAST_ROWS)
+    imitable = [posts.only(tuple(b for b in posts.blocks if b.can_be_imitated)) for posts in groups]
+    imitable = [posts for posts in imitable if posts.blocks and not view.keyed]
+    draws = [np.arange(len(public))]
+    if len(public) > FEW:
+        draws += [
+            np.random.default_rng((side.seed, 5, draw)).permutation(len(public))[:FEW]
+            for draw in range(DRAWS)
+        ]
+    if imitable:
+        imitated = [posts.imitated(public, view, side.seed) for posts in imitable]
+        kinds = tuple(dict.fromkeys(kind for posts in imitable for kind in posts.kinds))
+        what = "what their clients would have posted of them"
+    else:
+        found = cloud(view)  # says why, where no distances were posted
+        kinds, what = (found.kind,), "how far they lie from each other, which a key leaves as it is"
+        theirs = _surroundings(found.points, side.seed)
+    for rows in draws:
+        drawn = public[rows]
+        if imitable:
+            pairs = zip(imitable, imitated, strict=True)
+            pieces = [_inverted(view, posts, values[rows], drawn, side.seed) for posts, values in pairs]
+        else:
+            learnt = fitted(_surroundings(drawn, side.seed), drawn, side.seed)
+            pieces = [(_piece(found.rows, learnt, theirs), learnt.name)]
+        yield _told(
+            [piece for piece, _ in pieces],
+            [name for _, name in pieces],
+            uses=kinds,
+            knows=f"{len(drawn):,} rows of like data, and {what}",
+            variant=f"{len(drawn):,} public rows",
+            numbers={"public_rows": len(drawn)},
+            guess=np.asarray(drawn.mean(axis=0, dtype=np.float64)),
+        )
+
+
+def _by_known_records(view: View, side: Side, groups: list[Posts]) -> Iterator[Reconstruction]:
+    count = max(side.counts, default=0)
+    if count < LEAST_ROWS:
+        raise NotApplicableError(f"It needs {LEAST_ROWS} known records.")
+    yield _from_known(groups, side, count, f"{count:,} known records")
+
+
+def _from_known(groups: list[Posts], side: Side, count: int, variant: str) -> Reconstruction:
+    """Estimates of all records from the posts and values of those that are known."""
+    value_of = np.full(int(max(posts.rows.max() for posts in groups)) + 1, -1)
+    some = side.known[:count][side.known[:count] < len(value_of)]
+    value_of[some] = np.flatnonzero(side.known[:count] < len(value_of))
+    pieces, names, kinds = [], [], []
+    for posts in groups:
+        known = np.flatnonzero(value_of[posts.rows] >= 0)
+        if len(known) >= LEAST_ROWS:
+            posted = posts.values
+            learnt = fitted(posted[known], side.values[value_of[posts.rows[known]]], side.seed)
+            pieces.append(_piece(posts.rows, learnt, posted))
+            names.append(learnt.name)
+            kinds += posts.kinds
+    if not pieces:
+        raise NotApplicableError("No clients that were told the same have enough known records.")
+    everything = (
+        np.concatenate([side.values[:count], side.public]) if len(side.public) else side.values[:count]
+    )
+    return _told(
+        pieces,
+        names,
+        uses=tuple(dict.fromkeys(kinds)),
+        knows=f"{count:,} of the records, and what was posted of them",
+        variant=variant,
+        numbers={"known_records": count, "public_rows": len(side.public)},
+        guess=np.asarray(everything.mean(axis=0, dtype=np.float64)),
+    )
+
+
+def _told(
+    pieces: list[Piece],
+    names: list[str],
+    *,
+    uses: tuple[type[Reply], ...],
+    knows: str,
+    variant: str,
+    numbers: dict[str, float],
+    guess: Float64Array,
+) -> Reconstruction:
+    by = " and ".join(dict.fromkeys(names))
+    return Reconstruction(
+        uses=uses,
+        knows=f"{knows}; by {by}",
+        variant=variant,
+        numbers=numbers,
+        estimate=Estimate(tuple(pieces)),
+        guess=guess,
+    )
+
+
+def _inverted(
+    view: View, posts: Posts, imitated: Float64Array, public: FloatArray, seed: int
+) -> tuple[Piece, str]:
+    """Estimates of records from their posts, and by what: with the inner part, where public rows show that it helps."""
+    learnt = fitted(imitated, public, seed)
+    piece = _piece(posts.rows, learnt, posts.values)
+    better = with_inner_part(view, posts, piece, learnt, imitated, public, seed)
+    return (piece, learnt.name) if better is None else (better, f"{learnt.name} and the inner part")
+
+
+def _piece(rows: Int64Array, learnt: Predictor, posts: Float64Array) -> Piece:
+    return Piece(rows, learnt.centre, learnt.coordinates(posts), learnt.basis)
+
+
+def _surroundings(points: FloatArray, seed: int) -> Float64Array:
+    """What an isometry leaves of each point, (points, numbers): quantiles of its distances, and that to the mean.
+
+    Each number by its rank among the points, so that a cloud of few points is like one of many.
+    """
+    from scipy.spatial.distance import cdist
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
+
+    some = points[np.random.default_rng((seed, 7)).permutation(len(points))[:_COMPARED]].astype(np.float64)
+    centre = points.mean(axis=0, dtype=np.float64)
+    found = np.empty((len(points), len(_QUANTILES) + 1))
+    for start in range(0, len(points), _COMPARED):
+        block = points[start : start + _COMPARED].astype(np.float64)
+        apart = cdist(block, some)
+        found[start : start + len(block), :-1] = np.quantile(apart, _QUANTILES, axis=1).T
+        found[start : start + len(block), -1] = np.linalg.norm(block - centre, axis=1)
+    return np.asarray(ndtri((rankdata(found, axis=0) - 0.5) / len(points)))

@@ -1,0 +1,67 @@
+"""Property inference: what part of a client's records belongs to a group, read off what was posted of them.
+
+Nothing of a single record has to be right for that: errors on single records average out over a client's. The server
+knows some records and their groups, learns what a post says of the group, and takes the mean over each client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from raydr.arrays import Float64Array
+from raydr.attacks.contract import GroupShares, NotApplicableError, Side, View, attack
+from raydr.attacks.per_record import Posts, per_record
+from raydr.attacks.regression import LEAST_ROWS, fitted, predicted
+
+MOST_COLUMNS = 12
+"""Columns by whose mean records are grouped where they have no class: those that vary most."""
+
+
+@attack("property-inference", "what part of each client's records belongs to a class or lies above the mean")
+def property_inference(view: View, side: Side) -> Iterator[GroupShares]:
+    """One attempt with the most known records: by classes where there are any, else by columns."""
+    count = max(side.counts, default=0)
+    if count < LEAST_ROWS:
+        raise NotApplicableError(f"it needs {LEAST_ROWS} known records.")
+    groups = per_record(view)
+    values = np.asarray(side.values[:count], np.float64)
+    if len(side.classes):
+        columns, thresholds, what = None, None, "their classes"
+        belongs = side.classes[:count, None] == np.arange(int(side.classes.max()) + 1)
+    else:
+        columns = np.sort(np.argsort(-values.std(axis=0), kind="stable")[:MOST_COLUMNS])
+        thresholds, what = values.mean(axis=0)[columns], "what was posted of them"
+        belongs = values[:, columns] > thresholds
+    told = belongs.astype(np.float64)
+    shares = np.tile(told.mean(axis=0), (len(view.sizes), 1))
+    read = [posts for posts in groups if _read(view, side, posts, told, shares)]
+    if not read:
+        raise NotApplicableError("no clients that were told the same have enough known records.")
+    yield GroupShares(
+        uses=tuple(dict.fromkeys(kind for posts in read for kind in posts.kinds)),
+        knows=f"{count:,} of the records, and {what}",
+        variant="classes" if columns is None else "columns above their mean",
+        numbers={"known_records": count},
+        shares=shares,
+        guess=told.mean(axis=0),
+        columns=columns,
+        thresholds=thresholds,
+    )
+
+
+def _read(view: View, side: Side, posts: Posts, told: Float64Array, shares: Float64Array) -> bool:
+    """Fill in the shares of the clients of some posts; whether enough of their records are known."""
+    place = np.full(view.rows, -1)
+    place[side.known[: len(told)]] = np.arange(len(told))
+    known = np.flatnonzero(place[posts.rows] >= 0)
+    if len(known) < LEAST_ROWS:
+        return False
+    posted = posts.values
+    found = predicted(fitted(posted[known], told[place[posts.rows[known]]], side.seed), posted)
+    found[known] = told[place[posts.rows[known]]]
+    client = np.searchsorted(view.firsts, posts.rows, side="right") - 1
+    for one in np.unique(client):
+        shares[one] = np.clip(found[client == one].mean(axis=0), 0.0, 1.0)
+    return True

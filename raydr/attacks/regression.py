@@ -1,0 +1,240 @@
+"""Regression from posts to values: ridge or k nearest neighbours, whichever errs less on rows left out of it.
+
+Nothing here knows what a post or a value is: values are records, some of their columns, or the groups that they belong
+to. Both regressions are judged by leaving out one training row at a time, never by the truth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from raydr.arrays import Float64Array, FloatArray, Int64Array
+from raydr.attacks.principal import principal_axes
+
+LEAST_ROWS = 10
+"""Training rows without which nothing is fitted."""
+NEIGHBORS = (1, 2, 3, 5, 10, 20, 50)
+PENALTIES = np.logspace(-12.0, 1.0, 27)
+"""Of ridge, in units of the largest eigenvalue of the posts' second moments."""
+_JUDGED = 500  # training rows that are left out one by one
+_AXES = 200  # principal axes of the values in which errors are compared, and neighbours averaged
+_NEAR_AXES = 50  # principal axes of the posts in which neighbours are sought
+_BLOCK = 2048
+
+
+class Predictor(Protocol):
+    """What was fitted: ``centre + coordinates(posts) @ basis`` are the predicted values.
+
+    Attributes
+    ----------
+    name : str
+        Of the regression, as a clause.
+    held_out : float
+        Median distance of a training row's values from what the others predict of it.
+    centre : (values,) float64
+    basis : (k, values) float64 or None
+        None where coordinates are the values themselves.
+    """
+
+    @property
+    def name(self) -> str:
+        """Of the regression, as a clause."""
+
+    @property
+    def held_out(self) -> float:
+        """Median error on training rows left out one by one."""
+
+    @property
+    def centre(self) -> Float64Array:
+        """Values where all coordinates are 0."""
+
+    @property
+    def basis(self) -> Float64Array | None:
+        """Values of each coordinate."""
+
+    def coordinates(self, posts: FloatArray) -> Float64Array:
+        """Coordinates (rows, k) of what is predicted from posts (rows, numbers)."""
+
+
+def predicted(found: Predictor, posts: FloatArray) -> Float64Array:
+    """Predicted values (rows, values) from posts (rows, numbers)."""
+    coordinates = found.coordinates(posts)
+    return np.asarray(found.centre + (coordinates if found.basis is None else coordinates @ found.basis))
+
+
+def fitted(posts: FloatArray, values: FloatArray, seed: int) -> Predictor:
+    """Return the better one of ridge and k nearest neighbours.
+
+    Parameters
+    ----------
+    posts : (rows, numbers)
+        What was posted of training rows; each number is brought to unit variance.
+    values : (rows, values)
+        Of the same rows.
+    seed : int
+        Of which rows are left out.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than `LEAST_ROWS` rows.
+    """
+    if len(posts) < LEAST_ROWS:
+        raise ValueError(f"{len(posts)} rows are too few to learn from: at least {LEAST_ROWS} are needed")
+    units = _Units.of(np.asarray(posts, np.float64))
+    targets = _Targets.of(values, seed)
+    left_out = np.random.default_rng((seed, 6)).permutation(len(posts))[:_JUDGED]
+    standard = units(posts)
+    found: list[Predictor] = [
+        _ridge(units, standard, targets, left_out),
+        _nearest(units, standard, targets, left_out, seed),
+    ]
+    return min(found, key=lambda one: one.held_out)
+
+
+@dataclass(frozen=True)
+class _Units:
+    """Shift and factor (numbers,) that bring training posts to mean 0 and variance 1; constant numbers to 0."""
+
+    shift: Float64Array
+    factor: Float64Array
+
+    @classmethod
+    def of(cls, posts: Float64Array) -> _Units:
+        shift = posts.mean(axis=0)
+        deviation = posts.std(axis=0)
+        told = deviation > 1e-12 * np.maximum(np.abs(shift), np.finfo(np.float64).tiny)
+        return cls(shift, np.divide(1.0, deviation, out=np.zeros_like(deviation), where=told))
+
+    def __call__(self, posts: FloatArray) -> Float64Array:
+        return np.asarray((np.asarray(posts, np.float64) - self.shift) * self.factor)
+
+
+@dataclass(frozen=True)
+class _Targets:
+    """Values (rows, values), the same along their principal axes (rows, axes), and what lies beside those, squared."""
+
+    values: FloatArray
+    mean: Float64Array
+    basis: Float64Array | None
+    coordinates: Float64Array
+    beside: Float64Array
+
+    @classmethod
+    def of(cls, values: FloatArray, seed: int) -> _Targets:
+        if values.shape[1] <= _AXES:
+            mean = np.asarray(values.mean(axis=0, dtype=np.float64))
+            return cls(values, mean, None, np.asarray(values - mean), np.zeros(len(values)))
+        axes = principal_axes(values, _AXES, seed)
+        coordinates = axes.coordinates(values)
+        lengths = np.zeros(len(values))
+        for start in range(0, len(values), _BLOCK):
+            lengths[start : start + _BLOCK] = ((values[start : start + _BLOCK] - axes.mean) ** 2).sum(axis=1)
+        beside = np.maximum(lengths - (coordinates**2).sum(axis=1), 0.0)
+        return cls(values, axes.mean, axes.basis, coordinates, beside)
+
+    def error(self, rows: Int64Array, misses: Float64Array) -> float:
+        """Median error of rows whose coordinates are missed by so much, (rows, axes)."""
+        return float(np.median(np.sqrt((misses**2).sum(axis=1) + self.beside[rows])))
+
+
+@dataclass(frozen=True)
+class _Ridge:
+    units: _Units
+    weights: Float64Array  # (numbers, k)
+    held_out: float
+    centre: Float64Array
+    basis: Float64Array | None
+    name: str = "ridge"
+
+    def coordinates(self, posts: FloatArray) -> Float64Array:
+        return np.asarray(self.units(posts) @ self.weights)
+
+
+def _ridge(units: _Units, standard: Float64Array, targets: _Targets, left_out: Int64Array) -> _Ridge:
+    """Ridge regression at the penalty whose leave-one-out error, which is in closed form, is least."""
+    rows, numbers = standard.shape
+    if rows >= numbers:
+        squares, right = np.linalg.eigh(standard.T @ standard)
+    else:
+        squares, left = np.linalg.eigh(standard @ standard.T)
+    kept = squares > 1e-13 * max(float(squares[-1]), np.finfo(np.float64).tiny)
+    squares = squares[kept]
+    if rows >= numbers:
+        right = right[:, kept]
+        left = standard @ right / np.sqrt(squares)
+    else:
+        left = left[:, kept]
+        right = standard.T @ left / np.sqrt(squares)
+    along, own = left.T @ targets.coordinates, left[left_out]
+    least, shrunk = np.inf, np.ones_like(squares)
+    for penalty in PENALTIES * (squares[-1] if len(squares) else 1.0):
+        part = squares / (squares + penalty)
+        pull = 1.0 / rows + (own**2) @ part  # of a row on its own prediction
+        misses = targets.coordinates[left_out] - (own * part) @ along
+        error = targets.error(left_out, misses / np.maximum(1.0 - pull, 1e-9)[:, None])
+        if error < least:
+            least, shrunk = error, part
+    weights = right * (shrunk / np.sqrt(squares))
+    if targets.basis is None:
+        return _Ridge(units, weights @ along, least, targets.mean, None)
+    basis = left.T @ (targets.values - targets.mean)  # all features, not the axes alone
+    return _Ridge(units, weights, least, targets.mean, basis)
+
+
+@dataclass(frozen=True)
+class _Nearest:
+    units: _Units
+    axes: Float64Array  # (numbers, axes)
+    places: Float64Array  # (training rows, axes)
+    values: Float64Array  # (training rows, k)
+    count: int
+    held_out: float
+    centre: Float64Array
+    basis: Float64Array | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.count} nearest"
+
+    def coordinates(self, posts: FloatArray) -> Float64Array:
+        near = _neighbors(self.units(posts) @ self.axes, self.places, self.count)
+        found = np.empty((len(near), self.values.shape[1]))
+        for start in range(0, len(near), _BLOCK):
+            found[start : start + _BLOCK] = self.values[near[start : start + _BLOCK]].mean(axis=1)
+        return found
+
+
+def _nearest(
+    units: _Units, standard: Float64Array, targets: _Targets, left_out: Int64Array, seed: int
+) -> _Nearest:
+    """Mean of the k nearest training rows, at the k whose leave-one-out error is least."""
+    axes = np.eye(standard.shape[1])
+    if standard.shape[1] > _NEAR_AXES:
+        axes = principal_axes(standard, _NEAR_AXES, seed).basis.T
+    places = standard @ axes
+    most = min(NEIGHBORS[-1], len(places) - 1)
+    near = _neighbors(places[left_out], places, most + 1)
+    # A row is its own nearest neighbour, but among equal ones, where the last is left out in its stead.
+    itself = near == left_out[:, None]
+    itself[~itself.any(axis=1), -1] = True
+    near = near[~itself].reshape(len(left_out), most)
+    least, best = np.inf, 1
+    for count in (count for count in NEIGHBORS if count <= most):
+        told = targets.coordinates[near[:, :count]].mean(axis=1)
+        error = targets.error(left_out, targets.coordinates[left_out] - told)
+        if error < least:
+            least, best = error, count
+    return _Nearest(units, axes, places, targets.coordinates, best, least, targets.mean, targets.basis)
+
+
+def _neighbors(asked: Float64Array, places: Float64Array, count: int) -> Int64Array:
+    """Numbers (rows, count) of the places nearest to those asked after, by falling nearness."""
+    from sklearn.neighbors import NearestNeighbors
+
+    if not len(asked):
+        return np.zeros((0, count), np.int64)
+    return np.asarray(NearestNeighbors(n_neighbors=count).fit(places).kneighbors(asked)[1])
