@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tiny import tiny_run
 
-from raydr.attacks.verdicts import Audit, EpsilonBound, Errors, Membership, Quantiles, Verdict
+from raydr.attacks.verdicts import Audit, EpsilonBound, Errors, Membership, Quantiles, ShareErrors, Verdict
 from raydr.privacy.ledger import Entry, Granularity, Public
 from raydr.privacy.statement import Statement
 from raydr.privacy.verdict import Left, verdict
@@ -104,6 +104,10 @@ STRONG = Verdict(attack="two", description="", errors=errors(0.2, 0.5))
 NONE = Verdict(attack="three", description="", why="it does not apply")
 LEVEL = Verdict(attack="four", description="", errors=errors(1.0))
 MEMBERS = Verdict(attack="five", description="", membership=Membership(auc=0.9, tpr=0.1, members=9, others=9))
+APART = Verdict(attack="five", description="", membership=Membership(auc=0.5, tpr=0.0, members=9, others=9))
+SHARES = Verdict(
+    attack="seven", description="", shares=ShareErrors(error=0.02, guess=0.1, groups=2, clients=3)
+)
 BROKEN = Verdict(
     attack="six", description="", bound=EpsilonBound(epsilon=2.0, claimed=1.0, delta=1e-5, confidence=0.999)
 )
@@ -115,7 +119,9 @@ BROKEN = Verdict(
         (None, "not audited", "open"),
         (audit(), "none applies", "open"),
         (audit(NONE), "none applies", "open"),
-        (audit(LEVEL, NONE), "no better than guessing", "good"),
+        (audit(LEVEL, NONE), "no better than guessing", "open"),
+        (audit(NONE, SHARES), "groups' shares read off", "bad"),
+        (audit(APART), "none applies", "open"),
         (audit(WEAK, STRONG, MEMBERS), "50.0\u202f% recovered", "bad"),
         (audit(WEAK, LEVEL, MEMBERS), "error 90.0\u202f% of a guess", "bad"),
         (audit(LEVEL, MEMBERS), "members AUC 0.90", "bad"),

@@ -16,7 +16,16 @@ from sklearn.datasets import load_iris
 from tiny import tiny
 
 import raydr
-from raydr.attacks.verdicts import Audit, EpsilonBound, Errors, Example, Membership, Quantiles, Verdict
+from raydr.attacks.verdicts import (
+    Audit,
+    EpsilonBound,
+    Errors,
+    Example,
+    Membership,
+    Quantiles,
+    ShareErrors,
+    Verdict,
+)
 from raydr.front.exports import picture
 from raydr.front.terminal import print_comparison, print_result
 from raydr.geometry.trilateration import fixed_rows, trilateration
@@ -216,6 +225,14 @@ OFF = Verdict(attack="off", description="", why="it does not apply.")
 MEMBERS = Verdict(
     attack="members", description="", membership=Membership(auc=0.97, tpr=0.5, members=9, others=9)
 )
+FEW_MEMBERS, CHANCE = (
+    Verdict(attack="few", description="", membership=Membership(auc=0.51, tpr=tpr, members=1000, others=1000))
+    for tpr in (0.05, 0.009)
+)
+SHARES, NO_SHARES = (
+    Verdict(attack="of", description="", shares=ShareErrors(error=error, guess=0.1, groups=10, clients=3))
+    for error in (0.02, 0.095)
+)
 BROKEN = Verdict(
     attack="canary",
     description="",
@@ -230,10 +247,15 @@ BROKEN = Verdict(
         ((PART, NEAR), "bad", "150 of 150 .*; in the audit known-sample recovered 15 of the 60 .*, knowing 5 of the"),
         ((NEAR, OFF), "bad", "alignment, knowing 200 rows, came nearest, with half of the records .* 20.0.%"),
         ((NEAR, MEMBERS), "bad", "came nearest.*; records of the run were told from others with an AUC of 0.97"),
-        ((NOTHING, MEMBERS), "bad", "AUC of 0.97.*no record was recovered better than by guessing"),
+        ((NOTHING, MEMBERS), "bad", "AUC of 0.97.*; none of the attacks tried recovered records better than guessing"),
+        ((OFF, MEMBERS), "bad", "AUC of 0.97.*; no reconstruction attack that was tried applies to these messages"),
+        ((NOTHING, FEW_MEMBERS), "bad", "AUC of 0.51, where guessing gives 0.5, and 5.0.% of them at one false alarm"),
+        ((NOTHING, CHANCE), "bad", "in the audit none of the attacks tried"),
+        ((NOTHING, SHARES), "bad", "share of a group of records was read off to within 2.0.% .* off by 10.0.%; none"),
+        ((NOTHING, NO_SHARES), "bad", "in the audit none of the attacks tried"),
         ((BROKEN, NEAR), "bad", "more than is claimed: ε is at least 4, of 1 .canary."),
-        ((NOTHING, OFF), "bad", "in the audit 1 attack recovered no more than guessing does, since none"),
-        ((OFF,), "bad", "in the audit no attack applied"),
+        ((NOTHING, OFF), "bad", "none of the attacks tried recovered records better than guessing, since none"),
+        ((OFF,), "bad", "in the audit no reconstruction attack that was tried applies to these messages."),
     ],
 )  # fmt: skip
 def test_attacks_have_the_last_word(
@@ -259,6 +281,36 @@ def test_examples_are_the_best_one_between_and_the_worst(determined: RunFolder) 
     assert [shown.row for shown in found.examples.shown] == ["0", "2", "4"]
     assert example(found) == "row 0, by trilateration: first 1 (recovered 1), second 2 (recovered 2)"
     assert knowledge(replace(determined, audit=_audit(NOTHING))).examples is None
+
+
+def test_sums_of_which_one_is_bare_are_not_said_to_hide_clients(determined: RunFolder) -> None:
+    """A sum under secure aggregation beside one that is not: the server reads each client's part of the second."""
+    bare = Entry("Step", "w", "up", Granularity.AGGREGATE, "server", 3, 8)
+    secure = replace(bare, kind="Moments", secure=True)
+    hidden, read, both = (
+        knowledge(replace(determined, ledger=ledger)).text for ledger in ((secure,), (bare,), (secure, bare))
+    )
+    assert "has sums over 3 clients, of no record and no client by itself" in hidden
+    for text in (read, both):
+        assert "no client by itself" not in text
+        assert "what each of 3 clients computed of all its records, of no record by itself" in text
+
+
+def test_a_client_of_one_record_is_mentioned_where_its_part_is_read(determined: RunFolder) -> None:
+    bare = Entry("Step", "w", "up", Granularity.AGGREGATE, "server", 3, 8)
+    place = replace(bare, kind="P", granularity=Granularity.PER_RECORD, tells=Tells.PLACES)
+    said = {
+        1: "(1 of them holds one record, so that speaks of it alone)",
+        2: "(2 of them hold one record, so",
+    }
+    for alone, words in said.items():
+        clients = ("a",) * 9 + ("b", "c", "c") if alone == 1 else ("a",) * 9 + ("b", "c")
+        some = replace(determined, clients=clients)
+        for ledger in ((bare,), (place, bare)):
+            assert words in knowledge(replace(some, ledger=ledger)).text
+            assert "one record" not in knowledge(replace(determined, ledger=ledger)).text
+    hidden = replace(determined, clients=("a",) * 9 + ("b",), ledger=(replace(bare, secure=True),))
+    assert "one record" not in knowledge(hidden).text
 
 
 def _audit(*verdicts: Verdict) -> Audit:

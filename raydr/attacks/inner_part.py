@@ -13,7 +13,7 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray
 from raydr.attacks.contract import Piece, View
 from raydr.attacks.per_record import Posts
-from raydr.attacks.regression import LEAST_ROWS, Predictor, fitted, predicted
+from raydr.attacks.regression import LEAST_ROWS, fitted, predicted
 from raydr.errors import DataError
 from raydr.federation.transcript import Seen
 from raydr.methods.sense.clients import AnchorDistances, AnchorRequest
@@ -24,19 +24,15 @@ def with_inner_part(
     view: View,
     posts: Posts,
     piece: Piece,
-    learnt: Predictor,
     imitated: Float64Array,
     public: FloatArray,
     seed: int,
 ) -> Piece | None:
     """Estimates that use the inner part too; None where there is none, or where it makes public rows no better.
 
-    Parameters
-    ----------
-    piece : Piece
-        Estimates of the same records from their distances to anchors, by ``learnt``.
-    imitated, public : (public rows, numbers), (public rows, features)
-        What was learnt from: some of it plays the part of a client, to see whether the inner part helps.
+    ``piece`` has estimates of the same records from their distances to anchors. Some of the public rows
+    (public rows, features), of which ``imitated`` (public rows, numbers) would have been posted, play the part of a
+    client, to see whether the inner part helps.
     """
     sent = [
         (seen, reply)

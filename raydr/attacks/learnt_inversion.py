@@ -115,7 +115,9 @@ def _from_known(groups: list[Posts], side: Side, count: int, variant: str) -> Re
     value_of = np.full(int(max(posts.rows.max() for posts in groups)) + 1, -1)
     some = side.known[:count][side.known[:count] < len(value_of)]
     value_of[some] = np.flatnonzero(side.known[:count] < len(value_of))
-    pieces, names, kinds = [], [], []
+    pieces: list[Piece] = []
+    names: list[str] = []
+    kinds: list[type[Reply]] = []
     for posts in groups:
         known = np.flatnonzero(value_of[posts.rows] >= 0)
         if len(known) >= LEAST_ROWS:
@@ -167,7 +169,7 @@ def _inverted(
     """Estimates of records from their posts, and by what: with the inner part, where public rows show that it helps."""
     learnt = fitted(imitated, public, seed)
     piece = _piece(posts.rows, learnt, posts.values)
-    better = with_inner_part(view, posts, piece, learnt, imitated, public, seed)
+    better = with_inner_part(view, posts, piece, imitated, public, seed)
     return (piece, learnt.name) if better is None else (better, f"{learnt.name} and the inner part")
 
 

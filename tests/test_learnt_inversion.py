@@ -1,0 +1,302 @@
+"""Attacks by regression: they learn from rows whose posts the server can compute or was told, and beat a guess."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from attacked import scored, skewed, truth_of, turned, view_of
+
+from raydr.arrays import Float64Array
+from raydr.attacks import ATTACKS, NotApplicableError, Reconstruction, Side, View
+from raydr.attacks.contract import Attack, Estimate, GroupShares
+from raydr.attacks.inner_part import turned as with_turn
+from raydr.attacks.learnt_inversion import FEW, learnt_inversion, map_inversion
+from raydr.attacks.per_record import per_record
+from raydr.attacks.property_inference import property_inference
+from raydr.attacks.regression import fitted, predicted
+from raydr.attacks.scoring import judged, share_errors, told_apart
+from raydr.attacks.trilateration import trilateration
+from raydr.methods.landmarks.maps import DistanceRequest
+from raydr.methods.landmarks.spectral import KernelRequest
+from raydr.methods.sense.clients import AnchorRequest
+from raydr.methods.sense.frames import residual_factor
+from raydr.methods.sense.spaces import EuclideanSpace, HyperbolicSpace
+from raydr.privacy.gaussian import GaussianNoise
+
+RECORDS = 240
+ROWS, PUBLIC = skewed(RECORDS, 12, 0), skewed(160, 12, 1)
+ANCHORS = skewed(3, 12, 2)
+PUBLIC_SIDE = Side(PUBLIC)
+
+
+def cut(rows: Float64Array) -> list[Float64Array]:
+    return np.array_split(rows, 3)
+
+
+def anchored(
+    rows: Float64Array = ROWS, anchors: Float64Array = ANCHORS, within: bool = False, **view: bool
+) -> View:
+    return replace(
+        view_of(cut(rows), AnchorRequest(anchors, EuclideanSpace(), within)), embedding=rows[:0], **view
+    )
+
+
+def mapped(places: Float64Array) -> View:
+    return replace(view_of(cut(ROWS)), embedding=places)
+
+
+def knowing(count: int, *informed: int, public: Float64Array = PUBLIC) -> Side:
+    known = np.random.default_rng(3).permutation(RECORDS)[: max((count, *informed))]
+    return Side(public, known=known, values=ROWS[known], counts=(count,) if count else (), informed=informed)
+
+
+def error(found: Reconstruction, side: Side = PUBLIC_SIDE) -> tuple[float, float]:
+    known = side.known[: int(found.numbers.get("known_records", 0))]
+    errors = scored(found, ROWS, replace(side, spared=known)).errors
+    return errors.centred.median, errors.centred_guess.median
+
+
+def by_variant(found: list[Reconstruction]) -> dict[str, Reconstruction]:
+    return {one.variant: one for one in found}
+
+
+# ------------------------------------------------------------------------------------------------ regression
+
+
+@pytest.mark.parametrize(("rows", "numbers"), [(90, 4), (12, 30)])
+def test_what_is_linear_is_learnt_by_ridge(rows: int, numbers: int) -> None:
+    draw = np.random.default_rng(0)
+    posts = draw.normal(size=(rows, 4)) @ draw.normal(size=(4, numbers))
+    values = posts @ draw.normal(size=(numbers, 3)) + 5.0
+    found = fitted(posts, values, 0)
+    assert found.name == "ridge"
+    np.testing.assert_allclose(predicted(found, posts), values, rtol=1e-5)
+
+
+def test_what_bends_is_learnt_by_nearest_rows() -> None:
+    angle = np.random.default_rng(0).uniform(0.0, 12.0, (400, 1))
+    values = np.column_stack([np.cos(angle), np.sin(angle)])
+    found = fitted(angle, values, 0)
+    assert found.name.endswith("nearest")
+    assert np.abs(predicted(found, np.array([[6.0]])) - [np.cos(6.0), np.sin(6.0)]).max() < 0.1
+
+
+def test_posts_that_say_nothing_are_seen_to_say_nothing() -> None:
+    """The error is that of rows left out: of what was fitted to a row itself it would be 0 for the nearest one."""
+    draw = np.random.default_rng(0)
+    values = draw.normal(size=(60, 3))
+    found = fitted(draw.normal(size=(60, 59)), values, 0)
+    guess = float(np.median(np.linalg.norm(values - values.mean(axis=0), axis=1)))
+    assert found.held_out > 0.9 * guess
+
+
+def test_values_of_many_columns_are_predicted_in_full() -> None:
+    posts = np.random.default_rng(0).normal(size=(80, 5))
+    values = posts @ np.random.default_rng(1).normal(size=(5, 300)) + 2.0
+    np.testing.assert_allclose(predicted(fitted(posts, values, 0), posts), values, rtol=1e-4, atol=1e-4)
+
+
+# ------------------------------------------------------------------------------------------------ what was posted
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        DistanceRequest(ANCHORS),
+        KernelRequest(ANCHORS, 0.01),
+        AnchorRequest(ANCHORS, EuclideanSpace(), False),
+        AnchorRequest(ANCHORS, EuclideanSpace(), True),
+        AnchorRequest(0.05 * ANCHORS, HyperbolicSpace(), False),
+    ],
+)
+def test_what_the_server_computes_is_what_clients_post(request_: DistanceRequest) -> None:
+    rows = 0.05 * ROWS if isinstance(getattr(request_, "space", None), HyperbolicSpace) else ROWS
+    view = replace(view_of(cut(rows), request_), embedding=rows[:0])
+    (posts,) = per_record(view)
+    np.testing.assert_allclose(posts.imitated(rows, view, 0), posts.values, rtol=1e-12)
+
+
+def test_what_the_server_computes_has_the_noise_of_what_clients_post_and_is_the_same_each_time() -> None:
+    request = AnchorRequest(ANCHORS, EuclideanSpace(), False, GaussianNoise(on="distances", level=0.2))
+    view = view_of(cut(ROWS), request)
+    posts = per_record(view)[0]
+    posts = posts.only(posts.blocks[:1])
+    imitated = posts.imitated(ROWS, view, 0)
+    clean = per_record(anchored())[0].values
+    moved = [np.std(np.sqrt(noisy) - np.sqrt(clean)) for noisy in (posts.values, imitated)]
+    assert moved[0] == pytest.approx(moved[1], rel=0.2)
+    np.testing.assert_array_equal(imitated, posts.imitated(ROWS, view, 0))
+
+
+def test_clients_that_were_told_different_things_are_apart() -> None:
+    view = view_of(cut(ROWS), DistanceRequest(ANCHORS))
+    assert [len(posts.rows) for posts in per_record(view)] == [RECORDS]
+    federated = replace(view, embedding=np.zeros((0, 2)))
+    assert [block.is_place for block in per_record(federated)[0].blocks] == [False]
+    assert [block.is_place for block in per_record(view)[0].blocks] == [False, True]
+
+
+# ------------------------------------------------------------------------------------------------ records
+
+
+def test_public_rows_tell_more_than_the_points_span() -> None:
+    """Three anchors: equations place a record in two dimensions, regression in those in which like rows lie."""
+    found = by_variant(list(learnt_inversion(anchored(), PUBLIC_SIDE)))[f"{len(PUBLIC)} public rows"]
+    solved = scored(next(iter(trilateration(anchored(), PUBLIC_SIDE))), ROWS).errors.centred.median
+    learnt, guess = error(found)
+    assert learnt < 0.75 * solved < guess
+
+
+def test_few_public_rows_are_drawn_several_times_and_the_worst_draw_is_told() -> None:
+    found = [one for one in learnt_inversion(anchored(), PUBLIC_SIDE) if one.numbers["public_rows"] == FEW]
+    assert len({float(one.guess[0]) for one in found}) == len(found) == 3
+    (verdict,) = [
+        one
+        for one in judged(
+            ATTACKS["learnt-inversion"], anchored(), PUBLIC_SIDE, truth_of(ROWS), lambda kind: 3
+        )
+        if one.numbers["public_rows"] == FEW
+    ]
+    assert verdict.errors is not None
+    assert verdict.numbers["draws"] == 3
+    worst = min(error(one) for one in found)
+    assert (verdict.errors.centred.median, verdict.errors.centred_guess.median) == pytest.approx(worst)
+
+
+def test_under_a_key_how_far_records_lie_from_each_other_tells_something() -> None:
+    both = turned(np.concatenate([ROWS, skewed(14, 12, 2)]))
+    view = anchored(both[:RECORDS], both[RECORDS:], keyed=True)
+    found = by_variant(list(learnt_inversion(view, PUBLIC_SIDE)))[f"{len(PUBLIC)} public rows"]
+    assert "a key leaves as it is" in found.knows
+    learnt, guess = error(found)
+    assert learnt < 0.95 * guess
+
+
+def test_known_records_tell_others_by_their_posts_under_a_key() -> None:
+    both = turned(np.concatenate([ROWS, skewed(14, 12, 2)]))
+    view, side = anchored(both[:RECORDS], both[RECORDS:], keyed=True), knowing(40, public=PUBLIC[:0])
+    (found,) = learnt_inversion(view, side)
+    assert found.variant == "40 known records"
+    learnt, guess = error(found, side)
+    assert learnt < 0.2 * guess
+
+
+def test_nothing_posted_is_nothing_learnt() -> None:
+    view = replace(view_of(cut(ROWS)), embedding=np.zeros((0, 2)))
+    for attack in (learnt_inversion, map_inversion, property_inference):
+        with pytest.raises(NotApplicableError, match="nothing was posted of any single record"):
+            list(attack(view, knowing(40, 200)))
+
+
+# ------------------------------------------------------------------------------------------------ the inner part
+
+
+def test_the_inner_part_gives_records_whose_directions_are_known() -> None:
+    request = AnchorRequest(ANCHORS, EuclideanSpace(), True)
+    factor = residual_factor(request.frame, ROWS)
+    squared = ((ROWS[:, None] - ANCHORS) ** 2).sum(axis=2)
+    np.testing.assert_allclose(with_turn(request.frame, squared, factor, ROWS), ROWS, atol=1e-6)
+
+
+def test_the_inner_part_helps_where_it_is_posted() -> None:
+    outer, inner = (
+        by_variant(list(learnt_inversion(anchored(within=within), PUBLIC_SIDE)))[f"{len(PUBLIC)} public rows"]
+        for within in (False, True)
+    )
+    assert "inner part" in inner.knows
+    assert "inner part" not in outer.knows
+    assert error(inner)[0] < 0.7 * error(outer)[0]
+
+
+# ------------------------------------------------------------------------------------------------ the map
+
+
+def test_a_map_is_inverted_by_somebody_who_knows_the_others() -> None:
+    side = knowing(0, 120, 216)
+    found = list(map_inversion(mapped(ROWS[:, :2]), side))
+    assert [one.numbers["known_records"] for one in found] == [120, 216]
+    for one in found:
+        learnt, guess = error(one, side)
+        assert learnt < 0.8 * guess
+
+
+def test_a_map_of_noise_tells_nothing() -> None:
+    side = knowing(40, 216)
+    view = mapped(np.random.default_rng(0).normal(size=(RECORDS, 2)))
+    for one in (*map_inversion(view, side), *learnt_inversion(view, side)):
+        learnt, guess = error(one, side)
+        assert learnt > 0.95 * guess
+
+
+# ------------------------------------------------------------------------------------------------ shares
+
+
+def shares(view: View, side: Side, classes: np.ndarray | None = None) -> tuple[GroupShares, float, float]:
+    (found,) = property_inference(view, side)
+    truth = truth_of(ROWS)
+    errors = share_errors(found, view, truth if classes is None else replace(truth, classes=classes))
+    return found, errors.error, errors.guess
+
+
+def test_shares_of_classes_are_read_off_places() -> None:
+    """Clients hold rows by falling first feature, so their shares differ from those of all."""
+    order = np.argsort(ROWS[:, 0])
+    classes = (ROWS[order, 0] > np.median(ROWS[:, 0])).astype(np.int64)
+    rows = ROWS[order]
+    view = replace(view_of(cut(rows)), embedding=rows[:, :2])
+    known = np.random.default_rng(3).permutation(RECORDS)[:40]
+    side = Side(PUBLIC, known=known, values=rows[known], counts=(40,), classes=classes[known])
+    (found,) = property_inference(view, side)
+    errors = share_errors(found, view, replace(truth_of(rows), classes=classes))
+    assert found.variant == "classes"
+    assert errors.error < 0.15 < 0.3 < errors.guess
+    assert errors.beats_guessing
+
+
+def test_without_classes_shares_are_of_records_above_the_mean() -> None:
+    found, error_, guess = shares(mapped(ROWS[:, :2]), knowing(60))
+    assert found.columns is not None
+    assert len(found.columns) == 12
+    assert error_ <= guess
+
+
+# ------------------------------------------------------------------------------------------------ scoring
+
+
+def certain_and_wrong(view: View, side: Side) -> list[Reconstruction]:
+    estimate = Estimate.of(np.arange(RECORDS), ROWS + np.where(np.arange(RECORDS) < 60, 1.0, 0.0)[:, None])
+    sure = np.arange(RECORDS) < 100
+    return [Reconstruction(uses=(), knows="", estimate=estimate, guess=ROWS.mean(axis=0), certain=sure)]
+
+
+def test_of_what_an_attack_is_certain_of_what_is_wrong_does_not_count_as_right() -> None:
+    attack = Attack("sure", "", certain_and_wrong)
+    (verdict,) = judged(attack, anchored(), PUBLIC_SIDE, truth_of(ROWS), lambda kind: 0)
+    assert verdict.certificate is not None
+    assert (verdict.certificate.called_exact, verdict.certificate.of_those_exact) == (100, 40)
+
+
+@pytest.mark.parametrize(("off", "right"), [(0.9e-3, 100), (1.1e-3, 0)])
+def test_a_record_is_exact_within_a_thousandth_of_its_distance_from_the_mean(off: float, right: int) -> None:
+    apart = ROWS - ROWS.mean(axis=0)
+
+    def close(view: View, side: Side) -> list[Reconstruction]:
+        estimate = Estimate.of(np.arange(RECORDS), ROWS + off * apart)
+        sure = np.arange(RECORDS) < 100
+        return [Reconstruction(uses=(), knows="", estimate=estimate, guess=ROWS.mean(axis=0), certain=sure)]
+
+    (verdict,) = judged(Attack("near", "", close), anchored(), PUBLIC_SIDE, truth_of(ROWS), lambda kind: 0)
+    assert verdict.certificate is not None
+    assert verdict.certificate.of_those_exact == right
+
+
+@pytest.mark.parametrize(("above", "found"), [(0, 0.25), (2, 0.25), (3, 0.0)])
+def test_members_are_found_at_one_false_alarm_in_a_thousand(above: int, found: float) -> None:
+    """Of 2,000 others two may score higher than the members that are found, and a third one may not."""
+    members = np.arange(2040) < 40
+    scores = np.where(np.arange(2040) < 10, 2.0, 0.0)
+    scores[40 : 40 + above] = 3.0
+    scores[10:40] = -1.0
+    assert told_apart(scores, members).tpr == found
