@@ -144,6 +144,8 @@ def best_of(case: str, audit: Any) -> Iterator[Line]:
             if verdict.errors is not None
             else -verdict.membership.auc
             if verdict.membership is not None
+            else verdict.shares.error / verdict.shares.guess
+            if verdict.shares is not None
             else -verdict.bound.epsilon / verdict.bound.claimed
         )
         if verdict.attack not in best or score < best[verdict.attack][0]:

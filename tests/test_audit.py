@@ -51,7 +51,9 @@ def test_every_attack_has_a_verdict_or_says_why_not(audited: Path) -> None:
     verdicts = content(audited)["verdicts"]
     assert list(dict.fromkeys(verdict["attack"] for verdict in verdicts)) == list(ATTACKS)
     for verdict in verdicts:
-        found = [verdict[key] for key in ("errors", "membership", "bound") if verdict[key] is not None]
+        found = [
+            verdict[key] for key in ("errors", "membership", "shares", "bound") if verdict[key] is not None
+        ]
         assert (len(found) == 1) != bool(verdict["why"])
         assert not verdict["why"] or verdict["why"].endswith(".")
 
