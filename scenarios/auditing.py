@@ -166,6 +166,7 @@ def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, da
         keyed,
         scenario.privacy.secure_aggregation,
         scenario.privacy.colluding,
+        repetition.replay,
     )
     apart = rows_apart(scenario, holdings, data_dir)
     shuffled = stream(scenario.seed, "audit").permutation(len(apart))

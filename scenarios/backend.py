@@ -71,6 +71,7 @@ class InlineBackend:
     peak_memory_bytes: dict[str, int] = field(default_factory=dict)
     transcript: Transcript | None = None
     device: Found = "cpu"
+    hosts: Sequence[ClientHost] = ()
 
     def serve(
         self,
@@ -82,19 +83,18 @@ class InlineBackend:
         checkpoint: bytes | None = None,
         released: Sequence[str] = (),
     ) -> Served:
-        """Run clients and server here."""
+        """Run clients and server here; ``hosts`` are then those of the run."""
         withheld = withheld or Withheld.derived(Secret.drawn(), range(len(parts)))
         read = [part.file.read().rows if isinstance(part, Site) else part for part in parts]
         seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(read)]
         # Hosts of one client each, where crashes are to strike one client and not all, or each summand is to be seen.
         apart = bool(plan.faults.crashes) or self.transcript is not None
         groups = [[seat] for seat in seats] if apart else [seats]
-        transport = InlineTransport(
-            [
-                ClientHost(group, plan.seed, plan.faults, plan.run, withheld.at(seat.index for seat in group))
-                for group in groups
-            ]
-        )
+        hosts = [
+            ClientHost(group, plan.seed, plan.faults, plan.run, withheld.at(seat.index for seat in group))
+            for group in groups
+        ]
+        self.hosts, transport = hosts, InlineTransport(hosts)
         resume = Checkpoint.from_bytes(checkpoint) if checkpoint is not None else None
         with computing_on(self.device):
             return serve(

@@ -14,6 +14,7 @@ import numpy as np
 from raydr.errors import DataError, OutputError, RunError, ScenarioError
 from raydr.extras import require_packages
 from raydr.federation.client import Withheld
+from raydr.federation.replay import Replay
 from raydr.federation.transcript import Transcript
 from raydr.journal import Event, Journal, Listener, RoundEnded
 from raydr.methods import METHODS
@@ -49,6 +50,8 @@ class Repetition:
         What the server came to, rows in client order.
     transcript : Transcript
         What it saw on the way.
+    replay : Replay
+        By which what was charged can be released again.
     """
 
     run: RunFolder
@@ -56,6 +59,7 @@ class Repetition:
     holdings: Holdings
     served: Served
     transcript: Transcript
+    replay: Replay
 
 
 def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetition:
@@ -94,7 +98,8 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
     rooted = Origin(scenario.resolved().privacy.secret).again(
         Identity.of(scenario, holdings).study, run.environment.run
     )
-    served = InlineBackend(transcript=transcript).serve(
+    backend = InlineBackend(transcript=transcript)
+    served = backend.serve(
         holdings.parts,
         replace(plan, run=rooted.name, checkpoint_every=0),
         listener=lambda event: _passed_on(event, listener),
@@ -104,7 +109,7 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
         served.ledger.record(entry)
     _require_same_outcome(run, served.reordered(holdings.in_table_order))
     served = with_scaling(served, rooted, scenario)
-    return Repetition(run, scenario, holdings, served, transcript)
+    return Repetition(run, scenario, holdings, served, transcript, Replay(backend.hosts, transcript.steps))
 
 
 def require_repeatable(run: RunFolder, scenario: Scenario) -> None:

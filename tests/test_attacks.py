@@ -8,8 +8,6 @@ from attacked import federation_seen, scored, skewed, truth_of, turned, view_of
 
 from raydr.arrays import Float64Array
 from raydr.attacks import ATTACKS, NotApplicableError, Side, View
-from raydr.attacks.canary import SCORES, Release, bounded
-from raydr.attacks.canary import canary as canary_attack
 from raydr.attacks.cloud import cloud, unfolded
 from raydr.attacks.contract import Estimate, Piece, Reconstruction, Unordered
 from raydr.attacks.distance_geometry import distance_geometry
@@ -29,7 +27,6 @@ from raydr.methods.landmarks.learning import Step, StepRequest
 from raydr.methods.landmarks.maps import DistanceRequest
 from raydr.methods.landmarks.mean_embedding import MeanEmbedding, MeanEmbeddingRequest
 from raydr.methods.landmarks.spectral import KernelRequest
-from raydr.methods.private_map.messages import FirstMoments
 from raydr.methods.sense.clients import AnchorRequest
 from raydr.methods.sense.spaces import EuclideanSpace, HyperbolicSpace
 from raydr.privacy.gaussian import GaussianNoise
@@ -370,7 +367,7 @@ def test_the_field_says_where_a_client_with_one_record_lies_and_so_what_it_is_li
         list(surrogate_inversion(view, Side(public[:10])))
 
 
-# --------------------------------------------------------------------------------- membership, canaries
+# --------------------------------------------------------------------------------- membership
 
 
 def test_what_was_posted_of_each_record_tells_who_was_there() -> None:
@@ -412,50 +409,6 @@ def test_auc_and_false_alarms_are_those_of_counting() -> None:
     told = told_apart(scores, members)
     assert told.auc == pytest.approx(float((pairs == 1).mean() + 0.5 * (pairs == 0).mean()))
     assert told.tpr == float((inside > outside.max()).mean())
-
-
-class HalfTheNoise(GaussianNoise):
-    """A mechanism that promises twice what it adds."""
-
-    def cover(self, quantity, stream):  # type: ignore[no-untyped-def]
-        honest = super().cover(quantity, stream)
-        return np.asarray((honest + quantity.values) / 2.0)
-
-
-@pytest.mark.parametrize("kind", SCORES, ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize("seen", ["client", "client's share of a sum", "secure sum"])
-@pytest.mark.parametrize("honest", [True, False])
-def test_canaries_stay_below_an_honest_claim_and_above_half_the_noise(
-    kind: type, seen: str, honest: bool
-) -> None:
-    """Whether the server sees a client's upload under its own noise, under its share of a sum's, or the sum alone."""
-    on = {"Step": "gradient", "MeanEmbedding": "embedding"}.get(kind.__name__, "moments")
-    made = GaussianNoise if honest else HalfTheNoise
-    noise = made(
-        on=on,  # type: ignore[arg-type]
-        multiplier=1.0 if "share" in seen else 0.5,
-        clip=3.0 if on == "moments" else None,
-        per="client" if seen == "client" else "sum",
-    )
-    found = bounded(kind, SCORES[kind], Release(noise, 1e-5, "secure" in seen, 5), 5)
-    # What the mean tells of a canary is 1 / sqrt(2) of what the claim allows: the length is of all of them.
-    least = 0.4 if kind is FirstMoments else 0.6
-    assert (
-        (least * found.claimed < found.epsilon <= found.claimed) if honest else found.epsilon > found.claimed
-    )
-
-
-def test_canaries_are_of_the_noise_that_the_run_had() -> None:
-    rows, noise = random(30, 5, 0), GaussianNoise(on="gradient", multiplier=2.0, per="sum")
-    request = StepRequest(random(4, 5, 1), 0.1, 1.0, 1, "gradient", mechanism=noise, objective=False)
-    (found,) = canary_attack(view_of(cut(rows), request, mean=True), NOTHING)
-    assert found.variant == "gradient, Step"
-    assert 0.0 < found.epsilon <= found.claimed
-    with pytest.raises(NotApplicableError, match="no noise"):
-        list(canary_attack(anchored(rows, random(7, 5, 2)), NOTHING))
-    level = GaussianNoise(on="distances", level=0.1)
-    with pytest.raises(NotApplicableError, match="claims nothing"):
-        list(canary_attack(anchored(rows, random(7, 5, 2), level), NOTHING))
 
 
 # -------------------------------------------------------------------------------------- units and scores

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from attacked import federation_seen, truth_of
+from one_run import audited_epsilon, coins
 
 from raydr.arrays import Float64Array
 from raydr.attacks import Side, View
@@ -22,7 +23,6 @@ from raydr.methods.private_map.settings import Budget, PrivateMap
 from raydr.privacy import Quantity
 from raydr.privacy.accounting import Budget as RunBudget
 from raydr.privacy.accounting import epsilon_of
-from raydr.privacy.canaries import audited_epsilon, coins
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.records import LEDGER
 from raydr.report import read_run

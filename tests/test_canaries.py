@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from inline_federations import federate
+from one_run import Audited, audited_epsilon, coins
 
 from raydr.arrays import BoolArray, Float64Array
 from raydr.methods.landmarks.features import fourier_features
 from raydr.methods.landmarks.learning import StepRequest
 from raydr.methods.landmarks.mean_embedding import MeanEmbeddingRequest
 from raydr.privacy.accounting import gaussian_epsilon
-from raydr.privacy.canaries import Audited, audited_epsilon, coins
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.statistics.second_moments import SecondMomentsRequest, unpacked
 

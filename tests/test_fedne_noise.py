@@ -15,6 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inline_federations import federate
+from one_run import Audited, audited_epsilon, coins
 from test_canaries import HalfTheNoise
 from test_fedne import NO_CONTROL_VARIATES, TRAINING, blobs
 from tiny import tiny_run, tiny_scenario
@@ -43,7 +44,6 @@ from raydr.privacy.accounting import (
     epsilon_of,
     gaussian_epsilon,
 )
-from raydr.privacy.canaries import Audited, audited_epsilon, coins
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.report.runfolder import read_run
 from raydr.scenarios.planning import plan_of_scenario

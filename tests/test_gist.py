@@ -109,7 +109,10 @@ SHARES = Verdict(
     attack="seven", description="", shares=ShareErrors(error=0.02, guess=0.1, groups=2, clients=3)
 )
 BROKEN = Verdict(
-    attack="six", description="", bound=EpsilonBound(epsilon=2.0, claimed=1.0, delta=1e-5, confidence=0.999)
+    attack="six",
+    description="",
+    variant="the whole run",
+    bound=EpsilonBound(epsilon=0.5, measured=2.0, claimed=1.0, delta=1e-5, confidence=0.999),
 )
 
 

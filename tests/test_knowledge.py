@@ -236,7 +236,7 @@ SHARES, NO_SHARES = (
 BROKEN = Verdict(
     attack="canary",
     description="",
-    bound=EpsilonBound(epsilon=4.0, claimed=1.0, delta=1e-5, confidence=0.999),
+    bound=EpsilonBound(epsilon=4.0, measured=1.0, claimed=1.0, delta=1e-5, confidence=0.999),
 )
 
 

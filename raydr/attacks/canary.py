@@ -1,252 +1,362 @@
-"""Canaries: a lower bound on what a release under noise costs, beside what is claimed for it.
+"""Canaries: a lower bound on what a run's releases cost, beside what is claimed for them.
 
-For each sort of release that the run's noise covers, clients made up of canaries answer the request that real clients
-answered, through the same hosts, under the run's own mechanism. What is looked at is what the server saw: the sum alone
-under secure aggregation, and one client's upload where sums are not secret, which of noise that covers a sum has a
-share. Each canary is there or not by a coin, and moves the
-release in a direction of its own, as far as a record may; how well they are found again bounds epsilon from below
-(:mod:`raydr.privacy.canaries`). What is claimed is what the accountant charges for that same release. A bound above the
-claim is a defect of raydr, whatever the data.
+All releases that the accountant charged are made again (:mod:`raydr.federation.replay`): by the run's own clients,
+with their rows, messages, shares and mechanisms. In one client's data a record is replaced by a canary. Of many
+candidates it is the one that moves the releases most; under zero-out its neighbour is its absence, under replace-one
+another candidate in its place.
+
+The shift d_r of release r, in units of its charged deviation, is computed without noise, and so is exact. Noise is then
+drawn again, many times, each time under other secrets. Two bounds follow, for each kind of release and for the whole
+run.
+
+- ``epsilon``: of sum_r w_r <d_r, y_r>, which tells best whether the canary is there, the shift is known and the
+  deviation is bounded from the draws. The weights w_r are fixed on the first half of the draws and the deviation is
+  measured on the second half, so the bound needs no more than normal noise. It is below the claim where no record of
+  this run moves all releases as far as is charged.
+- ``measured``: the accountant's own sum, with the noise of each release as measured where that is surely less than
+  charged. Every entry of every release counts, so this finds half the noise also in a release that has a hundredth of
+  the budget.
+
+The claim is broken if either exceeds it. With honest noise each does in less than one audit of a thousand
+(:mod:`raydr.privacy.canaries`).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TypeVar
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from raydr.arrays import BoolArray, Float64Array
+from raydr.arrays import BoolArray, Float64Array, FloatArray
 from raydr.attacks.contract import Bounded, NotApplicableError, Side, View, attack
-from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
-from raydr.federation.client import Withheld
-from raydr.federation.messages import Reply, Request
-from raydr.federation.secure import SecureSums
-from raydr.federation.transcript import Transcript
-from raydr.federation.wire import Weighting
-from raydr.methods.landmarks.features import fourier_features
-from raydr.methods.landmarks.learning import ON, Step, StepRequest
-from raydr.methods.landmarks.mean_embedding import MeanEmbedding, MeanEmbeddingRequest
-from raydr.methods.private_map.messages import (
-    CellSums,
-    CellSumsRequest,
-    FirstMoments,
-    FirstMomentsRequest,
-    Frame,
-    Scatter,
-    ScatterRequest,
-)
-from raydr.methods.private_map.messages import View as Sight
-from raydr.methods.private_map.settings import COUNT_WEIGHT
-from raydr.privacy import Mechanism
+from raydr.federation.client import Client
+from raydr.federation.replay import Fields, Part, Replay
+from raydr.federation.transcript import Release
+from raydr.federation.wire import SumCall
+from raydr.methods.landmarks.learning import StepRequest
 from raydr.privacy.accounting import epsilon_of
-from raydr.privacy.canaries import audited_epsilon, coins
-from raydr.privacy.secrets import Secret
-from raydr.statistics.second_moments import SecondMoments, SecondMomentsRequest, unpacked
+from raydr.privacy.canaries import CONFIDENCE, epsilon_of_mu, most_deviation
+from raydr.privacy.ledger import RECORDS
+from raydr.threads import one_blas_thread
 
-CANARIES = 1_200
-_GAMMA, _LANDMARKS, _WAVES = 0.5, 3, 8192
-_THRESHOLD = 0.5  # half of what a canary adds: between there and not
+_NUMBERS, _REPLIES = 20_000_000, 5_000
+"""Noisy numbers, and replies that hold them, that an audit draws, about: either takes 1 to 2 s."""
+_FEWEST_DRAWS = 32
+_TRIED = 3
+"""Releases of each kind by which a canary is chosen: the first, the last, and one between them."""
+_REACHES = (0.75, 1.5, 3.0, 1e3)
+"""How far canaries are from the mean, in root mean square distances of records."""
+_AXES = 3
+_SOME = 200  # rows of each client by which candidates are made
+_FAR = 1e30
 
-_CLIENTS = 4
-"""Among whom noise of a sum is divided."""
+WHOLE = "the whole run"
 
-R = TypeVar("R", bound=Reply)
-Released = tuple[Float64Array, float]
-"""Scores (canaries,), and epsilon as the accountant charges it."""
+
+@attack(
+    "canary", "a lower bound on epsilon, of each release and of the whole run, by a record in the data or not"
+)
+def canary(view: View, side: Side) -> Iterator[Bounded]:
+    """One attempt for the whole run, and one for each kind of release that is charged."""
+    if view.replay is None or not view.replay.releases:
+        raise NotApplicableError("nothing is charged, so nothing is claimed that could be wrong.")
+    yield from bounds(view.replay, view.delta)
+
+
+def bounds(replay: Replay, delta: float) -> Iterator[Bounded]:
+    """Return bounds of the whole run, then of each kind of release."""
+    releases = replay.releases
+    groups = (
+        {WHOLE: np.ones(len(releases), np.bool_)} if len({one.charge.unit for one in releases}) == 1 else {}
+    )
+    for kind in dict.fromkeys(release.charge.kind for release in releases):
+        groups[kind] = np.array([release.charge.kind == kind for release in releases])
+    with one_blas_thread():
+        flock = Flock.of(replay)
+        pairs = {name: flock.worst(chosen) for name, chosen in groups.items()}
+        shifts = [
+            {name: flock.shift(index, *pair) for name, pair in pairs.items() if groups[name][index]}
+            for index in range(len(releases))
+        ]
+        draws = flock.draws
+        noise = [Noise.of(flock, index, draws, shift) for index, shift in enumerate(shifts)]
+    tests = sum(len(one.squares) + len(one.along) for one in noise)
+    for name, chosen in groups.items():
+        some = [one for one, there in zip(noise, chosen, strict=True) if there]
+        yield _bounded(name, some, tests, draws, flock.client, delta)
+
+
+def _bounded(name: str, noise: Sequence[Noise], tests: int, draws: int, client: int, delta: float) -> Bounded:
+    releases = [one.release for one in noise]
+    claimed = epsilon_of(Counter(release.charge for release in releases), delta)
+    parts = [one.most(tests) for one in noise]
+    measured = claimed
+    if min(parts) < 1.0:
+        less = [
+            replace(release.charge, deviation=part * release.charge.deviation)
+            for release, part in zip(releases, parts, strict=True)
+        ]
+        measured = epsilon_of(Counter(less), delta)
+    other = "another in its place" if _replaces(releases[0]) else "not"
+    return Bounded(
+        uses=tuple(dict.fromkeys(type(release.call.request).reply for release in releases)),
+        knows=f"the run's clients, requests and mechanisms; one record of client {client}, there or {other}",
+        variant=name,
+        numbers={"releases": len(releases), "draws": draws},
+        epsilon=epsilon_of_mu(_mu(name, noise, draws), delta),
+        measured=measured,
+        claimed=claimed,
+        delta=delta,
+        confidence=CONFIDENCE,
+    )
+
+
+def _mu(name: str, noise: Sequence[Noise], draws: int) -> float:
+    """What the releases together are surely moved by, in deviations of the statistic that tells it best."""
+    half = draws // 2
+    weights = np.array([one.pilot**-2.0 for one in noise])
+    moved = float(weights @ np.array([one.shifts[name] for one in noise]))
+    statistic = np.stack([one.along[name] for one in noise], axis=1)[half:] @ weights
+    deviation = most_deviation(float(statistic @ statistic), draws - half)
+    return moved / deviation if moved > 0.0 else 0.0
 
 
 @dataclass(frozen=True)
-class Release:
-    """How canaries are released.
+class Noise:
+    """Noise of a release that was drawn many times, in units of what is charged.
 
     Attributes
     ----------
-    mechanism : Mechanism
-        Of the run.
-    delta : float
-        At which epsilon is told.
-    secure : bool
-        Whether the server sees the sum of clients alone.
-    seed : int
-        Of the noise: nobody is hidden by it, and an audit can be repeated.
+    release : Release
+    squares : dict of field to (float, int)
+        Sum of the squares of all entries, and how many there are.
+    pilot : float
+        What the deviation is at most, by the first half of the draws; no more than 1.
+    shifts : dict of name to float
+        Squared length of the shift of each canary.
+    along : dict of name to (draws,) float64
+        Products of the noise and that shift.
     """
 
-    mechanism: Mechanism
-    delta: float
-    secure: bool = False
-    seed: int = 0
+    release: Release
+    squares: dict[str, tuple[float, int]]
+    pilot: float
+    shifts: dict[str, float]
+    along: dict[str, Float64Array]
 
-    def of(
-        self, rows: Float64Array, nobody: Float64Array, request: Request[R], weights: Weighting
-    ) -> tuple[R, float]:
-        """What the server sees of canaries (canaries, features), and what the accountant charges for it.
+    @classmethod
+    def of(cls, flock: Flock, index: int, draws: int, shifts: dict[str, Fields]) -> Noise:
+        """Draw the noise of a release."""
+        parts, release = flock.seen(index), flock.replay.releases[index]
+        unit = flock.replay.deviation(release, parts[0].client.index)
+        along = {name: np.zeros(draws) for name in shifts}
+        squares = {name: np.zeros(draws) for name in parts[0].clean}
+        for draw in range(draws):
+            noise = {name: np.zeros_like(values) for name, values in parts[0].clean.items()}
+            for part in parts:
+                weight = flock.replay.weight(release, part.client.index) / unit
+                for name, values in part.noise("canary", draw).items():
+                    noise[name] += weight * values
+            for name, values in noise.items():
+                squares[name][draw] = np.vdot(values, values)
+            for canary, shift in shifts.items():
+                along[canary][draw] = _dot(noise, shift)
+        sizes = {name: values.size for name, values in parts[0].clean.items()}
+        half = draws // 2
+        pilot = [most_deviation(squares[name][:half].sum(), half * size) for name, size in sizes.items()]
+        return cls(
+            release,
+            {name: (float(found.sum()), draws * sizes[name]) for name, found in squares.items()},
+            min(1.0, *pilot),
+            {name: _dot(shift, shift) for name, shift in shifts.items()},
+            along,
+        )
 
-        Where the sum alone is seen, the canaries are dealt to all clients. Else they are the first client's, whose
-        upload is looked at; where noise covers a sum there are others, each with the record ``nobody`` (features,).
-        """
-        alone = nobody[None].astype(rows.dtype)
-        if self.secure:
-            parts = list(np.array_split(rows, _CLIENTS))
+    def most(self, tests: int) -> float:
+        """What its deviation surely is at most, of what is charged; no more than 1."""
+        found = [most_deviation(squares, count, tests) for squares, count in self.squares.values()]
+        for name, along in self.along.items():
+            if self.shifts[name] > 0.0:
+                squares = float(along @ along) / self.shifts[name]
+                found.append(most_deviation(squares, len(along), tests))
+        return min(1.0, *found)
+
+
+@dataclass(frozen=True)
+class Flock:
+    """Candidates for a canary of one client, as they are at each release.
+
+    Attributes
+    ----------
+    replay : Replay
+    client : int
+        Whose record it is: the one that the releases protect least.
+    states : list of dict of client to Client
+        Clients as they were at each release.
+    candidates : list of (candidates, features)
+        Records that might be in the place of the client's last, as they were at each release.
+    """
+
+    replay: Replay
+    client: int
+    states: list[dict[int, Client]]
+    candidates: list[FloatArray]
+    _known: dict[int, Float64Array] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, replay: Replay) -> Flock:
+        """Follow the run with the client's own rows, and with candidates for rows."""
+        costs = np.zeros(len(replay.sizes))
+        for release in replay.releases:
+            for client in release.call.clients:
+                if replay.sizes[client]:
+                    costs[client] += replay.deviation(release, client) ** -2.0
+        chosen = int(costs.argmax())
+        states: list[dict[int, Client]] = [{} for _ in replay.releases]
+        for client in range(len(replay.sizes)):
+            for state, now in zip(states, replay.clients(client, replay.rows(client)), strict=True):
+                state[client] = now
+        rows, made = replay.rows(chosen), _candidates(replay)
+        batches = []
+        for start in range(0, len(made), len(rows)):
+            batch = made[start : start + len(rows)].astype(rows.dtype)
+            held = np.concatenate([batch, rows[len(batch) :]])
+            batches.append([now.rows[: len(batch)] for now in replay.clients(chosen, held)])
+        return cls(replay, chosen, states, [np.concatenate(parts) for parts in zip(*batches, strict=True)])
+
+    @property
+    def draws(self) -> int:
+        """How often noise is drawn, an even number, the same for all releases."""
+        replies, numbers = 0, 0
+        sizes: dict[str, int] = {}
+        for index, release in enumerate(self.replay.releases):
+            seen, kind = self.seen(index), release.charge.kind
+            if kind not in sizes:
+                sizes[kind] = sum(values.size for values in seen[0].clean.values())
+            replies += len(seen)
+            numbers += len(seen) * sizes[kind]
+        return max(_FEWEST_DRAWS, min(_NUMBERS // numbers, _REPLIES // replies) // 2 * 2)
+
+    def seen(self, index: int) -> list[Part]:
+        """What together makes what is charged of a release: summands of clients that do not collude, or one upload."""
+        release, state = self.replay.releases[index], self.states[index]
+        if release.of_sum:
+            there = [client for client in release.call.clients if self.replay.weight(release, client)]
+            # Colluders tell their shares of the noise, which is charged without them.
+            others = [client for client in there if client != self.client]
+            told = others[: min(self._colluding(release), len(there) - 1)]
+            there = [client for client in there if client not in told]
+        elif self.client in release.call.clients:
+            there = [self.client]
         else:
-            parts = [rows, *[alone] * (_CLIENTS - 1 if self.mechanism.shared else 0)]
-        root = Secret(bytes(32)).derived("canaries", self.seed)
-        seats = [Seat(index, part, fingerprint(part)) for index, part in enumerate(parts)]
-        hosts = [ClientHost([seat], seed=0, withheld=Withheld.derived(root, [seat.index])) for seat in seats]
-        transcript = Transcript()
-        secure = SecureSums(colluding=0.0) if self.secure else None
-        federation = Federation(
-            InlineTransport(hosts), len(parts), Context(seed=0, secure=secure), transcript=transcript
+            there = [self.replay.least_protected(release)]
+        return [Part(release, state[client]) for client in there]
+
+    @staticmethod
+    def _colluding(release: Release) -> int:
+        sharing = release.call.sharing if isinstance(release.call, SumCall) else None
+        return sharing.colluding if sharing is not None else 0
+
+    def worst(self, chosen: BoolArray) -> tuple[int, int]:
+        """The canary, and its neighbour, that move the chosen releases most."""
+        absent = len(self.candidates[0])
+        total = np.zeros((absent + 1, absent + 1))
+        for kind in dict.fromkeys(
+            self.replay.releases[index].charge.kind for index in np.flatnonzero(chosen)
+        ):
+            every = [
+                index
+                for index in np.flatnonzero(chosen)
+                if self.replay.releases[index].charge.kind == kind
+                and self.client in self.replay.releases[index].call.clients
+            ]
+            tried = (
+                sorted({every[at] for at in np.linspace(0, len(every) - 1, _TRIED).astype(int)})
+                if every
+                else []
+            )
+            for index in tried:
+                total += len(every) / len(tried) * self._distances(index)
+        if _replaces(self.replay.releases[int(np.flatnonzero(chosen)[0])]):
+            total[absent] = total[:, absent] = 0.0
+        else:
+            total[:, :absent] = 0.0
+        one, other = np.unravel_index(int(total.argmax()), total.shape)
+        return int(one), int(other)
+
+    def _distances(self, index: int) -> Float64Array:
+        """Squared distances of a release between any two candidates, the last of which is nobody."""
+        if index not in self._known:
+            count = len(self.candidates[index]) + 1
+            found = np.stack([_flat(self._value(index, candidate)) for candidate in range(count)])
+            lengths = np.einsum("ij,ij->i", found, found)
+            self._known[index] = np.maximum(lengths[:, None] + lengths[None] - 2.0 * found @ found.T, 0.0)
+        return self._known[index]
+
+    def shift(self, index: int, canary: int, other: int) -> Fields:
+        """How far a canary in the place of another moves a release, in units of the deviation that is charged."""
+        release = self.replay.releases[index]
+        if self.client not in release.call.clients:
+            clean = self.seen(index)[0].clean
+            return {name: np.zeros_like(values) for name, values in clean.items()}
+        one, two = self._value(index, canary), self._value(index, other)
+        return {name: one[name] - two[name] for name in one}
+
+    def _value(self, index: int, candidate: int) -> Fields:
+        """What the client adds to a release with a candidate in the place of its last record; the last is nobody."""
+        release, now, made = (
+            self.replay.releases[index],
+            self.states[index][self.client],
+            self.candidates[index],
         )
-        reply = federation.sum(request) if weights == "sum" else federation.mean(request, weights=weights)
-        if not self.secure:
-            reply = next(found for seen, found in transcript.of(type(reply)) if seen.client == 0)
-        return reply, epsilon_of(federation.ledger.charges, self.delta, "server")
+        unit = self.replay.weight(release, self.client) / self.replay.deviation(release, self.client)
+        rows, kept = now.rows[:-1], 1.0
+        row = made[candidate] if candidate < len(made) else None
+        if release.charge.unit == "client":
+            held = now.rows if candidate == 0 or row is None else np.tile(row, (len(now.rows), 1))
+            kept = 0.0 if row is None else 1.0
+        elif row is not None:
+            held = np.concatenate([rows, row[None]])
+        elif release.charge.kind == RECORDS:
+            held = np.concatenate([rows, np.zeros_like(now.rows[-1:])])
+        elif isinstance(release.call.request, StepRequest):
+            # Where no kernel reaches: also of several local steps nothing is left of it.
+            held = np.concatenate([rows, np.full_like(now.rows[-1:], _FAR)])
+        else:
+            # As the mean over as many rows as are public, of which one adds nothing.
+            held, kept = rows if len(rows) else now.rows, 0.0
+            if len(rows):
+                told = release.call.told(self.client)
+                kept = told.sensitivity(len(now.rows)) / told.sensitivity(len(rows))
+        part = Part(release, replace(now, rows=np.ascontiguousarray(held), memory={}))
+        return {name: kept * unit * values for name, values in part.clean.items()}
 
 
-@attack("canary", "a lower bound on epsilon from records made up to be found again")
-def canary(view: View, side: Side) -> Iterator[Bounded]:
-    """One attempt for each sort of release that noise with a claim covers."""
-    covered: dict[type[Reply], Mechanism] = {}
-    for seen in view.transcript:
-        if seen.protection is not None and (seen.client is not None or view.secure):
-            covered.setdefault(type(seen.reply), seen.protection)
-    if not covered:
-        raise NotApplicableError("no noise covers anything, so nothing is claimed that could be wrong.")
-    found = False
-    for kind, mechanism in covered.items():
-        score = SCORES.get(kind)
-        if score is None or not _claims(mechanism):
-            continue
-        found = True
-        yield bounded(kind, score, Release(mechanism, view.delta, view.secure, side.seed), side.seed)
-    if not found:
-        raise NotApplicableError(
-            "noise covers "
-            + ", ".join(sorted({mechanism.on for mechanism in covered.values()}))
-            + ", for which it"
-            " claims nothing, or for which no canaries have been made up."
-        )
-
-
-def bounded(
-    kind: type[Reply],
-    score: Callable[[Release, BoolArray], Released],
-    release: Release,
-    seed: int,
-) -> Bounded:
-    """What canaries say of one sort of release."""
-    present = coins(CANARIES, seed)
-    scores, claimed = score(release, present)
-    found = audited_epsilon(scores, present, _THRESHOLD, release.delta)
-    mechanism = release.mechanism
-    seen_of = "the sum alone is seen" if release.secure else "a client's upload is seen"
-    return Bounded(
-        uses=(kind,),
-        knows=f"{CANARIES:,} canaries, of which half are there, and the run's own {mechanism.words}; {seen_of}",
-        variant=f"{mechanism.on}, {kind.__name__}",
-        numbers={"canaries": CANARIES},
-        epsilon=found.epsilon,
-        claimed=claimed,
-        delta=release.delta,
-        confidence=found.confidence,
+def _candidates(replay: Replay) -> FloatArray:
+    """Records (candidates, features) along the widest axes of the rows, near and far, and the most unlike of them."""
+    rows = np.concatenate(
+        [replay.rows(client)[:_SOME].astype(np.float64) for client in range(len(replay.sizes))]
     )
+    mean = np.nanmean(rows, axis=0)
+    seen = np.where(np.isnan(rows), mean, rows) - mean
+    lengths = np.linalg.norm(seen, axis=1)
+    _, _, directions = np.linalg.svd(seen[:: max(1, len(seen) // 1000)], full_matrices=False)
+    single = np.eye(len(mean))[np.argsort(-seen.var(axis=0), kind="stable")[:_AXES]]
+    axes = np.concatenate([directions[:_AXES], single])
+    width = float(np.sqrt((lengths**2).mean())) or 1.0
+    made = [mean + sign * reach * width * axis for axis in axes for reach in _REACHES for sign in (1.0, -1.0)]
+    return np.stack([seen[lengths.argmax()] + mean, *made])
 
 
-def gradient_scores(release: Release, present: BoolArray) -> Released:
-    """All landmarks on one point, each canary where it pulls them most, in a direction of its own."""
-    count = len(present)
-    there, away = np.eye(count) / math.sqrt(2.0 * _GAMMA), np.full(count, 1e4)
-    rows, landmarks = np.where(present[:, None], there, away), np.zeros((_LANDMARKS, count))
-    share = next(share for share, on in ON.items() if on == release.mechanism.on)
-    request = StepRequest(landmarks, _GAMMA, 1.0, 1, share, mechanism=release.mechanism, objective=False)
-    reply, claimed = release.of(rows, away, request, "rows")
-    # What a canary adds, if it is there: its own direction, as long as the sensitivity.
-    scores = -reply.direction.sum(axis=0) / math.sqrt(_LANDMARKS) / request.sensitivity(count)
-    return scores, claimed
+def _replaces(release: Release) -> bool:
+    return release.charge.relation == "replace-one"
 
 
-def embedding_scores(release: Release, present: BoolArray) -> Released:
-    """Canaries so far apart that their random features are all but orthogonal; who is not there is one other point."""
-    count = len(present)
-    places = np.random.default_rng(7).normal(size=(count + 1, 8)) * 100.0
-    waves = fourier_features(3, _WAVES, _GAMMA, np.zeros(8))
-    request = MeanEmbeddingRequest(
-        3, _WAVES, _GAMMA, np.zeros(8), None, waves.frequencies[-1, -4:], release.mechanism
-    )
-    rows = np.where(present[:, None], places[:-1], places[-1])
-    reply, claimed = release.of(rows, places[-1], request, "rows")
-    own = np.stack([waves.mean(place[None]) for place in places])
-    directions = own[:-1] - np.outer(own[:-1] @ own[-1], own[-1])
-    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    # What the other canaries leave in a canary's direction is taken off as if half of them were there.
-    others = directions @ own[:-1].sum(axis=0) - np.einsum("ij,ij->i", directions, own[:-1])
-    return np.asarray(directions @ (reply.embedding * count) - others / 2.0), claimed
+def _flat(fields: Fields) -> Float64Array:
+    return np.concatenate([values.reshape(-1) for values in fields.values()])
 
 
-def moment_scores(release: Release, present: BoolArray) -> Released:
-    """Each canary along an axis of its own, as long as a record may be; who is not there is the centre."""
-    count, clip = len(present), _clip(release.mechanism)
-    rows, nobody = np.where(present[:, None], clip * np.eye(count), 0.0), np.zeros(count)
-    request = SecondMomentsRequest(nobody, clip, release.mechanism)
-    reply, claimed = release.of(rows, nobody, request, "rows")
-    mean, square = unpacked(reply.packed * count, count)
-    return (mean + np.diag(square)) / 2.0, claimed
-
-
-def first_moment_scores(release: Release, present: BoolArray) -> Released:
-    """As :func:`moment_scores`, of sums; the squared length, which all canaries share, tells none of them apart."""
-    count, clip = len(present), _clip(release.mechanism)
-    rows, nobody = np.where(present[:, None], clip * np.eye(count), 0.0), np.zeros(count)
-    request = FirstMomentsRequest(_whole(count, clip), count, release.mechanism)
-    reply, claimed = release.of(rows, nobody, request, "sum")
-    return reply.packed[:-1], claimed
-
-
-def scatter_scores(release: Release, present: BoolArray) -> Released:
-    """Each canary along an axis of its own adds to that axis's variance, and to nothing else."""
-    count, clip = len(present), _clip(release.mechanism)
-    rows, nobody = np.where(present[:, None], clip * np.eye(count), 0.0), np.zeros(count)
-    request = ScatterRequest(_whole(count, clip), nobody, clip, count, release.mechanism)
-    reply, claimed = release.of(rows, nobody, request, "sum")
-    return reply.triangle[np.cumsum([0, *range(count, 1, -1)])], claimed
-
-
-def cell_scores(release: Release, present: BoolArray) -> Released:
-    """Each canary in a cell of its own, as far from its centre as counts; who is not there is in another cell."""
-    count, clip = len(present), _clip(release.mechanism)
-    centres = (4.0 * clip * np.arange(count + 1.0))[:, None]
-    places = centres + clip
-    rows, nobody = np.where(present[:, None], places[:-1], places[-1]), places[-1]
-    whole = Sight(0.0, 2.0 * float(places[-1, 0]), None, None, 1)
-    frame = Frame(whole, np.zeros(1), np.eye(1))
-    request = CellSumsRequest(frame, centres, clip, count, release.mechanism)
-    reply, claimed = release.of(rows, nobody, request, "sum")
-    signal = reply.residuals[:-1, 0] + COUNT_WEIGHT * reply.counts[:-1]
-    return signal / (1.0 + COUNT_WEIGHT**2), claimed
-
-
-SCORES: dict[type[Reply], Callable[[Release, BoolArray], Released]] = {
-    Step: gradient_scores,
-    MeanEmbedding: embedding_scores,
-    SecondMoments: moment_scores,
-    FirstMoments: first_moment_scores,
-    Scatter: scatter_scores,
-    CellSums: cell_scores,
-}
-"""How canaries are scored, by the message that they are in."""
-
-
-def _claims(mechanism: Mechanism) -> bool:
-    return mechanism.claim(1.0) is not None
-
-
-def _clip(mechanism: Mechanism) -> float:
-    return float(getattr(mechanism, "clip", None) or 1.0)
-
-
-def _whole(features: int, clip: float) -> Sight:
-    """Rows as they are, which no canary is too long for."""
-    return Sight(0.0, clip * (1.0 + 1e-9), None, None, features)
+def _dot(one: Fields, other: Fields) -> float:
+    return float(sum(np.vdot(one[name], other[name]) for name in one))

@@ -20,6 +20,7 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import RaydrError
 from raydr.federation.messages import Reply
+from raydr.federation.replay import Replay
 from raydr.federation.transcript import Transcript
 from raydr.registry import Registry
 from raydr.statistics.scaling import ScaleRows, Scaling, scale_rows
@@ -58,6 +59,8 @@ class View:
         Whether it saw sums alone, of what is summed.
     colluding : float
         Part of the clients without whose shares noise on a sum is to be enough.
+    replay : Replay or None
+        The releases that were charged, for the audit of what is claimed for them: no server has that.
     """
 
     transcript: Transcript
@@ -69,6 +72,7 @@ class View:
     keyed: bool = False
     secure: bool = False
     colluding: float = 0.2
+    replay: Replay | None = None
 
     @property
     def rows(self) -> int:
@@ -323,19 +327,23 @@ class Scored(Finding):
 
 @dataclass(frozen=True, kw_only=True)
 class Bounded(Finding):
-    """What is surely lost of a release, beside what is claimed for it.
+    """What is surely lost of releases, beside what is claimed for them.
 
     Attributes
     ----------
     epsilon : float
         Lower bound at ``delta``, wrong in less than ``1 - confidence`` of all attempts.
+    measured : float
+        What the accountant makes of the same releases with the noise that was measured, where that is surely less than
+        was charged; ``claimed`` where it nowhere is.
     claimed : float
-        By the accountant, of the same release.
+        By the accountant, of the same releases.
     delta, confidence : float
         Of both.
     """
 
     epsilon: float
+    measured: float
     claimed: float
     delta: float
     confidence: float

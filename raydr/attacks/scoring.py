@@ -135,6 +135,7 @@ def _verdict(
         case Bounded():
             bound = EpsilonBound(
                 epsilon=finding.epsilon,
+                measured=finding.measured,
                 claimed=finding.claimed,
                 delta=finding.delta,
                 confidence=finding.confidence,

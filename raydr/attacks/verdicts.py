@@ -104,12 +104,35 @@ class ShareErrors:
 
 @dataclass(frozen=True, kw_only=True)
 class EpsilonBound:
-    """A lower bound on a release's epsilon, and what is claimed for it."""
+    """What is surely lost of releases, and what is claimed for them.
+
+    Attributes
+    ----------
+    epsilon : float
+        Lower bound at ``delta``: a record in the data or not, told apart by what was released.
+    measured : float
+        What the accountant makes of the noise that was measured, where that is surely less than was charged.
+    claimed : float
+        By the accountant.
+    delta, confidence : float
+        Of both bounds, each of which is wrong in less than ``1 - confidence`` of all audits.
+    """
 
     epsilon: float
+    measured: float
     claimed: float
     delta: float
     confidence: float
+
+    @property
+    def shown(self) -> float:
+        """The larger of both bounds."""
+        return max(self.epsilon, self.measured)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the claim does not hold."""
+        return self.shown > self.claimed * (1.0 + 1e-9)
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,7 @@ class Accounts:
     released: dict[str, Released] = field(default_factory=dict)
     write_down: Callable[[Released], None] = lambda release: None
     _covered: set[tuple[str, int]] = field(default_factory=set, repr=False)
+    _records_told: bool = field(default=False, repr=False)
 
     @property
     def charges(self) -> dict[Charge, int]:
@@ -143,16 +144,23 @@ class Accounts:
             self._release(Released(due.name, least), ledger)
         return due
 
-    def settle(self, due: Due, ledger: Ledger, answered: int, answer: Callable[[], str]) -> None:
-        """Charge what a call has cost in the end; ``answer`` is a digest of what came from those who answered."""
+    def settle(self, due: Due, ledger: Ledger, answered: int, answer: Callable[[], str]) -> Charge | None:
+        """Charge what a call has cost in the end, and return the charge; of noisy records only the first time.
+
+        ``answer`` is a digest of what came from those who answered.
+        """
         charge = due.if_answered(answered)
-        if charge is None or charge.kind == RECORDS or not answered:
-            return
+        if charge is None or not answered:
+            return None
+        if charge.kind == RECORDS:
+            first, self._records_told = not self._records_told, True
+            return charge if first else None
         before, came = self.released[due.name], answer()
         if before.answer not in ("", came):
             self._release(Released(digest(due.name, came), charge, came), ledger)
         elif not before.answer:
             self._release(Released(due.name, charge, came), ledger)
+        return charge
 
     def _release(self, release: Released, ledger: Ledger) -> None:
         """Charge a release, in place of what stands under its name, and write it down."""

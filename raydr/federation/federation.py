@@ -14,7 +14,7 @@ weighted by rows it is a ratio of two unbiased sums, whose bias vanishes with th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Literal, TypeVar, cast
@@ -41,6 +41,7 @@ from raydr.federation.transcript import Seen, Transcript
 from raydr.federation.transport import Transport
 from raydr.federation.wire import Answered, Call, PartialSum, SumCall, Weighting, by_protection
 from raydr.journal import Charged, CheckpointTaken, Journal
+from raydr.privacy.accounting import Charge
 from raydr.privacy.ledger import Granularity, Ledger
 from raydr.privacy.mechanism import Mechanism
 from raydr.privacy.secrets import FOUNDER
@@ -403,7 +404,10 @@ class Federation:
 
         due = self._accounts.afford(call, self.sizes, self.ledger)
         self._deliver(call, send, droppable=droppable)
-        self._accounts.settle(due, self.ledger, len(replies), lambda: digest(dict(sorted(replies.items()))))
+        charge = self._accounts.settle(
+            due, self.ledger, len(replies), lambda: digest(dict(sorted(replies.items())))
+        )
+        self._note(call, charge, replies)
         self._meter.fixed(
             (reply, call.told(client), protections[client]) for client, reply in sorted(replies.items())
         )
@@ -465,7 +469,10 @@ class Federation:
         self.context.policy.require_quorum(len(total.clients), len(cohort))
         if prepared is not None:
             self._unmask(prepared, total, droppable)
-        self._accounts.settle(due, self.ledger, len(total.clients), lambda: digest(total.totals))
+        charge = self._accounts.settle(
+            due, self.ledger, len(total.clients), lambda: digest(total.totals)
+        )
+        self._note(call, charge, total.clients)
         self.answered = tuple(sorted(total.clients))
         return call, total
 
@@ -488,6 +495,11 @@ class Federation:
             replies = self._beside(AdvertiseRequest(), tuple(range(clients)), droppable=False)
             self._public_keys = {client: reply.key for client, reply in replies.items()}
         return self._public_keys
+
+    def _note(self, call: Call, charge: Charge | None, answered: Iterable[int]) -> None:
+        """Write down what those who answered have done: set their state, or released what is charged."""
+        if self._transcript is not None:
+            self._transcript.note(replace(call, clients=tuple(sorted(answered))), charge, self._accounts)
 
     def _prepared(self, call: SumCall, droppable: bool) -> Prepared | None:
         """Have clients prepare for a secure sum, where sums are secure."""

@@ -6,6 +6,7 @@ import math
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import InitVar, dataclass, field, replace
 from typing import Any
 
@@ -119,6 +120,23 @@ class ClientHost:
                 for index in call.clients:
                     if index in self._clients:
                         self._compute(self._clients[index], call, call.told(index))
+
+    def with_rows(self, rows: FloatArray) -> ClientHost:
+        """Return a host of the same client, had it begun with other rows; nothing goes wrong there on purpose."""
+        (seat,) = self.seats
+        other = copy(self)
+        other.seats, other.faults, other._strikes = (
+            [Seat(seat.index, rows, fingerprint(rows))],
+            FaultPlan(),
+            False,
+        )
+        other._clients, other._followed, other._joint = {}, {}, {}
+        other.restore(())
+        return other
+
+    def client(self, index: int) -> Client:
+        """Return one of the clients, as it is now."""
+        return self._clients[index]
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -261,9 +279,9 @@ class ClientHost:
         for client, request in zip(clients, told, strict=True):
             self._ready(client, call, request)
         try:
-            replies = part([_shown(*each) for each in zip(clients, told, strict=True)], told)
+            replies = part([shown(*each) for each in zip(clients, told, strict=True)], told)
             for client, request, reply in zip(clients, told, replies, strict=True):
-                self._joint[client.index] = _covered(reply, client, request, call)
+                self._joint[client.index] = covered(reply, client, request, call)
             return
         except Exception as error:
             together = error, traceback.format_exc()
@@ -282,7 +300,7 @@ class ClientHost:
         """A client part's reply; a client that was asked before to change its state answers as it did then."""
         self._ready(client, call, told)
         if not type(told).sets_state:
-            return _covered(type(told).client_part(_shown(client, told), told), client, told, call)
+            return covered(type(told).client_part(shown(client, told), told), client, told, call)
         if told.mechanism is not None:
             raise TypeError(f"{type(told).__name__} sets clients' state, so no mechanism can stand before it")
         before = self._followed.get(client.index)
@@ -354,7 +372,7 @@ class Boundary:
         return ranges
 
 
-def _shown(client: Client, told: Request[Any]) -> Client:
+def shown(client: Client, told: Request[Any]) -> Client:
     """The client as its client part may see it: under a mechanism on data with other rows, and a memory of its own.
 
     The other rows are drawn once in a run, whatever is asked of them (P1 5.1): what is drawn again would average out.
@@ -403,7 +421,7 @@ def protection_of(client: Client, told: Request[Any]) -> Mechanism | None:
     return told.covering(client.covered_by)
 
 
-def _covered(reply: Reply, client: Client, told: Request[Any], call: Call) -> Reply:
+def covered(reply: Reply, client: Client, told: Request[Any], call: Call) -> Reply:
     """The reply as it may leave: under a mechanism on anything but data, changed by it, and cut to its range."""
     mechanism = told.mechanism
     if mechanism is None or mechanism.on == "data":

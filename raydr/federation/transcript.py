@@ -19,7 +19,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from raydr.federation.accounts import Accounts
 from raydr.federation.messages import Reply, Request
+from raydr.federation.wire import Call, SumCall
+from raydr.privacy.accounting import Charge
 from raydr.privacy.ledger import Granularity
 from raydr.privacy.mechanism import Mechanism
 
@@ -55,6 +58,28 @@ class Seen:
     protection: Mechanism | None = None
 
 
+@dataclass(frozen=True)
+class Release:
+    """What the accountant charged: by it, a release can be made again (:mod:`raydr.federation.replay`).
+
+    Attributes
+    ----------
+    call : Call
+        To the clients that answered.
+    charge : Charge
+        Of it.
+    mechanism : Mechanism
+        Which covered it.
+    of_sum : bool
+        Whether what is charged is the sum, the only thing that the server sees.
+    """
+
+    call: Call
+    charge: Charge
+    mechanism: Mechanism
+    of_sum: bool
+
+
 @dataclass
 class Transcript:
     """Messages in the order in which they came.
@@ -63,11 +88,25 @@ class Transcript:
     ----------
     counts : Counter of type of Reply
         How many replies of each kind clients sent, those that are not kept included.
+    steps : list of Call or Release
+        What set clients' state, and what was charged, in order.
     """
 
     counts: Counter[type[Reply]] = field(default_factory=Counter)
+    steps: list[Call | Release] = field(default_factory=list, repr=False)
     _seen: dict[int, list[Seen]] = field(default_factory=dict, repr=False)
     _calls: dict[tuple[type[Request[Any]], type[Reply]], list[int]] = field(default_factory=dict, repr=False)
+
+    def note(self, call: Call, charge: Charge | None, accounts: Accounts) -> None:
+        """Note a call to those who answered it, if it set their state or was charged."""
+        if type(call.request).sets_state and call.clients:
+            self.steps.append(call)
+        if charge is not None:
+            mechanism = call.told(call.clients[0]).covering(accounts.records)
+            if mechanism is None:
+                raise TypeError(f"{charge.kind} is charged, and no mechanism covers it")
+            shared = isinstance(call, SumCall) and call.sharing is not None
+            self.steps.append(Release(call, charge, mechanism, accounts.secure and shared))
 
     def add(self, seen: Seen) -> None:
         """Note a message; that of a later call takes the place of an earlier one where many of its kind are kept."""

@@ -1,77 +1,49 @@
-"""An empirical lower bound on epsilon from one run: records made up to be found again, and whether they are.
+"""Lower bounds on epsilon from noise that was measured: statistics for canaries.
 
-Each of many canaries is put among the data or not, by a coin. Whoever sees what was released gives each a score, higher
-where it seems to be there. If the release is mu-Gaussian differentially private, no test can have both few false alarms
-a and few misses b: mu >= Phi^-1(1 - a) - Phi^-1(b) (Dong, Roth & Su 2022). Confidence bounds on both rates (Clopper &
-Pearson) make of that a mu, and so an epsilon at delta, that the release surely exceeds. Canaries must not hide one
-another: the bound holds where their scores are independent, as those of canaries that move a release in orthogonal
-directions are.
+A canary moves Gaussian releases by a shift that is computed without noise, and so is known exactly. How large the noise
+is beside it is measured. Of ``count`` normal values of deviation s, the sum of squares over s^2 follows chi-squared, so
+
+    s <= sqrt(sum of squares / quantile(1 - confidence; count))
+
+but for ``1 - confidence`` of all audits. A shift over a deviation that is surely no larger than this is a mu that the
+releases surely do not keep to, and mu is an epsilon at delta (Dong, Roth & Su 2022; Balle & Wang 2018).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 
-import numpy as np
-
-from raydr.arrays import BoolArray, Float64Array
 from raydr.privacy.accounting import gaussian_epsilon
 
-
-@dataclass(frozen=True)
-class Audited:
-    """What canaries say of a release.
-
-    Attributes
-    ----------
-    epsilon : float
-        Lower bound at ``delta``; 0 where they were not found again.
-    delta, confidence : float
-        Of the bound.
-    false_alarms, misses : float
-        Upper bounds of both rates.
-    """
-
-    epsilon: float
-    delta: float
-    confidence: float
-    false_alarms: float
-    misses: float
+CONFIDENCE = 0.999
+"""Of each bound: one in a thousand audits of honest noise says that a claim is broken."""
 
 
-def audited_epsilon(
-    scores: Float64Array, present: BoolArray, threshold: float, delta: float, *, confidence: float = 0.999
-) -> Audited:
-    """Lower bound on epsilon, wrong in less than ``1 - confidence`` of all runs.
+def most_deviation(squares: float, count: int, tests: int = 1) -> float:
+    """Return what the deviation of ``count`` normal values is surely no larger than, each of ``tests`` times.
 
     Parameters
     ----------
-    scores : (canaries,)
-        Higher where a canary seems to be among the data.
-    present : (canaries,)
-        Whether it is.
-    threshold : float
-        Fixed before the scores were seen: above it, a canary is said to be there.
-    delta : float
-        At which epsilon is told.
-    confidence : float
-        Of both rates together.
+    squares : float
+        Sum of their squares.
+    count : int
+        How many there are; of none, the bound is infinite.
+    tests : int
+        How many such bounds are to hold together with :data:`CONFIDENCE`.
     """
-    from scipy.stats import beta, norm
+    from scipy.stats import chi2
 
-    level = 1.0 - (1.0 - confidence) / 2.0
-    alarms, absent = int((scores[~present] > threshold).sum()), int((~present).sum())
-    missed, there = int((scores[present] <= threshold).sum()), int(present.sum())
-
-    def most(wrong: int, of: int) -> float:
-        return 1.0 if wrong == of else float(beta.ppf(level, wrong + 1, of - wrong))
-
-    false_alarms, misses = most(alarms, absent), most(missed, there)
-    mu = float(norm.ppf(1.0 - false_alarms) - norm.ppf(misses)) if max(false_alarms, misses) < 1.0 else 0.0
-    epsilon = gaussian_epsilon(1.0 / mu, delta) if mu > 0.0 else 0.0
-    return Audited(epsilon, delta, confidence, false_alarms, misses)
+    if not count:
+        return math.inf
+    return math.sqrt(squares / float(chi2.ppf((1.0 - CONFIDENCE) / tests, count)))
 
 
-def coins(canaries: int, seed: int) -> BoolArray:
-    """Which of so many canaries to put among the data, (canaries,), each with probability one half."""
-    return np.random.default_rng(seed).random(canaries) < 0.5
+def epsilon_of_mu(mu: float, delta: float) -> float:
+    """Epsilon at ``delta`` of Gaussian releases that are moved by ``mu`` deviations.
+
+    >>> round(epsilon_of_mu(1 / 3.7304, 1e-5), 3)
+    1.0
+    """
+    if math.isinf(mu):
+        return math.inf
+    return gaussian_epsilon(1.0 / mu, delta) if mu > 0.0 else 0.0

@@ -114,9 +114,11 @@ def _line(verdict: Verdict) -> Line:
         error, guess, beats = (
             f"ε ≥ {bound.epsilon:.3g}",
             f"claimed {bound.claimed:.3g}",
-            bound.epsilon > bound.claimed,
+            bound.is_broken,
         )
         said = f"at delta {bound.delta:g}, with confidence {bound.confidence:g}"
+        if bound.is_broken:
+            said = f"the claim does not hold: with the noise that was measured, ε is {bound.measured:.3g}; {said}"
     messages = ", ".join(f"{count:,} {kind}" for kind, count in verdict.messages.items())
     return Line(
         verdict.attack,

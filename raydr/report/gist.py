@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from raydr.attacks.verdicts import Audit
+from raydr.attacks.verdicts import Audit, Verdict
 from raydr.privacy.verdict import Left, verdict
 from raydr.report import wording
 from raydr.report.audited import enough_public_rows
@@ -72,18 +72,24 @@ def points(run: RunFolder) -> tuple[Point, ...]:
     return (*shown, recovered(run.audit))
 
 
+def broken_claim(found: Verdict) -> str:
+    """Which claim does not hold, and by how much."""
+    bound = found.bound
+    assert bound is not None
+    shown, claimed = (f"{epsilon:.3g}" for epsilon in (bound.shown, bound.claimed))
+    return f"{found.attack}, {found.variant}: epsilon is at least {shown}, and {claimed} is claimed."
+
+
 def recovered(audit: Audit | None) -> Point:
     """What the attack recovered that came nearest."""
     title = "Attacks"
     if audit is None:
         return Point(title, "not audited", _UNPROVEN, "open")
     broken = [
-        found
-        for found in audit.verdicts
-        if found.bound is not None and found.bound.epsilon > found.bound.claimed
+        found for found in audit.verdicts if found.bound is not None and found.bound.is_broken
     ]
     if broken:
-        return Point(title, "claim broken", f"{broken[0].attack} shows more epsilon than is claimed.", "bad")
+        return Point(title, "claim broken", broken_claim(broken[0]), "bad")
     best = most_exact(audit)
     if best is not None and best.errors is not None:
         errors = best.errors

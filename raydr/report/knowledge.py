@@ -336,7 +336,7 @@ def _audited(run: RunFolder, held: _Held) -> tuple[str, Tone]:
     if broken is not None and broken.bound is not None:
         return (
             f"{held.said}; the audit shows that this is more than is claimed: ε is at least"
-            f" {broken.bound.epsilon:.3g}, of {broken.bound.claimed:.3g} ({broken.attack})"
+            f" {broken.bound.shown:.3g}, of {broken.bound.claimed:.3g} ({broken.attack})"
         ), "bad"
     said, nearest = f"{held.said}; in the audit", audit.nearest
     told = "; ".join(filter(None, (_members(audit), _shares(audit))))
@@ -405,7 +405,7 @@ def _written_down(run: RunFolder, held: _Held, audit: Audit) -> str:
 
 
 def _broken(found: Verdict) -> bool:
-    return found.bound is not None and found.bound.epsilon > found.bound.claimed
+    return found.bound is not None and found.bound.is_broken
 
 
 def most_exact(audit: Audit) -> Verdict | None:
