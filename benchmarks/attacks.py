@@ -133,6 +133,7 @@ def methods(quick: bool) -> Iterator[Line]:
 
 def best_of(case: str, audit: Any) -> Iterator[Line]:
     """The best attempt of each attack that applies."""
+    from raydr.attacks.canary import WHOLE
     from raydr.report.audited import lines
 
     best: dict[str, Any] = {}
@@ -146,7 +147,7 @@ def best_of(case: str, audit: Any) -> Iterator[Line]:
             if verdict.membership is not None
             else verdict.shares.error / verdict.shares.guess
             if verdict.shares is not None
-            else -verdict.bound.epsilon / verdict.bound.claimed
+            else -float(verdict.variant == WHOLE)
         )
         if verdict.attack not in best or score < best[verdict.attack][0]:
             best[verdict.attack] = score, verdict, line
