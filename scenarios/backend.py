@@ -42,8 +42,8 @@ class Backend(Protocol):
     ) -> Served:
         """Run clients and server; ``parts`` are each client's rows, or where they are.
 
-        Each host is given what of ``withheld`` is its clients'; by default secrets are drawn. ``released`` has every line
-        about a release that the run has charged before.
+        Each host is given what of ``withheld`` is its clients'; by default secrets are drawn. ``released`` has every
+        line about a release that the run has charged before.
         """
 
     def lay_out_sites(self, files: Sequence[tuple[SiteFile, str | None]]) -> Layout:

@@ -251,6 +251,7 @@ def readings() -> Iterator[dict[str, Any]]:
     for kind, keep in itertools.product(harmonize, ([], ["a"], ["label"])):
         yield {"harmonize": {"kind": kind, "keep": keep}}
     yield {"features": ["a", "word"], "categories": "one-hot"}
+    yield {"features": None, "categories": "leave-out"}
 
 
 ON_RECORDS = {"on": "data", "stage": "all", "clip": 6.0, "multiplier": 0.1}
@@ -278,7 +279,8 @@ def test_nor_is_anything_told_before_the_method_begins(
     tmp_path: Path, method: str, reading: dict[str, Any]
 ) -> None:
     """Gaps, words, classes, scales and sites: what is learnt of them is paid for, or a strict run refuses it."""
-    content = BASE | METHODS_THAT_READ[method] | {"data": BASE["data"] | reading}
+    data = {key: value for key, value in (BASE["data"] | reading).items() if value is not None}
+    content = BASE | METHODS_THAT_READ[method] | {"data": data}
     pairs = [NEIGHBOURS["far"], *[NEIGHBOURS["replaced"]] * ("harmonize" in reading)]
     if reading.get("missing") not in (None, "error"):
         pairs = [DROPPED]

@@ -468,6 +468,8 @@ SORTS: list[dict[str, Any]] = [
 ]
 """Runs of one secret, under noise of several sorts."""
 UNREACHED = {
+    "method.preset": "goes without method.bounds, which noise on updates needs",
+    "method.standardise": "goes without method.bounds, which noise on updates needs",
     "audit": "repeats the run: tests of its own",
     "clients.sites": "are another source of data",
     "data.dimensions": "of a graph",
@@ -514,7 +516,7 @@ def alternatives(annotation: Any, value: Any, folder: Path) -> Iterator[Any]:
     elif annotation is int:
         yield from ((value or 0) + 1, (value or 0) - 1, (value or 0) + 2, 3, 20, 40)
     elif annotation is float:
-        yield from ((value or 1.0) * 0.6, (value or 1.0) * 1.5, 0.2, 0.5, 2.0, 30.0)
+        yield from ((value or 1.0) * 0.6, (value or 1.0) * 1.5, 0.05, 0.2, 0.5, 2.0, 30.0)
     elif annotation is str:
         yield from ("number", "site", str(folder / "other.csv"), str(folder / "other"))
     elif origin is tuple:

@@ -78,7 +78,7 @@ RUNS: dict[str, tuple[dict[str, Any], dict[str, Any], float, dict[str, int]]] = 
         {"SecondMoments": 1, "Density": 3, "Change": 3},
     ),
     "update, another record": (
-        {"kind": "fedavg-ne", **TRAINED}, {"noise": UPDATE | {"adjacency": "replace-one"}}, 0.1,
+        {"kind": "fedavg-ne", **TRAINED}, {"noise": UPDATE | {"relation": "replace-one"}}, 0.1,
         {"MeanAndLength": 1, "PairGradient": 3},
     ),
 }  # fmt: skip

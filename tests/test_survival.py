@@ -83,7 +83,8 @@ def test_a_coordinator_that_is_killed_forgets_no_release(
     gate = Gate(round=8, opened_by=str(tmp_path / "open"))
     noise = Coverage(GaussianNoise(on="gradient", multiplier=20.0, per="sum"))
     how: dict[str, Any] = {"coverage": noise, "policy": FailurePolicy(quorum=quorum)}
-    withheld, killed, written = Withheld(KNOWN), list[int](), list[str]()
+    withheld = Withheld.derived(KNOWN, range(len(rows())))
+    killed, written = list[int](), list[str]()
 
     def kill_after_round_7(event: Event) -> None:
         if isinstance(event, Charged):

@@ -156,7 +156,7 @@ def _imitated(block: Block, fed: FloatArray, seed: int) -> Float64Array:
         request = replace(request, within=False)
     if request is None:
         raise NotApplicableError("the server cannot compute what would be posted of other rows.")
-    withheld = Withheld(Secret(bytes(32)).derived("imitation", seed))
+    withheld = Withheld({0: Secret(bytes(32)).derived("imitation", seed)})
     host = ClientHost([Seat(0, fed, fingerprint(fed))], seed, withheld=withheld)
     (answer,) = host.ask(Call(request, 1, 0, 0, (0,), False))
     if isinstance(answer, Failure):

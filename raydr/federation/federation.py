@@ -469,9 +469,7 @@ class Federation:
         self.context.policy.require_quorum(len(total.clients), len(cohort))
         if prepared is not None:
             self._unmask(prepared, total, droppable)
-        charge = self._accounts.settle(
-            due, self.ledger, len(total.clients), lambda: digest(total.totals)
-        )
+        charge = self._accounts.settle(due, self.ledger, len(total.clients), lambda: digest(total.totals))
         self._note(call, charge, total.clients)
         self.answered = tuple(sorted(total.clients))
         return call, total

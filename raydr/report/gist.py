@@ -85,9 +85,7 @@ def recovered(audit: Audit | None) -> Point:
     title = "Attacks"
     if audit is None:
         return Point(title, "not audited", _UNPROVEN, "open")
-    broken = [
-        found for found in audit.verdicts if found.bound is not None and found.bound.is_broken
-    ]
+    broken = [found for found in audit.verdicts if found.bound is not None and found.bound.is_broken]
     if broken:
         return Point(title, "claim broken", broken_claim(broken[0]), "bad")
     best = most_exact(audit)
