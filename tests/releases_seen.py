@@ -102,7 +102,7 @@ class Seen:
 @contextmanager
 def seen_by_servers(patch: pytest.MonkeyPatch) -> Iterator[Seen]:
     """Write down what clients' hosts cover and what servers learn of it, inside a ``with`` block."""
-    seen, clean, blurred = Seen(), host._covered, GaussianNoise.cover
+    seen, clean, blurred = Seen(), host.covered, GaussianNoise.cover
     total = Federation._total
 
     def covered(reply: Any, client: Any, told: Any, call: Call) -> Any:
@@ -138,7 +138,7 @@ def seen_by_servers(patch: pytest.MonkeyPatch) -> Iterator[Seen]:
         return call, found
 
     with patch.context() as patched:
-        patched.setattr(host, "_covered", covered)
+        patched.setattr(host, "covered", covered)
         patched.setattr(GaussianNoise, "cover", cover)
         patched.setattr(Federation, "_total", learnt)
         yield seen

@@ -101,10 +101,10 @@ class Release:
         return float(np.sqrt(((found - self.clean) ** 2).mean()))
 
     def _mean(self, client: int, secret: Secret, request: StepRequest) -> Float64Array:
-        """What a client of that secret would add to the mean, whose rows nobody needs to know: all are zero."""
-        zeros, call = np.zeros_like(PARTS[client]), replace(self.call, request=request)
+        """What a client of that secret would add to the mean, for somebody who knows its rows: they name its noise."""
+        rows, call = PARTS[client], replace(self.call, request=request)
         host = ClientHost(
-            [Seat(client, zeros, fingerprint(zeros))], 0, run=RUN, withheld=Withheld({client: secret})
+            [Seat(client, rows, fingerprint(rows))], 0, run=RUN, withheld=Withheld({client: secret})
         )
         total = Total()
         total.add(host.sum(replace(call, clients=(client,), masks=None)))

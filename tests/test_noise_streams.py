@@ -177,7 +177,7 @@ def test_a_round_that_is_repeated_under_a_lower_quorum_is_drawn_and_charged_agai
     kind = RELEASES[release][0]
     seen.where = "first"
     kept = interrupted(content(tmp_path, release), tmp_path / "out", after=3)
-    edit(kept, "runtime", quorum=0.6)
+    edit(kept, "runtime", quorum=0.8)
     seen.where = "second"
     folder = resume(kept)
     assert seen.of("first", kind)[-1] != seen.of("second", kind)[0]
@@ -280,7 +280,8 @@ def test_a_run_that_draws_again_is_held_to_its_budget(tmp_path: Path, seen: Seen
     bounded = {"gamma": 0.1, "bounds": [-20.0, 20.0]}
     scenario = content(tmp_path, privacy=privacy, runtime={"quorum": 0.6}, method=bounded)
     kept = interrupted(scenario, tmp_path / "out", after=3)
-    # All five answer, so each round costs three fifths of what was planned: there is room for two more, and no third.
+    # All five answer, so each round costs half of what was planned: there is room for three more, and no fourth.
+    interrupt_again(kept)
     interrupt_again(kept)
     whole = shutil.copytree(kept, tmp_path / "again.incomplete-1")
     assert epsilon(resume(whole)) <= 1.0
