@@ -169,7 +169,7 @@ def test_the_adversary_strikes_and_the_mechanism_is_in_the_ledger_of_those_alone
     )
     assert not np.allclose(np.abs(positions(folder)), np.abs(positions(plain)), atol=STEP)
     sent = [entry for entry in content(folder, "ledger.json") if entry["kind"] == "Coordinates"]
-    rounding = {"on": "coordinates", "step": STEP, "kind": "rounding"}
+    rounding = {"on": "coordinates", "step": STEP, "kind": "rounding", "relation": "zero-out"}
     assert [(entry["protection"], entry["count"]) for entry in sent] in (
         [(None, 1), (rounding, 2)],
         [(rounding, 2), (None, 1)],
@@ -200,7 +200,7 @@ def test_embedder_and_mechanism_serve_a_method_of_raydr(example: Path, tmp_path:
     ]
     np.testing.assert_allclose(positions(folders[1]), 4.0 * positions(folders[0]))
     sent = next(entry for entry in content(folders[0], "ledger.json") if entry["kind"] == "AnchorDistances")
-    assert sent["protection"] == rounding
+    assert sent["protection"] == {**rounding, "relation": "zero-out"}
 
 
 def test_the_attack_recovers_what_the_method_posts_and_is_in_the_report(

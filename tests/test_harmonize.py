@@ -605,7 +605,7 @@ def test_noise_on_records_covers_no_classes(tmp_path: Path, whole: Path) -> None
 
 @pytest.mark.parametrize("strict", [True, "sums"])
 def test_a_strict_run_keeps_no_label(tmp_path: Path, whole: Path, strict: bool | str) -> None:
-    content = settings(whole, "error", harmonize={"kind": "center", "keep": ["label"]})
+    content = settings(whole, "error", harmonize={"kind": "center", "keep": ["label"]}, features=["age"])
     with pytest.raises(ScenarioError, match="Leave the label out of keep"):
         tiny_run(tmp_path / "run", **content, privacy={"noise": NOISE, "strict": strict})
 

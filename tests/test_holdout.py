@@ -315,7 +315,9 @@ def test_metrics_are_those_of_the_places(held: Path) -> None:
         pooled = holdings.pooled()
         rows = (rows - pooled.mean(axis=0)) / pooled.std(axis=0)
     expected = trustworthiness(rows, positions, n_neighbors=5)
-    assert told["federated"]["new_trustworthiness"] == pytest.approx(expected, abs=1e-3)
+    # Rows in one place have no order, and each ranks them in its own.
+    tied = len(np.unique(positions, axis=0)) < len(positions)
+    assert told["federated"]["new_trustworthiness"] == pytest.approx(expected, abs=0.05 if tied else 1e-3)
 
 
 def test_the_pooled_map_takes_new_rows_too(held: Path) -> None:

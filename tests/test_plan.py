@@ -61,7 +61,8 @@ def booked(entries: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
             entry["granularity"],
             entry["count"],
             entry["bytes"],
-            entry["epsilon"],
+            # The rounding that is charged of a gradient depends on where landmarks lie, which no plan knows.
+            entry["epsilon"] and f"{entry['epsilon']:.5g}",
         )
         for entry in entries
         if entry["direction"] != "simulation-only"
@@ -179,8 +180,8 @@ def test_messages_their_bytes_and_epsilon_are_those_of_the_ledger(
     assert plan.bytes_up == sum(entry["bytes"] for entry in ledger(folder) if entry["direction"] == "up")
     told = json.loads((folder / "privacy.json").read_text())
     assert plan.privacy is not None
-    assert plan.privacy.epsilon == told["epsilon"]
-    assert (plan.privacy.accounted or 0.0) == told["epsilon_accounted"]
+    assert plan.privacy.epsilon == pytest.approx(told["epsilon"], rel=1e-6)
+    assert (plan.privacy.accounted or 0.0) == pytest.approx(told["epsilon_accounted"], rel=1e-6)
 
 
 def test_of_a_private_map_epsilon_is_known_and_cells_are_guessed(tmp_path: Path) -> None:
