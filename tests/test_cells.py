@@ -79,6 +79,17 @@ def test_threads_change_no_bit() -> None:
     np.testing.assert_array_equal(one.graph.distances, two.graph.distances)
 
 
+def test_rows_whose_cells_hold_too_few_others_are_compared_with_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cells, "CELL_ROWS", 10)
+    table = clustered(600, 2)
+    points = Points(table)
+    found = neighbors_by_cells(points, 30, recall=0.01)
+    assert found.looked_at * 600 < 30
+    exact = nearest_neighbors(points, 30)
+    np.testing.assert_array_equal(found.graph.indices, exact.indices)
+    np.testing.assert_array_equal(found.graph.distances, exact.distances)
+
+
 def test_where_cells_are_of_no_help_the_search_is_exact() -> None:
     points = Points(np.random.default_rng(0).normal(size=(5_000, 200)))
     found = neighbors_by_cells(points, 5, recall=0.99)

@@ -26,6 +26,7 @@ from raydr.methods.private_map.messages import (
     Frame,
     ScatterRequest,
     View,
+    cell_sums,
 )
 from raydr.methods.private_map.placing import Landmarks, own_rows, place
 from raydr.methods.private_map.settings import Budget, PrivateMap
@@ -198,6 +199,29 @@ def test_wide_rows_are_seen_through_few_sums() -> None:
     again = METHODS["private-map"].transform
     assert again is not None
     assert again(method, outcome.model, wide[:3]).shape == (3, 2)
+
+
+def test_products_of_wide_rows_are_kept_wherever_rows_lie() -> None:
+    """Rows that all lie on one side of the centre would add up in every sum, were there no signs."""
+    wide = 0.6 + 0.1 * np.random.default_rng(0).random((20, 5000))
+    seen = view(federate([wide]), settings_of(bounds=(0.0, 1.0))).of(wide)
+    np.testing.assert_allclose(seen @ seen.T, (wide - 0.5) @ (wide - 0.5).T, rtol=0.1)
+
+
+def test_sums_are_of_the_rows_and_the_frame_that_are_asked_for() -> None:
+    """A client that keeps coordinates from one round to the next answers as one that has kept nothing."""
+    random = np.random.default_rng(0)
+    one, other = random.normal(size=(2, 50, 3))
+    means, turns = (np.zeros(3), np.ones(3)), (np.eye(3)[:, :2], np.eye(3)[:, 1:])
+    kept = Client(0, one, 0)
+    for rows in (one, other, one[:20]):
+        for mean in means:
+            for axes in turns:
+                frame = Frame(View(0.0, 4.0, None, None, 3), mean, axes)
+                request = CellSumsRequest(frame, random.normal(size=(5, 2)), 2.0, 50)
+                kept.rows = rows
+                found = cell_sums(kept, request)
+                assert found.residuals.tobytes() == cell_sums(Client(0, rows, 0), request).residuals.tobytes()
 
 
 def test_without_noise_the_axes_are_the_principal_ones() -> None:

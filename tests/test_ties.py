@@ -14,6 +14,7 @@ from raydr.arrays import Float64Array, Int64Array
 from raydr.geometry.hyperbolic import Hyperboloid, exponential_map
 from raydr.geometry.points import Points
 from raydr.metrics import Evidence, evaluate
+from raydr.metrics.ranks import MOST_TIED
 from raydr.metrics.ties import Rounded, shared_by_ties
 
 OF_SETS = [name for name in ONE_WHEN_PERFECT if name not in ("steadiness", "cohesiveness")]
@@ -125,6 +126,29 @@ def test_scores_are_the_mean_over_ties_of_the_map_and_the_best_over_ties_of_the_
     assert values.values["f_score"] == values.values["npa_10"]
     trusted = 1 - 2 * np.sum(penalties) / (60 * 5 * (120 - 15 - 1))
     assert values.values["trustworthiness"] == pytest.approx(trusted, abs=0.004)
+
+
+@pytest.mark.parametrize("name", ["trustworthiness", "continuity"])
+def test_ranks_of_more_ties_than_are_counted_one_by_one_are_the_same(name: str) -> None:
+    """Of rows each with hundreds of equals on the map or in the data, some of them sampled, against ranks by scipy."""
+    rng = np.random.default_rng(5)
+    heap = np.repeat(rng.integers(0, 9, size=(3, 2)).astype(np.float64), MOST_TIED + 20, axis=0)
+    other = rng.integers(0, 12, size=heap.shape).astype(np.float64)
+    rows, embedding = (other, heap) if name == "trustworthiness" else (heap, other)
+    count, k = len(heap), 5
+    penalties = []
+    for row in range(count):
+        apart = {key: ((table - table[row]) ** 2).sum(axis=1) for key, table in (("near", heap), ("rank", other))}
+        equal = np.flatnonzero(apart["near"] == 0.0)
+        ranks = rankdata(np.delete(apart["rank"], row), method="min")
+        ranks = np.sort(np.insert(ranks, row, 0)[equal[equal != row]])
+        over = np.maximum(ranks - k, 0)
+        penalties.append(k * over.mean() if name == "trustworthiness" else over[:k].sum())
+    expected = 1 - 2 * np.sum(penalties) / (count * k * (2 * count - 3 * k - 1))
+    evidence = Evidence(rows, embedding)
+    for exact_rows in (count, 0):  # all rows looked at, and as many as there are drawn
+        found = evaluate([name], evidence, exact_rows=exact_rows, sampled_rows=count).values[name]
+        assert found == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_map_of_one_point_preserves_neighbours_by_chance() -> None:
