@@ -138,7 +138,9 @@ def test_ranks_of_more_ties_than_are_counted_one_by_one_are_the_same(name: str) 
     count, k = len(heap), 5
     penalties = []
     for row in range(count):
-        apart = {key: ((table - table[row]) ** 2).sum(axis=1) for key, table in (("near", heap), ("rank", other))}
+        apart = {
+            key: ((table - table[row]) ** 2).sum(axis=1) for key, table in (("near", heap), ("rank", other))
+        }
         equal = np.flatnonzero(apart["near"] == 0.0)
         ranks = rankdata(np.delete(apart["rank"], row), method="min")
         ranks = np.sort(np.insert(ranks, row, 0)[equal[equal != row]])
