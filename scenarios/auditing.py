@@ -183,7 +183,8 @@ def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, da
     if holdings.labels is not None:
         classes = np.unique(holdings.labels[order], return_inverse=True)[1].astype(np.int64)
         side = replace(side, classes=classes[side.known])
-    return Case(view, side, Truth(rows, names, inside[mixed], _shown(rows, holdings.feature_names), classes))
+    columns = holdings.feature_names
+    return Case(view, side, Truth(rows, names, inside[mixed], _shown(rows, columns), classes, tuple(columns)))
 
 
 def _candidates(apart: FloatArray, rows: int) -> tuple[FloatArray, FloatArray]:

@@ -319,6 +319,28 @@ class GroupShares(Finding):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ColumnEstimates(Finding):
+    """Each of some columns of records.
+
+    Attributes
+    ----------
+    rows : (records,) int64
+        Their numbers.
+    columns : (columns,) int64
+    inferred : callable
+        From the records (records, features) to estimates and guesses, (records, columns) each. An attribute is inferred
+        by somebody who knows the others: what is said of a value must follow from the other columns alone.
+    departs : bool
+        Whether the server departs from the protocol for it.
+    """
+
+    rows: Int64Array
+    columns: Int64Array
+    inferred: Callable[[FloatArray], tuple[Float64Array, Float64Array]]
+    departs: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Scored(Finding):
     """A score for each candidate, (candidates,): higher where it seems to be a record of the run."""
 
@@ -375,6 +397,8 @@ ATTACKS: Registry[Attack] = Registry(
         "landmark_lifting",
         "learnt_inversion",
         "property_inference",
+        "attribute_inference",
+        "chosen_landmarks",
         "membership",
         "canary",
     ),

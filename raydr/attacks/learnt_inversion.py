@@ -23,13 +23,11 @@ from raydr.attacks.cloud import cloud
 from raydr.attacks.contract import Estimate, NotApplicableError, Piece, Reconstruction, Side, View, attack
 from raydr.attacks.inner_part import with_inner_part
 from raydr.attacks.per_record import Posts, per_record
-from raydr.attacks.regression import LEAST_ROWS, Predictor, fitted
+from raydr.attacks.regression import LEAST_ROWS, MOST_GROUPS, Predictor, fitted
 from raydr.federation.messages import Reply
 
 FEW, DRAWS = 100, 3
 """Public rows of an attempt that is made with several draws; the one that recovers most is told."""
-MOST_GROUPS = 20
-"""Groups of clients that were told different things, of which each needs a regression of its own."""
 _QUANTILES = np.linspace(0.05, 1.0, 20)
 _COMPARED = 1_000  # points of the cloud to which distances are taken
 

@@ -151,11 +151,21 @@ def _numbers(reply: Reply) -> Float64Array:
 
 def _imitated(block: Block, fed: FloatArray, seed: int) -> Float64Array:
     """What a client would have replied of these rows, as its method's client part sees them."""
-    request = block.request
+    if block.request is None:
+        raise NotApplicableError("the server cannot compute what would be posted of other rows.")
+    return replied(block.request, fed, seed)
+
+
+def replied(request: Request[Any], fed: FloatArray, seed: int) -> Float64Array:
+    """What a client that holds these rows (rows, features) replies of each, (rows, numbers), noise included.
+
+    Raises
+    ------
+    NotApplicableError
+        If it refuses, or fails.
+    """
     if isinstance(request, AnchorRequest):
         request = replace(request, within=False)
-    if request is None:
-        raise NotApplicableError("the server cannot compute what would be posted of other rows.")
     withheld = Withheld({0: Secret(bytes(32)).derived("imitation", seed)})
     host = ClientHost([Seat(0, fed, fingerprint(fed))], seed, withheld=withheld)
     (answer,) = host.ask(Call(request, 1, 0, 0, (0,), False))

@@ -16,6 +16,8 @@ from raydr.attacks.principal import principal_axes
 
 LEAST_ROWS = 10
 """Training rows without which nothing is fitted."""
+MOST_GROUPS = 20
+"""Groups of clients that were told different things, of which each needs a regression of its own."""
 NEIGHBORS = (1, 2, 3, 5, 10, 20, 50)
 PENALTIES = np.logspace(-12.0, 1.0, 27)
 """Of ridge, in units of the largest eigenvalue of the posts' second moments."""

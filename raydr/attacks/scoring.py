@@ -13,6 +13,7 @@ from raydr.attacks.contract import (
     EXACT,
     Attack,
     Bounded,
+    ColumnEstimates,
     Estimate,
     Finding,
     GroupShares,
@@ -25,6 +26,7 @@ from raydr.attacks.contract import (
 )
 from raydr.attacks.verdicts import (
     Certificate,
+    ColumnErrors,
     EpsilonBound,
     Errors,
     Example,
@@ -56,6 +58,8 @@ class Truth:
         Columns that examples show.
     classes : (rows,) int64
         Of each record the class, where rows have one.
+    columns : sequence of str, (features,)
+        Names of all columns, without which they go by number.
     """
 
     rows: FloatArray
@@ -63,6 +67,7 @@ class Truth:
     members: BoolArray
     shown: Int64Array
     classes: Int64Array = field(default_factory=lambda: np.zeros(0, np.int64))
+    columns: Sequence[str] = ()
 
     @property
     def mean(self) -> Float64Array:
@@ -116,10 +121,10 @@ def _verdict(
 ) -> Verdict:
     errors, certificate, membership, shares, bound = None, None, None, None, None
     examples: tuple[Example, ...] = ()
+    columns: tuple[ColumnErrors, ...] = ()
     match finding:
         case Reconstruction():
-            spared = np.union1d(side.spared, side.known[: int(finding.numbers.get("known_records", 0))])
-            scored = Scores.of(finding.estimate, finding.guess, truth, spared)
+            scored = Scores.of(finding.estimate, finding.guess, truth, _known(finding, side))
             errors, examples = scored.errors, scored.examples(finding.estimate, truth)
             if finding.certain is not None:
                 called = finding.certain & scored.counted
@@ -132,6 +137,8 @@ def _verdict(
             membership = told_apart(finding.scores, truth.members)
         case GroupShares():
             shares = share_errors(finding, view, truth)
+        case ColumnEstimates():
+            columns = column_errors(finding, truth, _known(finding, side))
         case Bounded():
             bound = EpsilonBound(
                 epsilon=finding.epsilon,
@@ -151,10 +158,17 @@ def _verdict(
         certificate=certificate,
         membership=membership,
         shares=shares,
+        columns=columns,
+        departs=isinstance(finding, ColumnEstimates) and finding.departs,
         bound=bound,
         examples=examples,
         seconds=round(seconds, 3),
     )
+
+
+def _known(finding: Finding, side: Side) -> Int64Array:
+    """Numbers of records that an attempt knows, which are not scored."""
+    return np.union1d(side.spared, side.known[: int(finding.numbers.get("known_records", 0))])
 
 
 @dataclass(frozen=True)
@@ -252,6 +266,48 @@ def share_errors(finding: GroupShares, view: View, truth: Truth) -> ShareErrors:
         groups=len(finding.guess),
         clients=len(clients),
     )
+
+
+def column_errors(finding: ColumnEstimates, truth: Truth, spared: Int64Array) -> tuple[ColumnErrors, ...]:
+    """Errors of each column that varies, first those of which the messages add most.
+
+    Raises
+    ------
+    NotApplicableError
+        If no record is left to be scored, or no column varies.
+    """
+    records = np.asarray(truth.rows[finding.rows], np.float64)
+    counted = ~np.isin(finding.rows, spared)
+    if not counted.any():
+        raise NotApplicableError("no record is left that it does not know already.")
+    estimates, guesses = (one[counted] for one in finding.inferred(records))
+    true = records[counted][:, finding.columns]
+    found = []
+    for place, column in enumerate(finding.columns):
+        values, deviation = np.unique(true[:, place]), float(true[:, place].std())
+        if len(values) < 2 or not deviation:
+            continue
+        off = [
+            float(np.sqrt(((one[:, place] - true[:, place]) ** 2).mean())) / deviation
+            for one in (estimates, guesses)
+        ]
+        right: list[float | None] = [None, None]
+        if len(values) == 2:
+            above = true[:, place] == values[1]
+            said = [one[:, place] > values.mean() for one in (estimates, guesses)]
+            right = [float((one[above].mean() + (~one[~above]).mean()) / 2.0) for one in said]
+        found.append(
+            ColumnErrors(
+                column=str(truth.columns[column]) if len(truth.columns) else str(column),
+                error=off[0],
+                guess=min(off[1], 1.0),  # the column's mean is a guess as well
+                accuracy=right[0],
+                accuracy_guess=right[1],
+            )
+        )
+    if not found:
+        raise NotApplicableError("no column of these records varies.")
+    return tuple(sorted(found, key=lambda one: one.error - one.guess))
 
 
 def _matched(finding: Unordered, view: View, truth: Truth) -> Estimate:

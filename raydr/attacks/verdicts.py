@@ -103,6 +103,32 @@ class ShareErrors:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ColumnErrors:
+    """How well a column of a record is known, next to a guess without the messages.
+
+    Attributes
+    ----------
+    column : str
+        Its name.
+    error, guess : float
+        Root mean square error over the column's standard deviation: 0 is the value itself, 1 is the column's mean.
+    accuracy, accuracy_guess : float or None
+        Of a column with two values, the mean of the parts of either that are told rightly: 0.5 by chance.
+    """
+
+    column: str
+    error: float
+    guess: float
+    accuracy: float | None = None
+    accuracy_guess: float | None = None
+
+    @property
+    def beats_guessing(self) -> bool:
+        """Whether the messages took a tenth of a guess's error away, where the rest does not tell the value already."""
+        return self.guess > 1e-3 and self.error < 0.9 * self.guess
+
+
+@dataclass(frozen=True, kw_only=True)
 class EpsilonBound:
     """What is surely lost of releases, and what is claimed for them.
 
@@ -169,6 +195,10 @@ class Verdict:
         Where the server can tell what it knows.
     membership : Membership or None
     shares : ShareErrors or None
+    columns : tuple of ColumnErrors
+        First those of which the messages add most.
+    departs : bool
+        Whether the server departs from the protocol for it: the other attempts are by servers that keep to it.
     bound : EpsilonBound or None
     examples : tuple of Example
         By error, the best first.
@@ -186,9 +216,16 @@ class Verdict:
     certificate: Certificate | None = None
     membership: Membership | None = None
     shares: ShareErrors | None = None
+    columns: tuple[ColumnErrors, ...] = ()
+    departs: bool = False
     bound: EpsilonBound | None = None
     examples: tuple[Example, ...] = ()
     seconds: float = 0.0
+
+    @property
+    def told(self) -> tuple[ColumnErrors, ...]:
+        """Columns that the messages tell better than a guess, first those of which they add most."""
+        return tuple(one for one in self.columns if one.beats_guessing)
 
     @property
     def leakage(self) -> float:
@@ -263,6 +300,12 @@ class Audit:
         """The attempt that read groups' shares off best; None where guessing is as good."""
         found = [one.shares for one in self.verdicts if one.shares is not None and one.shares.beats_guessing]
         return min(found, key=lambda one: one.error / one.guess, default=None)
+
+    @property
+    def attributes(self) -> Verdict | None:
+        """The attempt that tells most columns better than a guess, by a server that keeps to the protocol."""
+        found = [one for one in self.verdicts if one.told and not one.departs]
+        return max(found, key=lambda one: len(one.told), default=None)
 
     @property
     def reconstructions(self) -> int:

@@ -18,6 +18,7 @@ class Kind(StrEnum):
 
     CLIENT_RAISED = "client raised"
     REFUSED = "reply refused"
+    REQUEST_REFUSED = "request refused"
     DROPPED_OUT = "dropped out"
     PROCESS_DIED = "process died"
     NODE_LOST = "node lost"

@@ -17,12 +17,20 @@ from raydr.arrays import FloatArray, Int64Array, fingerprint
 from raydr.errors import RunError
 from raydr.federation.client import Client, Withheld
 from raydr.federation.failures import Failure, Kind
-from raydr.federation.messages import Range, RefusedReplyError, Reply, Request, declared_ranges
-from raydr.federation.noise_streams import noise_stream
+from raydr.federation.messages import (
+    Range,
+    RefusedReplyError,
+    RefusedRequestError,
+    Reply,
+    Request,
+    declared_ranges,
+)
+from raydr.federation.noise_streams import digest, noise_stream
 from raydr.federation.pads import pad
 from raydr.federation.ring import RingSum, fraction_bits, resolution, split_as
 from raydr.federation.simulated.faults import Corruption, FaultPlan, Moment, SimulatedCrashError, corrupted
 from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, by_protection, weight_of
+from raydr.privacy.ledger import Tells
 from raydr.privacy.mechanism import Mechanism, Quantity
 from raydr.privacy.secrets import Secret
 from raydr.threads import one_blas_thread
@@ -79,6 +87,7 @@ class ClientHost:
     _clients: dict[int, Client] = field(default_factory=dict, repr=False)
     _followed: dict[int, _Followed] = field(default_factory=dict, repr=False)
     _joint: dict[int, Reply | Failure] = field(default_factory=dict, repr=False)
+    _measured: dict[int, str] = field(default_factory=dict, repr=False)
     _dying: bool = False
     _strikes: bool = False
 
@@ -103,6 +112,7 @@ class ClientHost:
         """Begin again from the partitions, and repeat, in order, what set the state of those whom each call names."""
         self._dying = False
         self._followed.clear()
+        self._measured.clear()
         withheld = self._withheld
         self._clients = {
             seat.index: Client(
@@ -130,7 +140,7 @@ class ClientHost:
             FaultPlan(),
             False,
         )
-        other._clients, other._followed, other._joint = {}, {}, {}
+        other._clients, other._followed, other._joint, other._measured = {}, {}, {}, {}
         other.restore(())
         return other
 
@@ -258,6 +268,9 @@ class ClientHost:
                     reply = corrupted(reply, corruption)
                     round -= corruption is Corruption.ROUND
             boundary.check(reply, round, client.rows.shape[0], told)
+            self._measure_once(client.index, boundary, reply, told)
+        except RefusedRequestError as error:
+            return Failure(client.index, Kind.REQUEST_REFUSED, str(error))
         except RefusedReplyError as error:
             return Failure(client.index, Kind.REFUSED, str(error))
         except Exception as error:
@@ -315,6 +328,22 @@ class ClientHost:
         self._followed[client.index] = _Followed(call.number, reply)
         return reply
 
+    def _measure_once(self, client: int, boundary: Boundary, reply: Reply, told: Request[Any]) -> None:
+        """Raise RefusedRequestError if a client has measured its records by other points or axes before.
+
+        What k points tell of a record has k - 1 dimensions, wherever they lie: a server that may ask again with others
+        learns the rest. The same request again, as after a time-out, has the same answer.
+        """
+        if type(reply).tells not in (Tells.DISTANCES, Tells.PROJECTIONS) or type(reply).stays:
+            return
+        asked = boundary.digest_of(told)
+        if self._measured.setdefault(client, asked) != asked:
+            raise RefusedRequestError(
+                f"the server asks for {type(reply).what} a second time, with other points or axes than before"
+                f" ({type(told).__name__}); a client answers for one set of them in a run, since several sets tell"
+                " more of a record than the ledger says: ask for all points at once, or begin another run"
+            )
+
     def _ready(self, client: Client, call: Call, told: Request[Any]) -> None:
         """Show a client the round, and its records' classes if what it is told declares that it reads them."""
         client.round = call.round
@@ -350,6 +379,13 @@ class Boundary:
     call: Call
     kind: type[Reply] | None = None
     _declared: dict[tuple[type[Reply], int], Mapping[str, Range]] = field(default_factory=dict, repr=False)
+    _digest: tuple[Request[Any], str] | None = field(default=None, repr=False)
+
+    def digest_of(self, told: Request[Any]) -> str:
+        """Return a digest of what a client is told, computed once for clients that are told the same."""
+        if self._digest is None or self._digest[0] is not told:
+            self._digest = told, digest(told)
+        return self._digest[1]
 
     def check(self, reply: Reply, round: int, rows: int, told: Request[Any]) -> None:
         """Raise RefusedReplyError unless the reply of a client with so many rows, told this, is as it must be."""

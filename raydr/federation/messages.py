@@ -54,6 +54,10 @@ def worth_compiling(array: NDArray[Any]) -> bool:
     return array.size >= LARGE and array.dtype in (np.float32, np.float64)
 
 
+class RefusedRequestError(RunError):
+    """A client does not answer what it was asked."""
+
+
 class RefusedReplyError(RunError):
     """A reply that is not what its type declares: wrong shape or type, not finite, or out of range."""
 

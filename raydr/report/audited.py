@@ -11,12 +11,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from raydr.attacks.verdicts import Audit, Errors, Example, Verdict
+from raydr.plain import plain
 from raydr.report import charts, wording
 
 MOST_GALLERIES = 6
 """Attempts whose records are shown: one of each attack, the one that came nearest."""
 
 
+MOST_LISTED = 10
+"""Columns of a verdict that are named."""
 ALIGNMENT = "distribution-alignment"
 """The attack whose error over public rows is drawn."""
 _LEAST_GAIN = 0.1
@@ -109,6 +112,10 @@ def _line(verdict: Verdict) -> Line:
             f"mean absolute error of the share of {wording.plural(shares.groups, 'group')} at"
             f" {wording.plural(shares.clients, 'client')}"
         )
+    if verdict.columns:
+        first = verdict.columns[0]
+        error, guess, beats = _error(first.error), _error(first.guess), bool(verdict.told)
+        said = by_column(verdict)
     if verdict.bound is not None:
         bound = verdict.bound
         error, guess, beats = (
@@ -132,6 +139,22 @@ def _line(verdict: Verdict) -> Line:
         said,
         beats,
         not verdict.why,
+    )
+
+
+def by_column(verdict: Verdict) -> str:
+    """How many columns the messages tell, and of some the error and the guess, those first of which they add most."""
+    told, every = len(verdict.told), wording.plural(len(verdict.columns), "column")
+    listed = []
+    for one in verdict.columns[:MOST_LISTED]:
+        text = f"{plain(one.column)} {_error(one.error)} for {_error(one.guess)}"
+        if one.accuracy is not None and one.accuracy_guess is not None:
+            text += f" (right: {wording.percent(one.accuracy)} for {wording.percent(one.accuracy_guess)})"
+        listed.append(text)
+    more = len(verdict.columns) - len(listed)
+    return (
+        f"{told:,} of {every} told better than by guessing; error over the column's deviation: {', '.join(listed)}"
+        f"{f' and {more:,} more' if more else ''}"
     )
 
 

@@ -12,7 +12,7 @@ from raydr.attacks.verdicts import Audit, Verdict
 from raydr.privacy.verdict import Left, verdict
 from raydr.report import wording
 from raydr.report.audited import enough_public_rows
-from raydr.report.knowledge import SOMETHING, most_exact, no_better
+from raydr.report.knowledge import SOMETHING, columns_told, most_exact, no_better
 from raydr.report.runfolder import RunFolder
 
 Tone = Literal["good", "bad", "open"]
@@ -118,6 +118,8 @@ def recovered(audit: Audit | None) -> Point:
             f" its records, where a guess is off by {wording.percent(audit.shares.guess)}."
         )
         return Point(title, "groups' shares read off", text, "bad")
+    if columns := columns_told(audit):
+        return Point(title, "columns told", f"{columns[0].upper()}{columns[1:]}.", "bad")
     said = no_better(audit)
     figure = "no better than guessing" if audit.reconstructions else "none applies"
     return Point(title, figure, f"{said[0].upper()}{said[1:]}.", "open")

@@ -339,7 +339,7 @@ def _audited(run: RunFolder, held: _Held) -> tuple[str, Tone]:
             f" {broken.bound.shown:.3g}, of {broken.bound.claimed:.3g} ({broken.attack})"
         ), "bad"
     said, nearest = f"{held.said}; in the audit", audit.nearest
-    told = "; ".join(filter(None, (_members(audit), _shares(audit))))
+    told = "; ".join(filter(None, (_members(audit), _shares(audit), columns_told(audit))))
     if nearest is not None and nearest.leakage > SOMETHING:
         more = f"; {told}" if told else ""
         return f"{said} {nearest.attack}, {_knowing(nearest)}, came nearest{_half(nearest)}{more}", "bad"
@@ -379,6 +379,19 @@ def _shares(audit: Audit) -> str:
             f"each client's share of a group of records was read off to within {wording.percent(found.error)} of its"
             f" records, where a guess is off by {wording.percent(found.guess)}"
         )
+    )
+
+
+def columns_told(audit: Audit) -> str:
+    """How many columns are told by somebody who knows the others of a record; empty where guessing is as good."""
+    found = audit.attributes
+    if found is None:
+        return ""
+    first, every = found.told[0], wording.plural(len(found.columns), "column")
+    return (
+        f"{len(found.told):,} of {every} of a record were told better than from its other columns,"
+        f" {plain(first.column)} to within {wording.percent(first.error)} of its standard deviation, where those give"
+        f" {wording.percent(first.guess)}"
     )
 
 

@@ -1,0 +1,198 @@
+"""Attribute inference: one column of a record, by somebody who knows all its other columns.
+
+Columns of like data follow from each other, so much of a column is known without any message. What counts is what the
+messages add. Two ridge regressions of each column are compared: from the other columns of the record (the guess), and
+from those and everything that was posted of the record.
+
+All columns are regressed at once. With P the inverse of ``Z^T Z + penalty I``, where Z has the columns side by side
+with what was posted, the residual of column j is ``(Z P)_j / P_jj``: inverting by blocks gives the same as ridge on the
+others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from raydr.arrays import Float64Array, FloatArray
+from raydr.attacks.contract import ColumnEstimates, NotApplicableError, Side, View, attack
+from raydr.attacks.per_record import Posts, per_record
+from raydr.attacks.regression import LEAST_ROWS, MOST_GROUPS
+
+MOST_COLUMNS = 800
+"""Columns that are inferred, and inferred from: those that vary most, where there are more."""
+MOST_TRAINING = 4_000
+"""Rows that regressions are fitted to, the first of those at hand."""
+PENALTIES = np.logspace(-13.0, 0.0, 14)
+"""Of ridge, in units of the largest eigenvalue of the second moments."""
+_JUDGED = 500  # training rows that are left out one by one
+
+
+@attack("attribute-inference", "each column of a record, by somebody who knows its other columns")
+def attribute_inference(view: View, side: Side) -> Iterator[ColumnEstimates]:
+    """One attempt that learns from public rows, and one that learns from known records."""
+    groups = per_record(view)[:MOST_GROUPS]
+    found = [*_by_public_rows(view, side, groups), *_by_known_records(view, side, groups)]
+    if not found:
+        raise NotApplicableError(
+            f"it needs {2 * LEAST_ROWS} public rows whose posts the server can compute, or {LEAST_ROWS} known records"
+            " of clients that were told the same."
+        )
+    yield from found
+
+
+def _by_public_rows(view: View, side: Side, groups: list[Posts]) -> Iterator[ColumnEstimates]:
+    public = side.public[:MOST_TRAINING]
+    imitable = [posts.only(tuple(b for b in posts.blocks if b.can_be_imitated)) for posts in groups]
+    imitable = [posts for posts in imitable if posts.blocks]
+    if len(public) < 2 * LEAST_ROWS or view.keyed or not imitable:
+        return
+    learnt = [Learnt(posts, public, posts.imitated(public, view, side.seed)) for posts in imitable]
+    yield _finding(
+        view,
+        learnt,
+        knows=f"{len(public):,} rows of like data, and what their clients would have posted of them",
+        variant=f"{len(public):,} public rows",
+        numbers={"public_rows": len(public)},
+    )
+
+
+def _by_known_records(view: View, side: Side, groups: list[Posts]) -> Iterator[ColumnEstimates]:
+    count = max(side.counts, default=0)
+    place = np.full(view.rows, -1)
+    place[side.known[:count]] = np.arange(count)
+    learnt = []
+    for posts in groups:
+        known = np.flatnonzero(place[posts.rows] >= 0)
+        if len(known) >= LEAST_ROWS:
+            learnt.append(Learnt(posts, side.values[place[posts.rows[known]]], posts.values[known]))
+    if learnt:
+        yield _finding(
+            view,
+            learnt,
+            knows=f"{count:,} of the records, and what was posted of them",
+            variant=f"{count:,} known records",
+            numbers={"known_records": count},
+        )
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """Posts of some records, and rows (rows, features) with what was posted of them (rows, numbers) to learn from."""
+
+    posts: Posts
+    values: FloatArray
+    posted: Float64Array
+
+
+def _finding(
+    view: View, learnt: list[Learnt], *, knows: str, variant: str, numbers: dict[str, float]
+) -> ColumnEstimates:
+    """What is to be said of each record once its other columns are known: a function of those, for both attackers."""
+    spread = learnt[0].values.std(axis=0, dtype=np.float64)
+    columns = np.sort(np.argsort(-spread, kind="stable")[:MOST_COLUMNS])
+    fits = [
+        (
+            one.posts.rows,
+            fitted_to_the_rest(one.values[:, columns], None),
+            fitted_to_the_rest(one.values[:, columns], one.posted),
+            one.posts.values,
+        )
+        for one in learnt
+    ]
+    rows = np.concatenate([rows for rows, *_ in fits])
+
+    def inferred(records: FloatArray) -> tuple[Float64Array, Float64Array]:
+        """Estimates and guesses (records, columns) of records (records, features), each value from all others."""
+        with_posts, without, start = [], [], 0
+        for numbers_, guess, attacked, posted in fits:
+            some = records[start : start + len(numbers_), columns]
+            start += len(numbers_)
+            without.append(guess.inferred(some, None))
+            # Where posts did not help on rows that were left out, an attacker goes by the rest.
+            better = attacked.held_out < guess.held_out
+            with_posts.append(np.where(better, attacked.inferred(some, posted), without[-1]))
+        return np.concatenate(with_posts), np.concatenate(without)
+
+    return ColumnEstimates(
+        uses=tuple(dict.fromkeys(kind for one in learnt for kind in one.posts.kinds)),
+        knows=f"all other columns of the record; {knows}",
+        variant=variant,
+        numbers=numbers,
+        rows=rows,
+        columns=columns,
+        inferred=inferred,
+    )
+
+
+@dataclass(frozen=True)
+class FromTheRest:
+    """Ridge regressions of each column from all others, and from what was posted where that was given.
+
+    Attributes
+    ----------
+    shift, factor : (columns + numbers,) float64
+        What brings both to mean 0 and variance 1.
+    weights : (columns + numbers, columns) float64
+        Standardised values times these are the standardised estimates; of each column on itself it is 0.
+    held_out : (columns,) float64
+        Root mean square error of training rows that were left out one by one, in units of the column's deviation.
+    """
+
+    shift: Float64Array
+    factor: Float64Array
+    weights: Float64Array
+    held_out: Float64Array
+
+    def inferred(self, values: FloatArray, posted: Float64Array | None) -> Float64Array:
+        """Estimates of each value (rows, columns) from the others of its row."""
+        columns = values.shape[1]
+        found = _standard(values, posted, self.shift, self.factor) @ self.weights
+        deviation = np.divide(
+            1.0,
+            self.factor[:columns],
+            out=np.zeros(columns),
+            where=self.factor[:columns] > 0.0,
+        )
+        return np.asarray(self.shift[:columns] + found * deviation)
+
+
+def fitted_to_the_rest(values: FloatArray, posted: Float64Array | None) -> FromTheRest:
+    """Fit each column of rows (rows, columns) to all others and to what was posted (rows, numbers).
+
+    The penalty is, for each column, the one whose leave-one-out error is least.
+    """
+    rows, columns = values.shape
+    joint = np.asarray(values, np.float64) if posted is None else np.hstack([values, posted])
+    shift, deviation = joint.mean(axis=0), joint.std(axis=0)
+    told = deviation > 1e-12 * np.maximum(np.abs(shift), np.finfo(np.float64).tiny)
+    factor = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=told)
+    standard = (joint - shift) * factor
+    squares, axes = np.linalg.eigh(standard.T @ standard)
+    squares = np.maximum(squares, 0.0)
+    own, judged = axes[:columns], standard[:_JUDGED]
+    along = judged @ axes
+    least = np.full(columns, np.inf)
+    weights = np.zeros((joint.shape[1], columns))
+    for penalty in PENALTIES * max(float(squares[-1]), np.finfo(np.float64).tiny):
+        scaled = axes / (squares + penalty)
+        precision = scaled @ own.T  # (columns + numbers, columns)
+        diagonal = precision[np.arange(columns), np.arange(columns)]
+        moved = judged @ precision
+        pull = ((along / (squares + penalty)) * along).sum(axis=1)[:, None] - moved**2 / diagonal
+        misses = (moved / diagonal) / np.maximum(1.0 - 1.0 / rows - pull, 1e-9)
+        error = np.sqrt((misses**2).mean(axis=0))
+        better = error < least
+        least[better] = error[better]
+        weights[:, better] = -(precision / diagonal)[:, better]
+    weights[np.arange(columns), np.arange(columns)] = 0.0
+    return FromTheRest(shift, factor, weights, least)
+
+
+def _standard(
+    values: FloatArray, posted: Float64Array | None, shift: Float64Array, factor: Float64Array
+) -> Float64Array:
+    joint = np.asarray(values, np.float64) if posted is None else np.hstack([values, posted])
+    return np.asarray((joint - shift) * factor)

@@ -1,0 +1,103 @@
+"""Chosen landmarks: a server that departs from the protocol, and sends points that lie as it likes.
+
+Of two points a and b = a + s e_j, which differ in column j alone, the squared distances of a record x differ by
+
+    |x - a|^2 - |x - b|^2 = 2 s (x_j - a_j) - s^2
+
+so column j of every record follows from two numbers, whatever its other columns are. One point and a step from it along
+each column tell all columns. The client part is that of the run, with the noise that it puts on distances.
+
+Honest points tell as much: k points in general position tell k - 1 dimensions. Who chooses them chooses which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from raydr.arrays import Float64Array
+from raydr.attacks.contract import ColumnEstimates, NotApplicableError, Side, View, attack
+from raydr.attacks.per_record import Block, per_record, replied
+from raydr.federation import Request
+from raydr.methods.landmarks.maps import DistanceRequest
+from raydr.methods.landmarks.spectral import KernelRequest
+from raydr.methods.sense.clients import AnchorRequest
+from raydr.methods.sense.spaces import EuclideanSpace
+
+MOST_ASKED = 200
+"""Records of which the chosen points are asked."""
+MOST_COLUMNS = 800
+"""Columns that are asked for: the first of them, where there are more."""
+
+
+@attack("chosen-landmarks", "each column of a record, by a server that chooses the landmarks or anchors")
+def chosen_landmarks(view: View, side: Side) -> Iterator[ColumnEstimates]:
+    """One attempt, at records that an audit can ask: the client part answers of them, and their values are not used."""
+    block = _to_points(view)
+    asked = side.known[:MOST_ASKED]
+    if not len(asked):
+        raise NotApplicableError("no records are at hand of which a client part could be asked.")
+    honest, gamma = _points(block.request)
+    centre = honest.mean(axis=0)
+    step = float(np.sqrt(((honest - centre) ** 2).sum(axis=1).mean())) or 1.0
+    columns = np.arange(min(len(centre), MOST_COLUMNS))
+    sent = np.repeat(centre[None], len(columns) + 1, axis=0)
+    sent[1 + columns, columns] += step
+    squared = replied(_sending(block.request, sent), view.fed(side.values[:MOST_ASKED]), side.seed) / gamma
+    found = np.tile(centre, (len(asked), 1))
+    found[:, columns] += (squared[:, :1] - squared[:, 1:] + step**2) / (2.0 * step)
+    estimates = view.unfed(found)[:, columns]
+    guess = side.guess(view.unfed(honest))[columns]
+    assert block.kind is not None
+    yield ColumnEstimates(
+        uses=(block.kind,),
+        knows=f"nothing: it sends {len(sent):,} points, each but the first a step from that along one column",
+        variant=f"asked of {len(asked):,} records",
+        numbers={"points": len(sent)},
+        rows=asked,
+        columns=columns,
+        inferred=lambda records: (estimates, np.tile(guess, (len(records), 1))),
+        departs=True,
+    )
+
+
+def _to_points(view: View) -> Block:
+    """The message of distances or kernels to points that the server sent."""
+    if view.keyed:
+        raise NotApplicableError(
+            "clients turn their records by a key, so no column of theirs is one of the server's."
+        )
+    for posts in per_record(view):
+        for block in posts.blocks:
+            if isinstance(block.request, DistanceRequest | KernelRequest | AnchorRequest):
+                if not isinstance(getattr(block.request, "space", EuclideanSpace()), EuclideanSpace):
+                    raise NotApplicableError(
+                        "distances are hyperbolic, and their differences in no column alone."
+                    )
+                return block
+    raise NotApplicableError("no client posts distances of its records to points that the server sends.")
+
+
+def _points(request: Request[Any] | None) -> tuple[Float64Array, float]:
+    """Points (points, features) that were sent, and what squared distances to them were multiplied by."""
+    match request:
+        case AnchorRequest():
+            return np.asarray(request.anchors, np.float64), 1.0
+        case KernelRequest():
+            return request.landmarks, request.gamma
+        case DistanceRequest():
+            return request.landmarks, 1.0
+    raise TypeError(f"{type(request).__name__} sends no points")
+
+
+def _sending(request: Request[Any] | None, points: Float64Array) -> Request[Any]:
+    """The same request with other points."""
+    match request:
+        case AnchorRequest():
+            return replace(request, anchors=points, space=request.space.around(points))
+        case KernelRequest() | DistanceRequest():
+            return replace(request, landmarks=points)
+    raise TypeError(f"{type(request).__name__} sends no points")

@@ -1,0 +1,276 @@
+"""One column of a record: what posts add to its other columns, and what a server learns that chooses its points."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from attacked import federation_seen, skewed, truth_of, view_of
+
+from raydr.attacks import ATTACKS, NotApplicableError, Side, View
+from raydr.attacks.attribute_inference import attribute_inference, fitted_to_the_rest
+from raydr.attacks.chosen_landmarks import chosen_landmarks
+from raydr.attacks.scoring import judged
+from raydr.attacks.verdicts import Audit, Verdict
+from raydr.errors import RunError
+from raydr.federation import ClientHost, Request, Seat, fingerprint
+from raydr.federation.failures import Failure, Kind
+from raydr.federation.wire import Call
+from raydr.methods.landmarks.maps import DistanceRequest
+from raydr.methods.landmarks.spectral import KernelRequest
+from raydr.methods.sense.clients import AnchorRequest
+from raydr.methods.sense.spaces import EuclideanSpace
+from raydr.privacy.gaussian import GaussianNoise
+from raydr.privacy.ledger import Tells
+from raydr.report import read_run
+from raydr.report.audited import lines
+from raydr.report.knowledge import columns_told
+from raydr.scenarios.reading import read
+from raydr.scenarios.runner import run
+
+RECORDS = 240
+ORIGINS = ("learnt", "k-means", "principal", "random")
+
+
+def table(rows: int, seed: int) -> np.ndarray:
+    """Rows of which column 4 is nobody's guess, and column 5 has two values."""
+    made = skewed(rows, 8, seed)
+    draw = np.random.default_rng((seed, 1))
+    made[:, 4] = draw.normal(size=rows)
+    made[:, 5] = draw.integers(0, 2, rows)
+    return made
+
+
+ROWS, PUBLIC = table(RECORDS, 0), table(160, 1)
+POINTS = skewed(3, 8, 2) + np.random.default_rng(4).normal(size=(3, 8))
+SIDE = Side(PUBLIC, known=np.arange(RECORDS)[::2], values=ROWS[::2], counts=(40,))
+
+
+def seen(*requests: Request[Any], places: np.ndarray | None = None, **more: Any) -> View:
+    view = view_of(np.array_split(ROWS, 3), *requests, **more)
+    return replace(view, embedding=ROWS[:0, :2] if places is None else places)
+
+
+def verdicts(name: str, view: View, side: Side = SIDE) -> list[Verdict]:
+    return judged(
+        ATTACKS[name], view, side, replace(truth_of(ROWS), columns=tuple("abcdefgh")), lambda kind: 3
+    )
+
+
+def column(verdict: Verdict, name: str) -> Any:
+    return next(one for one in verdict.columns if one.column == name)
+
+
+# ------------------------------------------------------------------------------------------------ the rest
+
+
+def test_a_value_is_inferred_from_the_others_of_its_row_alone() -> None:
+    found = fitted_to_the_rest(PUBLIC, None)
+    changed = ROWS.copy()
+    changed[:, 4] += 100.0
+    np.testing.assert_array_equal(found.inferred(ROWS, None)[:, 4], found.inferred(changed, None)[:, 4])
+
+
+def test_all_columns_at_once_are_ridge_regressions_of_each_on_the_others() -> None:
+    found = fitted_to_the_rest(PUBLIC, None)
+    standard = (PUBLIC - PUBLIC.mean(axis=0)) * found.factor
+    largest = float(np.linalg.eigvalsh(standard.T @ standard)[-1])
+    others = np.arange(8) != 4
+    solutions = [
+        np.linalg.solve(
+            standard[:, others].T @ standard[:, others] + penalty * largest * np.eye(7),
+            standard[:, others].T @ standard[:, 4],
+        )
+        for penalty in np.logspace(-13.0, 0.0, 14)
+    ]
+    assert min(float(np.abs(found.weights[others, 4] - one).max()) for one in solutions) < 1e-8
+
+
+def test_errors_of_rows_left_out_are_those_of_fits_without_them() -> None:
+    few = PUBLIC[:30]
+    found = fitted_to_the_rest(few, None)
+    off = []
+    standard = (few - few.mean(axis=0)) * found.factor
+    largest = float(np.linalg.eigvalsh(standard.T @ standard)[-1])
+    others = np.arange(8) != 4
+    for penalty in np.logspace(-13.0, 0.0, 14):
+        misses = []
+        for row in range(30):
+            kept = np.arange(30) != row
+            centre = standard[kept].mean(axis=0)
+            rest = (standard[kept] - centre)[:, others]
+            weights = np.linalg.solve(
+                rest.T @ rest + penalty * largest * np.eye(7), rest.T @ (standard[kept] - centre)[:, 4]
+            )
+            misses.append(standard[row, 4] - centre[4] - (standard[row] - centre)[others] @ weights)
+        off.append(np.sqrt(np.mean(np.square(misses))))
+    assert found.held_out[4] == pytest.approx(min(off), rel=1e-3)
+
+
+# ------------------------------------------------------------------------------------------------ what posts add
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [DistanceRequest(POINTS), KernelRequest(POINTS, 0.001), AnchorRequest(POINTS, EuclideanSpace(), False)],
+)
+def test_bare_distances_tell_a_column_that_the_others_do_not(request_: Request[Any]) -> None:
+    by_public, by_known = verdicts("attribute-inference", seen(request_))
+    assert (by_public.numbers, by_known.numbers) == ({"public_rows": 160}, {"known_records": 40})
+    for verdict in (by_public, by_known):
+        found = column(verdict, "e")
+        assert found.guess > 0.9
+        assert found.error < 0.01
+        two = column(verdict, "f")
+        assert (two.accuracy, two.accuracy_guess) == (1.0, pytest.approx(0.5, abs=0.15))
+        assert "h" not in {one.column for one in verdict.columns}  # constant
+
+
+def test_a_map_of_noise_adds_nothing() -> None:
+    places = np.random.default_rng(1).normal(size=(RECORDS, 2))
+    (verdict,) = verdicts("attribute-inference", seen(places=places))
+    assert not verdict.told
+    assert columns_told(audit_of(verdict)) == ""
+
+
+def test_a_key_does_not_keep_columns_from_whoever_knows_records() -> None:
+    (verdict,) = verdicts("attribute-inference", seen(DistanceRequest(POINTS), keyed=True))
+    assert verdict.numbers == {"known_records": 40}
+    assert column(verdict, "e").error < 0.01
+
+
+def test_records_that_it_knows_are_not_scored() -> None:
+    known = np.arange(40)
+    wrong = ROWS[:40].copy()
+    wrong[:, 4] += 1e6  # a scored known record would show
+    side = replace(SIDE, public=PUBLIC[:0], known=known, values=ROWS[:40], counts=(40,))
+    truth = truth_of(np.concatenate([wrong, ROWS[40:]]))
+    (verdict,) = judged(
+        ATTACKS["attribute-inference"], seen(DistanceRequest(POINTS)), side, truth, lambda kind: 3
+    )
+    assert column(verdict, "4").error < 0.01
+
+
+def test_without_rows_to_learn_from_it_does_not_apply() -> None:
+    with pytest.raises(NotApplicableError, match="20 public rows"):
+        list(attribute_inference(seen(DistanceRequest(POINTS)), Side(PUBLIC[:5])))
+
+
+# ------------------------------------------------------------------------------------------------ words
+
+
+def audit_of(*verdicts_: Verdict) -> Audit:
+    return Audit(raydr="", scenario="", public="", shown=(), image=None, verdicts=verdicts_)
+
+
+def test_columns_stand_in_the_table_and_the_sentence_the_worst_first() -> None:
+    (verdict, _) = verdicts("attribute-inference", seen(DistanceRequest(POINTS)))
+    gains = [one.guess - one.error for one in verdict.columns]
+    assert gains == sorted(gains, reverse=True)
+    (line,) = lines(audit_of(verdict))
+    assert line.beats
+    assert f"{len(verdict.told)} of 7 columns told better than by guessing" in line.said
+    assert (
+        f"of 7 columns of a record were told better than from its other columns, {verdict.columns[0].column} to within"
+        in (columns_told(audit_of(verdict)))
+    )
+
+
+def test_what_a_server_learns_that_departs_from_the_protocol_is_no_part_of_the_sentence() -> None:
+    (verdict,) = verdicts("chosen-landmarks", seen(DistanceRequest(POINTS)))
+    assert verdict.departs
+    assert verdict.told
+    assert columns_told(audit_of(verdict)) == ""
+    assert audit_of(verdict).leakage == 0.0
+
+
+# ------------------------------------------------------------------------------------------------ chosen points
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [DistanceRequest(POINTS), KernelRequest(POINTS, 0.001), AnchorRequest(POINTS, EuclideanSpace(), True)],
+)
+def test_two_points_that_differ_in_one_column_tell_that_column(request_: Request[Any]) -> None:
+    (verdict,) = verdicts("chosen-landmarks", seen(request_))
+    assert len(verdict.columns) == 7
+    assert max(one.error for one in verdict.columns) < 1e-6 < 0.5 < min(one.guess for one in verdict.columns)
+
+
+def test_noise_on_distances_reaches_what_chosen_points_tell() -> None:
+    noisy = AnchorRequest(POINTS, EuclideanSpace(), False, GaussianNoise(on="distances", level=0.1))
+    (verdict,) = verdicts("chosen-landmarks", seen(noisy))
+    assert min(one.error for one in verdict.columns) > 0.05
+
+
+@pytest.mark.parametrize(("view", "why"), [("keyed", "by a key"), ("bare", "posts distances")])
+def test_where_it_does_not_apply_it_says_why(view: str, why: str) -> None:
+    of = seen(DistanceRequest(POINTS), keyed=True) if view == "keyed" else seen(places=ROWS[:, :2])
+    with pytest.raises(NotApplicableError, match=why):
+        list(chosen_landmarks(of, SIDE))
+
+
+def test_a_client_measures_its_records_by_one_set_of_points() -> None:
+    """Three points tell two dimensions; a server that could ask again would have all of them."""
+    federation, _ = federation_seen(np.array_split(ROWS, 3))
+    first = federation.ask(DistanceRequest(POINTS))
+    again = federation.ask(DistanceRequest(POINTS.copy()))
+    np.testing.assert_array_equal(first[0].squared, again[0].squared)
+    with pytest.raises(RunError, match="a second time, with other points"):
+        federation.ask(DistanceRequest(POINTS + 1e-9))
+    with pytest.raises(RunError, match="a second time, with other points"):
+        federation.ask(KernelRequest(POINTS, 0.1))
+
+
+def test_a_refused_request_is_a_failure_by_name_and_a_restarted_client_answers_the_same_again() -> None:
+    host = ClientHost([Seat(0, ROWS, fingerprint(ROWS))], 0)
+
+    def answered(points: np.ndarray) -> Any:
+        return host.ask(Call(DistanceRequest(points), 1, 0, 0, (0,), False))[0]
+
+    answered(POINTS)
+    failure = answered(POINTS[:2])
+    assert isinstance(failure, Failure)
+    assert failure.kind is Kind.REQUEST_REFUSED
+    host.restore(())
+    assert not isinstance(answered(POINTS[:2]), Failure)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        *(
+            {"kind": kind, "landmarks_from": origin}
+            for kind in ("fed-umap", "fed-spectral")
+            for origin in ORIGINS
+        ),
+        {"kind": "fed-tsne", "landmarks_from": "random"},
+        {"kind": "sense", "anchors": 4},
+        {"kind": "sense", "anchors": 4, "visibility": "partial"},
+        {"kind": "sense", "anchor_source": "random"},
+        {"kind": "fed-pca"},
+    ],
+    ids=lambda method: "-".join(str(value) for value in method.values()),
+)
+def test_honest_runs_measure_records_once(method: dict[str, Any], tmp_path: Path) -> None:
+    more = {"clusters": 2} if method["kind"] == "fed-spectral" else {}
+    if "landmarks_from" in method:
+        more |= {"landmarks": 4} | ({"rounds": 2} if method["landmarks_from"] == "learnt" else {})
+    scenario = read(
+        {
+            "name": "honest",
+            "data": {"source": "iris", "rows": 60},
+            "clients": {"count": 3},
+            "method": method | more,
+            "runtime": {"federation": "inline"},
+            "metrics": ["npa_10"],
+        }
+    )
+    folder = run(scenario, out=tmp_path / "run", report=False)
+    measured = [
+        entry for entry in read_run(folder).ledger if entry.tells in (Tells.DISTANCES, Tells.PROJECTIONS)
+    ]
+    assert [entry.count for entry in measured] == [3]
