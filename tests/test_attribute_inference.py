@@ -213,6 +213,18 @@ def test_where_it_does_not_apply_it_says_why(view: str, why: str) -> None:
         list(chosen_landmarks(of, SIDE))
 
 
+def test_of_records_that_carry_noise_for_good_it_says_that_it_cannot_ask() -> None:
+    noise = GaussianNoise(on="data", level=0.5)
+    federation, transcript = federation_seen(np.array_split(ROWS, 3))
+    federation.ask(DistanceRequest(POINTS))
+    view = View(transcript, federation.sizes, ROWS[:0, :2])
+    for each in transcript:
+        object.__setattr__(each, "protection", noise)
+    with pytest.raises(NotApplicableError, match="carry noise for good"):
+        list(chosen_landmarks(view, SIDE))
+    assert [one.numbers for one in attribute_inference(view, SIDE)] == [{"known_records": 40}]
+
+
 def test_a_client_measures_its_records_by_one_set_of_points() -> None:
     """Three points tell two dimensions; a server that could ask again would have all of them."""
     federation, _ = federation_seen(np.array_split(ROWS, 3))

@@ -52,7 +52,7 @@ def test_every_attack_has_a_verdict_or_says_why_not(audited: Path) -> None:
     assert list(dict.fromkeys(verdict["attack"] for verdict in verdicts)) == list(ATTACKS)
     for verdict in verdicts:
         found = [
-            verdict[key] for key in ("errors", "membership", "shares", "bound") if verdict[key] is not None
+            verdict[key] for key in ("errors", "membership", "shares", "columns", "bound") if verdict[key]
         ]
         assert (len(found) == 1) != bool(verdict["why"])
         assert not verdict["why"] or verdict["why"].endswith(".")

@@ -18,7 +18,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.attacks.contract import ColumnEstimates, NotApplicableError, Side, View, attack
-from raydr.attacks.per_record import Posts, per_record
+from raydr.attacks.per_record import Posts, noisy_for_good, per_record
 from raydr.attacks.regression import LEAST_ROWS, MOST_GROUPS
 
 MOST_COLUMNS = 800
@@ -47,7 +47,7 @@ def _by_public_rows(view: View, side: Side, groups: list[Posts]) -> Iterator[Col
     public = side.public[:MOST_TRAINING]
     imitable = [posts.only(tuple(b for b in posts.blocks if b.can_be_imitated)) for posts in groups]
     imitable = [posts for posts in imitable if posts.blocks]
-    if len(public) < 2 * LEAST_ROWS or view.keyed or not imitable:
+    if len(public) < 2 * LEAST_ROWS or view.keyed or not imitable or noisy_for_good(view):
         return
     learnt = [Learnt(posts, public, posts.imitated(public, view, side.seed)) for posts in imitable]
     yield _finding(

@@ -20,7 +20,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array
 from raydr.attacks.contract import ColumnEstimates, NotApplicableError, Side, View, attack
-from raydr.attacks.per_record import Block, per_record, replied
+from raydr.attacks.per_record import Block, noisy_for_good, per_record, replied
 from raydr.federation import Request
 from raydr.methods.landmarks.maps import DistanceRequest
 from raydr.methods.landmarks.spectral import KernelRequest
@@ -69,6 +69,10 @@ def _to_points(view: View) -> Block:
     if view.keyed:
         raise NotApplicableError(
             "clients turn their records by a key, so no column of theirs is one of the server's."
+        )
+    if noisy_for_good(view):
+        raise NotApplicableError(
+            "records carry noise for good, and the client part is asked of them as they were."
         )
     for posts in per_record(view):
         for block in posts.blocks:

@@ -111,6 +111,14 @@ def per_record(view: View) -> list[Posts]:
     return found
 
 
+def noisy_for_good(view: View) -> bool:
+    """Whether records carry noise in all that is asked of them, which rows of the server's own do not have."""
+    return any(
+        seen.protection is not None and seen.protection.on == "data" and seen.request.mechanism is None
+        for seen in view.transcript
+    )
+
+
 def _together(view: View, clients: list[int], sent: dict[int, dict[type[Reply], Seen]]) -> Posts:
     rows = np.concatenate([view.rows_of(client) for client in clients])
     blocks = []
