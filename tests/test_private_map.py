@@ -213,10 +213,11 @@ def test_sums_are_of_the_rows_and_the_frame_that_are_asked_for() -> None:
     random = np.random.default_rng(0)
     one, other = random.normal(size=(2, 50, 3))
     means, turns = (np.zeros(3), np.ones(3)), (np.eye(3)[:, :2], np.eye(3)[:, 1:])
-    kept = Client(0, one, 0)
-    for rows in (one, other, one[:20]):
-        for mean in means:
-            for axes in turns:
+    asked = [(rows, mean, axes) for rows in (one, other) for mean in means for axes in turns]
+    for first in asked:
+        for second in asked:  # of which some differ in the rows, the mean or the axes alone
+            kept = Client(0, first[0], 0)
+            for rows, mean, axes in (first, second):
                 frame = Frame(View(0.0, 4.0, None, None, 3), mean, axes)
                 request = CellSumsRequest(frame, random.normal(size=(5, 2)), 2.0, 50)
                 kept.rows = rows
