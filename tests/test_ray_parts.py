@@ -320,11 +320,16 @@ from raydr.errors import RunError
 parts = {{}}
 
 def agents():
-    names = [process.name() for process in psutil.Process(parts["raylet"]).children()]
+    try:
+        names = [process.name() for process in psutil.Process(parts["raylet"]).children()]
+    except psutil.NoSuchProcess:
+        return []
     return [name for name in names if name.startswith("ray::") and name.endswith("Agent")]
 
 def fail(*arguments):
-    while "raylet" not in parts or len(agents()) < 2:  # with titles of their own, and no mark any more
+    deadline = time.monotonic() + 60  # a raylet that loses an agent ends, and none comes any more
+    while time.monotonic() < deadline and ("raylet" not in parts or len(agents()) < 2):
+        # with titles of their own, and no mark any more
         time.sleep(0.01)
         parts.update({{process.name(): process.pid for process in psutil.Process().children()}})
     raise {"KeyboardInterrupt" if interrupted else "Exception('no node came up.')"}
