@@ -14,7 +14,6 @@ from raydr.arrays import FloatArray
 from raydr.data import SiteFile
 from raydr.device import Found, computing_on
 from raydr.federation import ClientHost, FaultPlan, Seat
-from raydr.federation.client import Withheld
 from raydr.federation.simulated.faults import SimulatedCrashError
 from raydr.federation.wire import Answer, Call, PartialSum, SumCall
 from raydr.memory import peak_memory_bytes
@@ -27,11 +26,10 @@ class ClientProcess:
         self,
         indices: Sequence[int],
         partitions: Sequence[FloatArray] | SiteFile,
-        fingerprints: Sequence[str],
         seed: int,
         faults: FaultPlan,
         run: str,
-        withheld: tuple[ray.ObjectRef[Withheld], ray.ObjectRef[Any]],
+        withheld: tuple[ray.ObjectRef[Any], ...],
         history: Sequence[Call],
         device: Found,
     ) -> None:
@@ -39,7 +37,8 @@ class ClientProcess:
 
         ``partitions`` are their rows (rows, features), read-only and shared with the object store while nothing
         replaces them, or the one client's own file, which is read here. ``withheld`` says where these clients'
-        secrets are, and the rows in reserve: both are fetched here, and nowhere on the way. ``device`` computes large
+        secrets are, the rows in reserve, and the fingerprints of the partitions: all are fetched here, and nowhere on
+        the way. ``device`` computes large
         products from now on. The rest is as for :class:`ClientHost`.
 
         Raises
@@ -53,8 +52,8 @@ class ClientProcess:
         self._computing = ExitStack()
         self._computing.enter_context(computing_on(device))
         rows = [partitions.read().rows] if isinstance(partitions, SiteFile) else partitions
+        own, reserve, fingerprints = ray.get(list(withheld))
         seats = [Seat(*seat) for seat in zip(indices, rows, fingerprints, strict=True)]
-        own, reserve = ray.get(list(withheld))
         self._host = ClientHost(seats, seed, faults, run, replace(own, reserve=reserve))
         self._host.restore(history)
 

@@ -31,7 +31,7 @@ class CoordinatorProcess:
         self._kept = Semaphore(0)
 
     def kept(self) -> None:
-        """Go on, since what was told of a release is written down."""
+        """Go on: the line about the release is written down."""
         self._kept.release()
 
     def serve(

@@ -48,14 +48,14 @@ def place(
     withheld = withheld or Withheld.derived(Secret.drawn(), range(len(parts)))
     reserve, kept = ray.put(withheld.reserve), replace(withheld, reserve=None)
 
-    def own(clients: tuple[int, ...]) -> tuple[ray.ObjectRef[Any], ray.ObjectRef[Any]]:
-        """Where the actor finds what is withheld from others: inside of a tuple nobody fetches it on the way."""
-        return ray.put(kept.at(clients)), reserve
+    def own(clients: tuple[int, ...], fingerprints: tuple[str, ...]) -> tuple[ray.ObjectRef[Any], ...]:
+        """Return references to what the actor alone is given; Ray fetches nothing inside a tuple on the way."""
+        return ray.put(kept.at(clients)), reserve, ray.put(fingerprints)
 
     sites = [part for part in parts if isinstance(part, Site)]
     if sites:
         return [
-            Placement((client,), site.file, (site.fingerprint,), own((client,)), options, options, site.node)
+            Placement((client,), site.file, own((client,), (site.fingerprint,)), options, options, site.node)
             for client, site in enumerate(sites)
             for options in [pinned(site.node, room)]
         ]
@@ -69,8 +69,7 @@ def place(
             clients,
             # One object for all rows of an actor: 10,000 objects of one client each took 5 s to store.
             ray.put([rows[client] for client in clients]),
-            tuple(fingerprint(rows[client]) for client in clients),
-            own(clients),
+            own(clients, tuple(fingerprint(rows[client]) for client in clients)),
             options,
             elsewhere,
         )

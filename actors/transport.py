@@ -20,7 +20,6 @@ from raydr.actors.streaming import own
 from raydr.data import SiteFile
 from raydr.device import Found
 from raydr.federation import FaultPlan
-from raydr.federation.client import Withheld
 from raydr.federation.failures import Failure, Kind
 from raydr.federation.messages import payload_bytes
 from raydr.federation.wire import Answer, Answered, Call, PartialSum, SumCall, asked_at, history_at, remember
@@ -41,16 +40,15 @@ class Placement:
     """One client actor to be: who lives there, their rows, and where Ray is to put it.
 
     ``partitions`` refers to a list of one array for each client, or is the one client's file; ``withheld`` says where
-    these clients' :class:`Withheld` is, and the rows that all clients hold in reserve: the actor looks them up, and the
-    coordinator, which holds this, never does; ``options`` are those of Ray's actors: resources, labels, scheduling
-    strategy, and ``options_again`` those of a start after a loss, which may have been the node's; ``node`` is the only
-    node that will do, if there is one.
+    these clients' :class:`Withheld` is, the rows that all clients hold in reserve, and the fingerprints of the
+    partitions: the actor looks them up, and the coordinator, which holds this, never does; ``options`` are those of
+    Ray's actors: resources, labels, scheduling strategy, and ``options_again`` those of a start after a loss, which may
+    have been the node's; ``node`` is the only node that will do, if there is one.
     """
 
     clients: tuple[int, ...]
     partitions: ray.ObjectRef[Any] | SiteFile
-    fingerprints: tuple[str, ...]
-    withheld: tuple[ray.ObjectRef[Withheld], ray.ObjectRef[Any]]
+    withheld: tuple[ray.ObjectRef[Any], ...]
     options: dict[str, Any]
     options_again: dict[str, Any]
     node: str | None = None
@@ -218,7 +216,6 @@ class RayTransport:
         self._settled[index] = actor.settle.remote(
             placement.clients,
             placement.partitions,
-            placement.fingerprints,
             self.seed,
             self.faults,
             self.run,

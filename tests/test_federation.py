@@ -372,11 +372,13 @@ class TestRayOnly:
         carrier.close()
 
     def test_a_partition_that_changed_is_refused(self) -> None:
+        import ray
+
         carrier = transport(1, partitions(), 0, FaultPlan(), 60.0)
         placement = carrier.placements[0]
-        carrier.placements = [
-            dataclasses.replace(placement, fingerprints=("0" * 32, *placement.fingerprints[1:]))
-        ]
+        *secrets, known = placement.withheld
+        others = ray.put(("0" * 32, *ray.get(known)[1:]))
+        carrier.placements = [dataclasses.replace(placement, withheld=(*secrets, others))]
         with pytest.raises(Exception, match="client 0 was restarted with other rows"):
             federation_over(carrier, CLIENTS, seed=0)
         carrier.close()

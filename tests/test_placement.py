@@ -44,13 +44,15 @@ def test_clients_live_in_order_each_with_its_own_rows(cluster: None, clients: in
     assert max(sizes := [len(placement.clients) for placement in placements]) - min(sizes) <= 1
     for placement in placements:
         for client, rows, known in zip(
-            placement.clients, ray.get(placement.partitions), placement.fingerprints, strict=True
+            placement.clients, ray.get(placement.partitions), ray.get(placement.withheld[-1]), strict=True
         ):
             np.testing.assert_array_equal(rows, parts[client])
             assert known == fingerprint(parts[client])
 
 
-def test_each_site_has_an_actor_of_its_own_in_order() -> None:
+def test_each_site_has_an_actor_of_its_own_in_order(cluster: None) -> None:
+    import ray
+
     from raydr.actors.placement import place
     from raydr.actors.room import Room
     from raydr.data import Site, SiteFile
@@ -59,4 +61,5 @@ def test_each_site_has_an_actor_of_its_own_in_order() -> None:
     placements = place(sites, 3, Room(cores=2))
     assert [placement.clients for placement in placements] == [(0,), (1,), (2,)]
     assert [placement.partitions for placement in placements] == [site.file for site in sites]
-    assert [placement.fingerprints for placement in placements] == [("west",), ("east",), ("north",)]
+    known = [ray.get(placement.withheld[-1]) for placement in placements]
+    assert known == [("west",), ("east",), ("north",)]

@@ -318,7 +318,7 @@ def test_no_checkpoint_and_no_run_folder_holds_the_secret(
 @pytest.mark.ray
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="memory of processes cannot be read here")
 def test_each_process_holds_the_secrets_of_its_own_clients_alone(cluster: None) -> None:
-    """A host has its client's and what all share; the coordinator none; nobody the root. One host is restarted."""
+    """A host has its client's and what all share; the coordinator none, and no hash of rows; none has the root."""
     from raydr.actors.backend import RayBackend
 
     root = Secret.drawn()
@@ -342,20 +342,27 @@ def test_each_process_holds_the_secrets_of_its_own_clients_alone(cluster: None) 
     )
     secrets = derived_from(root, 2)[:4]
     found: dict[str, list[list[int]]] = {"CoordinatorProcess": [], "ClientProcess": []}
+    hashes: dict[str, list[int]] = {name: [] for name in found}
+    rng = np.random.default_rng(0)
+    parts = [rng.normal(size=(20, 3)) for _ in range(2)]
 
     def search(event: Event) -> None:
         if isinstance(event, RoundEnded) and event.round == 2:
             for name, each in found.items():
-                each += [found_in(own_memory(process.pid), secrets) for process in simulation_processes(name)]
+                memory = [own_memory(process.pid) for process in simulation_processes(name)]
+                each += [found_in(content, secrets) for content in memory]
+                hashes[name] += [
+                    sum(fingerprint(part).encode() in content for part in parts) for content in memory
+                ]
 
-    rng = np.random.default_rng(0)
     RayBackend(packing=2).serve(
-        [rng.normal(size=(20, 3)) for _ in range(2)],
+        parts,
         plan,
         listener=search,
         withheld=Withheld.derived(root, range(2)),
     )
     group, one, other = 1, 2, 3
+    assert hashes == {"CoordinatorProcess": [0], "ClientProcess": [1, 1]}
     assert found["CoordinatorProcess"] == [[]]
     assert sorted(found["ClientProcess"]) == [[group, one], [group, other]]
 
