@@ -78,6 +78,12 @@ def test_a_run_with_new_noise_does_not_claim_to_repeat(private: raydr.Result, tm
     secret.write_bytes(bytes(range(32)))
     kept = tiny_run(tmp_path / "kept", privacy={"isometry_key": True, "secret": str(secret)})
     assert "repeats the run bit for bit" in (kept / records.REPORT).read_text()
+    lossy = tiny_run(
+        tmp_path / "lossy",
+        privacy={"isometry_key": True, "secret": str(secret)},
+        runtime={"federation": "inline", "checkpoint_every": 0, "quorum": 0.6},
+    )
+    assert "repeats the run with new noise" in (lossy / records.REPORT).read_text()
     keyed = tiny_run(tmp_path / "keyed", privacy={"isometry_key": True})
     assert "repeats the run with new noise" in (keyed / records.REPORT).read_text()
 

@@ -118,10 +118,14 @@ def _took(run: RunFolder) -> dict[str, Any]:
 
 
 def _repeats(run: RunFolder) -> bool:
-    """Whether the scenario repeats the run bit for bit: keys and noise are new unless a file has their secret."""
+    """Return whether the scenario repeats the run bit for bit.
+
+    Keys and noise are new in each run, unless a file has their secret and no client may be lost.
+    """
     privacy = run.section("privacy")
     drawn = privacy.get("isometry_key") or any(release.mechanism for release in run.privacy.releases)
-    return privacy.get("secret") is not None or not drawn
+    kept = privacy.get("secret") is not None and run.section("runtime").get("quorum", 1.0) == 1.0
+    return kept or not drawn
 
 
 def _memory(peaks: Mapping[str, int]) -> tuple[charts.Bar, ...]:
