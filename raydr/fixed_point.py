@@ -17,9 +17,9 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray
 
 EXACT_BITS = 53
-"""Integers of so many bits are doubles, and so are their sums as long as these are no longer."""
+"""Bits of an integer that a double holds; sums that stay within them are exact."""
 _FACTOR_BITS = 26
-"""Of each factor of an exact product."""
+"""Bits of each factor of an exact product."""
 _MOST_EXPONENT = 900
 """No value counts as larger than 2^900, and rows without any above 2^-900 count as zeros: scales stay doubles."""
 
@@ -28,7 +28,7 @@ def shortened(rows: FloatArray, clip: float) -> Float64Array:
     """Rows in units of ``clip``, those that are longer made as long; (rows, features) float64."""
     scaled, exponents = _scaled(rows)
     lengths = np.sqrt(row_products(scaled, scaled))
-    with np.errstate(over="ignore"):  # beside a row this short, any clip may be infinite
+    with np.errstate(over="ignore"):  # for a row this short, any clip may be infinite
         return np.asarray(scaled / np.maximum(lengths, np.ldexp(clip, -exponents))[:, None])
 
 

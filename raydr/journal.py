@@ -94,7 +94,7 @@ class CheckpointTaken:
 
 @dataclass(frozen=True)
 class Charged:
-    """A release is charged, and is asked for once every listener has returned: a line for whoever keeps the run."""
+    """A release is charged, and is asked for once every listener has returned: a line for the run folder."""
 
     line: str
 

@@ -54,7 +54,7 @@ RELEASED: Mapping[str, tuple[str, ...] | None] = {
     ROUNDS: ("round", "objective", "bytes_up", "bytes_down", "asked", "answered", "failed", "moved"),
     DATA: ("columns", "named", "scaling", "mapped", "set_apart", "held_out", "filling", "words"),
 }
-"""What of a run folder the privacy claim of its run covers: files, whole or some fields of them."""
+"""Files of a run folder, whole or some fields of them, that the privacy claim of the run covers."""
 KEPT: Mapping[str, str] = {
     EMBEDDING: "row identities, labels and scores by row; where clients keep their places, these too",
     CENTRAL: "a map of all rows in one place",
@@ -70,7 +70,7 @@ KEPT: Mapping[str, str] = {
     REPORT: "made of all the others",
     PICTURE: "places of all rows",
 }
-"""What stays with the owner of the data, who evaluates the run, and why; of ``joined`` everything does."""
+"""Files that stay with the owner of the data, and why; so does everything in ``joined``."""
 
 SWEEP, SWEEP_REPORT, FRONTIER = "sweep.yaml", "sweep.html", "frontier.png"
 """What a sweep folder was asked, which makes it one, and its page, which ``raydr report`` makes again; of audited runs
@@ -83,7 +83,7 @@ SETTING, DEVIATION = "set.", ".sd"
 TABLE, TABLE_REPORT = "table.parquet", "table.html"
 """Of a sweep whose points are the cells of a published table: these, beside the paper's numbers, and their page."""
 STARTS, COMPOSITION = "starts.txt", "composition.json"
-"""Of a sweep: a line for each start of a trial; and what all of them cost together, where any run is private."""
+"""A sweep's starts of trials, a line each; and their cost together, where any run is private."""
 BEST, TRIAL_FOLDERS = "best.yaml", "trials"
 """Of a sweep: the scenario of its best point, and a folder with the run folder of each trial that is done."""
 COSTS = (

@@ -2,7 +2,7 @@
 
 ``identity.json`` says what the run is made from and how it is called, ``releases.jsonl`` has two lines for each charged
 release, added before it is asked for and when it is answered, ``rounds.jsonl`` a line for each round, added as it ends,
-and the last two checkpoints stand beside them. A lock tells that somebody is at work there.
+and the last two checkpoints stand beside them. A lock keeps other processes out.
 """
 
 from __future__ import annotations

@@ -230,7 +230,7 @@ class Holdings:
             what="which columns look like an identity or codes, or have one value, for data.json and the page",
             direction="simulation-only",
             granularity=Granularity.AGGREGATE,
-            seen_by="whoever reads the run folder",
+            seen_by="readers of the run folder",
             count=len(self.names),
             bytes=8 * self.features * len(self.names),
         )

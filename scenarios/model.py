@@ -49,7 +49,7 @@ class Card:
     left_out : tuple of str
         Columns of the data that are no features: new rows may have them or not.
     files : dict of str to str
-        SHA-256 of each file of arrays, but for that of sites, which nobody else is to know anything of.
+        SHA-256 of each file of arrays, but for that of sites, which stays with them.
     words : dict of str to tuple of str
         Columns of the data that are a feature of zeros and ones for each of these words.
     sites : tuple of str
@@ -240,7 +240,7 @@ def _own(folder: Path, card: Card) -> dict[str, FloatArray]:
 
 
 def _digest_of_sites(card: Card, own: Mapping[str, NDArray[Any]]) -> str:
-    """Digest of what sites keep to themselves, and of the model that it belongs to; it stands beside it alone."""
+    """Digest of what sites keep to themselves, and of the model that it belongs to; it lies in their file alone."""
     names = sorted(own)
     return digest_of(
         {"files": card.files, "names": names, "arrays": sha256_of_arrays(own[name] for name in names)}

@@ -1,4 +1,4 @@
-"""What the trials of a sweep cost together in differential privacy: every start of a trial is a release of its own."""
+"""The privacy cost of a sweep's trials together: every start of a trial is a release of its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNKNOWN = RunCost(None, 0.0, 1.0, None, None)
 
 @dataclass
 class Purse:
-    """What the trials of a sweep have spent, and may spend.
+    """The privacy budget of a sweep: what its trials have spent, and may spend.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class Purse:
             yield (_cost_of(run) if run.exists() else self._plan(trial_of(name).scenario)), ended
 
     def _plan(self, scenario: Scenario) -> RunCost:
-        """What a run will cost that comes to its end; one that is refused before a client is asked costs nothing."""
+        """Return the planned cost of a run; one that is refused before a client is asked costs nothing."""
         known = scenario.model_dump_json(exclude={"name"})
         if known not in self._planned:
             try:

@@ -26,7 +26,7 @@ MOST_COLUMNS = 800
 MOST_TRAINING = 4_000
 """Rows that regressions are fitted to, the first of those at hand."""
 PENALTIES = np.logspace(-13.0, 0.0, 14)
-"""Of ridge, in units of the largest eigenvalue of the second moments."""
+"""Penalties of ridge, in units of the largest eigenvalue of the second moments."""
 _JUDGED = 500  # training rows that are left out one by one
 
 
@@ -90,7 +90,7 @@ class Learnt:
 def _finding(
     view: View, learnt: list[Learnt], *, knows: str, variant: str, numbers: dict[str, float]
 ) -> ColumnEstimates:
-    """What is to be said of each record once its other columns are known: a function of those, for both attackers."""
+    """Return estimates as a function of the other columns, with posts and without."""
     spread = learnt[0].values.std(axis=0, dtype=np.float64)
     columns = np.sort(np.argsort(-spread, kind="stable")[:MOST_COLUMNS])
     fits = [

@@ -1,4 +1,4 @@
-"""Canaries: a lower bound on what a run's releases cost, beside what is claimed for them.
+"""Canaries: a lower bound on what a run's releases cost, compared with the claim.
 
 All releases that the accountant charged are made again (:mod:`raydr.federation.replay`): by the run's own clients,
 with their rows, messages, shares and mechanisms. In one client's data a record is replaced by a canary. Of many
@@ -12,7 +12,7 @@ run.
 - ``epsilon``: of sum_r w_r <d_r, y_r>, which tells best whether the canary is there, the shift is known and the
   deviation is bounded from the draws. The weights w_r are fixed on the first half of the draws and the deviation is
   measured on the second half, so the bound needs no more than normal noise. It is below the claim where no record of
-  this run moves all releases as far as is charged.
+  this run moves all releases by as much as is charged.
 - ``measured``: the accountant's own sum, with the noise of each release as measured where that is surely less than
   charged. Every entry of every release counts, so this finds half the noise also in a release that has a hundredth of
   the budget.
@@ -114,7 +114,7 @@ def _bounded(name: str, noise: Sequence[Noise], tests: int, draws: int, client: 
 
 
 def _mu(name: str, noise: Sequence[Noise], draws: int) -> float:
-    """What the releases together are surely moved by, in deviations of the statistic that tells it best."""
+    """Bound from below the shift of all releases together, in deviations of the best statistic."""
     half = draws // 2
     weights = np.array([one.pilot**-2.0 for one in noise])
     moved = float(weights @ np.array([one.shifts[name] for one in noise]))
@@ -175,7 +175,7 @@ class Noise:
         )
 
     def most(self, tests: int) -> float:
-        """What its deviation surely is at most, of what is charged; no more than 1."""
+        """Bound its deviation from above, as a part of what is charged; at most 1."""
         found = [most_deviation(squares, count, tests) for squares, count in self.squares.values()]
         for name, along in self.along.items():
             if self.shifts[name] > 0.0:
@@ -240,7 +240,7 @@ class Flock:
         return max(_FEWEST_DRAWS, min(_NUMBERS // numbers, _REPLIES // replies) // 2 * 2)
 
     def seen(self, index: int) -> list[Part]:
-        """What together makes what is charged of a release: summands of clients that do not collude, or one upload."""
+        """Return what makes up a charged release: summands of clients that do not collude, or one upload."""
         release, state = self.replay.releases[index], self.states[index]
         if release.of_sum:
             there = [client for client in release.call.clients if self.replay.weight(release, client)]
@@ -287,7 +287,7 @@ class Flock:
         return int(one), int(other)
 
     def _distances(self, index: int) -> Float64Array:
-        """Squared distances of a release between any two candidates, the last of which is nobody."""
+        """Squared distances of a release between any two candidates, the last of which is no record."""
         if index not in self._known:
             count = len(self.candidates[index]) + 1
             found = np.stack([_flat(self._value(index, candidate)) for candidate in range(count)])
@@ -305,7 +305,7 @@ class Flock:
         return {name: one[name] - two[name] for name in one}
 
     def _value(self, index: int, candidate: int) -> Fields:
-        """What the client adds to a release with a candidate in the place of its last record; the last is nobody."""
+        """Return what the client adds to a release with a candidate in the place of its last record, or with none."""
         release, now, made = (
             self.replay.releases[index],
             self.states[index][self.client],

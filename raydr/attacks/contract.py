@@ -299,7 +299,7 @@ class Unordered(Finding):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupShares(Finding):
-    """What part of each client's records belongs to each group.
+    """The part of each client's records that belongs to each group.
 
     Attributes
     ----------
@@ -349,7 +349,7 @@ class Scored(Finding):
 
 @dataclass(frozen=True, kw_only=True)
 class Bounded(Finding):
-    """What is surely lost of releases, beside what is claimed for them.
+    """A lower bound on the cost of releases, and the claim.
 
     Attributes
     ----------

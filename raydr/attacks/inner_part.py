@@ -60,7 +60,7 @@ def with_inner_part(
 def turned(
     frame: AffineFrame, squared: Float64Array, inside: Float64Array, guessed: Float64Array
 ) -> Float64Array:
-    """Records (rows, features) whose part in the anchors' hull and whose inner products beside it are as posted.
+    """Records (rows, features) whose part in the anchors' hull and whose inner products outside it are as posted.
 
     Of the rotations that this leaves open, the one nearest to what is guessed of the records, (rows, features).
     """
@@ -84,7 +84,7 @@ def _is_readable(view: View, seen: Seen, reply: AnchorDistances) -> bool:
 def _helps(
     view: View, frame: AffineFrame, imitated: Float64Array, public: FloatArray, count: int, seed: int
 ) -> bool:
-    """Whether so many public rows, as a client's, are known better with the inner part than without."""
+    """Return whether this many public rows, as a client's, are estimated better with the inner part."""
     order = np.random.default_rng((seed, 8)).permutation(len(public))
     theirs, others = order[:count], order[count:]
     if len(others) < LEAST_ROWS:

@@ -176,7 +176,7 @@ def _piece(rows: Int64Array, learnt: Predictor, posts: Float64Array) -> Piece:
 
 
 def _surroundings(points: FloatArray, seed: int) -> Float64Array:
-    """What an isometry leaves of each point, (points, numbers): quantiles of its distances, and that to the mean.
+    """Return what an isometry keeps of each point (points, numbers): quantiles of its distances, and that to the mean.
 
     Each number by its rank among the points, so that a cloud of few points is like one of many.
     """

@@ -80,7 +80,7 @@ class Posts:
         return replace(self, blocks=blocks)
 
     def imitated(self, rows: FloatArray, view: View, seed: int) -> Float64Array:
-        """What would have been posted of other rows of the run's units, (rows, numbers), noise included."""
+        """Return the posts (rows, numbers) of other rows, as clients would have sent them, noise included."""
         fed = view.fed(rows).astype(rows.dtype)
         return np.hstack([_imitated(block, fed, seed) for block in self.blocks])
 
@@ -132,7 +132,7 @@ def _together(view: View, clients: list[int], sent: dict[int, dict[type[Reply], 
 
 
 def _content(request: Request[Any]) -> Hashable:
-    """What a request says, such that equal ones say the same."""
+    """Return a key that is equal for equal requests."""
     return type(request), *(_mark(getattr(request, one.name)) for one in fields(request))  # type: ignore[arg-type]
 
 
@@ -145,7 +145,7 @@ def _mark(value: Any) -> Hashable:
 
 
 def _numbers(reply: Reply) -> Float64Array:
-    """What a reply says of each record, (rows, numbers)."""
+    """Return the numbers of each record in a reply, (rows, numbers)."""
     match reply:
         case AnchorDistances():
             return reply.squared  # what is inside is in directions of the client's own
@@ -158,14 +158,14 @@ def _numbers(reply: Reply) -> Float64Array:
 
 
 def _imitated(block: Block, fed: FloatArray, seed: int) -> Float64Array:
-    """What a client would have replied of these rows, as its method's client part sees them."""
+    """Return what a client would have replied of these rows (rows, features)."""
     if block.request is None:
         raise NotApplicableError("the server cannot compute what would be posted of other rows.")
     return replied(block.request, fed, seed)
 
 
 def replied(request: Request[Any], fed: FloatArray, seed: int) -> Float64Array:
-    """What a client that holds these rows (rows, features) replies of each, (rows, numbers), noise included.
+    """Return the numbers (rows, numbers) that a client with these rows (rows, features) replies, noise included.
 
     Raises
     ------

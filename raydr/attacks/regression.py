@@ -20,7 +20,7 @@ MOST_GROUPS = 20
 """Groups of clients that were told different things, of which each needs a regression of its own."""
 NEIGHBORS = (1, 2, 3, 5, 10, 20, 50)
 PENALTIES = np.logspace(-12.0, 1.0, 27)
-"""Of ridge, in units of the largest eigenvalue of the posts' second moments."""
+"""Penalties of ridge, in units of the largest eigenvalue of the posts' second moments."""
 _JUDGED = 500  # training rows that are left out one by one
 _AXES = 200  # principal axes of the values in which errors are compared, and neighbours averaged
 _NEAR_AXES = 50  # principal axes of the posts in which neighbours are sought
@@ -28,7 +28,7 @@ _BLOCK = 2048
 
 
 class Predictor(Protocol):
-    """What was fitted: ``centre + coordinates(posts) @ basis`` are the predicted values.
+    """A fitted regression: ``centre + coordinates(posts) @ basis`` are the predicted values.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Predictor(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the regression, as a clause."""
+        """Name the regression, as a clause."""
 
     @property
     def held_out(self) -> float:
@@ -117,7 +117,7 @@ class _Units:
 
 @dataclass(frozen=True)
 class _Targets:
-    """Values (rows, values), the same along their principal axes (rows, axes), and what lies beside those, squared."""
+    """Values (rows, values), the same along their principal axes (rows, axes), and the squared length outside them."""
 
     values: FloatArray
     mean: Float64Array

@@ -130,7 +130,7 @@ class ColumnErrors:
 
 @dataclass(frozen=True, kw_only=True)
 class EpsilonBound:
-    """What is surely lost of releases, and what is claimed for them.
+    """A lower bound on the cost of releases, and the claim.
 
     Attributes
     ----------

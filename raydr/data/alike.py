@@ -135,7 +135,7 @@ def _say(path: Path, alike: Alike, columns: Columns) -> None:
 
 
 def strange_words(columns: Columns) -> list[str]:
-    """Return a sentence for each column with words that the map does not have, for whoever holds the new rows."""
+    """Return a sentence for each column with words that the map does not have, for the owner of the new rows."""
     return [
         f"{columns.name}: the column {column!r} holds {listing(others, 5)}, which the map knows nothing of: such a row"
         f" is none of {listing(columns.words[column], 5)}"

@@ -44,7 +44,7 @@ WHY: Mapping[Kind, str] = {
 
 @dataclass(frozen=True)
 class Survey:
-    """What one site tells of its columns: their ``kinds``, in their order, and the ``words`` that it may tell."""
+    """A site's view of its columns: their ``kinds``, in order, and the ``words`` that it may tell."""
 
     kinds: Mapping[str, Kind]
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

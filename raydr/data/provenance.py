@@ -34,8 +34,8 @@ class Source:
         Whose file it is, where clients have files of their own.
     sha256 : str or None
         Of what ``hashed`` says: the file's bytes, or, for built-in data, which come in different files with the same
-        content, the numbers of the columns that were read. It tells the last record to whoever knows the others, so it
-        is no part of ``data.json``; None where nobody has it.
+        content, the numbers of the columns that were read. It tells the last record to anybody who knows the others, so
+        it is no part of ``data.json``; None where it is not known.
     hashed : {"file", "numbers"}
     """
 

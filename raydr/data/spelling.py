@@ -39,7 +39,7 @@ DEFAULT_THRESHOLD = Threshold()
 
 @dataclass(frozen=True)
 class Agreement:
-    """What each site said so that all map the same columns, for the ledger.
+    """Messages of each site about columns and words, for the ledger.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Spelt:
-    """What came of spelling words.
+    """The result of spelling words.
 
     Attributes
     ----------

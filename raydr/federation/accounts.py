@@ -53,7 +53,7 @@ class Due:
     name: str = ""
 
     def if_answered(self, shares: int) -> Charge | None:
-        """Return what is charged where so many shares are added: none of them hides a thing from its own client."""
+        """Return the charge where this many clients add a share; a share hides nothing from its own client."""
         charge, sharing = self.charge, self.sharing
         if charge is None or sharing is None:
             return charge
@@ -71,7 +71,7 @@ class Due:
 
 @dataclass
 class Accounts:
-    """What a run has released and may release.
+    """The releases of a run, and its budget.
 
     Attributes
     ----------
@@ -97,11 +97,11 @@ class Accounts:
 
     @property
     def charges(self) -> dict[Charge, int]:
-        """What all releases cost."""
+        """Charges of all releases, with their counts."""
         return dict(Counter(release.charge for release in self.released.values()))
 
     def afford(self, call: Call, sizes: Sequence[int], ledger: Ledger) -> Due:
-        """Return what a call to clients with so many rows will cost, charged and written down.
+        """Return the cost of a call to clients with ``sizes`` rows, once it is charged and written down.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What clients agree on over a server that relays their messages: keys of each pair, and one secret of them all.
+"""Key agreement of clients over a server that relays their messages: keys of each pair, and one secret of them all.
 
 Every client advertises a public key, once. Where all clients need a secret that the server lacks, one of them, the
 founder, draws it and seals it for each of the others (:mod:`raydr.privacy.masking.group_secret`); the server hands the
@@ -139,7 +139,7 @@ class OpenRequests(Request[Agreed], what=OpenRequest.what, sets_state=True):
     own: dict[int, OpenRequest]
 
     def addressed_to(self, client: int) -> OpenRequest:  # type: ignore[override]
-        """What one client is told."""
+        """Return the request for one client."""
         return self.own[client]
 
 

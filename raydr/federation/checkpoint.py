@@ -2,7 +2,7 @@
 
 Random streams are named, not advanced, so they need no saving; clients are deterministic, so their state is rebuilt by
 repeating the requests that set it. What remains is the state of the method's loops and the messages so far. Neither the
-rounds' rows nor the charged releases are among it: they are kept once, line by line, by whoever keeps the checkpoints,
+rounds' rows nor the charged releases are among it: they are kept once, line by line, next to the checkpoints,
 and a checkpoint knows them by a digest.
 """
 

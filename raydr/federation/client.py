@@ -17,7 +17,7 @@ from raydr.privacy.secrets import Secret, client_secret
 
 @dataclass(frozen=True)
 class Withheld:
-    """What the host of some clients is given, and neither the server nor the host of any other.
+    """Secrets and classes for the host of some clients; neither the server nor another host has them.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class Client:
 
     @property
     def shared(self) -> Secret:
-        """What all clients share.
+        """The secret that all clients share.
 
         Raises
         ------

@@ -488,7 +488,7 @@ class Federation:
         agree(keys, founder, lambda request, asked: self._beside(request, asked, droppable=False))
 
     def _advertised(self, clients: int) -> dict[int, UInt8Array]:
-        """Public keys of so many clients, which are asked for them once."""
+        """Return public keys of the first ``clients`` clients, which are asked for them once."""
         if len(self._public_keys) < clients:
             replies = self._beside(AdvertiseRequest(), tuple(range(clients)), droppable=False)
             self._public_keys = {client: reply.key for client, reply in replies.items()}

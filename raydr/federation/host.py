@@ -68,7 +68,7 @@ class ClientHost:
     run : str
         Name of the run, to which clients bind what they seal.
     withheld : Withheld, optional
-        Its clients' secrets, and those of nobody else; by default they are drawn.
+        Its clients' secrets, and no others; by default they are drawn.
 
     Raises
     ------
@@ -422,7 +422,7 @@ def shown(client: Client, told: Request[Any]) -> Client:
             " difference of two replies would be without any"
         )
     kept = client.memory.get(_BLURRED)
-    # A deviation that nobody told is NaN, which equals nothing.
+    # A deviation that was not told is NaN, which equals nothing.
     made_of = mechanism, str(told.deviation) if mechanism.by_level else ""
     if kept is None or kept[0] is not client.rows or kept[1] != made_of:
         if kept is not None and mechanism.claim(mechanism.record_sensitivity) is not None:

@@ -50,7 +50,7 @@ class Replay:
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:
-        """What was charged, in order."""
+        """Charged releases, in order."""
         return tuple(step for step in self.steps if isinstance(step, Release))
 
     def rows(self, client: int) -> FloatArray:
@@ -111,14 +111,14 @@ Fields: TypeAlias = "dict[str, Float64Array]"
 
 @dataclass(frozen=True)
 class Part:
-    """What one client adds to a release: what it says, and what of that leaves under noise."""
+    """One client's part of a release: its reply, without and with noise."""
 
     release: Release
     client: Client
 
     @cached_property
     def told(self) -> Request[Any]:
-        """What the client was told."""
+        """The request as the client got it."""
         return self.release.call.told(self.client.index)
 
     @cached_property

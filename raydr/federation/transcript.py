@@ -60,7 +60,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Release:
-    """What the accountant charged: by it, a release can be made again (:mod:`raydr.federation.replay`).
+    """A charged release: enough to make it again (:mod:`raydr.federation.replay`).
 
     Attributes
     ----------

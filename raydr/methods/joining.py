@@ -1,7 +1,7 @@
 """A site that joins a finished run: what it is told, what it posts, and where its rows lie.
 
-Nobody else is asked, but under an isometry key: there one of the run's clients seals the secret of all clients for the
-site, which has a secret of its own like every other, and the server hands the box on.
+Only under an isometry key is another client asked: there one of the run's clients seals the secret of all clients for
+the site, which has a secret of its own like every other, and the server hands the box on.
 
 1. The site is told by what the run's clients filled in, harmonized, scaled and keyed their rows, and does so with its
    own.

@@ -1,7 +1,7 @@
 """Lower bounds on epsilon from noise that was measured: statistics for canaries.
 
-A canary moves Gaussian releases by a shift that is computed without noise, and so is known exactly. How large the noise
-is beside it is measured. Of ``count`` normal values of deviation s, the sum of squares over s^2 follows chi-squared, so
+A canary moves Gaussian releases by a shift that is computed without noise, and so is known exactly. The size of the
+noise is measured. The sum of squares of ``count`` normal values of deviation s follows s^2 times chi-squared, so
 
     s <= sqrt(sum of squares / quantile(1 - confidence; count))
 
@@ -16,7 +16,7 @@ import math
 from raydr.privacy.accounting import gaussian_epsilon
 
 CONFIDENCE = 0.999
-"""Of each bound: one in a thousand audits of honest noise says that a claim is broken."""
+"""Confidence of each bound: one in 1,000 audits of honest noise calls a claim broken."""
 
 
 def most_deviation(squares: float, count: int, tests: int = 1) -> float:

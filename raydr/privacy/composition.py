@@ -1,4 +1,4 @@
-"""What several private runs on the same rows cost together.
+"""Composition of several private runs on the same rows.
 
 All charged releases are Gaussian, and Gaussian releases compose exactly: a run of (epsilon, delta) costs what one
 release of its noise multiplier costs, and runs of multipliers z_i cost what one of (sum 1 / z_i^2)^-1/2 costs (Dong,
@@ -18,7 +18,7 @@ OUTSIDE = (
     "Outside of it: the best point is chosen by metrics of the raw data, and the metrics and the page of each trial"
     " show all rows."
 )
-"""What the total of a sweep does not cover, for people."""
+"""A sentence on what the total of a sweep does not cover."""
 
 
 @dataclass(frozen=True)

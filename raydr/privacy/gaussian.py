@@ -91,7 +91,7 @@ class GaussianNoise(Mechanism):
     @model_validator(mode="before")
     @classmethod
     def _relation_of_what_is_posted(cls, content: Any) -> Any:
-        """Of records that each post something, an absent one hides nothing: their count is public."""
+        """Default relation of noise on data: each record posts something, so its absence could be seen."""
         if isinstance(content, Mapping) and content.get("on") == "data":
             return {"relation": "replace-one", **content}
         return content

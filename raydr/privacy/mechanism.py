@@ -23,10 +23,10 @@ from raydr.registry import Kinds
 from raydr.settings import Settings
 
 Unit: TypeAlias = Literal["record", "client"]
-"""What a claim is about: one record, or a client with all of its records."""
+"""The unit of a claim: one record, or a client with all of its records."""
 
 Relation: TypeAlias = Literal["zero-out", "replace-one"]
-"""What neighbouring data have in the place of one record (or client): nothing, which adds zero to every sum, as
+"""The relation of neighbouring data, in the place of one record (or client): nothing, which adds zero to every sum, as
 dp-accounting's REPLACE_SPECIAL has it; or any other. How many rows each client has is public in both."""
 
 MOST_DELTA = 0.1

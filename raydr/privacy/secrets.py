@@ -1,4 +1,4 @@
-"""What clients know and the server does not: the secrets from which all keys, masks and noise of a run follow.
+"""Secrets of clients, which the server lacks, and from which all keys, masks and noise of a run follow.
 
 Each client has a secret of its own, and its host is given that and no other's. What all clients share, one of them
 draws and hands to the others (:mod:`raydr.federation.agreement`).
@@ -161,7 +161,7 @@ class Origin:
         )
 
     def fingerprint(self, content: str) -> str:
-        """Return what tells contents apart to whoever has the secret, and nothing to anybody else."""
+        """Return a digest that tells contents apart, and that only the owner of the secret can compute."""
         return self._source.key("fingerprint", content)[:16].hex()
 
     @property
@@ -179,7 +179,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class RootedRun:
-    """A run's root, for whoever runs the simulation, and the run's name, which everybody may know.
+    """A run's root, for the process that runs the simulation, and the run's name, which is public.
 
     Attributes
     ----------
@@ -195,7 +195,7 @@ class RootedRun:
 
     @property
     def shared(self) -> Secret:
-        """What all clients of the run share, once they have agreed on it."""
+        """The secret that all clients of the run share, once they have agreed on it."""
         return group_secret(client_secret(self.root, FOUNDER))
 
 

@@ -20,7 +20,7 @@ def colluders_of(clients: int, colluding: float) -> int:
 
 
 def shares_of_whole(clients: int, colluding: float, lost: int = 0) -> int:
-    """Return how many shares must make the whole noise where so many clients add one, and ``lost`` may drop out.
+    """Return how many shares make the whole noise where ``clients`` add one each and ``lost`` may drop out.
 
     >>> shares_of_whole(10, 0.2), shares_of_whole(10, 0.7), shares_of_whole(1, 0.2)
     (8, 3, 1)

@@ -64,7 +64,7 @@ class Release:
 
 @dataclass(frozen=True, kw_only=True)
 class Against:
-    """What a run cost against one adversary.
+    """The cost of a run against one adversary.
 
     Attributes
     ----------

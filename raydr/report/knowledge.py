@@ -350,7 +350,7 @@ def _audited(run: RunFolder, held: _Held) -> tuple[str, Tone]:
 
 
 def no_better(audit: Audit) -> str:
-    """What may be said where no attempt recovered records better than guessing: a clause about what was tried."""
+    """Return a clause for audits in which no attempt recovered records better than guessing."""
     if not audit.reconstructions:
         return "no reconstruction attack that was tried applies to these messages"
     return "none of the attacks tried recovered records better than guessing"
@@ -359,26 +359,22 @@ def no_better(audit: Audit) -> str:
 def _members(audit: Audit) -> str:
     """How well members were told from others; empty where they were not."""
     found = audit.members
+    if found is None:
+        return ""
     return (
-        ""
-        if found is None
-        else (
-            f"records of the run were told from others with an AUC of {found.auc:.2f}, where guessing gives 0.5, and"
-            f" {wording.percent(found.tpr)} of them at one false alarm in 1,000"
-        )
+        f"records of the run were told from others with an AUC of {found.auc:.2f}, where guessing gives 0.5, and"
+        f" {wording.percent(found.tpr)} of them at one false alarm in 1,000"
     )
 
 
 def _shares(audit: Audit) -> str:
     """How well groups' shares were read off; empty where guessing is as good."""
     found = audit.shares
+    if found is None:
+        return ""
     return (
-        ""
-        if found is None
-        else (
-            f"each client's share of a group of records was read off to within {wording.percent(found.error)} of its"
-            f" records, where a guess is off by {wording.percent(found.guess)}"
-        )
+        f"each client's share of a group of records was read off to within {wording.percent(found.error)} of its"
+        f" records, where a guess is off by {wording.percent(found.guess)}"
     )
 
 

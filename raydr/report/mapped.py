@@ -120,7 +120,7 @@ def line(data: Provenance) -> str:
 
 
 def hashes(data: Provenance) -> list[Fact]:
-    """What was read, as whoever has it can check it: a line for each file; for the data's owner, and on no page."""
+    """Return the hash of each file that was read: for the owner of the data, and on no page."""
     return [
         Fact(f"SHA-256 of {source.name}", f"{source.sha256}, of {HASHED[source.hashed]}")
         for source in data.everything_read

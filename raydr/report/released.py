@@ -1,4 +1,4 @@
-"""What the privacy claim of a run covers, and nothing else: the part of a run folder that may be handed out.
+"""The part of a run folder that the privacy claim of the run covers, and that may be handed out.
 
 A run folder holds the evaluation's view: places of all rows, metrics of the raw data, the pooled map. No noise covers
 these. :data:`raydr.records.RELEASED` says which files, and which fields of them, follow from charged releases.

@@ -205,7 +205,7 @@ class KeyedScaling:
 
 
 def opened(sealed: UInt8Array, shared: Secret, run: str, scale: KeyedScale) -> KeyedScaling:
-    """What a client sealed, for whoever has the secret of all clients: they, and the simulation's evaluation.
+    """Open what a client sealed, with the secret of all clients, which the evaluation has too.
 
     Raises
     ------

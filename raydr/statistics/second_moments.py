@@ -66,11 +66,11 @@ class SecondMomentsRequest(Request[SecondMoments], what="a common centre, and th
     deviation: float = math.nan
 
     def sensitivity(self, rows: int) -> float:
-        """Of the means over so many rows."""
+        """Bound the means over ``rows`` rows."""
         return moved_mean(self.mechanism, SENSITIVITY, rows)
 
     def replace_sensitivity(self, rows: int) -> float:
-        """Of the means over so many rows."""
+        """Bound the means over ``rows`` rows."""
         return moved_mean(self.mechanism, REPLACE_SENSITIVITY, rows)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 REACH = 2.0**20
 """Length to which rows are cut, in units of their deviation: far beyond all that training could use."""
 _LARGEST = 2.0**100
-"""Of an activation: products of some of that size are numbers."""
+"""Largest activation: products of some of that size are finite."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def grid_layers(architecture: Architecture, weights: Float32Array) -> list[GridL
 
 
 def activations_of(rows: FloatArray, layers: list[GridLayer]) -> list[Float64Array]:
-    """What goes into each layer, (rows, width), and at the end what comes out."""
+    """Return the input of each layer (rows, width), and the output last."""
     hidden = REACH * shortened(rows, REACH)
     found = [hidden]
     for number, layer in enumerate(layers, 1):

@@ -179,7 +179,7 @@ class MeanRequest(Request[MeanAndLength], what="a common centre, and the length 
         return moved_mean(self.mechanism, SENSITIVITY, rows)
 
     def replace_sensitivity(self, rows: int) -> float:
-        """Of the same: |x - y|^2 + (|x|^2 - |y|^2)^2 is 4 at most, where x = -y."""
+        """Bound a replacement: |x - y|^2 + (|x|^2 - |y|^2)^2 is 4 at most, where x = -y."""
         return moved_mean(self.mechanism, 2.0 * (1.0 + 1e-9), rows)
 
 

@@ -113,7 +113,7 @@ class PairRequest(
     deviation: float = math.nan
 
     def sensitivity(self, rows: int) -> float:
-        """Of the sum over pairs, over so many rows, and its rounding in both of two neighbours."""
+        """Bound the mean over ``rows`` rows of the sum over pairs, with its rounding in both of two neighbours."""
         moved = pairs_moved(bool(self.field.size)) * _ROUNDING + 2.0 * _rounding(rows)
         return moved_mean(self.mechanism, moved * self.clip, rows)
 
@@ -299,7 +299,7 @@ def _outer_sum(values: Float64Array, errors: Float64Array) -> Float64Array:
 
 
 def _rounding(rows: int) -> float:
-    """Largest rounding of the sum over so many rows' pairs, in clips.
+    """Return the largest rounding of the sum over the pairs of ``rows`` rows, in clips.
 
     Of a pair sum_s |a_s| |e_s| is at most ``_TIMES`` clips, once cut. A sum of k products, in whatever order, is wrong
     by at most k 2^-53 of their sizes, and one of blocks by as many as rows of a block and blocks together.

@@ -60,7 +60,7 @@ class FourierFeatures:
         """Mean embedding (D,) of rows (rows, features), zeros for none.
 
         What a row adds depends on it alone, to the bit: phases are exact products, waves come from elementwise
-        operations, and sums are of multiples of 2^-26. A phase far out has few digits, the same beside any other rows.
+        operations, and sums are of multiples of 2^-26. A phase far out has few digits, the same with any other rows.
         """
         count = self.turns.units.size
         total = np.zeros((2, count))
@@ -117,7 +117,7 @@ _SINE = [(-1.0) ** k / math.factorial(2 * k + 1) for k in range(6, -1, -1)]
 def _waves(turns: Float64Array) -> tuple[Float64Array, Float64Array]:
     """Cosine and sine of phases in turns, right to 1e-12, by elementwise operations.
 
-    A library's own may take another way for the last of an array, or beside a large phase. Here it is Taylor's series
+    A library's own may take another way for the last of an array, or next to a large phase. Here it is Taylor's series
     of a quarter of the angle, within pi / 4 of 0, doubled twice.
     """
     quarter = turns - np.rint(turns)

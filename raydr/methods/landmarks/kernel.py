@@ -201,7 +201,7 @@ def landmarks_reach(landmarks: Float64Array, gamma: float) -> float:
 
 
 def gradient_rounding(rows: int, landmarks: Float64Array, gamma: float, drift: float = 0.0) -> float:
-    """How much further rounding moves the gradient of a client with so many rows, in units of its sensitivity.
+    """Return how much further rounding moves the gradient of ``rows`` rows, in units of its sensitivity.
 
     One row more can change the order in which all others are added up, so the rounding of all counts, in both
     neighbours. With rho the largest length of a row or landmark in units of 1 / sqrt(gamma), d features and u = 2^-53,

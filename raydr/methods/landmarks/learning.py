@@ -102,7 +102,7 @@ class StepRequest(Request[Step], what="the present landmarks"):
         return landmark_term(self.landmarks, self.gamma)[1]
 
     def sensitivity(self, rows: int) -> float:
-        """Of what is uploaded after Q steps, as :func:`step_sensitivity` has it, and of rounding."""
+        """Bound the upload after Q steps, as :func:`step_sensitivity` has it, with rounding."""
         count = self.landmarks.shape[0]
         drift = 2.0 * (self.local_steps - 1) * self.step * gradient_bound(count, self.gamma)
         rounding = gradient_rounding(rows, self.landmarks, self.gamma, drift)

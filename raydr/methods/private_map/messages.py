@@ -123,7 +123,7 @@ class FirstMomentsRequest(Request[FirstMoments], what="how to see records, and t
         return FIRST_SENSITIVITY["zero-out"]
 
     def replace_sensitivity(self, rows: int) -> float:
-        """Of the same."""
+        """Bound a replacement."""
         return FIRST_SENSITIVITY["replace-one"]
 
 
@@ -178,7 +178,7 @@ class ScatterRequest(
         return SCATTER_SENSITIVITY["zero-out"]
 
     def replace_sensitivity(self, rows: int) -> float:
-        """Of the same."""
+        """Bound a replacement."""
         return SCATTER_SENSITIVITY["replace-one"]
 
 
@@ -241,7 +241,7 @@ class CellSumsRequest(Request[CellSums], what="the frame, and the centres of cel
         return CELL_SENSITIVITY["zero-out"]
 
     def replace_sensitivity(self, rows: int) -> float:
-        """Of the same."""
+        """Bound a replacement."""
         return CELL_SENSITIVITY["replace-one"]
 
 

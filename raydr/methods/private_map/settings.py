@@ -150,7 +150,7 @@ class Budget:
 
     @classmethod
     def of(cls, settings: PrivateMap, run: RunBudget, clients: int) -> Budget:
-        """Divide what the settings allow, in a run of so many clients.
+        """Divide what the settings allow, in a run of ``clients`` clients.
 
         Gaussian releases compose by the sum of their inverse squared multipliers, so parts of the budget are parts of
         that. Early rounds have few cells, with many rows each, and need less.

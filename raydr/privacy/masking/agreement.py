@@ -1,4 +1,4 @@
-"""What two clients alone know, though the server relays their public keys (X25519, RFC 7748)."""
+"""Key agreement of two clients over public keys that the server relays (X25519, RFC 7748)."""
 
 from __future__ import annotations
 
