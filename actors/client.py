@@ -38,8 +38,7 @@ class ClientProcess:
         ``partitions`` are their rows (rows, features), read-only and shared with the object store while nothing
         replaces them, or the one client's own file, which is read here. ``withheld`` says where these clients'
         secrets are, the rows in reserve, and the fingerprints of the partitions: all are fetched here, and nowhere on
-        the way. ``device`` computes large
-        products from now on. The rest is as for :class:`ClientHost`.
+        the way. ``device`` computes large products from now on. The rest is as for :class:`ClientHost`.
 
         Raises
         ------

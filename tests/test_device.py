@@ -244,11 +244,10 @@ def test_an_actor_computes_there_from_when_it_is_settled(monkeypatch: pytest.Mon
     process.settle(
         (0,),
         [rows],
-        (fingerprint(rows),),
         0,
         FaultPlan(),
         "run",
-        (Withheld({0: Secret.drawn()}), None),
+        (Withheld({0: Secret.drawn()}), None, (fingerprint(rows),)),
         (),
         "cuda",
     )
