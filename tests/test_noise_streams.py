@@ -462,7 +462,10 @@ SORTS: list[dict[str, Any]] = [
         "method": {"share": "embedding", "random_features": 400, "bounds": [-20.0, 20.0]},
     },
     {"noise": {"on": "gradient", "sigma": 0.5}, "method": {"estimator": "nystrom"}},
-    {"noise": {"on": "gradient", "level": 0.5}},
+    {
+        "noise": {"on": "gradient", "level": 0.5},
+        "data": {"features": ["f0", "f1", "site"], "categories": "one-hot"},
+    },
     {"noise": {"on": "data", "level": 0.5}},
     {"noise": {"on": "data", "epsilon": 5.0, "clip": 5.0}},
     {"noise": UPDATE | {"unit": "client"}, "method": NETWORK | {"kind": "fedavg-ne"}},
@@ -515,9 +518,11 @@ def alternatives(annotation: Any, value: Any, folder: Path) -> Iterator[Any]:
     elif annotation is bool:
         yield not value
     elif annotation is int:
-        yield from ((value or 0) + 1, (value or 0) - 1, (value or 0) + 2, 3, 20, 40)
+        numbers = ((value or 0) + 1, (value or 0) - 1, (value or 0) + 2, 3, 20, 40)
+        yield from (each for each in numbers if each != value)
     elif annotation is float:
-        yield from ((value or 1.0) * 0.6, (value or 1.0) * 1.5, 0.05, 0.2, 0.5, 2.0, 30.0)
+        parts = ((value or 1.0) * 0.6, (value or 1.0) * 1.5, 0.05, 0.2, 0.5, 2.0, 30.0)
+        yield from (each for each in parts if each != value)
     elif annotation is str:
         yield from ("number", "site", str(folder / "other.csv"), str(folder / "other"))
     elif origin is tuple:
@@ -563,7 +568,7 @@ def sorts(folder: Path) -> list[dict[str, Any]]:
     found = []
     for sort in SORTS:
         method = sort.get("method", {})
-        scenario = content(folder, runtime=sort.get("runtime", {}))
+        scenario = content(folder, runtime=sort.get("runtime", {}), data=sort.get("data", {}))
         scenario["method"] = (method if "kind" in method else STEPS | {"landmarks": 30} | method) | {
             "rounds": 2
         }
