@@ -134,7 +134,8 @@ def main() -> int:
     tests = sorted({test for found in near.values() for test in found})
     print(f"{len(mutants)} mutants of {len(near)} files, {len(tests)} test files", flush=True)
 
-    known = {entry["mutant"]: entry["reason"] for entry in yaml.safe_load(EQUIVALENT.read_text()) or []}
+    listed = yaml.safe_load(EQUIVALENT.read_text()) or {}
+    known = {f"{path}: {change}" for path, changes in listed.items() for change in changes}
 
     def told(mutant: Mutant, outcome: Outcome) -> None:
         if outcome in (Outcome.SURVIVED, Outcome.NOT_RUN):
