@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 import yaml
 from test_report import ROWS, in_ball, in_space, write_run
 
-from raydr.arrays import Float64Array
+from raydr.arrays import BoolArray, Float64Array, Int64Array
 from raydr.data.provenance import Provenance
 from raydr.privacy.accounting import Budget
 from raydr.privacy.ledger import Ledger
@@ -24,8 +25,9 @@ from raydr.report import maps, read_run, write_comparison, write_report
 from raydr.report.aligned import map_of_runs
 from raydr.report.colouring import CATEGORIES, GREY, RAMP, colouring, extended
 from raydr.report.joined import Joined, later_rows
-from raydr.report.maps import map_of_run
+from raydr.report.maps import MOST_LEVELS, Column, Panel, atlas, map_of_run
 from raydr.report.packing import Places, as_text, by_place, codes
+from raydr.report.page import part, templates
 from raydr.report.views import frame, panels
 
 PIXEL = """([key, x, y]) => {
@@ -256,6 +258,45 @@ class TestReport:
             ]
             assert sorted(int(line[0]) for line in lines[1:]) == list(range(1, ROWS, 4))
             assert all(float(line[3]) == int(line[0]) % 11 / 10 for line in lines[1:])
+
+    def test_any_name_and_number_comes_back_from_the_csv_file(self, browser: Any, tmp_path: Path) -> None:
+        """Python's reader of CSV files finds every name, title and number as they are in the run folder."""
+        odd = [
+            '"',
+            'a "b", c',
+            "comma, there",
+            "line\nend",
+            "\r",
+            "\r\n",
+            " before",
+            "after ",
+            " ",
+            ";",
+            '""',
+        ]
+        odd += ["", "\t", "-", "é", "'", '"whole"', '",', "0", "1e3"]
+        labels = [odd[row % len(odd)] for row in range(ROWS)]
+        clients = [odd[row // 20] + "x" for row in range(ROWS)]
+        rows = [f"{odd[row % len(odd)]}{row // len(odd)}{odd[(row + 7) % len(odd)]}" for row in range(ROWS)]
+        numbers = np.random.default_rng(0).normal(size=ROWS) * 10.0 ** np.arange(-30, 30)
+        numbers[:5] = [np.nan, 0.1 + 0.2, -1e21, 5e-324, 1.7e308]
+        shown = ' dose, "mg"\nper day '
+        folder = write_run(
+            tmp_path / "run", points=on_a_lattice(), labels=labels, clients=clients, rows=rows, central=False
+        )
+        name_columns(folder, label='dia"gnosis', client="ward,\nbed")
+        pq.write_table(pa.table({"row": rows, f"column.{shown}": numbers}), folder / "shown.parquet")
+        with Tab(browser, write_report(folder), folder) as tab:
+            tab.page.evaluate("document.querySelectorAll('.key button').forEach((button) => button.click())")
+            assert tab.status.startswith("60 of 60 rows chosen")
+            with tab.page.expect_download() as saved:
+                tab.page.click(".export")
+            content = Path(saved.value.path()).read_bytes().decode()
+        header, *lines = csv.reader(io.StringIO(content, newline=""), strict=True)
+        assert header == ["row", 'dia"gnosis', "ward,\nbed", shown]
+        assert [tuple(line[:3]) for line in lines] == list(zip(rows, labels, clients, strict=True))
+        assert lines[0][3] == ""
+        assert [float(line[3]) for line in lines[1:]] == numbers[1:].tolist()
 
     def test_search_finds_a_row_or_a_value(self, browser: Any, run: Path) -> None:
         with Tab(browser, write_report(run), run) as tab:
@@ -525,6 +566,219 @@ class TestComparison:
             tab.page.evaluate("dispatchEvent(new Event('afterprint'))")
             tab.drawn()
             assert tab.page.evaluate(PIXEL, ["0", 2, 2]) == corner
+
+
+@pytest.fixture
+def scripted(browser: Any) -> Iterator[Any]:
+    """An empty page with the functions of the map's scripts that read columns and look up rows."""
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    add_scripts(page)
+    yield page
+    context.close()
+
+
+def add_scripts(page: Any) -> None:
+    """Let a test call the functions of these scripts, which in a report are out of its reach."""
+    for name in ("columns", "lookup"):
+        page.add_script_tag(content=part(f"map/{name}.js"))
+
+
+def written_columns() -> dict[str, Float64Array]:
+    """Return columns of 5,000 rows of few and many different numbers, small and large, some missing."""
+    random = np.random.default_rng(4)
+    rows = 5_000
+    draw = random.normal(size=rows)
+
+    def levels(*values: float) -> Float64Array:
+        return random.permutation(np.resize(values, rows))
+
+    return {
+        "many": draw,
+        "many, some missing": np.where(np.arange(rows) % 11 == 3, np.nan, draw),
+        "at the limit": levels(*draw[:MOST_LEVELS]),
+        "past the limit": levels(*draw[: MOST_LEVELS + 1]),
+        "at the limit, with missing ones": levels(np.nan, *draw[: MOST_LEVELS - 1]),
+        "past the limit by missing ones": levels(np.nan, *draw[:MOST_LEVELS]),
+        "whole numbers": random.permutation(np.arange(rows) - 2_500.0),
+        "large whole numbers": random.permutation(2.0**24 - np.arange(rows)),
+        "tiny": draw * 1e-38,
+        "subnormal": random.permutation((np.arange(rows) - 2_500) * 2.0**-149),
+        "huge": draw * 5e37,
+        "of every size": draw * 10.0 ** random.uniform(-44, 37, rows),
+        "few, of every size": levels(1.7e308, -1.7e308, 5e-324, -0.1, np.nan, 0.0, 2.0**53 - 1.0),
+        "few negative whole numbers": levels(*np.arange(-300.0, 1.0)),
+        "none": np.full(rows, np.nan),
+    }
+
+
+class TestColumnsThatThePageReads:
+    def test_every_number_is_the_one_that_was_packed(self, browser: Any, tmp_path: Path) -> None:
+        """Up to 4,096 different numbers (a missing one counts too) come back as they are, more in single precision."""
+        written = written_columns()
+        points = np.random.default_rng(0).random((5_000, 2))
+        made = atlas(
+            "columns",
+            np.arange(5_000),
+            [Panel("federated", "Map", points, ((0.0, 1.0), (0.0, 1.0)))],
+            [Column(title, values) for title, values in written.items()],
+            [],
+            ((0, 1),),
+            "",
+        )
+        page = tmp_path / "columns.html"
+        macro = templates().from_string(
+            "<meta charset='utf-8'>{% import 'map/map.html' as map %}{{ map.content(atlas) }}"
+        )
+        page.write_text(macro.render(atlas=made), encoding="utf-8")
+        context = browser.new_context(offline=True)
+        tab = context.new_page()
+        tab.goto(page.as_uri())
+        add_scripts(tab)
+        found = tab.evaluate("""async () => {
+          const { rows, columns } = JSON.parse(document.getElementById("map-header").textContent);
+          const order = drawingOrder(rows), places = [...order.keys()], read = [];
+          for (const told of columns) {
+            const { title, value, text, rank } = await readColumn(told, rows, order);
+            read.push([title, places.map(value), places.map(text), places.map(rank)]);
+          }
+          return [[...order], read];
+        }""")
+        context.close()
+        order, columns = np.array(found[0]), found[1]
+        assert sorted(order) == list(range(5_000))
+        assert [title for title, *_ in columns] == list(written)
+        for title, values, texts, ranks in columns:
+            expected = written[title]
+            assert len(np.unique(expected)) == MOST_LEVELS or "at the limit" not in title
+            assert len(np.unique(expected)) == MOST_LEVELS + 1 or "past the limit" not in title
+            if len(np.unique(expected)) > MOST_LEVELS:
+                expected = expected.astype(np.float32).astype(np.float64)
+            np.testing.assert_array_equal(np.array(values, np.float64), expected[order], err_msg=title)
+            missing = np.isnan(expected[order])
+            assert np.array_equal(np.array(texts) == "–", missing), title
+            told = np.array([float(text) for text in texts if text != "–"])
+            np.testing.assert_allclose(told, expected[order][~missing], rtol=1e-6, atol=0, err_msg=title)
+            lowest = -np.finfo(np.float64).max
+            assert np.array_equal(np.array(ranks, np.float64), np.where(missing, lowest, expected[order])), (
+                title
+            )
+
+    @pytest.mark.parametrize("most", [0, 1, 255, 256, 4_095, 65_535, 65_536, 2**24, 2**31, 2**32 - 1])
+    def test_every_code_is_the_one_that_was_packed(self, scripted: Any, most: int) -> None:
+        """Codes of one, two and four bytes, of which each byte is of use somewhere."""
+        wanted = np.random.default_rng(most).integers(0, most, 3_000, endpoint=True)
+        wanted[[0, -1]] = 0, most
+        width, content = codes(wanted)
+        found = scripted.evaluate(
+            "async ([text, width, rows]) => [...codesOf(await inflated(bytesOf(text)), width, rows)]",
+            [as_text(content), width, len(wanted)],
+        )
+        assert found == wanted.tolist()
+
+
+GRAIN = 1024
+"""Corners of lines and the points that they choose have whole coordinates from 0 to this, and some corners beyond."""
+
+
+def corners_of(kind: str, random: np.random.Generator) -> Int64Array:
+    """Return the corners (corners, 2) of a closed line of a kind."""
+    count = int(random.integers(3, 40))
+    if kind == "random":  # crosses itself
+        return random.integers(0, GRAIN, (count, 2), endpoint=True)
+    if kind == "beyond the map":
+        return random.integers(-GRAIN, 2 * GRAIN, (count, 2), endpoint=True)
+    if kind == "low":  # many bands between two heights of points
+        low = int(random.integers(0, 1000))
+        return random.integers([0, low], [GRAIN, low + 12], (count, 2), endpoint=True)
+    if kind == "star":  # winds around its middle twice, or more often
+        turns = np.arange(11) * int(random.integers(2, 5)) / 11 + random.random()
+        tips = np.stack([np.cos(2 * np.pi * turns), np.sin(2 * np.pi * turns)], axis=1)
+        return np.rint(GRAIN / 2 * (1 + tips)).astype(np.int64)
+    if kind == "stairs":  # every second edge is horizontal, the others are vertical
+        across, along = random.integers(0, GRAIN // 4, (2, count), endpoint=True) * 4
+        return np.stack([np.repeat(across, 2), np.roll(np.repeat(along, 2), 1)], axis=1)
+    if kind == "horizontal edges":  # among others, and corners that come twice
+        line = random.integers(0, GRAIN, (count, 2), endpoint=True)
+        line[1::2, 1] = line[: 2 * (count // 2) : 2, 1]
+        return np.repeat(line, random.integers(1, 3, count), axis=0)
+    if kind == "band edges":  # each band is as high as the grain, or a fourth of it
+        line = random.integers(0, 256, (count, 2), endpoint=True) * [4, int(random.choice([1, 4]))]
+        line[:2, 1] = 0, line[:, 1].max()
+        return line
+    by_hand = random.integers(-3, 4, (150, 2)).cumsum(axis=0) + GRAIN // 2  # steps of a pixel or so
+    return np.asarray(by_hand, np.int64)
+
+
+def inside_of(corners: Int64Array, points: Int64Array) -> tuple[BoolArray, BoolArray]:
+    """Say of points (points, 2) whether a ray to the right crosses the line an odd number of times, in whole numbers.
+
+    An edge has its lower end and not its upper one. The second array tells which points lie on a slanting edge: by
+    which side of it they are counted is left to rounding.
+    """
+    inside, on_edge = np.zeros((2, len(points)), np.bool_)
+    px, py = points.T
+    for one, other in zip(corners, np.roll(corners, -1, axis=0), strict=True):
+        (x1, y1), (x2, y2) = sorted((tuple(one), tuple(other)), key=lambda corner: corner[1])
+        reached = (py >= y1) & (py < y2)
+        ahead = (py - y1) * (x2 - x1) - (px - x1) * (y2 - y1)
+        inside ^= reached & (ahead > 0)
+        on_edge |= reached & (ahead == 0) & (x1 != x2)
+    return inside, on_edge
+
+
+KINDS_OF_LINES = (
+    "random",
+    "beyond the map",
+    "low",
+    "star",
+    "stairs",
+    "horizontal edges",
+    "band edges",
+    "by hand",
+)
+
+
+class TestLinesThatChoose:
+    @pytest.mark.parametrize("kind", KINDS_OF_LINES)
+    @pytest.mark.parametrize("grain", [GRAIN, 64 * GRAIN])
+    def test_the_rows_inside_are_those_of_the_even_odd_rule(
+        self, scripted: Any, kind: str, grain: int
+    ) -> None:
+        """Of every row; also far zoomed in, where lines are 64 times as small as the map."""
+        random = np.random.default_rng(KINDS_OF_LINES.index(kind))
+        lines = [corners_of(kind, random) for _ in range(8)]
+        # Each line also meets points at the heights of its corners, left and right of them and on them.
+        drawn = random.integers(0, GRAIN, (1_500, 2), endpoint=True)
+        beside = [line + np.array(step) for line in lines for step in ((0, 0), (1, 0), (-7, 0), (0, 1))]
+        points = np.concatenate([drawn, *beside])
+        scale = 1.0 / grain
+        found = scripted.evaluate(
+            """([lines, x, y]) => lines.map((line) => {
+              const marks = new Uint8Array(x.length);
+              return [markInside(line, Float32Array.from(x), Float32Array.from(y), x.length, marks), [...marks]];
+            })""",
+            [[(line * scale).tolist() for line in lines], *(points * scale).T.tolist()],
+        )
+        chosen = 0
+        for line, (more, marks) in zip(lines, found, strict=True):
+            expected, on_edge = inside_of(line, points)
+            np.testing.assert_array_equal(np.array(marks)[~on_edge], expected[~on_edge])
+            assert more == sum(marks)
+            chosen += more
+        assert chosen > 100
+
+    def test_rows_that_are_chosen_already_stay_and_are_not_counted_again(self, scripted: Any) -> None:
+        """Nor is a row chosen that is not on this map, nor any by a line that encloses nothing."""
+        square = [[0.25, 0.25], [0.75, 0.25], [0.75, 0.75], [0.25, 0.75]]
+        mark = """([line, x, y, marks]) => {
+          const marked = Uint8Array.from(marks);
+          return [markInside(line, Float32Array.from(x), Float32Array.from(y), x.length, marked), [...marked]];
+        }"""
+        x, y = [0.5, 0.5, 0.9, float("nan"), 0.5, 0.9], [0.5, 0.3, 0.5, float("nan"), 0.25, 0.9]
+        assert scripted.evaluate(mark, [square, x, y, [0, 1, 0, 0, 0, 1]]) == [2, [1, 1, 0, 0, 1, 1]]
+        for flat in (square[:1], square[:2]):
+            assert scripted.evaluate(mark, [flat, x, y, [0] * 6]) == [0, [0] * 6]
 
 
 class TestPacking:
