@@ -10,21 +10,25 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from tiny import tiny, tiny_file, tiny_run, tiny_scenario
+from tiny import Wards, tiny, tiny_file, tiny_run, tiny_scenario
 
 from raydr.arrays import FloatArray
 from raydr.attacks import ATTACKS
+from raydr.attacks.scoring import judged
 from raydr.attacks.verdicts import Audit, Verdict
 from raydr.data import load
 from raydr.errors import DataError, OutputError, RunError, ScenarioError
 from raydr.front.cli import status
+from raydr.journal import unheard
 from raydr.records import AUDIT, EMBEDDING, ENVIRONMENT, LEDGER, REPORT, SCENARIO
-from raydr.report import read_audit
+from raydr.report import read_audit, read_run
 from raydr.report.audited import curve, galleries, lines
-from raydr.scenarios.auditing import asked, audit, picture, rows_apart
+from raydr.scenarios.auditing import _case, asked, audit, picture, rows_apart
 from raydr.scenarios.backend import InlineBackend
 from raydr.scenarios.holdings import dealt_out
 from raydr.scenarios.reading import dump, read
+from raydr.scenarios.repetition import repeated
+from raydr.scenarios.schema import AuditSettings
 
 ROWS = 90  # of 150, so that some are left over
 
@@ -197,6 +201,54 @@ def test_a_run_whose_audit_fails_is_whole(tmp_path: Path, monkeypatch: pytest.Mo
         tiny_run(tmp_path / "run", audit=True)
     assert "is whole" in "".join(caught.value.__notes__)
     assert (tmp_path / "run" / EMBEDDING).exists()
+
+
+# --------------------------------------------------------------------------- clients mixed in the table
+
+
+@pytest.mark.parametrize(
+    "harmonize", [None, {"kind": "combat", "keep": ["diagnosis"]}], ids=["read", "harmonized"]
+)
+def test_an_audit_knows_which_row_is_whose_where_clients_are_mixed_in_the_table(
+    tmp_path: Path, harmonize: dict[str, Any] | None
+) -> None:
+    """Records, names, classes, places and what the server knows are all client by client, as messages are."""
+    wards = Wards.drawn()
+    settings = wards.written(
+        tmp_path / "wards.csv", rows=60, **({"harmonize": harmonize} if harmonize else {})
+    )
+    folder = tiny_run(tmp_path / "run", **settings)
+    repetition = repeated(folder, None, unheard)
+    case = _case(repetition, AuditSettings(public_rows=10), None, None)
+    view, side, truth = case.view, case.side, case.truth
+
+    place_of = {str(patient): place for place, patient in enumerate(wards.ids)}
+    places = np.array([place_of[name] for name in truth.names])
+    names = repetition.holdings.names
+    assert wards.wards[places].tolist() == np.repeat(names, view.sizes).tolist()
+    for client in range(len(names)):  # each client's own in the table's order
+        assert (np.diff(places[view.rows_of(client)]) > 0).all()
+    assert truth.classes.tolist() == wards.rows[places, 3].tolist()
+    assert np.array_equal(truth.rows[:, 3], wards.rows[places, 3]) or harmonize
+    assert np.array_equal(truth.rows, wards.rows[places]) is (harmonize is None)
+
+    # The messages say the same: with 12 landmarks the server knows every record of 4 features.
+    (verdict,) = judged(ATTACKS["trilateration"], view, side, truth, lambda kind: 1)
+    assert verdict.errors is not None
+    assert verdict.errors.exact == 1.0
+    for example in verdict.examples:
+        shown = truth.rows[truth.names.index(example.row)][truth.shown]
+        np.testing.assert_allclose(example.true, shown, atol=1e-3)
+        np.testing.assert_allclose(example.recovered, shown, atol=1e-2)
+
+    mapped = read_run(folder)
+    drawn = dict(zip(map(str, mapped.rows), mapped.federated, strict=True))
+    assert np.array_equal(view.embedding, [drawn[name] for name in truth.names])
+    assert np.array_equal(side.values, truth.rows[side.known])
+    assert np.array_equal(side.classes, truth.classes[side.known])
+    held = {row.tobytes() for row in truth.rows}
+    assert 0 < truth.members.sum() < len(truth.members)
+    assert truth.members.tolist() == [row.tobytes() in held for row in side.candidates]
 
 
 # ------------------------------------------------------------------------------------- side knowledge

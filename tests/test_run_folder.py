@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import load_iris
-from tiny import tiny, tiny_file, tiny_run, tiny_scenario
+from tiny import Wards, tiny, tiny_file, tiny_run, tiny_scenario
 
 import raydr
 from raydr.errors import OutputError, ScenarioError
@@ -68,6 +68,59 @@ def test_the_embedding_names_every_row_once_in_the_tables_order(whole: Path) -> 
     assert table["row"].to_pylist() == list(range(150))
     assert set(table["client"].to_pylist()) == {"client-0", "client-1", "client-2"}
     assert set(table["label"].to_pylist()) == {"setosa", "versicolor", "virginica"}
+
+
+MIXED: dict[str, dict[str, Any]] = {
+    "clusters": {
+        "method": {
+            "kind": "fed-spectral",
+            "affinity": "rbf",
+            "clusters": 3,
+            "landmarks": 12,
+            "rounds": 2,
+            "embedder": {"kind": "tsne", "early_iterations": 5, "iterations": 5},
+        },
+        "metrics": ["npa_10", "distance_error", "f_score", "nmi"],
+    },
+    "maps along the way": {"metrics": ["npa_10", "distance_error", "f_score"], "evaluate_every": 1},
+    "classes that are kept": {
+        "data__harmonize": {"kind": "combat", "keep": ["diagnosis"]},
+        "compare": ["central"],
+    },
+}
+
+
+@pytest.mark.parametrize("what", MIXED)
+def test_a_table_whose_clients_are_mixed_has_the_map_of_one_in_which_they_come_in_blocks(
+    tmp_path: Path, what: str
+) -> None:
+    """Clients hold the same rows in the same order, so every row has the same place, cluster and scores."""
+    mixed = Wards.drawn()
+    assert not np.array_equal(mixed.in_blocks.ids, mixed.ids)
+    found = []
+    for name, wards in (("mixed", mixed), ("blocks", mixed.in_blocks)):
+        settings = wards.written(tmp_path / f"{name}.csv")
+        folder = tiny_run(tmp_path / name, **settings, **MIXED[what])
+        table = pq.read_table(folder / "embedding.parquet")
+        assert table["row"].to_pylist() == wards.ids.tolist()
+        assert table["client"].to_pylist() == wards.wards.tolist()
+        assert table["label"].to_pylist() == wards.labels.tolist()
+        scores = json.loads((folder / "metrics.json").read_text())["federated"]
+        along = folder / "progress.parquet"
+        maps = [table, *([pq.read_table(along)] if along.exists() else [])]
+        keys = [[key for key in ("round", "row") if key in each.column_names] for each in maps]
+        by_row = [
+            each.sort_by([(key, "ascending") for key in by]) for each, by in zip(maps, keys, strict=True)
+        ]
+        found.append((scores, by_row))
+    (scores, maps), (expected, others) = found
+    for one, other in zip(maps, others, strict=True):
+        for column in one.column_names:
+            assert one[column].to_pylist() == other[column].to_pylist(), column
+    assert scores == pytest.approx(expected, rel=1e-9)
+    assert list(scores) == MIXED[what].get("metrics", ["npa_10"])
+    assert ("cluster" in maps[0].column_names) is (what == "clusters")
+    assert len(maps) == 1 + (what == "maps along the way")
 
 
 def test_the_metrics_are_those_asked_for_and_the_pooled_map_is_not_asked_what_it_recovered(

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import tiny, tiny_file, tiny_scenario
+from tiny import Wards, tiny, tiny_file, tiny_scenario
 
 from raydr.data import load
 from raydr.errors import RaydrError, ScenarioError
@@ -426,6 +426,20 @@ def test_clients_and_the_evaluation_hold_the_same_rows_each_in_its_order() -> No
             np.concatenate([np.asarray(part) for part in holdings.parts])[holdings.in_table_order], truth
         )
         np.testing.assert_array_equal(holdings.pooled(), truth)
+
+
+def test_each_client_is_told_the_classes_of_its_own_rows(tmp_path: Path) -> None:
+    """Where harmonizing keeps what goes with them; clients' rows are mixed in the table."""
+    wards = Wards.drawn()
+    keep = {"kind": "combat", "keep": ["diagnosis"]}
+    holdings = dealt_out(tiny_scenario(**wards.written(tmp_path / "wards.csv", harmonize=keep)), None)
+    assert holdings.names == wards.names
+    for _ in range(2):  # before the rows are pooled and after
+        for name, part, classes in zip(holdings.names, holdings.parts, holdings.own_classes, strict=True):
+            assert isinstance(part, np.ndarray)
+            np.testing.assert_array_equal(part, wards.rows[wards.of(name)])
+            np.testing.assert_array_equal(classes, part[:, 3])
+        np.testing.assert_array_equal(holdings.kept_classes, holdings.pooled()[:, 3])
 
 
 def test_rows_that_are_pooled_are_in_memory_once() -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
+from numpy.typing import NDArray
 
-from raydr.arrays import Int64Array
+from raydr.arrays import Float64Array, Int64Array
 from raydr.data import Table
 from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
@@ -39,6 +41,58 @@ def tiny_scenario(**overrides: Any) -> Scenario:
 def tiny_run(out: Path, **overrides: Any) -> Path:
     """Run the scenario into a folder."""
     return run(tiny_scenario(**overrides), out=out)
+
+
+@dataclass(frozen=True)
+class Wards:
+    """Patients of three wards with three diagnoses; neither wards nor diagnoses come in blocks."""
+
+    ids: Int64Array
+    wards: NDArray[np.str_]
+    labels: NDArray[np.str_]
+    rows: Float64Array
+
+    @classmethod
+    def drawn(cls, count: int = 96) -> Wards:
+        """Draw patients; the last feature is the place of their diagnosis among all, in the order of their names."""
+        random = np.random.default_rng(8)
+        wards = random.choice(["south", "north", "east"], count)
+        labels = random.choice(["ill", "well", "cured"], count)
+        codes = np.unique(labels, return_inverse=True)[1]
+        rows = 3.0 * random.normal(size=(count, 4))
+        rows[wards == "east", 1] += 9.0
+        rows[:, 2] += 7.0 * codes
+        rows[:, 3] = codes
+        return cls(1000 + random.permutation(count), wards, labels, rows)
+
+    @property
+    def in_blocks(self) -> Wards:
+        """The same patients, ward by ward."""
+        order = np.concatenate([self.of(ward) for ward in self.names])
+        return Wards(self.ids[order], self.wards[order], self.labels[order], self.rows[order])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the wards, as the clients of a run are numbered."""
+        return tuple(sorted(set(self.wards.tolist())))
+
+    def of(self, ward: str) -> Int64Array:
+        """Return the places in the table of a ward's patients."""
+        return np.flatnonzero(self.wards == ward)
+
+    def written(self, path: Path, **data: Any) -> dict[str, Any]:
+        """Write the table to a file; return what a scenario says of its data and its clients."""
+        lines = [
+            ",".join([str(patient), ward, label, *map(repr, row)])
+            for patient, ward, label, row in zip(
+                self.ids, self.wards, self.labels, self.rows.tolist(), strict=True
+            )
+        ]
+        path.write_text("\n".join(["patient,ward,diagnosis,a,b,c,d", *lines]) + "\n")
+        return {
+            "data": {"path": str(path), "id": "patient", "label": "diagnosis", **data},
+            "clients": {"partition": {"kind": "by-column", "column": "ward"}},
+        }
 
 
 def labelled(labels: Int64Array, names: Sequence[str] = "0123456789") -> Table:
