@@ -702,10 +702,11 @@ def corners_of(kind: str, random: np.random.Generator) -> Int64Array:
         line = random.integers(0, GRAIN, (count, 2), endpoint=True)
         line[1::2, 1] = line[: 2 * (count // 2) : 2, 1]
         return np.repeat(line, random.integers(1, 3, count), axis=0)
-    if kind == "band edges":  # each band is as high as the grain, or a fourth of it
-        line = random.integers(0, 256, (count, 2), endpoint=True) * [4, int(random.choice([1, 4]))]
-        line[:2, 1] = 0, line[:, 1].max()
-        return line
+    if kind == "band edges":  # each of the 256 bands is as high as one step between points, or four
+        high = int(random.choice([256, 1024]))
+        bands = random.integers(0, [GRAIN, 256], (count, 2), endpoint=True) * np.array([1, high // 256])
+        bands[:2, 1] = 0, high
+        return bands
     by_hand = random.integers(-3, 4, (150, 2)).cumsum(axis=0) + GRAIN // 2  # steps of a pixel or so
     return np.asarray(by_hand, np.int64)
 
