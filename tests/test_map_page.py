@@ -706,7 +706,7 @@ def corners_of(kind: str, random: np.random.Generator) -> Int64Array:
         high = int(random.choice([256, 1024]))
         bands = random.integers(0, [GRAIN, 256], (count, 2), endpoint=True) * np.array([1, high // 256])
         bands[:2, 1] = 0, high
-        return bands
+        return np.asarray(bands, np.int64)
     by_hand = random.integers(-3, 4, (150, 2)).cumsum(axis=0) + GRAIN // 2  # steps of a pixel or so
     return np.asarray(by_hand, np.int64)
 
