@@ -21,7 +21,7 @@ import time
 import types
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -86,8 +86,15 @@ class Mutant:
         return name if name.startswith("raydr") else f"raydr.{name}"
 
 
-Measured = dict[str, tuple[float, dict[str, list[int]]]]
-"""By test, its seconds and, by file, the lines that it executes."""
+@dataclass(frozen=True)
+class Measured:
+    """What one test executes: ``lines`` by file; its own ``seconds``, and those of each fixture that it shares."""
+
+    seconds: float
+    shared: dict[str, float]
+    lines: dict[str, list[int]]
+
+
 Told = Callable[[Mutant, Outcome], None]
 
 
@@ -99,15 +106,15 @@ class Reach:
     test files about it; ``seconds`` of tests are met at most.
     """
 
-    measured: Measured
+    measured: dict[str, Measured]
     near: dict[str, list[str]]
     seconds: float
     killers: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self._of_line: dict[tuple[str, int], set[str]] = defaultdict(set)
-        for test, (_, lines) in self.measured.items():
-            for path, numbers in lines.items():
+        for test, found in self.measured.items():
+            for path, numbers in found.lines.items():
                 for number in numbers:
                     self._of_line[path, number].add(test)
                 self._of_line[path, 0].add(test)
@@ -121,16 +128,23 @@ class Reach:
             files = sorted({test.split("::")[0] for test in found}, key=lambda file: order[file])[:3]
             found = {test for test in found if test.split("::")[0] in files}
 
-        def rank(test: str) -> tuple[float, ...]:
-            seconds = max(self.measured[test][0], 0.01)
-            return -self.killers[test] / seconds, seconds * (1 + order[test.split("::", maxsplit=1)[0]])
+        def cost(test: str) -> float:
+            of = self.measured[test]
+            return max(
+                0.01, of.seconds + sum(seconds for name, seconds in of.shared.items() if name not in made)
+            )
 
+        def rank(test: str) -> tuple[float, ...]:
+            return -self.killers[test] / cost(test), cost(test) * (1 + order[test.split("::", maxsplit=1)[0]])
+
+        made: set[str] = set()
         chosen, total = [], 0.0
         for test in sorted(found, key=rank):
-            if total and total + self.measured[test][0] > self.seconds:
+            if total and total + cost(test) > self.seconds:
                 continue
             chosen.append(test)
-            total += self.measured[test][0]
+            total += cost(test)
+            made.update(self.measured[test].shared)
         return chosen, total
 
 
@@ -151,10 +165,10 @@ class _Measuring(_Chosen):
 
         places = [str(ROOT / room / "*") for room in ROOMS]
         self.coverage = coverage.Coverage(data_file=None, include=places, config_file=False)
-        self.seconds: Counter[str] = Counter()
-        self.fixtures: dict[str, list[str]] = {}
+        self.seconds: dict[str, float] = defaultdict(float)
+        self.shared: dict[str, list[str]] = {}
         self.passed: set[str] = set()
-        self.began = 0.0
+        self.now = ""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self) -> None:
@@ -164,26 +178,34 @@ class _Measuring(_Chosen):
     def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Iterator[None]:
         if fixturedef.scope == "function":
             return (yield)
-        self.coverage.switch_context(f"fixture {fixturedef.baseid} {fixturedef.argname}")
+        outer, name = self.now, _shared(fixturedef)
+        began, before = time.monotonic(), sum(self.seconds.values())
+        self._enter(name)
         try:
             return (yield)
         finally:
-            self.coverage.switch_context(self.now)
+            # Without what the fixtures took that it asked for.
+            self.seconds[name] += time.monotonic() - began - (sum(self.seconds.values()) - before)
+            self._enter(outer)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        self.now = item.nodeid
-        self.coverage.switch_context(self.now)
-        self.fixtures[item.nodeid] = [
-            f"fixture {found.baseid} {found.argname}"
+        self._enter(item.nodeid)
+        self.shared[item.nodeid] = [
+            _shared(found)
             for several in item._fixtureinfo.name2fixturedefs.values()  # type: ignore[attr-defined]
             for found in several
+            if found.scope != "function"
         ]
-        began = time.monotonic()
+        began, before = time.monotonic(), sum(self.seconds.values())
         result = yield
-        self.seconds[item.nodeid] += time.monotonic() - began
-        self.coverage.switch_context("")
+        self.seconds[item.nodeid] = time.monotonic() - began - (sum(self.seconds.values()) - before)
+        self._enter("")
         return result
+
+    def _enter(self, context: str) -> None:
+        self.now = context
+        self.coverage.switch_context(context)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" and report.passed and not hasattr(report, "wasxfail"):
@@ -201,14 +223,24 @@ class _Measuring(_Chosen):
         found = {}
         for test in self.passed:
             merged: dict[str, set[int]] = defaultdict(set)
-            for context in (test, *self.fixtures[test]):
+            for context in (test, *self.shared[test]):
                 for path, numbers in lines.get(context, {}).items():
                     merged[path].update(numbers)
-            found[test] = self.seconds[test], {path: sorted(numbers) for path, numbers in merged.items()}
+            found[test] = Measured(
+                self.seconds[test],
+                {name: self.seconds[name] for name in self.shared[test]},
+                {path: sorted(numbers) for path, numbers in merged.items()},
+            )
         sources = {_short(str(path)): _digest(path) for room in ROOMS for path in (ROOT / room).rglob("*.py")}
         whole = file.with_suffix(f".{os.getpid()}")
-        whole.write_text(json.dumps({"sources": sources, "tests": found}))
+        whole.write_text(
+            json.dumps({"sources": sources, "tests": {test: asdict(of) for test, of in found.items()}})
+        )
         whole.rename(file)
+
+
+def _shared(fixture: Any) -> str:
+    return f"fixture {fixture.baseid} {fixture.argname}"
 
 
 def _short(path: str) -> str:
@@ -235,7 +267,9 @@ def _forked(work: Callable[[], int], scratch: Path) -> int:
         os._exit(code)
 
 
-def measured(tests: list[str], sources: list[Path], jobs: int, scratch: Path, cache: Path) -> Measured:
+def measured(
+    tests: list[str], sources: list[Path], jobs: int, scratch: Path, cache: Path
+) -> dict[str, Measured]:
     """Run test files on the code as it is; return of every test that passes its seconds and the lines it executes.
 
     What is in the cache is not run again as long as the test file and the source files are what they were.
@@ -251,7 +285,7 @@ def measured(tests: list[str], sources: list[Path], jobs: int, scratch: Path, ca
         return 0
 
     cache.mkdir(exist_ok=True)
-    files = [cache / f"{Path(test).stem}-{_digest(ROOT / test)}.json" for test in tests]
+    files = [cache / f"{Path(test).stem}-{_digest(ROOT / test)}.reach" for test in tests]
     waiting = [pair for pair in zip(tests, files, strict=True) if not _holds(pair[1], digests)]
     running: set[int] = set()
     while waiting or running:
@@ -259,7 +293,8 @@ def measured(tests: list[str], sources: list[Path], jobs: int, scratch: Path, ca
             test, into = waiting.pop()
             running.add(_forked(functools.partial(run, test, into), scratch))
         running.discard(os.wait()[0])
-    return {test: of for file in files for test, of in json.loads(file.read_text())["tests"].items()}
+    found = [json.loads(file.read_text())["tests"] for file in files]
+    return {test: Measured(**of) for tests_of_file in found for test, of in tests_of_file.items()}
 
 
 def _digest(file: Path) -> str:
@@ -443,5 +478,5 @@ def _import_anew(mutant: Mutant, chosen: list[str]) -> int:
             if report.failed:
                 _note(report.nodeid)
 
-    sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, Finder)
     return int(pytest.main([*OPTIONS, "-n", "0", "-x", *chosen], plugins=[Noting()]))
