@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inline_federations import federate
@@ -27,7 +28,7 @@ from raydr.federation.host import ClientHost
 from raydr.federation.wire import Sharing
 from raydr.methods.landmarks.kernel import gradient_sensitivity
 from raydr.methods.landmarks.learning import StepRequest, local_steps, step_sensitivity
-from raydr.privacy import Coverage
+from raydr.privacy import Coverage, Quantity
 from raydr.privacy.accounting import (
     Budget,
     BudgetError,
@@ -35,11 +36,12 @@ from raydr.privacy.accounting import (
     accountant_epsilons,
     composed_multiplier,
     epsilon_of,
+    gaussian_delta,
     gaussian_epsilon,
     gaussian_multiplier,
     require_affordable,
 )
-from raydr.privacy.gaussian import GaussianNoise
+from raydr.privacy.gaussian import GaussianNoise, step_of
 from raydr.privacy.statement import statement
 from raydr.scenarios.identity import Identity
 from raydr.scenarios.runner import resume, run
@@ -63,6 +65,7 @@ class TestAccountant:
     def test_epsilon_solves_the_closed_form(self, multiplier: float, delta: float) -> None:
         epsilon = gaussian_epsilon(multiplier, delta)
         assert analytic_delta(epsilon, multiplier) == pytest.approx(delta, rel=1e-6)
+        assert gaussian_delta(multiplier, epsilon) == pytest.approx(delta, rel=1e-6)
         assert gaussian_multiplier(epsilon, delta) == pytest.approx(multiplier, rel=1e-6)
 
     def test_releases_compose_as_one(self) -> None:
@@ -78,6 +81,19 @@ class TestAccountant:
         exact, others = epsilon_of(charges, 1e-5), accountant_epsilons(charges, 1e-5)
         assert exact <= others["pld"] * (1 + 1e-6) <= exact * 1.01 + 1e-3
         assert exact <= others["rdp"] * (1 + 1e-6) <= exact * 1.3
+
+    @pytest.mark.parametrize(("epsilon", "names"), [(49.5, {"rdp", "pld"}), (50.5, {"rdp"})])
+    def test_past_an_epsilon_of_50_there_is_no_loss_distribution(
+        self, epsilon: float, names: set[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("dp_accounting.pld.PLDAccountant", RdpAccountant)  # the other takes seconds there
+        charges = {Charge("a", gaussian_multiplier(epsilon, 1e-5), 1.0): 1}
+        assert set(accountant_epsilons(charges, 1e-5)) == names
+
+    @pytest.mark.parametrize("multiplier", [0.3, 2.0, 100.0])
+    def test_delta_at_epsilon_0_is_the_total_variation(self, multiplier: float) -> None:
+        expected = 2.0 * norm.cdf(0.5 / multiplier) - 1.0
+        assert gaussian_delta(multiplier, 0.0) == pytest.approx(expected, rel=1e-12)
 
     def test_a_budget_counts_what_other_kinds_of_release_spent(self) -> None:
         """Each alone is half of the budget, in squares of inverse multipliers."""
@@ -235,9 +251,6 @@ class TestNoise:
     @given(st.integers(0, 10**6), st.floats(-9, 6))
     @settings(max_examples=60, deadline=None)
     def test_values_and_noise_are_multiples_of_one_step(self, seed: int, exponent: float) -> None:
-        from raydr.privacy import Quantity
-        from raydr.privacy.gaussian import step_of
-
         rng = np.random.default_rng(seed)
         sensitivity = 10.0**exponent
         quantity = Quantity(rng.normal(size=20) * sensitivity, sensitivity=sensitivity)
@@ -251,9 +264,6 @@ class TestNoise:
         self, resolution: float
     ) -> None:
         """Values just below and above the middle between two steps: each is rounded the other way."""
-        from raydr.privacy import Quantity
-        from raydr.privacy.gaussian import step_of
-
         noise, count, sensitivity = gradient_noise(sigma=1.0), 400, 1e-3
         step = max(step_of(1.0), resolution)
         apart = sensitivity / math.sqrt(count)
@@ -287,6 +297,136 @@ class TestNoise:
             assert claim is not None
             charges[Charge(str(done), claim.deviation, claim.sensitivity)] = 1
         assert epsilon_of(charges, 1e-5) == pytest.approx(2.0, rel=1e-6)
+
+
+class TestStrength:
+    """By exact numbers: how much noise follows from each way to say it."""
+
+    def test_a_part_of_the_budget_is_told_by_a_multiplier(self) -> None:
+        of_sigma = gradient_noise(sigma=6.0).parted(0.25, 2.0)
+        assert (of_sigma.sigma, of_sigma.multiplier) == (None, 6.0)
+        assert gradient_noise(multiplier=3.0).parted(0.25, 2.0).multiplier == 6.0
+        of_level = gradient_noise(level=3.0)
+        assert of_level.parted(0.25, 2.0) == of_level
+
+    @pytest.mark.parametrize("way", ["level", "sigma", "multiplier"])
+    def test_it_falls_with_the_root_of_the_round_where_that_is_asked_for(self, way: str) -> None:
+        noise = gradient_noise(decay="theorem-2", **{way: 6.0})
+        assert noise.in_round(3) == gradient_noise(decay="theorem-2", **{way: 3.0})
+        assert gradient_noise(**{way: 6.0}).in_round(3) == gradient_noise(**{way: 6.0})
+
+    def test_calibration_takes_the_mechanisms_own_delta_first(self) -> None:
+        noise = gradient_noise(epsilon=1.0, delta=1e-7)
+        assert noise.calibrated(4, 1e-5).multiplier == pytest.approx(gaussian_multiplier(1.0, 1e-7, 4))
+        assert gradient_noise(epsilon=1.0).calibrated(4, 1e-5).multiplier == pytest.approx(
+            gaussian_multiplier(1.0, 1e-5, 4)
+        )
+        assert noise.calibrated(0, 1e-5) == noise
+        assert gradient_noise(sigma=2.0).calibrated(4, 1e-5) == gradient_noise(sigma=2.0)
+
+    @pytest.mark.parametrize(
+        ("strength", "reach"), [({"level": 0.5}, 39.0), ({"sigma": 0.5}, 9.0), ({"multiplier": 2.0}, 9.0)]
+    )
+    def test_a_value_reaches_twelve_deviations_further(
+        self, strength: dict[str, float], reach: float
+    ) -> None:
+        noise = gradient_noise(**strength)
+        assert noise.reach(3.0, 0.25) == reach
+        assert noise.reach(np.array([1.0, 3.0]), 0.25).tolist() == [reach - 2.0, reach]  # type: ignore[union-attr]
+
+    def test_a_claim_counts_share_sensitivity_and_one_step_a_value(self) -> None:
+        step = 2.0**-39  # 3 is in the binade of 2, which is divided by 2^40
+        assert (step_of(3.0), step_of(4.0), step_of(0.9)) == (step, 2.0**-38, 2.0**-41)
+        claim = gradient_noise(multiplier=3.0).claim(2.0, 0.5, values=9)
+        assert claim is not None
+        assert (claim.deviation, claim.sensitivity - 2.0) == (3.0, 3 * step)
+        coarse = gradient_noise(sigma=6.0).claim(2.0, 0.5, values=4, resolution=0.25)
+        assert coarse is not None
+        assert (coarse.deviation, coarse.sensitivity, coarse.multiplier) == (3.0, 2.5, 1.2)
+        assert gradient_noise(level=3.0).claim(2.0) is None
+        assert gradient_noise(sigma=3.0).claim(math.inf) is None
+
+    def test_records_are_rounded_towards_0_and_other_values_to_the_nearest(self) -> None:
+        step = step_of(3.0)
+        for on, expected in (("data", [0.0, 1.0, -1.0]), ("moments", [1.0, 2.0, -2.0])):
+            noise = GaussianNoise(on=on, sigma=3.0, clip=1.0)  # type: ignore[arg-type]
+            values = [np.array([0.7, 1.7, -1.7]) * step, np.zeros(3)]
+            noisy = [noise.cover(Quantity(each), np.random.default_rng(0)) for each in values]
+            assert ((noisy[0] - noisy[1]) / step).tolist() == expected
+
+    def test_records_are_cut_below_the_clip_norm_by_more_than_rounding(self) -> None:
+        (cut,) = GaussianNoise(on="data", clip=2.0, multiplier=1.0).limited(np.array([[30.0, 40.0]]))
+        assert 1.0 - float(np.linalg.norm(cut)) / 2.0 == pytest.approx(2.0**-40, rel=1e-3)
+        whole = GaussianNoise(on="data", sigma=1.0)
+        assert whole.limited(np.array([[30.0, 40.0]])).tolist() == [[30.0, 40.0]]
+        assert whole.record_sensitivity == math.inf
+
+    @pytest.mark.parametrize(
+        ("noise", "words"),
+        [
+            (gradient_noise(sigma=0.5), "of deviation 0.5 on gradient"),
+            (gradient_noise(epsilon=0.5, per="sum"), "of epsilon 0.5 on the sum of gradients"),
+            (
+                GaussianNoise(on="moments", multiplier=2, clip=1, per="sum"),
+                "sensitivity on the sum of moments",
+            ),
+        ],
+    )
+    def test_words_say_how_much_and_on_what(self, noise: GaussianNoise, words: str) -> None:
+        assert noise.words.endswith(words)
+
+
+CLIPPED = {"epsilon": 1.0, "clip": 1.0}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"on": "data", "level": 1},
+        {"on": "data", "sigma": 1},
+        {"on": "data", **CLIPPED, "stage": "all"},
+        {"on": "variable", "multiplier": 1, "decay": "theorem-2", "per": "sum"},
+        {"on": "gradient", "epsilon": 1, "multiplier": 2, "delta": 1e-6, "decay": "theorem-2"},
+        {"on": "embedding", **CLIPPED, "per": "sum"},
+        {"on": "embedding", "epsilon": 1},
+        {"on": "moments", **CLIPPED, "per": "sum"},
+        {"on": "distances", "level": 1},
+        {"on": "update", **CLIPPED, "unit": "client", "per": "sum"},
+        {"on": "surrogate", "level": 1},
+    ],
+)
+def test_noise_that_means_something_is_accepted(settings: dict[str, Any]) -> None:
+    assert GaussianNoise(**settings).on == settings["on"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"on": "gradient"}, "here is none of them"),
+        ({"on": "gradient", "epsilon": 1, "sigma": 1}, "here are sigma and epsilon"),
+        ({"on": "gradient", "multiplier": 1, "delta": 1e-6}, "delta is of epsilon"),
+        ({"on": "distances", "epsilon": 1}, "nothing bounds how far a record moves its distances"),
+        ({"on": "embedding", "level": 1}, "which have no embedding"),
+        ({"on": "moments", "level": 1, "clip": 1}, "which have no moments"),
+        ({"on": "update", "level": 1, "clip": 1}, "which have no update"),
+        ({"on": "surrogate", "epsilon": 1}, "noise on surrogates alone can claim nothing"),
+        ({"on": "data", **CLIPPED, "per": "sum"}, "choose per: client"),
+        ({"on": "distances", "level": 1, "per": "sum"}, "choose per: client"),
+        ({"on": "gradient", "level": 1, "per": "sum"}, "choose per: client"),
+        ({"on": "gradient", **CLIPPED}, "noise on gradient needs no such bound"),
+        ({"on": "distances", "level": 1, "clip": 1}, "noise on distances needs no such bound"),
+        ({"on": "data", "epsilon": 1}, "only if records are cut"),
+        ({"on": "data", "multiplier": 1}, "only if records are cut"),
+        ({"on": "moments", "epsilon": 1}, "moments of records of any length"),
+        ({"on": "update", "epsilon": 1}, "updates of any length"),
+        ({"on": "moments", **CLIPPED, "unit": "client"}, "noise on moments hides records"),
+        ({"on": "embedding", "epsilon": 1, "decay": "theorem-2"}, "noise on embedding is added once"),
+        ({"on": "gradient", "epsilon": 1, "stage": "all"}, "and this is on gradient"),
+    ],
+)
+def test_noise_that_means_nothing_is_refused(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        GaussianNoise(**settings)
 
 
 def _whole(direction: Float64Array) -> Float64Array:

@@ -72,6 +72,32 @@ def test_a_turn_favours_no_direction(features: int) -> None:
         assert abs((seen**4).mean() * features**2 - 3 * features / (features + 2)) < 0.25, "as of the sphere"
 
 
+def test_the_shift_is_as_wide_as_the_data_around_their_centre() -> None:
+    drawn = KNOWN.stream("shift").standard_normal(4)
+    centre = np.array([1e3, 0.0, -7.0, 2.0])
+    moved = Isometry(KNOWN, centre, 3.0)((centre + 3.0 * drawn)[None])
+    np.testing.assert_allclose(moved, 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("features", "drawn"), [(512, [("turn",)]), (513, [("turn", 0), ("turn", 1), ("turn", 2)])]
+)
+def test_the_turn_is_uniform_up_to_512_features_and_made_of_three_layers_beyond(
+    features: int, drawn: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    stream = Secret.stream
+    monkeypatch.setattr(Secret, "stream", lambda self, *names: asked.append(names) or stream(self, *names))
+    Isometry(KNOWN, np.zeros(features), 1.0).motion()
+    assert asked == [("shift",), *drawn]
+
+
+def test_rows_are_keyed_alike_wherever_they_stand() -> None:
+    data, key = rows(9_000, 2), Isometry(KNOWN, np.zeros(2), 1.0)
+    some = [0, 4095, 4096, 8191, 8192, 8999]
+    np.testing.assert_allclose(key(data)[some], key(data[some]), rtol=1e-12)
+
+
 @given(st.lists(st.floats(-(2.0**79), 2.0**79), min_size=1, max_size=5))
 def test_digits_add_up_to_the_value(values: list[float]) -> None:
     digits = digits_of(np.array(values))

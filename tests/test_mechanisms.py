@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from raydr.federation.messages import payload_bytes
 from raydr.federation.noise_streams import noise_stream
 from raydr.privacy import Coverage, Mechanism, Quantity
 from raydr.privacy.gaussian import GaussianNoise
+from raydr.privacy.mechanism import Claim, moved_mean, silent
 from raydr.report.runfolder import read_run
 from raydr.scenarios.runner import run
 
@@ -190,6 +192,68 @@ def test_a_scenario_names_the_mechanism_without_the_clients_that_apply_it() -> N
     content = {"on": "data", "level": 0.3, "clients": 0.7}
     scenario = tiny_scenario(method={"kind": "sense"}, privacy__noise=content)
     assert scenario.coverage == Coverage(GaussianNoise(on="data", level=0.3), 0.7)
+
+
+def test_noise_that_no_client_would_add_is_refused_and_a_few_clients_are_rounded() -> None:
+    assert [Coverage(noise("data"), part).count(3) for part in (0.2, 0.5, 1.0)] == [1, 2, 3]
+    with pytest.raises(ScenarioError, match=r"which of 4 clients is none.* choose at least 0\.25"):
+        Coverage(noise("data"), 0.1).count(4)
+
+
+class Still(Mechanism):
+    """A mechanism that says the least that one has to say."""
+
+    kind: Literal["still"] = "still"
+    on: str = "lengths"
+
+    @property
+    def words(self) -> str:
+        return "nothing"
+
+    @property
+    def deviation(self) -> float:
+        return 0.5
+
+    def cover(self, quantity: Quantity, stream: np.random.Generator) -> Float64Array:
+        return quantity.values + 1.0
+
+
+def test_a_mechanism_claims_and_cuts_nothing_unless_it_says_so() -> None:
+    still = Still()
+    assert (still.record_sensitivity, still.reach(1.0, 1.0)) == (math.inf, math.inf)
+    assert (still.claim(1.0), still.cut, still.for_good, still.shared) == (None, None, False, False)
+    assert (still.protects, still.relation, still.by_level) == ("record", "zero-out", True)
+    assert still.limited(np.ones((1, 2), np.float32)).dtype == np.float64
+    assert still.parted(0.5, 1.0) == still.in_round(3) == still.calibrated(3, 1e-5) == still
+
+
+def test_a_silent_mechanism_is_the_same_without_its_noise() -> None:
+    values = np.arange(3.0)
+    quiet = silent(Still())
+    assert isinstance(quiet, Still)
+    assert dict(quiet) == dict(Still())
+    assert quiet.cover(Quantity(values), np.random.default_rng(0)) is values
+
+
+def test_a_claim_on_what_no_record_moves_is_infinitely_strong() -> None:
+    assert Claim(3.0, 2.0).multiplier == 1.5
+    assert Claim(3.0, 0.0).multiplier == math.inf
+
+
+def test_a_mean_moves_by_a_row_or_by_all_of_a_clients_rows() -> None:
+    """And by twice the rounding of a mean, 2^-53 of its length, at least."""
+    by_client = GaussianNoise(on="update", multiplier=1.0, clip=1.0, unit="client")
+    for mechanism, moved in ((None, 0.25), (noise("data"), 0.25), (by_client, 1.0)):
+        assert moved_mean(mechanism, 3.0, 4) / 3.0 - moved == pytest.approx(2.0**-50, rel=0.01)
+
+
+@pytest.mark.parametrize(("delta", "accepted"), [(0.0999, True), (0.1, False), (0.0, False)])
+def test_a_delta_is_below_a_tenth(delta: float, accepted: bool) -> None:
+    if accepted:
+        assert GaussianNoise(on="gradient", epsilon=1.0, delta=delta).delta == delta
+    else:
+        with pytest.raises(ValueError, match=r"must be less than 0\.1|greater than 0"):
+            GaussianNoise(on="gradient", epsilon=1.0, delta=delta)
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from raydr.federation.transcript import Release
 from raydr.methods.private_map.messages import FirstMomentsRequest
 from raydr.methods.private_map.messages import View as Sight
 from raydr.privacy import Mechanism, Quantity
-from raydr.privacy.accounting import epsilon_of
+from raydr.privacy.accounting import epsilon_of, gaussian_epsilon
 from raydr.privacy.canaries import CONFIDENCE, epsilon_of_mu, most_deviation
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.scenarios.repetition import Repetition, repeated
@@ -195,13 +195,17 @@ def test_a_deviation_is_below_its_bound_but_for_one_audit_in_a_thousand(count: i
     squares = chi2.rvs(count, size=200_000, random_state=np.random.default_rng(1))
     wrong = int((squares < chi2.ppf(1.0 - CONFIDENCE, count)).sum())
     assert abs(wrong - 200) < 4 * np.sqrt(200)
-    least = float(chi2.ppf(1.0 - CONFIDENCE, count))
-    assert most_deviation(least, count) == pytest.approx(1.0)
-    assert most_deviation(least, count, tests=10) > 1.0
+    for bound, tests in ((most_deviation(7.0, count), 1), (most_deviation(7.0, count, tests=10), 10)):
+        assert chi2.cdf(7.0 / bound**2, count) == pytest.approx(1e-3 / tests, rel=1e-9)
+
+
+def test_epsilon_of_a_shift_is_that_of_one_over_its_multiplier() -> None:
+    assert epsilon_of_mu(0.5, DELTA) == gaussian_epsilon(2.0, DELTA)
+    assert epsilon_of_mu(np.inf, DELTA) == np.inf
+    assert epsilon_of_mu(0.0, DELTA) == epsilon_of_mu(-1.0, DELTA) == 0.0
 
 
 def test_nothing_is_shown_of_what_moves_nothing() -> None:
-    assert epsilon_of_mu(0.0, DELTA) == 0.0
     assert most_deviation(0.0, 0) == np.inf
 
 

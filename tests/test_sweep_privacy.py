@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from raydr.errors import ScenarioError
 from raydr.front.sweeps import sweep_table
 from raydr.journal import Incident
 from raydr.privacy.accounting import Charge, epsilon_of, gaussian_multiplier
-from raydr.privacy.composition import OUTSIDE, RunCost, composed
+from raydr.privacy.composition import OUTSIDE, Composition, RunCost, composed
 from raydr.tune.reading import read_sweep
 from raydr.tune.sweeping import resume, sweep
 
@@ -84,6 +85,44 @@ class TestComposed:
 
     def test_runs_that_release_nothing_cost_nothing(self) -> None:
         assert composed([RunCost(0.0, 0.0, DELTA, None, None)] * 3, DELTA).epsilon == 0.0
+
+    @pytest.mark.parametrize(
+        ("epsilon", "accounted", "runs", "infinite", "unfinished", "words"),
+        [
+            (1.5, 1.5, 1, 0, 0, "All 1 run together cost epsilon 1.5 at delta 1e-05."),
+            (
+                1.5,
+                1.5,
+                3,
+                0,
+                2,
+                "cost epsilon 1.5 at delta 1e-05, 2 of them unfinished and counted as whole.",
+            ),
+            (None, 2.0, 3, 2, 0, "All 3 runs .* 2 of them have none. What noise covers in them comes to 2."),
+            (None, 2.0, 3, 1, 1, "1 of them has none, 1 of them unfinished and counted as whole. What noise"),
+            (None, None, 3, 1, 0, "since 1 of them has none.$"),
+            (
+                None,
+                None,
+                3,
+                0,
+                0,
+                "All 3 runs .* no epsilon: their claims are of different units or relations.$",
+            ),
+        ],
+    )
+    def test_what_the_total_is_for_people(
+        self, epsilon: Any, accounted: Any, runs: int, infinite: int, unfinished: int, words: str
+    ) -> None:
+        total = Composition(
+            epsilon=epsilon,
+            delta=DELTA,
+            accounted=accounted,
+            runs=runs,
+            infinite=infinite,
+            unfinished=unfinished,
+        )
+        assert re.search(words, total.words)
 
 
 class TestSweep:

@@ -195,7 +195,8 @@ def gaussian_delta(multiplier: float, epsilon: float) -> float:
     if multiplier == 0:
         return 1.0
     half, rest = 0.5 / multiplier, epsilon * multiplier
-    return float(ndtr(half - rest) - math.exp(min(0.0, epsilon + float(log_ndtr(-half - rest)))))
+    # The exponent is at most log(1/2).
+    return float(ndtr(half - rest) - math.exp(epsilon + float(log_ndtr(-half - rest))))
 
 
 def gaussian_multiplier(epsilon: float, delta: float, releases: float = 1) -> float:
