@@ -48,8 +48,9 @@ from raydr.federation import (
 from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.simulated import ADVERSARIES
 from raydr.federation.streams import client_stream
-from raydr.federation.wire import Call
+from raydr.federation.wire import Call, Sent, by_protection, history_at, remember, weight_of
 from raydr.journal import CheckpointTaken, Event, Journal, RoundEnded
+from raydr.privacy.gaussian import GaussianNoise
 from raydr.robust import CoordinateMedian, NormBound, RobustRule, TrimmedMean
 
 CLIENTS, FEATURES = 5, 3
@@ -741,6 +742,36 @@ def test_what_goes_down_is_counted_however_deep_it_lies(make: Make) -> None:
 def test_what_cannot_be_counted_cannot_travel() -> None:
     with pytest.raises(TypeError, match=r"holds a set: arrays, numbers, text"):
         inline().ask(ProductRequest({3}))  # type: ignore[arg-type]
+
+
+def test_a_client_weighs_one_or_its_rows() -> None:
+    found = {name: [weight_of(rows, name) for rows in (0, 1, 5)] for name in ("sum", "clients", "rows")}  # type: ignore[arg-type]
+    assert found == {"sum": [1, 1, 1], "clients": [0, 1, 1], "rows": [0, 1, 5]}
+
+
+def test_messages_are_counted_by_what_protects_them() -> None:
+    noise = GaussianNoise(on="data", level=0.5)
+    assert by_protection([(None, 3), (noise, 5), (None, 4)]) == (Sent(None, 2, 7), Sent(noise, 1, 5))
+
+
+def test_only_calls_that_set_state_are_remembered_and_only_for_those_who_followed() -> None:
+    history: list[Call] = []
+    asked = Call(OwnShift(np.arange(4.0)), 1, 0, 0, (0, 1, 3), False)
+    for call, followed in (
+        (asked, (1, 3)),
+        (dataclasses.replace(asked, number=2), ()),
+        (Call(NoisyRequest(FEATURES), 3, 0, 0, (0, 1), False), (0, 1)),
+        (Call(Shift(2.0), 4, 0, 0, (0, 1), False), (0, 1)),
+    ):
+        remember(history, call, followed)
+    assert [(call.number, call.clients) for call in history] == [(1, (1, 3)), (4, (0, 1))]
+    (own,) = history_at(history, (2, 3))
+    assert (own.number, own.clients, own.told(3)) == (1, (3,), OwnShift(np.array([3.0])))
+    first, second = history_at(history, (1, 2))
+    assert (first.told(1), second.told(1)) == (OwnShift(np.array([1.0])), Shift(2.0))
+    assert (list(first.parts), second.parts) == ([1], {}), (
+        "the part of client 3 stays away from the host of 1"
+    )
 
 
 # -------------------------------------------------------------------------------------------- as one

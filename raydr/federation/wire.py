@@ -53,7 +53,7 @@ class Call:
     def cut(self, clients: tuple[int, ...]) -> Self:
         """Return the call as it goes to the host of these clients, all of whom it asks."""
         parts = {client: self.told(client) for client in clients}
-        if all(part is self.request for part in parts.values()):
+        if not self.parts and all(part is self.request for part in parts.values()):
             return replace(self, clients=clients)
         return replace(self, request=parts[clients[0]], clients=clients, parts=parts)
 
