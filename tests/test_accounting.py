@@ -23,7 +23,7 @@ import raydr
 from raydr.arrays import Float64Array
 from raydr.errors import ScenarioError
 from raydr.federation import Client, ClientError, Federation
-from raydr.federation.accounts import Due
+from raydr.federation.accounts import Due, sharing_of
 from raydr.federation.host import ClientHost
 from raydr.federation.wire import Sharing
 from raydr.methods.landmarks.kernel import gradient_sensitivity
@@ -471,6 +471,38 @@ class TestCharges:
         due = Due(Charge("Step", 6.0, 1.0), Sharing(4, 1.0, colluding=2), 6.0, secure=True)
         sees = {"server": 9.0, "client": 6.0 * math.sqrt(8 / 4), "outsider": 9.0}
         assert due.if_answered(9) == Charge("Step", 6.0 * math.sqrt(7 / 4), 1.0, **sees)
+        # The last share is left: whose record it is does not tell it.
+        alone = {"server": 3.0, "client": 3.0, "outsider": 3.0}
+        for answered in (0, 1):
+            assert due.if_answered(answered) == Charge("Step", 3.0, 1.0, **alone)
+
+    def test_where_uploads_are_seen_the_server_is_not_helped_by_the_shares_of_others(self) -> None:
+        upload = Charge("Step", 6.0, 2.0)
+        due = Due(upload, Sharing(4, 1.0, colluding=2), 6.0, secure=False)
+        assert due.if_answered(9) == replace(upload, client=6.0 * math.sqrt(8 / 4), outsider=9.0)
+        assert Due(upload, of_sum=6.0, secure=True).if_answered(9) is upload
+        assert Due(sharing=Sharing(4, 1.0)).if_answered(9) is None
+
+    def test_shares_of_noise_are_for_the_record_that_moves_the_sum_most(self) -> None:
+        request, sizes = steps(gradient_noise(multiplier=3.0, per="sum")), {3: 4, 5: 0, 8: 10}
+        one = gradient_sensitivity(1, 200, 0.5)
+        for weighting, moved in (("rows", one), ("clients", one / 4)):
+            sharing = sharing_of(request, sizes, weighting, 0.2)  # type: ignore[arg-type]
+            assert sharing is not None
+            assert (sharing.clients, sharing.colluding) == (1, 1)
+            assert sharing.sensitivity == pytest.approx(moved, rel=1e-9)
+        assert sharing_of(steps(None), sizes, "rows", 0.2) is None
+        assert sharing_of(steps(gradient_noise(multiplier=3.0)), sizes, "rows", 0.2) is None
+
+    def test_shares_are_enough_without_those_lost_and_those_known(self) -> None:
+        request, sizes = steps(gradient_noise(multiplier=3.0, per="sum")), dict.fromkeys(range(10), 5)
+        found = [sharing_of(request, sizes, "clients", 0.3, lost, start) for lost in (0, 2) for start in "ab"]
+        assert [(each.clients, each.colluding) for each in found if each] == [(7, 3)] * 2 + [(5, 3)] * 2
+        names = [each.among for each in found if each]
+        assert names[0] == names[1] != names[2] != names[3], (
+            "who may be lost, and in which start, names the sum"
+        )
+        assert names[1] != names[3]
 
     def test_a_round_past_the_budget_is_not_asked(self) -> None:
         budget = Budget(epsilon_max=1.0, strict="sums")

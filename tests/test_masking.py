@@ -429,9 +429,18 @@ def test_a_share_that_was_revealed_wrongly_is_noticed(lost: tuple[int, ...]) -> 
         for client in alive
     }
     assert np.array_equal(unmask(group, shared, alive, revealed, masked), len(alive) * np.arange(4))
-    revealed[0][group.neighbours(0).index(6), 30] ^= 1
+    before = masked.copy()
+    forged = {holder: rows.copy() for holder, rows in revealed.items()}
+    forged[0][group.neighbours(0).index(6), 30] ^= 1
+    with pytest.raises(MaskingError, match=r"revealed of client 6 .* forged"):
+        unmask(group, shared, alive, forged, masked)
+    # Shares of a number that the field has, and that no 32 bytes are.
+    holders, coefficients = group.neighbours(6), [1] * (group.degrees.threshold - 1)
+    for holder, value in zip(holders, split(2**256, coefficients, holders), strict=True):
+        revealed[holder][group.neighbours(holder).index(6)] = np.frombuffer(value.to_bytes(33), np.uint8)
     with pytest.raises(MaskingError, match=r"revealed of client 6 .* forged"):
         unmask(group, shared, alive, revealed, masked)
+    assert np.array_equal(masked, before), "the total that is given stays as it is"
 
 
 def test_the_server_refuses_strangers() -> None:
@@ -484,8 +493,9 @@ def test_two_clients_have_no_secrets() -> None:
         degrees(2)
     with pytest.raises(ScenarioError, match="fewer than 2 are left"):
         degrees(3, 0.2, 0.34)
-    with pytest.raises(ScenarioError, match="at least 0 and below 1"):
-        degrees(10, 1.0)
+    for parts in ((1.0, 0.1), (0.1, 1.0), (-0.1, 0.1), (0.1, -1.0)):
+        with pytest.raises(ScenarioError, match="at least 0 and below 1"):
+            degrees(10, *parts)
 
 
 @pytest.mark.parametrize("clients", [3, 10, 30, 100, 300])
@@ -505,7 +515,8 @@ def test_degrees_keep_what_they_promise(clients: int, colluding: float, dropping
 
 
 @pytest.mark.parametrize(
-    ("clients", "gone", "degree"), [(9, 4, 4), (9, 5, 2), (10, 4, 2), (11, 6, 4), (10, 6, 6)]
+    ("clients", "gone", "degree"),
+    [(9, 4, 4), (9, 5, 2), (10, 4, 2), (11, 6, 4), (10, 6, 6), (9, 7, 6), (5, 3, 2), (4, 3, 2), (6, 4, 4)],
 )
 def test_the_probability_that_a_circle_falls_apart_is_counted_out(
     clients: int, gone: int, degree: int
@@ -526,9 +537,44 @@ def test_the_probability_that_a_circle_falls_apart_is_counted_out(
     assert parted(clients, gone, degree) == Fraction(apart[1], sum(apart))
 
 
-@pytest.mark.parametrize("clients", [17, 30, 100])
-def test_neighbours_are_mutual_as_many_as_said_and_drawn_by_the_seed(clients: int) -> None:
-    group, other = (group_of(degrees(clients), seed) for seed in (0, 1))
+def test_where_everybody_is_a_neighbour_nothing_falls_apart() -> None:
+    assert parted(6, 4, 5) == 0
+
+
+@pytest.mark.parametrize(
+    ("colluding", "dropping"), [(0.2, 0.1), (0.1, 0.1), (0.33, 0.33), (0.0, 0.0), (0.05, 0.4), (0.4, 0.0)]
+)
+def test_degrees_are_the_smallest_and_thresholds_the_largest_that_keep_what_they_promise(
+    colluding: float, dropping: float
+) -> None:
+    """By trying all, with probabilities of another library."""
+    from scipy.stats import hypergeom
+
+    for clients in (*range(3, 19), 24, 31, 40, 47, 60, 83):
+        gone = [max(1, int(Fraction(str(colluding)) * clients)), int(Fraction(str(dropping)) * clients)]
+        if clients - sum(gone) < 2:
+            continue
+        others = clients - 1
+        graphs = [*range(2, others, 2), others]
+        masking = next(graph for graph in graphs if parted(clients, sum(gone), graph) <= 2.0**-41)
+        if clients <= 16:
+            masking = others
+        for sharing in (graph for graph in graphs if graph >= masking):
+            # Of so few shares that enough are left, the most; and so many that colluders lack one.
+            few = np.arange(1, sharing + 1)
+            enough = clients * hypergeom.sf(sharing - few, others, gone[1], sharing) <= 2.0**-30
+            threshold = int(few[enough].max(initial=0))
+            known = hypergeom.sf(threshold - 1, others, gone[0], sharing)
+            if sharing == others or (threshold and clients * known <= 2.0**-41):
+                break
+        assert degrees(clients, colluding, dropping) == Degrees(clients, *gone, masking, sharing, threshold)
+
+
+@pytest.mark.parametrize(
+    "found", [*map(degrees, (17, 30, 100)), Degrees(8, 1, 1, masking=4, sharing=6, threshold=2)]
+)
+def test_neighbours_are_mutual_as_many_as_said_and_drawn_by_the_seed(found: Degrees) -> None:
+    group, other = (group_of(found, seed) for seed in (0, 1))
     for client in group.clients:
         near, nearest = group.neighbours(client), group.partners(client)
         assert len(set(near)) == group.degrees.sharing
@@ -571,8 +617,9 @@ def test_asked_again_a_client_gives_the_same_bytes_from_its_secret_alone() -> No
 
 def test_secrets_do_not_show_in_print() -> None:
     member = members_of(TEN)[0]
-    assert member.own.hex()[:8] not in repr(member)
-    assert "agreed" not in repr(member)
+    shown = repr(member)
+    assert repr(member.own) not in shown
+    assert not any(repr(agreed) in shown for agreed in member.agreed.values())
 
 
 def test_the_agreement_is_that_of_rfc_7748() -> None:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from raydr.arrays import Int64Array, IntArray
 from raydr.federation import Range, RangeError, RefusedReplyError
 from raydr.federation.messages import BLOCK, LARGE
-from raydr.federation.ring import CAPACITY_BITS, RingSum, decode, fraction_bits
+from raydr.federation.ring import RingSum, decode, fraction_bits, resolution, split_as
 
 LEAST_DOUBLE = 5e-324
 ranges = st.one_of(
@@ -75,7 +75,7 @@ def test_a_sum_is_within_its_resolution_of_the_exact_sum(
 def test_the_resolution_is_as_fine_as_the_ring_allows(largest: float, weight: int) -> None:
     bits = int(fraction_bits(largest, weight))
     whole = Fraction(largest) * weight * Fraction(2) ** bits
-    assert Fraction(2) ** (CAPACITY_BITS - 2) < whole <= Fraction(2) ** CAPACITY_BITS
+    assert Fraction(2) ** 60 < whole <= Fraction(2) ** 62
 
 
 @given(largest=ranges, weight=st.integers(1, 10**7), sign=st.sampled_from([-1.0, 1.0]))
@@ -87,6 +87,46 @@ def test_a_sum_at_the_edge_of_its_range_does_not_wrap(largest: float, weight: in
     exact = float(Fraction(sign * largest) * weight)
     rounded = weight * 2.0 ** -int(bits)
     np.testing.assert_allclose(decode(total, bits), exact, rtol=1e-15, atol=rounded)
+
+
+def test_bits_stop_where_a_power_of_two_is_no_double() -> None:
+    largest = np.array([0.0, LEAST_DOUBLE, 2.0**-939, 2.0**-938, 1.7e308])
+    assert fraction_bits(largest, 1).tolist() == [62, 1000, 1000, 999, -962]
+
+
+def test_the_resolution_is_that_of_the_coarsest_entry() -> None:
+    assert resolution(np.array([1.0, 100.0]), 3) == 2.0**-53  # 300 is below 2^9
+    assert resolution(1.0, 1) == 2.0**-61
+
+
+@pytest.mark.parametrize("size", [3, 2 * BLOCK + 1])
+@pytest.mark.parametrize("per_entry", [False, True])
+def test_a_sum_is_divided_entry_by_entry(size: int, per_entry: bool) -> None:
+    bits = fraction_bits(np.linspace(1.0, 9.0, size) if per_entry else 9.0, 4)
+    total = np.arange(size, dtype=np.int64) - 1
+    for divisor in (1, 2, 3):
+        expected = total * np.ldexp(1.0, -bits) / divisor
+        np.testing.assert_array_equal(decode(total, bits, divisor), expected)
+
+
+@pytest.mark.parametrize("size", [3, BLOCK + 1, LARGE])
+@pytest.mark.parametrize("weight", [1, 2])
+def test_weights_count_where_all_are_alike(size: int, weight: int) -> None:
+    bits, values = fraction_bits(1.0, 2 * weight), np.linspace(-1.0, 1.0, size)
+    ring = RingSum((size,), bits)
+    for _ in range(2):
+        ring.add(values, weight)
+    np.testing.assert_array_equal(ring.total, 2 * weight * np.rint(np.ldexp(values, bits)).astype(np.int64))
+
+
+def test_a_long_sum_is_cut_into_its_parts() -> None:
+    like = {"one": np.zeros((2, 2), np.int64), "two": np.zeros((), np.int64), "three": np.zeros(1, np.int64)}
+    parts = split_as(np.arange(6), like)
+    assert {name: part.tolist() for name, part in parts.items()} == {
+        "one": [[0, 1], [2, 3]],
+        "two": 4,
+        "three": [5],
+    }
 
 
 def test_each_entry_of_a_range_has_its_own_resolution() -> None:

@@ -42,7 +42,7 @@ def fraction_bits(largest: Bound, weight: int) -> IntArray:
     Returns
     -------
     bits : int32, of the shape of ``largest``
-        ``largest * weight * 2**bits <= 2**62``; negative for huge ranges, and between -1000 and 1000 so that
+        ``largest * weight * 2**bits <= 2**62``; negative for huge ranges, -962 at least, and 1000 at most, so that
         ``2**bits`` is a double.
 
     Raises
@@ -56,7 +56,7 @@ def fraction_bits(largest: Bound, weight: int) -> IntArray:
             f"the declared range {largest!r} of a sum with total weight {weight} must be finite and not negative"
         )
     exponent = np.frexp(total)[1]  # total < 2**exponent
-    return np.asarray(np.clip(CAPACITY_BITS - exponent, -1000, 1000), np.int32)
+    return np.asarray(np.minimum(CAPACITY_BITS - exponent, 1000), np.int32)
 
 
 def resolution(largest: Bound, weight: int) -> float:

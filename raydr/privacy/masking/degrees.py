@@ -107,7 +107,7 @@ def degrees(clients: int, colluding: float = 0.2, dropping: float = 0.1) -> Degr
             " tells their values. Lower the colluding or dropping part, or have more clients."
         )
     everybody = clients - 1
-    secure, sharing, threshold = 2 ** (SECURITY_BITS + 1), everybody, 0
+    secure = 2 ** (SECURITY_BITS + 1)
     masking = next(
         degree
         for degree in _candidates(everybody if clients <= COMPLETE else 2, everybody)
@@ -132,7 +132,7 @@ def _largest_threshold(clients: int, dropouts: int, sharing: int) -> int:
 def parted(clients: int, gone: int, degree: int) -> Fraction:
     """Probability that the others fall apart when so many clients of a circle, chosen at random, are gone."""
     left, run = clients - gone, degree // 2
-    if left <= 1 or degree >= clients - 1:
+    if degree >= clients - 1:
         return Fraction(0)
     # Of `left` gaps that add up to `gone`, at least two are at least `run` long.
     bad = sum(
@@ -149,5 +149,5 @@ def _ways(population: int, marked: int, drawn: int) -> list[int]:
 
 
 def _candidates(least: int, everybody: int) -> list[int]:
-    """Degrees to try: as many neighbours on either side, or everybody."""
-    return [*range(least + least % 2, everybody, 2), everybody]
+    """Degrees to try, from an even one on or everybody: as many neighbours on either side, or everybody."""
+    return [*range(least, everybody, 2), everybody]
