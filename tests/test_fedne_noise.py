@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from attacked import federation_seen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inline_federations import federate
@@ -32,8 +33,17 @@ from raydr.methods.fedne.encoder import Architecture, encode, initial_weights
 from raydr.methods.fedne.field import Grid, interpolated
 from raydr.methods.fedne.loss import attraction, repulsion, squared_distance
 from raydr.methods.fedne.networks import PARAMETERS
-from raydr.methods.fedne.paid import MeanRequest, mean_and_length
+from raydr.methods.fedne.paid import (
+    MeanAndLength,
+    MeanRequest,
+    field_rounds,
+    mean_and_length,
+    moments_request,
+    scaled_within_bounds,
+    weighting,
+)
 from raydr.methods.fedne.pairs import PairRequest, in_line, pairs_moved, summed_gradient
+from raydr.methods.fedne.server import surrogates_due
 from raydr.methods.fedne.settings import FedAvgNE, FedNE
 from raydr.privacy import Coverage
 from raydr.privacy.accounting import (
@@ -45,9 +55,11 @@ from raydr.privacy.accounting import (
     gaussian_epsilon,
 )
 from raydr.privacy.gaussian import GaussianNoise
+from raydr.privacy.mechanism import silent
 from raydr.report.runfolder import read_run
 from raydr.scenarios.planning import plan_of_scenario
 from raydr.scenarios.runner import run
+from raydr.statistics.scaling import ScaleRows
 
 HIDDEN = (6, 5)
 FIELD = np.random.default_rng(3).normal(size=(9, 9)).astype(np.float32)
@@ -248,6 +260,123 @@ class TestClients:
         assert np.linalg.norm(told) <= request.sensitivity(9)
 
 
+LOW, HIGH = 2.0, 10.0
+
+
+def within(**more: Any) -> FedNE:
+    return FedNE(**{"hidden": (8,), "rounds": 5, "bounds": (LOW, HIGH), "surrogate": "none", **more})
+
+
+def quiet(noise: GaussianNoise | None) -> Coverage | None:
+    return None if noise is None else Coverage(silent(noise))
+
+
+class TestMoments:
+    """The one sum before the rounds: what rows are scaled by, and the axes that stand out of its noise."""
+
+    @pytest.mark.parametrize("start", ["principal", "random"])
+    @pytest.mark.parametrize("unit", [None, "record", "client"])
+    def test_without_noise_rows_are_scaled_as_the_pooled_table_says(self, start: Any, unit: Any) -> None:
+        """All features by one number; under noise by client each client counts the same, however many its rows."""
+        rng = np.random.default_rng(0)
+        mixing = rng.normal(size=(5, 5)) * np.array([1.2, 0.8, 0.5, 0.3, 0.1])[:, None]
+        parts = [
+            np.clip(rng.normal(size=(size, 5)) @ mixing + 5.0 + shift, LOW, HIGH)
+            for size, shift in ((12, 0.0), (30, 1.5), (0, 0.0), (7, -1.0))
+        ]
+        noise = None if unit is None else GaussianNoise(on="update", multiplier=1e-9, clip=0.5, unit=unit)
+        federation, transcript = federation_seen(parts, coverage=quiet(noise))
+        found = scaled_within_bounds(federation, within(start=start), 3)
+
+        rows = np.concatenate(parts)
+        by_row = [
+            1.0 / (3 * len(part)) if unit == "client" else 1.0 / len(rows) for part in parts if len(part)
+        ]
+        weights = np.repeat(by_row, [len(part) for part in parts if len(part)])
+        mean = weights @ rows
+        covariance = (rows - mean).T @ (weights[:, None] * (rows - mean))
+        scale = np.sqrt(np.trace(covariance) / 5)
+        asked = [seen.request for seen in transcript if isinstance(seen.request, ScaleRows)]
+        for told in (found.scaling, *asked):
+            np.testing.assert_allclose(told.shift, mean, atol=1e-5)
+            np.testing.assert_allclose(told.factor, np.full(5, 1.0 / scale), rtol=1e-5)
+            assert not told.unit
+        assert asked
+        if start == "random":
+            assert found.axes is None
+            return
+        assert found.axes is not None
+        variances, directions = np.linalg.eigh(covariance)
+        np.testing.assert_allclose(found.axes.deviations, np.sqrt(variances[:1:-1]) / scale, rtol=1e-4)
+        turns = np.sum(found.axes.directions * directions[:, :1:-1], axis=0)
+        np.testing.assert_allclose(np.abs(turns), np.ones(3), rtol=1e-4)
+
+    def test_the_clip_is_the_farthest_corner_from_the_middle(self) -> None:
+        """A shorter one would cut rows within the bounds, and a longer one would be noise for nothing."""
+        corners = np.array([[LOW, LOW, HIGH], [HIGH, HIGH, HIGH]])
+        for start in ("principal", "random"):
+            asked = moments_request(federate([corners]), within(start=start))
+            np.testing.assert_array_equal(asked.centre, np.full(3, 6.0))
+            assert asked.clip == pytest.approx(np.linalg.norm(corners[0] - 6.0), rel=1e-12)
+
+    @pytest.mark.parametrize("start", ["principal", "random"])
+    def test_rows_without_variance_are_scaled_as_if_they_were_anywhere_in_their_bounds(
+        self, start: Any
+    ) -> None:
+        """As noise can leave it too; of axes that all lie in the noise one is left."""
+        found = scaled_within_bounds(federate([np.full((9, 4), 6.0)]), within(start=start), 4)
+        np.testing.assert_allclose(found.scaling.factor, np.sqrt(12.0) / (HIGH - LOW), rtol=1e-12)
+        assert found.axes is None or found.axes.deviations.shape == (1,)
+
+    @pytest.mark.parametrize("per", ["client", "sum"])
+    @pytest.mark.parametrize("unit", ["record", "client"])
+    def test_axes_are_those_that_vary_by_more_than_the_noise(self, unit: Any, per: Any) -> None:
+        """Measured on rows that do not vary: eigenvalues of noise alone reach 2 sqrt(features) deviations (Wigner)."""
+        features, copies = 40, (1, 3, 0, 2)
+        noise = GaussianNoise(
+            on="update", multiplier=7e-5 if unit == "client" else 6e-3, clip=0.5, unit=unit, per=per
+        )
+        still = federate([np.full((80 * times, features), 6.0) for times in copies], coverage=Coverage(noise))
+        asked = moments_request(still, within())
+        noisy = still.mean(asked, weights=weighting(asked.mechanism))
+        edge = 2.0 * np.sqrt(features) * float(np.std(noisy.packed))
+        for above in (0, 1, 2, 7):
+            variances = edge * np.where(np.arange(features) < above, 1.15, 0.85) - edge * 1e-3 * np.arange(
+                features
+            )
+            steps = asked.clip * np.sqrt(features * variances)
+            assert steps.max() < (HIGH - LOW) / 2.0  # rows are within their bounds
+            rows = 6.0 + np.concatenate([np.diag(steps), -np.diag(steps)])
+            federation = federate([np.tile(rows, (times, 1)) for times in copies], coverage=quiet(noise))
+            axes = scaled_within_bounds(federation, within(), features).axes
+            assert axes is not None
+            expected = np.sqrt(variances / variances.mean())[: max(1, above)]
+            np.testing.assert_allclose(axes.deviations, expected, rtol=1e-3)
+
+    def test_the_mean_is_of_exact_sums_on_the_finest_grid_that_has_them(self) -> None:
+        """So their order changes no digit; of one row, each entry is off by half a step of 2^-26."""
+        rng = np.random.default_rng(4)
+        rows, request = rng.normal(size=(4096, 5)), MeanRequest(np.full(5, 0.5), 3.0)
+        told = [
+            mean_and_length(Client(0, each, 0), request).packed
+            for each in (rows, *(rng.permutation(rows) for _ in range(8)))
+        ]
+        assert len({each.tobytes() for each in told}) == 1
+        seen = (rows[:1] - 0.5) / 3.0
+        alone = mean_and_length(Client(0, rows[:1], 0), request).packed
+        cut = seen[0] / max(1.0, float(np.linalg.norm(seen)))
+        np.testing.assert_allclose(alone, np.append(cut, cut @ cut), atol=2.0**-25)
+
+    def test_an_answer_is_within_its_range_at_the_corner_and_zero_without_rows(self) -> None:
+        request = MeanRequest(np.zeros(4), 2.0)
+        far = mean_and_length(Client(0, np.full((3, 4), 9.0), 0), request).packed
+        largest = MeanAndLength.ranges(request, 3)["packed"].largest
+        assert np.abs(far).max() <= largest < 1.0001
+        np.testing.assert_array_equal(
+            mean_and_length(Client(0, np.zeros((0, 4)), 0), request).packed, np.zeros(5)
+        )
+
+
 CANARIES, MULTIPLIER = 1_200, 0.5
 
 
@@ -370,16 +499,29 @@ class TestRuns:
         assert planned is not None
         assert planned.accounted == pytest.approx(privacy["epsilon_accounted"], rel=1e-12)
 
-    def test_by_sigma_other_releases_take_the_updates_multiplier(self) -> None:
-        federation, settings = federate(blobs()), FedAvgNE(hidden=(4,), rounds=2, bounds=(-30, 30))
-        noise = GaussianNoise(on="update", unit="client", sigma=1.0, clip=0.5)
-        federation = federate(blobs(), coverage=Coverage(noise))
-        METHODS["fedavg-ne"].serve(federation, settings)
+    @pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
+    @pytest.mark.parametrize("per", ["client", "sum"])
+    @pytest.mark.parametrize(
+        ("unit", "surrogate"), [("record", "field"), ("record", "none"), ("client", "field")]
+    )
+    def test_by_sigma_all_releases_have_the_shares_that_they_have_by_epsilon(
+        self, unit: Any, surrogate: Any, per: Any, relation: Any
+    ) -> None:
+        """A twentieth for the mean and length, and for each density a tenth of an update, at unequal clients."""
+        settings = FedNE(
+            hidden=(4,), rounds=2, bounds=(-30, 30), start="random", surrogate=surrogate, neighbors=2
+        )
+        noise = GaussianNoise(on="update", sigma=1.0, clip=0.5, unit=unit, per=per, relation=relation)
+        federation = federate(blobs((20, 9, 0, 12)), coverage=Coverage(noise))
+        METHODS["fedne"].serve(federation, settings)
         spent = {
             charge.kind: count / charge.multiplier**2 for charge, count in federation.ledger.charges.items()
         }
-        assert spent["Change"] == pytest.approx(2 * 0.5**2, rel=1e-6)
-        assert spent["MeanAndLength"] / sum(spent.values()) == pytest.approx(0.05, rel=1e-6)
+        update = "PairGradient" if unit == "record" else "Change"
+        density = {"Density": 0.95 * 0.1 / 1.1} if surrogate == "field" else {}
+        expected = {"MeanAndLength": 0.05, update: 0.95 / (1.1 if density else 1.0), **density}
+        total = sum(spent.values())
+        assert {kind: each / total for kind, each in spent.items()} == pytest.approx(expected, rel=1e-5)
 
     @pytest.mark.parametrize("unit", ["record", "client"])
     @pytest.mark.parametrize(
@@ -444,6 +586,15 @@ def served(unit: Any, **how: Any) -> tuple[Federation, Float64Array]:
     return federation, METHODS["fedne"].serve(federation, settings).embedding
 
 
+def test_densities_are_paid_for_in_the_rounds_that_renew_them() -> None:
+    for rounds in (1, 2, 5, 9):
+        for every in (1, 2, 3, 7):
+            for part in (0.0, 0.4, 0.9, 1.0):
+                method = FedNE(rounds=rounds, surrogate_every=every, surrogate_from=part)
+                due = sum(surrogates_due(method, round) for round in range(1, rounds + 1))
+                assert field_rounds(method) == due
+
+
 class TestUnits:
     def test_charges_of_records_and_of_clients_are_not_added_up(self) -> None:
         mixed = {Charge("Step", 1.0, 1.0): 1, Charge("Change", 1.0, 1.0, "client"): 1}
@@ -479,6 +630,7 @@ class TestUnits:
         ({}, {"isometry_key": True}, r"method\.bounds are of the features as they are"),
         ({}, {"noise": {"on": "surrogate", "epsilon": 1}}, "noise on surrogates alone can claim nothing"),
         ({"surrogate": "none"}, {"noise": {"on": "surrogate", "level": 1}}, "upload nothing of that sort"),
+        ({"kind": "fedavg-ne"}, {"noise": {"on": "surrogate", "level": 1}}, "upload nothing of that sort"),
         ({"surrogates_left_out": 0.5}, {}, "surrogates_left_out is of the others' networks"),
     ],
 )  # fmt: skip

@@ -70,7 +70,7 @@ def releases(settings: AveragedEncoder, noise: Mechanism) -> float:
     if noise.on == "data":
         return int(noise.for_good)
     if noise.on == "surrogate":
-        return field_rounds(settings) if isinstance(settings, FedNE) else 0
+        return field_rounds(settings)
     spent = settings.rounds + (DENSITY_SHARE * field_rounds(settings) if has_field(settings) else 0.0)
     return spent / (1.0 - _moments_part(settings))
 
@@ -80,7 +80,7 @@ def field_rounds(settings: AveragedEncoder) -> int:
     if not isinstance(settings, FedNE) or settings.surrogate == "none":
         return 0
     left = settings.rounds + 1 - settings.first_surrogate_round
-    return max(0, -(-left // settings.surrogate_every))
+    return -(-left // settings.surrogate_every)
 
 
 def _moments_part(settings: AveragedEncoder) -> float:
@@ -120,11 +120,15 @@ def unpayable(settings: AveragedEncoder, noise: Mechanism) -> str | None:
 
 
 def update_sensitivity(federation: Federation, settings: AveragedEncoder, noise: Mechanism) -> float:
-    """Of the update of the client with the fewest rows, in units of which other releases' noise is told."""
+    """Bound how far one record, or client, moves what the noise on updates is added to.
+
+    That is a client's mean, most of all at the client with the fewest rows; or, in shares, the sum over all rows.
+    """
     clip = (2.0 if noise.relation == "replace-one" else 1.0) * (noise.cut or math.inf)
     if noise.protects == "client":
         return clip
-    return pairs_moved(has_field(settings)) * clip / min(rows for rows in federation.sizes if rows)
+    moved = pairs_moved(has_field(settings)) * clip
+    return moved if noise.shared else moved / min(rows for rows in federation.sizes if rows)
 
 
 def density_noise(federation: Federation, settings: AveragedEncoder) -> Mechanism | None:
@@ -209,15 +213,19 @@ class Scaled:
 
 def moments_request(federation: Federation, settings: AveragedEncoder) -> MeanRequest | SecondMomentsRequest:
     """What to ask of rows that lie within ``method.bounds``: none is farther from their middle than the clip."""
-    if settings.bounds is None:
-        raise ScenarioError("moments within bounds need bounds: give method.bounds.")
-    low, high = settings.bounds
+    low, high = _bounds(settings)
     centre = np.full(federation.features, (low + high) / 2.0)
     clip, noise = (high - low) / 2.0 * math.sqrt(federation.features), moments_noise(federation, settings)
     if starts_at_axes(settings):
         require_few_features(federation.features)
         return SecondMomentsRequest(centre, clip, noise)
     return MeanRequest(centre, clip, noise)
+
+
+def _bounds(settings: AveragedEncoder) -> tuple[float, float]:
+    if settings.bounds is None:
+        raise ScenarioError("moments within bounds need bounds: give method.bounds.")
+    return settings.bounds
 
 
 def scaled_within_bounds(federation: Federation, settings: AveragedEncoder, axes: int) -> Scaled:
@@ -231,7 +239,7 @@ def scaled_within_bounds(federation: Federation, settings: AveragedEncoder, axes
             square = float(np.trace(products))
             found = axes_of(packed, federation.features, request.clip, axes)
     variance = (square - float(mean @ mean)) / federation.features
-    low, high = settings.bounds or (0.0, 0.0)
+    low, high = _bounds(settings)
     # Noise may leave no variance at all: then as if values were anywhere within their bounds.
     scale = request.clip * math.sqrt(variance) if variance > 0.0 else (high - low) / math.sqrt(12.0)
     scaling = Scaling(request.centre + request.clip * mean, np.full(federation.features, 1.0 / scale), False)
@@ -258,15 +266,12 @@ def rehearse_scaled(federation: Federation, settings: AveragedEncoder) -> None:
 
 def _noise_edge(federation: Federation, request: MeanRequest | SecondMomentsRequest) -> float:
     """Largest eigenvalue, about, of the noise in the mean of second moments: 2 sigma sqrt(features) (Wigner 1955)."""
-    noise = request.mechanism
-    if noise is None:
+    noise, clients = request.mechanism, sum(1 for rows in federation.sizes if rows)
+    count = clients if weighting(noise) == "clients" else federation.rows
+    if noise is None or (claim := noise.claim(request.claimed_sensitivity(1) / count)) is None:
         return 0.0
-    clients = sum(1 for rows in federation.sizes if rows)
-    count = clients if noise.protects == "client" else federation.rows
-    claim = noise.claim(request.claimed_sensitivity(1) / count)
-    deviation = claim.deviation if claim is not None else 0.0
     summed = summed_deviation(noise.shared, clients, federation.context.budget.colluding)
-    return 2.0 * deviation * summed * math.sqrt(federation.features)
+    return 2.0 * claim.deviation * summed * math.sqrt(federation.features)
 
 
 def _above(axes: PrincipalAxes, edge: float, scale: float) -> PrincipalAxes:
