@@ -240,6 +240,14 @@ class TestNoise:
         assert charge.outsider == pytest.approx(3.0 * math.sqrt(3 / 2), rel=1e-6)
         assert charge.multiplier == pytest.approx(3.0 / math.sqrt(2), rel=1e-6)
 
+    def test_a_client_with_a_single_record_adds_what_that_record_needs(self) -> None:
+        noise, sizes = gradient_noise(multiplier=3.0), (1, 2)
+        clean, noisy = (asked(federate(partitions(sizes)), each) for each in (None, noise))
+        for size, one, other in zip(sizes, clean, noisy, strict=True):
+            deviation = 3.0 * gradient_sensitivity(size, 200, 0.5)
+            low, high = chi2.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], one.size)
+            assert low < float((((other - one) / deviation) ** 2).sum()) < high
+
     def test_half_the_noise_is_noticed(self) -> None:
         """The test above tells half the noise apart: so does its statistic."""
         noise = gradient_noise(multiplier=3.0)

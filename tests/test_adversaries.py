@@ -24,6 +24,7 @@ from raydr.front.terminal import print_plan
 from raydr.methods.private_map.messages import FirstMoments, FirstMomentsRequest, View
 from raydr.privacy.accounting import Budget, Charge, epsilon_of, gaussian_epsilon, gaussian_multiplier
 from raydr.privacy.gaussian import GaussianNoise
+from raydr.privacy.shares import colluders_of, shares_of_whole, summed_deviation
 from raydr.privacy.statement import statement
 from raydr.report import write_report
 from raydr.scenarios.planning import plan_of_scenario
@@ -88,6 +89,19 @@ def test_without_secure_aggregation_the_server_sees_one_share() -> None:
     )
     assert told["outsider"].accounted < told["client"].accounted
     assert told["server"].knows == "each client's upload"
+
+
+def test_shares_are_counted_by_the_decimal_that_was_written() -> None:
+    assert [colluders_of(30, 0.1), colluders_of(10, 0.3), colluders_of(4, 0.2), colluders_of(9, 0.0)] == [
+        3,
+        3,
+        1,
+        1,
+    ]
+    shares = [shares_of_whole(*each) for each in ((10, 0.2), (10, 0.7), (1, 0.2), (10, 0.2, 3), (4, 0.2, 4))]
+    assert shares == [8, 3, 1, 5, 1]
+    assert summed_deviation(False, 9, 0.2) == 3.0
+    assert summed_deviation(True, 9, 0.12) == math.sqrt(9 / 8)
 
 
 @given(st.integers(1, 60), st.integers(0, 19), st.integers(1, 20), st.integers(0, 59), st.booleans())

@@ -788,6 +788,15 @@ def test_clients_that_answer_as_one_are_asked_as_one() -> None:
         np.testing.assert_allclose(one.values, other.values + 1.0)
 
 
+@pytest.mark.parametrize("asked", [(3,), (1, 3)])
+def test_two_are_asked_as_one_and_one_is_not(asked: tuple[int, ...]) -> None:
+    seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(partitions())]
+    together = ClientHost(seats, 0).ask(Call(TogetherRequest(FEATURES), 1, 0, 0, asked, False))
+    for answer in together:
+        moved = answer.reply.values - partitions()[answer.client].sum(axis=0)  # type: ignore[union-attr]
+        np.testing.assert_allclose(moved, len(asked) - 1.0, rtol=1e-9)
+
+
 def test_where_they_cannot_and_each_could_nobody_has_answered() -> None:
     """Answers of each for itself have other bits: they do not come without a word."""
     for asked in (lambda made: made.ask, lambda made: made.sum):

@@ -12,13 +12,18 @@ import pytest
 from tiny import tiny_run
 
 from raydr.attacks.verdicts import Audit, EpsilonBound, Errors, Membership, Quantiles, ShareErrors, Verdict
-from raydr.privacy.ledger import Entry, Granularity, Public
-from raydr.privacy.statement import Statement
+from raydr.privacy.accounting import Budget, Charge, gaussian_epsilon
+from raydr.privacy.gaussian import GaussianNoise
+from raydr.privacy.ledger import RECORDS, Entry, Fixed, Granularity, Ledger, Public
+from raydr.privacy.statement import Statement, statement
 from raydr.privacy.verdict import Left, verdict
 from raydr.report import write_report
 from raydr.report.gist import points, recovered
 from raydr.report.runfolder import read_run
 
+WEAKER = GaussianNoise(on="gradient", multiplier=2.0)
+STRONGER = GaussianNoise(on="gradient", multiplier=4.0)
+ON_DATA = GaussianNoise(on="data", multiplier=5.0, clip=1.0)
 COST = Statement(
     epsilon=None, delta=1e-5, infinite=(), epsilon_accounted=0.0, epsilon_by_adversary={}, accountants={},
     relation=None, secure_aggregation=False, strict=False, epsilon_max=None, releases=(),
@@ -61,6 +66,98 @@ def test_a_key_is_told_where_all_is_under_it() -> None:
     assert verdict([keyed, free], COST).keyed
     assert not verdict([keyed, plain], COST).keyed
     assert not verdict([free], COST).keyed
+
+
+def test_a_run_is_noisy_if_a_claim_covers_any_of_it() -> None:
+    ledger = paid()
+    assert verdict(list(ledger.entries.values()), statement(ledger, Budget())).noisy
+    ledger.charges.clear()
+    assert not verdict(list(ledger.entries.values()), statement(ledger, Budget())).noisy
+
+
+@pytest.mark.parametrize(
+    ("given", "exposed"),
+    [
+        (entry(Granularity.PER_RECORD), True),
+        (entry(Granularity.PER_RECORD, protection=WEAKER), True),
+        (entry(Granularity.PER_RECORD, epsilon=1.0), False),
+        (entry(Granularity.PER_RECORD, direction="down"), False),
+        (entry(Granularity.PER_CLIENT), False),
+    ],
+)
+def test_records_are_exposed_where_they_leave_one_by_one_without_a_claim(given: Entry, exposed: bool) -> None:
+    assert given.exposes_records == exposed
+
+
+def paid() -> Ledger:
+    """One kind under two mechanisms, both ways and bare; another kind of noisy records."""
+    ledger = Ledger()
+    for each in (
+        entry(protection=WEAKER, count=3),
+        entry(protection=STRONGER),
+        entry(protection=WEAKER, direction="down", bytes=5),
+        entry(seen_by="others"),
+        entry(kind="Noisy", protection=ON_DATA),
+        entry(kind="Shapes", public=Public.SHAPES),
+        entry(protection=WEAKER, count=4, bytes=9),
+    ):
+        ledger.record(each)
+    ledger.charge(Charge("K", 3.0, 1.5, mechanism=WEAKER), 2)
+    ledger.charge(Charge("K", 8.0, 2.0, mechanism=STRONGER))
+    ledger.charge(Charge(RECORDS, 5.0, 1.0))
+    return ledger
+
+
+def test_entries_that_differ_in_count_and_bytes_alone_become_one() -> None:
+    ledger = paid()
+    assert [(each.count, each.bytes) for each in ledger.entries.values()] == [
+        (7, 17), (1, 8), (1, 5), (1, 8), (1, 8), (1, 8),
+    ]  # fmt: skip
+    assert (ledger.bytes("up"), ledger.bytes("down")) == (49, 5)
+
+
+def test_charges_are_counted_and_come_off_again() -> None:
+    ledger, charge = Ledger(), Charge("K", 3.0, 1.0)
+    for count, left in ((1, {charge: 1}), (2, {charge: 3}), (-2, {charge: 1}), (-1, {})):
+        ledger.charge(charge, count)
+        assert ledger.charges == left
+    ledger.charge(charge)
+    ledger.charge(charge, -1)
+    assert not ledger.charges
+
+
+def test_each_entry_costs_what_was_charged_for_its_kind_and_mechanism() -> None:
+    ledger, delta = paid(), 1e-5
+    whole = (2 / 4 + 1 / 16 + 1 / 25) ** -0.5  # of multipliers 2, twice, and 4 and 5
+    epsilons = [gaussian_epsilon(z, delta) for z in (2.0 / 2**0.5, 4.0, 5.0)]
+    settled = [each.epsilon for each in ledger.settled(delta).entries.values()]
+    assert settled == [*epsilons[:2], None, None, epsilons[2], None]
+    told = statement(ledger, Budget(delta))
+    assert told.epsilon_accounted == pytest.approx(gaussian_epsilon(whole, delta))
+    assert (told.epsilon, told.infinite) == (None, ("K leaves the client in the clear: w",))
+    numbers = [(each.messages, each.releases, each.multiplier, each.epsilon) for each in told.releases]
+    assert numbers == [
+        (7, 2, 2.0, epsilons[0]), (1, 1, 4.0, epsilons[1]), (1, 0, None, None), (1, 0, 5.0, epsilons[2]),
+        (1, 0, None, 0.0),
+    ]  # fmt: skip
+    assert [(each.deviation, each.sensitivity) for each in told.releases[:2]] == [(3.0, 1.5), (8.0, 2.0)]
+    shares = [each.share for each in told.releases]
+    assert shares == [pytest.approx(whole**2 * spent) for spent in (1 / 2, 1 / 16)] + [
+        None, pytest.approx(whole**2 / 25), None,
+    ]  # fmt: skip
+
+
+def test_what_is_fixed_is_that_of_the_call_that_fixes_most() -> None:
+    ledger = Ledger()
+    for each in (entry(), entry(direction="down"), entry(kind="L"), entry(protection=WEAKER)):
+        ledger.record(each)
+    seen = [Fixed(9, 3, 2, 4, 5), Fixed(10, 3, 2, 4, 5), Fixed(10, 3, 1, 1, 1), Fixed(99, 2, 2, 4, 5)]
+    for fixed in seen:
+        ledger.fix("K", None, fixed)
+    assert [each.fixed for each in ledger.entries.values()] == [seen[1], None, None, None]
+    both = Fixed(9, 3, 2, 4, 5) + Fixed(10, 1, 3, 1, 6, among=True)
+    assert both == Fixed(19, 4, 3, 4, 6, among=True)
+    assert not (seen[0] + seen[1]).among
 
 
 def test_no_prose_has_a_part_in_it(tmp_path: Path) -> None:

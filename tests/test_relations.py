@@ -215,7 +215,13 @@ def ledger_of(unit: Any) -> Ledger:
 
 @pytest.mark.parametrize(
     ("delta", "unit", "warned"),
-    [(1e-3, "record", 0), (2.1e-3, "record", 1), (0.05, "client", 0), (0.09, "client", 0)],
+    [
+        (1e-3, "record", 0),
+        (2e-3, "record", 0),
+        (2.1e-3, "record", 1),
+        (0.05, "client", 0),
+        (0.09, "client", 0),
+    ],
 )
 def test_a_delta_above_one_over_the_records_is_warned_of(delta: float, unit: Any, warned: int) -> None:
     told = statement(ledger_of(unit), Budget(delta), [200, 0, 300])
