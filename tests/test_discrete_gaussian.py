@@ -6,6 +6,7 @@ import hashlib
 import math
 from decimal import Decimal, localcontext
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,6 +68,27 @@ def test_the_whole_part_and_its_acceptance_leave_less_than_2_to_the_minus_60() -
         apart = sum(abs(a / sum(joint) - b / sum(ideal)) for a, b in zip(joint, ideal, strict=True)) / 2
         assert apart + 2 / word < Decimal(2) ** -60
         assert sum(ideal) / sum(meant) > Decimal("0.7")
+
+
+def test_whole_parts_are_drawn_by_their_probabilities_to_the_nearest_word() -> None:
+    with localcontext() as context:
+        context.prec = 60
+        weights = [(-Decimal(k * k) / 2).exp() for k in range(10)]
+        below = [2**64 * sum(weights[:k]) / sum(weights) for k in range(1, 10)]
+        assert [int(edge) for edge in thresholds()] == [int(edge.to_integral_value()) for edge in below]
+
+
+def test_a_word_at_an_edge_counts_to_the_part_above_it() -> None:
+    """So that each part has as many of all 2^64 words as lie between its edges."""
+
+    class Edges:
+        def integers(self, high: int, size: int, dtype: Any = np.int64, endpoint: bool = False) -> Any:
+            if dtype is not np.uint64:
+                return np.zeros(size, dtype)  # positive, and nothing beside the whole part
+            assert (high, endpoint) == (2**64 - 1, True)
+            return np.resize(np.array(thresholds()), size)
+
+    assert discrete_gaussian(7, 9, Edges()).tolist() == [7 * k for k in range(1, 10)]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("deviation", [5, STEPS, 2 * STEPS - 1])

@@ -84,7 +84,8 @@ class TestComposed:
         assert "of different units or relations" in total.words
 
     def test_runs_that_release_nothing_cost_nothing(self) -> None:
-        assert composed([RunCost(0.0, 0.0, DELTA, None, None)] * 3, DELTA).epsilon == 0.0
+        total = composed(costs=[RunCost(0.0, 0.0, DELTA, None, None)] * 3, delta=DELTA)
+        assert (total.epsilon, total.unfinished) == (0.0, 0)
 
     @pytest.mark.parametrize(
         ("epsilon", "accounted", "runs", "infinite", "unfinished", "words"),
