@@ -125,7 +125,9 @@ class Reach:
         found = set().union(*(self._of_line[mutant.path, line] for line in lines))
         order = {file: place for place, file in enumerate(self.near[mutant.path])}
         if whole_module:  # each of their files is imported for each mutant
-            files = sorted({test.split("::")[0] for test in found}, key=lambda file: order[file])[:3]
+            files = sorted(
+                {test.split("::")[0] for test in found}, key=lambda file: order.get(file, len(order))
+            )[:3]
             found = {test for test in found if test.split("::")[0] in files}
 
         def cost(test: str) -> float:
@@ -135,7 +137,9 @@ class Reach:
             )
 
         def rank(test: str) -> tuple[float, ...]:
-            return -self.killers[test] / cost(test), cost(test) * (1 + order[test.split("::", maxsplit=1)[0]])
+            return -self.killers[test] / cost(test), cost(test) * (
+                1 + order.get(test.split("::", maxsplit=1)[0], len(order))
+            )
 
         made: set[str] = set()
         chosen, total = [], 0.0
