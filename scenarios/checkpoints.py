@@ -24,6 +24,7 @@ from raydr.records import ROUNDS, SCENARIO
 from raydr.scenarios.identity import Identity
 
 _FOLDER = "checkpoints"
+_LOCK = "lock"
 _KEPT = 2
 
 
@@ -63,7 +64,7 @@ def locked(place: Path, noun: str) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout
 
-    folder, lock = place.parent, FileLock(place / "lock", timeout=0)
+    folder, lock = place.parent, FileLock(place / _LOCK, timeout=0)
     try:
         place.mkdir(exist_ok=True)
         lock.acquire()
@@ -81,6 +82,21 @@ def locked(place: Path, noun: str) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def is_locked(place: Path) -> bool:
+    """Return whether some process holds the lock of a run or a sweep, as far as that can be told."""
+    from filelock import FileLock, Timeout
+
+    if not (place / _LOCK).exists():
+        return False
+    try:
+        with FileLock(place / _LOCK, timeout=0):
+            return False
+    except Timeout:
+        return True
+    except OSError:
+        return False
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import secrets
+import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -21,7 +23,7 @@ from raydr.errors import OutputError, RaydrError
 from raydr.journal import RoundEnded
 from raydr.methods import Outcome, Pooled
 from raydr.records import AXES, DATA, FINGERPRINTS, SHOWN_COLUMN, is_incomplete
-from raydr.scenarios.checkpoints import Checkpoints
+from raydr.scenarios.checkpoints import Checkpoints, is_locked
 from raydr.scenarios.holdings import Holdings
 from raydr.signals import signals_deferred
 
@@ -104,10 +106,12 @@ def incomplete(target: Path, work: Callable[[Path], Unfinished] = Checkpoints) -
     Raises
     ------
     OutputError
-        If ``target`` exists and is not an empty folder, its name says incomplete, or its parent cannot be written;
-        before any work is done.
+        If ``target`` exists and is not an empty folder, its name says incomplete, another process is writing it, or its
+        parent cannot be written; before any work is done. If the folder cannot be renamed; then it stays as it is.
     """
     target = require_free(target)
+    for other in target.parent.glob(f"{glob.escape(target.name)}{_MARK}*"):
+        _require_left(other, target, work(other))
     folder = target.with_name(f"{target.name}{_MARK}{secrets.token_hex(3)}")
     made = [parent for parent in target.parents if not parent.exists()]
     try:
@@ -124,6 +128,15 @@ def incomplete(target: Path, work: Callable[[Path], Unfinished] = Checkpoints) -
             for parent in made:
                 parent.rmdir()
         raise
+
+
+def _require_left(folder: Path, target: Path, work: Unfinished) -> None:
+    """Refuse a target whose incomplete folder some process is still writing."""
+    if work.place.is_dir() and is_locked(work.place):
+        raise OutputError(
+            f"Another process is writing {target}, in {folder.name}: wait until it ends, or name another folder with"
+            " --out."
+        )
 
 
 def _not_to_be_made(target: Path, error: OSError) -> OutputError:
@@ -178,18 +191,36 @@ def unwritable(folder: Path) -> Iterator[None]:
 @contextmanager
 def _completing(folder: Path, target: Path, work: Unfinished, stays: bool = False) -> Iterator[None]:
     with work.locked():
+        whole = False
         try:
             yield
-            with unwritable(target):
-                shutil.rmtree(work.place, ignore_errors=True)
-                folder.rename(target)
+            whole = True
+            _rename(folder, target)
+            shutil.rmtree(target / work.place.relative_to(folder), ignore_errors=True)
         except BaseException as error:
-            if work.there:
+            if work.there and not whole:
                 error.add_note(f"Go on {work.after} with `raydr {work.command} {folder} --resume`.")
             raise
         finally:
-            if folder.exists() and not (stays or work.there):
+            if folder.exists() and not (whole or stays or work.there):
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _rename(folder: Path, target: Path) -> None:
+    """Give a whole folder its name; nothing in it is lost where that fails.
+
+    Raises
+    ------
+    OutputError
+        If something is there by now, or the file system refuses.
+    """
+    try:
+        folder.rename(target)  # over an empty folder too
+    except OSError as error:
+        raise OutputError(
+            f"All results are in {folder}, which could not be renamed to {target}: {error.strerror or error}. Free"
+            f" that place and rename the folder yourself: mv {shlex.quote(str(folder))} {shlex.quote(str(target))}"
+        ) from error
 
 
 def write_json(path: Path, content: Any) -> None:

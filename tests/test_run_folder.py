@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
+import shlex
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from raydr.errors import OutputError, ScenarioError
 from raydr.front.cli import status
 from raydr.journal import Event, StageEnded, StageStarted
 from raydr.report.runfolder import read_run
+from raydr.scenarios.checkpoints import locked
 from raydr.scenarios.folder import default_folder, incomplete
 from raydr.scenarios.reading import dump, read
 from raydr.scenarios.runner import run
@@ -447,6 +451,80 @@ def test_two_runs_of_one_second_get_two_folders(tmp_path: Path, monkeypatch: pyt
         assert second == Path("runs/tiny-20260203-102231-2")
         second.mkdir()
     assert default_folder("tiny", now) == Path("runs/tiny-20260203-102231-3")
+
+
+# --- nothing is lost where the name is taken -------------------------------------------------------------------------
+
+
+def finish(target: Path, take: Callable[[Path], object]) -> None:
+    with incomplete(target) as folder:
+        (folder / "result").write_text("kept")
+        take(target)
+
+
+def left_at(target: Path, take: Callable[[Path], object]) -> str:
+    """Finish a run whose target ``take`` takes meanwhile; return what is said, once its results are seen to be kept."""
+    with pytest.raises(OutputError) as caught:
+        finish(target, take)
+    (folder,) = target.parent.glob("*.incomplete-*")
+    assert (folder / "result").read_text() == "kept"
+    assert shlex.join(["mv", str(folder), str(target)]) in str(caught.value)
+    return str(caught.value)
+
+
+def full_folder(target: Path) -> None:
+    target.mkdir()
+    (target / "other").touch()
+
+
+@pytest.mark.parametrize(
+    ("take", "why"),
+    [
+        (full_folder, "Directory not empty"),
+        (Path.touch, "Not a directory"),
+        (lambda target: target.symlink_to("nowhere"), "Not a directory"),
+    ],
+)
+def test_a_whole_run_is_kept_where_something_took_its_name(
+    tmp_path: Path, take: Callable[[Path], object], why: str
+) -> None:
+    assert why in left_at(tmp_path / "my run", take)
+
+
+def test_a_whole_run_is_kept_where_the_file_system_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(self: Path, target: Path) -> Path:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Path, "rename", failing)
+    assert "Input/output error" in left_at(tmp_path / "out", lambda target: None)
+
+
+def test_a_run_fills_an_empty_folder_that_appeared_meanwhile(tmp_path: Path) -> None:
+    with incomplete(tmp_path / "out") as folder:
+        (folder / "result").write_text("kept")
+        (tmp_path / "out").mkdir()
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["result"]
+
+
+def test_two_runs_do_not_write_one_folder(tmp_path: Path) -> None:
+    with incomplete(tmp_path / "out"):
+        assert "Another process is writing" in refused(tmp_path / "out")
+        with incomplete(tmp_path / "out-2"):
+            pass
+    assert {place.name for place in tmp_path.iterdir()} == {"out", "out-2"}
+
+
+def test_what_an_interrupted_run_left_does_not_keep_its_name(tmp_path: Path) -> None:
+    left = tmp_path / "out.incomplete-abcdef"
+    left.mkdir()
+    with locked(left / "checkpoints", "run"):
+        pass
+    with incomplete(tmp_path / "out") as folder:
+        (folder / "result").touch()
+    assert (tmp_path / "out" / "result").exists()
+    assert left.exists()
 
 
 # --- refused before any work ----------------------------------------------------------------------------------------
