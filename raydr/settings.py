@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os.path
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from typing import Annotated, Any, ClassVar, Self, TypeAlias, get_args
 
@@ -29,6 +30,16 @@ LocalPath: TypeAlias = Annotated[str, OfFile()]
 
 SecretPath: TypeAlias = Annotated[str, OfFile(secret=True)]
 """Path of a file that this machine sees, and that no other is to be sent."""
+
+
+def share_of(share: float, count: int) -> Fraction:
+    """Return a share of a count, exactly, by the decimal as it is written and not by the binary number next to it.
+
+    >>> import math
+    >>> math.ceil(0.07 * 100), math.ceil(share_of(0.07, 100))
+    (8, 7)
+    """
+    return Fraction(repr(share)) * count
 
 
 class Settings(BaseModel):

@@ -187,6 +187,14 @@ def test_a_client_whose_rows_are_all_marked_is_none_of_the_run(tmp_path: Path) -
     assert others.client_keys.tolist() == [1, 2] * 3
 
 
+def test_a_part_is_taken_by_the_decimal_as_it_is_written(tmp_path: Path) -> None:
+    """In binary, 0.14 * 50 is 7.000000000000001."""
+    file = write(tmp_path / "rows.csv", range(90))
+    holdings = dealt_out(read(tiny() | sections(file, holdout=0.14, rows=50)), None)
+    assert holdings.held_out is not None
+    assert len(holdings.held_out.rows) == 7
+
+
 @pytest.mark.parametrize("kind", ["fed-tsne", "sense"])
 @pytest.mark.parametrize("holdout", [0.25, 15, MARKED])
 def test_rows_are_those_of_both(tmp_path: Path, kind: str, holdout: Any) -> None:

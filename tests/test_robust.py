@@ -96,6 +96,9 @@ def test_settings_hand_their_parameters_to_the_rules() -> None:
         expected = trim_mean(contributions, fraction)
         np.testing.assert_allclose(TrimmedMean(trim=fraction).combine(contributions), expected, rtol=1e-13)
     np.testing.assert_array_equal(TrimmedMean(trim=3).combine(contributions), trimmed_mean(contributions, 3))
+    # 0.29 * 100 is 28.999999999999996.
+    many = np.random.default_rng(5).standard_normal((100, 2))
+    np.testing.assert_array_equal(TrimmedMean(trim=0.29).combine(many), trimmed_mean(many, 29))
     np.testing.assert_array_equal(
         MultiKrum(attackers=3).combine(contributions), multi_krum(contributions, 3, 7)
     )

@@ -12,6 +12,7 @@ from raydr.data.columns import listing, nearest
 from raydr.data.sampling import sample_rows
 from raydr.data.table import Table
 from raydr.errors import DataError
+from raydr.settings import share_of
 
 
 def hold_out(
@@ -64,7 +65,7 @@ def hold_out(
         # No more rows are to be mapped than there are of the others.
         size = max(round(total * len(candidates) / count), total - (count - len(candidates)), 1)
     else:
-        size = wanted if isinstance(wanted, int) else ceil(wanted * total)
+        size = wanted if isinstance(wanted, int) else ceil(share_of(wanted, total))
     if total - size < 2:
         raise DataError(
             f"data.holdout takes {size} of the {total} rows of {table.name}, and a map needs at least 2: hold out"

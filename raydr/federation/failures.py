@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from fractions import Fraction
 
 from raydr.errors import RunError
+from raydr.settings import share_of
 
 
 class Kind(StrEnum):
@@ -104,11 +104,11 @@ class FailurePolicy:
 
     def most_lost(self, asked: int) -> int:
         """How many of so many may fail to answer a call that can do without some."""
-        return asked - math.ceil(Fraction(repr(self.quorum)) * asked)
+        return asked - math.ceil(share_of(self.quorum, asked))
 
     def require_quorum(self, answered: int, asked: int) -> None:
         """Raise QuorumError if too few answered, by the decimal that was written: 0.56 of 25 are 14."""
-        if answered < Fraction(repr(self.quorum)) * asked:
+        if answered < share_of(self.quorum, asked):
             raise QuorumError(
                 f"only {answered} of {asked} clients answered, fewer than the quorum of {self.quorum:g}: lower"
                 " runtime.quorum, or look at why the others failed."

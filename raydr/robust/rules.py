@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from raydr.arrays import Float64Array
 from raydr.errors import ScenarioError
 from raydr.robust.estimators import coordinate_median, multi_krum, norm_bounded_mean, trimmed_mean
-from raydr.settings import Settings
+from raydr.settings import Settings, share_of
 
 
 class Mean(Settings):
@@ -77,12 +77,15 @@ class TrimmedMean(RobustRule):
     @property
     def least_clients(self) -> int:
         """So many that both ends lose a client and one remains."""
-        return math.ceil(min(1 / self.trim, 2.0**53)) if self.trim < 0.5 else 2 * int(self.trim) + 1
+        if self.trim < 0.5:
+            return math.ceil(min(1 / share_of(self.trim, 1), 2**53))
+        return 2 * int(self.trim) + 1
 
     def combine(self, contributions: Float64Array) -> Float64Array:
         """See :func:`trimmed_mean`; a part of the clients is rounded down, as scipy does."""
         clients = contributions.shape[0]
-        return trimmed_mean(contributions, int(self.trim * clients if self.trim < 0.5 else self.trim))
+        trim = share_of(self.trim, clients) if self.trim < 0.5 else self.trim
+        return trimmed_mean(contributions, int(trim))
 
 
 class _Neighborly(RobustRule):
