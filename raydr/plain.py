@@ -32,6 +32,21 @@ def short(text: str, longest: int) -> str:
     return plain(cut)
 
 
+def as_cell(text: str) -> str:
+    """Return text as a cell of a CSV file: behind an apostrophe where a spreadsheet would take it for a formula.
+
+    >>> as_cell("=1+2"), as_cell("-1.5"), as_cell("north")
+    ("'=1+2", '-1.5', 'north')
+    """
+    if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
+
+
 def listed(names: Sequence[str], most: int) -> str:
     """Names in a sentence; past ``most`` only how many more there are.
 

@@ -24,6 +24,7 @@ from raydr.journal import Journal, Listener, unheard
 from raydr.methods import unplaceable
 from raydr.methods.joining import placed
 from raydr.methods.outcome import Placed
+from raydr.plain import as_cell
 from raydr.privacy.secrets import Origin, RootedRun
 from raydr.records import MODEL, SCENARIO
 from raydr.report.runfolder import read_run
@@ -315,9 +316,9 @@ class _Written:
         """Write where the rows of a table are, and of which of several files they are."""
         import pyarrow as pa
 
-        whose = {} if client is None else {"client": [client] * len(table.rows)}
+        whose = {} if client is None else {"client": self._named([client]) * len(table.rows)}
         clusters = {} if found.clusters is None else {"cluster": found.clusters}
-        columns = pa.table({"row": table.ids, **whose, **axes(found.places), **clusters})
+        columns = pa.table({"row": self._named(table.ids), **whose, **axes(found.places), **clusters})
         if self._writer is None:
             self._writer, self._schema = self._opened(columns.schema), columns.schema
         if columns.schema != self._schema:
@@ -330,6 +331,12 @@ class _Written:
     def __exit__(self, *_: object) -> None:
         if self._writer is not None:
             self._writer.close()
+
+    def _named(self, names: Any) -> Any:
+        """Return names of rows or clients as the file holds them."""
+        if self._suffix == ".csv" and len(names) and isinstance(names[0], str):
+            return [as_cell(name) for name in names]
+        return names
 
     def _opened(self, schema: Any) -> Any:
         if self._suffix == ".csv":

@@ -17,6 +17,7 @@ from test_report import ROWS, in_ball, in_space, write_run
 
 from raydr.arrays import BoolArray, Float64Array, Int64Array
 from raydr.data.provenance import Provenance
+from raydr.plain import as_cell
 from raydr.privacy.accounting import Budget
 from raydr.privacy.ledger import Ledger
 from raydr.privacy.statement import statement
@@ -260,7 +261,7 @@ class TestReport:
             assert all(float(line[3]) == int(line[0]) % 11 / 10 for line in lines[1:])
 
     def test_any_name_and_number_comes_back_from_the_csv_file(self, browser: Any, tmp_path: Path) -> None:
-        """Python's reader of CSV files finds every name, title and number as they are in the run folder."""
+        """Python's reader of CSV files finds names, titles and numbers of the run folder, and no formulas."""
         odd = [
             '"',
             'a "b", c',
@@ -274,7 +275,7 @@ class TestReport:
             ";",
             '""',
         ]
-        odd += ["", "\t", "-", "é", "'", '"whole"', '",', "0", "1e3"]
+        odd += ["", "\t", "-", "é", "'", '"whole"', '",', "0", "1e3", "=1+2", "@SUM(1)", "+1", "-2e3", "-1-1"]
         labels = [odd[row % len(odd)] for row in range(ROWS)]
         clients = [odd[row // 20] + "x" for row in range(ROWS)]
         rows = [f"{odd[row % len(odd)]}{row // len(odd)}{odd[(row + 7) % len(odd)]}" for row in range(ROWS)]
@@ -294,7 +295,9 @@ class TestReport:
             content = Path(saved.value.path()).read_bytes().decode()
         header, *lines = csv.reader(io.StringIO(content, newline=""), strict=True)
         assert header == ["row", 'dia"gnosis', "ward,\nbed", shown]
-        assert [tuple(line[:3]) for line in lines] == list(zip(rows, labels, clients, strict=True))
+        expected = zip(rows, labels, clients, strict=True)
+        assert [tuple(line[:3]) for line in lines] == [tuple(map(as_cell, names)) for names in expected]
+        assert {"'=1+2", "'@SUM(1)", "+1", "-2e3", "'-1-1"} <= {line[1] for line in lines}
         assert lines[0][3] == ""
         assert [float(line[3]) for line in lines[1:]] == numbers[1:].tolist()
 

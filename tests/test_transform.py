@@ -114,6 +114,19 @@ def test_rows_keep_their_identities_where_the_file_has_them(run: Path, tmp_path:
         assert (tmp_path / "placed.csv").read_text().splitlines()[1].startswith(f"{first},")
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_no_name_becomes_a_formula_in_a_csv_file(run: Path, tmp_path: Path, suffix: str) -> None:
+    names = ["=1+2", "+1", "@SUM(A1)", *(f"p{row}" for row in range(57))]
+    table = write_csv(tmp_path / "new.csv", patients() | {"number": names})
+    raydr.transform(run, table, out=tmp_path / f"placed{suffix}")
+    if suffix == ".csv":
+        text = (tmp_path / "placed.csv").read_text().splitlines()
+        found = [line.split(",")[0].strip('"') for line in text[1:]]
+        assert found == ["'=1+2", "+1", "'@SUM(A1)", *names[3:]]
+    else:
+        assert pq.read_table(tmp_path / "placed.parquet")["row"].to_pylist() == names
+
+
 @pytest.mark.parametrize(
     ("renamed", "said"),
     [

@@ -78,7 +78,7 @@ class TrimmedMean(RobustRule):
     def least_clients(self) -> int:
         """So many that both ends lose a client and one remains."""
         if self.trim < 0.5:
-            return math.ceil(min(1 / share_of(self.trim, 1), 2**53))
+            return min(math.ceil(1 / share_of(self.trim, 1)), 2**53)
         return 2 * int(self.trim) + 1
 
     def combine(self, contributions: Float64Array) -> Float64Array:

@@ -2,9 +2,13 @@
 
 const ROWS_AT_A_TIME = 100;
 
+// A text that a spreadsheet would take for a formula stands behind an apostrophe, as in plain.as_cell.
+const unevaluated = (text) => (/^[=+\-@\t\r]/.test(text) && !(text.trim() && isFinite(text)) ? `'${text}` : text);
+
 const csvOf = (titles, rows) => {
-  const cell = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-  return [titles, ...rows].map((row) => row.map((text) => cell(String(text))).join(",")).join("\r\n") + "\r\n";
+  const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const line = (row) => row.map((text) => quoted(unevaluated(String(text)))).join(",");
+  return [titles, ...rows].map(line).join("\r\n") + "\r\n";
 };
 
 const save = (content, name, type) => {
