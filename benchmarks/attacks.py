@@ -91,13 +91,17 @@ SMALL = (
 
 @dataclass(frozen=True)
 class Line:
-    """A measurement: of what, by which attack, and what came of it."""
+    """A measurement: of what, by which attack, and what came of it.
+
+    ``figures`` are what was found and what it is compared with: a guess, all columns, or the epsilon claimed.
+    """
 
     case: str
     attack: str
     found: str
     guess: str
     seconds: float
+    figures: tuple[float, float]
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -133,28 +137,46 @@ def methods(quick: bool) -> Iterator[Line]:
 
 def best_of(case: str, audit: Any) -> Iterator[Line]:
     """The best attempt of each attack that applies."""
-    from raydr.attacks.canary import WHOLE
     from raydr.report.audited import lines
 
     best: dict[str, Any] = {}
     for verdict, line in zip(audit.verdicts, _in_order(audit, lines(audit)), strict=True):
         if not line.applies:
             continue
-        score = (
-            verdict.errors.centred.median
-            if verdict.errors is not None
-            else -verdict.membership.auc
-            if verdict.membership is not None
-            else verdict.shares.error / verdict.shares.guess
-            if verdict.shares is not None
-            else -float(verdict.variant == WHOLE)
-        )
-        if verdict.attack not in best or score < best[verdict.attack][0]:
-            best[verdict.attack] = score, verdict, line
-    for _, verdict, line in best.values():
-        exact = f", {line.exact} exact" if verdict.errors is not None and verdict.errors.exact else ""
-        variant = f": {line.variant}" if line.variant else ""
-        yield Line(case, f"{line.attack}{variant}", f"{line.error}{exact}", line.guess, verdict.seconds)
+        if verdict.attack not in best or _badness(verdict) < _badness(best[verdict.attack][0]):
+            best[verdict.attack] = verdict, line
+    for verdict, line in best.values():
+        found = line.error
+        if verdict.columns:
+            found = f"{len(verdict.told)} of {len(verdict.columns)} columns, the first {line.error}"
+        if verdict.errors is not None and verdict.errors.exact:
+            found += f", {line.exact} exact"
+        attack = f"{line.attack}: {line.variant}" if line.variant else line.attack
+        yield Line(case, attack, found, line.guess, verdict.seconds, _figures(verdict))
+
+
+def _figures(verdict: Any) -> tuple[float, float]:
+    if verdict.errors is not None:
+        return verdict.errors.centred.median, verdict.errors.centred_guess.median
+    if verdict.membership is not None:
+        return verdict.membership.auc, 0.5
+    if verdict.shares is not None:
+        return verdict.shares.error, verdict.shares.guess
+    if verdict.columns:
+        return float(len(verdict.told)), float(len(verdict.columns))
+    return verdict.bound.epsilon, verdict.bound.claimed
+
+
+def _badness(verdict: Any) -> float:
+    """What orders the attempts of one attack: the less, the more it found. Of canaries, the whole run comes first."""
+    from raydr.attacks.canary import WHOLE
+
+    found, guess = _figures(verdict)
+    if verdict.bound is not None:
+        return -float(verdict.variant == WHOLE)
+    if verdict.errors is not None:
+        return found
+    return found / guess if verdict.shares is not None else -found
 
 
 def _in_order(audit: Any, lines: Sequence[Any]) -> list[Any]:
@@ -234,7 +256,7 @@ def judged(case: str, attack: Any, view: Any, side: Any, rows: FloatArray) -> Li
         told += f", {called:,} called exact, {right:,} are"
     guess = f"{errors.relative_guess.median:.2g} ({errors.centred_guess.median:.2g})"
     name = attack.__name__.replace("_", "-") + (f": {found.variant}" if found.variant else "")
-    return Line(case, name, told, guess, seconds)
+    return Line(case, name, told, guess, seconds, (errors.relative.median, errors.relative_guess.median))
 
 
 PARTS = {"methods": methods, "images": images}
@@ -247,14 +269,15 @@ def main() -> None:
     parser.add_argument("--part", choices=PARTS)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    found: list[dict[str, Any]] = []
+    figures: dict[str, float] = {}
     print("| case | attack | error | guessing | seconds |\n| --- | --- | --- | --- | --- |")
     for name in [asked.part] if asked.part else PARTS:
         for line in PARTS[name](asked.quick):
             print(f"| {' | '.join(line.cells)} |", flush=True)
-            found.append(vars(line))
+            place = f"{line.case}: {line.attack}"
+            figures |= dict(zip((place, f"{place}, of"), line.figures, strict=True))
     if asked.json is not None:
-        asked.json.write_text(json.dumps({"figures": found, "ratios": {}}, indent=1) + "\n")
+        asked.json.write_text(json.dumps({"figures": figures, "ratios": {}}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

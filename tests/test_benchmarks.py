@@ -9,6 +9,16 @@ from typing import Any
 import pytest
 
 from benchmarks.__main__ import ROOT, SUITE, Entry, entries, main, worsened, write_page
+from benchmarks.attacks import best_of
+from raydr.attacks.canary import WHOLE
+from raydr.attacks.verdicts import (
+    Audit,
+    ColumnErrors,
+    EpsilonBound,
+    Membership,
+    ShareErrors,
+    Verdict,
+)
 
 ALONE = {"bits"}
 """Benchmarks that need another raydr beside this one."""
@@ -100,3 +110,37 @@ def test_a_benchmark_that_fails_is_told_and_the_others_are_kept(
     assert main(["--only", "rounds", "omnifc", "--history", str(tmp_path)]) == 1
     assert "no Ray" in capsys.readouterr().err
     assert set(entries(tmp_path)[0].found) == {"omnifc"}
+
+
+def test_of_each_attack_the_attempt_that_found_most_is_told_whatever_it_finds() -> None:
+    def verdict(attack: str, variant: str = "", **found: Any) -> Verdict:
+        return Verdict(attack=attack, description="", variant=variant, **found)
+
+    def columns(*errors: float) -> tuple[ColumnErrors, ...]:
+        return tuple(ColumnErrors(column="age", error=error, guess=0.8) for error in errors)
+
+    def bound(epsilon: float) -> EpsilonBound:
+        return EpsilonBound(epsilon=epsilon, measured=0.0, claimed=1.0, delta=1e-5, confidence=0.999)
+
+    verdicts = (
+        verdict("attribute-inference", "public rows", columns=columns(0.6, 0.8, 0.8)),
+        verdict("projection", why="nothing was projected"),
+        verdict("attribute-inference", "known records", columns=columns(0.1, 0.2, 0.8)),
+        verdict(
+            "property-inference", "classes", shares=ShareErrors(error=0.04, guess=0.05, groups=2, clients=3)
+        ),
+        verdict(
+            "property-inference", "more", shares=ShareErrors(error=0.02, guess=0.05, groups=2, clients=3)
+        ),
+        verdict("membership", membership=Membership(auc=0.6, tpr=0.0, members=9, others=9)),
+        verdict("membership", membership=Membership(auc=0.7, tpr=0.0, members=9, others=9)),
+        verdict("canary", "density", bound=bound(0.9)),
+        verdict("canary", WHOLE, bound=bound(0.4)),
+    )
+    audit = Audit(raydr="1", scenario="", public="", shown=(), image=None, verdicts=verdicts)
+    assert [(line.attack, line.figures) for line in best_of("case", audit)] == [
+        ("attribute-inference: known records", (2.0, 3.0)),
+        ("property-inference: more", (0.02, 0.05)),
+        ("membership", (0.7, 0.5)),
+        (f"canary: {WHOLE}", (0.4, 1.0)),
+    ]
