@@ -276,8 +276,8 @@ def main() -> None:
             print(f"| {' | '.join(line.cells)} |", flush=True)
             place = f"{line.case}: {line.attack}"
             figures |= dict(zip((place, f"{place}, of"), line.figures, strict=True))
-    if asked.json is not None:
-        asked.json.write_text(json.dumps({"figures": figures, "ratios": {}}, indent=1) + "\n")
+            if asked.json is not None:  # also of a command that is interrupted
+                asked.json.write_text(json.dumps({"figures": figures, "ratios": {}}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
