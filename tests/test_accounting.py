@@ -41,6 +41,7 @@ from raydr.privacy.accounting import (
     gaussian_multiplier,
     require_affordable,
 )
+from raydr.privacy.discrete_gaussian import discrete_gaussian
 from raydr.privacy.gaussian import GaussianNoise, step_of
 from raydr.privacy.statement import statement
 from raydr.scenarios.identity import Identity
@@ -345,7 +346,7 @@ class TestStrength:
     def test_a_claim_counts_share_sensitivity_and_one_step_a_value(self) -> None:
         step = 2.0**-39  # 3 is in the binade of 2, which is divided by 2^40
         assert (step_of(3.0), step_of(4.0), step_of(0.9)) == (step, 2.0**-38, 2.0**-41)
-        claim = gradient_noise(multiplier=3.0).claim(2.0, 0.5, values=9)
+        claim = gradient_noise(multiplier=3.0).claim(sensitivity=2.0, share=0.5, values=9)
         assert claim is not None
         assert (claim.deviation, claim.sensitivity - 2.0) == (3.0, 3 * step)
         coarse = gradient_noise(sigma=6.0).claim(2.0, 0.5, values=4, resolution=0.25)
@@ -362,9 +363,27 @@ class TestStrength:
             noisy = [noise.cover(Quantity(each), np.random.default_rng(0)) for each in values]
             assert ((noisy[0] - noisy[1]) / step).tolist() == expected
 
+    def test_what_is_added_is_what_was_drawn(self) -> None:
+        values = Quantity(np.array([0.25, -1.0, 3.0]), unit=2.0, sensitivity=1.5)
+        drawn = np.random.default_rng(1).standard_normal(3)
+        of_level = gradient_noise(level=0.5).cover(values, np.random.default_rng(1))
+        np.testing.assert_array_equal(of_level, values.values + drawn)
+        steps = discrete_gaussian(
+            3 * 2**39, 3, np.random.default_rng(1)
+        )  # a deviation of 3, in steps of 2^-39
+        of_claim = gradient_noise(multiplier=4.0).cover(replace(values, share=0.5), np.random.default_rng(1))
+        np.testing.assert_array_equal(of_claim, values.values + 2.0**-39 * steps)
+
+    @pytest.mark.parametrize(("on", "stage", "kept"), [("data", "all", True), ("data", "learning", False)])
+    def test_noise_on_data_stays_on_records_where_all_follows_from_it(
+        self, on: Any, stage: Any, kept: bool
+    ) -> None:
+        assert GaussianNoise(on=on, level=1.0, stage=stage).for_good == kept
+        assert not gradient_noise(level=1.0).for_good
+
     def test_records_are_cut_below_the_clip_norm_by_more_than_rounding(self) -> None:
         (cut,) = GaussianNoise(on="data", clip=2.0, multiplier=1.0).limited(np.array([[30.0, 40.0]]))
-        assert 1.0 - float(np.linalg.norm(cut)) / 2.0 == pytest.approx(2.0**-40, rel=1e-3)
+        assert 1.0 - float(np.linalg.norm(cut)) / 2.0 == pytest.approx(2.0**-40, rel=1e-3, abs=0.0)
         whole = GaussianNoise(on="data", sigma=1.0)
         assert whole.limited(np.array([[30.0, 40.0]])).tolist() == [[30.0, 40.0]]
         assert whole.record_sensitivity == math.inf
@@ -411,6 +430,11 @@ def test_noise_that_means_something_is_accepted(settings: dict[str, Any]) -> Non
     ("settings", "words"),
     [
         ({"on": "gradient"}, "here is none of them"),
+        *[
+            ({"on": "gradient", way: 0}, "greater than 0")
+            for way in ("level", "sigma", "multiplier", "epsilon")
+        ],
+        ({"on": "data", "level": 1, "clip": 0}, "greater than 0"),
         ({"on": "gradient", "epsilon": 1, "sigma": 1}, "here are sigma and epsilon"),
         ({"on": "gradient", "multiplier": 1, "delta": 1e-6}, "delta is of epsilon"),
         ({"on": "distances", "epsilon": 1}, "nothing bounds how far a record moves its distances"),

@@ -244,7 +244,7 @@ def test_a_mean_moves_by_a_row_or_by_all_of_a_clients_rows() -> None:
     """And by twice the rounding of a mean, 2^-53 of its length, at least."""
     by_client = GaussianNoise(on="update", multiplier=1.0, clip=1.0, unit="client")
     for mechanism, moved in ((None, 0.25), (noise("data"), 0.25), (by_client, 1.0)):
-        assert moved_mean(mechanism, 3.0, 4) / 3.0 - moved == pytest.approx(2.0**-50, rel=0.01)
+        assert moved_mean(mechanism, 3.0, 4) / 3.0 - moved == pytest.approx(2.0**-50, rel=0.01, abs=0.0)
 
 
 @pytest.mark.parametrize(("delta", "accepted"), [(0.0999, True), (0.1, False), (0.0, False)])
