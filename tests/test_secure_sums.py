@@ -33,7 +33,7 @@ from raydr.federation import (
     fingerprint,
 )
 from raydr.federation.failures import Failure, Kind
-from raydr.federation.secure import RevealRequest, SecureSums
+from raydr.federation.secure import RevealRequest, SecureSums, bits_of, named
 from raydr.federation.wire import Answer, Call, PartialSum, SumCall
 from raydr.privacy.accounting import gaussian_epsilon, gaussian_multiplier
 from raydr.privacy.masking import MaskingError, TooFewError
@@ -219,6 +219,16 @@ def test_a_client_reveals_once() -> None:
     part(client, first)
     with pytest.raises(MaskingError, match="asked twice to reveal"):
         part(client, replace(first, survivors=first.dropped, dropped=first.survivors))
+
+
+@pytest.mark.parametrize(("clients", "size"), [((), 0), ((7,), 1), ((8,), 2), ((0, 3, 17), 3)])
+def test_clients_are_named_by_a_bit_each(clients: tuple[int, ...], size: int) -> None:
+    assert bits_of(clients).size == bits_of(frozenset(clients)).size == size
+    assert named(bits_of(clients)) == clients
+
+
+def test_a_fifth_may_collude_and_nobody_be_lost_unless_it_is_said() -> None:
+    assert SecureSums() == SecureSums(colluding=0.2, dropping=0.0)
 
 
 def test_a_server_of_another_run_is_refused_by_name() -> None:
