@@ -16,6 +16,7 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inline_federations import federate
+from requests_for_tests import OwnShift, Shift
 from scipy.stats import chi2, norm
 from tiny import tiny_scenario
 
@@ -23,9 +24,11 @@ import raydr
 from raydr.arrays import Float64Array
 from raydr.errors import ScenarioError
 from raydr.federation import Client, ClientError, Federation
-from raydr.federation.accounts import Due, sharing_of
+from raydr.federation.accounts import Accounts, Due, claim_of, sharing_of, told_of
+from raydr.federation.enrolment import Enrol
 from raydr.federation.host import ClientHost
-from raydr.federation.wire import Sharing
+from raydr.federation.releases import Released
+from raydr.federation.wire import Call, Sharing, SumCall
 from raydr.methods.landmarks.kernel import gradient_sensitivity
 from raydr.methods.landmarks.learning import StepRequest, local_steps, step_sensitivity
 from raydr.privacy import Coverage, Quantity
@@ -43,6 +46,7 @@ from raydr.privacy.accounting import (
 )
 from raydr.privacy.discrete_gaussian import discrete_gaussian
 from raydr.privacy.gaussian import GaussianNoise, step_of
+from raydr.privacy.ledger import RECORDS, Ledger
 from raydr.privacy.statement import statement
 from raydr.scenarios.identity import Identity
 from raydr.scenarios.runner import resume, run
@@ -513,7 +517,7 @@ class TestCharges:
         due = Due(upload, Sharing(4, 1.0, colluding=2), 6.0, secure=False)
         assert due.if_answered(9) == replace(upload, client=6.0 * math.sqrt(8 / 4), outsider=9.0)
         assert Due(upload, of_sum=6.0, secure=True).if_answered(9) is upload
-        assert Due(sharing=Sharing(4, 1.0)).if_answered(9) is None
+        assert Due(sharing=Sharing(4, 1.0, 1)).if_answered(9) is None
 
     def test_shares_of_noise_are_for_the_record_that_moves_the_sum_most(self) -> None:
         request, sizes = steps(gradient_noise(multiplier=3.0, per="sum")), {3: 4, 5: 0, 8: 10}
@@ -529,6 +533,9 @@ class TestCharges:
     def test_shares_are_enough_without_those_lost_and_those_known(self) -> None:
         request, sizes = steps(gradient_noise(multiplier=3.0, per="sum")), dict.fromkeys(range(10), 5)
         found = [sharing_of(request, sizes, "clients", 0.3, lost, start) for lost in (0, 2) for start in "ab"]
+        assert sharing_of(request, sizes, "clients", 0.3) == sharing_of(
+            request, sizes, "clients", 0.3, 0, "a"
+        )
         assert [(each.clients, each.colluding) for each in found if each] == [(7, 3)] * 2 + [(5, 3)] * 2
         names = [each.among for each in found if each]
         assert names[0] == names[1] != names[2] != names[3], (
@@ -559,6 +566,112 @@ class TestCharges:
     def test_noise_nobody_calibrated_is_not_sent(self) -> None:
         with pytest.raises((ClientError, TypeError), match="was not calibrated"):
             asked(federate(partitions()), gradient_noise(epsilon=1.0))
+
+
+SIZES = (4, 0, 10, 4)
+
+
+def call_for(request: Any, clients: tuple[int, ...] = (0, 1, 2, 3), **of_sum: Any) -> Call:
+    """A call of the first round; of a sum where its weighting is given."""
+    kind = SumCall if of_sum else Call
+    return kind(request, 1, 1, 0, clients, True, **of_sum)
+
+
+class TestAccounts:
+    """What a call costs, at the boundary, before it is sent and once it is answered."""
+
+    def test_a_call_is_charged_for_the_client_least_protected_and_written_down_first(self) -> None:
+        written: list[Released] = []
+        ledger, accounts = Ledger(), Accounts(Budget(), write_down=written.append)
+        due = accounts.afford(call_for(steps(gradient_noise(sigma=0.5))), SIZES, ledger)
+        (charge,) = ledger.charges
+        assert charge.multiplier == pytest.approx(0.5 / gradient_sensitivity(4, 200, 0.5), rel=1e-6)
+        assert (written, ledger.charges, accounts.charges) == (
+            [Released(due.name, charge)],
+            {charge: 1},
+            {charge: 1},
+        )
+        assert not due.secure
+
+    def test_what_a_run_released_before_is_not_charged_again(self) -> None:
+        call, before = call_for(steps(gradient_noise(sigma=0.5))), Accounts(Budget())
+        before.afford(call, SIZES, Ledger())
+        ledger = Ledger()
+        due = Accounts(Budget(), released=before.released).afford(call, SIZES, ledger)
+        assert due.name in before.released
+        assert not ledger.charges
+
+    def test_an_answer_is_charged_once_and_another_answer_to_the_same_again(self) -> None:
+        ledger, accounts = Ledger(), Accounts(Budget())
+        due = accounts.afford(call_for(steps(gradient_noise(sigma=0.5))), SIZES, ledger)
+        assert accounts.settle(due, ledger, 0, lambda: "nothing") is None
+        for answer, count in (("one", 1), ("one", 1), ("other", 2), ("one", 2)):
+            assert accounts.settle(due, ledger, 3, lambda answer=answer: answer) == due.charge  # type: ignore[misc]
+            assert ledger.charges == {due.charge: count}
+        assert accounts.settle(Due(), ledger, 3, lambda: "one") is None
+
+    def test_noisy_records_are_charged_and_told_once_in_a_run(self) -> None:
+        noise = GaussianNoise(on="data", multiplier=2.0, clip=1.5)
+        ledger, accounts = Ledger(), Accounts(Budget())
+        for turn, told in ((1, True), (2, False), (3, False)):
+            due = accounts.afford(replace(call_for(steps(noise)), round=turn), SIZES, ledger)
+            assert accounts.settle(due, ledger, 4, lambda: "") == (due.charge if told else None)
+        (charge,) = ledger.charges
+        assert (charge.kind, charge.relation, ledger.charges[charge]) == (RECORDS, "replace-one", 1)
+        assert charge.multiplier == pytest.approx(2.0, rel=1e-6)
+
+    def test_a_secret_sum_is_held_to_its_budget_by_the_least_noise_that_may_be_left(self) -> None:
+        """Of ten clients three may collude and two be lost: five shares make the whole noise."""
+        request, sizes = steps(gradient_noise(multiplier=3.0, per="sum")), (5,) * 10
+        sharing = sharing_of(request, dict(enumerate(sizes)), "clients", 0.3, 2)
+        call = call_for(request, tuple(range(10)), weighting="clients", total_weight=10, sharing=sharing)
+        budget = Budget(epsilon_max=gaussian_epsilon(3.0, 1e-5) * (1 + 1e-4), strict="sums")
+        ledger = Ledger()
+        due = Accounts(budget, secure=True).afford(call, sizes, ledger)
+        (charge,) = ledger.charges
+        assert charge.multiplier == pytest.approx(3.0, rel=1e-5)
+        assert charge.server == pytest.approx(3.0 * math.sqrt(8 / 5), rel=1e-5)
+        assert (due.sharing, due.secure) == (sharing, True)
+
+    @pytest.mark.parametrize(("strict", "refused"), [(False, False), ("sums", True), (True, True)])
+    def test_a_strict_run_lets_no_bare_sum_leave(self, strict: Any, refused: bool) -> None:
+        accounts = Accounts(Budget(strict=strict))
+        for call in (call_for(Enrol()), call_for(steps(None), ()), call_for(steps(None), (1,))):
+            assert accounts.afford(call, SIZES, Ledger()) == Due(), "public, asked of nobody, of no rows"
+        if refused:
+            with pytest.raises(ScenarioError, match="lets nothing leave"):
+                accounts.afford(call_for(steps(None)), SIZES, Ledger())
+        else:
+            assert accounts.afford(call_for(steps(None)), SIZES, Ledger()) == Due()
+
+    def test_calls_that_read_no_classes_leave_records_noisy(self) -> None:
+        noise = GaussianNoise(on="data", multiplier=2.0, clip=1.5, stage="all")
+        accounts = Accounts(Budget(), records=noise)
+        accounts.afford(call_for(Shift(1.0)), SIZES, Ledger())
+        accounts.afford(call_for(steps(None)), SIZES, Ledger())
+        assert accounts.records is noise
+
+    def test_clients_that_are_told_the_same_and_have_as_many_rows_are_looked_at_once(self) -> None:
+        one, own = Shift(1.0), OwnShift(np.arange(4.0))
+        assert told_of(call_for(one), SIZES) == [(one, 0), (one, 4), (one, 10)]
+        assert told_of(call_for(one, (2,)), SIZES) == [(one, 10)]
+        parts = told_of(call_for(own, (2, 3)), SIZES)
+        assert [(told.by.tolist(), rows) for told, rows in parts] == [([2.0], 10), ([3.0], 4)]  # type: ignore[attr-defined]
+
+    def test_a_claim_is_that_of_the_answer_whether_it_is_added_up_or_not(self) -> None:
+        request, moved = steps(gradient_noise(multiplier=3.0)), gradient_sensitivity(4, 200, 0.5)
+        alone = claim_of(call_for(request), request, 4)
+        summed = claim_of(call_for(request, weighting="rows", total_weight=18), request, 4)
+        for claim in (alone, summed):
+            assert claim is not None
+            assert claim.deviation == pytest.approx(3.0 * moved, rel=1e-6)
+        shared = steps(gradient_noise(multiplier=3.0, per="sum"))
+        assert claim_of(call_for(shared, weighting="rows", total_weight=18), shared, 4) is None
+        sharing = Sharing(4, 2.0, 1)
+        share = claim_of(call_for(shared, weighting="rows", total_weight=18, sharing=sharing), shared, 4)
+        assert share is not None
+        assert share.deviation == pytest.approx(3.0 * 2.0 / (4 * math.sqrt(4)), rel=1e-6)
+        assert share.sensitivity == pytest.approx(moved, rel=1e-6)
 
 
 def _charged(noise: GaussianNoise) -> list[Charge]:

@@ -69,10 +69,11 @@ def test_a_key_is_told_where_all_is_under_it() -> None:
 
 
 def test_a_run_is_noisy_if_a_claim_covers_any_of_it() -> None:
-    ledger = paid()
-    assert verdict(list(ledger.entries.values()), statement(ledger, Budget())).noisy
-    ledger.charges.clear()
+    ledger = Ledger()
+    ledger.record(entry(protection=WEAKER))
     assert not verdict(list(ledger.entries.values()), statement(ledger, Budget())).noisy
+    ledger.charge(Charge("K", 3.0, 1.5, mechanism=WEAKER))
+    assert verdict(list(ledger.entries.values()), statement(ledger, Budget())).noisy
 
 
 @pytest.mark.parametrize(
@@ -135,6 +136,8 @@ def test_each_entry_costs_what_was_charged_for_its_kind_and_mechanism() -> None:
     told = statement(ledger, Budget(delta))
     assert told.epsilon_accounted == pytest.approx(gaussian_epsilon(whole, delta))
     assert (told.epsilon, told.infinite) == (None, ("K leaves the client in the clear: w",))
+    assert set(told.accountants) == {"rdp", "pld"}
+    assert statement(Ledger(), Budget(delta)).accountants == {}
     numbers = [(each.messages, each.releases, each.multiplier, each.epsilon) for each in told.releases]
     assert numbers == [
         (7, 2, 2.0, epsilons[0]), (1, 1, 4.0, epsilons[1]), (1, 0, None, None), (1, 0, 5.0, epsilons[2]),

@@ -80,7 +80,7 @@ class Sharing:
 
     clients: int
     sensitivity: float
-    colluding: int = 1
+    colluding: int
     among: str = ""
 
 
