@@ -73,7 +73,7 @@ def leading_axes(
     denoised = np.sign(square) * np.maximum(np.abs(square) - _SHRUNK * deviation, 0.0) * np.outer(kept, kept)
     np.fill_diagonal(denoised, np.where(kept, np.diag(square), 0.0))
     values, vectors = np.linalg.eigh(denoised)
-    edge = 2.0 * deviation * np.sqrt(max(1, int(kept.sum())))
+    edge = 2.0 * deviation * np.sqrt(kept.sum())
     count = min(size, most, max(2, int((values > edge).sum())))
     axes = signed(vectors[:, : -count - 1 : -1])
     variances = np.einsum("ij,ik,kj->j", axes, square, axes)

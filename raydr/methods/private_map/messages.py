@@ -62,11 +62,10 @@ class View:
             order = np.argsort(self.bucket, kind="stable")
             filled, starts = np.unique(self.bucket[order], return_index=True)
             sums = np.zeros((len(seen), self.sums))
-            if len(seen):
-                grid = 2.0 ** (EXACT_BITS - 1 - seen.shape[1].bit_length() // 2 - 1)
-                steps = np.rint(grid * shortened(seen, _REACH * self.clip))
-                steps = np.add.reduceat((steps * self.sign)[:, order], starts, axis=1)
-                sums[:, filled] = _REACH * self.clip / grid * steps
+            grid = 2.0 ** (EXACT_BITS - 2 - seen.shape[1].bit_length() // 2)
+            steps = np.rint(grid * shortened(seen, _REACH * self.clip))
+            steps = np.add.reduceat((steps * self.sign)[:, order], starts, axis=1)
+            sums[:, filled] = _REACH * self.clip / grid * steps
             seen = sums
         return self.clip * shortened(seen, self.clip)
 
