@@ -13,7 +13,8 @@ from scipy.spatial.distance import cdist
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding.placing import conditional
-from raydr.federation import Client, Request
+from raydr.federation import Client, Context, Request
+from raydr.federation.rehearsal import Crowd, Rehearsal
 from raydr.methods import METHODS
 from raydr.methods.private_map import cells as cells_room
 from raydr.methods.private_map import frame as frame_room
@@ -123,6 +124,15 @@ class TestSums:
         )
         assert frame.coordinates(rows[:0]).shape == (0, 2)
 
+    def test_coordinates_are_computed_once_for_all_rounds(self) -> None:
+        frame = Frame(View(0.0, 2.0, None, None, 3), np.zeros(3), np.eye(3)[:, :2])
+        client = Client(0, np.ones((4, 3)), 0)
+        kept = []
+        for cells in (2, 3):
+            cell_sums(client, CellSumsRequest(frame, np.zeros((cells, 2)), 1.0, 4))
+            kept.append(client.memory["private map"])
+        assert kept[0] is kept[1]
+
     def test_sums_are_exact_on_the_finest_grid_that_allows_it(self) -> None:
         """The order of 4,096 rows changes no digit; a single row is off by half a step of 2^-26."""
         rng = np.random.default_rng(1)
@@ -226,6 +236,13 @@ class TestBudget:
         method = settings_of(**more)
         assert budget_of(method).cells(method, rows) == expected
 
+    def test_what_is_afforded_follows_from_the_last_rounds_noise(self) -> None:
+        """Of two rounds the last has two thirds of what mean and scatter leave."""
+        method = settings_of(epsilon=1.0, rounds=2)
+        last = gaussian_multiplier(1.0, RunBudget().delta) / np.sqrt(0.84 * 2 / 3) * np.sqrt(1.25)
+        count = int(20_000 / (7.0 * last))
+        assert budget_of(method).cells(method, 20_000) == (count // 4, count)
+
     @pytest.mark.parametrize(
         ("key", "allowed", "refused"),
         [
@@ -246,6 +263,11 @@ class TestBudget:
         assert getattr(settings_of(**{key: allowed}), key) == allowed
         with pytest.raises(ValidationError, match=key):
             settings_of(**{key: refused})
+
+    def test_maps_of_settings_that_name_none_of_these_are_made_with_them(self) -> None:
+        """Others would make other maps of the same scenario file."""
+        bare = PrivateMap(epsilon=1.0, clip=1.0)
+        assert (bare.axes, bare.rounds, bare.own, bare.placing_iterations) == (20, 5, 0.4, 100)
 
 
 class TestFrame:
@@ -269,6 +291,16 @@ class TestFrame:
             "client",
             "replace-one",
         )
+
+    def test_without_noise_axes_are_those_of_rows_cut_to_their_width_around_their_mean(self) -> None:
+        rows = np.random.default_rng(4).uniform(2.0, 10.0, (60, 3)) * np.array([1.0, 0.8, 0.5])
+        method = settings_of(bounds=(0.0, 10.0), axes=3)
+        found = private_axes(federate([rows]), method, budget_of(method))
+        away = rows - rows.mean(axis=0)
+        lengths = np.linalg.norm(away, axis=1, keepdims=True)
+        away *= np.minimum(1.0, np.sqrt((lengths**2).mean()) / lengths)
+        np.testing.assert_allclose(found.frame.mean, rows.mean(axis=0) - 5.0, atol=1e-3)
+        np.testing.assert_allclose(found.variances, np.linalg.eigvalsh(away.T @ away / 60)[::-1], rtol=1e-3)
 
     def test_rows_without_variance_are_seen_a_thousandth_of_the_clip_wide(
         self, monkeypatch: pytest.MonkeyPatch
@@ -309,6 +341,20 @@ class TestFrame:
         plain = [vector @ square[:2, :2] @ vector for vector in vectors[:, ::-1].T]
         np.testing.assert_allclose(variances, plain)
         assert values[0] > 2.0 * np.sqrt(2.0)
+
+    def test_a_variance_of_three_and_a_half_deviations_is_kept(self) -> None:
+        axes, _ = leading_axes(np.array([9.0, 5.0, 3.5]), 2, 1.0, 2)
+        vectors = np.linalg.eigh(np.array([[9.0, 4.5], [4.5, 3.5]]))[1]
+        np.testing.assert_allclose(np.abs(axes), np.abs(vectors[:, ::-1]))
+
+    def test_covariances_below_half_a_deviation_are_none(self) -> None:
+        axes, _ = leading_axes(np.array([9.0, 0.3, 8.0]), 2, 1.0, 2)
+        np.testing.assert_array_equal(np.abs(axes), np.eye(2))
+
+    def test_a_lost_feature_counts_as_without_variance_and_not_as_less(self) -> None:
+        """Noise leaves the first two features variances of 8.5 and -0.5, so the second axis is the third feature."""
+        axes, _ = leading_axes(np.array([4.0, 5.0, 0.0, 4.0, 0.0, 1.0]), 3, 1.0, 2)
+        np.testing.assert_allclose(np.abs(axes), [[0.5**0.5, 0.0], [0.5**0.5, 0.0], [0.0, 1.0]], atol=1e-12)
 
     def test_the_edge_grows_with_the_features_that_are_left(self) -> None:
         """Of four features of five, 2 sqrt(4) deviations: 4.2 is above it and 3.8 below; two are always there."""
@@ -402,11 +448,11 @@ class TestCells:
     @pytest.mark.parametrize("axes", [1, 2, 5])
     @pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0])
     def test_steps_are_shrunk_as_stein_says_in_any_dimension(self, axes: int, scale: float) -> None:
-        """Noise of noise * clip / count on each entry of a step; a cell of no more rows than noise stays."""
+        """Noise of noise * clip / count on each entry of a step; cells of no more rows than noise stay."""
         rng = np.random.default_rng(axes)
         counts, clip, noise = np.array([60.0, 9.0, 4.0, 2.5, 2.0, 0.4]), 3.0, 2.5
         sums = scale * rng.normal(size=(6, axes))
-        sums[3] = 0.0
+        sums[1] = 0.0
         moved, told = shrunken_steps(sums, counts, clip, noise)
         np.testing.assert_array_equal(told, counts)
         steps = sums / np.maximum(counts, noise)[:, None]
@@ -472,6 +518,7 @@ class TestPlaces:
         np.testing.assert_array_equal(own.nearest, nearest[:, :few])
         np.testing.assert_allclose(own.affinities.toarray(), (weights + weights.T) / 2.0, atol=1e-4)
         assert own_rows(rows[:99], 0.3) is None
+        assert own_rows(np.tile(rows[:1], (count, 1)), 0.3) is None
 
     def test_rows_go_where_landmarks_and_their_own_kind_pull_them(self) -> None:
         """The force of the module's docstring, written out, is none; affinities are .65 of the nearest own rows'."""
@@ -550,3 +597,38 @@ class TestMap:
         assert ("Noise on sums" if per == "sum" else "Noise on each client's uploads") in note.text
         assert f"epsilon 1e+09. From them the server has {len(outcome.model['axes'].T)} axes" in note.text
         assert f"and {len(outcome.model['counts'])} landmarks" in note.text
+
+
+def test_a_rehearsal_counts_operations_messages_and_charges_as_the_run_does() -> None:
+    """Products of 900 rows of 6 features with themselves and with 8, 8 and 20 cells along 3 axes."""
+    method = settings_of(epsilon=1e4, rounds=3, axes=3, cells=20, early_iterations=7)
+    rehearsal = Rehearsal(Crowd((600, 300), np.zeros((1, 6)), ((0,), (1,))), Context(seed=0))
+    rehearse = METHODS["private-map"].rehearse
+    assert rehearse is not None
+    rehearse(rehearsal, method)
+    efforts = {stage: (each.at_clients, each.at_server) for stage, each in rehearsal.efforts.items() if stage}
+    assert efforts == {
+        "frame": (2.0 * 900 * 6**2, 10.0 * 6**3),
+        "cells": (2.0 * 900 * 3 * (8 + 8 + 20), 0.0),
+        "map": (0.0, 1000.0 * (7 + 5) * 20),
+        "places": (10.0 * 5 * 900 * 20, 0.0),
+    }
+    rows = np.random.default_rng(11).uniform(2.0, 10.0, (900, 6))
+    federation = federate([rows[:600], rows[600:]])
+    METHODS["private-map"].serve(federation, method)
+    sent, charged = (
+        [
+            sorted((entry.kind, entry.direction, entry.bytes) for entry in each.ledger.entries.values())
+            for each in (rehearsal, federation)
+        ],
+        [
+            sorted((charge.kind, charge.multiplier, count) for charge, count in each.ledger.charges.items())
+            for each in (rehearsal, federation)
+        ],
+    )
+    assert sent[0] == sent[1]
+    assert ("Places", "simulation-only", 900 * 2 * 8) in sent[1]
+    for planned, spent in zip(*charged, strict=True):
+        assert (planned[0], planned[2]) == (spent[0], spent[2])
+        assert planned[1] == pytest.approx(spent[1], rel=1e-9)
+    assert METHODS["private-map"].keeps_places(method)

@@ -30,7 +30,7 @@ def private_cells(
     first = federation.stream("first cells").standard_normal((sizes[0], len(deviations)))
     state = {
         "centres": _FIRST_SPREAD * deviations * first,
-        "counts": np.full(sizes[0], federation.rows / sizes[0]),
+        "counts": np.zeros(sizes[0]),
     }
     for round in federation.rounds(settings.rounds, state):
         index = round - 1

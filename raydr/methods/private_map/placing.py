@@ -91,7 +91,7 @@ def own_rows(rows: FloatArray, weight: float) -> OwnRows | None:
         return None
     perplexity = min(OWN_PERPLEXITY, len(rows) / _ROWS_OF_PERPLEXITY)
     space = principal_components(rows, _OWN_AXES) if rows.shape[1] > _OWN_AXES else rows
-    graph = nearest_neighbors(Points(space), max(few, int(3 * perplexity)), threads=1)
+    graph = nearest_neighbors(Points(space), int(3 * perplexity), threads=1)
     weights = conditional(graph.distances.astype(np.float64), perplexity)
     starts = np.arange(len(rows) + 1) * graph.k
     directed = csr_array((weights.ravel(), graph.indices.ravel(), starts), shape=(len(rows), len(rows)))
