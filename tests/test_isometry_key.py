@@ -92,6 +92,21 @@ def test_the_turn_is_uniform_up_to_512_features_and_made_of_three_layers_beyond(
     assert asked == [("shift",), *drawn]
 
 
+def test_a_layer_is_random_signs_a_permutation_and_the_cosine_transform() -> None:
+    features = 600
+    places = np.arange(features)
+    cosines = np.sqrt(2.0 / features) * np.cos(np.pi * np.outer(places, places + 0.5) / features)
+    cosines[0] /= np.sqrt(2.0)
+    data = rows(3, features)
+    move = Isometry(KNOWN, np.zeros(features), 0.0).motion()
+    turned = data
+    for layer in range(3):
+        stream = KNOWN.stream("turn", layer)
+        signs = stream.choice([-1.0, 1.0], features)
+        turned = (turned * signs)[:, stream.permutation(features)] @ cosines.T
+    np.testing.assert_allclose(move(data), turned, atol=1e-10)
+
+
 def test_rows_are_keyed_alike_wherever_they_stand() -> None:
     data, key = rows(9_000, 2), Isometry(KNOWN, np.zeros(2), 1.0)
     some = [0, 4095, 4096, 8191, 8192, 8999]
