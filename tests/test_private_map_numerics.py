@@ -10,6 +10,7 @@ from attacked import federation_seen
 from inline_federations import federate
 from pydantic import ValidationError
 from scipy.spatial.distance import cdist
+from tiny import tiny_scenario
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.embedding.placing import conditional
@@ -632,3 +633,10 @@ def test_a_rehearsal_counts_operations_messages_and_charges_as_the_run_does() ->
         assert (planned[0], planned[2]) == (spent[0], spent[2])
         assert planned[1] == pytest.approx(spent[1], rel=1e-9)
     assert METHODS["private-map"].keeps_places(method)
+
+
+def test_a_scenario_of_it_is_noisy_without_more_noise() -> None:
+    method = {"kind": "private-map", "epsilon": 1.0, "bounds": [0, 8]}
+    scenario = tiny_scenario(method=method, privacy={"strict": "sums"})
+    assert scenario.noisy
+    assert scenario.privacy.noise is None
