@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from inline_federations import federate
 from requests_for_tests import OwnShift, Shift
 from scipy.stats import chi2, norm
+from test_mechanisms import LengthRequest
 from tiny import tiny_scenario
 
 import raydr
@@ -597,9 +598,13 @@ class TestAccounts:
         call, before = call_for(steps(gradient_noise(sigma=0.5))), Accounts(Budget())
         before.afford(call, SIZES, Ledger())
         ledger = Ledger()
-        due = Accounts(Budget(), released=before.released).afford(call, SIZES, ledger)
+        written: list[Released] = []
+        due = Accounts(Budget(), released=before.released, write_down=written.append).afford(
+            call, SIZES, ledger
+        )
         assert due.name in before.released
         assert not ledger.charges
+        assert not written
 
     def test_an_answer_is_charged_once_and_another_answer_to_the_same_again(self) -> None:
         ledger, accounts = Ledger(), Accounts(Budget())
@@ -644,12 +649,35 @@ class TestAccounts:
         else:
             assert accounts.afford(call_for(steps(None)), SIZES, Ledger()) == Due()
 
-    def test_calls_that_read_no_classes_leave_records_noisy(self) -> None:
+    @pytest.mark.parametrize(("strict", "refused"), [(False, False), ("sums", False), (True, True)])
+    def test_what_is_said_of_each_record_leaves_bare_unless_nothing_may(
+        self, strict: Any, refused: bool
+    ) -> None:
+        accounts = Accounts(Budget(strict=strict))
+        if refused:
+            with pytest.raises(ScenarioError, match="lets nothing leave"):
+                accounts.afford(call_for(LengthRequest()), SIZES, Ledger())
+        else:
+            assert accounts.afford(call_for(LengthRequest()), SIZES, Ledger()) == Due()
+
+    def test_one_client_alone_is_charged(self) -> None:
+        ledger = Ledger()
+        Accounts(Budget()).afford(call_for(steps(gradient_noise(multiplier=2.0)), (2,)), SIZES, ledger)
+        (charge,) = ledger.charges
+        assert charge.multiplier == pytest.approx(2.0, rel=1e-6)
+
+    def test_records_stay_noisy_until_their_classes_change_them(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         noise = GaussianNoise(on="data", multiplier=2.0, clip=1.5, stage="all")
         accounts = Accounts(Budget(), records=noise)
         accounts.afford(call_for(Shift(1.0)), SIZES, Ledger())
+        monkeypatch.setattr(StepRequest, "reads_classes", True)
         accounts.afford(call_for(steps(None)), SIZES, Ledger())
         assert accounts.records is noise
+        monkeypatch.setattr(Shift, "reads_classes", True)
+        accounts.afford(call_for(Shift(1.0)), SIZES, Ledger())
+        assert accounts.records is None
 
     def test_clients_that_are_told_the_same_and_have_as_many_rows_are_looked_at_once(self) -> None:
         one, own = Shift(1.0), OwnShift(np.arange(4.0))

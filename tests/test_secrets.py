@@ -89,6 +89,30 @@ def test_the_users_secret_is_drawn_once_and_is_the_users_alone(
         assert Origin().begin(other).root != runs[0].root
 
 
+def test_the_users_secret_lies_in_a_folder_of_the_users_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "not" / "there"))
+    name = Origin().begin("study").name
+    assert stat.S_IMODE((tmp_path / "not" / "there" / "raydr").stat().st_mode) == 0o700
+    assert re.fullmatch("[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{16}", name)
+    for other in ("a run", name.rpartition("-")[0], f"{name}-more"):
+        with pytest.raises(RunError, match="is not here"):
+            Origin().named(other)
+    assert Origin().named(name).name == name
+    assert re.fullmatch("[0-9a-f]{32}", Origin().fingerprint("rows"))
+    assert Origin().fingerprint("rows") == Origin().fingerprint("rows") != Origin().fingerprint("other rows")
+
+
+@pytest.mark.parametrize("size", [32, 2**20])
+def test_runs_of_a_file_repeat_unless_they_may_lose_clients(tmp_path: Path, size: int) -> None:
+    origin = Origin(secret_file(tmp_path, bytes(size)))
+    assert origin.begin("study") == origin.begin("study")
+    assert origin.begin("study").name.split("-")[1] == "file"
+    lossy = [origin.begin("study", repeatable=False) for _ in range(2)]
+    assert lossy[0].root != lossy[1].root
+
+
 def test_another_secret_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     begun = Origin().begin("study")
