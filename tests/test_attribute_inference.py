@@ -89,21 +89,26 @@ def test_all_columns_at_once_are_ridge_regressions_of_each_on_the_others() -> No
     assert min(float(np.abs(found.weights[others, 4] - one).max()) for one in solutions) < 1e-8
 
 
-def test_errors_of_rows_left_out_are_those_of_fits_without_them() -> None:
+@pytest.mark.parametrize("numbers", [0, 30, 60])
+def test_errors_of_rows_left_out_are_those_of_fits_without_them(numbers: int) -> None:
+    """Also with as many columns and posted numbers as rows, or more, where a fit goes through all rows."""
     few = PUBLIC[:30]
-    found = fitted_to_the_rest(few, None)
+    draw = np.random.default_rng(6)
+    posted = few @ draw.normal(size=(8, numbers)) + draw.normal(size=(30, numbers)) if numbers else None
+    found = fitted_to_the_rest(few, posted)
     off = []
-    standard = (few - few.mean(axis=0)) * found.factor
+    joint = few if posted is None else np.hstack([few, posted])
+    standard = (joint - joint.mean(axis=0)) * found.factor
     largest = float(np.linalg.eigvalsh(standard.T @ standard)[-1])
-    others = np.arange(8) != 4
+    others = np.arange(8 + numbers) != 4
     for penalty in np.logspace(-13.0, 0.0, 14):
         misses = []
         for row in range(30):
             kept = np.arange(30) != row
             centre = standard[kept].mean(axis=0)
             rest = (standard[kept] - centre)[:, others]
-            weights = np.linalg.solve(
-                rest.T @ rest + penalty * largest * np.eye(7), rest.T @ (standard[kept] - centre)[:, 4]
+            weights = rest.T @ np.linalg.solve(
+                rest @ rest.T + penalty * largest * np.eye(29), (standard[kept] - centre)[:, 4]
             )
             misses.append(standard[row, 4] - centre[4] - (standard[row] - centre)[others] @ weights)
         off.append(np.sqrt(np.mean(np.square(misses))))

@@ -174,6 +174,10 @@ def fitted_to_the_rest(values: FloatArray, posted: Float64Array | None) -> FromT
     squares = np.maximum(squares, 0.0)
     own, judged = axes[:columns], standard[:_JUDGED]
     along = judged @ axes
+    # A row's pull on its own prediction may be 1 but for what the penalty keeps back, so that alone is added up.
+    share = np.divide(along**2, squares, out=np.zeros_like(along), where=squares > 1e-14 * squares[-1])
+    free = 1.0 - 1.0 / rows - share.sum(axis=1)
+    free[free < 1e-10] = 0.0
     least = np.full(columns, np.inf)
     weights = np.zeros((joint.shape[1], columns))
     for penalty in PENALTIES * max(float(squares[-1]), np.finfo(np.float64).tiny):
@@ -181,8 +185,8 @@ def fitted_to_the_rest(values: FloatArray, posted: Float64Array | None) -> FromT
         precision = scaled @ own.T  # (columns + numbers, columns)
         diagonal = precision[np.arange(columns), np.arange(columns)]
         moved = judged @ precision
-        pull = ((along / (squares + penalty)) * along).sum(axis=1)[:, None] - moved**2 / diagonal
-        misses = (moved / diagonal) / np.maximum(1.0 - 1.0 / rows - pull, 1e-9)
+        left = (free + share @ (penalty / (squares + penalty)))[:, None] + moved**2 / diagonal
+        misses = (moved / diagonal) / left
         error = np.sqrt((misses**2).mean(axis=0))
         better = error < least
         least[better] = error[better]

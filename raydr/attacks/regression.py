@@ -172,14 +172,19 @@ def _ridge(units: _Units, standard: Float64Array, targets: _Targets, left_out: I
         left = left[:, kept]
         right = standard.T @ left / np.sqrt(squares)
     along, own = left.T @ targets.coordinates, left[left_out]
+    # With as many numbers as rows a fit goes through a row but for what the penalty keeps back, of its miss and of 1:
+    # that alone is added up there, since nothing is left of either by subtraction.
+    beyond = targets.coordinates[left_out] - own @ along
+    free = 1.0 - 1.0 / rows - (own**2).sum(axis=1)
+    through = free < 1e-10
+    beyond[through], free[through] = 0.0, 0.0
     least, shrunk = np.inf, np.ones_like(squares)
     for penalty in PENALTIES * (squares[-1] if len(squares) else 1.0):
-        part = squares / (squares + penalty)
-        pull = 1.0 / rows + (own**2) @ part  # of a row on its own prediction
-        misses = targets.coordinates[left_out] - (own * part) @ along
-        error = targets.error(left_out, misses / np.maximum(1.0 - pull, 1e-9)[:, None])
+        kept_back = penalty / (squares + penalty)
+        misses = beyond + (own * kept_back) @ along
+        error = targets.error(left_out, misses / (free + (own**2) @ kept_back)[:, None])
         if error < least:
-            least, shrunk = error, part
+            least, shrunk = error, 1.0 - kept_back
     weights = right * (shrunk / np.sqrt(squares))
     if targets.basis is None:
         return _Ridge(units, weights @ along, least, targets.mean, None)

@@ -38,8 +38,6 @@ from raydr.attacks.verdicts import (
 
 EXAMPLES = 6
 """Records that are shown beside their estimates, evenly over the quantiles of the error."""
-MOST_EXAMPLE_VALUES = 4096
-_BLOCK = 1024
 
 
 @dataclass(frozen=True)

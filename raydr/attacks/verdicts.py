@@ -230,10 +230,9 @@ class Verdict:
     @property
     def leakage(self) -> float:
         """What the messages gave away: 1 for all of half of the records, 0 for no more than a guess."""
-        guess = self.errors.centred_guess.median if self.errors is not None else 0.0
-        if self.errors is None or not guess:
+        if self.errors is None or not self.errors.centred_guess.median:
             return 0.0
-        return max(0.0, 1.0 - self.errors.centred.median / guess)
+        return max(0.0, 1.0 - self.errors.centred.median / self.errors.centred_guess.median)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,179 @@
+"""Regressions of attacks, next to fits without each row in turn, one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from raydr.arrays import Float64Array
+from raydr.attacks.regression import LEAST_ROWS, fitted, predicted
+
+
+def standard(posts: Float64Array) -> Float64Array:
+    return np.asarray((posts - posts.mean(axis=0)) / posts.std(axis=0))
+
+
+def by_ridge(posts: Float64Array, values: Float64Array, penalty: float, asked: Float64Array) -> Float64Array:
+    """Ridge regression with an intercept that is not penalised."""
+    centre, mean = posts.mean(axis=0), values.mean(axis=0)
+    apart, learnt, known = asked - centre, posts - centre, values - mean
+    if learnt.shape[1] < len(learnt):
+        weights = np.linalg.solve(learnt.T @ learnt + penalty * np.eye(learnt.shape[1]), learnt.T @ known)
+    else:
+        weights = learnt.T @ np.linalg.solve(learnt @ learnt.T + penalty * np.eye(len(learnt)), known)
+    return np.asarray(mean + apart @ weights)
+
+
+def by_nearest(posts: Float64Array, values: Float64Array, count: int, asked: Float64Array) -> Float64Array:
+    apart = ((asked[:, None] - posts) ** 2).sum(axis=2)
+    return np.asarray(values[np.argsort(apart, axis=1)[:, :count]].mean(axis=1))
+
+
+def held_out(fit: Any, posts: Float64Array, values: Float64Array, how: float) -> float:
+    """Median distance of each row's values from what all other rows say of them."""
+    misses = [
+        values[row] - fit(np.delete(posts, row, 0), np.delete(values, row, 0), how, posts[row : row + 1])[0]
+        for row in range(len(posts))
+    ]
+    return float(np.median(np.linalg.norm(misses, axis=1)))
+
+
+@pytest.mark.parametrize(("rows", "numbers"), [(40, 4), (16, 16), (14, 25)])
+def test_the_penalty_is_the_one_whose_error_on_rows_left_out_is_least(rows: int, numbers: int) -> None:
+    draw = np.random.default_rng(21)
+    posts = draw.normal(size=(rows, numbers)) * np.geomspace(1e-3, 1e3, numbers) + 5.0
+    values = standard(posts)[:, :4] @ draw.normal(size=(4, 3)) + 0.3 * draw.normal(size=(rows, 3)) + 7.0
+    units = standard(posts)
+    penalties = np.logspace(-12.0, 1.0, 27) * float(np.linalg.svd(units)[1][0] ** 2)
+    errors = [held_out(by_ridge, units, values, penalty) for penalty in penalties]
+    found = fitted(posts, values, 0)
+    assert found.name == "ridge"
+    assert found.held_out == pytest.approx(min(errors), rel=1e-6)
+    asked = posts + draw.normal(size=posts.shape) * posts.std(axis=0)
+    best = penalties[int(np.argmin(errors))]
+    expected = by_ridge(units, values, best, (asked - posts.mean(axis=0)) / posts.std(axis=0))
+    np.testing.assert_allclose(predicted(found, asked), expected, rtol=1e-6, atol=1e-9)
+
+
+def test_of_more_values_than_axes_errors_are_of_the_axes_and_all_that_lies_beside_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing of the 5 narrowest of 9 directions is predicted in the errors; in the prediction all are."""
+    draw = np.random.default_rng(21)
+    monkeypatch.setattr("raydr.attacks.regression._AXES", 4)
+    monkeypatch.setattr("raydr.attacks.regression._BLOCK", 7)
+    posts = draw.normal(size=(30, 3))
+    values = posts @ draw.normal(size=(3, 9)) + draw.normal(size=(30, 9)) + 4.0
+    units, centred = standard(posts), values - values.mean(axis=0)
+    axes = np.linalg.svd(centred)[2][:4].T
+    beside = (centred**2).sum(axis=1) - ((centred @ axes) ** 2).sum(axis=1)
+    penalties = np.logspace(-12.0, 1.0, 27) * float(np.linalg.svd(units)[1][0] ** 2)
+    errors = []
+    for penalty in penalties:
+        misses = np.array(
+            [
+                centred[row]
+                - by_ridge(np.delete(units, row, 0), np.delete(centred, row, 0), penalty, units[row][None])[0]
+                for row in range(30)
+            ]
+        )
+        errors.append(float(np.median(np.sqrt(((misses @ axes) ** 2).sum(axis=1) + beside))))
+    found = fitted(posts, values, 0)
+    assert found.name == "ridge"
+    assert found.held_out == pytest.approx(min(errors), rel=1e-6)
+    expected = by_ridge(units, values, penalties[int(np.argmin(errors))], units)
+    np.testing.assert_allclose(predicted(found, posts), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [21, 60, 200])
+def test_as_many_neighbours_as_make_the_error_on_rows_left_out_least(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = np.random.default_rng(21)
+    monkeypatch.setattr("raydr.attacks.regression._BLOCK", 7)
+    angle = draw.uniform(0.0, 12.0, rows)
+    posts = np.column_stack([angle, 1e-3 * angle])
+    values = np.column_stack([np.cos(angle), np.sin(angle)]) + 0.3 * draw.normal(size=(rows, 2))
+    errors = {
+        count: held_out(by_nearest, standard(posts), values, count)
+        for count in (1, 2, 3, 5, 10, 20, 50)
+        if count < rows
+    }
+    found = fitted(posts, values, 0)
+    best = min(errors, key=errors.__getitem__)
+    assert found.name == f"{best} nearest"
+    assert found.held_out == pytest.approx(errors[best], rel=1e-9)
+    asked = np.linspace(0.5, 11.5, 23)
+    expected = by_nearest(posts, values, best, np.column_stack([asked, 1e-3 * asked]))
+    np.testing.assert_allclose(predicted(found, np.column_stack([asked, 1e-3 * asked])), expected, atol=1e-12)
+
+
+def test_neighbours_are_sought_along_the_widest_axes_of_many_posts(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(21)
+    monkeypatch.setattr("raydr.attacks.regression._NEAR_AXES", 2)
+    angle = draw.uniform(0.0, 12.0, 90)
+    posts = np.column_stack([np.cos(angle), np.sin(angle), np.cos(angle) + 0.1 * draw.normal(size=90)])
+    values = np.column_stack([np.cos(3.0 * angle), np.sin(5.0 * angle)])
+    units = standard(posts)
+    seen = units @ np.linalg.svd(units)[2][:2].T
+    errors = {count: held_out(by_nearest, seen, values, count) for count in (1, 2, 3, 5, 10, 20, 50)}
+    found = fitted(posts, values, 0)
+    assert found.name.endswith("nearest")
+    assert found.held_out == pytest.approx(min(errors.values()), rel=1e-9)
+
+
+def test_all_other_rows_are_neighbours_where_posts_say_nothing() -> None:
+    """21 rows have 20 others, which a ridge regression with hardly a penalty does not beat."""
+    for seed in range(50):
+        draw = np.random.default_rng(seed)
+        posts, values = draw.normal(size=(21, 2)), draw.normal(size=(21, 2))
+        errors = {
+            count: held_out(by_nearest, standard(posts), values, count) for count in (1, 2, 3, 5, 10, 20)
+        }
+        found = fitted(posts, values, 0)
+        if found.name != "ridge":
+            assert found.held_out == pytest.approx(min(errors.values()), rel=1e-9)
+            if found.name == "20 nearest":
+                return
+    raise AssertionError("no draw has all other rows for neighbours")
+
+
+def test_rows_at_one_place_are_not_their_own_neighbours() -> None:
+    """Half of 120 rows at each of two places: whichever others are taken, they say the same but for themselves."""
+    posts = np.repeat([[0.0], [1.0]], 60, axis=0)
+    values = np.repeat([[2.0, 2.0], [-2.0, 5.0]], 60, axis=0)
+    found = fitted(posts, values, 0)
+    np.testing.assert_allclose(predicted(found, posts), values, atol=1e-6)
+    assert found.held_out < 1e-6
+
+
+def test_a_number_that_is_the_same_in_all_posts_says_nothing_of_others() -> None:
+    """Also where a sum of equal numbers is rounded, and where others have another number there."""
+    draw = np.random.default_rng(21)
+    posts = draw.normal(size=(30, 2))
+    values = posts @ draw.normal(size=(2, 2))
+    constant = np.column_stack([posts, np.full(30, 0.1), np.zeros(30), np.full(30, 1e7 / 3.0)])
+    asked = np.column_stack([posts, np.linspace(5.0, 9.0, 30), np.ones(30), np.zeros(30)])
+    expected = predicted(fitted(posts, values, 0), posts)
+    np.testing.assert_allclose(predicted(fitted(constant, values, 0), asked), expected, atol=1e-9)
+    far = np.column_stack([posts[:, :1] + 1e9, posts[:, 1:]])  # which varies by more than its rounding
+    np.testing.assert_allclose(predicted(fitted(far, values, 0), far), values, atol=1e-4)
+
+
+def test_too_few_rows_are_refused() -> None:
+    draw = np.random.default_rng(21)
+    posts = draw.normal(size=(10, 1))
+    with pytest.raises(ValueError, match="9 rows are too few to learn from: at least 10"):
+        fitted(posts[:9], posts[:9], 0)
+    assert fitted(posts, posts, 0).held_out < 1e-6
+    assert LEAST_ROWS == 10
+
+
+def test_of_nothing_asked_nothing_is_predicted() -> None:
+    draw = np.random.default_rng(21)
+    angle = draw.uniform(0.0, 12.0, (60, 1))
+    found = fitted(angle, np.cos(angle), 0)
+    assert found.name.endswith("nearest")
+    assert predicted(found, angle[:0]).shape == (0, 1)

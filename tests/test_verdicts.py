@@ -1,0 +1,476 @@
+"""Findings held against the records: errors, counts, thresholds and the best attempt, by numbers worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import permutations
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from attacked import truth_of
+
+from raydr.arrays import Float64Array
+from raydr.attacks import NotApplicableError, Side, View
+from raydr.attacks.contract import (
+    EXACT,
+    Attack,
+    Bounded,
+    ColumnEstimates,
+    Estimate,
+    Finding,
+    GroupShares,
+    Piece,
+    Reconstruction,
+    Scored,
+    Unordered,
+)
+from raydr.attacks.scoring import Scores, column_errors, judged, share_errors, told_apart
+from raydr.attacks.verdicts import (
+    Audit,
+    ColumnErrors,
+    EpsilonBound,
+    Errors,
+    Membership,
+    Quantiles,
+    ShareErrors,
+    Verdict,
+)
+from raydr.federation.transcript import Transcript
+from raydr.methods.landmarks.maps import Distances
+from raydr.methods.landmarks.spectral import Kernels
+
+NOBODY = np.zeros(0, np.int64)
+DRAW = np.random.default_rng(11)
+ROWS = DRAW.normal(3.0, 2.0, (23, 4))
+WRONG = DRAW.normal(0.0, 1.0, (23, 4))
+GUESS = np.array([1.0, -2.0, 5.0, 0.5])
+
+
+def view_of_sizes(*sizes: int) -> View:
+    return View(Transcript(), sizes, np.zeros((0, 2)))
+
+
+def recovered(values: Float64Array, **more: Any) -> Reconstruction:
+    return Reconstruction(
+        uses=(), knows="", estimate=Estimate.of(np.arange(len(values)), values), guess=GUESS, **more
+    )
+
+
+def verdicts(*findings: Finding, truth: Any = None, side: Side | None = None, sizes: Any = (23,)) -> Any:
+    return judged(
+        Attack("some", "does", lambda view, side: findings),
+        view_of_sizes(*sizes),
+        side or Side(ROWS[:0]),
+        truth or truth_of(ROWS),
+        {"Distances": 7, "Kernels": 2}.__getitem__,
+    )
+
+
+def quantiles(values: Any) -> Quantiles:
+    return Quantiles(*np.quantile(values, [0.0, 0.01, 0.1, 0.5, 0.9]).tolist())
+
+
+# ------------------------------------------------------------------------------------------------ reconstructions
+
+
+def test_errors_are_distances_over_lengths_and_over_distances_from_the_mean_of_records_that_count() -> None:
+    spared = np.array([3, 7, 8])
+    counted = np.setdiff1d(np.arange(23), spared)
+    values = ROWS + WRONG
+    pieces = (Piece(rows, GUESS, values[rows] - GUESS) for rows in (np.arange(9), np.arange(9, 23)))
+    found = Scores.of(Estimate(tuple(pieces)), GUESS, truth_of(ROWS), spared)
+    off, other = np.sqrt((WRONG**2).sum(axis=1)), np.sqrt(((GUESS - ROWS) ** 2).sum(axis=1))
+    length, spread = np.sqrt((ROWS**2).sum(axis=1)), np.sqrt(((ROWS - ROWS.mean(axis=0)) ** 2).sum(axis=1))
+    np.testing.assert_allclose(found.relative, off / length)
+    np.testing.assert_allclose(found.centred, off / spread)
+    np.testing.assert_array_equal(found.counted, ~np.isin(np.arange(23), spared))
+    assert found.errors.records == 20
+    for name, values in (
+        ("relative", off / length),
+        ("relative_guess", other / length),
+        ("centred", off / spread),
+        ("centred_guess", other / spread),
+    ):
+        of = getattr(found.errors, name)
+        expected = quantiles(values[counted])
+        assert vars(of) == pytest.approx(vars(expected), rel=1e-12)
+
+
+def test_the_part_that_is_exact_is_of_the_records_that_count() -> None:
+    """Ten of 23 are right, two of them spared: eight of 21."""
+    values = np.where(np.arange(23)[:, None] < 10, ROWS, ROWS + WRONG)
+    found = Scores.of(Estimate.of(np.arange(23), values), GUESS, truth_of(ROWS), np.array([0, 1]))
+    assert found.errors.exact == 8 / 21
+
+
+def test_a_record_that_is_off_by_just_the_threshold_is_not_exact() -> None:
+    """All are at distance 4 from the mean; the first is off by the threshold, the last by half of it."""
+    rows = np.array([[0.0, 4.0], [0.0, -4.0], [0.0, 4.0], [0.0, -4.0]])
+    moved = rows + np.array([[4.0 * EXACT, 0.0], [0.0, 0.0], [0.0, 0.0], [2.0 * EXACT, 0.0]])
+    finding = replace(recovered(moved), guess=np.zeros(2), certain=np.ones(4, np.bool_))
+    (verdict,) = verdicts(finding, truth=truth_of(rows), sizes=(4,))
+    assert verdict.errors.exact == 0.75
+    assert (verdict.certificate.called_exact, verdict.certificate.of_those_exact) == (4, 3)
+
+
+def test_what_an_attack_is_certain_of_is_counted_among_records_that_count() -> None:
+    """Certain of 0 to 11; spared are 0 to 4; right are 3 to 8."""
+    values = np.where(np.isin(np.arange(23), np.arange(3, 9))[:, None], ROWS, ROWS + WRONG)
+    finding = recovered(values, certain=np.arange(23) < 12)
+    (verdict,) = verdicts(finding, side=Side(ROWS[:0], spared=np.arange(5)))
+    assert (verdict.certificate.called_exact, verdict.certificate.of_those_exact) == (7, 4)
+    assert verdict.errors.records == 18
+
+
+def test_so_many_of_the_known_records_as_an_attempt_says_are_not_scored() -> None:
+    known = np.array([20, 4, 9, 1])
+    side = Side(ROWS[:0], known=known, values=ROWS[known], spared=np.array([4, 22]))
+    (verdict,) = verdicts(recovered(ROWS + WRONG, numbers={"known_records": 3}), side=side)
+    assert verdict.errors.records == 23 - len({20, 4, 9, 22})
+    (verdict,) = verdicts(recovered(ROWS + WRONG), side=side)
+    assert verdict.errors.records == 21
+    with pytest.raises(NotApplicableError, match="does not know already"):
+        Scores.of(Estimate.of(np.arange(23), ROWS), GUESS, truth_of(ROWS), np.arange(23))
+    with pytest.raises(NotApplicableError, match="no client has a record"):
+        Scores.of(Estimate(()), GUESS, truth_of(ROWS), NOBODY)
+
+
+def test_a_record_that_is_the_mean_itself_is_measured_by_a_millionth_of_the_usual_distance() -> None:
+    """Distances from the mean are 0.3, 0.3, 0 and 0, so usually the root of 0.18 / 4; of equal records it is 1."""
+    rows = np.array([[0.3], [-0.3], [0.0], [0.0]])
+    found = Scores.of(Estimate.of(np.arange(4), rows + 0.5), np.zeros(1), truth_of(rows), NOBODY)
+    usual = 1e-6 * np.sqrt(0.045)
+    np.testing.assert_allclose(found.centred, [0.5 / 0.3, 0.5 / 0.3, 0.5 / usual, 0.5 / usual], rtol=1e-12)
+    same = np.zeros((4, 1))
+    found = Scores.of(Estimate.of(np.arange(4), same + 0.25), np.zeros(1), truth_of(same), NOBODY)
+    np.testing.assert_array_equal(found.centred, 0.25)
+
+
+def test_records_are_shown_evenly_over_the_quantiles_of_the_error_beside_their_own_estimates() -> None:
+    """Of 21 that count and 6 shown: the best, the 4th, 8th, 12th and 16th after it, and the worst."""
+    spared = np.array([0, 12])
+    truth = replace(truth_of(ROWS), shown=np.array([3, 1]), names=[f"row {row}" for row in range(23)])
+    (verdict,) = verdicts(recovered(ROWS + WRONG), truth=truth, side=Side(ROWS[:0], spared=spared))
+    centred = np.sqrt((WRONG**2).sum(axis=1)) / np.sqrt(((ROWS - ROWS.mean(axis=0)) ** 2).sum(axis=1))
+    counted = np.setdiff1d(np.arange(23), spared)
+    order = counted[np.argsort(centred[counted])]
+    assert [one.row for one in verdict.examples] == [f"row {order[place]}" for place in (0, 4, 8, 12, 16, 20)]
+    for one in verdict.examples:
+        row = int(one.row.split()[1])
+        assert one.error == pytest.approx(centred[row], rel=1e-12)
+        assert one.true == tuple(float(f"{value:.5g}") for value in ROWS[row, [3, 1]])
+        assert one.recovered == tuple(float(f"{value:.5g}") for value in (ROWS + WRONG)[row, [3, 1]])
+
+
+def test_estimates_without_an_order_are_matched_so_that_squared_errors_are_least_within_each_client() -> None:
+    draw = np.random.default_rng(5)
+    estimates = {1: draw.normal(3.0, 2.0, (4, 4)), 3: draw.normal(3.0, 2.0, (5, 4))}
+    sizes, firsts = (6, 4, 8, 5), {1: 6, 3: 18}
+    (verdict,) = verdicts(Unordered(uses=(), knows="", parts=estimates, guess=GUESS), sizes=sizes)
+    matched: dict[int, Any] = {}
+    for client, values in estimates.items():
+        own = np.arange(firsts[client], firsts[client] + len(values))
+        best = min(permutations(values.tolist()), key=lambda one, own=own: ((one - ROWS[own]) ** 2).sum())
+        matched |= dict(zip(own.tolist(), best, strict=True))
+    rows = np.array(list(matched))
+    expected = Scores.of(Estimate.of(rows, np.array(list(matched.values()))), GUESS, truth_of(ROWS), NOBODY)
+    assert verdict.errors == expected.errors
+    assert verdict.errors.records == 9
+    (verdict,) = verdicts(Unordered(uses=(), knows="", parts={}, guess=GUESS))
+    assert verdict.why == "no client is small enough."
+
+
+# ------------------------------------------------------------------------------------------------ membership
+
+
+@pytest.mark.parametrize(
+    ("others", "above", "found"),
+    [(999, 0, 0.4), (999, 1, 0.0), (1000, 1, 0.4), (1000, 2, 0.0), (1999, 1, 0.4), (1999, 2, 0.0)],
+)
+def test_one_other_in_a_thousand_rounded_down_may_be_taken_for_a_member(
+    others: int, above: int, found: float
+) -> None:
+    """Two of five members score 2, and so many others 3."""
+    scores = np.array([2.0, 2.0, 0.0, 0.0, -1.0, *[3.0] * above, *[0.0] * (others - above)])
+    told = told_apart(scores, np.arange(len(scores)) < 5)
+    assert (told.tpr, told.members, told.others) == (found, 5, others)
+
+
+def test_members_that_score_as_high_as_the_threshold_are_not_found() -> None:
+    told = told_apart(np.array([2.0, 1.0, 2.0, 0.0]), np.array([True, True, False, False]))
+    assert told.tpr == 0.0
+    assert told.auc == (0.5 + 1 + 0 + 1) / 4  # of four pairs two are won, one is even, one is lost
+
+
+def test_candidates_of_one_sort_alone_are_no_test() -> None:
+    for members in (np.ones(4, np.bool_), np.zeros(4, np.bool_)):
+        with pytest.raises(NotApplicableError, match="no candidates of both sorts"):
+            told_apart(np.arange(4.0), members)
+
+
+@pytest.mark.parametrize(
+    ("auc", "tpr", "members", "tells"),
+    [
+        (0.6, 0.0, 100, False),
+        (0.601, 0.0, 100, True),
+        (0.4, 0.0, 100, False),
+        (0.5, 15 / 1500, 1500, False),  # a hundredth
+        (0.5, 15 / 1499, 1499, True),
+        (0.5, 14 / 1000, 1000, False),  # too few to be no chance
+        (0.5, 15 / 1000, 1000, True),
+        (0.5, 1.0, 14, False),
+    ],
+)
+def test_members_are_told_apart_on_the_whole_or_surely_some_of_them(
+    auc: float, tpr: float, members: int, tells: bool
+) -> None:
+    assert Membership(auc=auc, tpr=tpr, members=members, others=2000).tells_apart is tells
+
+
+# ------------------------------------------------------------------------------------------------ shares, columns
+
+
+def test_errors_of_shares_are_means_over_clients_with_rows_and_groups() -> None:
+    rows = np.array([[1.0, 5.0], [2.0, 6.0], [3.0, 5.0], [9.0, 9.0]])
+    shares = np.array([[0.5, 0.25], [0.125, 0.875], [1.0, 0.5]])
+    guess = np.array([0.25, 0.75])
+    view, truth = view_of_sizes(3, 0, 1), truth_of(rows)
+    above = GroupShares(
+        uses=(),
+        knows="",
+        shares=shares,
+        guess=guess,
+        columns=np.array([1, 0]),
+        thresholds=np.array([5.0, 1.0]),
+    )
+    # Above 5 in the second column, above 1 in the first: 1/3 and 2/3 of the first client, all of the last.
+    found = share_errors(above, view, truth)
+    assert found.error == pytest.approx((1 / 6 + 5 / 12 + 0.0 + 0.5) / 4)
+    assert found.guess == pytest.approx((1 / 12 + 1 / 12 + 0.75 + 0.25) / 4)
+    assert (found.groups, found.clients) == (2, 2)
+    # Classes 0, 1, 1 of the first client's records, and 0 of the last's.
+    classes = GroupShares(uses=(), knows="", shares=shares, guess=guess)
+    found = share_errors(classes, view, replace(truth, classes=np.array([0, 1, 1, 0])))
+    assert found.error == pytest.approx((1 / 6 + 5 / 12 + 0.0 + 0.5) / 4)
+
+
+@pytest.mark.parametrize(("error", "beats"), [(0.89, True), (0.9, False), (0.91, False)])
+def test_a_tenth_of_the_error_of_a_guess_is_to_be_taken_away(error: float, beats: bool) -> None:
+    assert ShareErrors(error=error, guess=1.0, groups=1, clients=1).beats_guessing is beats
+    assert ShareErrors(error=error / 2.0, guess=0.5, groups=1, clients=1).beats_guessing is beats
+    assert ColumnErrors(column="a", error=error, guess=1.0).beats_guessing is beats
+    assert ColumnErrors(column="a", error=error / 2.0, guess=0.5).beats_guessing is beats
+
+
+def test_a_column_that_the_rest_tells_already_is_not_told_by_messages() -> None:
+    assert not ColumnErrors(column="a", error=0.0, guess=1e-3).beats_guessing
+    assert ColumnErrors(column="a", error=0.0, guess=1.1e-3).beats_guessing
+
+
+def columns_of(
+    true: Float64Array, estimates: Float64Array, guesses: Float64Array, spared: Any = NOBODY, **truth: Any
+) -> tuple[ColumnErrors, ...]:
+    finding = ColumnEstimates(
+        uses=(),
+        knows="",
+        rows=np.arange(len(true)),
+        columns=np.arange(true.shape[1]),
+        inferred=lambda rows: (estimates, guesses),
+    )
+    return column_errors(finding, replace(truth_of(true), **truth), np.asarray(spared, np.int64))
+
+
+def test_errors_of_columns_are_over_their_deviation_and_a_guess_is_no_worse_than_the_mean() -> None:
+    """Four records count. Messages add less to column b than to d; the others are constant, or all but constant."""
+    b, d = np.array([1.0, -1.0, 3.0, 5.0, 99.0]), np.array([0.0, 2.0, 4.0, 6.0, 9.0])
+    constant, near = np.array([0.1, 0.1, 0.1, 0.1, 9.0]), np.array([0.0, 1e-200, 0.0, 0.0, 9.0])
+    true = np.column_stack([constant, b, near, d])
+    estimates, guesses = true + np.array([0.1, 1.0, 0.1, 0.9]), true + np.array([0.5, 2.0, 0.5, 7.0])
+    deviation = np.sqrt(5.0)
+    most, least = columns_of(true, estimates, guesses, spared=[4], columns=("a", "b", "c", "d"))
+    assert (most.column, least.column) == ("d", "b")
+    assert (most.error, most.guess) == (pytest.approx(0.9 / deviation), 1.0)
+    assert (least.error, least.guess) == (pytest.approx(1.0 / deviation), pytest.approx(2.0 / deviation))
+    assert (most.accuracy, most.accuracy_guess) == (None, None)
+    assert [one.column for one in columns_of(true, estimates, guesses, spared=[4])] == ["3", "1"]
+
+
+def test_a_column_of_two_values_is_told_by_the_mean_of_the_parts_of_either_that_are_told_rightly() -> None:
+    """Values 2 and 6, so that above 4 is said to be 6; 4 itself is not above."""
+    true = np.array([[6.0], [2.0], [2.0], [2.0], [6.0]])
+    estimates = np.array([[4.1], [3.9], [5.0], [4.0], [4.0]])  # of 6 one of two, of 2 two of three
+    guesses = np.array([[3.0], [3.0], [5.0], [5.0], [3.0]])  # of 6 none, of 2 one
+    (found,) = columns_of(true, estimates, guesses)
+    assert found.accuracy == pytest.approx((1 / 2 + 2 / 3) / 2)
+    assert found.accuracy_guess == pytest.approx((0.0 + 1 / 3) / 2)
+
+
+def test_columns_that_nobody_could_be_wrong_about_are_no_test() -> None:
+    with pytest.raises(NotApplicableError, match="no column of these records varies"):
+        columns_of(np.ones((4, 2)), np.ones((4, 2)), np.ones((4, 2)))
+    with pytest.raises(NotApplicableError, match="does not know already"):
+        columns_of(ROWS, ROWS, ROWS, spared=np.arange(23))
+
+
+# ------------------------------------------------------------------------------------------------ verdicts
+
+
+def test_findings_of_a_variant_are_draws_of_which_the_worst_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three draws take 1.2345, 2.5 and 0.25 seconds, and another attempt takes 3."""
+    clock = iter([10.0, 11.2345, 20.0, 22.5, 30.0, 30.25, 40.0, 43.0004, 50.0])
+    monkeypatch.setattr("raydr.attacks.scoring.time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    draws = [
+        recovered(ROWS + part * WRONG, variant="drawn", numbers={"part": part}) for part in (0.5, 0.125, 0.25)
+    ]
+    worst, single = verdicts(*draws, recovered(ROWS + WRONG, variant="single", numbers={"part": 1.0}))
+    assert worst.numbers == {"part": 0.125, "draws": 3}
+    assert single.numbers == {"part": 1.0}
+    assert (worst.variant, single.variant) == ("drawn", "single")
+    assert worst.seconds in (3.984, 3.985)
+    assert single.seconds == 3.0
+
+
+def test_a_verdict_has_what_its_finding_has_and_nothing_of_other_kinds() -> None:
+    truth = replace(truth_of(ROWS, members=np.array([True, False, False])), classes=np.arange(23) % 2)
+    bound = {"epsilon": 0.5, "measured": 1.5, "claimed": 1.25, "delta": 1e-6, "confidence": 0.99}
+    about: dict[str, Any] = {"knows": "a little", "numbers": {"n": 3.0}, "uses": (Kernels, Distances)}
+    columns: dict[str, Any] = {
+        "rows": np.arange(23),
+        "columns": np.arange(2),
+        "inferred": lambda rows: (ROWS[:, :2], WRONG[:, :2]),
+    }
+    findings = {
+        "errors": Reconstruction(
+            estimate=Estimate.of(np.arange(23), ROWS), guess=GUESS, variant="a", **about
+        ),
+        "membership": Scored(scores=np.array([2.0, 1.0, 0.0]), variant="b", **about),
+        "shares": GroupShares(shares=np.full((1, 2), 0.5), guess=np.full(2, 0.5), variant="c", **about),
+        "columns": ColumnEstimates(variant="d", departs=True, **columns, **about),
+        "bound": Bounded(variant="e", **bound, **about),
+    }
+    found = verdicts(*findings.values(), ColumnEstimates(variant="f", **columns, **about), truth=truth)
+    assert [one.variant for one in found] == list("abcdef")
+    for kind, verdict in zip([*findings, "columns"], found, strict=True):
+        assert {name for name in findings if getattr(verdict, name)} == {kind}
+        assert (verdict.attack, verdict.description, verdict.knows) == ("some", "does", "a little")
+        assert verdict.messages == {"Kernels": 2, "Distances": 7}
+        assert (verdict.numbers, verdict.why) == ({"n": 3.0}, "")
+        assert verdict.certificate is None
+        assert bool(verdict.examples) is (kind == "errors")
+    assert [one.departs for one in found] == [False, False, False, True, False, False]
+    assert vars(found[4].bound) == bound
+
+
+def test_an_attack_that_stops_short_keeps_what_it_found_and_says_why_it_stopped() -> None:
+    def stopping(view: View, side: Side) -> Iterator[Finding]:
+        yield recovered(ROWS + WRONG, variant="first")
+        raise NotApplicableError("it is tired.")
+
+    first, then = judged(
+        Attack("x", "y", stopping), view_of_sizes(23), Side(ROWS[:0]), truth_of(ROWS), {}.__getitem__
+    )
+    assert first.errors is not None
+    assert (then.attack, then.description, then.why, then.errors) == ("x", "y", "it is tired.", None)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "measured", "shown", "broken"),
+    [
+        (0.5, 1.0, 1.0, False),
+        (1.0 + 5e-10, 0.5, 1.0 + 5e-10, False),
+        (0.5, 1.0 + 2e-9, 1.0 + 2e-9, True),
+        (1.0 + 2e-9, 1.0, 1.0 + 2e-9, True),
+    ],
+)
+def test_a_claim_is_broken_by_the_larger_of_both_bounds(
+    epsilon: float, measured: float, shown: float, broken: bool
+) -> None:
+    for unit in (1.0, 3.0):
+        bound = EpsilonBound(
+            epsilon=epsilon * unit, measured=measured * unit, claimed=unit, delta=1e-5, confidence=0.999
+        )
+        assert bound.shown == shown * unit
+        assert bound.is_broken is broken
+
+
+# ------------------------------------------------------------------------------------------------ audits
+
+
+def attempt(name: str, **found: Any) -> Verdict:
+    return Verdict(attack=name, description="", **found)
+
+
+def errors(median: float, guess: float, exact: float = 0.0) -> Errors:
+    def all_of(value: float) -> Quantiles:
+        return Quantiles(value, value, value, value, value)
+
+    one = all_of(1.0)
+    return Errors(
+        records=5,
+        relative=one,
+        relative_guess=one,
+        centred=all_of(median),
+        centred_guess=all_of(guess),
+        exact=exact,
+    )
+
+
+def audit_of(*found: Verdict) -> Audit:
+    return Audit(raydr="", scenario="", public="", shown=(), image=None, verdicts=found)
+
+
+@pytest.mark.parametrize(
+    ("median", "guess", "leakage"), [(0.25, 1.0, 0.75), (0.25, 0.5, 0.5), (2.0, 0.5, 0.0), (1.0, 0.0, 0.0)]
+)
+def test_leakage_is_the_part_of_a_guess_error_that_the_messages_took_away(
+    median: float, guess: float, leakage: float
+) -> None:
+    assert attempt("a", errors=errors(median, guess)).leakage == leakage
+    assert errors(median, guess).beats_guessing is (median < guess)
+    assert not errors(guess, guess).beats_guessing
+
+
+def test_an_audit_tells_the_worst_of_every_sort() -> None:
+    lost, won = (
+        Membership(auc=auc, tpr=tpr, members=100, others=100) for auc, tpr in ((0.55, 0.0), (0.7, 0.1))
+    )
+    as_good = replace(won, tpr=0.2)
+    shares = [
+        ShareErrors(error=error, guess=guess, groups=2, clients=2)
+        for error, guess in ((0.1, 0.2), (0.2, 0.8), (0.05, 0.05))
+    ]
+    columns = tuple(ColumnErrors(column=name, error=0.5, guess=1.0) for name in "abc")
+    found = audit_of(
+        attempt("far", errors=errors(0.9, 1.0, exact=0.25)),
+        attempt("near", variant="one", errors=errors(0.2, 0.4)),
+        attempt("near", variant="two", errors=errors(0.25, 1.0, exact=0.125)),
+        attempt("inapplicable", why="none."),
+        *(attempt("membership", membership=one) for one in (lost, won, as_good, won)),
+        *(attempt("shares", shares=one) for one in shares),
+        attempt("columns", variant="one", columns=(*columns[:1], replace(columns[0], error=1.0))),
+        attempt("columns", variant="two", columns=columns[:2]),
+        attempt("departing", columns=columns, departs=True),
+    )
+    assert found.nearest is not None
+    assert (found.nearest.variant, found.leakage, found.exact, found.reconstructions) == (
+        "two",
+        0.75,
+        0.25,
+        2,
+    )
+    assert (found.membership_auc, found.members, found.shares) == (0.7, as_good, shares[1])
+    assert found.attributes is not None
+    assert (found.attributes.variant, found.attributes.told) == ("two", columns[:2])
+
+
+def test_an_audit_that_found_nothing_says_nothing() -> None:
+    nothing = audit_of(attempt("inapplicable", why="none."))
+    assert (nothing.nearest, nothing.leakage, nothing.exact, nothing.reconstructions) == (None, 0.0, 0.0, 0)
+    assert (nothing.membership_auc, nothing.members, nothing.shares, nothing.attributes) == (None,) * 4
+    chance = Membership(auc=0.5, tpr=0.0, members=100, others=100)
+    poor = ShareErrors(error=0.95, guess=1.0, groups=2, clients=2)
+    guessed = audit_of(attempt("m", membership=chance), attempt("s", shares=poor))
+    assert (guessed.membership_auc, guessed.members, guessed.shares) == (0.5, None, None)
