@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 from inline_federations import KNOWN, federate
+from requests_for_tests import Shift
 from tiny import tiny_scenario
 
 from raydr.arrays import Float64Array
@@ -20,17 +21,21 @@ from raydr.errors import OutputError, ScenarioError
 from raydr.federation import (
     Client,
     ClientError,
+    ClientHost,
     Federation,
     Granularity,
     Range,
     Reply,
     Request,
+    Seat,
     answers,
     answers_jointly,
+    fingerprint,
 )
 from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.messages import payload_bytes
 from raydr.federation.noise_streams import noise_stream
+from raydr.federation.wire import Call
 from raydr.privacy import Coverage, Mechanism, Quantity
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.mechanism import Claim, moved_mean, silent
@@ -153,6 +158,26 @@ def test_noise_on_records_is_drawn_once_whatever_the_round() -> None:
     np.testing.assert_array_equal(seen[0], seen[2])
     again = federate(parts()).ask(LengthRequest(noise("data"), together=True))[0].lengths
     np.testing.assert_array_equal(seen[0], again)
+
+
+@pytest.mark.parametrize("strength", [{"multiplier": 2.0, "clip": 1.0}, {"level": 0.5}])
+def test_noise_on_rows_that_have_changed_is_drawn_again_only_where_it_claims_nothing(strength: Any) -> None:
+    rows = parts()[0]
+    host = ClientHost([Seat(0, rows, fingerprint(rows))], 0)
+    request = LengthRequest(GaussianNoise(on="data", **strength))
+
+    def asked(question: Any, number: int) -> Any:
+        (answer,) = host.ask(Call(question, number, 0, 0, (0,), False))
+        return answer
+
+    first, again = (asked(request, number).reply.lengths for number in (1, 2))
+    np.testing.assert_array_equal(first, again)
+    asked(Shift(1.0), 3)
+    later = asked(request, 4)
+    if "level" in strength:
+        assert (later.reply.lengths != first).all()
+    else:
+        assert "would be drawn twice, and is charged once" in later.reason
 
 
 @pytest.mark.parametrize("on", ["data", "distances"])

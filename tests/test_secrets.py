@@ -92,6 +92,9 @@ def test_the_users_secret_is_drawn_once_and_is_the_users_alone(
 def test_the_users_secret_lies_in_a_folder_of_the_users_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "raydr").mkdir()
+    assert Origin().begin("study").root, "where the folder is there and the secret is not"
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "not" / "there"))
     name = Origin().begin("study").name
     assert stat.S_IMODE((tmp_path / "not" / "there" / "raydr").stat().st_mode) == 0o700
