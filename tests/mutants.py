@@ -155,6 +155,9 @@ def main() -> int:
         reach = Reach(measured(tests, changed, options.jobs, scratch, options.cache), near, options.seconds)
         run_all(mutants, tests, reach, options.jobs, scratch, told)
         results = [json.loads(line) for line in ended.read_text().splitlines()]
+    stale = {name for name in known if name.split(":")[0] in near} - {mutant.name for mutant in mutants}
+    for name in sorted(stale) if not (options.sample or options.only) else ():
+        print(f"listed as equivalent, and no mutant: {name}")
     counts = {outcome: sum(result["outcome"] == outcome for result in results) for outcome in Outcome}
     killed = counts[Outcome.KILLED] + counts[Outcome.TIMED_OUT]
     of = len(results) - counts[Outcome.EQUIVALENT]
