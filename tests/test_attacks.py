@@ -27,6 +27,9 @@ from raydr.methods.landmarks.learning import Step, StepRequest
 from raydr.methods.landmarks.maps import DistanceRequest
 from raydr.methods.landmarks.mean_embedding import MeanEmbedding, MeanEmbeddingRequest
 from raydr.methods.landmarks.spectral import KernelRequest
+from raydr.methods.private_map.messages import CellSumsRequest, Frame
+from raydr.methods.private_map.messages import View as Sight
+from raydr.methods.private_map.settings import COUNT_WEIGHT
 from raydr.methods.sense.clients import AnchorRequest
 from raydr.methods.sense.spaces import EuclideanSpace, HyperbolicSpace
 from raydr.privacy.gaussian import GaussianNoise
@@ -393,6 +396,33 @@ def test_a_noisy_mean_embedding_does_not_tell_who_was_there_and_a_bare_one_of_fe
         aucs[name] = told_apart(found.scores, np.arange(1200) < 200).auc
     assert aucs["bare"] > 0.75
     assert abs(aucs["noisy"] - 0.5) < 0.1
+
+
+def test_membership_scores_are_what_is_left_with_the_server_held_against_each_candidate() -> None:
+    """By places, and by cells of a private map, next to the same sums over all pairs."""
+    rows, candidates = random(30, 4, 0), random(12, 4, 1)
+    side = Side(rows[:0], candidates=candidates)
+    points = random(40, 4, 2)
+    found = {one.variant: one for one in membership(view_of(cut(rows), DistanceRequest(points)), side)}
+    few = points[np.round(np.linspace(0, 39, 16)).astype(int)]
+    own, there = (np.linalg.norm(some[:, None] - few, axis=2) for some in (candidates, rows))
+    nearest = -np.linalg.norm(own[:, None] - there, axis=2).min(axis=1)
+    np.testing.assert_allclose(found["distances posted"].scores, nearest, rtol=1e-6)
+    assert found["distances posted"].numbers == {"candidates": 12}
+
+    sight = Sight(0.5, 1e6, None, None, 4)
+    frame = Frame(sight, np.full(4, 0.25), np.eye(4)[:, :2])
+    centres = random(5, 2, 3)
+    sums = CellSumsRequest(frame, centres, 1e6, 30)
+    federation, transcript = federation_seen(cut(rows))
+    counts = federation.sum(sums).counts / COUNT_WEIGHT
+    view = View(transcript, federation.sizes, np.zeros((0, 2)))
+    found = {one.variant: one for one in membership(view, side)}
+    apart = ((candidates[:, None, :2] - 0.75 - centres) ** 2).sum(axis=2)
+    np.testing.assert_allclose(found["cells' centres"].scores, -apart.min(axis=1), rtol=1e-6)
+    width = np.median(apart.min(axis=1))
+    density = np.log((counts * np.exp(-apart / (2.0 * width))).sum(axis=1))
+    np.testing.assert_allclose(found["cells and their counts"].scores, density, rtol=1e-6)
 
 
 def witnesses() -> Float64Array:
