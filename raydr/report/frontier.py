@@ -169,11 +169,13 @@ def _name(axes: Axes, here: Sequence[Place], name: str, gap: float, colours: dic
     from matplotlib.patheffects import withStroke
 
     taken: list[tuple[float, float, float]] = []  # from where to where, and how high
+    lowest, highest = axes.get_ylim()
     for place in sorted(here, key=lambda place: (-place.utilities[name], place.leakage)):
         left = place.leakage + 0.035
         right = left + _LETTER * len(place.protection)
         steps = sorted(range(-40, 41), key=lambda step: (abs(step), step > 0))
-        heights = [place.utilities[name] + step * gap / 2 for step in steps]
+        anywhere = (place.utilities[name] + step * gap / 2 for step in steps)
+        heights = [height for height in anywhere if lowest <= height <= highest]
         height = next(
             (at for at in heights if all(right < a or left > b or abs(at - c) > gap for a, b, c in taken)),
             heights[0],
