@@ -51,6 +51,8 @@ OPTIONS = (
 ROOMS = ("raydr", "actors", "scenarios", "tune")
 PATIENCE = 60.0
 """Seconds a mutant has, beside five times what its tests took on the code as it is."""
+_NO_FUNCTION = 98
+"""Exit status of a process that found nothing to exchange the code of."""
 
 
 class Outcome(StrEnum):
@@ -320,7 +322,8 @@ def run_all(
     anew: list[Mutant] = []
     for mutant in mutants:
         (inside if _exchanged(mutant) is not None else anew).append(mutant)
-    plugin = _Collected(lambda run: _all_of(inside, reach, jobs, scratch, run, told))
+    modules = {mutant.module for mutant in inside}
+    plugin = _Collected(modules, lambda run: _all_of(inside, reach, jobs, scratch, run, told))
     if not (child := os.fork()):  # what it imports stays out of the processes that import anew
         pytest.main([*OPTIONS, "--no-header", "-n", "0", *tests], plugins=[plugin])
         os._exit(0)
@@ -357,8 +360,9 @@ def _all_of(
             if killer.exists():
                 reach.killers[killer.read_text()] += 1
             shutil.rmtree(scratch / str(child), ignore_errors=True)
-            survived = ended and os.waitstatus_to_exitcode(status) == 0
-            told(mutant, Outcome.TIMED_OUT if not ended else Outcome.SURVIVED if survived else Outcome.KILLED)
+            ending = {0: Outcome.SURVIVED, _NO_FUNCTION: Outcome.NOT_RUN}
+            code = os.waitstatus_to_exitcode(status) if ended else None
+            told(mutant, Outcome.TIMED_OUT if code is None else ending.get(code, Outcome.KILLED))
         time.sleep(0.005)
 
 
@@ -382,6 +386,8 @@ def _exchanged(mutant: Mutant) -> list[tuple[types.CodeType, types.CodeType]] | 
 
     def compare(before: types.CodeType, after: types.CodeType, is_function: bool) -> bool:
         if is_function:
+            if before.co_name in ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"):  # runs at import
+                return before == after and _constants(before) == _constants(after)
             if before != after or _constants(before) != _constants(after):
                 pairs.append((before, after))
             return True
@@ -416,13 +422,15 @@ def _constants(code: types.CodeType) -> str:
 class _Collected(_Chosen):
     """Holds all tests collected, in place of running them, while ``work`` has some of them run against mutants."""
 
-    def __init__(self, work: Callable[[Callable[[Mutant, list[str]], int]], None]) -> None:
-        self.work = work
+    def __init__(self, modules: set[str], work: Callable[[Callable[[Mutant, list[str]], int]], None]) -> None:
+        self.modules, self.work = modules, work
         self.items: dict[str, pytest.Item] = {}
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self.items = {item.nodeid: item for item in session.items}
         self.functions: dict[tuple[str, str, int], list[types.FunctionType]] = defaultdict(list)
+        for module in self.modules:  # some are imported by functions alone
+            importlib.import_module(module)
         for found in gc.get_objects():
             if type(found) is functools._lru_cache_wrapper:
                 found.cache_clear()
@@ -438,8 +446,7 @@ class _Collected(_Chosen):
 
         for before, after in _exchanged(mutant) or ():
             if not self.functions[_place(before)]:
-                _note("no such function")
-                return 1
+                return _NO_FUNCTION
             for function in self.functions[_place(before)]:
                 function.__code__ = after
         for test, following in zip(chosen, [*chosen[1:], None], strict=True):
