@@ -78,6 +78,9 @@ also a picture of utility against leakage."""
 TRIALS, POINTS, PARETO = "trials.parquet", "points.parquet", "pareto.parquet"
 """Of a sweep: a row per trial, ordered by point and repeat; a row per point, means and deviations over its repeats that
 are done; and the rows of those that no other point beats in all of the sweep's objectives."""
+
+PRIVATE = (FINGERPRINTS, SITES, TRIALS)
+"""Files that only their owner can read (mode 0600); the mode of all others follows the umask: docs/security.md."""
 SETTING, DEVIATION = "set.", ".sd"
 """How the column of a swept key begins, and how that of a measure's standard deviation over repeats ends."""
 TABLE, TABLE_REPORT = "table.parquet", "table.html"

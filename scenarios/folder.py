@@ -20,6 +20,7 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.data import Provenance, Table
 from raydr.errors import OutputError, RaydrError
+from raydr.files import open_private
 from raydr.journal import RoundEnded
 from raydr.methods import Outcome, Pooled
 from raydr.records import AXES, DATA, FINGERPRINTS, SHOWN_COLUMN, is_incomplete
@@ -225,7 +226,11 @@ def _rename(folder: Path, target: Path) -> None:
 
 def write_json(path: Path, content: Any) -> None:
     """Write indented JSON; numbers that are not finite are refused."""
-    path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n")
+    path.write_text(_indented(content))
+
+
+def _indented(content: Any) -> str:
+    return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 
 def write_data(folder: Path, data: Provenance) -> None:
@@ -235,7 +240,8 @@ def write_data(folder: Path, data: Provenance) -> None:
         if source is not None:
             del source["sha256"], source["hashed"]
     write_json(folder / DATA, content)
-    write_json(folder / FINGERPRINTS, [asdict(each) for each in data.fingerprints])
+    with open_private(folder / FINGERPRINTS) as file:
+        file.write(_indented([asdict(each) for each in data.fingerprints]).encode())
 
 
 def write_rounds(path: Path, rounds: Sequence[RoundEnded]) -> None:

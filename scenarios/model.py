@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from raydr.arrays import FloatArray
 from raydr.data.provenance import Provenance, sha256_of_arrays, sha256_of_file
 from raydr.errors import OutputError
+from raydr.files import open_private
 from raydr.records import MODEL, SCENARIO
 from raydr.scenarios.folder import write_json
 from raydr.scenarios.schema import Scenario
@@ -101,9 +102,11 @@ def write_model(
     with (folder / ARRAYS).open("wb") as file:
         np.savez(file, allow_pickle=False, **others)  # numbers of this kind hardly shrink
     if encoder:
-        from safetensors.numpy import save_file
+        from safetensors.numpy import save
 
-        save_file({name: np.ascontiguousarray(values) for name, values in encoder.items()}, folder / ENCODER)
+        # The library's own `save_file` makes a file that only its owner can read.
+        encoded = save({name: np.ascontiguousarray(values) for name, values in encoder.items()})
+        (folder / ENCODER).write_bytes(encoded)
     card = Card(
         scenario=sha256_of_file(run / SCENARIO),
         columns=data.columns,
@@ -116,7 +119,7 @@ def write_model(
     content = asdict(card)
     write_json(folder / CARD, {"sha256": digest_of(content), **content})
     if own:
-        with (folder / SITES).open("wb") as file:
+        with open_private(folder / SITES) as file:
             np.savez(file, allow_pickle=False, **own, **{_MADE_FROM: np.array(_digest_of_sites(card, own))})
 
 

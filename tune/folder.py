@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from raydr import records
+from raydr.files import open_private
 from raydr.scenarios.checkpoints import locked
 
 Packed = Mapping[str, bytes]
@@ -64,7 +65,9 @@ class SweepWork:
         shutil.rmtree(unfinished, ignore_errors=True)
         for path, data in content.items():
             (unfinished / path).parent.mkdir(parents=True, exist_ok=True)
-            (unfinished / path).write_bytes(data)
+            file = unfinished / path
+            with open_private(file) if path in records.PRIVATE else file.open("wb") as opened:
+                opened.write(data)
         self.run(name).parent.mkdir(exist_ok=True)
         unfinished.rename(self.run(name))
 

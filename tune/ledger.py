@@ -117,7 +117,8 @@ def write_table(path: Path, table: Any) -> None:
     """Write a table whole or not at all."""
     import pyarrow.parquet as pq
 
-    with whole(path, "make room there, or move the folder, and resume the sweep") as unfinished:
+    remedy = "make room there, or move the folder, and resume the sweep"
+    with whole(path, remedy, is_private=path.name in records.PRIVATE) as unfinished:
         pq.write_table(table, unfinished)
 
 
