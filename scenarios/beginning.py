@@ -15,12 +15,12 @@ from raydr.errors import ScenarioError
 from raydr.geometry.points import Progress
 from raydr.journal import Incident, Journal
 from raydr.methods import METHODS
-from raydr.privacy.secrets import Origin, RootedRun
+from raydr.privacy.secrets import RootedRun
 from raydr.scenarios.backend import Backend, InlineBackend
 from raydr.scenarios.checkpoints import Checkpoints, Resumption
 from raydr.scenarios.folder import unwritable
 from raydr.scenarios.holdings import Holdings, dealt_out, from_sites, with_public_file
-from raydr.scenarios.identity import Identity
+from raydr.scenarios.identity import Identity, origin_of
 from raydr.scenarios.schema import Scenario
 from raydr.signals import signals_deferred
 from raydr.threads import done_ahead
@@ -46,7 +46,7 @@ def begin(
 ) -> Beginning:
     """Give the run its name and secrets, or find those that it goes on with."""
     identity = Identity.of(scenario, holdings, device)
-    origin = Origin(scenario.resolved().privacy.secret)
+    origin = origin_of(scenario)
     with unwritable(checkpoints.folder):
         resumption = checkpoints.resumption(identity, origin)
         if resumption is not None:

@@ -27,6 +27,11 @@ _NAMED = 5
 """Differences that are named; of more, their number."""
 
 
+def origin_of(scenario: Scenario) -> Origin:
+    """Return where the secrets of a scenario's runs come from."""
+    return Origin(scenario.resolved().privacy.secret, is_optional=not scenario.hides_by_secrets)
+
+
 @dataclass(frozen=True)
 class Identity:
     """What a run's bits follow from.
@@ -75,7 +80,7 @@ class Identity:
             new = holdings.held_out
             labels = None if new.labels is None else fingerprint(new.labels)
             data["the rows held out"] = _digest([fingerprint(new.rows), fingerprint(new.ids), labels])
-        origin = Origin(scenario.resolved().privacy.secret)
+        origin = origin_of(scenario)
         keyed = {name: origin.fingerprint(found) for name, found in data.items()}
         return cls(_version(), dict(_flat(settings)), keyed, _paths(scenario), origin.fingerprint(""))
 

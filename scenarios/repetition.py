@@ -20,14 +20,13 @@ from raydr.journal import Event, Journal, Listener, RoundEnded
 from raydr.methods import METHODS
 from raydr.methods.serving import Served
 from raydr.privacy.ledger import Entry
-from raydr.privacy.secrets import Origin
 from raydr.records import SCENARIO
 from raydr.registry import extensions
 from raydr.report import RunFolder, read_run
 from raydr.scenarios.backend import InlineBackend
 from raydr.scenarios.environment import versions
 from raydr.scenarios.holdings import Holdings, dealt_out, from_sites, with_public_file
-from raydr.scenarios.identity import Identity
+from raydr.scenarios.identity import Identity, origin_of
 from raydr.scenarios.reading import read
 from raydr.scenarios.runner import plan_of, with_public, with_scaling
 from raydr.scenarios.schema import Scenario
@@ -95,9 +94,7 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
     transcript = Transcript()
     plan, reserve = with_public(plan_of(scenario, len(holdings.names), holdings.harmonizing), holdings.public)
     # With another secret, noise would be another, and the messages those of another run.
-    rooted = Origin(scenario.resolved().privacy.secret).again(
-        Identity.of(scenario, holdings).study, run.environment.run
-    )
+    rooted = origin_of(scenario).again(Identity.of(scenario, holdings).study, run.environment.run)
     backend = InlineBackend(transcript=transcript)
     served = backend.serve(
         holdings.parts,

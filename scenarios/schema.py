@@ -604,6 +604,11 @@ class Scenario(Settings):
         """Whether noise covers any of what leaves the clients."""
         return self.privacy.noise is not None or METHODS[self.method.kind].noise_of_its_own
 
+    @property
+    def hides_by_secrets(self) -> bool:
+        """Whether anything is hidden by what follows from the clients' secrets: noise, an isometry key or masks."""
+        return self.noisy or self.privacy.isometry_key or self.privacy.secure_aggregation
+
     @model_validator(mode="after")
     def _columns_that_no_row_decides(self) -> Scenario:
         """Refuse a survey of columns where nothing may leave without noise: no noise covers it."""

@@ -25,10 +25,11 @@ from raydr.methods import unplaceable
 from raydr.methods.joining import placed
 from raydr.methods.outcome import Placed
 from raydr.plain import as_cell
-from raydr.privacy.secrets import Origin, RootedRun
+from raydr.privacy.secrets import RootedRun
 from raydr.records import MODEL, SCENARIO
 from raydr.report.runfolder import read_run
 from raydr.scenarios.folder import axes
+from raydr.scenarios.identity import origin_of
 from raydr.scenarios.model import KEYED, Model, preparation_of, read_model
 from raydr.scenarios.reading import read
 from raydr.scenarios.schema import Scenario
@@ -216,7 +217,7 @@ class Placing:
     def rooted(self) -> RootedRun:
         """The run with its clients' secret, for those who have it."""
         run = read_run(self.folder).environment.run
-        return Origin(self.scenario.resolved().privacy.secret).named(run)
+        return origin_of(self.scenario).named(run)
 
     def found(self, table: Table) -> Placed:
         """Where the rows of a table lie, once each of them has a place."""

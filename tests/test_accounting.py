@@ -739,6 +739,7 @@ class TestRuns:
         monkeypatch.setattr(Identity, "study", "the study")
         secret = tmp_path / "secret"
         secret.write_bytes(bytes(32))
+        secret.chmod(0o600)
         monkeypatch.setattr(GaussianNoise, "cover", counting)
         monkeypatch.setattr(ClientHost, "_compute", noting)
         method = {"kind": "fed-tsne", "landmarks": 12, "rounds": 6, "early_iterations": 5, "iterations": 5}

@@ -708,6 +708,7 @@ def test_a_map_that_stays_at_home_has_the_epsilon_of_its_encoder(tmp_path: Path)
     noise = {"on": "update", "unit": "record", "epsilon": 8.0, "clip": 1.0, "per": "sum"}
     secret = tmp_path / "secret"
     secret.write_bytes(bytes(32))
+    secret.chmod(0o600)
     privacy = {"noise": noise, "strict": True, "secure_aggregation": True, "secret": str(secret)}
     kept = read_run(tiny_run(tmp_path / "kept", method=method | {"publish": "local"}, privacy=privacy))
     assert kept.privacy.epsilon == pytest.approx(8.0, rel=1e-6)

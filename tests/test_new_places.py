@@ -103,6 +103,7 @@ def folder_of(case: str, root: Path) -> Path:
     sections["data"] = {"path": str(root / "irises.npz"), "rows": sections.pop("rows", 150)}
     if "secret" in sections.get("privacy", {}):
         (root / "secret").write_bytes(bytes(range(32)))
+        (root / "secret").chmod(0o600)
         sections["privacy"] = {**sections["privacy"], "secret": str(root / "secret")}
     return tiny_run(root / case.replace(", ", "-").replace(" ", "-"), **sections)
 

@@ -68,6 +68,7 @@ def content(folder: Path, release: str = "gradient", **sections: Any) -> dict[st
     if not path.exists():
         table(folder)
         secret.write_bytes(bytes(range(64)))
+        secret.chmod(0o600)
     _, method, noise = RELEASES[release]
     whole: dict[str, Any] = {
         "name": "noisy",
@@ -576,6 +577,7 @@ def sorts(folder: Path) -> list[dict[str, Any]]:
         scenario["privacy"] |= sort.get("privacy", {})
         found.append(scenario)
     (folder / "other").write_bytes(bytes(range(1, 65)))
+    (folder / "other").chmod(0o600)
     table(folder, "other", shift=0.5)
     return found
 

@@ -76,6 +76,7 @@ def test_a_run_with_new_noise_does_not_claim_to_repeat(private: raydr.Result, tm
     assert "repeats the run bit for bit" in (tiny_run(tmp_path / "bare") / records.REPORT).read_text()
     secret = tmp_path / "secret"
     secret.write_bytes(bytes(range(32)))
+    secret.chmod(0o600)
     kept = tiny_run(tmp_path / "kept", privacy={"isometry_key": True, "secret": str(secret)})
     assert "repeats the run bit for bit" in (kept / records.REPORT).read_text()
     lossy = tiny_run(

@@ -93,6 +93,7 @@ def repetition(name: str) -> Repetition:
     with TemporaryDirectory() as folder:
         secret = Path(folder) / "secret"
         secret.write_text(SECRET)
+        secret.chmod(0o600)
         told = {"privacy": privacy | {"secret": str(secret)}, "method": method}
         return repeated(run(tiny_scenario(**told), out=Path(folder) / "run"), None, lambda event: None)
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import stat
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ NOISY: dict[str, Any] = {"privacy__noise": {"on": "gradient", "multiplier": 1.0}
 def secret_file(folder: Path, content: bytes = b"a secret of a test, 32 bytes or more") -> str:
     path = folder / "secret.key"
     path.write_bytes(content)
+    path.chmod(0o600)
     return str(path)
 
 
@@ -207,6 +209,45 @@ def test_a_file_that_holds_no_secret_is_refused(tmp_path: Path, content: bytes |
     path = str(tmp_path / "none") if content is None else secret_file(tmp_path, content)
     with pytest.raises(DataError, match=f"privacy.secret: .*{message}"):
         Origin(path).begin("study")
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o644, 0o640, 0o620, 0o602])
+def test_a_secret_file_that_others_can_read_or_change_is_refused(tmp_path: Path, mode: int) -> None:
+    folder = tmp_path / "of mine"
+    folder.mkdir()
+    path = secret_file(folder)
+    os.chmod(path, mode)
+    with pytest.raises(DataError) as refused:
+        Origin(path).begin("study")
+    told = re.search(r"\(mode (\d+)\): type `(.*)`", str(refused.value))
+    assert told is not None
+    assert int(told[1], 8) == mode
+    subprocess.run(told[2], shell=True, check=True)
+    assert Origin(path).begin("study").root, "once the command was typed that the refusal names"
+
+
+def test_the_command_that_makes_a_secret_makes_one_that_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "a secret"
+    with pytest.raises(DataError) as refused:
+        Origin(str(path)).begin("study")
+    told = re.search(r"`(.*)` makes one", str(refused.value))
+    assert told is not None
+    subprocess.run(told[1], shell=True, check=True)
+    assert Origin(str(path)).begin("study").root
+
+
+def test_a_run_that_hides_nothing_needs_no_place_for_a_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    first, second = (tiny_run(tmp_path / name) for name in ("first", "second"))
+    assert map_of(first) == map_of(second)
+    names = {json.loads((folder / "environment.json").read_text())["run"] for folder in (first, second)}
+    assert len(names) == 2
+    for hidden in (NOISY, {"privacy__isometry_key": True}, {"privacy__secure_aggregation": True}):
+        with pytest.raises(OutputError, match="set XDG_STATE_HOME"):
+            tiny_run(tmp_path / "hidden", **hidden)
 
 
 def test_a_place_that_cannot_be_written_is_an_error_that_helps(

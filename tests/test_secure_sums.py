@@ -287,6 +287,7 @@ def test_every_sum_of_every_method_can_be_secret(name: str, tmp_path: Path) -> N
     """The same run folder but for what it says of messages, and no sum whose summands the server saw."""
     secret = tmp_path / "secret"
     secret.write_bytes(bytes(32))
+    secret.chmod(0o600)
     sections: dict[str, Any] = {"clients__count": 5, "privacy__secret": str(secret), **METHODS[name]}
     plain = tiny_run(tmp_path / "plain", **sections)
     hidden = tiny_run(tmp_path / "hidden", **sections, privacy__secure_aggregation=True)

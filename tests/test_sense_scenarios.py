@@ -122,6 +122,7 @@ def test_ray_gives_the_bits_of_the_inline_federation(tmp_path: Path, method: dic
 )
 def test_a_run_folder_repeats_its_run(tmp_path: Path, sections: dict[str, Any]) -> None:
     (tmp_path / "secret").write_bytes(bytes(32))
+    (tmp_path / "secret").chmod(0o600)
     sections.setdefault("privacy", {})["secret"] = str(tmp_path / "secret")
     sections.setdefault("method", {}).setdefault("embedder", EMBEDDERS["cne"])
     first = ran(tmp_path, **sections)

@@ -19,7 +19,10 @@ import hmac
 import json
 import os
 import secrets
+import shlex
+import stat
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -103,9 +106,13 @@ class Origin:
     ----------
     file : str or None
         The file; None for the secret that is kept for this user.
+    is_optional : bool
+        Whether nothing of the run is hidden by a secret. Where none can be kept for this user, such a run takes one
+        that ends with this process: it can be neither resumed nor audited afterwards.
     """
 
     file: str | None = None
+    is_optional: bool = False
 
     def begin(self, study: str, *, repeatable: bool = True) -> RootedRun:
         """A new run: of the user's own secret, no two have the same root; nor of a file, unless they are repeatable.
@@ -166,7 +173,14 @@ class Origin:
 
     @property
     def _source(self) -> Secret:
-        return _of_file(Path(self.file)) if self.file is not None else _kept()
+        if self.file is not None:
+            return _of_file(Path(self.file))
+        try:
+            return _kept()
+        except OutputError:
+            if not self.is_optional:
+                raise
+            return _of_this_process()
 
     def _rooted(self, study: str, nonce: str) -> RootedRun:
         # Everybody sees the name: a digest of the rows that is not keyed would tell the last row to who knows the rest.
@@ -200,20 +214,33 @@ class RootedRun:
 
 
 def _of_file(path: Path) -> Secret:
+    quoted = shlex.quote(str(path))
+    remedy = f"`(umask 077; head -c {SIZE} /dev/urandom > {quoted})` makes one"
     try:
         with path.open("rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             content = file.read(_LARGEST_FILE + 1)
     except OSError as error:
         raise DataError(
             f"privacy.secret: {path} cannot be read ({error.strerror}). It is a file with at least {SIZE} secret bytes:"
-            f" `head -c {SIZE} /dev/urandom > {path}` makes one."
+            f" {remedy}."
         ) from error
+    if mode & 0o077:
+        raise DataError(
+            f"privacy.secret: others than its owner can read or change {path} (mode {mode:04o}): type `chmod 600"
+            f" {quoted}`. If others may have read it, make a new secret."
+        )
     if not SIZE <= len(content) <= _LARGEST_FILE:
         raise DataError(
             f"privacy.secret: {path} has {len(content):,} bytes, and a secret has at least {SIZE} and at most"
-            f" {_LARGEST_FILE:,}: `head -c {SIZE} /dev/urandom > {path}` makes one."
+            f" {_LARGEST_FILE:,}: {remedy}."
         )
     return Secret(hmac.digest(b"raydr secret file", content, "sha256"))
+
+
+@cache
+def _of_this_process() -> Secret:
+    return Secret.drawn()
 
 
 def _kept_at() -> Path:
