@@ -55,6 +55,7 @@ from raydr.robust import CoordinateMedian, NormBound, RobustRule, TrimmedMean
 
 CLIENTS, FEATURES = 5, 3
 PACKINGS = {"inline": 0, "ray-2": 2, "ray-per-client": CLIENTS}
+CARRIERS = [pytest.param(name, marks=pytest.mark.ray if actors else ()) for name, actors in PACKINGS.items()]
 
 Make = Callable[..., Federation]
 
@@ -76,13 +77,13 @@ def transport(actors: int, parts: Sequence[Any], seed: int, faults: FaultPlan, t
     return RayTransport(place(parts, actors, Room(cores=2)), seed, faults, timeout_s)
 
 
-@pytest.fixture(params=["inline", "ray-2"])
+@pytest.fixture(params=CARRIERS[:2])
 def make(request: pytest.FixtureRequest) -> Iterator[Make]:
     """Federations of the same clients over one transport."""
     yield from federations(request)
 
 
-@pytest.fixture(params=PACKINGS)
+@pytest.fixture(params=CARRIERS)
 def make_packed(request: pytest.FixtureRequest) -> Iterator[Make]:
     """The same for every packing."""
     yield from federations(request)

@@ -335,6 +335,9 @@ FEATURES = 3
 SIZES = (4, 9, 3, 0, 6, 5, 2, 7, 4)
 PRESENT = tuple(client for client, size in enumerate(SIZES) if size)
 PACKINGS = {"inline-1": 0, "inline-per-client": -1, "ray-2": 2}
+CARRIERS = [
+    pytest.param(name, marks=pytest.mark.ray if actors > 0 else ()) for name, actors in PACKINGS.items()
+]
 
 Make = Callable[..., Federation]
 
@@ -356,7 +359,7 @@ def transport(actors: int, parts: Sequence[Any], seed: int, faults: FaultPlan) -
     return RayTransport(place(parts, actors, Room(cores=2)), seed, faults, 60.0)
 
 
-@pytest.fixture(params=PACKINGS)
+@pytest.fixture(params=CARRIERS)
 def make(request: pytest.FixtureRequest) -> Iterator[Make]:
     """Federations of the same clients over every transport and packing."""
     actors = PACKINGS[request.param]
