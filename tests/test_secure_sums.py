@@ -126,6 +126,19 @@ def test_a_secure_sum_is_the_plain_one_to_the_bit(count: int, packing: str) -> N
     )
 
 
+def test_a_secure_sum_of_other_clients_than_the_last_is_the_plain_one_to_the_bit() -> None:
+    """Half of the clients take part in each round: what they agreed on with others is of no use."""
+    found, cohorts = [], set()
+    for sums in (None, SecureSums()):
+        federation = federate(parts(10), participation=0.5, secure=sums)
+        found.append([])
+        for _ in federation.rounds(4, {}):
+            found[-1].append(as_arrays(federation.mean(VectorsRequest())))
+            cohorts.add(federation.answered)
+    assert found[0] == found[1]
+    assert len(cohorts) > 2
+
+
 def one_round(federation: Federation) -> list[Any]:
     """The mean of one round."""
     (found,) = [as_arrays(federation.mean(VectorsRequest())) for _ in federation.rounds(1, {})]
