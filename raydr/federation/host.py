@@ -88,8 +88,8 @@ class ClientHost:
     _followed: dict[int, _Followed] = field(default_factory=dict, repr=False)
     _joint: dict[int, Reply | Failure] = field(default_factory=dict, repr=False)
     _measured: dict[int, str] = field(default_factory=dict, repr=False)
-    _dying: bool = False
-    _strikes: bool = False
+    _dying: bool = field(init=False)
+    _strikes: bool = field(init=False)
 
     def __post_init__(self, withheld: Withheld | None) -> None:
         self._strikes = self.faults.strikes
@@ -135,11 +135,7 @@ class ClientHost:
         """Return a host of the same client, had it begun with other rows; nothing goes wrong there on purpose."""
         (seat,) = self.seats
         other = copy(self)
-        other.seats, other.faults, other._strikes = (
-            [Seat(seat.index, rows, fingerprint(rows))],
-            FaultPlan(),
-            False,
-        )
+        other.seats, other.faults = [Seat(seat.index, rows, fingerprint(rows))], FaultPlan()
         other._clients, other._followed, other._joint, other._measured = {}, {}, {}, {}
         other.restore(())
         return other
