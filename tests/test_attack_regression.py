@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raydr.arrays import Float64Array
+from raydr.arrays import Float64Array, Int64Array
+from raydr.attacks import regression
+from raydr.attacks.principal import principal_axes
 from raydr.attacks.regression import LEAST_ROWS, fitted, predicted
 
 
@@ -177,3 +179,102 @@ def test_of_nothing_asked_nothing_is_predicted() -> None:
     found = fitted(angle, np.cos(angle), 0)
     assert found.name.endswith("nearest")
     assert predicted(found, angle[:0]).shape == (0, 1)
+
+
+def test_at_most_500_rows_that_the_seed_draws_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[Int64Array] = []
+    ridge = regression._ridge
+
+    def watched(*given: Any) -> Any:
+        judged.append(given[-1])
+        return ridge(*given)
+
+    monkeypatch.setattr(regression, "_ridge", watched)
+    draw = np.random.default_rng(21)
+    for rows in (40, 501):
+        fitted(draw.normal(size=(rows, 2)), draw.normal(size=(rows, 2)), 3)
+    assert [len(np.unique(rows)) for rows in judged] == [40, 500]
+    np.testing.assert_array_equal(judged[1], np.random.default_rng((3, 6)).permutation(501)[:500])
+
+
+def test_50_numbers_and_200_values_are_compared_as_they_are_and_more_along_as_many_axes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sought: list[tuple[int, int]] = []
+
+    def watched(rows: Float64Array, count: int, seed: int) -> Any:
+        sought.append((rows.shape[1], count))
+        return principal_axes(rows, count, seed)
+
+    monkeypatch.setattr(regression, "principal_axes", watched)
+    draw = np.random.default_rng(21)
+    for numbers, values in ((50, 200), (51, 201)):
+        found = fitted(draw.normal(size=(202, numbers)), draw.normal(size=(202, values)), 0)
+        assert (found.basis is None) == (values == 200)
+    assert sought == [(201, 200), (51, 50)]
+
+
+def test_what_lies_outside_the_axes_is_the_rest_of_each_row_and_never_less_than_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    draw = np.random.default_rng(21)
+    monkeypatch.setattr(regression, "_AXES", 4)
+    monkeypatch.setattr(regression, "_BLOCK", 7)
+    values = 1e-2 * draw.normal(size=(30, 9)) + 4.0
+    centred = values - values.mean(axis=0)
+    outside = np.linalg.svd(centred)[2][4:]
+    found = regression._Targets.of(values, 0)
+    np.testing.assert_allclose(found.beside, ((centred @ outside.T) ** 2).sum(axis=1), rtol=1e-9)
+    within = draw.normal(size=(200, 3)) @ draw.normal(size=(3, 9)) + 4.0
+    beside = regression._Targets.of(within, 0).beside
+    assert (beside >= 0.0).all()
+    np.testing.assert_allclose(beside, 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 10, 20, 50])
+def test_all_others_of_a_group_are_asked_where_groups_differ(count: int) -> None:
+    """Every second one of the groups in a line has other values, so a straight line errs about all."""
+    draw = np.random.default_rng(1)
+    group = np.repeat(np.arange(max(3, 60 // (count + 1))), count + 1)
+    posts = (group + 0.01 * draw.normal(size=len(group)))[:, None]
+    values = 8.0 * (group % 2)[:, None] + draw.normal(size=(len(group), 3))
+    errors = {
+        each: held_out(by_nearest, posts, values, each)
+        for each in (1, 2, 3, 5, 10, 20, 50)
+        if each < len(posts)
+    }
+    found = fitted(posts, values, 0)
+    assert min(errors, key=errors.__getitem__) == count
+    assert found.name == f"{count} nearest"
+    assert found.held_out == pytest.approx(errors[count], rel=1e-9)
+
+
+def test_a_fit_through_all_rows_is_judged_by_what_the_penalty_keeps_back() -> None:
+    """Of values without noise the least penalty is the best, and nothing is left of a row by subtraction."""
+    for seed in range(5):
+        draw = np.random.default_rng(seed)
+        posts = draw.normal(size=(14, 25))
+        values = posts @ draw.normal(size=(25, 3))
+        units = standard(posts)
+        penalties = np.logspace(-12.0, 1.0, 27) * float(np.linalg.svd(units)[1][0] ** 2)
+        errors = [held_out(by_ridge, units, values, penalty) for penalty in penalties]
+        found = fitted(posts, values, 0)
+        assert found.name == "ridge"
+        assert found.held_out == pytest.approx(min(errors), rel=1e-6)
+
+
+@pytest.mark.parametrize("rows", [40, 12])
+def test_numbers_that_say_the_same_of_all_training_rows_are_believed_alike_of_others(rows: int) -> None:
+    """The mean of them, where others have one thing in the one and another thing in the other."""
+    for seed in range(5):
+        draw = np.random.default_rng(seed)
+        one = draw.normal(size=rows)
+        posts = np.outer(one, draw.uniform(1.0, 3.0, 13))
+        values = np.column_stack([one, -2.0 * one])
+        found = fitted(posts, values, 0)
+        assert found.name == "ridge"
+        asked = draw.normal(size=(50, 13)) * posts.std(axis=0)
+        alike = ((asked - posts.mean(axis=0)) / posts.std(axis=0)).mean(axis=1) * one.std() + one.mean()
+        np.testing.assert_allclose(
+            predicted(found, asked), np.column_stack([alike, -2.0 * alike]), rtol=1e-6, atol=1e-6
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -18,7 +18,8 @@ from raydr.attacks.property_inference import property_inference
 from raydr.attacks.regression import fitted, predicted
 from raydr.attacks.scoring import judged, share_errors, told_apart
 from raydr.attacks.trilateration import trilateration
-from raydr.methods.landmarks.maps import DistanceRequest
+from raydr.federation import Request
+from raydr.methods.landmarks.maps import DistanceRequest, Distances
 from raydr.methods.landmarks.spectral import KernelRequest
 from raydr.methods.sense.clients import AnchorRequest
 from raydr.methods.sense.frames import residual_factor
@@ -181,6 +182,26 @@ def test_known_records_tell_others_by_their_posts_under_a_key() -> None:
     assert found.variant == "40 known records"
     learnt, guess = error(found, side)
     assert learnt < 0.2 * guess
+
+
+@dataclass(frozen=True)
+class OwnAnchors(Request[Distances], what="landmarks for each client"):
+    """``landmarks`` is (clients, landmarks, features)."""
+
+    landmarks: Float64Array
+
+    def addressed_to(self, client: int) -> DistanceRequest:  # type: ignore[override]
+        return DistanceRequest(self.landmarks[client])
+
+
+def test_of_clients_that_were_told_different_things_the_first_20_groups_are_read() -> None:
+    """Each needs a regression of its own."""
+    parts = np.array_split(ROWS, 21)
+    asked = OwnAnchors(np.random.default_rng(0).normal(size=(21, 3, 12)))
+    view = replace(view_of(parts, asked), embedding=ROWS[:0])
+    side = Side(PUBLIC[:0], known=np.arange(RECORDS), values=ROWS, counts=(RECORDS,))
+    (found,) = learnt_inversion(view, side)
+    np.testing.assert_array_equal(found.estimate.rows, np.arange(sum(map(len, parts[:20]))))
 
 
 def test_nothing_posted_is_nothing_learnt() -> None:

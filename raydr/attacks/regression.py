@@ -229,13 +229,14 @@ def _nearest(
     itself = near == left_out[:, None]
     itself[~itself.any(axis=1), -1] = True
     near = near[~itself].reshape(len(left_out), most)
-    least, best = np.inf, 1
-    for count in (count for count in NEIGHBORS if count <= most):
-        told = targets.coordinates[near[:, :count]].mean(axis=1)
-        error = targets.error(left_out, targets.coordinates[left_out] - told)
-        if error < least:
-            least, best = error, count
-    return _Nearest(units, axes, places, targets.coordinates, best, least, targets.mean, targets.basis)
+    own, theirs = targets.coordinates[left_out], targets.coordinates[near]
+    errors = {
+        count: targets.error(left_out, own - theirs[:, :count].mean(axis=1))
+        for count in NEIGHBORS
+        if count <= most
+    }
+    best = min(errors, key=errors.__getitem__)
+    return _Nearest(units, axes, places, targets.coordinates, best, errors[best], targets.mean, targets.basis)
 
 
 def _neighbors(asked: Float64Array, places: Float64Array, count: int) -> Int64Array:
