@@ -70,12 +70,12 @@ class _Clouds:
 
 def aligned(rows: Int64Array, coordinates: Float64Array, public: FloatArray, seed: int) -> Piece:
     """Estimates of records, from their coordinates along their principal axes, by rows of like data."""
-    most = min(coordinates.shape[1], MOST_AXES, max(2, len(public) // 4))
+    most = min(coordinates.shape[1], MOST_AXES, len(public) // 4)
     axes: Axes = principal_axes(public, most, seed)
-    count = min(coordinates.shape[1], len(axes.basis))
-    clouds = _Clouds(coordinates[:, :count], axes.coordinates(public)[:, :count])
+    count = len(axes.basis)
+    clouds = _Clouds(coordinates[:, :count], axes.coordinates(public))
     turned = clouds.hidden @ _rotation(clouds, seed)
-    return Piece(rows, axes.mean, turned, axes.basis[:count])
+    return Piece(rows, axes.mean, turned, axes.basis)
 
 
 def _rotation(clouds: _Clouds, seed: int) -> Float64Array:

@@ -98,14 +98,12 @@ def per_record(view: View) -> list[Posts]:
         if seen.client is not None and type(seen.reply).granularity == Granularity.PER_RECORD:
             sent.setdefault(seen.client, {})[type(seen.reply)] = seen  # of several, the last
     groups: dict[Hashable, list[int]] = {}
-    for client in range(len(view.sizes)):
-        told = tuple((kind, _content(seen.request)) for kind, seen in sent.get(client, {}).items())
-        groups.setdefault(told, []).append(client)
-    found = []
-    for clients in groups.values():
-        posts = _together(view, clients, sent)
-        if posts.blocks and len(posts.rows):
-            found.append(posts)
+    for client, size in enumerate(view.sizes):
+        if size:
+            told = tuple((kind, _content(seen.request)) for kind, seen in sent.get(client, {}).items())
+            groups.setdefault(told, []).append(client)
+    together = [_together(view, clients, sent) for clients in groups.values()]
+    found = [posts for posts in together if posts.blocks]
     if not found:
         raise NotApplicableError("nothing was posted of any single record, and no map is published.")
     return found
@@ -123,7 +121,9 @@ def _together(view: View, clients: list[int], sent: dict[int, dict[type[Reply], 
     rows = np.concatenate([view.rows_of(client) for client in clients])
     blocks = []
     for kind, first in sent.get(clients[0], {}).items():
-        values = np.concatenate([_numbers(sent[client][kind].reply) for client in clients])
+        values = np.concatenate(
+            [_numbers(sent[client][kind].reply, view.sizes[client]) for client in clients]
+        )
         if values.shape[1]:
             blocks.append(Block(values, kind, first.request))
     if len(view.embedding) and not any(block.is_place for block in blocks):
@@ -144,16 +144,15 @@ def _mark(value: Any) -> Hashable:
     return value  # type: ignore[no-any-return]
 
 
-def _numbers(reply: Reply) -> Float64Array:
-    """Return the numbers of each record in a reply, (rows, numbers)."""
+def _numbers(reply: Reply, rows: int) -> Float64Array:
+    """Return the numbers of each record in a reply on so many records, (rows, numbers)."""
     match reply:
         case AnchorDistances():
             return reply.squared  # what is inside is in directions of the client's own
         case Kernels():
             return np.asarray(-np.log(np.maximum(reply.values, np.finfo(np.float64).tiny)))
-    arrays = [value for value in vars(reply).values() if isinstance(value, np.ndarray) and value.ndim]
-    rows = max((len(value) for value in arrays), default=0)
-    parts = [value.reshape(rows, -1).astype(np.float64) for value in arrays if len(value) == rows and rows]
+    arrays = [value for value in vars(reply).values() if isinstance(value, np.ndarray)]
+    parts = [value.reshape(rows, -1).astype(np.float64) for value in arrays if value.shape[:1] == (rows,)]
     return np.hstack(parts) if parts else np.zeros((rows, 0))
 
 
@@ -179,4 +178,4 @@ def replied(request: Request[Any], fed: FloatArray, seed: int) -> Float64Array:
     (answer,) = host.ask(Call(request, 1, 0, 0, (0,), False))
     if isinstance(answer, Failure):
         raise NotApplicableError(f"what would be posted of other rows cannot be computed: {answer.reason}.")
-    return _numbers(answer.reply)
+    return _numbers(answer.reply, len(fed))

@@ -33,7 +33,10 @@ class Posted:
     space : Space
         In which distances are measured.
     noise : float
-        Deviation of what a mechanism added to distances, in units of the mean one; 0 where none did.
+        Deviation of what a mechanism added to distances, in units of the mean one; 0 where none did, or where that
+        is not told.
+    covered : bool
+        Whether a mechanism changed them, or the records before.
     kind : type of Reply
         The message.
     """
@@ -43,6 +46,7 @@ class Posted:
     points: Float64Array | None
     space: Space
     noise: float
+    covered: bool
     kind: type[Reply]
 
 
@@ -54,13 +58,13 @@ def posted(view: View) -> list[Posted]:
     NotApplicableError
         If none were.
     """
-    groups: dict[tuple[int, float], list[Posted]] = {}
+    groups: dict[tuple[int, float, bool], list[Posted]] = {}
     kept = []
     for seen in view.transcript:
         one = _of(view, seen)
         if one is not None:
             kept.append(one.points)  # while it is kept, no other array has its identity
-            groups.setdefault((id(one.points), one.noise), []).append(one)
+            groups.setdefault((id(one.points), one.noise, one.covered), []).append(one)
     if not groups:
         raise NotApplicableError(NOTHING)
     return [_as_run(view, _together(group)) for group in groups.values()]
@@ -70,7 +74,7 @@ def _together(group: list[Posted]) -> Posted:
     first = group[0]
     rows = np.concatenate([one.rows for one in group])
     squared = np.concatenate([one.squared for one in group])
-    return Posted(rows, squared, first.points, first.space, first.noise, first.kind)
+    return replace(first, rows=rows, squared=squared)
 
 
 def _as_run(view: View, one: Posted) -> Posted:
@@ -90,18 +94,20 @@ def _of(view: View, seen: Seen) -> Posted | None:
     if seen.client is None:
         return None
     rows, request, reply = view.rows_of(seen.client), seen.request, seen.reply
-    level = 0.0 if seen.protection is None else abs(float(np.nan_to_num(seen.protection.deviation)))
+    covered = seen.protection is not None
+    level = 0.0 if seen.protection is None else float(np.nan_to_num(seen.protection.deviation))
     euclidean, space = EuclideanSpace(), getattr(request, "space", None)
     match reply:
         case AnchorDistances():
             points = getattr(request, "anchors", None)
-            return Posted(rows, reply.squared, points, space or euclidean, reply.noise or level, type(reply))
+            noise = reply.noise or level
+            return Posted(rows, reply.squared, points, space or euclidean, noise, covered, type(reply))
         case Distances():
             points = getattr(request, "landmarks", None)
-            return Posted(rows, reply.squared, points, euclidean, level, type(reply))
+            return Posted(rows, reply.squared, points, euclidean, level, covered, type(reply))
         case Kernels():
             values = np.maximum(reply.values, np.finfo(np.float64).tiny)
             squared = np.maximum(-np.log(values) / getattr(request, "gamma", 1.0), 0.0)
             points = getattr(request, "landmarks", None)
-            return Posted(rows, squared, points, euclidean, level, type(reply))
+            return Posted(rows, squared, points, euclidean, level, covered, type(reply))
     return None

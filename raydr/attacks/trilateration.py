@@ -40,7 +40,7 @@ def trilateration(view: View, side: Side) -> Iterator[Reconstruction]:
     found = [located(message) for message in messages]
     estimate = Estimate(tuple(piece for pieces, _ in found for piece in pieces))
     beside = np.concatenate([heights for _, heights in found])
-    noisy = any(message.noise for message in messages)
+    noisy = any(message.covered for message in messages)
     certain = None
     if not noisy and not view.keyed:  # of keyed records the frame is believed, and it is another
         certain = beside <= _SURE * np.hypot(estimate.lengths(estimate.mean()), beside)

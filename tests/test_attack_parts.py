@@ -1,0 +1,434 @@
+"""What attacks are made of: views and side knowledge, estimates, what was posted, and clouds of points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from attacked import view_of
+from scipy.spatial.distance import cdist
+from scipy.stats import skew
+
+from raydr.arrays import Float64Array
+from raydr.attacks import Estimate, NotApplicableError, Piece, Side, View
+from raydr.attacks.cloud import cloud, unfolded, unfolded_cloud
+from raydr.attacks.distance_geometry import distance_geometry
+from raydr.attacks.distribution_alignment import (
+    _Clouds,
+    _nearest,
+    _rotation,
+    _signs,
+    _skewness,
+    distribution_alignment,
+)
+from raydr.attacks.per_record import per_record
+from raydr.attacks.posted import posted
+from raydr.attacks.principal import principal_axes
+from raydr.attacks.trilateration import trilateration
+from raydr.federation import Client, Granularity, Range, Reply, Request, answers
+from raydr.federation.blurring import BlurRecords
+from raydr.federation.transcript import Seen, Transcript
+from raydr.geometry.points import squared_distances
+from raydr.methods.landmarks.learning import StepRequest
+from raydr.methods.landmarks.maps import DistanceRequest, Distances
+from raydr.methods.landmarks.spectral import KernelRequest, Kernels
+from raydr.methods.sense.clients import AnchorDistances, AnchorRequest
+from raydr.methods.sense.spaces import EuclideanSpace, HyperbolicSpace
+from raydr.privacy.accounting import Budget
+from raydr.privacy.gaussian import GaussianNoise
+from raydr.statistics.scaling import ScaleRows
+
+
+def random(rows: int, features: int, seed: int) -> Float64Array:
+    return np.random.default_rng(seed).standard_normal((rows, features)) * np.linspace(3.0, 0.5, features)
+
+
+ROWS, POINTS = random(12, 4, 0), random(5, 4, 1)
+EUCLIDEAN = EuclideanSpace()
+
+
+def bare(view: View) -> View:
+    """The same without a published map."""
+    return replace(view, embedding=view.embedding[:0])
+
+
+def each_told(parts: list[Float64Array], *requests: Request) -> View:
+    """What a server sees that asks each client a request of its own."""
+    transcript = Transcript()
+    for client, (part, request) in enumerate(zip(parts, requests, strict=True)):
+        for seen in view_of([part], request).transcript:
+            transcript.add(Seen(client + 1, 0, seen.request, client, seen.reply, seen.protection))
+    return View(transcript, tuple(map(len, parts)), np.zeros((0, 2)))
+
+
+# ------------------------------------------------------------------------------------------------ views and sides
+
+
+def test_a_view_is_of_a_run_with_the_defaults_of_privacy() -> None:
+    view = view_of([ROWS])
+    assert (view.delta, view.colluding) == (Budget().delta, Budget().colluding)
+    assert (view.scaled, view.keyed, view.secure) == (False, False, False)
+
+
+def test_a_side_knows_nothing_but_what_it_is_given() -> None:
+    side = Side(ROWS)
+    assert side.known.shape == side.spared.shape == side.classes.shape == (0,)
+    assert side.values.shape == side.candidates.shape == (0, 0)
+    assert side.counts == side.informed == ()
+    assert side.seed == 0
+
+
+def test_a_guess_is_the_mean_of_public_rows_or_of_what_lies_like_them_or_0() -> None:
+    np.testing.assert_allclose(Side(ROWS).guess(POINTS), ROWS.mean(axis=0))
+    np.testing.assert_allclose(Side(ROWS[:0]).guess(POINTS), POINTS.mean(axis=0))
+    np.testing.assert_array_equal(Side(ROWS[:0]).guess(POINTS[:0]), np.zeros(4))
+
+
+def test_as_many_public_rows_as_are_needed_are_enough() -> None:
+    assert Side(ROWS).require_public(12) is ROWS
+    with pytest.raises(NotApplicableError, match="it needs 13 public rows of like data, and there are 12"):
+        Side(ROWS).require_public(13)
+
+
+def test_of_the_method_s_own_scaling_no_more_than_one_is_undone() -> None:
+    first, unit = (ScaleRows(np.full(4, 2.0), np.full(4, 0.5), unit) for unit in (False, True))
+    second = ScaleRows(np.ones(4), np.array([1.0, 4.0, 0.0, 2.0]), False)
+    for view in (view_of([ROWS], first, second), view_of([ROWS], unit)):
+        with pytest.raises(NotApplicableError, match="scaled the rows more than once"):
+            view.fed(ROWS)
+    view = view_of([ROWS], first, second, scaled=True)  # the first is the scenario's
+    np.testing.assert_allclose(view.fed(ROWS), (ROWS - 1.0) * second.factor)
+    back = np.where(second.factor == 0.0, 1.0, ROWS)
+    np.testing.assert_allclose(view.unfed(view.fed(ROWS)), back)
+
+
+# ------------------------------------------------------------------------------------------------ estimates
+
+
+def test_estimates_in_pieces_are_those_spelt_out() -> None:
+    basis, origin = random(2, 4, 2), np.arange(4.0)
+    along = Piece(np.arange(3, 6), np.ones(4), random(3, 2, 3), basis)
+    estimate = Estimate((along, Piece(np.arange(0), np.ones(4), np.zeros((0, 2)), basis), *_of(ROWS[:2])))
+    spelt = np.concatenate([1.0 + along.coordinates @ basis, ROWS[:2]])
+    np.testing.assert_array_equal(estimate.rows, [3, 4, 5, 0, 1])
+    np.testing.assert_allclose(np.concatenate([values for _, values in estimate.blocks()]), spelt)
+    np.testing.assert_allclose(estimate.mean(), spelt.mean(axis=0))
+    np.testing.assert_allclose(estimate.lengths(origin), np.linalg.norm(spelt - origin, axis=1))
+    np.testing.assert_allclose(Estimate(_of(ROWS[:1])).mean(), ROWS[0])
+
+
+def _of(values: Float64Array) -> tuple[Piece, ...]:
+    return Estimate.of(np.arange(len(values)), values).pieces
+
+
+def test_many_estimates_come_in_blocks_in_their_order() -> None:
+    values = random(2500, 2, 0)
+    rows, found = zip(*Estimate.of(np.arange(2500)[::-1], values).blocks(), strict=True)
+    np.testing.assert_array_equal(np.concatenate(rows), np.arange(2500)[::-1])
+    np.testing.assert_array_equal(np.concatenate(found), values)
+
+
+def test_no_estimates_are_of_no_rows() -> None:
+    nothing = Estimate(())
+    assert nothing.rows.shape == nothing.lengths(np.zeros(4)).shape == (0,)
+    assert nothing.mean() == 0.0
+
+
+# ------------------------------------------------------------------------------------------------ what was posted
+
+
+@dataclass(frozen=True)
+class Lines(
+    Reply, granularity=Granularity.PER_RECORD, what="numbers of each record, and some of all of them"
+):
+    first: Float64Array
+    pairs: Float64Array
+    total: float
+    sums: Float64Array
+
+    @staticmethod
+    def ranges(request: LineRequest, rows: int) -> dict[str, Range]:
+        return {
+            "first": Range((rows,)),
+            "pairs": Range((rows, 2, 2)),
+            "total": Range(()),
+            "sums": Range((request.least,)),
+        }
+
+
+@dataclass(frozen=True)
+class LineRequest(Request[Lines], what="how many sums"):
+    least: int
+
+
+@answers(LineRequest)
+def lines(client: Client, request: LineRequest) -> Lines:
+    rows = client.rows.astype(np.float64)
+    pairs = np.stack([rows[:, 1:3], rows[:, 2:4]], axis=1)
+    return Lines(rows[:, 0].copy(), pairs, float(rows.sum()), np.ones(request.least))
+
+
+@dataclass(frozen=True)
+class Total(Reply, granularity=Granularity.PER_RECORD, what="one number of all records"):
+    total: float
+
+    @staticmethod
+    def ranges(request: TotalRequest, rows: int) -> dict[str, Range]:
+        return {"total": Range(())}
+
+
+@dataclass(frozen=True)
+class TotalRequest(Request[Total], what="nothing"):
+    pass
+
+
+@answers(TotalRequest)
+def total(client: Client, request: TotalRequest) -> Total:
+    return Total(1.0)
+
+
+def test_numbers_of_a_record_are_those_of_each_array_that_has_as_many_rows() -> None:
+    (posts,) = per_record(bare(view_of([ROWS[:7], ROWS[7:]], LineRequest(20))))
+    np.testing.assert_array_equal(posts.values, ROWS[:, [0, 1, 2, 2, 3]])
+    assert posts.kinds == (Lines,)
+    view = view_of([ROWS], LineRequest(20), TotalRequest())  # no number of the other is of a record
+    assert [block.kind for block in per_record(bare(view))[0].blocks] == [Lines]
+    with pytest.raises(NotApplicableError, match="nothing was posted of any single record"):
+        per_record(bare(view_of([ROWS], TotalRequest())))
+
+
+def test_a_client_without_rows_takes_nothing_from_what_others_posted() -> None:
+    view = bare(view_of([ROWS[:7], ROWS[:0], ROWS[7:]], DistanceRequest(POINTS)))
+    (posts,) = per_record(view)
+    np.testing.assert_array_equal(posts.rows, np.arange(12))
+    np.testing.assert_allclose(posts.values, ((ROWS[:, None] - POINTS) ** 2).sum(axis=2))
+    (whole,) = posted(view)
+    np.testing.assert_allclose(whole.squared, posts.values)
+    np.testing.assert_array_equal(whole.rows, posts.rows)
+
+
+def test_what_is_summed_is_posted_of_no_record() -> None:
+    view = bare(view_of([ROWS[:7], ROWS[7:]], StepRequest(POINTS, 0.1, 1.0, 1, "gradient"), mean=True))
+    with pytest.raises(NotApplicableError, match="nothing was posted of any single record"):
+        per_record(view)
+
+
+def test_clients_that_were_told_other_points_are_groups_of_their_own() -> None:
+    parts = [ROWS[:3], ROWS[3:7], ROWS[7:]]
+    shared, own = DistanceRequest(POINTS), DistanceRequest(POINTS[:3])
+    view = each_told(parts, shared, own, shared)
+    groups = per_record(view)
+    assert [posts.rows.tolist() for posts in groups] == [[0, 1, 2, 7, 8, 9, 10, 11], [3, 4, 5, 6]]
+    assert [posts.blocks[0].request for posts in groups] == [shared, own]
+    assert [one.rows.tolist() for one in posted(view)] == [[0, 1, 2, 7, 8, 9, 10, 11], [3, 4, 5, 6]]
+
+
+def test_of_several_replies_of_a_kind_the_last_is_read() -> None:
+    view = bare(view_of([ROWS], LineRequest(20), LineRequest(30)))
+    (posts,) = per_record(view)
+    assert posts.blocks[0].request == LineRequest(30)
+
+
+def test_distances_are_read_off_whatever_came() -> None:
+    squared = ((ROWS[:, None] - POINTS) ** 2).sum(axis=2)
+    for request in (
+        DistanceRequest(POINTS),
+        KernelRequest(POINTS, 0.01),
+        AnchorRequest(POINTS, EUCLIDEAN, False),
+    ):
+        (found,) = posted(view_of([ROWS[:5], ROWS[5:]], request))
+        np.testing.assert_allclose(found.squared, squared, rtol=1e-9)
+        assert found.points is not None
+        np.testing.assert_array_equal(found.points, POINTS)
+        assert (found.noise, found.kind, found.space) == (0.0, request.reply, EUCLIDEAN)
+    space = HyperbolicSpace()
+    (found,) = posted(view_of([0.1 * ROWS], AnchorRequest(0.1 * POINTS, space, False)))
+    assert found.space is space
+
+
+def test_kernels_that_noise_moved_past_0_or_1_are_of_the_largest_distance_or_none() -> None:
+    seen = Seen(1, 0, KernelRequest(POINTS, 0.5), 0, Kernels(np.array([[1.2, 1.0, np.exp(-1.0), 0.0, -0.1]])))
+    transcript = Transcript()
+    transcript.add(seen)
+    (found,) = posted(View(transcript, (1,), np.zeros((0, 2))))
+    largest = -2.0 * np.log(np.finfo(np.float64).tiny)
+    np.testing.assert_allclose(found.squared, [[0.0, 0.0, 2.0, largest, largest]])
+    (posts,) = per_record(View(transcript, (1,), np.zeros((0, 2))))
+    np.testing.assert_allclose(posts.values, [[-np.log(1.2), 0.0, 1.0, largest / 2.0, largest / 2.0]])
+
+
+def test_noise_on_distances_is_what_the_client_declares() -> None:
+    noise = GaussianNoise(on="distances", level=0.25)
+    (found,) = posted(view_of([ROWS], AnchorRequest(POINTS, EUCLIDEAN, False, noise)))
+    assert found.noise == 0.25
+    reply = view_of([ROWS], DistanceRequest(POINTS)).transcript.of(Distances)[0][1]
+    transcript = Transcript()
+    other = GaussianNoise(on="data", multiplier=2.0, clip=1.0)
+    for client, protection in enumerate((noise, None, other)):
+        transcript.add(Seen(client + 1, 0, DistanceRequest(POINTS), client, reply, protection))
+    found_ = posted(View(transcript, (12, 12, 12), np.zeros((0, 2))))
+    assert [(one.noise, one.covered) for one in found_] == [(0.25, True), (0.0, False), (0.0, True)]
+
+
+def test_nothing_is_called_exact_of_records_that_carry_noise_whatever_its_unit() -> None:
+    for noise in (
+        GaussianNoise(on="data", multiplier=0.1, clip=100.0, stage="all"),
+        GaussianNoise(on="data", level=0.1, stage="all"),
+        None,
+    ):
+        view = view_of([ROWS], *([BlurRecords(noise, 1.0)] if noise else []), DistanceRequest(POINTS))
+        (found,) = trilateration(view, Side(ROWS[:0]))
+        assert (found.certain is None) == (noise is not None)
+        assert ("noise" in found.knows) == (noise is not None)
+
+
+def test_the_inner_part_is_no_number_of_a_record() -> None:
+    (posts,) = per_record(bare(view_of([ROWS], AnchorRequest(POINTS[:3], EUCLIDEAN, True))))
+    np.testing.assert_allclose(posts.values, ((ROWS[:, None] - POINTS[:3]) ** 2).sum(axis=2))
+    assert posts.kinds == (AnchorDistances,)
+
+
+# ------------------------------------------------------------------------------------------------ principal axes
+
+
+@pytest.mark.parametrize(("rows", "features"), [(5000, 6), (4200, 3), (40, 30), (60, 1300)])
+def test_principal_axes_are_singular_vectors_of_what_is_centred(rows: int, features: int) -> None:
+    """In several blocks of rows, with fewer rows than axes, and with more features than a square is made of."""
+    draw = np.random.default_rng(1)
+    rank = min(features, 4)
+    made = (draw.normal(size=(rows, rank)) * [8.0, 4.0, 2.0, 1.0][:rank]) @ draw.normal(size=(rank, features))
+    made += 100.0
+    found = principal_axes(made, rank, 0)
+    np.testing.assert_allclose(found.mean, made.mean(axis=0))
+    left, singular, right = np.linalg.svd(made - made.mean(axis=0), full_matrices=False)
+    np.testing.assert_allclose(np.abs(found.basis @ right[:rank].T), np.eye(rank), atol=1e-6)
+    np.testing.assert_allclose(
+        np.abs(found.coordinates(made)), np.abs(left[:, :rank] * singular[:rank]), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("features", [6, 1300])
+def test_there_are_no_more_axes_than_rows_span(features: int) -> None:
+    made = random(9, 3, 0) @ random(3, features, 1)
+    assert [len(principal_axes(made, count, 0).basis) for count in (2, 3, 6)] == [2, 3, 3]
+    assert [len(principal_axes(made[:count], 6, 0).basis) for count in (1, 2, 3)] == [0, 1, 2]
+    full = random(4, features, 2)
+    assert len(principal_axes(full, 9, 0).basis) == 3
+    assert len(principal_axes(random(9, 3, 0), 9, 0).basis) == 3
+
+
+# ------------------------------------------------------------------------------------------------ clouds
+
+
+@pytest.mark.parametrize(
+    ("rows", "dimensions"), [(9, 1), (16, 2), (24, 2), (25, 3), (35, 3), (36, 4), (99, 4)]
+)
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
+def test_distances_are_unfolded_in_the_dimensions_for_which_there_are_rows(
+    rows: int, dimensions: int, scale: float
+) -> None:
+    """No more than the data have, and with twice as many rows as unknowns."""
+    squared = squared_distances(random(rows, 4, 0) * scale, random(30, 4, 1) * scale)
+    assert unfolded(squared).shape == (rows, dimensions)
+
+
+def test_too_few_records_are_not_unfolded() -> None:
+    squared = squared_distances(random(8, 4, 0), random(30, 4, 1))
+    with pytest.raises(NotApplicableError, match="8 records are too few"):
+        unfolded(squared)
+    with pytest.raises(NotApplicableError, match="40 records are too few"):
+        unfolded(np.ones((40, 5)))  # all at one place
+
+
+def test_a_dimension_that_rounding_hides_is_not_unfolded() -> None:
+    draw = np.random.default_rng(0)
+    rows, points = draw.normal(size=(80, 2)) * [1e4, 1.0], draw.normal(size=(12, 2)) * [1e4, 1.0]
+    assert unfolded(squared_distances(rows, points)).shape == (80, 1)
+
+
+def test_noisy_distances_are_unfolded_without_imaginary_parts() -> None:
+    draw = np.random.default_rng(0)
+    squared = squared_distances(random(150, 4, 0), random(12, 4, 1))
+    assert np.isfinite(unfolded(squared * draw.uniform(0.2, 1.8, squared.shape))).all()
+
+
+def test_distances_to_different_points_are_not_unfolded_together() -> None:
+    view = each_told([ROWS[:6], ROWS[6:]], DistanceRequest(POINTS), DistanceRequest(POINTS + 1.0))
+    with pytest.raises(NotApplicableError, match="different points"):
+        unfolded_cloud(view)
+    found = cloud(view)
+    np.testing.assert_array_equal(found.rows, np.arange(12))
+    np.testing.assert_allclose(
+        squared_distances(found.points, found.points), squared_distances(ROWS, ROWS), atol=1e-4
+    )
+    curved = view_of([0.1 * ROWS], AnchorRequest(0.1 * POINTS, HyperbolicSpace(), False))
+    for unfold in (cloud, unfolded_cloud):
+        with pytest.raises(NotApplicableError, match="hyperbolic"):
+            unfold(curved)
+
+
+# ------------------------------------------------------------------------------------------------ alignment
+
+
+def lopsided(rows: int, features: int, seed: int) -> Float64Array:
+    """Rows with small third moments, the same for each column."""
+    draw = np.random.default_rng(seed)
+    return (draw.gamma(16.0, 0.25, (rows, features)) - 4.0) * np.linspace(3.0, 1.0, features)
+
+
+def test_third_moments_are_those_of_scipy_and_0_of_a_constant() -> None:
+    rows = np.column_stack([lopsided(200, 3, 0) + 50.0, np.ones(200)])
+    np.testing.assert_allclose(_skewness(rows)[:3], skew(rows[:, :3]))
+    assert _skewness(rows)[3] == 0.0
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1.0, 1e25])
+def test_the_nearest_point_is_found_at_any_scale(scale: float) -> None:
+    moved, fixed = random(2100, 3, 0), random(40, 3, 1)
+    apart = cdist(moved, fixed)
+    found = _nearest(moved * scale, fixed * scale)
+    np.testing.assert_allclose(apart[np.arange(2100), found], apart.min(axis=1), rtol=1e-3)
+
+
+def test_signs_of_the_first_axes_are_those_that_bring_clouds_nearest_and_of_others_by_third_moments() -> None:
+    """The first six have no third moments that could tell; two lean."""
+    public = np.column_stack([random(400, 6, 0), lopsided(400, 2, 1)])
+    flips = np.array([1.0, -1.0, -1.0, 1.0, 1.0, -1.0, -1.0, 1.0])
+    hidden = public[np.random.default_rng(2).permutation(400)] * flips
+    np.testing.assert_array_equal(_signs(hidden, public), flips)
+
+
+def test_a_cloud_that_is_turned_a_little_is_turned_back() -> None:
+    public = lopsided(300, 3, 0)
+    turn = np.linalg.qr(np.eye(3) + 0.05 * random(3, 3, 1))[0]
+    turn *= np.sign(np.diag(turn))
+    np.testing.assert_allclose(_rotation(_Clouds(public @ turn.T, public), 0), turn, atol=1e-6)
+
+
+@pytest.mark.parametrize(("public", "axes"), [(20, [5]), (24, [6]), (27, [6]), (30, [7]), (31, [7, 7])])
+def test_a_frame_has_an_axis_for_four_public_rows(public: int, axes: list[int]) -> None:
+    rows = lopsided(60, 9, 0)
+    found = list(
+        distribution_alignment(view_of([rows], DistanceRequest(rows[:12])), Side(lopsided(public, 9, 1)))
+    )
+    assert [one.numbers["axes"] for one in found] == axes
+    assert [one.numbers["public_rows"] for one in found] == ([30, 31] if public == 31 else [public])
+    assert found[-1].variant == f"{public} public rows"
+
+
+def test_unfolded_distances_are_placed_by_all_public_rows_and_by_the_most_known_records() -> None:
+    rows = lopsided(100, 3, 0)
+    view = view_of([rows], DistanceRequest(lopsided(8, 3, 1)))
+    side = Side(lopsided(20, 3, 2), known=np.arange(6), values=rows[:6], counts=(4, 6))
+    assert [one.numbers for one in distance_geometry(view, side)] == [
+        {"public_rows": 20, "axes": 3},
+        {"known_records": 6, "public_rows": 20},
+    ]
+    few = replace(side, public=side.public[:19])
+    assert [one.numbers for one in distance_geometry(view, few)] == [{"known_records": 6, "public_rows": 19}]
+    assert [one.numbers for one in distance_geometry(view, replace(side, counts=()))] == [
+        {"public_rows": 20, "axes": 3}
+    ]
+    with pytest.raises(NotApplicableError, match="nothing places"):
+        list(distance_geometry(view, replace(few, counts=())))
