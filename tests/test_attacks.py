@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from attacked import federation_seen, scored, skewed, truth_of, turned, view_of
@@ -21,12 +23,19 @@ from raydr.attacks.surrogate_inversion import surrogate_inversion
 from raydr.attacks.trilateration import trilateration
 from raydr.federation.transcript import FIRST_CALLS, Seen, Transcript
 from raydr.geometry.points import squared_distances
-from raydr.methods.fedne.clients import PositionRequest
+from raydr.methods.fedne.clients import (
+    Change,
+    PositionRequest,
+    Positions,
+    Training,
+    TrainRequest,
+    positions_of,
+)
 from raydr.methods.fedne.surrogates import DensityRequest
 from raydr.methods.landmarks.learning import Step, StepRequest
-from raydr.methods.landmarks.maps import DistanceRequest
+from raydr.methods.landmarks.maps import DistanceRequest, Distances
 from raydr.methods.landmarks.mean_embedding import MeanEmbedding, MeanEmbeddingRequest
-from raydr.methods.landmarks.spectral import KernelRequest
+from raydr.methods.landmarks.spectral import KernelRequest, Kernels
 from raydr.methods.private_map.messages import CellSumsRequest, Frame
 from raydr.methods.private_map.messages import View as Sight
 from raydr.methods.private_map.settings import COUNT_WEIGHT
@@ -358,6 +367,84 @@ def test_noise_on_a_gradient_keeps_the_record_of_a_small_client() -> None:
     assert verdict.errors.centred.minimum > 0.2
 
 
+def test_a_client_s_records_fit_its_gradient_to_their_last_digits() -> None:
+    rows = random(2, 4, 0)
+    view = view_of([rows], StepRequest(random(10, 4, 1), 0.05, 1.0, 1, "gradient"), mean=True)
+    (found,) = gradient_matching(view, Side(rows[:0]))
+    order = [0, 1] if np.linalg.norm(found.parts[0][0] - rows[0]) < 0.1 else [1, 0]
+    np.testing.assert_allclose(found.parts[0][order], rows, atol=1e-3)
+
+
+def test_clients_of_one_to_eight_records_are_attacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raydr.attacks.gradient_matching._ITERATIONS", 2)
+    rows, landmarks = random(18, 4, 0) + 3.0, random(6, 4, 1) + 3.0
+    request = StepRequest(landmarks, 0.05, 1.0, 1, "gradient")
+    view = view_of([rows[:1], rows[1:9], rows[9:]], request, mean=True)
+    (found,) = gradient_matching(view, Side(rows[:0]))
+    assert {client: part.shape for client, part in found.parts.items()} == {0: (1, 4), 1: (8, 4)}
+    assert (found.variant, found.numbers) == ("Step", {"clients": 2, "records": 9})
+    assert found.knows == "the row counts of clients"
+    np.testing.assert_allclose(found.guess, landmarks.mean(axis=0))
+    np.testing.assert_allclose(found.parts[0], rows[:1], atol=1e-6)
+    (found,) = gradient_matching(view, Side(random(50, 4, 2)))
+    assert found.knows == "the row counts of clients, and the mean of 50 rows of like data"
+    np.testing.assert_allclose(found.guess, random(50, 4, 2).mean(axis=0))
+    (found,) = gradient_matching(replace(view, keyed=True), Side(rows[:0]))
+    np.testing.assert_array_equal(found.guess, np.zeros(4))
+    (found,) = gradient_matching(replace(view, sizes=(0, 8, 10)), Side(rows[:0]))
+    assert list(found.parts) == [1]
+
+
+def test_two_local_steps_are_not_undone() -> None:
+    view = view_of(cut(random(3, 4, 0)), StepRequest(random(6, 4, 1), 0.05, 1.0, 2, "landmarks"), mean=True)
+    with pytest.raises(NotApplicableError, match="several local steps"):
+        list(gradient_matching(view, NOTHING))
+
+
+def trained(
+    sizes: tuple[int, ...], hidden: tuple[int, ...], change: Float64Array, control: Float64Array
+) -> View:
+    """What a server sees of one round of training in which client 0 uploads this."""
+    nothing = np.zeros((0, 0), np.float32)
+    training = Training(hidden, 3, 8, 1, 1, 0.0, 0.0, 1, sum(sizes), False)
+    request = TrainRequest(
+        training, np.zeros(change.size, np.float32), 0.1, nothing, 1.0, nothing, nothing[0:0, 0:0].ravel(),
+        np.zeros(control.size, np.float32), np.zeros((0, 0), np.uint8), np.zeros(0, np.int64), np.zeros(0, np.float32),
+    )  # fmt: skip
+    transcript = Transcript()
+    transcript.add(Seen(1, 1, request, 0, Change(change, 0.0, control, np.zeros(0, np.uint8))))
+    return View(transcript, sizes, np.zeros((0, 2)))
+
+
+@pytest.mark.parametrize("scale", [0.01, 100.0])
+@pytest.mark.parametrize("by_control", [False, True])
+def test_hidden_units_that_one_record_moved_give_it_away(scale: float, by_control: bool) -> None:
+    """Three units that one record moved, two that another did, one that both did, and four that hardly moved."""
+    records = scale * random(2, 4, 0)
+    offsets = np.array([0.9, 0.7, 0.6, -0.5, 0.4, 0.3, *[1e-4] * 4])
+    means = records[[0, 1, 0, 0, 0, 1, 0, 0, 0, 0]] + 1e-4 * scale * random(10, 4, 1)
+    means[2] = records.mean(axis=0)
+    means[6:] = 5.0 * scale
+    layer = np.concatenate([(means.T * offsets).ravel(), offsets, random(1, 43, 2)[0]])
+    other = random(1, len(layer), 3)[0]
+    view = trained((2,), (10, 3), *((other, layer) if by_control else (layer, other[:0])))
+    (found,) = gradient_matching(view, Side(random(5, 4, 4)))
+    assert (found.variant, found.uses) == ("Change", (Change,))
+    np.testing.assert_allclose(found.parts[0], records, atol=2e-3 * scale)
+
+
+def test_one_hidden_unit_gives_one_record_and_none_gives_none() -> None:
+    record, side = random(1, 4, 0)[0], Side(random(5, 4, 4))
+    layer = np.concatenate([record * 0.3, [0.3]])
+    (found,) = gradient_matching(trained((1,), (1,), layer, layer[:0]), side)
+    np.testing.assert_allclose(found.parts[0], record[None])
+    for hidden, change in (((), layer), ((1,), np.zeros(5))):
+        with pytest.raises(NotApplicableError, match="does not undo"):
+            list(gradient_matching(trained((1,), hidden, change, layer[:0]), side))
+    with pytest.raises(NotApplicableError, match="no public rows to guess by"):
+        list(gradient_matching(trained((1,), (1,), layer, layer[:0]), Side(side.public[:0])))
+
+
 def test_the_field_says_where_a_client_with_one_record_lies_and_so_what_it_is_like() -> None:
     """A linear encoder of the first two features: the map is all that the attack can know of a record."""
     rows, public = random(6, 2, 0), random(4000, 2, 1)
@@ -423,6 +510,62 @@ def test_membership_scores_are_what_is_left_with_the_server_held_against_each_ca
     width = np.median(apart.min(axis=1))
     density = np.log((counts * np.exp(-apart / (2.0 * width))).sum(axis=1))
     np.testing.assert_allclose(found["cells and their counts"].scores, density, rtol=1e-6)
+
+
+def test_membership_by_the_last_encoder_and_the_last_landmarks_that_were_sent() -> None:
+    """Nearest place on the map, and nearest landmark, each by the request that came last."""
+    rows, candidates = random(30, 3, 0), random(12, 3, 1)
+    side = Side(rows[:0], candidates=candidates)
+    draw = np.random.default_rng(2)
+    requests = [
+        PositionRequest(draw.normal(size=size).astype(np.float32), hidden)
+        for size, hidden in ((8, ()), (26, (4,)), (32, (5,)))
+    ]
+    view = view_of(cut(rows), *requests)
+    with pytest.raises(NotApplicableError, match="nothing that a record could be compared with"):
+        list(membership(replace(view, embedding=np.zeros((0, 2))), side))
+    view = replace(view, embedding=draw.normal(size=(30, 2)))
+    (found,) = membership(view, side)
+    placed = positions_of(candidates.astype(np.float32), requests[-1].weights, (5,)).astype(np.float64)
+    apart = np.linalg.norm(placed[:, None] - view.embedding, axis=2)
+    assert (found.variant, found.uses) == ("encoder and published map", (Positions,))
+    np.testing.assert_allclose(found.scores, -apart.min(axis=1), rtol=1e-5)
+
+    landmarks = [random(4, 3, seed) for seed in (3, 4, 5)]
+    asked = [StepRequest(points, 0.1, 1.0, 1, "gradient") for points in landmarks]
+    (found,) = membership(view_of(cut(rows), *asked, mean=True), side)
+    apart = np.linalg.norm(candidates[:, None] - landmarks[-1], axis=2)
+    assert (found.variant, found.uses) == ("learnt landmarks", (Step,))
+    np.testing.assert_allclose(found.scores, -(apart**2).min(axis=1), rtol=1e-9)
+
+
+def test_membership_is_by_whichever_client_s_distances_come_nearest() -> None:
+    """A client without rows posts none, and counts for nothing."""
+    rows, candidates = random(20, 3, 0), random(12, 3, 1)
+    points = [random(6, 3, seed) for seed in (2, 3, 4)]
+    parts = [rows[:9], rows[:0], rows[9:]]
+    requests = [DistanceRequest(points[0]), DistanceRequest(points[1]), KernelRequest(points[2], 0.1)]
+    transcript = Transcript()
+    for client, (part, request) in enumerate(zip(parts, requests, strict=True)):
+        sent = view_of([part], request).transcript if len(part) else ()
+        reply = [seen.reply for seen in sent][-1] if sent else Distances(np.zeros((0, 6)))
+        transcript.add(Seen(client + 1, 0, request, client, reply))
+    view = View(transcript, (9, 0, 11), np.zeros((0, 2)))
+    (found,) = membership(view, Side(rows[:0], candidates=candidates))
+    apart = []
+    for part, there in ((parts[0], points[0]), (parts[2], points[2])):
+        own, posts = (np.linalg.norm(some[:, None] - there, axis=2) for some in (candidates, part))
+        apart.append(np.linalg.norm(own[:, None] - posts, axis=2).min(axis=1))
+    np.testing.assert_allclose(found.scores, -np.minimum(*apart), rtol=1e-6)
+    assert found.uses == (Distances, Kernels)
+
+
+def test_membership_says_why_nobody_is_asked_after() -> None:
+    view, rows = anchored(random(30, 3, 0), random(5, 3, 1)), random(4, 3, 2)
+    with pytest.raises(NotApplicableError, match="records of the source that are not in the run"):
+        list(membership(view, Side(rows)))
+    with pytest.raises(NotApplicableError, match="nothing that a record could be compared with"):
+        list(membership(replace(view, transcript=Transcript()), Side(rows, candidates=rows)))
 
 
 def witnesses() -> Float64Array:

@@ -62,7 +62,7 @@ def _by_posted(view: View, rows: FloatArray) -> tuple[str, tuple[type[Reply], ..
     if any(message.points is None for message in messages):
         return None
     scores = np.maximum.reduce([_nearness(message, rows) for message in messages])
-    return "distances posted", (messages[0].kind,), scores
+    return "distances posted", tuple(dict.fromkeys(message.kind for message in messages)), scores
 
 
 def _nearness(message: Posted, rows: FloatArray) -> Float64Array:
