@@ -13,11 +13,13 @@ from attacked import federation_seen, skewed, truth_of, view_of
 from raydr.attacks import ATTACKS, NotApplicableError, Side, View
 from raydr.attacks.attribute_inference import attribute_inference, fitted_to_the_rest
 from raydr.attacks.chosen_landmarks import chosen_landmarks
+from raydr.attacks.per_record import replied
 from raydr.attacks.scoring import judged
 from raydr.attacks.verdicts import Audit, Verdict
 from raydr.errors import RunError
 from raydr.federation import ClientHost, Request, Seat, fingerprint
 from raydr.federation.failures import Failure, Kind
+from raydr.federation.transcript import Seen, Transcript
 from raydr.federation.wire import Call
 from raydr.methods.landmarks.maps import DistanceRequest
 from raydr.methods.landmarks.spectral import KernelRequest
@@ -30,6 +32,7 @@ from raydr.report.audited import lines
 from raydr.report.knowledge import columns_told
 from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
+from raydr.statistics.scaling import ScaleRows
 
 RECORDS = 240
 ORIGINS = ("learnt", "k-means", "principal", "random")
@@ -98,6 +101,7 @@ def test_errors_of_rows_left_out_are_those_of_fits_without_them(numbers: int) ->
     found = fitted_to_the_rest(few, posted)
     off = []
     joint = few if posted is None else np.hstack([few, posted])
+    np.testing.assert_allclose(found.factor[:7], 1.0 / few.std(axis=0)[:7])
     standard = (joint - joint.mean(axis=0)) * found.factor
     largest = float(np.linalg.eigvalsh(standard.T @ standard)[-1])
     others = np.arange(8 + numbers) != 4
@@ -113,6 +117,22 @@ def test_errors_of_rows_left_out_are_those_of_fits_without_them(numbers: int) ->
             misses.append(standard[row, 4] - centre[4] - (standard[row] - centre)[others] @ weights)
         off.append(np.sqrt(np.mean(np.square(misses))))
     assert found.held_out[4] == pytest.approx(min(off), rel=1e-3)
+
+
+def test_a_column_that_differs_by_rounding_alone_is_constant_and_a_small_one_is_not() -> None:
+    rows = PUBLIC.copy()
+    rows[:, 5] = 1e8 * (1.0 + 1e-15 * np.arange(len(rows)))
+    rows[:, 6] = 1e-3 + 1e-10 * PUBLIC[:, 0]
+    found = fitted_to_the_rest(rows, None)
+    np.testing.assert_array_equal(found.factor > 0.0, [True] * 5 + [False, True, False])
+    inferred = found.inferred(rows, None)
+    np.testing.assert_allclose(inferred[:, [5, 7]], rows[:, [5, 7]], rtol=1e-9)
+    np.testing.assert_allclose(inferred[:, 6], rows[:, 6], rtol=0.0, atol=1e-11)
+
+
+def test_of_rows_that_are_all_alike_all_columns_are_known() -> None:
+    found = fitted_to_the_rest(np.tile(PUBLIC[:1], (20, 1)), None)
+    np.testing.assert_allclose(found.inferred(PUBLIC[:1], None), PUBLIC[:1])
 
 
 # ------------------------------------------------------------------------------------------------ what posts add
@@ -164,6 +184,44 @@ def test_without_rows_to_learn_from_it_does_not_apply() -> None:
         list(attribute_inference(seen(DistanceRequest(POINTS)), Side(PUBLIC[:5])))
 
 
+@pytest.mark.parametrize(("public", "known", "found"), [(20, 9, "public"), (19, 10, "known"), (19, 9, "")])
+def test_twenty_public_rows_or_ten_known_records_are_enough(public: int, known: int, found: str) -> None:
+    side = replace(SIDE, public=PUBLIC[:public], counts=(known,))
+    attempts = attribute_inference(seen(DistanceRequest(POINTS)), side)
+    if not found:
+        with pytest.raises(NotApplicableError, match="10 known records"):
+            list(attempts)
+        return
+    numbers = {"public": {"public_rows": 20}, "known": {"known_records": 10}}
+    assert [one.numbers for one in attempts] == [numbers[found]]
+    without = attribute_inference(seen(DistanceRequest(POINTS)), replace(SIDE, counts=()))
+    assert [one.numbers for one in without] == [{"public_rows": 160}]
+
+
+def test_of_many_columns_those_that_vary_most_are_inferred(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raydr.attacks.attribute_inference.MOST_COLUMNS", 3)
+    (found, _) = attribute_inference(seen(DistanceRequest(POINTS)), SIDE)
+    np.testing.assert_array_equal(found.columns, np.sort(np.argsort(PUBLIC.std(axis=0))[-3:]))
+
+
+def test_where_posts_of_a_group_do_not_help_it_goes_by_the_rest_of_each_of_its_records() -> None:
+    """Three clients, each with points of its own, and noise that leaves of distances nothing but noise."""
+    noise = GaussianNoise(on="distances", level=30.0)
+    transcript = Transcript()
+    for client, part in enumerate(np.array_split(ROWS, 3)):
+        request = AnchorRequest(POINTS + client, EuclideanSpace(), False, noise)
+        (reply,) = [each.reply for each in view_of([part], request).transcript if each.request == request]
+        transcript.add(Seen(client + 1, 0, request, client, reply))
+    (by_public, by_known) = attribute_inference(
+        View(transcript, (80, 80, 80), ROWS[:0, :2]), replace(SIDE, counts=(120,))
+    )
+    for found in (by_public, by_known):
+        estimates, guesses = found.inferred(ROWS)
+        assert estimates.shape == guesses.shape == ROWS.shape
+        same = (estimates == guesses).reshape(3, 80, 8)
+        assert (same.mean(axis=(1, 2)) > 0.5).all()
+
+
 # ------------------------------------------------------------------------------------------------ words
 
 
@@ -203,6 +261,28 @@ def test_two_points_that_differ_in_one_column_tell_that_column(request_: Request
     (verdict,) = verdicts("chosen-landmarks", seen(request_))
     assert len(verdict.columns) == 7
     assert max(one.error for one in verdict.columns) < 1e-6 < 0.5 < min(one.guess for one in verdict.columns)
+
+
+@pytest.mark.parametrize("points", [POINTS, POINTS[:1]])
+def test_chosen_points_are_as_far_from_the_first_as_honest_ones_are_from_their_mean(
+    points: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or by 1 where all honest ones are at one place."""
+    sent = []
+
+    def noted(request: Any, fed: np.ndarray, seed: int) -> Any:
+        sent.append(request.landmarks)
+        return replied(request, fed, seed)
+
+    monkeypatch.setattr("raydr.attacks.chosen_landmarks.replied", noted)
+    scaling = ScaleRows(np.ones(8), np.full(8, 0.5), False)
+    (found,) = chosen_landmarks(seen(scaling, DistanceRequest(points)), SIDE)
+    apart = sent[0][1:] - sent[0][0]
+    far = float(np.sqrt(((points - points.mean(axis=0)) ** 2).sum(axis=1).mean())) or 1.0
+    np.testing.assert_allclose(apart, far * np.eye(8))
+    estimates, guesses = found.inferred(ROWS[found.rows])
+    np.testing.assert_allclose(estimates, ROWS[found.rows], atol=1e-6)
+    np.testing.assert_allclose(guesses, np.tile(PUBLIC.mean(axis=0), (len(found.rows), 1)))
 
 
 def test_noise_on_distances_reaches_what_chosen_points_tell() -> None:

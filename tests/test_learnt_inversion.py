@@ -19,9 +19,10 @@ from raydr.attacks.regression import fitted, predicted
 from raydr.attacks.scoring import judged, share_errors, told_apart
 from raydr.attacks.trilateration import trilateration
 from raydr.federation import Request
+from raydr.federation.transcript import Transcript
 from raydr.methods.landmarks.maps import DistanceRequest, Distances
 from raydr.methods.landmarks.spectral import KernelRequest
-from raydr.methods.sense.clients import AnchorRequest
+from raydr.methods.sense.clients import AnchorDistances, AnchorRequest
 from raydr.methods.sense.frames import residual_factor
 from raydr.methods.sense.spaces import EuclideanSpace, HyperbolicSpace
 from raydr.privacy.gaussian import GaussianNoise
@@ -219,6 +220,8 @@ def test_the_inner_part_gives_records_whose_directions_are_known() -> None:
     factor = residual_factor(request.frame, ROWS)
     squared = ((ROWS[:, None] - ANCHORS) ** 2).sum(axis=2)
     np.testing.assert_allclose(with_turn(request.frame, squared, factor, ROWS), ROWS, atol=1e-6)
+    few = residual_factor(request.frame, ROWS[:4])  # fewer than the directions that the anchors leave
+    np.testing.assert_allclose(with_turn(request.frame, squared[:4], few, ROWS[:4]), ROWS[:4], atol=1e-6)
 
 
 def test_the_inner_part_helps_where_it_is_posted() -> None:
@@ -229,6 +232,61 @@ def test_the_inner_part_helps_where_it_is_posted() -> None:
     assert "inner part" in inner.knows
     assert "inner part" not in outer.knows
     assert error(inner)[0] < 0.7 * error(outer)[0]
+
+
+def test_the_inner_part_is_of_no_use_where_nothing_tells_its_directions() -> None:
+    rows, public = (
+        np.random.default_rng(seed).normal(size=(count, 12)) for seed, count in ((0, 240), (1, 160))
+    )
+    view = anchored(rows, np.random.default_rng(2).normal(size=(3, 12)), within=True)
+    found = next(iter(learnt_inversion(view, Side(public))))
+    assert "inner part" not in found.knows
+
+
+def test_the_inner_part_needs_no_more_public_rows_than_a_client_has_records() -> None:
+    """Half of 60 play a client of 80."""
+    (found,) = learnt_inversion(anchored(within=True), Side(PUBLIC[:60]))
+    assert "inner part" in found.knows
+    (without,) = learnt_inversion(anchored(), Side(PUBLIC[:60]))
+    assert error(found)[0] < 0.7 * error(without)[0]
+
+
+def test_the_inner_part_of_each_client_goes_with_the_anchors_that_it_was_told() -> None:
+    """Client 1 has anchors of its own. Where client 2 sends no inner part, that of client 0 is left alone."""
+    own = AnchorRequest(skewed(4, 12, 5), EuclideanSpace(), True)
+    shared = AnchorRequest(ANCHORS, EuclideanSpace(), True)
+
+    def view(*told: AnchorRequest, lacking: tuple[int, ...] = ()) -> View:
+        transcript = Transcript()
+        for client, (part, request) in enumerate(zip(cut(ROWS), told, strict=True)):
+            ((seen, reply),) = view_of([part], request).transcript.of(AnchorDistances)
+            if client in lacking:
+                reply = replace(reply, inside=reply.inside[:, :0])
+            transcript.add(replace(seen, number=client + 1, client=client, reply=reply))
+        return View(transcript, (80, 80, 80), ROWS[:0, :2])
+
+    def errors(of: View) -> Float64Array:
+        (found,) = learnt_inversion(of, Side(PUBLIC[:60]))
+        np.testing.assert_array_equal(np.sort(found.estimate.rows), np.arange(RECORDS))
+        off = np.empty(RECORDS)
+        for rows, values in found.estimate.blocks():
+            off[rows] = np.linalg.norm(values - ROWS[rows], axis=1)
+        return np.median(off.reshape(3, 80), axis=1)
+
+    bare = errors(view(shared, own, shared, lacking=(0, 1, 2)))
+    assert (errors(view(shared, own, shared)) < 0.7 * bare).all()
+    one_lacks = errors(view(shared, own, shared, lacking=(2,)))
+    assert one_lacks[1] < 0.7 * bare[1]
+    np.testing.assert_allclose(one_lacks[[0, 2]], bare[[0, 2]], rtol=1e-6)
+
+
+def test_noise_on_distances_and_a_key_keep_the_inner_part_from_being_read() -> None:
+    noisy = AnchorRequest(ANCHORS, EuclideanSpace(), True, GaussianNoise(on="distances", level=0.01))
+    view = replace(view_of(cut(ROWS), noisy), embedding=ROWS[:0])
+    for one in learnt_inversion(view, Side(PUBLIC[:60])):
+        assert "inner part" not in one.knows
+    keyed = learnt_inversion(anchored(within=True, keyed=True), replace(knowing(40), public=PUBLIC[:60]))
+    assert all("inner part" not in one.knows for one in keyed)
 
 
 # ------------------------------------------------------------------------------------------------ the map

@@ -180,7 +180,9 @@ def fitted_to_the_rest(values: FloatArray, posted: Float64Array | None) -> FromT
     free[free < 1e-10] = 0.0
     least = np.full(columns, np.inf)
     weights = np.zeros((joint.shape[1], columns))
-    for penalty in PENALTIES * max(float(squares[-1]), np.finfo(np.float64).tiny):
+    for penalty in PENALTIES * max(
+        float(squares[-1]), 1.0
+    ):  # it is less than 1 where all columns are constant
         scaled = axes / (squares + penalty)
         precision = scaled @ own.T  # (columns + numbers, columns)
         diagonal = precision[np.arange(columns), np.arange(columns)]

@@ -13,8 +13,7 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray
 from raydr.attacks.contract import Piece, View
 from raydr.attacks.per_record import Posts
-from raydr.attacks.regression import LEAST_ROWS, fitted, predicted
-from raydr.errors import DataError
+from raydr.attacks.regression import fitted, predicted
 from raydr.federation.transcript import Seen
 from raydr.methods.sense.clients import AnchorDistances, AnchorRequest
 from raydr.methods.sense.frames import AffineFrame, residual_factor
@@ -32,29 +31,27 @@ def with_inner_part(
 
     ``piece`` has estimates of the same records from their distances to anchors. Some of the public rows
     (public rows, features), of which ``imitated`` (public rows, numbers) would have been posted, play the part of a
-    client, to see whether the inner part helps.
+    client, to see whether the inner part helps. There are enough of them to fit a regression to half of them.
     """
     sent = [
-        (seen, reply)
+        (view.rows_of(seen.client), seen.request, reply)
         for seen, reply in view.transcript.of(AnchorDistances)
-        if _is_readable(view, seen, reply)
+        if seen.client is not None and _is_readable(view, seen, reply)
     ]
-    sent = [one for one in sent if np.isin(view.rows_of(one[0].client or 0), posts.rows).all()]
-    if len(sent) == 0 or sum(len(reply.squared) for _, reply in sent) < len(posts.rows):
+    sent = [one for one in sent if np.isin(one[0], posts.rows).all()]
+    if sum(len(numbers) for numbers, _, _ in sent) < len(posts.rows):
         return None
-    frame = sent[0][0].request.frame  # type: ignore[attr-defined]
-    count = min(int(np.median([len(reply.squared) for _, reply in sent])), len(public) // 2)
+    frame = sent[0][1].frame  # type: ignore[attr-defined]
+    count = min(int(np.median([len(numbers) for numbers, _, _ in sent])), len(public) // 2)
     if count < 2 or not _helps(view, frame, imitated, public, count, seed):
         return None
     at = {int(row): place for place, row in enumerate(piece.rows)}
-    rows, values = [], []
-    for seen, reply in sent:
-        numbers = view.rows_of(seen.client or 0)
+    values = []
+    for numbers, _, reply in sent:
         guessed = piece.spelt(piece.coordinates[[at[int(row)] for row in numbers]])
-        found = turned(frame, reply.squared, reply.inside, view.fed(guessed))
-        rows.append(numbers)
-        values.append(view.unfed(found))
-    return Piece(np.concatenate(rows), np.zeros(public.shape[1]), np.concatenate(values))
+        values.append(view.unfed(turned(frame, reply.squared, reply.inside, view.fed(guessed))))
+    rows = np.concatenate([numbers for numbers, _, _ in sent])
+    return Piece(rows, np.zeros(public.shape[1]), np.concatenate(values))
 
 
 def turned(
@@ -87,14 +84,9 @@ def _helps(
     """Return whether this many public rows, as a client's, are estimated better with the inner part."""
     order = np.random.default_rng((seed, 8)).permutation(len(public))
     theirs, others = order[:count], order[count:]
-    if len(others) < LEAST_ROWS:
-        return False
     guessed = predicted(fitted(imitated[others], public[others], seed), imitated[theirs])
     true = view.fed(public[theirs])
-    try:
-        found = turned(frame, imitated[theirs], residual_factor(frame, true), view.fed(guessed))
-    except DataError:
-        return False
+    found = turned(frame, imitated[theirs], residual_factor(frame, true), view.fed(guessed))
     return float(np.median(np.linalg.norm(view.unfed(found) - public[theirs], axis=1))) < float(
         np.median(np.linalg.norm(guessed - public[theirs], axis=1))
     )
