@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from attacked import view_of
+from attacked import turned, view_of
 from scipy.spatial.distance import cdist
 from scipy.stats import skew
 
 from raydr.arrays import Float64Array
 from raydr.attacks import Estimate, NotApplicableError, Piece, Side, View
-from raydr.attacks.cloud import cloud, unfolded, unfolded_cloud
+from raydr.attacks.cloud import Cloud, cloud, unfolded, unfolded_cloud
 from raydr.attacks.distance_geometry import distance_geometry
 from raydr.attacks.distribution_alignment import (
     _Clouds,
@@ -22,6 +22,7 @@ from raydr.attacks.distribution_alignment import (
     _skewness,
     distribution_alignment,
 )
+from raydr.attacks.known_sample import known_sample, placed
 from raydr.attacks.per_record import per_record
 from raydr.attacks.posted import posted
 from raydr.attacks.principal import principal_axes
@@ -258,10 +259,34 @@ def test_kernels_that_noise_moved_past_0_or_1_are_of_the_largest_distance_or_non
     np.testing.assert_allclose(posts.values, [[-np.log(1.2), 0.0, 1.0, largest / 2.0, largest / 2.0]])
 
 
+def test_points_that_the_server_is_not_told_are_none_of_its_own() -> None:
+    for reply in (
+        Kernels(np.exp(-(ROWS[:, :2] ** 2))),
+        Distances(ROWS[:, :2] ** 2),
+        AnchorDistances(ROWS[:, :2] ** 2, ROWS),
+    ):
+        transcript = Transcript()
+        transcript.add(Seen(1, 0, TotalRequest(), 0, reply))
+        (found,) = posted(View(transcript, (12,), np.zeros((0, 2))))
+        assert (found.points, found.space) == (None, EUCLIDEAN)
+        np.testing.assert_allclose(
+            found.squared, ROWS[:, :2] ** 2, rtol=1e-9, atol=1e-12
+        )  # of a kernel, in its own unit
+
+
 def test_noise_on_distances_is_what_the_client_declares() -> None:
     noise = GaussianNoise(on="distances", level=0.25)
     (found,) = posted(view_of([ROWS], AnchorRequest(POINTS, EUCLIDEAN, False, noise)))
     assert found.noise == 0.25
+    (seen,) = [
+        seen
+        for seen, _ in view_of([ROWS], AnchorRequest(POINTS, EUCLIDEAN, False, noise)).transcript.of(
+            AnchorDistances
+        )
+    ]
+    transcript = Transcript()
+    transcript.add(replace(seen, protection=None))
+    assert posted(View(transcript, (12,), np.zeros((0, 2))))[0].noise == 0.25
     reply = view_of([ROWS], DistanceRequest(POINTS)).transcript.of(Distances)[0][1]
     transcript = Transcript()
     other = GaussianNoise(on="data", multiplier=2.0, clip=1.0)
@@ -298,7 +323,7 @@ def test_principal_axes_are_singular_vectors_of_what_is_centred(rows: int, featu
     draw = np.random.default_rng(1)
     rank = min(features, 4)
     made = (draw.normal(size=(rows, rank)) * [8.0, 4.0, 2.0, 1.0][:rank]) @ draw.normal(size=(rank, features))
-    made += 100.0
+    made += 1e7
     found = principal_axes(made, rank, 0)
     np.testing.assert_allclose(found.mean, made.mean(axis=0))
     left, singular, right = np.linalg.svd(made - made.mean(axis=0), full_matrices=False)
@@ -309,11 +334,12 @@ def test_principal_axes_are_singular_vectors_of_what_is_centred(rows: int, featu
 
 
 @pytest.mark.parametrize("features", [6, 1300])
-def test_there_are_no_more_axes_than_rows_span(features: int) -> None:
-    made = random(9, 3, 0) @ random(3, features, 1)
+@pytest.mark.parametrize("scale", [1e-9, 1e5])
+def test_there_are_no_more_axes_than_rows_span(features: int, scale: float) -> None:
+    made = scale * random(9, 3, 0) @ random(3, features, 1)
     assert [len(principal_axes(made, count, 0).basis) for count in (2, 3, 6)] == [2, 3, 3]
     assert [len(principal_axes(made[:count], 6, 0).basis) for count in (1, 2, 3)] == [0, 1, 2]
-    full = random(4, features, 2)
+    full = scale * random(4, features, 2)
     assert len(principal_axes(full, 9, 0).basis) == 3
     assert len(principal_axes(random(9, 3, 0), 9, 0).basis) == 3
 
@@ -432,3 +458,62 @@ def test_unfolded_distances_are_placed_by_all_public_rows_and_by_the_most_known_
     ]
     with pytest.raises(NotApplicableError, match="nothing places"):
         list(distance_geometry(view, replace(few, counts=())))
+
+
+# ------------------------------------------------------------------------------------------------ known records
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e6])
+def test_as_many_known_records_as_dimensions_and_the_mean_place_a_cloud(scale: float) -> None:
+    rows = scale * (random(30, 4, 0) + 2.0)
+    found = Cloud(np.arange(30), turned(rows / scale) * scale, Distances)
+    places = found.points
+    for count, mean in ((4, rows.mean(axis=0)), (5, None), (5, np.zeros(4)), (9, None)):
+        piece = placed(found, places[:count], rows[:count], mean)
+        np.testing.assert_allclose(piece.spelt(piece.coordinates), rows, rtol=1e-6, atol=1e-7 * scale)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e6])
+def test_where_known_records_leave_directions_open_estimates_stay_at_their_mean(scale: float) -> None:
+    plane = scale * random(8, 2, 1) @ random(2, 4, 2)
+    rows = np.concatenate([plane, scale * random(20, 4, 0)])
+    piece = placed(Cloud(np.arange(28), turned(rows / scale) * scale, Distances), *_known(rows, scale), None)
+    assert piece.basis is not None
+    assert piece.basis.shape == (2, 4)
+    axes = np.linalg.svd(plane - plane.mean(axis=0))[2][:2]
+    nearest = plane.mean(axis=0) + (rows - plane.mean(axis=0)) @ axes.T @ axes
+    np.testing.assert_allclose(piece.spelt(piece.coordinates), nearest, rtol=1e-6, atol=1e-7 * scale)
+
+
+def _known(rows: Float64Array, scale: float) -> tuple[Float64Array, Float64Array]:
+    return (turned(rows / scale) * scale)[:8], rows[:8]
+
+
+def test_a_known_record_of_a_client_that_posted_nothing_places_nothing() -> None:
+    rows = random(30, 3, 0)
+    view = replace(bare(view_of([rows[:20]], DistanceRequest(turned(random(5, 3, 1))))), sizes=(20, 10))
+    side = Side(
+        rows[:0], known=np.array([25, 20, 29, 3, 8, 1, 2, 19]), values=rows[[25, 20, 29, 3, 8, 1, 2, 19]]
+    )
+    side = replace(side, counts=(0, 3, 4, 8))
+    found = list(known_sample(view, side))
+    assert [one.variant for one in found] == ["4 known records", "8 known records"]
+    np.testing.assert_allclose(
+        np.concatenate([values for _, values in found[-1].estimate.blocks()]), rows[:20], atol=1e-6
+    )
+
+
+def test_known_sample_says_what_it_knew() -> None:
+    rows = random(20, 3, 0)
+    view = view_of([rows], DistanceRequest(random(5, 3, 1)))
+    side = Side(rows[:0], known=np.arange(3), values=rows[:3], counts=(1, 3))
+    what = "distances between records, as far as the messages tell them, and "
+    one, three = known_sample(view, side)
+    assert (one.variant, one.knows) == ("1 known record", what + "1 of the records")
+    assert (three.variant, three.knows) == ("3 known records", what + "3 of the records")
+    np.testing.assert_allclose(three.guess, rows[:3].mean(axis=0))
+    (found,) = known_sample(view, replace(side, public=random(7, 3, 2), counts=(0,)))
+    assert found.knows == what + "0 of the records; the mean of 7 rows of like data"
+    np.testing.assert_allclose(found.guess, random(7, 3, 2).mean(axis=0))
+    with pytest.raises(NotApplicableError, match="too few records are left"):
+        list(known_sample(view, replace(side, counts=())))

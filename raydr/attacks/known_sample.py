@@ -29,14 +29,16 @@ def known_sample(view: View, side: Side) -> Iterator[Reconstruction]:
 
 def attempts(found: Cloud, side: Side) -> Iterator[Reconstruction]:
     """Place a cloud by so many known records, once for each number."""
-    place = np.full(int(found.rows.max()) + 1, -1)
+    place = np.full(int(max(found.rows.max(), side.known.max(initial=0))) + 1, -1)
     place[found.rows] = np.arange(len(found.rows))
     mean = side.public.mean(axis=0, dtype=np.float64) if len(side.public) else None
     for count in side.counts:
-        if not count and mean is None:
+        at = place[side.known[:count]]
+        there = at >= 0  # of a client that posted nothing a record has no place
+        if not there.any() and mean is None:
             continue
-        at, values = place[side.known[:count]], np.asarray(side.values[:count], np.float64)
-        piece = placed(found, found.points[at], values, mean)
+        values = np.asarray(side.values[:count][there], np.float64)
+        piece = placed(found, found.points[at[there]], values, mean)
         yield Reconstruction(
             uses=(found.kind,),
             knows=f"distances between records, as far as the messages tell them, and {count:,} of the records"
