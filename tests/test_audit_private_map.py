@@ -12,13 +12,22 @@ from attacked import federation_seen, truth_of
 
 from raydr.arrays import Float64Array
 from raydr.attacks import Side, View
-from raydr.attacks.landmark_lifting import landmark_lifting, lifted
+from raydr.attacks.landmark_lifting import _deviation, landmark_lifting, lifted
 from raydr.attacks.scoring import Scores
 from raydr.federation.secure import SecureSums
+from raydr.federation.transcript import Seen, Transcript
 from raydr.methods import METHODS
+from raydr.methods.private_map.messages import (
+    CellSums,
+    CellSumsRequest,
+    FirstMoments,
+    FirstMomentsRequest,
+    Frame,
+)
 from raydr.methods.private_map.messages import View as Sight
-from raydr.methods.private_map.settings import PrivateMap
+from raydr.methods.private_map.settings import COUNT_WEIGHT, PrivateMap
 from raydr.privacy import Quantity
+from raydr.privacy.accounting import Budget
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.records import LEDGER
 from raydr.report import read_run
@@ -149,3 +158,73 @@ def test_a_clients_own_mean_sets_its_records_apart_where_uploads_are_seen(secure
     assert len(ratios) == (1 if secure else 2)
     assert ratios[0] == pytest.approx(1.0, abs=0.05)
     assert secure or ratios[1] < 0.5
+
+
+SIGHT = Sight(0.5, 4.0, None, None, 3)
+FRAME = Frame(SIGHT, np.array([0.1, 0.2, -0.3]), np.eye(3)[:, :2])
+
+
+def summed(counts: list[float], centres: np.ndarray, client: int | None = None, number: int = 1) -> Seen:
+    reply = CellSums(np.zeros(centres.shape), COUNT_WEIGHT * np.array(counts))
+    return Seen(number, 0, CellSumsRequest(FRAME, centres, 4.0, 20), client, reply)
+
+
+@pytest.mark.parametrize(
+    ("counts", "weights"), [([-2.0, 3.0, 0.5], [0.0, 3.0, 0.5]), ([0.0, -1.0, 0.0], [1.0, 1.0, 1.0])]
+)
+def test_landmarks_are_lifted_from_their_mean_by_counts_of_which_none_is_negative(
+    counts: list[float], weights: list[float]
+) -> None:
+    """By the last sum, whatever a client's own summand says; where no cell holds a record all weigh the same."""
+    centres = np.random.default_rng(0).normal(size=(3, 2))
+    transcript = Transcript()
+    for seen in (
+        summed([9.0, 1.0, 1.0], centres),
+        summed(counts, centres, number=2),
+        summed([5.0] * 3, centres, 0, 2),
+    ):
+        transcript.add(seen)
+    (found,) = landmark_lifting(View(transcript, (7, 13), np.zeros((0, 2))), Side(np.zeros((0, 3))))
+    mean = FRAME.mean + 0.5
+    mean[:2] += np.average(centres, axis=0, weights=weights)
+    values = np.concatenate([block for _, block in found.estimate.blocks()])
+    np.testing.assert_allclose(values, np.tile(mean, (20, 1)))
+    np.testing.assert_allclose(found.guess, mean)
+    assert (found.variant, found.numbers) == ("landmarks", {"cells": 3})
+
+
+def noise(per: str) -> GaussianNoise:
+    return GaussianNoise(on="moments", multiplier=2.0, per=per, clip=4.0)
+
+
+@pytest.mark.parametrize("per", ["client", "sum"])
+@pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
+def test_the_noise_that_is_reckoned_with_is_that_of_an_upload(per: str, relation: str) -> None:
+    """Of records at the centre, which add nothing themselves."""
+    request = FirstMomentsRequest(
+        Sight(0.0, 4.0, None, None, 2000), 10, noise(per).model_copy(update={"relation": relation})
+    )
+    federation, transcript = federation_seen([np.zeros((1, 2000))] * 10, budget=Budget(colluding=0.4))
+    federation.sum(request)
+    uploads = np.array([reply.packed for _, reply in transcript.of(FirstMoments)])
+    assert _deviation(request, 10, 0.4) == pytest.approx(uploads.std(), rel=0.05)
+    assert _deviation(FirstMomentsRequest(SIGHT, 10), 10, 0.4) == 0.0
+
+
+def test_a_client_s_mean_is_shrunk_by_what_of_it_is_noise() -> None:
+    """Stein's shrinkage; a mean that is all noise says nothing, and a client without records has none."""
+    request = FirstMomentsRequest(SIGHT, 20, noise("client"))
+    level = 4.0 * _deviation(request, 3, 0.2) / np.array([100, 1, 2])  # of each client's mean
+    own = np.array([[0.5, -0.4, 0.3], [0.0, 0.0, 0.0], [0.02, 0.01, 0.03]])
+    transcript = Transcript()
+    transcript.add(summed([1.0, 1.0, 1.0], np.zeros((3, 2))))
+    for client, count in enumerate((100, 0, 2)):
+        packed = np.append((FRAME.mean + own[client]) * count / 4.0, 1.0)
+        transcript.add(Seen(2, 0, request, client, FirstMoments(packed)))
+    _, found = landmark_lifting(View(transcript, (100, 0, 2), np.zeros((0, 2))), Side(np.zeros((0, 3))))
+    values = np.concatenate([block for _, block in found.estimate.blocks()])
+    kept = 1.0 - 3.0 * level[0] ** 2 / 0.5
+    assert 0.8 < kept < 0.999
+    np.testing.assert_allclose(values[:100], np.tile(FRAME.mean + 0.5 + kept * own[0], (100, 1)))
+    np.testing.assert_allclose(values[100:], np.tile(FRAME.mean + 0.5, (2, 1)))
+    assert (found.variant, found.numbers) == ("clients' means", {"clients": 2})

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 from attacked import scored, skewed, truth_of, turned, view_of
+from scipy.special import ndtr
 
 from raydr.arrays import Float64Array
 from raydr.attacks import ATTACKS, NotApplicableError, Reconstruction, Side, View
 from raydr.attacks.contract import Attack, Estimate, GroupShares
 from raydr.attacks.inner_part import turned as with_turn
-from raydr.attacks.learnt_inversion import FEW, learnt_inversion, map_inversion
+from raydr.attacks.learnt_inversion import FEW, _surroundings, learnt_inversion, map_inversion
 from raydr.attacks.per_record import per_record
 from raydr.attacks.property_inference import property_inference
 from raydr.attacks.regression import fitted, predicted
@@ -210,6 +211,61 @@ def test_nothing_posted_is_nothing_learnt() -> None:
     for attack in (learnt_inversion, map_inversion, property_inference):
         with pytest.raises(NotApplicableError, match="nothing was posted of any single record"):
             list(attack(view, knowing(40, 200)))
+
+
+@pytest.mark.parametrize(
+    ("public", "known", "variants"),
+    [
+        (20, 9, ["20 public rows"]),
+        (19, 10, ["10 known records"]),
+        (100, 0, ["100 public rows"]),
+        (101, 0, ["101 public rows", *["100 public rows"] * 3]),
+    ],
+)
+def test_twenty_public_rows_or_ten_known_records_are_enough(
+    public: int, known: int, variants: list[str]
+) -> None:
+    found = list(learnt_inversion(anchored(), knowing(known, public=PUBLIC[:public])))
+    assert [one.variant for one in found] == variants
+    assert found[0].uses == (AnchorDistances,)
+
+
+def test_with_fewer_it_says_what_either_needs() -> None:
+    with pytest.raises(NotApplicableError, match=r"needs 20 public rows.* It needs 10 known records"):
+        list(learnt_inversion(anchored(), knowing(9, public=PUBLIC[:19])))
+
+
+@pytest.mark.parametrize("public", [0, 15])
+def test_who_knows_records_guesses_by_them_and_by_public_rows(public: int) -> None:
+    side = knowing(40, public=PUBLIC[:public])
+    (found,) = learnt_inversion(anchored(), side)
+    np.testing.assert_allclose(found.guess, np.concatenate([side.values, PUBLIC[:public]]).mean(axis=0))
+
+
+def test_known_records_of_a_client_that_posted_nothing_are_not_learnt_from() -> None:
+    view = replace(view_of(cut(ROWS)[:1], DistanceRequest(ANCHORS)), embedding=ROWS[:0], sizes=(80, 160))
+    known = np.array([80, 239, *range(10)])
+    (found,) = learnt_inversion(view, Side(PUBLIC[:0], known=known, values=ROWS[known], counts=(12,)))
+    np.testing.assert_array_equal(found.estimate.rows, np.arange(80))
+    few = Side(PUBLIC[:0], known=known[:-1], values=ROWS[known[:-1]], counts=(11,))
+    with pytest.raises(NotApplicableError, match="enough known records"):
+        list(learnt_inversion(view, few))
+
+
+def test_surroundings_are_ranks_of_what_an_isometry_keeps() -> None:
+    found = _surroundings(ROWS, 0)
+    apart = np.linalg.norm(ROWS[:, None] - ROWS, axis=2)
+    numbers = np.column_stack(
+        [
+            np.quantile(apart, np.linspace(0.05, 1.0, 20), axis=1).T,
+            np.linalg.norm(ROWS - ROWS.mean(axis=0), axis=1),
+        ]
+    )
+    ranks = (numbers[:, None] > numbers).sum(axis=1)
+    np.testing.assert_allclose(
+        ndtr(found) * RECORDS - 0.5, ranks, atol=1.01
+    )  # a rounded distance may lose a rank
+    assert (np.abs(ndtr(found) * RECORDS - 0.5 - ranks) < 0.01).mean() > 0.95
 
 
 # ------------------------------------------------------------------------------------------------ the inner part
