@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import ray
 
 from raydr.actors.address import cluster_asked_for, require_answer
 from raydr.actors.authentication import closed_to_others, environment_of_ray, forget, require_closed
-from raydr.actors.leftovers import MARK, end_processes, groups_of_ray, remove_session, session_folders
+from raydr.actors.leftovers import INSIDE, MARK, end_processes, groups_of_ray, logs_in, new_folder
 from raydr.actors.manners import well_behaved, without_dashboard
 from raydr.actors.search_path import LikeTheDriver
 from raydr.errors import OutputError, RunError
@@ -52,7 +54,7 @@ def connected(address: str | None = None) -> Iterator[None]:
     Raises
     ------
     OutputError
-        If there is no cluster at ``address``.
+        If there is no cluster at ``address``, or no place for the folder of a Ray that is started here.
     RunError
         If Ray does not start on this machine.
     """
@@ -67,19 +69,21 @@ def connected(address: str | None = None) -> Iterator[None]:
 
 @contextmanager
 def _started() -> Iterator[None]:
-    mark, before = secrets.token_hex(8), session_folders()
-    keep = False
+    mark, keep = secrets.token_hex(8), False
+    folder: Path | None = None
     try:
+        with signals_deferred():
+            folder = new_folder()
         with environment_of_ray({MARK: mark, **_settings(), **closed_to_others()}):
             try:
                 with without_dashboard():
-                    _init("local", include_dashboard=False)
+                    _init("local", include_dashboard=False, _temp_dir=str(folder / INSIDE))
             except Exception as error:
                 keep = True
                 raise RunError(
                     f"Ray did not start on this machine ({' '.join(str(error).split()).rstrip('.')}). Look for lack of"
-                    f" memory or disk, and into {', '.join(map(str, session_folders() - before))}/logs; or run without"
-                    " Ray: --set runtime.federation=inline."
+                    f" memory or disk, and into {logs_in(folder)}; or run without Ray: --set"
+                    " runtime.federation=inline."
                 ) from error
             require_closed()
         yield
@@ -91,9 +95,8 @@ def _started() -> Iterator[None]:
             finally:
                 forget()
                 end_processes(mark, groups)
-                for folder in session_folders() - before:
-                    if not keep:
-                        remove_session(folder)
+                if folder is not None and not keep:
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

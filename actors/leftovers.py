@@ -1,9 +1,10 @@
-"""What a Ray that raydr started may leave behind: processes and a folder of its session."""
+"""What a Ray that raydr starts would leave behind: its processes and its folder."""
 
 from __future__ import annotations
 
 import os
-import shutil
+import sys
+import tempfile
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -11,11 +12,23 @@ from pathlib import Path
 import psutil
 from ray._private import worker
 
+from raydr.errors import OutputError
+
 MARK = "RAYDR_STARTED"
 """In the environment of every process of such a Ray, with a value of its own."""
 
 _PATIENCE_S = 5.0
 """Seconds in which what was killed must be gone."""
+
+_PREFIX = "raydr-"
+INSIDE = "r"
+"""What Ray is given of its folder: it opens to everybody what it is given (mode 0777), so that lies inside."""
+_LONGEST_SOCKET = 103 if sys.platform == "darwin" else 107
+"""Bytes that the system has for the path of a socket, without the zero at its end."""
+_LONGEST_PLACE = _LONGEST_SOCKET - len(
+    f"/{_PREFIX}12345678/{INSIDE}/session_2026-01-31_12-00-00_123456_4194304/sockets/plasma_store"
+)
+"""Bytes that are left for where Ray's folder lies: 8 letters are drawn, and no process has a larger number."""
 
 
 def groups_of_ray(mark: str) -> set[int]:
@@ -41,22 +54,40 @@ def end_processes(mark: str, groups: Collection[int]) -> None:
         psutil.wait_procs(left, timeout=1.0)
 
 
-def session_folders() -> set[Path]:
-    """Folders of sessions that this process has started, by their names."""
-    from ray._common.utils import get_default_ray_temp_dir
+def new_folder() -> Path:
+    """Make the folder of a Ray: only this user can enter it (mode 0700), and its path is short enough for sockets.
 
-    return set(Path(get_default_ray_temp_dir()).glob(f"session_*_{os.getpid()}"))
+    It lies in the first of ``RAY_TMPDIR``, ``TMPDIR``, ``/tmp`` and ``XDG_RUNTIME_DIR`` that will do. The last is in
+    memory as a rule, and goes when the user logs out.
+
+    Raises
+    ------
+    OutputError
+        If it can lie in none of them.
+    """
+    named = [
+        os.environ.get("RAY_TMPDIR"),
+        os.environ.get("TMPDIR"),
+        "/tmp",
+        os.environ.get("XDG_RUNTIME_DIR"),
+    ]
+    places = list(dict.fromkeys(os.path.abspath(place) for place in named if place))
+    for place in places:
+        if len(os.fsencode(place)) <= _LONGEST_PLACE:
+            try:
+                return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+            except OSError:  # not there, not writable, or full
+                continue
+    raise OutputError(
+        f"Ray needs a folder for its sockets, and none of {', '.join(places)} can be written and has a path of at most"
+        f" {_LONGEST_PLACE} bytes: set TMPDIR to a folder that does, or run without Ray: --set"
+        " runtime.federation=inline."
+    )
 
 
-def remove_session(folder: Path) -> None:
-    """Remove the folder of a session that is over, and Ray's link to the latest session if it leads there."""
-    latest = folder.with_name("session_latest")
-    try:
-        if latest.readlink().name == folder.name:
-            latest.unlink()
-    except OSError:  # no link, or somebody else's by now
-        pass
-    shutil.rmtree(folder, ignore_errors=True)
+def logs_in(folder: Path) -> Path:
+    """Return where the logs of the Ray are whose folder this is; the folder itself if it has not come so far."""
+    return next(folder.glob(f"{INSIDE}/session_*_*/logs"), folder)
 
 
 def _running(mark: str, groups: Collection[int]) -> list[psutil.Process]:

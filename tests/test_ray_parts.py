@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -30,6 +33,14 @@ pytestmark = pytest.mark.ray
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test starts in an empty folder."""
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A temporary folder whose path leaves room for sockets, for all that a test starts."""
+    with tempfile.TemporaryDirectory(prefix="rp", dir="/tmp") as name:
+        monkeypatch.setenv("TMPDIR", name)
+        yield Path(name)
 
 
 def on_ray(folder: Path, **sections: Any) -> Path:
@@ -302,19 +313,18 @@ def test_a_ray_that_does_not_come_up_is_one_paragraph(tmp_path: Path, name: str)
     logs = re.search(r"into (\S+/session_\S+)/logs", err)
     assert logs is not None
     assert (Path(logs[1]) / "logs").is_dir()
-    _remove(Path(logs[1]))
+    shutil.rmtree(Path(logs[1]).parents[1])
     assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
 
 
 @pytest.mark.parametrize("interrupted", [False, True], ids=["failed", "interrupted"])
-def test_a_start_that_comes_to_nothing_leaves_no_process(interrupted: bool) -> None:
+def test_a_start_that_comes_to_nothing_leaves_no_process(interrupted: bool, short: Path) -> None:
     """By then Ray runs, but its library has forgotten what it started; and the calling program may go on for long."""
     script = f"""
 import os, sys, time
 import psutil
 from ray._private import services
 from raydr.actors.cluster import connected
-from raydr.actors.leftovers import remove_session, session_folders
 from raydr.errors import RunError
 
 parts = {{}}
@@ -340,9 +350,7 @@ try:
         sys.exit("connected")
 except (RunError, KeyboardInterrupt) as error:
     print(error)
-left = session_folders()
-for folder in left:
-    remove_session(folder)
+left = os.listdir({str(short)!r})
 running = [process for process in psutil.process_iter() if process.status() != psutil.STATUS_ZOMBIE]
 print(len(left), [process.name() for process in running if os.getpgid(process.pid) in parts.values()])
 """
@@ -400,51 +408,28 @@ def test_a_killed_evaluation_does_not_cost_the_map(tmp_path: Path, monkeypatch: 
 # --- what is left ---------------------------------------------------------------------------------------------------
 
 
-def sessions_of(pid: int) -> list[Path]:
-    from ray._common.utils import get_default_ray_temp_dir
-
-    return list(Path(get_default_ray_temp_dir()).glob(f"session_*_{pid}"))
-
-
-def test_a_runs_session_folder_and_processes_go_with_it(tmp_path: Path) -> None:
+def test_a_rays_folder_is_this_users_alone_and_goes_with_its_run(tmp_path: Path, short: Path) -> None:
     with Command("run", str(on_ray(tmp_path)), "--out", "out") as command:
         command.wait_for("starting Ray")
-        assert len(sessions_of(command.process.pid)) == 1
+        (folder,) = short.glob("raydr-*")
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert list(folder.glob(f"r/session_*_{command.process.pid}/sockets/raylet")), (
+            "there and nowhere else"
+        )
         assert command.end()[0] == 0
-        assert not sessions_of(command.process.pid)
+        assert not list(short.glob("raydr-*"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
-def test_an_interrupted_runs_session_folder_goes_too(tmp_path: Path, number: signal.Signals) -> None:
+def test_an_interrupted_rays_folder_goes_too(tmp_path: Path, short: Path, number: signal.Signals) -> None:
     scenario = on_ray(tmp_path, method=tiny()["method"] | {"rounds": LONG})
     with Command("run", str(scenario), "--out", "out") as command:
-        while not sessions_of(command.process.pid):
+        while not list(short.glob("raydr-*/r/session_*/logs")):
             time.sleep(0.01)
         time.sleep(1)
         command.send(number, to_group=True)
         assert command.end()[0] == 128 + number
-        assert not sessions_of(command.process.pid)
-
-
-def test_the_link_to_the_latest_session_goes_with_it_and_no_other_does(tmp_path: Path) -> None:
-    from raydr.actors.leftovers import remove_session
-
-    ours, other, latest = (tmp_path / name for name in ("session_1_7", "session_2_8", "session_latest"))
-    for target, stays in ((other, True), (ours, False)):
-        ours.mkdir()
-        other.mkdir(exist_ok=True)
-        latest.unlink(missing_ok=True)
-        latest.symlink_to(target)
-        remove_session(ours)
-        assert not ours.exists()
-        assert other.exists()
-        assert latest.is_symlink() == stays
-
-
-def _remove(folder: Path) -> None:
-    from raydr.actors.leftovers import remove_session
-
-    remove_session(folder)
+        assert not list(short.glob("raydr-*"))
 
 
 def _in_a_worker(name: str) -> str:
