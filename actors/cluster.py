@@ -16,9 +16,11 @@ import ray
 from raydr.actors.address import cluster_asked_for, require_answer
 from raydr.actors.authentication import closed_to_others, environment_of_ray, forget, require_closed
 from raydr.actors.leftovers import INSIDE, MARK, end_processes, groups_of_ray, logs_in, new_folder
-from raydr.actors.manners import well_behaved, without_dashboard
+from raydr.actors.manners import store_within, well_behaved, without_dashboard
 from raydr.actors.search_path import LikeTheDriver
+from raydr.actors.vitals import require_worker
 from raydr.errors import OutputError, RunError
+from raydr.memory import address_space_bytes
 from raydr.signals import signals_deferred
 from raydr.threads import share_cores
 
@@ -36,6 +38,15 @@ _SETTINGS = {
     # A question to a control service that is gone fails before Ray, after 60 s, ends the process that asks.
     "RAY_gcs_server_request_timeout_seconds": "40",
 }
+
+_REMEDY = (
+    "Raise what limits processes here (`ulimit -a` shows it; `ulimit -v unlimited` takes off that of memory), free"
+    " memory or disk, or run without Ray: --set runtime.federation=inline."
+)
+_REMEDY_JOINED = (
+    "Look into the logs of its nodes (as a rule in /tmp/ray/session_latest/logs), and for what limits processes there;"
+    " or leave --address and RAY_ADDRESS out to run on this machine."
+)
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +67,7 @@ def connected(address: str | None = None) -> Iterator[None]:
     OutputError
         If there is no cluster at ``address``, or no place for the folder of a Ray that is started here.
     RunError
-        If Ray does not start on this machine.
+        If Ray does not start on this machine, or none of its workers does.
     """
     if ray.is_initialized():
         yield
@@ -76,7 +87,7 @@ def _started() -> Iterator[None]:
             folder = new_folder()
         with environment_of_ray({MARK: mark, **_settings(), **closed_to_others()}):
             try:
-                with without_dashboard():
+                with without_dashboard(), store_within(address_space_bytes()):
                     _init("local", include_dashboard=False, _temp_dir=str(folder / INSIDE))
             except Exception as error:
                 keep = True
@@ -86,6 +97,11 @@ def _started() -> Iterator[None]:
                     " runtime.federation=inline."
                 ) from error
             require_closed()
+        try:
+            require_worker("on this machine", _REMEDY)
+        except RunError:
+            keep = True
+            raise
         yield
     finally:
         with signals_deferred(_PATIENCE_S):
@@ -113,6 +129,7 @@ def _joined(address: str) -> Iterator[None]:
                 f"The Ray cluster at {address!r} cannot be joined ({error}): correct --address or RAY_ADDRESS, or"
                 " leave both out to run on this machine."
             ) from error
+        require_worker(f"on the cluster at {address!r}", _REMEDY_JOINED)
         logger.info("joined the Ray cluster at %s", found)
         yield
     finally:

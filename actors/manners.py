@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 import ray
-from ray._private import services, utils, worker
+from ray._private import ray_constants, services, utils, worker
 
 from raydr.signals import ENDING
 
@@ -42,6 +42,20 @@ def without_dashboard() -> Iterator[None]:
     """
     absent = ImportError("raydr's own Ray has no dashboard")
     with patch.object(utils, "get_dashboard_dependency_error", lambda: absent):
+        yield
+
+
+@contextmanager
+def store_within(limit: int | None) -> Iterator[None]:
+    """Have Ray start an object store of at most a quarter of what a process may map, where that is limited.
+
+    Every process maps the whole store: Ray's own size, 30 % of the memory, leaves workers no room and ends them.
+    The rest is for libraries: a worker maps 1.2 GiB besides the store before it loads any.
+    """
+    most = ray_constants.DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES
+    if limit is not None:
+        most = min(most, max(limit // 4, ray_constants.OBJECT_STORE_MINIMUM_MEMORY_BYTES))
+    with patch.object(ray_constants, "DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES", most):
         yield
 
 

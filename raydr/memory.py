@@ -1,4 +1,4 @@
-"""Memory of this process."""
+"""Memory of this process, and its limit."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ import sys
 from pathlib import Path
 
 _STATUS = Path("/proc/self/status")
+
+
+def address_space_bytes() -> int | None:
+    """Return how much a process may map at most (``ulimit -v``); None where there is no limit."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
 
 
 def peak_memory_bytes() -> int:
