@@ -111,7 +111,7 @@ class Line:
 
 def methods(quick: bool) -> Iterator[Line]:
     """Every method by every attack, the best attempt of each."""
-    from raydr.report import read_audit
+    from raydr.runfolder import read_audit
     from raydr.scenarios.auditing import audit
     from raydr.scenarios.reading import read
     from raydr.scenarios.runner import run

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from raydr import records
 from raydr.arrays import FloatArray, Int64Array
 from raydr.attacks import ATTACKS, Side, View
 from raydr.attacks.scoring import Truth, judged
@@ -26,8 +25,9 @@ from raydr.data.sampling import stream
 from raydr.errors import ScenarioError
 from raydr.files import write_whole
 from raydr.journal import Event, Journal, Listener, Progress, unheard
-from raydr.records import is_incomplete
-from raydr.report import read_run, write_report
+from raydr.report import write_report
+from raydr.runfolder import read_run, records
+from raydr.runfolder.records import is_incomplete
 from raydr.scenarios.holdings import Holdings, read_table
 from raydr.scenarios.reading import read
 from raydr.scenarios.repetition import Repetition, repeated

@@ -21,9 +21,9 @@ from raydr.methods.landmarks.kernel import (
 )
 from raydr.methods.landmarks.settings import DistributionLearning
 from raydr.privacy.accounting import gaussian_multiplier
-from raydr.records import SCENARIO
-from raydr.report import RunFolder, read_run
 from raydr.robust import Mean
+from raydr.runfolder import RunFolder, read_run
+from raydr.runfolder.records import SCENARIO
 from raydr.scenarios.backend import InlineBackend
 from raydr.scenarios.holdings import dealt_out, from_sites
 from raydr.scenarios.model import preparation_of, read_model

@@ -20,7 +20,7 @@ from raydr.federation.checkpoint import Checkpoint, History
 from raydr.federation.releases import by_name
 from raydr.journal import Charged, CheckpointTaken, RoundEnded
 from raydr.privacy.secrets import Origin, RootedRun
-from raydr.records import ROUNDS, SCENARIO
+from raydr.runfolder.records import ROUNDS, SCENARIO
 from raydr.scenarios.identity import Identity
 
 _FOLDER = "checkpoints"

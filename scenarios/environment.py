@@ -10,8 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from raydr.extras import EXTRAS
-from raydr.records import Environment
 from raydr.registry import extensions
+from raydr.runfolder.records import Environment
 from raydr.threads import cores
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "openTSNE", "umap-learn", "numba", "ray", "pyarrow")

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 
-from raydr import records
 from raydr.arrays import FloatArray
 from raydr.data import Provenance, Table
 from raydr.data.provenance import sha256_of_file
@@ -33,10 +32,11 @@ from raydr.methods.serving import Plan
 from raydr.privacy.ledger import Ledger
 from raydr.privacy.secrets import FOUNDER, client_secret
 from raydr.privacy.statement import statement
-from raydr.records import Joining
-from raydr.report.joined import MARK, read_joined
-from raydr.report.runfolder import RunFolder, read_run
-from raydr.scenarios.folder import write_data, write_json, write_placed
+from raydr.runfolder import records
+from raydr.runfolder.joined import MARK, read_joined
+from raydr.runfolder.reading import RunFolder, read_run
+from raydr.runfolder.records import Joining
+from raydr.runfolder.writing import write_data, write_json, write_placed
 from raydr.scenarios.model import KEYED
 from raydr.scenarios.runner import plan_of, shown
 from raydr.scenarios.transforming import Placing, placing_of, refuse_nowhere

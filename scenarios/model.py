@@ -18,8 +18,8 @@ from raydr.arrays import FloatArray
 from raydr.data.provenance import Provenance, sha256_of_arrays, sha256_of_file
 from raydr.errors import OutputError
 from raydr.files import open_private
-from raydr.records import MODEL, SCENARIO
-from raydr.scenarios.folder import write_json
+from raydr.runfolder.records import MODEL, SCENARIO
+from raydr.runfolder.writing import write_json
 from raydr.scenarios.schema import Scenario
 from raydr.statistics.preparing import Preparation
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from raydr.documents import DocumentError, parse_yaml
 from raydr.errors import ScenarioError
 from raydr.metrics import metric_named
-from raydr.records import SCENARIO
+from raydr.runfolder.records import SCENARIO
 from raydr.scenarios.problems import in_yaml, problems, truth_values, unwritable_text
 from raydr.scenarios.schema import Scenario
 from raydr.scenarios.shelf import Shelf

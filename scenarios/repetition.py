@@ -20,9 +20,9 @@ from raydr.journal import Event, Journal, Listener, RoundEnded
 from raydr.methods import METHODS
 from raydr.methods.serving import Served
 from raydr.privacy.ledger import Entry
-from raydr.records import SCENARIO
 from raydr.registry import extensions
-from raydr.report import RunFolder, read_run
+from raydr.runfolder import RunFolder, read_run
+from raydr.runfolder.records import SCENARIO
 from raydr.scenarios.backend import InlineBackend
 from raydr.scenarios.environment import versions
 from raydr.scenarios.holdings import Holdings, dealt_out, from_sites, with_public_file

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr import records
 from raydr.arrays import Float64Array, FloatArray
 from raydr.data import Provenance, Table
 from raydr.data.notices import of_spreads
@@ -28,19 +27,10 @@ from raydr.metrics import Need, default_metrics, metric_named
 from raydr.privacy.ledger import Entry, Granularity
 from raydr.privacy.secrets import RootedRun
 from raydr.privacy.statement import statement
-from raydr.records import Measures
 from raydr.report import write_picture, write_report
-from raydr.scenarios.backend import Backend
-from raydr.scenarios.beginning import Beginning, begin, held_by
-from raydr.scenarios.checkpoints import Checkpoints
-from raydr.scenarios.environment import environment
-from raydr.scenarios.evaluation import Findings, NewRows, Question, examine
-from raydr.scenarios.folder import (
-    default_folder,
-    incomplete,
-    taken_up,
-    target_of,
-    unwritable,
+from raydr.runfolder import records
+from raydr.runfolder.records import Measures
+from raydr.runfolder.writing import (
     write_central,
     write_data,
     write_embedding,
@@ -50,6 +40,12 @@ from raydr.scenarios.folder import (
     write_rounds,
     write_shown,
 )
+from raydr.scenarios.backend import Backend
+from raydr.scenarios.beginning import Beginning, begin, held_by
+from raydr.scenarios.checkpoints import Checkpoints
+from raydr.scenarios.environment import environment
+from raydr.scenarios.evaluation import Findings, NewRows, Question, examine
+from raydr.scenarios.folder import default_folder, incomplete, taken_up, target_of, unwritable
 from raydr.scenarios.holdings import Dealt, Holdings
 from raydr.scenarios.model import KEYED, write_model
 from raydr.scenarios.reading import dump, read

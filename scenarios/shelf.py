@@ -13,7 +13,7 @@ from typing import Any
 from raydr.data.loading import ENDINGS, ending
 from raydr.documents import MEGABYTE, DocumentError, parse_yaml, read_limited
 from raydr.errors import ScenarioError
-from raydr.records import is_incomplete
+from raydr.runfolder.records import is_incomplete
 from raydr.scenarios.problems import nearest
 
 FOR_ROWS = (

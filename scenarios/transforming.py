@@ -26,9 +26,9 @@ from raydr.methods.joining import placed
 from raydr.methods.outcome import Placed
 from raydr.plain import as_cell
 from raydr.privacy.secrets import RootedRun
-from raydr.records import MODEL, SCENARIO
-from raydr.report.runfolder import read_run
-from raydr.scenarios.folder import axes
+from raydr.runfolder.reading import read_run
+from raydr.runfolder.records import MODEL, SCENARIO
+from raydr.runfolder.writing import axes
 from raydr.scenarios.identity import origin_of
 from raydr.scenarios.model import KEYED, Model, preparation_of, read_model
 from raydr.scenarios.reading import read

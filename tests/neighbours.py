@@ -29,7 +29,6 @@ import pytest
 import raydr.methods.serving
 import raydr.scenarios.backend
 import raydr.scenarios.beginning
-from raydr import records
 from raydr.federation.failures import Failure
 from raydr.federation.host import ClientHost, protection_of
 from raydr.federation.inline import InlineTransport
@@ -39,6 +38,7 @@ from raydr.privacy.ledger import Granularity, Public
 from raydr.privacy.mechanism import MECHANISMS
 from raydr.privacy.secrets import Secret
 from raydr.report.released import covered, write_released
+from raydr.runfolder import records
 from raydr.scenarios.backend import InlineBackend
 from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run

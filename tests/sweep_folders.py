@@ -1,4 +1,4 @@
-"""Sweep folders for tests of what reads them: written by the contract of `raydr.records`, from runs or made-up numbers.
+"""Write sweep folders for tests of their readers, from runs or made-up numbers.
 
 As a script it writes a sweep of real runs (``FOLDER``) or one of made-up numbers (``FOLDER --points 1000``).
 """
@@ -21,10 +21,9 @@ import pyarrow.parquet as pq
 import yaml
 from tiny import tiny
 
-from raydr import records
 from raydr.errors import RaydrError
-from raydr.report import read_run
-from raydr.report.runfolder import RunFolder
+from raydr.runfolder import read_run, records
+from raydr.runfolder.reading import RunFolder
 from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
 

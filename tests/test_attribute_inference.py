@@ -27,9 +27,9 @@ from raydr.methods.sense.clients import AnchorRequest
 from raydr.methods.sense.spaces import EuclideanSpace
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.ledger import Tells
-from raydr.report import read_run
 from raydr.report.audited import lines
 from raydr.report.knowledge import columns_told
+from raydr.runfolder import read_run
 from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
 from raydr.statistics.scaling import ScaleRows

@@ -18,10 +18,10 @@ from raydr.attacks.trilateration import trilateration
 from raydr.errors import ScenarioError
 from raydr.geometry.points import squared_distances
 from raydr.journal import unheard
-from raydr.records import REPORT
-from raydr.report import read_audit, read_run
 from raydr.report.audited import enough_public_rows
 from raydr.report.gist import points
+from raydr.runfolder import read_audit, read_run
+from raydr.runfolder.records import REPORT
 from raydr.scenarios.planning import plan_of_scenario
 from raydr.scenarios.repetition import repeated
 

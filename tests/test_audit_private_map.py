@@ -29,9 +29,9 @@ from raydr.methods.private_map.settings import COUNT_WEIGHT, PrivateMap
 from raydr.privacy import Quantity
 from raydr.privacy.accounting import Budget
 from raydr.privacy.gaussian import GaussianNoise
-from raydr.records import LEDGER
-from raydr.report import read_run
 from raydr.report.gist import points
+from raydr.runfolder import read_run
+from raydr.runfolder.records import LEDGER
 from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
 

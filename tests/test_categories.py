@@ -23,7 +23,7 @@ from raydr.errors import DataError, ScenarioError
 from raydr.front.cli import status
 from raydr.front.own_data import own_data
 from raydr.privacy.ledger import Granularity
-from raydr.report import read_run
+from raydr.runfolder import read_run
 from raydr.scenarios.model import read_model
 
 SENSE = {"kind": "sense", "anchors": 5, "anchor_source": "random",

@@ -56,7 +56,7 @@ from raydr.privacy.accounting import (
 )
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.mechanism import silent
-from raydr.report.runfolder import read_run
+from raydr.runfolder.reading import read_run
 from raydr.scenarios.planning import plan_of_scenario
 from raydr.scenarios.runner import run
 from raydr.statistics.scaling import ScaleRows
@@ -603,8 +603,8 @@ class TestUnits:
                 adds(mixed)
 
     def test_the_page_says_whose_presence_is_hidden(self, tmp_path: Path) -> None:
-        from raydr.report.runfolder import read_run
         from raydr.report.wording import cost
+        from raydr.runfolder.reading import read_run
 
         noise = {"on": "update", "epsilon": 2.0, "clip": 0.5, "unit": "client"}
         folder = run(

@@ -9,9 +9,10 @@ import pytest
 from sweep_folders import Tried, write_sweep
 from tiny import tiny_run
 
-from raydr.report import read_sweep, write_sweep_report
+from raydr.report import write_sweep_report
 from raydr.report.frontier import places, protections
-from raydr.report.runfolder import read_run
+from raydr.runfolder import read_sweep
+from raydr.runfolder.reading import read_run
 
 PNG = b"\x89PNG"
 METHOD = {"kind": "fed-tsne", "early_iterations": 5, "iterations": 5}

@@ -19,7 +19,7 @@ from raydr.privacy.statement import Statement, statement
 from raydr.privacy.verdict import Left, verdict
 from raydr.report import write_report
 from raydr.report.gist import points, recovered
-from raydr.report.runfolder import read_run
+from raydr.runfolder.reading import read_run
 
 WEAKER = GaussianNoise(on="gradient", multiplier=2.0)
 STRONGER = GaussianNoise(on="gradient", multiplier=4.0)

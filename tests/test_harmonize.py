@@ -25,7 +25,8 @@ from raydr.front.cli import status
 from raydr.journal import Event, RoundEnded
 from raydr.metrics.sites import separation
 from raydr.privacy.ledger import Granularity
-from raydr.report import mapped, read_run, wording
+from raydr.report import mapped, wording
+from raydr.runfolder import read_run
 from raydr.scenarios.model import read_model
 from raydr.scenarios.planning import plan_of_scenario
 from raydr.scenarios.runner import run

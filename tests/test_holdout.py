@@ -27,7 +27,7 @@ from raydr.front.terminal import print_result
 from raydr.journal import Event, Incident
 from raydr.methods import METHODS
 from raydr.metrics import METRICS
-from raydr.report import read_run
+from raydr.runfolder import read_run
 from raydr.scenarios.holdings import dealt_out
 from raydr.scenarios.planning import plan_of_scenario
 from raydr.scenarios.reading import read

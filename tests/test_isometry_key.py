@@ -22,7 +22,7 @@ from raydr.methods.sense.server import completed
 from raydr.methods.sense.settings import SENSE
 from raydr.privacy.isometry import Isometry
 from raydr.privacy.secrets import Secret
-from raydr.report.runfolder import read_run
+from raydr.runfolder.reading import read_run
 from raydr.scenarios.model import KEYED
 from raydr.statistics.keying import MomentsRequest, digits_of, key_rows, opened
 from raydr.statistics.scaling import fit_scaling, scale_rows

@@ -23,7 +23,7 @@ from raydr.front.cli import status
 from raydr.methods.joining import admit
 from raydr.privacy.secrets import Origin, client_secret
 from raydr.report import write_report
-from raydr.report.joined import read_joined
+from raydr.runfolder.joined import read_joined
 from raydr.scenarios.transforming import place
 
 __all__ = ["root"]  # the fixture

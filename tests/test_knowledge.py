@@ -33,8 +33,8 @@ from raydr.methods import METHODS
 from raydr.privacy.ledger import Entry, Fixed, Granularity, Ledger, Tells, read_entries
 from raydr.report import compare, write_comparison, write_report
 from raydr.report.knowledge import NOT_AUDITED, example, knowledge
-from raydr.report.runfolder import RunFolder, read_run
 from raydr.report.wording import meaning
+from raydr.runfolder.reading import RunFolder, read_run
 from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
 

@@ -21,15 +21,17 @@ from raydr.plain import as_cell
 from raydr.privacy.accounting import Budget
 from raydr.privacy.ledger import Ledger
 from raydr.privacy.statement import statement
-from raydr.records import Joining
-from raydr.report import maps, read_run, write_comparison, write_report
+from raydr.report import maps, write_comparison, write_report
 from raydr.report.aligned import map_of_runs
 from raydr.report.colouring import CATEGORIES, GREY, RAMP, colouring, extended
-from raydr.report.joined import Joined, later_rows
+from raydr.report.joined import later_rows
 from raydr.report.maps import MOST_LEVELS, Column, Panel, atlas, map_of_run
 from raydr.report.packing import Places, as_text, by_place, codes
 from raydr.report.page import part, templates
 from raydr.report.views import frame, panels
+from raydr.runfolder import read_run
+from raydr.runfolder.joined import Joined
+from raydr.runfolder.records import Joining
 
 PIXEL = """([key, x, y]) => {
   const canvas = document.querySelector(`#map-${key} .points`), ratio = canvas.width / canvas.clientWidth;

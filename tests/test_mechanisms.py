@@ -39,7 +39,7 @@ from raydr.federation.wire import Call
 from raydr.privacy import Coverage, Mechanism, Quantity
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.mechanism import Claim, moved_mean, silent
-from raydr.report.runfolder import read_run
+from raydr.runfolder.reading import read_run
 from raydr.scenarios.runner import run
 
 

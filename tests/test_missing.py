@@ -24,7 +24,8 @@ from raydr.front.cli import status
 from raydr.front.own_data import own_data
 from raydr.journal import Event, RoundEnded
 from raydr.privacy.ledger import Granularity
-from raydr.report import mapped, read_run
+from raydr.report import mapped
+from raydr.runfolder import read_run
 from raydr.scenarios.model import digest_of, read_model
 from raydr.scenarios.planning import plan_of_scenario
 from raydr.scenarios.runner import run

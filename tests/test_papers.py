@@ -8,8 +8,8 @@ from functools import cache
 import pytest
 
 from raydr.errors import ScenarioError
-from raydr.records import COSTS
 from raydr.report import read_paper_table
+from raydr.runfolder.records import COSTS
 from raydr.tune.reading import PAPERS
 from raydr.tune.reproducing import read_table, shipped_results
 from raydr.tune.schema import Sweep

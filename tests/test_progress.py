@@ -19,9 +19,10 @@ import raydr
 from raydr.arrays import FloatArray
 from raydr.errors import OutputError, ScenarioError
 from raydr.journal import Event, RoundEnded
-from raydr.report import read_run, write_report
+from raydr.report import write_report
 from raydr.report.progress import MOST_MAPS, curves, small_maps
-from raydr.report.runfolder import Along
+from raydr.runfolder import read_run
+from raydr.runfolder.reading import Along
 from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
 

@@ -11,10 +11,10 @@ from click.testing import CliRunner
 from tiny import tiny, tiny_run
 
 import raydr
-from raydr import records
 from raydr.errors import OutputError
 from raydr.front.cli import app
 from raydr.report import write_released
+from raydr.runfolder import records
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from raydr.plain import short
 from raydr.privacy.accounting import Budget
 from raydr.privacy.ledger import Ledger, read_entries
 from raydr.privacy.statement import statement
-from raydr.report import compare, gist, read_run, write_comparison, write_picture, write_report
+from raydr.report import compare, gist, write_comparison, write_picture, write_report
 from raydr.report.charts import line_chart, round_numbers
 from raydr.report.colouring import CATEGORIES, GREY, MOST_NUMBERS, RAMP, colouring, ramp
 from raydr.report.picture import png
@@ -40,6 +40,7 @@ from raydr.report.wording import (
     promise,
     size,
 )
+from raydr.runfolder import read_run
 
 ROWS = 60
 SCRIPT = "<script>alert(1)</script>"

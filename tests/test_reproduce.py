@@ -13,11 +13,11 @@ from sweeps import Interrupted, inline
 from tiny import tiny
 
 import raydr
-from raydr import records
 from raydr.errors import OutputError, ScenarioError
 from raydr.front.cli import status
 from raydr.report import read_paper_table, write_paper_report
 from raydr.report.papers import CellResult, Mean
+from raydr.runfolder import records
 from raydr.tune.reproducing import catalogue, read_table, results
 from raydr.tune.search import search_of
 from raydr.tune.tables import Published, number
@@ -266,6 +266,7 @@ def test_the_catalogue_says_how_the_latest_run_came_out(
     assert "p3-table-4" in results(tmp_path / "runs")
 
 
+@pytest.mark.usefixtures("edits_accepted")
 def test_the_page_is_made_again_and_a_damaged_table_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,7 +21,7 @@ import raydr
 from raydr.errors import OutputError, ScenarioError
 from raydr.front.cli import status
 from raydr.journal import Event, StageEnded, StageStarted
-from raydr.report.runfolder import read_run
+from raydr.runfolder.reading import read_run
 from raydr.scenarios.checkpoints import locked
 from raydr.scenarios.folder import default_folder, incomplete
 from raydr.scenarios.reading import dump, read
@@ -505,7 +505,7 @@ def test_a_run_fills_an_empty_folder_that_appeared_meanwhile(tmp_path: Path) -> 
     with incomplete(tmp_path / "out") as folder:
         (folder / "result").write_text("kept")
         (tmp_path / "out").mkdir()
-    assert [file.name for file in (tmp_path / "out").iterdir()] == ["result"]
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {"result", "manifest.json"}
 
 
 def test_two_runs_do_not_write_one_folder(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from raydr.federation.secure import RevealRequest, SecureSums, bits_of, named
 from raydr.federation.wire import Answer, Call, PartialSum, SumCall
 from raydr.privacy.accounting import gaussian_epsilon, gaussian_multiplier
 from raydr.privacy.masking import MaskingError, TooFewError
-from raydr.report.runfolder import read_run
+from raydr.runfolder.reading import read_run
 
 
 @dataclass(frozen=True)

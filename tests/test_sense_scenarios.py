@@ -18,7 +18,7 @@ from raydr.errors import RaydrError, ScenarioError
 from raydr.front.cli import status
 from raydr.metrics.recovery import F_SCORE_NEIGHBORS
 from raydr.report.knowledge import knowledge
-from raydr.report.runfolder import read_run
+from raydr.runfolder.reading import read_run
 from raydr.scenarios.reading import read, shipped
 
 TSNE = {"kind": "tsne", "perplexity": 5, "early_iterations": 2, "iterations": 2}

@@ -31,7 +31,7 @@ from raydr.methods.landmarks.pooled_kernel import GaussianKernel, pooled_spectru
 from raydr.methods.landmarks.spectral import PACE, FedSpectral, KernelRequest, central, serve
 from raydr.metrics import Evidence, evaluate
 from raydr.report.colouring import colourings
-from raydr.report.runfolder import read_run
+from raydr.runfolder.reading import read_run
 
 QUICK = {"kind": "tsne", "early_iterations": 5, "iterations": 5}
 

@@ -19,8 +19,10 @@ from raydr.report import write_report
 from raydr.report.charts import line_chart
 from raydr.report.comparison import compare
 from raydr.report.figures import figures, not_computed, reference
-from raydr.report.runfolder import read_run
 from raydr.report.wording import brief
+from raydr.runfolder.reading import read_run
+
+pytestmark = pytest.mark.usefixtures("edits_accepted")
 
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 STYLE = Path(__file__).parents[1] / "raydr" / "report" / "report.css"

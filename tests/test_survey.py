@@ -22,7 +22,7 @@ from raydr.data.spelling import Threshold
 from raydr.errors import ScenarioError
 from raydr.front.cli import status
 from raydr.front.own_data import own_data
-from raydr.report import read_run
+from raydr.runfolder import read_run
 
 MAP = ["--quiet", "--set", "runtime.federation=inline", "--set", "method.rounds=1", "--set", "method.landmarks=8",
        "--set", "method.epochs=5", "--set", "metrics=[npa_10]", "--set", "compare=[]"]  # fmt: skip

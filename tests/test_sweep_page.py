@@ -26,12 +26,13 @@ from test_report import ROWS, SCRIPT, external_loads, read_page, write_run
 from test_untrusted import damages, outcome
 
 from raydr.errors import OutputError
-from raydr.report import is_sweep, read_run, read_sweep, write_sweep_report
+from raydr.report import write_sweep_report
 from raydr.report.aligned import beside
 from raydr.report.axes import axes, measures_of_interest, ranking
 from raydr.report.bands import MOST_PLACES, courses
-from raydr.report.sweepfolder import Setting
 from raydr.report.thumbnails import thumbnails
+from raydr.runfolder import is_sweep, read_run, read_sweep
+from raydr.runfolder.sweep import Setting
 
 FILES = ["sweep.yaml", "trials.parquet", "points.parquet", "pareto.parquet"]
 

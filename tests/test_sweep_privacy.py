@@ -11,12 +11,12 @@ from sweeps import Interrupted, inline
 from tiny import tiny
 
 import raydr
-from raydr import records
 from raydr.errors import ScenarioError
 from raydr.front.sweeps import sweep_table
 from raydr.journal import Incident
 from raydr.privacy.accounting import Charge, epsilon_of, gaussian_multiplier
 from raydr.privacy.composition import OUTSIDE, Composition, RunCost, composed
+from raydr.runfolder import records
 from raydr.tune.reading import read_sweep
 from raydr.tune.sweeping import resume, sweep
 

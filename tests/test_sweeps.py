@@ -15,8 +15,9 @@ from sweeps import Interrupted, inline, table, tiny_sweep
 from tiny import tiny
 
 import raydr
-from raydr import journal, records
+from raydr import journal
 from raydr.errors import DataError, OutputError, ScenarioError
+from raydr.runfolder import records
 from raydr.tune.folder import SweepWork, packed
 from raydr.tune.ledger import Ledger
 from raydr.tune.results import PointResult, best, pareto
@@ -100,7 +101,8 @@ class TestTable:
         inline(monkeypatch)
         result = raydr.SweepResult(sweep(tiny_sweep(), out=tmp_path / "swept"))
         trial = result.run(next(row for row in result.trials if row["status"] == "done"))
-        from raydr.report import read_run, write_report
+        from raydr.report import write_report
+        from raydr.runfolder import read_run
 
         assert read_run(trial.folder).name == "tiny"
         assert write_report(trial.folder).is_file()

@@ -19,8 +19,9 @@ from sweeps import SPACE, inline, table, tiny_sweep
 from test_sweeps import files_of, left_behind
 from tiny import tiny
 
-from raydr import journal, records
+from raydr import journal
 from raydr.errors import ScenarioError
+from raydr.runfolder import records
 from raydr.tune.sweeping import resume, sweep
 
 

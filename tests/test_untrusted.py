@@ -20,9 +20,11 @@ from raydr.data import load
 from raydr.documents import MEGABYTE, DocumentError, parse_yaml, read_limited
 from raydr.errors import OutputError, ScenarioError
 from raydr.front.cli import status
-from raydr.report import mapfiles, read_run
 from raydr.report.charts import line_chart
+from raydr.runfolder import maps, read_run
 from raydr.scenarios.reading import read
+
+pytestmark = pytest.mark.usefixtures("edits_accepted")
 
 FILES = [
     "scenario.yaml",
@@ -171,7 +173,7 @@ def test_a_file_that_is_too_large_or_no_file_is_not_read(
     for name in ("scenario.yaml", "metrics.json", "rounds.jsonl", "embedding.parquet"):
         content = (run / name).read_bytes()
         with (run / name).open("wb") as file:
-            file.truncate(mapfiles.LARGEST[Path(name).suffix] + 1)  # a hole: it takes no room
+            file.truncate(maps.LARGEST[Path(name).suffix] + 1)  # a hole: it takes no room
         with pytest.raises(OutputError, match=rf"{name} .*it is larger than \d+ MiB"):
             read_run(run)
         (run / name).unlink()

@@ -28,8 +28,8 @@ from sweeps import inline
 from raydr.metrics import METRICS
 from raydr.report import write_picture
 from raydr.report.gist import points
-from raydr.report.runfolder import read_run
 from raydr.report.wording import size
+from raydr.runfolder.reading import read_run
 from raydr.scenarios import reading
 from raydr.tune import running
 

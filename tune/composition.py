@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from raydr import records
 from raydr.actors.capacity import Capacity, Machine
 from raydr.errors import DataError, ScenarioError
 from raydr.privacy.composition import Composition, RunCost, composed
+from raydr.runfolder import records
 from raydr.scenarios.planning import plan_of_scenario
 from raydr.scenarios.schema import PrivacySettings, Scenario
 from raydr.tune.schema import Sweep

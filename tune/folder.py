@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from raydr import records
 from raydr.files import open_private
+from raydr.runfolder import records
 from raydr.scenarios.checkpoints import locked
 
 Packed = Mapping[str, bytes]

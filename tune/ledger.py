@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from raydr import records
 from raydr.documents import MEGABYTE, require_limited
 from raydr.errors import DataError, OutputError
 from raydr.files import whole
+from raydr.runfolder import records
 from raydr.tune.trials import Row, measures_in
 
 LARGEST = 1024 * MEGABYTE

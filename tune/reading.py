@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from raydr.errors import OutputError, ScenarioError
-from raydr.records import SWEEP
 from raydr.registry import extensions
+from raydr.runfolder.records import SWEEP
 from raydr.scenarios.problems import ROOT as SCENARIO_ROOT
 from raydr.scenarios.problems import Section, problems, truth_values, unwritable_text
 from raydr.scenarios.reading import SHELF as SCENARIOS

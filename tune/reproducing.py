@@ -9,8 +9,8 @@ from typing import Any
 
 from raydr.errors import OutputError, ScenarioError
 from raydr.plain import short
-from raydr.records import TABLE, is_incomplete
 from raydr.report import PaperTable, read_paper_table
+from raydr.runfolder.records import TABLE, is_incomplete
 from raydr.tune.reading import PAPERS, read_sweep
 from raydr.tune.schema import Sweep
 from raydr.tune.tables import Table

@@ -10,9 +10,9 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from raydr import records
 from raydr.files import write_whole
 from raydr.privacy.composition import OUTSIDE, Composition
+from raydr.runfolder import records
 from raydr.scenarios.reading import dump, read
 from raydr.tune.ledger import swept_columns, write_table
 from raydr.tune.schema import Direction

@@ -10,10 +10,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from raydr import records
 from raydr.errors import OutputError, RaydrError, ScenarioError
 from raydr.journal import Incident, Journal, Listener, SweepBegan, TrialEnded, TrialStarted, unheard
 from raydr.plain import short
+from raydr.runfolder import records
 from raydr.scenarios.folder import default_folder, incomplete, taken_up, target_of, unwritable
 from raydr.signals import signals_deferred
 from raydr.tune.composition import Purse

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from raydr.records import COSTS
+from raydr.runfolder.records import COSTS
 from raydr.scenarios.reading import copied, override
 from raydr.settings import Settings
 

@@ -11,10 +11,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from raydr import records
 from raydr.data.catalogue import DATA_VARIABLE
 from raydr.errors import ScenarioError
 from raydr.report.papers import HEADING
+from raydr.runfolder import records
 from raydr.tune.ledger import write_table
 from raydr.tune.schema import Sweep
 from raydr.tune.space import Point

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from raydr import records
 from raydr.errors import ScenarioError
 from raydr.extras import lacking
+from raydr.runfolder import records
 from raydr.tune.trials import Row
 
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from raydr import records
 from raydr.privacy.ledger import read_entries
-from raydr.records import COSTS
-from raydr.report import read_audit
+from raydr.runfolder import read_audit, records
+from raydr.runfolder.records import COSTS
 from raydr.scenarios.reading import read
 from raydr.scenarios.schema import Scenario
 from raydr.tune.space import Point, digest

@@ -13,7 +13,7 @@ import numpy as np
 
 from raydr.errors import DataError
 from raydr.extras import imported
-from raydr.records import AXES, LEDGER, METRICS, PRIVACY, SCENARIO
+from raydr.runfolder.records import AXES, LEDGER, METRICS, PRIVACY, SCENARIO
 
 Library: TypeAlias = Literal["pandas", "polars", "pyarrow"]
 
@@ -75,12 +75,12 @@ def anndata(folder: Path, table: Any, onto: Any = None) -> Any:
 
 def picture(folder: Path) -> str:
     """The map as HTML, its picture inside: small, coloured by label, else by cluster or client."""
-    from raydr.report import read_run
     from raydr.report.colouring import colourings, drawing_order
     from raydr.report.inline import in_page
     from raydr.report.knowledge import knowledge
     from raydr.report.views import in_plane
     from raydr.report.wording import method_name
+    from raydr.runfolder import read_run
 
     run = read_run(folder)
     way, some = colourings(run)[0], drawing_order(len(run.clients))[:_MOST_ROWS]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from raydr.arrays import FloatArray, Int64Array
 from raydr.errors import OutputError
-from raydr.records import (
+from raydr.runfolder.records import (
     AUDIT,
     AXES,
     BEST,
@@ -36,7 +36,7 @@ from raydr.records import (
 
 if TYPE_CHECKING:
     from raydr.front.exports import Library
-    from raydr.report.joined import Joined
+    from raydr.runfolder.joined import Joined
 
 
 def load(folder: str | Path) -> Result:
@@ -63,7 +63,7 @@ def load(folder: str | Path) -> Result:
     >>> result.embedding.shape  # doctest: +SKIP
     (1797, 2)
     """
-    from raydr.report import read_run
+    from raydr.runfolder import read_run
 
     place = Path(folder).expanduser()
     if (place / SWEEP).is_file() and not (place / SCENARIO).exists():
@@ -131,7 +131,7 @@ class Result:
     @property
     def joined(self) -> tuple[Joined, ...]:
         """Sites that joined after the run had ended, in their order: see :func:`raydr.join`."""
-        from raydr.report.joined import read_joined
+        from raydr.runfolder.joined import read_joined
 
         return read_joined(self.folder)
 

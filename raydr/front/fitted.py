@@ -12,7 +12,7 @@ from typing import Any
 from weakref import finalize
 
 from raydr.front.finished import Result
-from raydr.records import PICTURE, REPORT
+from raydr.runfolder.records import PICTURE, REPORT
 
 
 @dataclass(frozen=True, repr=False)

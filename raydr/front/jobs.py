@@ -170,7 +170,7 @@ def _hear_out(head: Head, job: str, listener: Listener) -> None:
 
 def _brought_back(head: Head, job: Job, out: Path | None, quiet: bool) -> None:
     from raydr.front.terminal import print_result, print_sweep
-    from raydr.records import REPORT, SWEEP_REPORT
+    from raydr.runfolder.records import REPORT, SWEEP_REPORT
     from raydr.scenarios.folder import default_folder, incomplete
 
     target = out or default_folder(job.name, datetime.now())

@@ -21,8 +21,8 @@ from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.extras import require_packages
 from raydr.geometry.points import Progress, unheard
 from raydr.plain import listed, plain
-from raydr.records import SCENARIO
 from raydr.report.mapped import Fact, facts, hashes
+from raydr.runfolder.records import SCENARIO
 from raydr.scenarios import reading
 from raydr.scenarios.backend import InlineBackend
 from raydr.scenarios.holdings import Holdings, dealt_out, from_sites

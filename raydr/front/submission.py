@@ -16,7 +16,7 @@ from raydr.actors.shipping import LARGEST, compressed, requirements
 from raydr.data.catalogue import DATASETS, file_of
 from raydr.data.provenance import sha256_of_file
 from raydr.documents import parse_yaml
-from raydr.records import BEST
+from raydr.runfolder.records import BEST
 from raydr.scenarios.environment import versions
 from raydr.scenarios.model import made_from_renamed
 from raydr.scenarios.reading import content_of, dump, dump_yaml, read

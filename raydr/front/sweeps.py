@@ -12,13 +12,14 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from raydr import journal, records
+from raydr import journal
 from raydr.plain import listed, plain, short
 from raydr.privacy.composition import OUTSIDE
-from raydr.report import Trial, read_sweep, wording
+from raydr.report import wording
 from raydr.report.axes import axes, measures_of_interest, ranking
 from raydr.report.papers import MARKS, SOURCES, read_paper_table
-from raydr.report.sweepfolder import State
+from raydr.runfolder import Trial, read_sweep, records
+from raydr.runfolder.sweep import State
 
 _LATEST = 8
 """Trials that ended last, in the table under the bars."""

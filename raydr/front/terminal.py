@@ -19,7 +19,7 @@ from raydr.front.results import Remarks
 from raydr.front.sweeps import paper_table, sweep_table
 from raydr.report import Comparison, audited, figures, gist, mapped, wording
 from raydr.report.knowledge import example, knowledge
-from raydr.report.runfolder import read_run
+from raydr.runfolder.reading import read_run
 
 if TYPE_CHECKING:
     from raydr.actors.jobs import Job
@@ -85,12 +85,13 @@ def print_result(folder: Path, *, told: bool = False) -> None:
 
 def print_joined(folder: Path) -> None:
     """Of the site that joined last where its rows went, and what left it, on standard error."""
-    from raydr.report.joined import read_joined, said
+    from raydr.report.joined import left, said
+    from raydr.runfolder.joined import read_joined
 
     site = read_joined(folder)[-1]
     console = _console(Remarks(sys.stderr))
     console.print(_line(f"{site.site}: {said(site)}"))
-    for entry in site.left:
+    for entry in left(site):
         console.print(
             _line(f"left {site.site}: {entry.what} ({wording.size(entry.bytes)}; {wording.promise(entry)})")
         )

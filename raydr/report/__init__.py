@@ -7,24 +7,14 @@ from raydr.report.page import write_report
 from raydr.report.papers import PaperTable, read_paper_table, write_paper_report
 from raydr.report.picture import write_picture
 from raydr.report.released import write_released
-from raydr.report.runfolder import RunFolder, read_audit, read_run
 from raydr.report.sweep import write_sweep_report
-from raydr.report.sweepfolder import Point, SweepFolder, Trial, is_sweep, read_sweep
 
 __all__ = [
     "Comparison",
     "ComparisonRow",
     "PaperTable",
-    "Point",
-    "RunFolder",
-    "SweepFolder",
-    "Trial",
     "compare",
-    "is_sweep",
-    "read_audit",
     "read_paper_table",
-    "read_run",
-    "read_sweep",
     "write_comparison",
     "write_paper_report",
     "write_picture",

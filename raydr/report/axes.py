@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from raydr.plain import short
 from raydr.report import wording
-from raydr.report.sweepfolder import LARGEST_VALUE, Setting, SweepFolder, Way
+from raydr.runfolder.sweep import LARGEST_VALUE, Setting, SweepFolder, Way
 
 Unit = Literal["setting", "metric", "bytes", "seconds", "count", "epsilon"]
 

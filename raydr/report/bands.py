@@ -9,8 +9,8 @@ from statistics import fmean, stdev
 import numpy as np
 
 from raydr.report import wording
-from raydr.report.runfolder import read_rounds, read_scores
-from raydr.report.sweepfolder import LARGEST_VALUE, SweepFolder, Trial
+from raydr.runfolder.reading import read_rounds, read_scores
+from raydr.runfolder.sweep import LARGEST_VALUE, SweepFolder, Trial
 
 MOST_PLACES, FEWEST_PLACES = 200, 12
 """Rounds of a line that are kept, evenly chosen among more: a line on a page has no more to show."""

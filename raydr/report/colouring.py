@@ -11,8 +11,8 @@ from typing import Literal
 import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array
-from raydr.report.mapfiles import NO_LABEL
-from raydr.report.runfolder import RunFolder
+from raydr.runfolder.maps import NO_LABEL
+from raydr.runfolder.reading import RunFolder
 
 CATEGORIES = (
     "#065afc", "#d87800", "#18783c", "#d81200", "#0096c0", "#b406cc", "#fc3cb4", "#7e84fc", "#9c4e84", "#fc3066",

@@ -16,7 +16,7 @@ from raydr.report.aligned import map_of_runs, row_names
 from raydr.report.figures import FIRST, MOST_FIGURES
 from raydr.report.knowledge import knowledge
 from raydr.report.page import part, templates
-from raydr.report.runfolder import RunFolder, read_run
+from raydr.runfolder.reading import RunFolder, read_run
 
 MOST_NAMED = 4
 """Runs from which on a heading says how many they are."""

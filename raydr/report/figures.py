@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import hypot
 
 from raydr.report import wording
-from raydr.report.runfolder import RunFolder
+from raydr.runfolder.reading import RunFolder
 
 FIRST = (
     "clustering_nmi", "clustering_ari",

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from raydr.files import write_whole
 from raydr.privacy.verdict import verdict
-from raydr.records import FRONTIER
 from raydr.report import wording
 from raydr.report.colouring import CATEGORIES
 from raydr.report.picture import png
-from raydr.report.runfolder import ELSEWHERE, RunFolder, read_run
-from raydr.report.sweepfolder import SweepFolder
+from raydr.runfolder.reading import ELSEWHERE, RunFolder, read_run
+from raydr.runfolder.records import FRONTIER
+from raydr.runfolder.sweep import SweepFolder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

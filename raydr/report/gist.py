@@ -13,7 +13,7 @@ from raydr.privacy.verdict import Left, verdict
 from raydr.report import wording
 from raydr.report.audited import enough_public_rows
 from raydr.report.knowledge import SOMETHING, columns_told, most_exact, no_better
-from raydr.report.runfolder import RunFolder
+from raydr.runfolder.reading import RunFolder
 
 Tone = Literal["good", "bad", "open"]
 

@@ -18,7 +18,7 @@ from raydr.privacy.verdict import Left, verdict
 from raydr.privacy.verdict import Verdict as Given
 from raydr.report import wording
 from raydr.report.audited import Gallery, galleries
-from raydr.report.runfolder import RunFolder
+from raydr.runfolder.reading import RunFolder
 
 Tone = Literal["good", "bad", "open"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from raydr.data import Harmonized, Provenance
 from raydr.plain import listed
-from raydr.records import DATA
 from raydr.report import wording
+from raydr.runfolder.records import DATA
 
 MOST_COLUMNS, FEW_COLUMNS = 50, 12  # named of at most so many, and of more; data.json has them all
 MOST_NAMES = 12  # of clients and columns in a sentence

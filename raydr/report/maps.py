@@ -23,8 +23,8 @@ from raydr.report.colouring import (
 from raydr.report.inline import in_page
 from raydr.report.joined import Later, later_rows
 from raydr.report.packing import COARSE, FINEST, LETTERS, Places, as_text, by_place, codes, numbers, row_ids
-from raydr.report.runfolder import RunFolder
 from raydr.report.views import BOUNDARY, frame, in_plane, pairs_of_axes, panels
+from raydr.runfolder.reading import RunFolder
 
 BUDGET = 7_500_000
 """Bytes of text in a page for its maps: the page with them stays below 8 MB, which mail still carries."""

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raydr.files import write_whole
-from raydr.records import REPORT
 from raydr.report import joined, wording
 from raydr.report.maps import map_of_run
-from raydr.report.runfolder import ELSEWHERE, RunFolder, read_run
 from raydr.report.story import story
+from raydr.runfolder.joined import read_joined
+from raydr.runfolder.reading import ELSEWHERE, RunFolder, read_run
+from raydr.runfolder.records import REPORT
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -69,7 +70,7 @@ def part(file: str) -> str:
 
 
 def _content(run: RunFolder) -> dict[str, Any]:
-    sites = joined.read_joined(run.path)
+    sites = read_joined(run.path)
     later = joined.later_rows(run, sites)
     return story(run, later) | {
         "run": run,

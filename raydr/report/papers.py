@@ -14,9 +14,9 @@ from urllib.parse import quote
 from raydr.documents import MEGABYTE, require_limited
 from raydr.errors import OutputError, ScenarioError
 from raydr.files import write_whole
-from raydr.records import COSTS, REPORT, TABLE, TABLE_REPORT
 from raydr.report import wording
 from raydr.report.page import part, templates
+from raydr.runfolder.records import COSTS, REPORT, TABLE, TABLE_REPORT
 
 Verdict = Literal["better", "within", "worse"]
 HEADING = b"raydr_table"

@@ -13,11 +13,11 @@ import numpy as np
 from raydr.arrays import Float64Array
 from raydr.files import write_whole
 from raydr.plain import short
-from raydr.records import PICTURE
 from raydr.report import wording
 from raydr.report.colouring import RAMP, Colouring, colourings, drawing_order, point_alpha, point_size
-from raydr.report.runfolder import ELSEWHERE, read_run
 from raydr.report.views import BOUNDARY, frame, pairs_of_axes, panels
+from raydr.runfolder.reading import ELSEWHERE, read_run
+from raydr.runfolder.records import PICTURE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,7 +1,7 @@
 """The part of a run folder that the privacy claim of the run covers, and that may be handed out.
 
 A run folder holds the evaluation's view: places of all rows, metrics of the raw data, the pooled map. No noise covers
-these. :data:`raydr.records.RELEASED` says which files, and which fields of them, follow from charged releases.
+these. :data:`raydr.runfolder.records.RELEASED` names the files, and fields of files, that follow from charged releases.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from raydr import records
 from raydr.errors import OutputError
 from raydr.files import write_whole
 from raydr.report import wording
 from raydr.report.page import part, templates
-from raydr.report.runfolder import RunFolder, read_run
+from raydr.runfolder import records
+from raydr.runfolder.reading import RunFolder, read_run
 
 PAGE = "released.html"
 _REMEDY = "name another folder with --out, or make room there"

@@ -14,8 +14,8 @@ from raydr.report.joined import Later
 from raydr.report.knowledge import example, knowledge
 from raydr.report.maps import picture_of
 from raydr.report.progress import curves, small_maps, stages
-from raydr.report.runfolder import RunFolder
 from raydr.report.views import in_plane, onto
+from raydr.runfolder.reading import RunFolder
 
 MOST_DRAWN, INCHES = 20_000, 4.4  # rows, and inches of a side, of the map on paper
 MOST_PROCESSES = 12  # bars of memory; past that the largest, and a line for the rest

@@ -9,8 +9,8 @@ from raydr.arrays import Float64Array
 from raydr.report.aligned import beside, shared_colours
 from raydr.report.colouring import Colouring, drawing_order
 from raydr.report.inline import in_page
-from raydr.report.runfolder import RunFolder, read_run
-from raydr.report.sweepfolder import SweepFolder
+from raydr.runfolder.reading import RunFolder, read_run
+from raydr.runfolder.sweep import SweepFolder
 
 MOST_MAPS = 60
 """Small maps on a page: about 2 MB."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array
 from raydr.geometry.procrustes import Similarity, procrustes, turn
-from raydr.report.runfolder import RunFolder
+from raydr.runfolder.reading import RunFolder
 
 MARGIN = 0.03  # of the map's extent, so that no point touches the frame
 BOUNDARY = "#8b929c"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from raydr.errors import ScenarioError
 from raydr.privacy.ledger import Entry, Public
-from raydr.report.runfolder import RunFolder
+from raydr.runfolder.reading import RunFolder
 
 if TYPE_CHECKING:
     from raydr.metrics import Metric

@@ -20,15 +20,15 @@ from raydr.front.commands import options
 def report(folder: Path, released: bool, out: Path | None) -> None:
     """Make the report and picture of a run folder, or the page of a sweep folder, again from its files."""
     from raydr.errors import ScenarioError
-    from raydr.records import TABLE
     from raydr.report import (
-        is_sweep,
         write_paper_report,
         write_picture,
         write_released,
         write_report,
         write_sweep_report,
     )
+    from raydr.runfolder import is_sweep
+    from raydr.runfolder.records import TABLE
 
     if out is not None and not released:
         raise ScenarioError("--out names the folder of --released: give both, or leave --out away.")
@@ -96,8 +96,8 @@ def audit(
     """
     from raydr.front.bars import heard_on_terminal
     from raydr.front.terminal import print_audit
-    from raydr.records import REPORT
-    from raydr.report import read_audit
+    from raydr.runfolder import read_audit
+    from raydr.runfolder.records import REPORT
     from raydr.scenarios import auditing
 
     settings = auditing.asked(folder, attacks, public_rows)
@@ -148,7 +148,7 @@ def join(folder: Path, data: Path, site: str | None, quiet: bool) -> None:
     """
     from raydr.front.bars import heard_on_terminal
     from raydr.front.terminal import print_joined
-    from raydr.records import REPORT
+    from raydr.runfolder.records import REPORT
     from raydr.scenarios import joining
 
     with heard_on_terminal(quiet=quiet) as listener:

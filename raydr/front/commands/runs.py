@@ -39,7 +39,7 @@ def run(
     """
     from raydr.front.bars import heard_on_terminal
     from raydr.front.terminal import print_result
-    from raydr.records import REPORT
+    from raydr.runfolder.records import REPORT
     from raydr.scenarios import runner
     from raydr.scenarios.reading import read
 
@@ -86,9 +86,9 @@ def map_(
     from raydr.front.bars import heard_on_terminal, reading_on_terminal
     from raydr.front.own_data import own_data
     from raydr.front.terminal import print_facts, print_result
-    from raydr.records import REPORT
-    from raydr.report import read_run
     from raydr.report.mapped import NOTICE, hashes
+    from raydr.runfolder import read_run
+    from raydr.runfolder.records import REPORT
     from raydr.scenarios import runner
 
     overrides = options.with_inline(overrides, inline, address)

@@ -132,7 +132,7 @@ def _swept(
     """Run what is asked, or go on in the folder, and show what came of it: the page, or a published table's."""
     from raydr.front.bars import heard_on_terminal
     from raydr.front.terminal import print_paper_table, print_sweep
-    from raydr.records import SWEEP_REPORT, TABLE, TABLE_REPORT
+    from raydr.runfolder.records import SWEEP_REPORT, TABLE, TABLE_REPORT
     from raydr.tune import sweeping
 
     with heard_on_terminal(quiet=quiet) as listener:

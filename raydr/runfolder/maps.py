@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from raydr import records
 from raydr.arrays import Float64Array, Int64Array
 from raydr.documents import MEGABYTE, require_limited
 from raydr.errors import OutputError
+from raydr.runfolder import records
 
 LARGEST = {
     ".yaml": 4 * MEGABYTE,

@@ -9,11 +9,11 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeAlias, cast
 
-from raydr import records
 from raydr.documents import DocumentError, parse_yaml, read_limited, require_limited
 from raydr.errors import OutputError
 from raydr.privacy.composition import Composition
-from raydr.report.mapfiles import LARGEST
+from raydr.runfolder import records
+from raydr.runfolder.maps import LARGEST
 
 Setting: TypeAlias = str | int | float | bool | None
 """A swept key's value; sections, lists and columns of several types are JSON text, None is where it does not apply."""

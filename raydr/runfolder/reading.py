@@ -12,7 +12,6 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 import numpy as np
 from pydantic import Field
 
-from raydr import records
 from raydr.arrays import Float64Array, Int64Array
 from raydr.attacks.verdicts import Audit
 from raydr.data.provenance import Fingerprint, Provenance, sha256_of_file
@@ -22,8 +21,8 @@ from raydr.journal import Count, RoundEnded
 from raydr.methods.outcome import Note
 from raydr.privacy.ledger import Entry
 from raydr.privacy.statement import Statement
-from raydr.records import Environment, Measures
-from raydr.report.mapfiles import (
+from raydr.runfolder import records
+from raydr.runfolder.maps import (
     LARGEST,
     Faithfulness,
     coordinates,
@@ -34,6 +33,7 @@ from raydr.report.mapfiles import (
     read_embedding,
     read_shown,
 )
+from raydr.runfolder.records import Environment, Measures
 
 T = TypeVar("T")
 Stress: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -1,0 +1,17 @@
+"""Run folders and sweep folders: the names of their files, what writes each file, and what reads it."""
+
+from __future__ import annotations
+
+from raydr.runfolder.reading import RunFolder, read_audit, read_run
+from raydr.runfolder.sweep import Point, SweepFolder, Trial, is_sweep, read_sweep
+
+__all__ = [
+    "Point",
+    "RunFolder",
+    "SweepFolder",
+    "Trial",
+    "is_sweep",
+    "read_audit",
+    "read_run",
+    "read_sweep",
+]

@@ -1,0 +1,99 @@
+"""Sites that joined a run after it had ended, read from its folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from raydr.arrays import Float64Array, Int64Array
+from raydr.data.provenance import Provenance, sha256_of_file
+from raydr.errors import OutputError
+from raydr.privacy.ledger import Entry
+from raydr.privacy.statement import Statement
+from raydr.runfolder import records
+from raydr.runfolder.maps import read_embedding
+from raydr.runfolder.reading import parsed, read_data, read_ledger
+from raydr.runfolder.records import Joining
+
+MARK = ".incomplete-"
+"""Begins the name of a folder of a site that is still joining, or never came to the end."""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A site that joined, as far as its folder tells.
+
+    Attributes
+    ----------
+    path : Path
+        Its folder.
+    site : str
+        Its name.
+    rows : Int64Array or tuple of str, (rows,)
+        Identities of its rows.
+    labels, clusters : tuple of str, (rows,)
+        None where there are none.
+    points : Float64Array, (rows, 2) or (rows, 3)
+        Where they lie on the run's map.
+    ledger : tuple of Entry
+        Every message between the site and the server.
+    privacy : Statement
+        What they cost.
+    data : Provenance
+        What was read.
+    how : Joining
+        Since when.
+    """
+
+    path: Path
+    site: str
+    rows: Int64Array | tuple[str, ...]
+    labels: tuple[str, ...] | None
+    clusters: tuple[str, ...] | None
+    points: Float64Array
+    ledger: tuple[Entry, ...]
+    privacy: Statement
+    data: Provenance
+    how: Joining
+
+
+def read_joined(folder: Path) -> tuple[Joined, ...]:
+    """Sites that joined a run, in their order; none where none has.
+
+    Raises
+    ------
+    OutputError
+        If one is not whole, or joined another map than the one that stands in the folder.
+    """
+    home = Path(folder) / records.JOINED
+    if not home.is_dir():
+        return ()
+    numbers = sorted(int(entry.name) for entry in home.iterdir() if entry.name.isdecimal())
+    present = sha256_of_file(Path(folder) / records.EMBEDDING)
+    return tuple(_read(home / str(number), present) for number in numbers)
+
+
+def _read(folder: Path, present: str) -> Joined:
+    how = parsed(folder, records.JOINING, Joining)
+    if how.map != present:
+        raise OutputError(
+            f"{folder} is of a site that joined another map than the one in {folder.parent.parent}: bring that"
+            f" {records.EMBEDDING} back, or delete {folder} and have the site join again."
+        )
+    rows, clients, labels, clusters, points, _ = read_embedding(folder)
+    if set(clients) != {how.site} or len(rows) != how.rows:
+        raise OutputError(
+            f"{folder} is not whole: its {records.EMBEDDING} has not the rows of {how.site!r} alone."
+        )
+    return Joined(
+        path=folder,
+        site=how.site,
+        rows=rows,
+        labels=labels,
+        clusters=clusters,
+        points=points,
+        ledger=read_ledger(folder),
+        privacy=parsed(folder, records.PRIVACY, Statement),
+        data=read_data(folder, len(rows)),
+        how=how,
+    )
