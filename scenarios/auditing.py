@@ -27,6 +27,7 @@ from raydr.files import write_whole
 from raydr.journal import Event, Journal, Listener, Progress, unheard
 from raydr.report import write_report
 from raydr.runfolder import read_run, records
+from raydr.runfolder.manifest import seal
 from raydr.runfolder.records import is_incomplete
 from raydr.scenarios.holdings import Holdings, read_table
 from raydr.scenarios.reading import read
@@ -85,6 +86,7 @@ def audit(
     found = audited(repetition, case, settings, journal)
     content = json.dumps(asdict(found), indent=1, allow_nan=False) + "\n"
     write_whole(folder / records.AUDIT, content.encode(), "make room there, and audit again")
+    seal(folder, records.AUDIT)
     if report:
         write_report(folder)
     return folder

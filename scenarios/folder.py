@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from raydr.errors import OutputError, RaydrError
+from raydr.runfolder.manifest import seal
 from raydr.runfolder.records import is_incomplete
 from raydr.scenarios.checkpoints import Checkpoints, is_locked
 from raydr.signals import signals_deferred
@@ -185,6 +186,7 @@ def _completing(folder: Path, target: Path, work: Unfinished, stays: bool = Fals
         whole = False
         try:
             yield
+            seal(folder)
             whole = True
             _rename(folder, target)
             shutil.rmtree(target / work.place.relative_to(folder), ignore_errors=True)

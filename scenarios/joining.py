@@ -34,6 +34,7 @@ from raydr.privacy.secrets import FOUNDER, client_secret
 from raydr.privacy.statement import statement
 from raydr.runfolder import records
 from raydr.runfolder.joined import MARK, read_joined
+from raydr.runfolder.manifest import seal
 from raydr.runfolder.reading import RunFolder, read_run
 from raydr.runfolder.records import Joining
 from raydr.runfolder.writing import write_data, write_json, write_placed
@@ -146,6 +147,7 @@ def _extended(folder: Path) -> Iterator[Path]:
     try:
         unfinished.mkdir(parents=True)
         yield unfinished
+        seal(unfinished)
         number = 1 + max((int(entry.name) for entry in home.iterdir() if entry.name.isdecimal()), default=0)
         unfinished.rename(home / str(number))
     except OSError as error:

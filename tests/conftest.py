@@ -51,6 +51,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in on_ray)
 
 
+@pytest.fixture
+def edits_accepted() -> Iterator[None]:
+    """Folders are read although the test changed their files."""
+    from raydr.runfolder import manifest
+
+    with manifest.edits_accepted():
+        yield
+
+
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[None]:
     """One Ray on this machine for all tests of a process that need one."""

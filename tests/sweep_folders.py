@@ -23,6 +23,7 @@ from tiny import tiny
 
 from raydr.errors import RaydrError
 from raydr.runfolder import read_run, records
+from raydr.runfolder.manifest import seal
 from raydr.runfolder.reading import RunFolder
 from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
@@ -112,6 +113,7 @@ def write_sweep(
     if objectives is not None:
         asked["objectives"] = wanted
     (folder / records.SWEEP).write_text(yaml.safe_dump(asked, sort_keys=False))
+    seal(folder)
     return folder
 
 

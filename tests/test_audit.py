@@ -148,6 +148,7 @@ def test_other_data_are_refused(tmp_path: Path) -> None:
     assert not (folder / AUDIT).exists()
 
 
+@pytest.mark.usefixtures("edits_accepted")
 def test_another_map_is_refused(plain: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -160,6 +161,7 @@ def test_another_map_is_refused(plain: Path) -> None:
         audit(plain)
 
 
+@pytest.mark.usefixtures("edits_accepted")
 def test_another_ledger_is_refused(plain: Path) -> None:
     ledger = json.loads((plain / LEDGER).read_text())
     ledger[0]["count"] += 1
@@ -168,6 +170,7 @@ def test_another_ledger_is_refused(plain: Path) -> None:
         audit(plain)
 
 
+@pytest.mark.usefixtures("edits_accepted")
 def test_another_version_is_refused(plain: Path) -> None:
     environment = json.loads((plain / ENVIRONMENT).read_text())
     environment["raydr"] = "0.0.1"
@@ -177,6 +180,7 @@ def test_another_version_is_refused(plain: Path) -> None:
         audit(plain)
 
 
+@pytest.mark.usefixtures("edits_accepted")
 def test_clients_that_trained_as_one_are_refused(plain: Path) -> None:
     scenario = yaml.safe_load((plain / SCENARIO).read_text())
     scenario["runtime"]["batch_clients"] = True
@@ -186,6 +190,7 @@ def test_clients_that_trained_as_one_are_refused(plain: Path) -> None:
         audit(plain)
 
 
+@pytest.mark.usefixtures("edits_accepted")
 def test_an_audit_of_another_run_is_refused_by_the_report(plain: Path) -> None:
     (plain / SCENARIO).write_text((plain / SCENARIO).read_text() + "\n# changed\n")
     with pytest.raises(OutputError, match=r"audit\.json is of another run"):

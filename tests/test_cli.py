@@ -299,6 +299,7 @@ HOSTILE = "\x1b[2J\x1b]0;mine\x07[bold]:skull:\u202e\x9b1m\rgone"
 SPELT = r"\x1b[2J\x1b]0;mine\x07[bold]:skull:\u202e\x9b1m gone"
 
 
+@pytest.mark.usefixtures("edits_accepted")
 def test_a_terminal_obeys_nothing_that_stands_in_a_run_folder(
     two_runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,6 +21,8 @@ from raydr.report import write_report
 from raydr.report.gist import points, recovered
 from raydr.runfolder.reading import read_run
 
+pytestmark = pytest.mark.usefixtures("edits_accepted")
+
 WEAKER = GaussianNoise(on="gradient", multiplier=2.0)
 STRONGER = GaussianNoise(on="gradient", multiplier=4.0)
 ON_DATA = GaussianNoise(on="data", multiplier=5.0, clip=1.0)

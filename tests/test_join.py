@@ -252,6 +252,7 @@ def test_an_interrupted_join_leaves_the_folder_as_it_was(
     assert len(raydr.join(run, site_of(tmp_path)).joined) == 1
 
 
+@pytest.mark.usefixtures("edits_accepted")
 def test_a_site_of_another_map_is_told(run: Path, tmp_path: Path) -> None:
     raydr.join(run, site_of(tmp_path))
     file = run / "joined" / "1" / "joining.json"

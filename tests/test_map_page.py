@@ -33,6 +33,8 @@ from raydr.runfolder import read_run
 from raydr.runfolder.joined import Joined
 from raydr.runfolder.records import Joining
 
+pytestmark = pytest.mark.usefixtures("edits_accepted")
+
 PIXEL = """([key, x, y]) => {
   const canvas = document.querySelector(`#map-${key} .points`), ratio = canvas.width / canvas.clientWidth;
   return [...canvas.getContext("2d").getImageData(x * ratio, y * ratio, 1, 1).data].slice(0, 3);

@@ -295,6 +295,7 @@ def noisy_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run(scenario, out=tmp_path_factory.mktemp("runs") / "noisy")
 
 
+@pytest.mark.usefixtures("edits_accepted")
 @pytest.mark.parametrize(
     ("changed", "words"),
     [

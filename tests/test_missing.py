@@ -257,6 +257,7 @@ def test_words_do_not_have_a_column_filled_in(tmp_path: Path) -> None:
         tiny_run(tmp_path / "run", data=data, clients={"sites": sites}, method=SENSE)
 
 
+@pytest.mark.usefixtures("edits_accepted")
 def test_a_model_without_what_fills_is_refused(tmp_path: Path) -> None:
     table = patients(tmp_path / "patients.csv")
     folder = tiny_run(tmp_path / "run", **settings(table))

@@ -155,6 +155,7 @@ def test_a_curve_leaves_out_what_was_not_computed(finished: Path) -> None:
     assert curve.chart.level is not None
 
 
+@pytest.mark.usefixtures("edits_accepted")
 @pytest.mark.parametrize("damage", ["rows", "rounds", "missing", "scores"])
 def test_maps_that_are_not_the_runs_are_refused(finished: Path, tmp_path: Path, damage: str) -> None:
     folder = tmp_path / "copy"

@@ -41,6 +41,9 @@ from raydr.report.wording import (
     size,
 )
 from raydr.runfolder import read_run
+from raydr.runfolder.manifest import seal
+
+pytestmark = pytest.mark.usefixtures("edits_accepted")
 
 ROWS = 60
 SCRIPT = "<script>alert(1)</script>"
@@ -133,6 +136,7 @@ def write_run(
     (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in ROUNDS))
     (folder / "environment.json").write_text(json.dumps(environment))
     (folder / "scenario.yaml").write_text(yaml.safe_dump(scenario, sort_keys=False))
+    seal(folder)
     return folder
 
 
@@ -846,6 +850,7 @@ class TestComparison:
             scenario = yaml.safe_load((folders[1] / "scenario.yaml").read_text())
             scenario["data"]["label"] = change["label"]
             (folders[1] / "scenario.yaml").write_text(yaml.safe_dump(scenario))
+        seal(folders[1])
         table = compare(folders)
         assert table.headings == ("one", "two *")
         (remark,) = table.remarks

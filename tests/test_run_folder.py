@@ -41,6 +41,7 @@ FILES = {
     "embedding.png",
     "environment.json",
     "notes.json",
+    "manifest.json",
 }
 
 

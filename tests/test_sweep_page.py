@@ -34,6 +34,8 @@ from raydr.report.thumbnails import thumbnails
 from raydr.runfolder import is_sweep, read_run, read_sweep
 from raydr.runfolder.sweep import Setting
 
+pytestmark = pytest.mark.usefixtures("edits_accepted")
+
 FILES = ["sweep.yaml", "trials.parquet", "points.parquet", "pareto.parquet"]
 
 

@@ -11,6 +11,7 @@ from raydr.actors.capacity import Capacity, Machine
 from raydr.errors import DataError, ScenarioError
 from raydr.privacy.composition import Composition, RunCost, composed
 from raydr.runfolder import records
+from raydr.runfolder.manifest import require_unchanged
 from raydr.scenarios.planning import plan_of_scenario
 from raydr.scenarios.schema import PrivacySettings, Scenario
 from raydr.tune.schema import Sweep
@@ -127,5 +128,6 @@ class Purse:
 
 
 def _cost_of(run: Path) -> RunCost:
+    require_unchanged(run, records.PRIVACY)
     told = json.loads((run / records.PRIVACY).read_bytes())
     return RunCost(told["epsilon"], told["epsilon_accounted"], told["delta"], told["unit"], told["relation"])

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from raydr.privacy.ledger import read_entries
 from raydr.runfolder import read_audit, records
+from raydr.runfolder.manifest import require_unchanged
 from raydr.runfolder.records import COSTS
 from raydr.scenarios.reading import read
 from raydr.scenarios.schema import Scenario
@@ -130,12 +131,14 @@ def row_of(
 
 def row_of_run(trial: Trial, run: Path) -> Row:
     """Return the row of a trial that is done, all of it from its run folder."""
+    require_unchanged(run)
     read = [source["sha256"] for source in _json(run, records.FINGERPRINTS)]
     return row_of(trial, "done", data=" ".join(read), measures=measures_of(run))
 
 
 def digest_of_run(run: Path) -> str:
     """Digest of the scenario that stands in a run folder."""
+    require_unchanged(run, records.SCENARIO)
     return digest(read(run / records.SCENARIO))
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from raydr.errors import DataError
 from raydr.extras import imported
+from raydr.runfolder.manifest import require_unchanged
 from raydr.runfolder.records import AXES, LEDGER, METRICS, PRIVACY, SCENARIO
 
 Library: TypeAlias = Literal["pandas", "polars", "pyarrow"]
@@ -67,6 +68,7 @@ def anndata(folder: Path, table: Any, onto: Any = None) -> Any:
             column = f"raydr_{by}" if onto is not None else by
             adata.obs[column] = pandas.Categorical.from_codes(way.codes, text(way.names))
             adata.uns[f"{column}_colors"] = list(way.colours)
+    require_unchanged(folder, SCENARIO, LEDGER, PRIVACY, METRICS)
     adata.uns["raydr"] = {
         file.partition(".")[0]: (folder / file).read_text() for file in (SCENARIO, LEDGER, PRIVACY, METRICS)
     }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,13 +40,15 @@ if TYPE_CHECKING:
     from raydr.runfolder.joined import Joined
 
 
-def load(folder: str | Path) -> Result:
+def load(folder: str | Path, *, edited: bool = False) -> Result:
     """Open the folder of a run that is whole, once all its files have been looked through.
 
     Parameters
     ----------
     folder : str or Path
         A run folder, wherever it lies now and whichever way the run was asked for.
+    edited : bool
+        Whether to read files that were changed since the run ended.
 
     Returns
     -------
@@ -54,7 +57,7 @@ def load(folder: str | Path) -> Result:
     Raises
     ------
     raydr.errors.OutputError
-        If it is no run folder, or one that lacks a file, has a broken one, or is of an interrupted run.
+        If it is no run folder, or one that lacks a file, has one that was changed, or is of an interrupted run.
 
     Examples
     --------
@@ -64,6 +67,7 @@ def load(folder: str | Path) -> Result:
     (1797, 2)
     """
     from raydr.runfolder import read_run
+    from raydr.runfolder.manifest import edits_accepted
 
     place = Path(folder).expanduser()
     if (place / SWEEP).is_file() and not (place / SCENARIO).exists():
@@ -71,8 +75,9 @@ def load(folder: str | Path) -> Result:
             f"{folder} is the folder of a sweep, which has many runs: `raydr.SweepResult(Path({str(folder)!r}))` has"
             " its tables, and `.run(trial)` of it a trial's run."
         )
-    read_run(place)
-    return Result(place)
+    with edits_accepted() if edited else nullcontext():
+        read_run(place)
+    return Result(place, edited=edited)
 
 
 @dataclass(frozen=True)
@@ -86,9 +91,12 @@ class Result:
     ----------
     folder : Path
         The run folder; everything else is read from it.
+    edited : bool
+        Whether to read files that were changed since the run ended.
     """
 
     folder: Path
+    edited: bool = field(default=False, repr=False)
 
     @property
     def embedding(self) -> FloatArray:
@@ -98,7 +106,7 @@ class Result:
     @property
     def pooled(self) -> FloatArray | None:
         """The map of the pooled data, (rows, 2 or 3); None where the run was not compared with it."""
-        return _places(_table(self.folder / CENTRAL)) if (self.folder / CENTRAL).exists() else None
+        return _places(_table(file)) if (file := self._file(CENTRAL)).exists() else None
 
     @property
     def data(self) -> dict[str, Any]:
@@ -162,7 +170,7 @@ class Result:
         """The scenario that was run, with every key; :func:`raydr.run` takes it."""
         from raydr.documents import parse_yaml
 
-        content: dict[str, Any] = parse_yaml((self.folder / SCENARIO).read_text(encoding="utf-8"))
+        content: dict[str, Any] = parse_yaml(self._file(SCENARIO).read_text(encoding="utf-8"))
         return content
 
     @property
@@ -264,10 +272,13 @@ class Result:
         return picture(self.folder)
 
     def _map(self) -> Any:
-        return _table(self.folder / EMBEDDING)
+        return _table(self._file(EMBEDDING))
 
     def _json(self, name: str) -> Any:
-        return json.loads((self.folder / name).read_text(encoding="utf-8"))
+        return json.loads(self._file(name).read_text(encoding="utf-8"))
+
+    def _file(self, name: str) -> Path:
+        return _checked(self.folder, name, self.edited)
 
 
 @dataclass(frozen=True)
@@ -278,9 +289,12 @@ class SweepResult:
     ----------
     folder : Path
         The sweep's folder; everything else is read from it.
+    edited : bool
+        Whether to read files that were changed since the sweep ended.
     """
 
     folder: Path
+    edited: bool = field(default=False, repr=False)
 
     @property
     def report(self) -> Path:
@@ -310,7 +324,7 @@ class SweepResult:
     @property
     def total(self) -> dict[str, Any] | None:
         """Cost of all runs together (:class:`raydr.privacy.composition.Composition`); None where none is private."""
-        path = self.folder / COMPOSITION
+        path = _checked(self.folder, COMPOSITION, self.edited)
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
     @property
@@ -320,11 +334,20 @@ class SweepResult:
 
     def run(self, trial: Mapping[str, Any]) -> Result:
         """Return the run of a row of :attr:`trials` that is done."""
-        return Result(self.folder / trial["folder"])
+        return Result(self.folder / trial["folder"], edited=self.edited)
 
     def _rows(self, name: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = _table(self.folder / name).to_pylist()
+        rows: list[dict[str, Any]] = _table(_checked(self.folder, name, self.edited)).to_pylist()
         return rows
+
+
+def _checked(folder: Path, name: str, edited: bool) -> Path:
+    """Return the path of a file once it is what the manifest of its folder says."""
+    from raydr.runfolder.manifest import require_unchanged
+
+    if not edited:
+        require_unchanged(folder, name)
+    return folder / name
 
 
 def _table(file: Path) -> Any:

@@ -170,6 +170,7 @@ def _hear_out(head: Head, job: str, listener: Listener) -> None:
 
 def _brought_back(head: Head, job: Job, out: Path | None, quiet: bool) -> None:
     from raydr.front.terminal import print_result, print_sweep
+    from raydr.runfolder.manifest import require_unchanged
     from raydr.runfolder.records import REPORT, SWEEP_REPORT
     from raydr.scenarios.folder import default_folder, incomplete
 
@@ -177,6 +178,7 @@ def _brought_back(head: Head, job: Job, out: Path | None, quiet: bool) -> None:
     try:
         with incomplete(target) as folder:
             head.fetch(job, folder)
+            require_unchanged(folder)
     except OutputError as error:
         error.add_note(
             f"The job is whole: `raydr jobs fetch {job.id} --address {head.url} --out DIR` fetches it."

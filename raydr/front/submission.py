@@ -16,7 +16,8 @@ from raydr.actors.shipping import LARGEST, compressed, requirements
 from raydr.data.catalogue import DATASETS, file_of
 from raydr.data.provenance import sha256_of_file
 from raydr.documents import parse_yaml
-from raydr.runfolder.records import BEST
+from raydr.runfolder.manifest import seal
+from raydr.runfolder.records import BEST, MANIFEST
 from raydr.scenarios.environment import versions
 from raydr.scenarios.model import made_from_renamed
 from raydr.scenarios.reading import content_of, dump, dump_yaml, read
@@ -203,6 +204,8 @@ def localised(folder: Path, paths: Mapping[str, str]) -> None:
     if (folder / SWEEP).is_file():
         content = parse_yaml((folder / SWEEP).read_text(encoding="utf-8"))
         (folder / SWEEP).write_text(dump_yaml(_replaced(content, paths)), encoding="utf-8")
+    for manifest in folder.rglob(MANIFEST):
+        seal(manifest.parent)
 
 
 def _yaml(content: Any) -> bytes:

@@ -90,7 +90,8 @@ class Comparison:
     """A table of runs: ``runs`` are its columns, by folder name, and ``rows`` its lines, ratios first.
 
     ``known`` says of each run what the server now knows, and ``others`` of some, by their place, in what they differ
-    from the first: the data, or what is made of them. ``estimates`` says whose values are of a sample of rows.
+    from the first: the data, or what is made of them. ``estimates`` says whose values are of a sample of rows,
+    ``edits`` which folders were changed.
     """
 
     runs: tuple[str, ...]
@@ -98,6 +99,7 @@ class Comparison:
     known: tuple[str, ...] = ()
     others: Mapping[int, str] = field(default_factory=dict)
     estimates: tuple[str, ...] = ()
+    edits: tuple[str, ...] = ()
 
     @property
     def headings(self) -> tuple[str, ...]:
@@ -106,12 +108,13 @@ class Comparison:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """A sentence on each run that mapped something else, and one on standard errors."""
-        return self.estimates + tuple(
+        """A sentence on each run that was edited or mapped something else, and one on standard errors."""
+        unlike = tuple(
             f"* {self.runs[place]} did not map the same as {self.runs[0]}: {what}. Of what is measured, only the ratios"
             " to each one's own pooled map can be compared."
             for place, what in self.others.items()
         )
+        return self.edits + self.estimates + unlike
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -260,7 +263,12 @@ def _table(runs: Sequence[RunFolder]) -> Comparison:
     ]
     samples = {wording.of_sample(run): None for run in runs if run.measures.sampled_rows is not None}
     known = tuple(knowledge(run).text for run in runs)
-    return Comparison(tuple(names), tuple(rows), known, others, tuple(samples))
+    edits = tuple(
+        f"Files of {name} are not as the run left them: {'; '.join(run.edited)}."
+        for name, run in zip(names, runs, strict=True)
+        if run.edited
+    )
+    return Comparison(tuple(names), tuple(rows), known, others, tuple(samples), edits)
 
 
 def _unlike(run: RunFolder, first: RunFolder) -> str:

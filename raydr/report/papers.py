@@ -16,6 +16,7 @@ from raydr.errors import OutputError, ScenarioError
 from raydr.files import write_whole
 from raydr.report import wording
 from raydr.report.page import part, templates
+from raydr.runfolder.manifest import require_unchanged
 from raydr.runfolder.records import COSTS, REPORT, TABLE, TABLE_REPORT
 
 Verdict = Literal["better", "within", "worse"]
@@ -269,6 +270,7 @@ def write_paper_report(folder: Path) -> Path:
     OutputError
         If that cannot be read, or the page cannot be written.
     """
+    require_unchanged(folder, TABLE)
     table = read_paper_table(folder / TABLE)
     at = {(cell.group, cell.row, cell.column): cell for cell in table.cells}
     groups = {

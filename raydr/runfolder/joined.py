@@ -11,6 +11,7 @@ from raydr.errors import OutputError
 from raydr.privacy.ledger import Entry
 from raydr.privacy.statement import Statement
 from raydr.runfolder import records
+from raydr.runfolder.manifest import require_unchanged
 from raydr.runfolder.maps import read_embedding
 from raydr.runfolder.reading import parsed, read_data, read_ledger
 from raydr.runfolder.records import Joining
@@ -74,6 +75,7 @@ def read_joined(folder: Path) -> tuple[Joined, ...]:
 
 
 def _read(folder: Path, present: str) -> Joined:
+    require_unchanged(folder)
     how = parsed(folder, records.JOINING, Joining)
     if how.map != present:
         raise OutputError(

@@ -22,6 +22,7 @@ from raydr.methods.outcome import Note
 from raydr.privacy.ledger import Entry
 from raydr.privacy.statement import Statement
 from raydr.runfolder import records
+from raydr.runfolder.manifest import require_unchanged
 from raydr.runfolder.maps import (
     LARGEST,
     Faithfulness,
@@ -81,6 +82,8 @@ class RunFolder:
         Of each row, on either map; None where no metric of the run counted its neighbours.
     shown : mapping of str to Float64Array, (rows,)
         Mapped columns as they were read, by name, NaN where a value is missing; none where the scenario asks for none.
+    edited : tuple of str
+        How files differ from the manifest, in words; none outside of :func:`raydr.runfolder.manifest.edits_accepted`.
     stress : tuple of float
         Of the start and after each iteration of the server's own; none where it made none.
     """
@@ -107,6 +110,7 @@ class RunFolder:
     faithfulness: Faithfulness | None = None
     central_faithfulness: Faithfulness | None = None
     shown: Mapping[str, Float64Array] = field(default_factory=dict)
+    edited: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -165,11 +169,13 @@ def read_run(folder: Path) -> RunFolder:
             f"{folder} is what an interrupted run left behind: its name says incomplete, so its files cannot be "
             f"trusted. Finish the run with `raydr run {folder} --resume`, or run it again."
         )
+    edited = require_unchanged(folder)
     scenario_text = _bytes(folder, records.SCENARIO).decode("utf-8", errors="replace")
     rows, clients, labels, clusters, federated, faithfulness = read_embedding(folder)
     central, central_faithfulness = read_central(folder, rows, federated.shape[1])
     return RunFolder(
         path=folder,
+        edited=edited,
         scenario=_parse_scenario(folder, scenario_text),
         scenario_text=scenario_text,
         rows=rows,
@@ -200,6 +206,7 @@ def read_audit(folder: Path) -> Audit | None:
     """What attacks on a run recovered; None where it was not audited; raises as :func:`read_run`."""
     if not (folder / records.AUDIT).exists():
         return None
+    require_unchanged(folder, records.AUDIT, records.SCENARIO)
     audit = parsed(folder, records.AUDIT, Audit)
     if audit.scenario != sha256_of_file(folder / records.SCENARIO):
         raise OutputError(
@@ -211,11 +218,13 @@ def read_audit(folder: Path) -> Audit | None:
 
 def read_rounds(folder: Path) -> tuple[RoundEnded, ...]:
     """Rounds of a run folder; raises as :func:`read_run`."""
+    require_unchanged(folder, records.ROUNDS)
     return parsed(folder, records.ROUNDS, tuple[RoundEnded, ...])
 
 
 def read_scores(folder: Path) -> dict[int, dict[str, float | None]]:
     """Metrics of the maps along the way by round and name, none where none were drawn; raises as :func:`read_run`."""
+    require_unchanged(folder, records.PROGRESS)
     if not (folder / records.PROGRESS).exists():
         return {}
     return parsed(folder, records.PROGRESS, dict[Count, dict[str, float | None]])

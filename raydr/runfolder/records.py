@@ -36,6 +36,8 @@ JOINED, JOINING = "joined", "joining.json"
 """A folder with a numbered one for each site that joined later, and the record of that in it."""
 REPORT, PICTURE = "report.html", "embedding.png"
 """Made from the other files, and again by ``raydr report``."""
+MANIFEST = "manifest.json"
+"""Sizes and SHA-256 of all files but the report and the picture, by :mod:`raydr.runfolder.manifest`."""
 AXES = "xyz"
 """Columns of a map's coordinates, as many as it has dimensions."""
 CARD, ARRAYS, ENCODER, SITES = (
@@ -64,6 +66,7 @@ KEPT: Mapping[str, str] = {
     PROGRESS_MAPS: "places of all rows",
     METRICS: "scores by all rows in one place",
     FINGERPRINTS: "hashes of all rows",
+    MANIFEST: "hashes of the other files",
     ENVIRONMENT: "seconds and memory, which depend on the rows",
     AUDIT: "what attacks made of the rows, judged by them",
     SITES: "what each site knows of its own rows",

@@ -13,6 +13,7 @@ from raydr.documents import DocumentError, parse_yaml, read_limited, require_lim
 from raydr.errors import OutputError
 from raydr.privacy.composition import Composition
 from raydr.runfolder import records
+from raydr.runfolder.manifest import require_unchanged
 from raydr.runfolder.maps import LARGEST
 
 Setting: TypeAlias = str | int | float | bool | None
@@ -87,6 +88,8 @@ class SweepFolder:
         Numbers of the points on the Pareto front of the sweep's objectives.
     total : Composition or None
         What all runs cost together; None where no run is private.
+    edited : tuple of str
+        How files differ from the manifest, in words.
     """
 
     path: Path
@@ -100,6 +103,7 @@ class SweepFolder:
     points: tuple[Point, ...]
     front: frozenset[int]
     total: Composition | None = None
+    edited: tuple[str, ...] = ()
 
     def count(self, status: State) -> int:
         """Number of trials that ended so."""
@@ -127,6 +131,7 @@ def read_sweep(folder: Path) -> SweepFolder:
             f"{folder} is what an interrupted sweep left behind: its name says incomplete. Finish the sweep with"
             f" `raydr sweep {folder} --resume`, or sweep again."
         )
+    edited = require_unchanged(folder)
     text, asked = _read_asked(folder)
     trials = _read_table(folder, records.TRIALS, IDENTITY)
     keys = tuple(name.removeprefix(records.SETTING) for name in trials if name.startswith(records.SETTING))
@@ -146,6 +151,7 @@ def read_sweep(folder: Path) -> SweepFolder:
     _require_agreement(folder, trials, listed, found, keys)
     return SweepFolder(
         path=folder,
+        edited=edited,
         asked_text=text,
         name=str(asked["name"]),
         repeats=asked["repeats"],

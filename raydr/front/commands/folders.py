@@ -17,6 +17,7 @@ from raydr.front.commands import options
     help="Write what the run's epsilon covers, and nothing else, to a folder that may be handed out.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="That folder. Default: FOLDER-released.")
+@options.edited
 def report(folder: Path, released: bool, out: Path | None) -> None:
     """Make the report and picture of a run folder, or the page of a sweep folder, again from its files."""
     from raydr.errors import ScenarioError
@@ -53,6 +54,7 @@ def report(folder: Path, released: bool, out: Path | None) -> None:
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Also write a page with the maps side by side here."
 )
+@options.edited
 def compare(folders: tuple[Path, ...], out: Path | None) -> None:
     """Compare run folders: metrics, seconds, bytes, memory."""
     from raydr.front.terminal import print_comparison
@@ -82,6 +84,7 @@ def compare(folders: tuple[Path, ...], out: Path | None) -> None:
 )
 @options.data_dir
 @options.quiet()
+@options.edited
 def audit(
     folder: Path,
     attacks: tuple[str, ...],
@@ -123,6 +126,7 @@ def audit(
     metavar="NAME|COLUMN",
     help="Of a run that adjusted sites to each other: the rows' site, or the column that says so. Default: its own.",
 )
+@options.edited
 def transform(folder: Path, data: str, out: Path, site: str | None) -> None:
     """Place the rows of DATA on the map of RUN, a run folder, without any server: columns are found by name.
 
@@ -141,6 +145,7 @@ def transform(folder: Path, data: str, out: Path, site: str | None) -> None:
 @click.argument("data", type=click.Path(path_type=Path))
 @click.option("--site", metavar="NAME", help="What the site is called. Default: the name of DATA.")
 @options.quiet()
+@options.edited
 def join(folder: Path, data: Path, site: str | None, quiet: bool) -> None:
     """Have a site with the rows of DATA join RUN, a run folder: place them on its map, and say what left the site.
 
@@ -162,6 +167,7 @@ def join(folder: Path, data: Path, site: str | None, quiet: bool) -> None:
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 @options.json_out("the table")
 @options.data_dir
+@options.edited
 def bounds(folder: Path, out: Path | None, data_dir: Path | None) -> None:
     """Compare what P1's theorems promise of RUN, a run folder with learnt landmarks, with what came of it.
 

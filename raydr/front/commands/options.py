@@ -37,6 +37,24 @@ def override(what: str = "a key") -> Option[Any]:
     )
 
 
+def edited(command: Command) -> Command:
+    """Give a command --edited: it reads folders whose files were changed since. It has no parameter for it."""
+
+    def accept(context: click.Context, option: click.Parameter, value: bool) -> None:
+        if value:
+            from raydr.runfolder.manifest import edits_accepted
+
+            context.with_resource(edits_accepted())
+
+    return click.option(
+        "--edited",
+        is_flag=True,
+        expose_value=False,
+        callback=accept,
+        help="Read the folder although its files were changed since it was written.",
+    )(command)
+
+
 def folder_out(what: str) -> Option[Any]:
     """Give a command --out, the folder that it makes."""
     return click.option(
