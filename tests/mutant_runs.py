@@ -299,6 +299,11 @@ def measured(
             test, into = waiting.pop()
             running.add(_forked(functools.partial(run, test, into), scratch))
         running.discard(os.wait()[0])
+    for test, file in zip(tests, files, strict=True):
+        if not file.exists():
+            raise SystemExit(
+                f"{test} was not measured: its process ended. Run the file by itself, then again."
+            )
     found = [json.loads(file.read_text())["tests"] for file in files]
     return {test: Measured(**of) for tests_of_file in found for test, of in tests_of_file.items()}
 

@@ -82,9 +82,7 @@ def sections(joined: Sequence[Joined]) -> list[Section]:
 
 def left(site: Joined) -> tuple[Entry, ...]:
     """Return the messages that left the site, the most revealing first."""
-    return tuple(
-        sorted((entry for entry in site.ledger if entry.direction == "up"), key=wording.by_revelation)
-    )
+    return tuple(sorted(site.left, key=wording.by_revelation))
 
 
 def said(site: Joined) -> str:

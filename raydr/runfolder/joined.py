@@ -57,6 +57,11 @@ class Joined:
     data: Provenance
     how: Joining
 
+    @property
+    def left(self) -> tuple[Entry, ...]:
+        """Messages that left the site."""
+        return tuple(entry for entry in self.ledger if entry.direction == "up")
+
 
 def read_joined(folder: Path) -> tuple[Joined, ...]:
     """Sites that joined a run, in their order; none where none has.
