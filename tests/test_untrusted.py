@@ -99,7 +99,6 @@ def damages(content: bytes, draw: random.Random, count: int) -> Iterator[bytes]:
         yield draw.choice([*choices, content[:at] + draw.randbytes(to - at) + content[to:]])
 
 
-@pytest.mark.usefixtures("edits_accepted")
 @pytest.mark.parametrize("count", [25, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", FILES)
 def test_a_damaged_file_is_shown_or_refused(
