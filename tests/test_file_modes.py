@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from tiny import Wards, tiny, tiny_run
 
-from raydr import records
 from raydr.files import open_private, write_whole
+from raydr.runfolder import records
 from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
 from raydr.tune.folder import SweepWork
