@@ -123,8 +123,10 @@ def last_words(logs: Path) -> str | None:
     """Return what ended the latest worker whose log says anything, and the log's name; None where none does.
 
     That is the line that Ray calls fatal, before a stack trace; else the last line, where Python's traceback ends.
+    A worker that has no log yet writes to that of the raylet, which starts it.
     """
-    for log in sorted(logs.glob("worker-*.err"), key=lambda path: path.stat().st_mtime, reverse=True):
+    workers = sorted(logs.glob("worker-*.err"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for log in [*workers, *logs.glob("raylet.err")]:
         with log.open("rb") as file:
             lines = file.read(_LOG_BYTES).decode(errors="replace").splitlines()
         fatal = [found[1] for line in lines if (found := _FATAL.match(line))]
@@ -134,10 +136,10 @@ def last_words(logs: Path) -> str | None:
 
 
 def _no_worker(where: str, when: str, remedy: str) -> RunError:
-    node = worker._global_node
-    words = last_words(Path(node.get_logs_dir_path())) if node is not None else None
-    log = f"The log of one says: {words}. " if words else ""
-    return RunError(f"No worker of Ray's started {where} {when}. {log}{remedy}")
+    logs = Path(worker._global_node.get_logs_dir_path())
+    words = last_words(logs)
+    log = f"The log of one says: {words}." if words else f"None of the logs in {logs} says why."
+    return RunError(f"No worker of Ray's started {where} {when}. {log} {remedy}")
 
 
 @contextmanager

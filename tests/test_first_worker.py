@@ -40,7 +40,9 @@ MemoryError: cannot allocate
 )
 def test_the_last_words_of_a_worker_are_found_in_its_log(tmp_path: Path, text: str, words: str) -> None:
     assert vitals.last_words(tmp_path) is None
-    (tmp_path / "raylet.err").write_text("of another part")
+    (tmp_path / "raylet.err").write_text("of one without a log\n")
+    (tmp_path / "worker-2.err").touch()
+    assert vitals.last_words(tmp_path) == f"of one without a log ({tmp_path / 'raylet.err'})"
     for number, content in enumerate(("of an earlier one", text, "")):
         log = tmp_path / f"worker-{number}.err"
         log.write_text(content)
@@ -89,6 +91,13 @@ def test_workers_that_end_before_they_begin_are_a_failed_run_at_once(answers: An
     with pytest.raises(
         RunError, match=r"No worker of Ray's started here \(The worker died .*\)\. The log of one says"
     ):
+        vitals.require_worker("here", "Type this.")
+
+
+def test_where_no_log_says_anything_the_logs_are_named(answers: Answers, tmp_path: Path) -> None:
+    (tmp_path / "worker-0.err").unlink()
+    answers(iter([WorkerCrashedError()]))
+    with pytest.raises(RunError, match=r"\. None of the logs in /.* says why\. Type this\.$"):
         vitals.require_worker("here", "Type this.")
 
 
