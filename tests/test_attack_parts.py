@@ -24,13 +24,19 @@ from raydr.attacks.distribution_alignment import (
 )
 from raydr.attacks.known_sample import known_sample, placed
 from raydr.attacks.per_record import per_record
-from raydr.attacks.posted import posted
+from raydr.attacks.posted import Posted, posted
 from raydr.attacks.principal import principal_axes
-from raydr.attacks.trilateration import trilateration
+from raydr.attacks.projection import projection
+from raydr.attacks.surrogate_inversion import _drawn_from, _of_network, _rows_at, surrogate_inversion
+from raydr.attacks.trilateration import located, trilateration
 from raydr.federation import Client, Granularity, Range, Reply, Request, answers
 from raydr.federation.blurring import BlurRecords
 from raydr.federation.transcript import Seen, Transcript
 from raydr.geometry.points import squared_distances
+from raydr.methods.fed_pca import ComponentRequest, ComponentsAtHome, ComponentsAtHomeRequest
+from raydr.methods.fedne.networks import fit_surrogate, initial_surrogate, query_grid, targets
+from raydr.methods.fedne.settings import SOFTENING
+from raydr.methods.fedne.surrogates import Density, DensityRequest, Surrogate
 from raydr.methods.landmarks.learning import StepRequest
 from raydr.methods.landmarks.maps import DistanceRequest, Distances
 from raydr.methods.landmarks.spectral import KernelRequest, Kernels
@@ -517,3 +523,156 @@ def test_known_sample_says_what_it_knew() -> None:
     np.testing.assert_allclose(found.guess, random(7, 3, 2).mean(axis=0))
     with pytest.raises(NotApplicableError, match="too few records are left"):
         list(known_sample(view, replace(side, counts=())))
+
+
+# ------------------------------------------------------------------------------------------------ projections
+
+
+def test_a_projection_is_the_nearest_point_in_the_span_of_the_axes_that_the_server_knows() -> None:
+    mean, axes = np.arange(4.0), np.eye(4)[:, [2, 0, 0]]
+    axes[:, 2] = 0.0  # a map of three dimensions of data that span two
+    for parts in ([ROWS], [ROWS[:5], ROWS[5:]]):
+        view = view_of(parts, ComponentRequest(mean, axes))
+        (found,) = projection(view, Side(ROWS[:0]))
+        values = np.concatenate([block for _, block in found.estimate.blocks()])
+        np.testing.assert_allclose(
+            values,
+            np.column_stack([ROWS[:, 0], mean[1] + 0 * ROWS[:, 0], ROWS[:, 2], mean[3] + 0 * ROWS[:, 0]]),
+        )
+        np.testing.assert_allclose(found.guess, mean)
+        assert (found.knows, found.numbers) == ("the mean and the axes", {"axes": 2})
+    (found,) = projection(replace(view, keyed=True), Side(ROWS[:0]))
+    assert found.knows == "the mean and the axes, under a key that it lacks"
+    np.testing.assert_array_equal(found.guess, np.zeros(4))
+
+
+def test_places_that_clients_keep_are_projected_by_nobody() -> None:
+    transcript = Transcript()
+    transcript.add(Seen(1, 0, ComponentsAtHomeRequest(np.zeros(4), np.eye(4)), 0, ComponentsAtHome(ROWS)))
+    with pytest.raises(NotApplicableError, match="no client posted where"):
+        list(projection(View(transcript, (12,), np.zeros((0, 2))), Side(ROWS[:0])))
+
+
+# ------------------------------------------------------------------------------------------------ surrogates
+
+
+def shared(places: Float64Array, axis: Float64Array) -> Float64Array:
+    """Each place shared among the four nodes around it in proportion to its nearness, (nodes, nodes)."""
+    step = axis[1] - axis[0]
+    near = np.maximum(0.0, 1.0 - np.abs(places[:, :, None] - axis) / step)
+    return np.asarray(np.einsum("ri,rj->ij", near[:, 0], near[:, 1]))
+
+
+AXIS = np.linspace(-4.0, 4.0, 9)
+
+
+@pytest.mark.parametrize("scale", [0.01, 1.0])
+def test_places_of_records_apart_are_read_off_a_grid_to_their_last_digit(scale: float) -> None:
+    """Whatever the table sums to, and whatever noise made negative."""
+    places = np.array([[-3.3, 2.2], [0.25, -1.75], [3.1, 3.9], [-3.6, -3.5]])
+    table = scale * shared(places, AXIS)
+    found = _drawn_from(table, AXIS, 4)
+    np.testing.assert_allclose(found[np.argsort(found[:, 0])], places[np.argsort(places[:, 0])], atol=1e-9)
+    one = scale * shared(places[:1], AXIS)
+    one[8, 0] = -1e-3 * scale
+    np.testing.assert_allclose(_drawn_from(one, AXIS, 1), places[:1], atol=1e-2)
+    np.testing.assert_array_equal(np.isfinite(_drawn_from(np.zeros((9, 9)), AXIS, 2)), True)
+
+
+def test_two_records_at_one_place_are_both_read_there() -> None:
+    places = np.array([[1.25, -0.5], [1.25, -0.5], [-2.5, 3.0]])
+    found = _drawn_from(shared(places, AXIS) / 3.0, AXIS, 3)
+    np.testing.assert_allclose(found[np.lexsort(found.T)], places[np.lexsort(places.T)], atol=1e-9)
+
+
+def test_a_row_at_a_place_is_the_mean_of_the_five_nearest() -> None:
+    shown, rows, places = random(30, 2, 0), random(30, 4, 1), random(6, 2, 2)
+    near = np.argsort(np.linalg.norm(places[:, None] - shown, axis=2), axis=1)[:, :5]
+    np.testing.assert_allclose(_rows_at(places, shown, rows), rows[near].mean(axis=1))
+    np.testing.assert_allclose(_rows_at(places, shown[:3], rows[:3]), np.tile(rows[:3].mean(axis=0), (6, 1)))
+    np.testing.assert_allclose(_rows_at(places, shown[:1], rows[:1]), np.tile(rows[:1], (6, 1)))
+
+
+def test_a_network_says_where_its_client_s_record_lies() -> None:
+    at, draw = np.array([[5.0, -4.0]], np.float32), np.random.default_rng(0)
+    queries = query_grid(at, 0.5, margin=3.0)
+    wanted = targets(queries, at, 1, draw)
+    learnt = fit_surrogate(
+        initial_surrogate(draw), queries, wanted, epochs=300, learning_rate=1e-2, random=draw
+    )
+    assert np.linalg.norm(_of_network(Surrogate(learnt), 1, 0, SOFTENING) - at) < 0.5
+
+
+def test_clients_of_one_to_256_records_are_read_off_the_last_table_of_theirs() -> None:
+    """A linear encoder of the first two features shows each record where it lies."""
+    rows, public = np.concatenate([random(3, 2, 0), random(513, 2, 3)]), random(2000, 2, 1)
+    early, last = (
+        np.concatenate([turn.ravel(), np.zeros(2)]).astype(np.float32) for turn in (-np.eye(2), np.eye(2))
+    )
+    requests = [DensityRequest(weights, (), 16.0, 65) for weights in (early, last)]
+    view = view_of([rows[:1], rows[1:3], rows[3:259], rows[259:]], *requests, mean=True)
+    assert view.sizes == (1, 2, 256, 257)
+    (found,) = surrogate_inversion(view, Side(public))
+    assert {client: part.shape for client, part in found.parts.items()} == {0: (1, 2), 1: (2, 2), 2: (256, 2)}
+    np.testing.assert_allclose(found.parts[0], rows[:1], atol=0.3)
+    np.testing.assert_allclose(found.guess, public.mean(axis=0))
+    assert (found.variant, found.uses) == ("field", (Density,))
+    assert found.numbers == {"public_rows": 2000, "clients": 3}
+    assert found.knows == "2,000 rows of like data, and where the encoder puts them"
+    with pytest.raises(NotApplicableError, match="every client has more than 256 records"):
+        list(surrogate_inversion(replace(view, sizes=(300, 300, 300, 300)), Side(public)))
+    (found,) = surrogate_inversion(replace(view, sizes=(0, 2, 256, 257)), Side(public))
+    assert list(found.parts) == [1, 2]
+    with pytest.raises(NotApplicableError, match="no client uploads a surrogate"):
+        list(surrogate_inversion(view_of([rows]), Side(public)))
+    (found,) = surrogate_inversion(view, Side(public[:50]))
+    assert found.numbers["public_rows"] == 50
+
+
+# ------------------------------------------------------------------------------------------------ trilateration
+
+
+def test_records_are_called_exact_where_what_is_left_open_is_less_than_half_a_thousandth() -> None:
+    """Anchors in a plane; records above and below it, by a part of their distance from the mean of all."""
+    parts = np.array([0.0, 2e-4, -4e-4, 4.8e-4, 5.2e-4, 8e-4, -0.5])
+    angle, shift = np.linspace(0.0, 2.0 * np.pi, 8)[:7], np.array([1.0, 2.0, 3.0])
+    rows = 10.0 * np.column_stack([np.cos(angle), np.sin(angle), parts]) + shift
+    plane = np.column_stack([random(5, 2, 0), np.zeros(5)]) + shift
+    (found,) = trilateration(view_of([rows[:3], rows[3:]], DistanceRequest(plane)), Side(rows[:0]))
+    np.testing.assert_array_equal(found.certain, np.abs(parts) < 5e-4)
+    assert found.knows == "the 5 points to which distances were posted"
+    assert found.numbers == {"points": 5}
+    np.testing.assert_allclose(found.guess, plane.mean(axis=0))
+    (keyed,) = trilateration(view_of([rows], DistanceRequest(plane), keyed=True), Side(rows[:0]))
+    assert keyed.certain is None
+    assert keyed.knows == "the 5 points to which distances were posted, under a key that it lacks"
+    np.testing.assert_array_equal(keyed.guess, np.zeros(3))
+
+
+def test_points_that_several_clients_were_told_are_counted_once() -> None:
+    view = each_told([ROWS[:5], ROWS[5:]], DistanceRequest(POINTS), DistanceRequest(POINTS[:3].copy()))
+    (found,) = trilateration(view, Side(ROWS[:0]))
+    assert found.numbers == {"points": 5}
+    np.testing.assert_allclose(found.guess, np.concatenate([POINTS, POINTS[:3]]).mean(axis=0))
+    assert found.uses == (Distances,)
+
+
+def test_noise_of_a_level_is_damped_by_the_mean_distance_that_it_is_a_part_of() -> None:
+    """As Wiener's filter does of noise of that deviation; records of a plane then lie nearer to the points' mean."""
+    squared = np.asarray(squared_distances(ROWS, POINTS))
+    exact, noisy = (
+        Posted(np.arange(12), squared, POINTS, EUCLIDEAN, noise, noise > 0.0, Distances)
+        for noise in (0.0, 0.5)
+    )
+    frame = EUCLIDEAN.frame(POINTS - POINTS[0], 0.5 * float(np.sqrt(squared).mean()))
+    ((piece,), beside) = located(noisy)
+    np.testing.assert_allclose(piece.coordinates, frame.solver.coordinates(squared), rtol=1e-6)
+    np.testing.assert_allclose(piece.centre, POINTS.mean(axis=0))
+    lengths = [np.linalg.norm(located(one)[0][0].coordinates) for one in (exact, noisy)]
+    assert lengths[1] < 0.95 * lengths[0]
+    height = squared.mean(axis=1) - ((POINTS - POINTS.mean(axis=0)) ** 2).sum(axis=1).mean()
+    np.testing.assert_allclose(beside**2, np.abs(height - (piece.coordinates**2).sum(axis=1)), rtol=1e-6)
+    nothing = replace(noisy, rows=np.arange(0), squared=squared[:0])
+    assert located(nothing)[1].shape == (0,)
+    with pytest.raises(NotApplicableError, match="does not know the points"):
+        located(replace(noisy, points=None))

@@ -22,7 +22,7 @@ from raydr.attacks.trilateration import trilateration
 from raydr.federation import Request
 from raydr.federation.transcript import Transcript
 from raydr.methods.landmarks.maps import DistanceRequest, Distances
-from raydr.methods.landmarks.spectral import KernelRequest
+from raydr.methods.landmarks.spectral import KernelRequest, Kernels
 from raydr.methods.sense.clients import AnchorDistances, AnchorRequest
 from raydr.methods.sense.frames import residual_factor
 from raydr.methods.sense.spaces import EuclideanSpace, HyperbolicSpace
@@ -395,6 +395,66 @@ def test_without_classes_shares_are_of_records_above_the_mean() -> None:
     assert found.columns is not None
     assert len(found.columns) == 12
     assert error_ <= guess
+
+
+def test_ten_known_records_are_enough_and_nine_are_not() -> None:
+    (found,) = property_inference(mapped(ROWS[:, :2]), knowing(10))
+    assert found.knows == "10 of the records, and what was posted of them"
+    assert (found.variant, found.numbers) == ("columns above their mean", {"known_records": 10})
+    for side in (knowing(9), knowing(0, 40)):
+        with pytest.raises(NotApplicableError, match="it needs 10 known records"):
+            list(property_inference(mapped(ROWS[:, :2]), side))
+
+
+def test_groups_are_of_the_columns_that_vary_most_and_a_constant_is_never_above_its_mean(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    side = knowing(60)
+    (every,) = property_inference(mapped(ROWS[:, :2]), side)
+    assert every.columns is not None
+    np.testing.assert_allclose(every.guess, (side.values > side.values.mean(axis=0)).mean(axis=0))
+    np.testing.assert_array_equal(every.shares[:, 11], 0.0)  # the last column is constant
+    monkeypatch.setattr("raydr.attacks.property_inference.MOST_COLUMNS", 3)
+    (found,) = property_inference(mapped(ROWS[:, :2]), side)
+    np.testing.assert_array_equal(found.columns, np.sort(np.argsort(side.values.std(axis=0))[-3:]))
+    np.testing.assert_allclose(found.thresholds, side.values.mean(axis=0)[found.columns])
+
+
+def test_clients_of_which_too_few_records_are_known_are_guessed_at() -> None:
+    """Client 1 posts kernels, of which ten records would have to be known."""
+    transcript = Transcript()
+    requests = (DistanceRequest(ANCHORS), KernelRequest(ANCHORS, 0.01))
+    for client, request in enumerate(requests):
+        for seen in view_of([ROWS[client * 120 :][:120]], request).transcript:
+            if seen.request is request:
+                transcript.add(replace(seen, number=client + 1, client=client))
+    view = View(transcript, (120, 120), ROWS[:0, :2])
+    classes = (ROWS[:, 0] > np.median(ROWS[:, 0])).astype(np.int64)
+    for few, uses in ((9, (Distances,)), (10, (Distances, Kernels))):
+        known = np.array([*range(40), *range(200, 200 + few)])
+        side = Side(PUBLIC, known=known, values=ROWS[known], counts=(len(known),), classes=classes[known])
+        (found,) = property_inference(view, side)
+        assert found.uses == uses
+        assert found.shares.shape == (2, 2)
+        assert np.allclose(found.shares[1], found.guess) == (few == 9)
+        np.testing.assert_allclose(found.shares.sum(axis=1), 1.0)
+    known = np.array([*range(9), *range(200, 209)])
+    side = Side(PUBLIC, known=known, values=ROWS[known], counts=(18,), classes=classes[known])
+    with pytest.raises(NotApplicableError, match="told the same have enough"):
+        list(property_inference(view, side))
+
+
+def test_shares_are_parts_of_a_whole_however_far_a_client_lies_from_what_is_known() -> None:
+    """Places tell a group linearly among known records; two clients lie far outside on either side."""
+    draw = np.random.default_rng(0)
+    places = np.concatenate(
+        [draw.uniform(-1.0, 1.0, (200, 1)), np.full((20, 1), 30.0), np.full((20, 1), -30.0)]
+    )
+    classes = (draw.uniform(-1.0, 1.0, RECORDS) < places[:, 0]).astype(np.int64)
+    view = View(Transcript(), (200, 20, 20), places)
+    side = Side(PUBLIC, known=np.arange(200), values=ROWS[:200], counts=(200,), classes=classes[:200])
+    (found,) = property_inference(view, side)
+    np.testing.assert_allclose(found.shares[1:], [[0.0, 1.0], [1.0, 0.0]])
 
 
 # ------------------------------------------------------------------------------------------------ scoring

@@ -58,7 +58,7 @@ def surrogate_inversion(view: View, side: Side) -> Iterator[Unordered]:
                 parts=parts,
                 guess=np.asarray(public.mean(axis=0, dtype=np.float64)),
             )
-    if last and not any(0 < view.sizes[client] <= MOST_RECORDS for seen in last.values() for client in seen):
+    if not any(0 < view.sizes[client] <= MOST_RECORDS for seen in last.values() for client in seen):
         raise NotApplicableError(f"every client has more than {MOST_RECORDS} records.")
 
 
