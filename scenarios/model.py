@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from raydr.array_files import ArrayArchive
 from raydr.arrays import FloatArray
 from raydr.data.provenance import Provenance, sha256_of_arrays, sha256_of_file
 from raydr.errors import OutputError
@@ -223,7 +224,7 @@ def _card(folder: Path) -> Card:
 
 
 def _arrays(folder: Path, card: Card) -> dict[str, FloatArray]:
-    with np.load(folder / ARRAYS, allow_pickle=False) as file:
+    with ArrayArchive(folder / ARRAYS) as file:
         arrays: dict[str, FloatArray] = dict(file)
     if ENCODER in card.files:
         from safetensors.numpy import load_file
@@ -235,7 +236,7 @@ def _arrays(folder: Path, card: Card) -> dict[str, FloatArray]:
 def _own(folder: Path, card: Card) -> dict[str, FloatArray]:
     if not card.sites or not (folder / SITES).exists():
         return {}
-    with np.load(folder / SITES, allow_pickle=False) as file:
+    with ArrayArchive(folder / SITES) as file:
         own: dict[str, NDArray[Any]] = dict(file)
     if str(own.pop(_MADE_FROM, "")) != _digest_of_sites(card, own):
         raise ValueError(f"{SITES} is not the file that the run wrote")

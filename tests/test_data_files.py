@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
+import struct
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -406,3 +409,122 @@ class TestFileFaults:
 
     def test_unknown_way_with_missing_values(self, write: WriteText) -> None:
         assert "'error', 'drop', 'mean' or 'median'" in refusal(path=write(PATIENTS), missing="impute")
+
+
+def npy(descr: str, shape: str, body: bytes) -> bytes:
+    """A .npy file with a header of one's own."""
+    header = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + body
+
+
+BODY = np.arange(200.0).tobytes()
+HEADERS: dict[str, tuple[bytes, str]] = {
+    "too many rows": (
+        npy("'<f8'", "(5000, 4)", BODY),
+        "(5000, 4) of float64, which takes 156.2 KiB, and the file",
+    ),
+    "too few rows": (
+        npy("'<f8'", "(10, 4)", BODY),
+        "(10, 4) of float64, which takes 320 bytes, and the file holds",
+    ),
+    "another type": (
+        npy("'<c16'", "(50, 4)", BODY),
+        "of complex128, which takes 3200 bytes, and the file holds",
+    ),
+    "more than any memory": (
+        npy("'<f8'", "(10000000000, 4)", BODY),
+        "which takes 298 GiB, and the file holds 1600",
+    ),
+    "an overflowing shape": (
+        npy("'<f8'", f"({2**62}, {2**62})", BODY),
+        "which takes 1.547e+26 TiB, and the file",
+    ),
+    "a negative shape": (
+        npy("'<f8'", "(-50, 4)", BODY),
+        "shape (-50, 4) of float64, which no array has; 1600 bytes",
+    ),
+    "a negative area": (
+        npy("'<f8'", "(-50, -4)", BODY),
+        "shape (-50, -4) of float64, which no array has; 1600",
+    ),
+    "a truth for a length": (
+        npy("'<f8'", "(50, True)", BODY),
+        "which takes 400 bytes, and the file holds 1600",
+    ),
+    "a cut array": (
+        npy("'<f8'", "(50, 4)", BODY)[:-100],
+        "which takes 1600 bytes, and the file holds 1500 bytes",
+    ),
+    "a cut header": (npy("'<f8'", "(50, 4)", BODY)[:40], "cannot be read (EOF: reading array header"),
+    "no Python": (npy("((((", "(50, 4)", BODY), "cannot be read ("),
+    "deep Python": (npy("(" * 3000, "(50, 4)", BODY), "cannot be read ("),
+    "a long header": (npy("'" + "<f8" * 9000 + "'", "(50, 4)", BODY), "cannot be read (Header info length"),
+    "no type": (npy("'<q9'", "(50, 4)", BODY), "cannot be read (descr is not a valid dtype"),
+    "objects": (npy("'|O'", "(50, 4)", BODY), "shape (50, 4) of object: it holds pickled Python objects"),
+    "an empty array without end": (npy("'<f8'", f"(0, {2**63})", b""), "and it cannot be read ("),
+}
+
+
+class TestArraysOfOthers:
+    """A header says what it likes: it is held against the file and the memory before it is believed."""
+
+    @pytest.mark.parametrize("case", HEADERS)
+    @pytest.mark.parametrize("ending", [".npy", ".npz"])
+    def test_a_header_that_does_not_fit_the_file_is_told_with_what_the_file_holds(
+        self, tmp_path: Path, case: str, ending: str
+    ) -> None:
+        content, said = HEADERS[case]
+        path = tmp_path / f"x{ending}"
+        path.write_bytes(content)
+        if ending == ".npz":
+            with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+                file.writestr("X.npy", content)
+        message = refusal(path=path)
+        assert str(path) in message
+        assert ("its header" if ending == ".npy" else "the header of 'X'") in message
+        assert said in message
+        assert "again, or save the array again" in message or "Save plain arrays" in message
+        assert len(message) < 1000
+
+    def test_an_array_larger_than_the_free_memory_is_refused_by_its_header(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "x.npy"
+        header = npy("'<f8'", f"({2**35}, 4)", b"")
+        with path.open("wb") as file:
+            file.write(header)
+            file.truncate(len(header) + 2**40)  # a hole: it takes no room
+        message = refusal(path=path)
+        assert "its header says shape (34359738368, 4) of float64: 1 TiB of memory are needed" in message
+        assert "raydr plan FILE --rows 34359738368" in message
+
+        whole = tmp_path / "y.npz"
+        np.savez_compressed(whole, X=np.eye(1000, dtype=np.uint8), y=np.arange(1000))
+        monkeypatch.setattr("raydr.memory.available_memory_bytes", lambda: 4_900_000)
+        assert "the header of 'X' says shape (1000, 1000) of uint8: 4.768 MiB of memory" in refusal(
+            path=whole
+        )
+        monkeypatch.setattr("raydr.memory.available_memory_bytes", lambda: 5_100_000)
+        assert load(path=whole).rows.shape == (1000, 1000)
+
+    def test_a_member_that_is_no_array_is_named(self, tmp_path: Path) -> None:
+        with zipfile.ZipFile(tmp_path / "x.npz", "w") as file:
+            file.writestr("X", "a,b\n1,2\n")
+        assert "the header of 'X' cannot be read" in refusal(path=tmp_path / "x.npz")
+
+    def test_a_cut_archive_is_refused(self, tmp_path: Path) -> None:
+        whole = io.BytesIO()
+        np.savez_compressed(whole, X=np.random.default_rng(0).normal(size=(50, 4)))
+        path = tmp_path / "x.npz"
+        for length in range(10, len(whole.getvalue()), 97):
+            path.write_bytes(whole.getvalue()[:length])
+            assert "cannot be read as a .npz file" in refusal(path=path)
+
+    def test_what_memory_does_not_suffice_for_is_told_in_one_paragraph(
+        self, write: WriteText, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*_: object, **__: object) -> None:
+            raise MemoryError("Unable to allocate 29 TiB")
+
+        monkeypatch.setattr(text_tables, "read_watched", full)
+        assert "needs more memory to be read than the" in refusal(path=write(PATIENTS))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -51,6 +54,19 @@ def paragraph(capsys: pytest.CaptureFixture[str]) -> str:
     assert err.count("\n") == 1
     assert "Traceback" not in err
     return err
+
+
+def npz(header: str, body: bytes) -> bytes:
+    """An archive of one array X with a header of one's own."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("X.npy", npy(header, body))
+    return archive.getvalue()
+
+
+def npy(header: str, body: bytes) -> bytes:
+    """A .npy file with a header of one's own."""
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header) + 1) + header.encode() + b"\n" + body
 
 
 def written(content: str | bytes, name: str = "data.csv", **scenario: object) -> Path:
@@ -97,15 +113,25 @@ UNUSABLE: dict[str, tuple[str, str | bytes, str]] = {
     "no Parquet": ("data.parquet", TABLE, "cannot be read as a Parquet file"),
     "no archive": ("data.npz", TABLE, "cannot be read as a .npz file: it is none, whatever its name says"),
     "no HDF5": ("data.h5ad", TABLE, "cannot be read as an .h5ad file"),
+    "an archive whose header claims too much": (
+        "data.npz",
+        npz("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000, 4), }", bytes(320)),
+        "the header of 'X' says shape (1000000000000, 4) of float64, which takes 29.1 TiB, and the file holds 320",
+    ),
+    "an archive whose header is no Python": (
+        "data.npz",
+        npz("{'descr': ((((((", bytes(320)),
+        "the header of 'X' cannot be read",
+    ),
 }
 
 
 @pytest.mark.parametrize("case", UNUSABLE)
-@pytest.mark.parametrize("command", ["run", "check", "map"])
+@pytest.mark.parametrize("command", ["run", "check", "map", "plan"])
 def test_data_that_are_no_table(command: str, case: str, capsys: pytest.CaptureFixture[str]) -> None:
     name, content, said = UNUSABLE[case]
     scenario = written(content, name)
-    assert status([command, name if command != "run" else str(scenario)]) == 2
+    assert status([command, name if command in ("check", "map") else str(scenario)]) == 2
     assert said in paragraph(capsys)
     assert sorted(os.listdir()) == sorted([name, "mine.yaml"]), "nothing is left behind"
 

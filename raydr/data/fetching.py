@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from raydr.array_files import ArrayArchive, ArrayFileError
 from raydr.errors import DataError
 
 if TYPE_CHECKING:
@@ -90,8 +91,13 @@ def public_copy(dataset: Dataset, remedy: str) -> Arrays:
     """
     place = kept(dataset)
     if place.is_file():
-        with np.load(place, allow_pickle=False) as archive:
-            return dict(archive)
+        try:
+            with ArrayArchive(place) as archive:
+                return dict(archive)
+        except (OSError, ArrayFileError) as error:
+            raise DataError(
+                f"{place}, which keeps {dataset.name}, cannot be read: {error} Delete it to have it fetched again."
+            ) from error
     _LOGGER.info("fetching %s from %s, once", dataset.name, dataset.published)
     try:
         arrays = _from_openml(dataset) if dataset.origin == "openml" else _from_zenodo(dataset)

@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from raydr.array_files import ArrayArchive
 from raydr.arrays import Int64Array
 from raydr.data.hierarchy import graph_points, tree_points
 from raydr.data.provenance import Source, sha256_of_file
 from raydr.data.table import Table
 from raydr.errors import DataError
 from raydr.geometry.hyperbolic import logarithm_map
+from raydr.memory import lacking_memory
 
 JITTER = 0.1
 """Step of every node of a tree: a symmetric tree has equal distances, between which nothing but rounding chooses."""
@@ -55,6 +57,12 @@ def load_graph(path: str | Path, dimensions: int, *, seed: int) -> Table:
     if not len(edges):
         raise DataError(f"{path} holds no edge; give a line or row for each.")
     nodes = int(edges.max()) + 1
+    lacking = lacking_memory(8 * nodes * dimensions)
+    if lacking is not None:
+        raise DataError(
+            f"{path} names the node {nodes - 1}, so there are {nodes} nodes: {lacking}. Number the nodes from 0 without"
+            " gaps."
+        )
     tree = len(edges) == nodes - 1 and _connected(edges, nodes)
     if tree:
         points = tree_points(edges, dimensions, jitter=JITTER, seed=seed)
@@ -92,15 +100,15 @@ def _from_csv(path: Path) -> tuple[NDArray[np.str_], Int64Array]:
 
 def _from_npz(path: Path) -> tuple[None, Int64Array, Int64Array | None]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in ("edges", "y") if name in archive.files}
+        with ArrayArchive(path) as archive:
+            arrays = {name: archive[name] for name in ("edges", "y") if name in archive}
     except (OSError, ValueError) as error:
         raise DataError(f"The graph {path} could not be read ({error}); correct data.graph.") from error
     edges = arrays.get("edges")
     if edges is None or edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
         raise DataError(f"{path} needs an array `edges` of whole numbers, (edges, 2), nodes counted from 0.")
     labels = arrays.get("y")
-    if labels is not None and labels.shape != (int(edges.max()) + 1,):
+    if labels is not None and len(edges) and labels.shape != (int(edges.max()) + 1,):
         raise DataError(
             f"{path} has {labels.shape[0]} classes in `y` for {int(edges.max()) + 1} nodes; leave `y` out, or give one"
             " for each."

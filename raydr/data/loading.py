@@ -24,6 +24,8 @@ from raydr.data.spelling import DEFAULT_THRESHOLD, Threshold
 from raydr.data.table import Table
 from raydr.errors import DataError
 from raydr.geometry.points import Progress, unheard
+from raydr.memory import available_memory_bytes
+from raydr.memory import size as file_size
 
 Read = TypeVar("Read")
 Filling: TypeAlias = Literal["mean", "median"]
@@ -294,6 +296,12 @@ def _opened(
         return reader(path, choice, progress) if ending(path) in TEXTS else reader(path, choice)
     except OSError as error:
         raise DataError(f"The data file {path} cannot be read: {error}.") from error
+    except MemoryError as error:
+        raise DataError(
+            f"{path} ({file_size(size)}) needs more memory to be read than the {file_size(available_memory_bytes())}"
+            f" that are free here{f' ({error})' if str(error) else ''}. Take fewer rows or columns, or a machine with"
+            " more memory."
+        ) from error
 
 
 def survey(path: str | Path, choice: Choice, progress: Progress = unheard) -> Survey:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from raydr.array_files import ArrayArchive, ArrayFileError, read_array_file
 from raydr.data.columns import (
     NOT_LISTED,
     Choice,
@@ -27,8 +26,8 @@ from raydr.data.columns import (
 )
 from raydr.errors import DataError
 
-_UNREADABLE = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError)
-"""What numpy.load raises for files that are damaged, not NumPy's, or hold pickled objects."""
+_ARCHIVE, _ARRAY, _PICKLE = b"PK", b"\x93NUMPY", b"\x80"
+"""How an .npz file begins, a .npy file, and what pickle writes."""
 
 _DEFAULT_LABELS = ("y", "label", "labels")
 
@@ -46,12 +45,12 @@ def read_npy(path: Path, choice: Choice) -> Columns:
             f"{path.name} is a .npy file, which holds only features, so {knob} cannot name {column!r} in it. "
             f"Save a .npz file with the features as X and the array {column!r} beside it."
         )
-    try:
-        matrix = np.load(path, allow_pickle=False)
-    except _UNREADABLE as error:
-        raise DataError(f"{path} cannot be read as a .npy file: {_reason(path, error)}") from error
-    if not isinstance(matrix, np.ndarray):
+    if _begins(path, _ARCHIVE):
         raise DataError(f"{path} holds an archive of arrays, which is a .npz file; rename it to end in .npz.")
+    try:
+        matrix = read_array_file(path)
+    except ArrayFileError as error:
+        raise DataError(f"{path} cannot be read as a .npy file: {_reason(path, error)}") from error
     return from_arrays(path.name, {"X": matrix}, choice)
 
 
@@ -63,15 +62,12 @@ def read_npz(path: Path, choice: Choice, name: str | None = None) -> Columns:
     DataError
         When it cannot be read, or its arrays cannot be used as ``choice`` asks.
     """
+    if _begins(path, _ARRAY):
+        raise DataError(f"{path} holds one array, which is a .npy file; rename it to end in .npy.")
     try:
-        archive = np.load(path, allow_pickle=False)
-        if isinstance(archive, np.ndarray):
-            raise DataError(f"{path} holds one array, which is a .npy file; rename it to end in .npy.")
-        with archive:
+        with ArrayArchive(path) as archive:
             return from_arrays(name or path.name, archive, choice)
-    except DataError:
-        raise
-    except _UNREADABLE as error:
+    except ArrayFileError as error:
         raise DataError(f"{path} cannot be read as a .npz file: {_reason(path, error)}") from error
 
 
@@ -205,16 +201,17 @@ def _identity(name: str, arrays: Mapping[str, NDArray[Any]], column: str, rows: 
     return identify(column, *cells(name, column, _column(name, arrays, column, "data.id", rows)))
 
 
-def _reason(path: Path, error: BaseException) -> str:
+def _begins(path: Path, *starts: bytes) -> bool:
     with path.open("rb") as file:
-        start = file.read(6)
-    if not start.startswith(
-        (b"PK", b"\x93NUMPY", b"\x80")
-    ):  # an archive's, an array's, and what pickles begin with
+        return file.read(6).startswith(starts)
+
+
+def _reason(path: Path, error: ArrayFileError) -> str:
+    if not _begins(path, _ARCHIVE, _ARRAY, _PICKLE):
         return "it is none, whatever its name says. Save it by numpy.save or numpy.savez."
-    if "allow_pickle" in str(error):
+    if _begins(path, _PICKLE):
         return (
             "it holds pickled Python objects, which raydr never opens, because they can run code. "
             "Save plain arrays of numbers or text (astype(float), astype(str))."
         )
-    return f"{error or type(error).__name__}."
+    return str(error)

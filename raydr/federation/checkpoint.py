@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from raydr.array_files import ArrayArchive, ArrayFileError
 from raydr.errors import RunError
 from raydr.privacy.ledger import Entry, Ledger, read_entries
 
@@ -172,13 +173,16 @@ class Checkpoint:
         )
         if hashlib.sha256(content).digest() != digest:
             raise DamagedCheckpointError("the checkpoint is damaged: start the run anew.")
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            described = json.loads(arrays["described"].tobytes())
-            loops = [LoopState(state={}, **loop) for loop in described["loops"]]
-            for key in arrays.files:
-                index, slash, name = key.partition("/")
-                if slash:
-                    loops[int(index)].state[name] = arrays[key]
+        try:
+            with ArrayArchive(io.BytesIO(content)) as arrays:
+                described = json.loads(arrays["described"].tobytes())
+                loops = [LoopState(state={}, **loop) for loop in described["loops"]]
+                for key in arrays:
+                    index, slash, name = key.partition("/")
+                    if slash:
+                        loops[int(index)].state[name] = arrays[key]
+        except ArrayFileError as error:
+            raise DamagedCheckpointError(f"the checkpoint cannot be read: {error}") from error
         return cls(
             described["run"],
             described["seed"],

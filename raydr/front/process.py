@@ -81,6 +81,13 @@ def status(command: Callable[[], object]) -> int:
         # Whoever reads our output has seen enough. Python would complain once more while it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+    except MemoryError as error:
+        return _say(
+            f"the memory of this machine does not suffice{f' ({error})' if str(error) else ''}: take fewer rows, or a"
+            " machine with more. `raydr plan` says what a run needs.",
+            3,
+            error,
+        )
     except Exception as error:
         interruption = _interruption_behind(error)
         if interruption is not None:

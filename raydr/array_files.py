@@ -1,0 +1,154 @@
+"""Files of NumPy arrays that anybody may have written.
+
+A header is compared with the file and with the free memory before anything is allocated for it. numpy itself believes
+it: 128 bytes can ask for terabytes, and a few megabytes of an archive can unpack to gigabytes.
+"""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, BinaryIO
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from raydr.memory import lacking_memory, size
+
+_SAVE = "Save plain arrays of numbers or text by numpy.save or numpy.savez."
+_AGAIN = "Copy the file again, or save the array again by numpy.save or numpy.savez."
+
+
+class ArrayFileError(ValueError):
+    """What is wrong with a file of arrays and what to do, as the end of a sentence."""
+
+
+def read_array_file(path: Path) -> NDArray[Any]:
+    """Read the array of a .npy file.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be opened.
+    ArrayFileError
+        If it is not one array that can be read.
+    """
+    with path.open("rb") as file:
+        return _read(file, path.stat().st_size, "its header")
+
+
+class ArrayArchive(Mapping[str, NDArray[Any]]):
+    """The arrays of an .npz file by name, each read when it is asked for.
+
+    Parameters
+    ----------
+    file : Path or binary file
+        The archive.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be opened.
+    ArrayFileError
+        If it is not an archive, or an array that is asked for cannot be read.
+    """
+
+    def __init__(self, file: Path | BinaryIO) -> None:
+        try:
+            self._zip = zipfile.ZipFile(file)
+        except OSError:
+            raise
+        except Exception as error:  # zipfile has several types for what is damaged
+            raise ArrayFileError(f"{_reason(error)}. {_AGAIN}") from error
+        self._members = {info.filename.removesuffix(".npy"): info for info in self._zip.infolist()}
+
+    def __enter__(self) -> ArrayArchive:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._zip.close()
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        info = self._members[name]
+        try:
+            with self._zip.open(info) as file:
+                return _read(file, info.file_size, f"the header of {name!r}")
+        except (ArrayFileError, MemoryError):
+            raise
+        except Exception as error:  # of each compression its own
+            raise ArrayFileError(
+                f"the array {name!r} cannot be unpacked ({_reason(error)}). {_AGAIN}"
+            ) from error
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._members
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+
+def _read(file: IO[bytes], length: int, header: str) -> NDArray[Any]:
+    """Read an array from a file of ``length`` bytes, whose ``header`` errors call so."""
+    shape, dtype, start = _header(file, length, header)
+    claimed = f"{header} says shape {shape} of {dtype}"
+    if dtype.hasobject:
+        raise ArrayFileError(
+            f"{claimed}: it holds pickled Python objects, which raydr never opens, because they can run code. {_SAVE}"
+        )
+    if min(shape, default=0) < 0:
+        raise ArrayFileError(f"{claimed}, which no array has; {size(length - start)} follow it. {_AGAIN}")
+    numbers, held = math.prod(shape), length - start
+    if numbers * dtype.itemsize != held:
+        raise ArrayFileError(
+            f"{claimed}, which takes {size(numbers * dtype.itemsize)}, and the file holds {size(held)}: it was cut, or"
+            f" the header is wrong. {_AGAIN}"
+        )
+    # A table is of float32 or float64: other numbers are there twice for a moment.
+    lacking = lacking_memory(held + (numbers * _table_itemsize(dtype)))
+    if lacking is not None:
+        raise ArrayFileError(
+            f"{claimed}: {lacking}. Take fewer rows or columns, a smaller type, or a machine with more memory. A file"
+            f" with some of the rows tells `raydr plan FILE --rows {shape[0]}` what a run needs."
+        )
+    file.seek(0)
+    try:
+        with np.errstate(invalid="ignore"):
+            return np.asarray(npy.read_array(file, allow_pickle=False))
+    except (ValueError, TypeError) as error:  # empty arrays of impossible shapes
+        raise ArrayFileError(f"{claimed}, and it cannot be read ({_reason(error)}). {_AGAIN}") from error
+
+
+def _table_itemsize(dtype: np.dtype[Any]) -> int:
+    """Bytes of a number of the table that is made of an array; 0 where it is the array itself, or text."""
+    if dtype.kind not in "biuf" or dtype.itemsize in (4, 8) * (dtype.kind == "f"):
+        return 0
+    return 4 if dtype.itemsize <= 2 else 8
+
+
+def _header(file: IO[bytes], length: int, header: str) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+    """Return the shape and type that a header claims, and where the array itself starts."""
+    try:
+        version = npy.read_magic(file)
+        # Version 3 differs from 2 only in the letters of field names.
+        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, _, dtype = read(file)
+    except MemoryError:
+        raise
+    except Exception as error:  # numpy parses it as Python: syntax errors of several types
+        raise ArrayFileError(
+            f"{header} cannot be read ({_reason(error)}), and the file holds {size(length)}. {_AGAIN}"
+        ) from error
+    return shape, dtype, file.tell()
+
+
+def _reason(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
