@@ -6,10 +6,13 @@ holds. The folder goes with the session.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
+import shutil
 import tarfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,12 +23,15 @@ from pydantic import TypeAdapter
 from raydr.errors import OutputError
 from raydr.files import write_whole
 from raydr.journal import Count
+from raydr.memory import size
 
 PART = 8 * 2**20
 """Bytes of a part, each of which is fetched, and when need be fetched again, on its own."""
 LARGEST = 2_000_000_000
 """Bytes of a folder, packed."""
 MANIFEST = "manifest.json"
+_ATTRIBUTES = 2**20
+"""Bytes of a member's attributes, at most; its content is read 16 KiB at a time."""
 _FORM = 1
 
 
@@ -129,7 +135,7 @@ def unpacked(parts: Iterator[bytes], manifest: Manifest, folder: Path) -> None:
     OSError
         If the folder cannot be written.
     ValueError
-        If what came is not what was kept.
+        If what came is not what was kept, or unpacks to more than there is room for.
     """
     packed = folder / ".packed"
     digest = hashlib.sha256()
@@ -140,13 +146,35 @@ def unpacked(parts: Iterator[bytes], manifest: Manifest, folder: Path) -> None:
                 file.write(part)
         if digest.hexdigest() != manifest.sha256:
             raise ValueError("its SHA-256 is another")
+        room = shutil.disk_usage(folder).free
+
+        def within_room(member: tarfile.TarInfo, place: str) -> tarfile.TarInfo | None:
+            nonlocal room
+            room -= member.size
+            if room < 0:
+                raise ValueError(
+                    f"it unpacks to more than is free in {folder}: {member.name} of {size(member.size)} does not fit"
+                )
+            return tarfile.data_filter(member, place)
+
         try:
-            with tarfile.open(packed, mode="r:gz") as archive:
-                archive.extractall(folder, filter="data")
-        except tarfile.TarError as error:
-            raise ValueError(str(error)) from error
+            with _Unpacking(packed) as file, tarfile.open(fileobj=file, mode="r:") as archive:
+                archive.extractall(folder, filter=within_room)
+        # A file that was cut is an EOFError, and of gzip's own errors one is an OSError, as of a full disk.
+        except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, OverflowError) as error:
+            raise ValueError(f"its archive was cut or damaged: {error}") from error
     finally:
         packed.unlink(missing_ok=True)
+
+
+class _Unpacking(gzip.GzipFile):
+    """An archive's content, of which nobody reads much at once: tarfile holds a member's attributes in memory."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Bytes, of a few kilobytes of attributes or of one block of a member."""
+        if size is None or not 0 <= size <= _ATTRIBUTES:
+            raise tarfile.ReadError(f"a member's attributes take {size} bytes")
+        return super().read(size)
 
 
 def _logs() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.server
 import json
 import os
@@ -14,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 import time
@@ -751,6 +753,75 @@ def test_a_folder_is_kept_in_parts_and_put_together_again(
     for wrong in (parts[:-1], [*parts[1:], parts[0]], [*parts, b"\0"]):
         with pytest.raises(ValueError, match="SHA-256"):
             keeping.unpacked(iter(wrong), manifest, back)
+
+
+def archive_of(write: Callable[[tarfile.TarFile], None]) -> bytes:
+    """A job's archive as somebody else may have written it."""
+    content = BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        write(archive)
+    return content.getvalue()
+
+
+def with_noise(archive: tarfile.TarFile) -> None:
+    member = tarfile.TarInfo("noise")
+    member.size = 50_000
+    archive.addfile(member, BytesIO(np.random.default_rng(0).bytes(member.size)))
+
+
+def with_long_attributes(archive: tarfile.TarFile) -> None:
+    member = tarfile.TarInfo("a")
+    member.pax_headers = {"comment": "0" * 2**21}
+    archive.addfile(member)
+
+
+ARCHIVES: dict[str, tuple[bytes, str]] = {
+    "cut": (archive_of(with_noise)[:-1000], "its archive was cut or damaged: .*end-of-stream"),
+    "cut at its beginning": (archive_of(with_noise)[:5], "its archive was cut or damaged"),
+    "without content": (b"", "its archive was cut or damaged"),
+    "damaged": (archive_of(with_noise)[:60] + bytes(500) + archive_of(with_noise)[560:], "cut or damaged"),
+    "no gzip": (b"a" * 5000, "its archive was cut or damaged: Not a gzip"),
+    "of long attributes": (archive_of(with_long_attributes), "a member's attributes take 2097"),
+}
+
+
+@pytest.mark.parametrize("case", ARCHIVES)
+def test_an_archive_that_cannot_be_unpacked_is_told_in_one_paragraph(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content, said = ARCHIVES[case]
+    there = fetched(content, monkeypatch)
+    with pytest.raises(RunError, match=said) as caught:
+        there(tmp_path)
+    assert "fetch it again with `raydr jobs fetch job-1 --address http://head:8265`" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / ".packed").exists()
+
+
+def test_an_archive_larger_than_the_disk_is_refused_before_it_is_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = fetched(archive_of(with_noise), monkeypatch)
+    free = shutil.disk_usage(tmp_path)._replace(free=49_999)
+    monkeypatch.setattr("raydr.actors.keeping.shutil.disk_usage", lambda place: free)
+    with pytest.raises(
+        RunError, match=r"unpacks to more than is free in .*: noise of 48.83 KiB does not fit"
+    ):
+        there(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def fetched(content: bytes, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Bring a job's folder back from a head that kept this archive."""
+    digest = hashlib.sha256(content).hexdigest()
+    manifest = keeping.Manifest(len(content), -(-len(content) // keeping.PART), digest)
+    head = object.__new__(jobs.Head)
+    head.url = "http://head:8265"
+    monkeypatch.setattr(
+        head, "_kept", lambda job, name: iter([manifest.to_json() if name == keeping.MANIFEST else content])
+    )
+    job = jobs.Job("job-1", "mine", "run", "0", "SUCCEEDED", None, None, None, "", 0)
+    return lambda folder: head.fetch(job, folder)
 
 
 def test_a_folder_that_cannot_be_kept_leaves_no_parts(
