@@ -462,3 +462,21 @@ def _handled(pid: int) -> bool:
             return True
         time.sleep(0.002)
     return False
+
+
+@pytest.mark.parametrize("command", sorted(app.commands))
+def test_a_current_directory_that_was_deleted_is_told_in_one_line(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    arguments = {
+        "list": ["scenarios"],
+        "jobs": ["--address", "http://127.0.0.1:1"],
+        "join": ["run", "data.csv"],
+    }
+    assert status([command, *arguments.get(command, ["data.csv"])]) == 2
+    assert "the current directory does not exist any more" in paragraph(capsys)
+    monkeypatch.chdir(tmp_path)

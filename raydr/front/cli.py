@@ -5,6 +5,7 @@ The path of what was written is the only line on standard output; :mod:`raydr.fr
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
@@ -12,6 +13,7 @@ from typing import NoReturn
 
 import click
 
+from raydr.errors import OutputError
 from raydr.front import process
 from raydr.front.commands import folders, lists, runs, sweeps
 from raydr.front.jobs import jobs
@@ -44,6 +46,13 @@ def _version(context: click.Context, option: click.Parameter, asked: bool) -> No
 )
 def app() -> None:
     """Federated dimensionality reduction, simulated on Ray: one map of everybody's data, and its price in privacy."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise OutputError(
+            f"the current directory does not exist any more ({error.strerror}), and paths start from it: change to one"
+            " that does, such as with `cd ~`."
+        ) from error
 
 
 for _command in (
