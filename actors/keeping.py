@@ -158,7 +158,7 @@ def unpacked(parts: Iterator[bytes], manifest: Manifest, folder: Path) -> None:
             return tarfile.data_filter(member, place)
 
         try:
-            with _Unpacking(packed) as file, tarfile.open(fileobj=file, mode="r:") as archive:
+            with _Unpacking(packed) as content, tarfile.open(fileobj=content, mode="r:") as archive:
                 archive.extractall(folder, filter=within_room)
         # A file that was cut is an EOFError, and of gzip's own errors one is an OSError, as of a full disk.
         except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, OverflowError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import struct
 import zipfile
@@ -16,7 +17,7 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 import pytest
 
-from raydr.data import load, text_tables
+from raydr.data import dialect, load, text_tables
 from raydr.data.dialect import Dialect
 from raydr.errors import DataError
 
@@ -528,3 +529,88 @@ class TestArraysOfOthers:
 
         monkeypatch.setattr(text_tables, "read_watched", full)
         assert "needs more memory to be read than the" in refusal(path=write(PATIENTS))
+
+
+def memory_of(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let so many bytes of memory be free."""
+    monkeypatch.setattr("raydr.memory.available_memory_bytes", lambda: count)
+    monkeypatch.setattr(text_tables, "available_memory_bytes", lambda: count)
+
+
+class TestFilesThatUnpackToMore:
+    """A small file may hold a large table: what it takes is told by its footer, or found out within half of memory."""
+
+    def test_text_is_unpacked_up_to_half_of_the_free_memory(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "x.csv.gz"
+        path.write_bytes(gzip.compress(b"a,b,c,d\n0,0,0,1\n" + b"1,2,3,4\n" * 200_000))
+        memory_of(2**22, monkeypatch)
+        message = refusal(path=path)
+        assert "holds 1.526 MiB unpacked, and as a table it takes" in message
+        assert "over half of the memory that is free here" in message
+        memory_of(2**28, monkeypatch)
+        assert load(path=path).rows.shape == (200_001, 4)
+
+    @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+    @pytest.mark.parametrize("start", ["", "a,b\n"])
+    def test_a_line_without_end_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str, encoding: str
+    ) -> None:
+        monkeypatch.setattr(dialect, "LONGEST_LINE", 2**22)
+        path = tmp_path / "x.csv.gz"
+        path.write_bytes(gzip.compress((start + "1" * 2**23).encode(encoding)))
+        message = refusal(path=path)
+        assert f"{path} has a line of more than 4 MiB, unpacked" in message
+        path.write_bytes(gzip.compress(b"a,b\n" + b"11,22\n" * 2**20))
+        assert len(load(path=path, rows=2, missing="drop", features=["a"], for_map=False).rows) == 2
+
+    def test_a_footer_that_promises_more_than_the_free_memory_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "x.parquet"
+        values = np.zeros(200_000)
+        values[0] = 1
+        parquet.write_table(pa.table({"a": values, "b": values}), path, row_group_size=150_000)
+        memory_of(3_199_999, monkeypatch)
+        message = refusal(path=path)
+        assert "promises 200000 rows of 2 columns in 2 row groups, the largest of 150000" in message
+        assert "3.052 MiB of memory are needed" in message
+        assert "--rows 200000" in message
+        memory_of(2**26, monkeypatch)
+        assert load(path=path).rows.shape == (200_000, 2)
+
+    def test_long_text_that_a_parquet_file_holds_once_is_not_multiplied(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "x.parquet"
+        notes = pa.DictionaryArray.from_arrays(pa.array([0] * 3000, pa.int32()), pa.array(["x" * 10**6]))
+        table = pa.table({"a": np.arange(3000.0), "note": notes})
+        parquet.write_table(table.replace_schema_metadata(None), path, store_schema=False)
+        assert path.stat().st_size < 200_000
+        memory_of(2**28, monkeypatch)
+        before = pa.default_memory_pool().max_memory()
+        assert load(path=path, features=["a"]).rows.shape == (3000, 1)
+        assert pa.default_memory_pool().max_memory() - before < 2**28
+        message = refusal(path=path, label="note")
+        assert (
+            "the longest cell of the column 'note' has 1000000 bytes, and each of its 3000 cells" in message
+        )
+
+    def test_a_matrix_of_single_cells_without_content_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pytest.importorskip("anndata")
+        import h5py
+
+        path = tmp_path / "x.h5ad"
+        with h5py.File(path, "w") as file:
+            file.create_dataset("X", (10**7, 10**6), "f8", chunks=(1000, 1000), compression="gzip")
+        assert "holds more than the free memory, unpacked: 72.76 TiB of memory are needed" in refusal(
+            path=path
+        )
+        with h5py.File(path, "w") as file:
+            matrix = file.create_group("X")
+            matrix.attrs["shape"] = (10**7, 10**6)
+            matrix.create_dataset("data", (1,), "f4")
+        assert "unpacked: 36.38 TiB of memory are needed" in refusal(path=path)

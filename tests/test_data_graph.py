@@ -62,6 +62,9 @@ def test_what_is_no_edge_list_is_refused(tmp_path: Path, content: str | None, wo
         ({"X": np.zeros(3)}, "needs an array `edges`"),
         ({"edges": np.zeros((3, 2))}, "whole numbers"),
         ({"edges": np.array([[0, 1]]), "y": np.zeros(5)}, "5 classes in `y` for 2 nodes"),
+        ({"edges": np.zeros((0, 2), int), "y": np.zeros(0, int)}, "holds no edge"),
+        ({"edges": np.array([[0, 2**50]])}, "there are 1125899906842625 nodes: 1.638e.04 TiB of memory"),
+        ({"edges": np.array([[0, None]])}, "could not be read .*pickled"),
     ],
 )
 def test_arrays_that_are_no_graph_are_refused(tmp_path: Path, arrays: dict, words: str) -> None:

@@ -44,9 +44,10 @@ from raydr.data.columns import (
 )
 from raydr.data.dialect import Dialect
 from raydr.data.spelling import Threshold
-from raydr.data.text_tables import read_text_table
+from raydr.data.text_tables import read_text_table, within_memory
 from raydr.errors import DataError
 from raydr.geometry.points import Progress, unheard
+from raydr.memory import lacking_memory, size
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -134,20 +135,10 @@ def read_parquet_blocks(path: Path, choice: Choice) -> Iterator[Columns]:
     A file without rows is one block of none. Raises as :func:`read_parquet`.
     """
     import pyarrow as pa
-    import pyarrow.parquet as parquet
 
-    with _told_as_no_parquet(path), parquet.ParquetFile(path) as file:
+    with _told_as_no_parquet(path), _opened_parquet(path) as file:
         schema, first = file.schema_arrow, 0
-        rows = min(max(_BLOCK_CELLS // max(len(schema), 1), 2**8), 2**17)
-
-        def batches() -> Iterator[Any]:
-            if not file.metadata.num_rows:
-                yield pa.RecordBatch.from_pylist([], schema)
-            # Over several groups at once Arrow holds what it has read of all of them.
-            for group in range(file.num_row_groups):
-                yield from file.iter_batches(rows, row_groups=[group])
-
-        for batch in batches():
+        for batch in _batches(file):
             table = pa.Table.from_batches([batch], schema)
             found = _Loaded(path.name, table, _no_index(schema), partial(_row, first), first=first)
             first += table.num_rows
@@ -164,12 +155,68 @@ def rows_of_parquet(path: Path) -> int:
 
 
 def _parquet(path: Path) -> _Loaded:
+    import pyarrow as pa
+
+    before = pa.total_allocated_bytes()
+    with _told_as_no_parquet(path), _opened_parquet(path) as file:
+        _refuse_promises(path, file.metadata)
+        batches = within_memory(_batches(file), before, path, lambda _: _unpacked_bytes(file.metadata))
+        table = pa.Table.from_batches(list(batches), file.schema_arrow)
+    return _Loaded(path.name, table, _no_index(table.schema), partial(_row, 0))
+
+
+def _opened_parquet(path: Path) -> Any:
+    """A Parquet file whose text is read as it is stored, each word once: a megabyte may hold a terabyte of it."""
     import pyarrow.parquet as parquet
 
+    schema = parquet.read_schema(path)
+    texts = [field.name for field in schema if _is_text(field.type)]
     # Buffered ahead, the file's bytes would stay beside the table: 1.5 tables more at the fullest, and no second less.
-    with _told_as_no_parquet(path), parquet.ParquetFile(path, pre_buffer=False) as file:
-        table = file.read()
-    return _Loaded(path.name, table, _no_index(table.schema), partial(_row, 0))
+    return parquet.ParquetFile(path, pre_buffer=False, read_dictionary=texts)
+
+
+def _batches(file: Any) -> Iterator[Any]:
+    """Blocks of the rows of a Parquet file; of a file without rows one block of none."""
+    import pyarrow as pa
+
+    schema = file.schema_arrow
+    rows = min(max(_BLOCK_CELLS // max(len(schema), 1), 2**8), 2**17)
+    if not file.metadata.num_rows:
+        yield pa.RecordBatch.from_pylist([], schema)
+    # Over several groups at once Arrow holds what it has read of all of them.
+    for group in range(file.num_row_groups):
+        yield from file.iter_batches(rows, row_groups=[group])
+
+
+_WIDTHS = {"INT64": 8, "DOUBLE": 8, "INT96": 8}
+"""Bytes of a value as a table has it; 4 of others, which become float32 or stand for a word."""
+
+
+def _refuse_promises(path: Path, metadata: Any) -> None:
+    """Raise a DataError where the table that a footer promises takes more than the free memory."""
+    groups = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    rows = max(metadata.num_rows, sum(groups))
+    columns = [metadata.schema.column(column) for column in range(metadata.num_columns)]
+    lacking = lacking_memory(rows * sum(_WIDTHS.get(column.physical_type, 4) for column in columns))
+    if lacking is not None or min(groups, default=0) < 0:
+        raise DataError(
+            f"{path} cannot be read as a Parquet file: its footer promises {rows} rows of {len(columns)} columns in"
+            f" {len(groups)} row groups, the largest of {max(groups, default=0)}, in a file of"
+            f" {size(path.stat().st_size)}: {lacking or 'no file has such groups'}. Take fewer rows or columns, or a"
+            f" machine with more memory. A file with some of the rows tells `raydr plan FILE --rows {rows}` what a run"
+            " needs."
+        )
+
+
+def _unpacked_bytes(metadata: Any) -> int:
+    return sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    return any(is_kind(kind) for is_kind in kinds)
 
 
 @contextmanager
@@ -179,7 +226,8 @@ def _told_as_no_parquet(path: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} cannot be read as a Parquet file: {error}") from error
+        reason = " ".join(str(error).split())
+        raise DataError(f"{path} cannot be read as a Parquet file: {reason}") from error
 
 
 def _no_index(schema: Any) -> list[str]:
@@ -385,10 +433,10 @@ def _refuse_text(
     if not textual:
         return
     column = textual[0]
-    spelt = [(row, str(cell)) for row, cell in enumerate(table[column].to_pylist()) if cell is not None]
+    spelt = ((row, str(cell)) for row, cell in enumerate(map(_value, table[column])) if cell is not None)
     offending = first_text((row, text) for row, text in spelt if text not in nulls)
     found = (
-        f"holds {table[column].type} values"
+        f"holds {_plain_type(table[column].type)} values"
         if offending is None
         else f"holds {offending[1][:60]!r} on {locate(offending[0])}"
     )
@@ -424,6 +472,13 @@ def _matrix(
     dtype = np.float32 if all(_plain_type(table[each].type) in narrow for each in numbers) else np.float64
     widths = [len(words.get(feature, "1")) for feature in features]
     place = dict(zip(features, np.cumsum([0, *widths[:-1]]), strict=True))
+    # Of the table each block is let go of once it is copied.
+    lacking = lacking_memory(table.num_rows * sum(widths) * np.dtype(dtype).itemsize - table.nbytes)
+    if lacking is not None:
+        raise DataError(
+            f"{name} is a table of {table.num_rows} rows and {sum(widths)} features: {lacking} to hold them as numbers."
+            " Take fewer rows or columns, or a machine with more memory."
+        )
     matrix = np.empty((table.num_rows, sum(widths)), dtype)
     strange: dict[str, Sequence[str]] = {}
     for feature in words:
@@ -460,6 +515,7 @@ def _cells(name: str, column: str, stored: Any) -> tuple[NDArray[Any], BoolArray
     import pyarrow as pa
     import pyarrow.compute as compute
 
+    _refuse_long_text(name, column, stored)
     if pa.types.is_dictionary(stored.type):
         stored = compute.cast(stored, stored.type.value_type)
     if pa.types.is_decimal(stored.type) or pa.types.is_null(stored.type):
@@ -478,6 +534,27 @@ def _cells(name: str, column: str, stored: Any) -> tuple[NDArray[Any], BoolArray
         raw = np.array(["" if cell is None else cell for cell in text.to_pylist()], dtype=np.str_)
     values, missing = cells(name, column, raw)
     return values, missing | empty
+
+
+def _refuse_long_text(name: str, column: str, stored: Any) -> None:
+    """Raise a DataError where the cells of a column of text, each as long as the longest, take more than is free."""
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    if not _is_text(_plain_type(stored.type)):
+        return
+    texts = [part.dictionary if pa.types.is_dictionary(part.type) else part for part in stored.chunks]
+    longest = max((compute.max(compute.binary_length(text)).as_py() or 0 for text in texts), default=0)
+    lacking = lacking_memory(4 * longest * len(stored))
+    if lacking is not None:
+        raise DataError(
+            f"{name}: the longest cell of the column {column!r} has {longest} bytes, and each of its {len(stored)}"
+            f" cells takes as much room: {lacking}. Shorten that column's text, or leave the column out."
+        )
+
+
+def _value(cell: Any) -> Any:
+    return cell.as_py()
 
 
 def _looks_like_values(names: Sequence[str]) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, TextIO
 
 from raydr.errors import DataError
+from raydr.memory import size
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _OTHERS = {
@@ -26,6 +27,8 @@ _OTHERS = {
     b"%PDF": "a PDF",
 }
 """What is no text, by its first bytes."""
+LONGEST_LINE = 2**26
+"""Bytes of a line, at most: no more of a text is read at once."""
 _SEEN = 500  # records by which fractions are judged
 _COMMA, _POINT = re.compile(r"[-+]?\d+,\d+"), re.compile(r"[-+]?\d+\.\d+")
 
@@ -93,6 +96,13 @@ class Dialect:
             return gzip.open(path, "rt", encoding=self.encoding, errors=errors, newline="")
         return path.open(encoding=self.encoding, errors=errors, newline="")
 
+    def text_bytes(self, path: Path) -> int:
+        """Return how many bytes of text the file holds, unpacked."""
+        if not self.packed:
+            return path.stat().st_size
+        with gzip.open(path, "rb") as file:
+            return sum(map(len, iter(lambda: file.read(2**22), b"")))
+
     def records(self, path: Path) -> Iterator[tuple[int, list[str]]]:
         """Yield the first line number, from 1, and the cells of every record that is not blank."""
         with self.open(path, errors="replace") as file:
@@ -107,18 +117,23 @@ class Dialect:
         """A comma where some cells have one in their midst, as a fraction has, and none a point."""
         if self.separator == ",":
             return "."
+        commas = False
         try:
-            cells = [cell.strip() for _, record in islice(self.records(path), 1, _SEEN) for cell in record]
+            for _, record in islice(self.records(path), 1, _SEEN):
+                cells = [cell.strip() for cell in record]
+                if any(map(_POINT.fullmatch, cells)):
+                    return "."
+                commas = commas or any(map(_COMMA.fullmatch, cells))
         except csv.Error:
             return "."
-        commas = any(_COMMA.fullmatch(cell) for cell in cells)
-        return "," if commas and not any(_POINT.fullmatch(cell) for cell in cells) else "."
+        return "," if commas else "."
 
 
 def _encoding(path: Path, packed: bool) -> str:
     with _bytes(path, packed) as file:
         start = file.read(2)
     if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        _undecodable(path, packed, "utf-16")  # for its lines: what is no letter is told by whoever reads it
         return "utf-16"
     reason = _undecodable(path, packed, "utf-8")
     if reason is None:
@@ -134,18 +149,36 @@ def _encoding(path: Path, packed: bool) -> str:
 
 
 def _undecodable(path: Path, packed: bool, encoding: str) -> str | None:
-    """Why a file is no text of that encoding, None where it is; text has no zero bytes."""
-    decoder = codecs.getincrementaldecoder(encoding)()
+    """Why a file is no text of that encoding, None where it is; text has no zero bytes.
+
+    Raises
+    ------
+    DataError
+        If a line is so long that it would fill memory.
+    """
+    decoder, line = codecs.getincrementaldecoder(encoding)(), 0
     with _bytes(path, packed) as file:
         try:
             while block := file.read(2**22):
                 if b"\0" in block and encoding == "cp1252":
                     return "it has zero bytes"
                 decoder.decode(block)
+                line = _open_line(block, line)
+                if line > LONGEST_LINE:
+                    raise DataError(
+                        f"{path} has a line of more than {size(LONGEST_LINE)}, unpacked: no table has such a line. Put"
+                        " each row on a line of its own."
+                    )
             decoder.decode(b"", final=True)
         except UnicodeDecodeError as error:
             return str(error)
     return None
+
+
+def _open_line(block: bytes, before: int) -> int:
+    """Return the length so far of the line that a block leaves open, of which there were so many bytes ``before``."""
+    end = max(block.rfind(b"\n"), block.rfind(b"\r"))
+    return before + len(block) if end < 0 else len(block) - end - 1
 
 
 def _bytes(path: Path, packed: bool) -> IO[bytes]:

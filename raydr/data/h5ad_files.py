@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 from raydr.data.columns import Choice, Columns, listing, nearest
 from raydr.data.numpy_files import from_arrays
 from raydr.errors import DataError
-from raydr.extras import lacking
+from raydr.extras import lacking as lacking_package
+from raydr.memory import lacking_memory, size
 
 
 def read_h5ad(path: Path, choice: Choice) -> Columns:
@@ -24,11 +26,20 @@ def read_h5ad(path: Path, choice: Choice) -> Columns:
     DataError
         Without the package anndata, and for a file or a matrix that cannot be used.
     """
-    missing = lacking("anndata", f"Reading {path.name}")
+    missing = lacking_package("anndata", f"Reading {path.name}")
     if missing is not None:
         raise DataError(f"{missing}, or save its matrix as .npz or .parquet.")
     import anndata
 
+    try:
+        lacking = lacking_memory(_unpacked_bytes(path))
+    except Exception as error:  # h5py's own, of many types
+        raise DataError(f"{path} cannot be read as an .h5ad file: {' '.join(str(error).split())}") from error
+    if lacking is not None:
+        raise DataError(
+            f"{path} ({size(path.stat().st_size)}) holds more than the free memory, unpacked: {lacking}. Save fewer"
+            " rows or columns, or only the matrix that is to be mapped, as .npz or .parquet."
+        )
     try:
         content = anndata.read_h5ad(path)
     except Exception as error:  # h5py's and anndata's own, of many types
@@ -39,6 +50,24 @@ def read_h5ad(path: Path, choice: Choice) -> Columns:
             arrays[str(column)] = _plain(content.obs[column])
     matrix, names = _matrix(path, content, choice.matrix or "X")
     return from_arrays(path.name, {**arrays, "X": matrix, "feature_names": names}, choice)
+
+
+def _unpacked_bytes(path: Path) -> int:
+    """Return the bytes of all arrays of a file, and of its largest sparse matrix made full."""
+    import h5py
+
+    stored, full = 0, 0
+
+    def count(_: str, item: Any) -> None:
+        nonlocal stored, full
+        if isinstance(item, h5py.Dataset):
+            stored += item.nbytes
+        elif "shape" in item.attrs and "data" in item:  # a sparse matrix
+            full = max(full, math.prod(map(int, item.attrs["shape"])) * item["data"].dtype.itemsize)
+
+    with h5py.File(path, "r") as file:
+        file.visititems(count)
+    return stored + full
 
 
 def _matrix(path: Path, content: Any, which: str) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -8,15 +8,17 @@ number, and what is no number either is left to Arrow.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from raydr.data.dialect import Dialect
+from raydr.data.dialect import LONGEST_LINE, Dialect
 from raydr.data.watching import read_watched
+from raydr.errors import DataError
 from raydr.geometry.points import Progress, unheard
+from raydr.memory import available_memory_bytes, size
 
-_LEAST_BLOCK, _LARGEST_BLOCK, _OF_A_COLUMN = 2**21, 2**26, 2**14
+_LEAST_BLOCK, _LARGEST_BLOCK, _OF_A_COLUMN = 2**21, LONGEST_LINE, 2**14
 """Bytes that are read at once. Of 20,000 columns a small block holds few rows, and each block costs something by
 column; of few, several blocks are in memory at a time."""
 _TRIES = 20
@@ -30,6 +32,8 @@ def read_text_table(path: Path, dialect: Dialect, progress: Progress = unheard) 
     ------
     pyarrow.ArrowException, UnicodeError
         If it is no table.
+    DataError
+        If it takes more than half of the free memory.
     """
     import pyarrow as pa
     import pyarrow.csv as arrow_csv
@@ -52,10 +56,15 @@ def read_text_table(path: Path, dialect: Dialect, progress: Progress = unheard) 
         return pa.CompressedInputStream(file, "gzip") if dialect.packed else file
 
     def streamed(file: BinaryIO) -> Any:
+        before = pa.total_allocated_bytes()
         with arrow_csv.open_csv(unpacked(file), **options(types)) as reader:
-            return pa.Table.from_batches(list(reader), reader.schema)
+            batches = within_memory(reader, before, path, dialect.text_bytes)
+            return pa.Table.from_batches(list(batches), reader.schema)
 
     def whole(file: BinaryIO) -> Any:
+        text = dialect.text_bytes(path)
+        if text > available_memory_bytes() // 2:
+            raise _too_large(path, text, text)
         return arrow_csv.read_csv(unpacked(file), **options())
 
     with path.open("rb") as file, arrow_csv.open_csv(unpacked(file), **options()) as reader:
@@ -70,3 +79,44 @@ def read_text_table(path: Path, dialect: Dialect, progress: Progress = unheard) 
                 break
             types[name] = wider[types[name]]
     return read_watched(path, whole, progress)
+
+
+def within_memory(
+    batches: Iterable[Any], before: int, path: Path, content: Callable[[Path], int]
+) -> Iterator[Any]:
+    """Yield batches of an Arrow table as long as all of them take at most half of the memory that is free at first.
+
+    How large a table is cannot be told before it is unpacked. Half, since the rows of a run are in memory twice.
+
+    Parameters
+    ----------
+    batches : iterable of pyarrow.RecordBatch
+        Which the caller keeps.
+    before : int
+        Bytes that Arrow held before the file was opened.
+    path : Path
+        The file that they are read from.
+    content : callable
+        How many bytes the file holds, unpacked.
+
+    Raises
+    ------
+    DataError
+        If they take more.
+    """
+    import pyarrow as pa
+
+    room = available_memory_bytes() // 2
+    for batch in batches:
+        taken = pa.total_allocated_bytes() - before
+        if taken > room:
+            raise _too_large(path, content(path), taken)
+        yield batch
+
+
+def _too_large(path: Path, content: int, taken: int) -> DataError:
+    return DataError(
+        f"{path} ({size(path.stat().st_size)}) holds {size(content)} unpacked, and as a table it takes {size(taken)} or"
+        f" more, which is over half of the memory that is free here. Take fewer rows or columns, or a machine with more"
+        " memory. A file with some of the rows tells `raydr plan FILE --rows N` what a run of all N needs."
+    )
