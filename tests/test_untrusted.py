@@ -246,6 +246,19 @@ def constant_rows(count: int) -> Callable[[Path], None]:
     return apply
 
 
+def one_label(length: int, rows: int) -> Callable[[Path], None]:
+    """A map of rows that share one label, which a parquet file holds once."""
+
+    def apply(folder: Path) -> None:
+        table = pq.read_table(folder / "embedding.parquet").take(pa.array([0] * rows))
+        label = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array(["x" * length]))
+        place = table.schema.get_field_index("label")
+        table = table.set_column(place, "label", label).replace_schema_metadata(None)
+        pq.write_table(table, folder / "embedding.parquet", store_schema=False)
+
+    return apply
+
+
 ROWS = 150
 VALUES: dict[str, tuple[Callable[[Path], None], str]] = {
     "unknown direction": (ledger(direction="sideways"), "ledger.json is broken at 0.direction"),
@@ -292,6 +305,10 @@ VALUES: dict[str, tuple[Callable[[Path], None], str]] = {
     "an endless name": (
         parquet("embedding.parquet", client=["a" * 200_000] * ROWS),
         "a name of 200000 letters",
+    ),
+    "a name without end for each row": (
+        one_label(10**6, 2_000_000),
+        "the text of the column 'label' is too long: 1.819 TiB",
     ),
     "fewer pooled rows": (parquet("central.parquet", row=[0] * ROWS), "the rows of embedding.parquet"),
     "rows that nobody accounts for": (

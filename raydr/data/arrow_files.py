@@ -48,6 +48,7 @@ from raydr.data.text_tables import read_text_table, within_memory
 from raydr.errors import DataError
 from raydr.geometry.points import Progress, unheard
 from raydr.memory import lacking_memory, size
+from raydr.parquet_files import is_text, open_parquet
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -136,7 +137,7 @@ def read_parquet_blocks(path: Path, choice: Choice) -> Iterator[Columns]:
     """
     import pyarrow as pa
 
-    with _told_as_no_parquet(path), _opened_parquet(path) as file:
+    with _told_as_no_parquet(path), open_parquet(path) as file:
         schema, first = file.schema_arrow, 0
         for batch in _batches(file):
             table = pa.Table.from_batches([batch], schema)
@@ -158,21 +159,11 @@ def _parquet(path: Path) -> _Loaded:
     import pyarrow as pa
 
     before = pa.total_allocated_bytes()
-    with _told_as_no_parquet(path), _opened_parquet(path) as file:
+    with _told_as_no_parquet(path), open_parquet(path) as file:
         _refuse_promises(path, file.metadata)
         batches = within_memory(_batches(file), before, path, lambda _: _unpacked_bytes(file.metadata))
         table = pa.Table.from_batches(list(batches), file.schema_arrow)
     return _Loaded(path.name, table, _no_index(table.schema), partial(_row, 0))
-
-
-def _opened_parquet(path: Path) -> Any:
-    """A Parquet file whose text is read as it is stored, each word once: a megabyte may hold a terabyte of it."""
-    import pyarrow.parquet as parquet
-
-    schema = parquet.read_schema(path)
-    texts = [field.name for field in schema if _is_text(field.type)]
-    # Buffered ahead, the file's bytes would stay beside the table: 1.5 tables more at the fullest, and no second less.
-    return parquet.ParquetFile(path, pre_buffer=False, read_dictionary=texts)
 
 
 def _batches(file: Any) -> Iterator[Any]:
@@ -210,13 +201,6 @@ def _refuse_promises(path: Path, metadata: Any) -> None:
 
 def _unpacked_bytes(metadata: Any) -> int:
     return sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
-
-
-def _is_text(kind: Any) -> bool:
-    import pyarrow as pa
-
-    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    return any(is_kind(kind) for is_kind in kinds)
 
 
 @contextmanager
@@ -541,7 +525,7 @@ def _refuse_long_text(name: str, column: str, stored: Any) -> None:
     import pyarrow as pa
     import pyarrow.compute as compute
 
-    if not _is_text(_plain_type(stored.type)):
+    if not is_text(_plain_type(stored.type)):
         return
     texts = [part.dictionary if pa.types.is_dictionary(part.type) else part for part in stored.chunks]
     longest = max((compute.max(compute.binary_length(text)).as_py() or 0 for text in texts), default=0)

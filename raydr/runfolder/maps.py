@@ -13,6 +13,7 @@ import numpy as np
 from raydr.arrays import Float64Array, Int64Array
 from raydr.documents import MEGABYTE, require_limited
 from raydr.errors import OutputError
+from raydr.parquet_files import open_parquet, with_plain_text
 from raydr.runfolder import records
 
 LARGEST = {
@@ -63,10 +64,9 @@ def read_columns(
     With a ``prefix``, those that are needed and those whose names begin so.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(require_limited(folder / file, LARGEST[".parquet"])) as table:
+        with open_parquet(require_limited(folder / file, LARGEST[".parquet"])) as table:
             rows = table.metadata.num_rows
             kept = [name for name in table.schema_arrow.names if KEPT.fullmatch(name)]
             present = [name for name in (*needed, *OPTIONAL) if name in table.schema_arrow.names] + kept[:1]
@@ -78,7 +78,7 @@ def read_columns(
                 raise not_whole(folder, file, f"lacks the column {lacking[0]!r} (it has: {its})")
             if rows > MOST_ROWS:
                 raise not_whole(folder, file, f"has {rows} rows, of at most {MOST_ROWS} that can be shown")
-            content = table.read(columns=present)
+            content = with_plain_text(table.read(columns=present))
             content.validate(full=True)
     except FileNotFoundError:
         raise not_whole(folder, file, "is missing") from None

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from raydr.documents import DocumentError, parse_yaml, read_limited, require_limited
 from raydr.errors import OutputError
+from raydr.parquet_files import open_parquet, with_plain_text
 from raydr.privacy.composition import Composition
 from raydr.runfolder import records
 from raydr.runfolder.manifest import require_unchanged
@@ -205,10 +206,9 @@ def _read_asked(folder: Path) -> tuple[str, dict[str, Any]]:
 def _read_table(folder: Path, file: str, needed: Sequence[str]) -> dict[str, Any]:
     """Columns of a parquet file as Arrow arrays, all that are ``needed`` among them."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(require_limited(folder / file, LARGEST[".parquet"])) as table:
+        with open_parquet(require_limited(folder / file, LARGEST[".parquet"])) as table:
             names = list(table.schema_arrow.names)
             lacking = [name for name in needed if name not in names]
             if lacking:
@@ -223,7 +223,7 @@ def _read_table(folder: Path, file: str, needed: Sequence[str]) -> dict[str, Any
                     file,
                     f"has {table.metadata.num_rows} rows, of at most {MOST_TRIALS} that can be shown",
                 )
-            content = table.read()
+            content = with_plain_text(table.read())
             content.validate(full=True)
     except FileNotFoundError:
         raise _not_whole(folder, file, "is missing") from None
