@@ -28,7 +28,7 @@ from raydr.plain import as_cell
 from raydr.privacy.secrets import RootedRun
 from raydr.runfolder.manifest import require_unchanged
 from raydr.runfolder.reading import read_run
-from raydr.runfolder.records import ARRAYS, CARD, ENCODER, MODEL, SCENARIO, SITES
+from raydr.runfolder.records import ARRAYS, CARD, ENCODER, MODEL, SCENARIO
 from raydr.runfolder.writing import axes
 from raydr.scenarios.identity import origin_of
 from raydr.scenarios.model import KEYED, Model, preparation_of, read_model
@@ -266,7 +266,7 @@ def placing_of(folder: Path, data: str) -> Placing:
         raise OutputError(
             f"{folder} is not a run folder: it has no scenario.yaml. Give the folder that a run wrote."
         )
-    require_unchanged(folder, SCENARIO, CARD, ARRAYS, ENCODER, SITES)
+    require_unchanged(folder, SCENARIO, CARD, ARRAYS, ENCODER)
     scenario = read(folder / SCENARIO)
     reason = unplaceable(scenario.method)
     wanted, placing = scenario.data.harmonize, Placing(folder, scenario, read_model(folder))

@@ -20,7 +20,7 @@ from raydr.front.cli import status
 from raydr.front.finished import SweepResult
 from raydr.report import write_report
 from raydr.runfolder import read_audit, read_run, read_sweep
-from raydr.runfolder.manifest import MADE_AGAIN, REMOVABLE, edits_accepted, require_unchanged, seal
+from raydr.runfolder.manifest import NOT_LISTED, edits_accepted, require_unchanged, seal
 from raydr.runfolder.records import MANIFEST
 from raydr.tune.trials import digest_of_run
 
@@ -61,7 +61,7 @@ def three_rows(folder: Path) -> Path:
 def files_of(folder: Path) -> list[str]:
     """Files that the manifest must list."""
     names = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
-    return sorted(names - MADE_AGAIN - {MANIFEST})
+    return sorted(names - NOT_LISTED)
 
 
 def test_every_file_is_listed(run: Path) -> None:
@@ -90,8 +90,8 @@ def test_a_file_that_is_gone_is_refused(run: Path, name: str) -> None:
 
 
 def test_the_owner_may_delete_hashes_and_audits(run: Path) -> None:
-    for name in REMOVABLE:
-        (run / name).unlink(missing_ok=True)
+    for name in ("fingerprints.json", "audit.json"):
+        (run / name).unlink()
     assert read_run(run).audit is None
 
 

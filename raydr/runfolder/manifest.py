@@ -28,9 +28,13 @@ from raydr.runfolder.records import (
     TABLE_REPORT,
 )
 
-MADE_AGAIN = frozenset({REPORT, PICTURE, SWEEP_REPORT, FRONTIER, TABLE_REPORT})
-"""Pages and pictures, which ``raydr report`` makes from the other files: not in the manifest."""
-REMOVABLE = frozenset({FINGERPRINTS, SITES, AUDIT})
+NOT_LISTED = frozenset({MANIFEST, REPORT, PICTURE, SWEEP_REPORT, FRONTIER, TABLE_REPORT, FINGERPRINTS, SITES})
+"""Files that are not in the manifest.
+
+``raydr report`` makes pages and pictures again. A digest of ``fingerprints.json`` or ``sites.npz`` would tell the last
+record to somebody who knows the others, after the owner deleted these files; their readers check them otherwise.
+"""
+REMOVABLE = frozenset({AUDIT})
 """Files that the owner of the data may delete."""
 _REMEDY = "make room there, and try again"
 _ACCEPTED: ContextVar[bool] = ContextVar("edits_accepted", default=False)
@@ -131,7 +135,7 @@ def _changed(folder: Path, reason: str) -> OutputError:
 def _present(folder: Path) -> set[str]:
     files = (*folder.iterdir(), *(folder / MODEL).glob("*"))
     names = {file.relative_to(folder).as_posix() for file in files if file.is_file()}
-    return {name for name in names if not name.startswith(".")} - MADE_AGAIN - {MANIFEST}
+    return {name for name in names if not name.startswith(".")} - NOT_LISTED
 
 
 def _read(folder: Path) -> dict[str, _File]:
