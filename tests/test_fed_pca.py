@@ -20,7 +20,7 @@ from raydr.errors import DataError
 from raydr.journal import Journal
 from raydr.methods.fed_pca import FedPCA, central, serve, transform
 from raydr.methods.outcome import Outcome
-from raydr.statistics.converged_axes import MOST_SUMS, leading_axes
+from raydr.statistics.converged_axes import MOST_SUMS, Product, leading_axes
 
 
 def components(rows: FloatArray, count: int) -> FloatArray:
@@ -119,6 +119,58 @@ def test_sums_end_where_the_rows_are_exhausted_or_at_their_number() -> None:
     many = leading_axes(lambda directions: spectrum * directions, 3000, 2)
     assert many.sums == MOST_SUMS
     assert 1e-12 < many.turned < 1e-3
+
+
+def counted(matrix: FloatArray, asked: list[int]) -> Product:
+    """A product with a matrix, which writes down of how many directions."""
+    return lambda directions: asked.append(directions.shape[1]) or matrix @ directions  # type: ignore[func-returns-value]
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_axes_come_with_their_deviations_and_how_far_they_are_turned(scale: float) -> None:
+    """Whatever the unit: of directions that fall off the sums are few, and none is asked for twice."""
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(60, 60)))[0]
+    variances = scale * np.append(0.5 ** np.arange(30), np.zeros(30))
+    matrix, asked = (turn * variances) @ turn.T, list[int]()
+    found = leading_axes(counted(matrix, asked), 60, 3)
+    assert found.sums == len(asked) <= 6
+    assert asked[0] == 8
+    assert found.turned < 1e-12
+    np.testing.assert_allclose(found.axes.deviations, np.sqrt(variances[:3]), rtol=1e-9)
+    np.testing.assert_allclose(np.abs((found.axes.directions * turn[:, :3]).sum(axis=0)), 1.0, atol=1e-9)
+    np.testing.assert_allclose(found.axes.directions.T @ found.axes.directions, np.eye(3), atol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_what_turns_an_axis_is_said_in_units_of_the_largest_variance(scale: float) -> None:
+    spectrum = scale * np.append([10.0], np.linspace(1.0, 0.999, 2000))
+    asked: list[int] = []
+    found = leading_axes(
+        lambda directions: asked.append(1) or spectrum[:, None] * directions,  # type: ignore[func-returns-value]
+        2001,
+        2,
+    )
+    assert found.sums == len(asked) == MOST_SUMS
+    axes, variances = found.axes.directions, found.axes.deviations**2
+    left = np.linalg.norm(spectrum[:, None] * axes - axes * variances, axis=0)
+    assert found.turned == pytest.approx(left.max() / (10.0 * scale), rel=1e-3)
+
+
+def test_where_all_directions_were_asked_for_no_sum_follows() -> None:
+    """Of a product that is not quite symmetric, whose axes something always turns."""
+    noisy = np.diag(np.arange(5.0, 0.0, -1.0)) + 1e-9 * np.random.default_rng(1).normal(size=(5, 5))
+    asked: list[int] = []
+    found = leading_axes(counted(noisy, asked), 5, 9)
+    assert asked == [5]
+    assert found.sums == 1
+    assert 1e-12 < found.turned < 1e-8
+    assert found.axes.directions.shape == (5, 5)
+
+
+def test_a_matrix_of_zeros_turns_nothing() -> None:
+    found = leading_axes(counted(np.zeros((20, 20)), []), 20, 2)
+    assert (found.turned, found.sums) == (0.0, 1)
+    assert found.axes.deviations.tolist() == [0.0, 0.0]
 
 
 def test_what_leaves_is_sums_and_two_numbers_of_each_record_or_none() -> None:

@@ -19,7 +19,8 @@ import raydr
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.data.provenance import sha256_of_file
 from raydr.errors import DataError, OutputError, ScenarioError
-from raydr.federation import Federation
+from raydr.federation import Client, Federation, Request
+from raydr.federation.messages import RefusedReplyError
 from raydr.federation.wire import Call
 from raydr.front.cli import status
 from raydr.journal import Event, RoundEnded
@@ -31,9 +32,23 @@ from raydr.scenarios.model import read_model
 from raydr.scenarios.planning import plan_of_scenario
 from raydr.scenarios.runner import run
 from raydr.scenarios.transforming import placing_of
-from raydr.statistics.harmonizing import Harmonizing, ProductsRequest, fit_harmonizing
-from raydr.statistics.scaling import scale_rows
-from raydr.statistics.site_effects import Covariates, Harmonization, Kind
+from raydr.statistics.harmonizing import (
+    Constant,
+    ConstantRequest,
+    Dispersion,
+    DispersionRequest,
+    HarmonizeRows,
+    Harmonizing,
+    Products,
+    ProductsRequest,
+    constant,
+    dispersion,
+    fit_harmonizing,
+    products,
+)
+from raydr.statistics.preparing import Preparation
+from raydr.statistics.scaling import Scaling, scale_rows
+from raydr.statistics.site_effects import Common, Covariates, Harmonization, Kind
 
 KINDS: tuple[Kind, ...] = ("center", "scale", "combat")
 SIZES = (30, 50, 21)
@@ -252,6 +267,226 @@ def test_columns_that_all_say_the_same_of_a_site() -> None:
     held, _ = harmonized(federate(parts(rows, sites)), "combat")
     assert np.isfinite(held).all()
     assert np.array_equal(held[:, 0], held[:, 1])
+
+
+def test_products_are_of_deviations_from_a_sites_own_means_however_far_it_lies_from_the_others() -> None:
+    """A billion deviations away in feature and covariate: rounding of one is not multiplied by the other."""
+    random = np.random.default_rng(3)
+    rows = np.rint(2**10 * random.normal(size=(3000, 4))) / 2**10 + [1e8, -1e8, 0.0, 1e6 / 3.0]
+    request = ProductsRequest(
+        Covariates((3,)), np.full(4, 0.25), np.full(4, 2e8), np.zeros(1), np.array([1e6])
+    )
+    told = products(Client(0, rows, 0), request)
+    seen = rows.astype(np.longdouble)
+    seen -= seen.mean(axis=0)
+    exact = (seen[:, 3:] * seen).mean(axis=0).astype(np.float64)
+    np.testing.assert_allclose(told.middle, rows[:, 3].mean(), rtol=1e-12)
+    np.testing.assert_allclose(told.across[0], exact, atol=1e-7)
+    np.testing.assert_allclose(told.within[0], exact[3:], atol=1e-7)
+
+
+def test_far_from_zero_slopes_keep_their_digits() -> None:
+    random = np.random.default_rng(4)
+    rows = np.rint(2**10 * random.normal(size=(len(SITES), 4))) / 2**10
+    near, far = (
+        harmonized(federate(parts(rows + offset)), "center", Covariates((3,)))[1].common.slopes
+        for offset in (np.zeros(4), np.array([1e8, -1e8, 1e8, 0.0]))
+    )
+    np.testing.assert_allclose(far, near, atol=1e-11)
+
+
+def test_a_site_that_goes_against_all_others_is_heard_out() -> None:
+    """Its rows deviate from what is expected by more than any of the others', and no range refuses them."""
+    ages = np.tile([-1.0, 1.0], 50)
+    large, small = np.column_stack([ages, ages]), np.array([[-1.0, 1.0], [1.0, -1.0]])
+    held, found = harmonized(federate([large, small]), "scale", Covariates((1,)))
+    assert found.common.slopes[0, 0] == pytest.approx(98 / 102)
+    residuals = np.append(1 - 98 / 102, 1 + 98 / 102)
+    deviation = np.sqrt((residuals**2 * [100, 2]).sum() / 102)
+    assert found.common.deviation[0] == pytest.approx(deviation)
+    assert np.isfinite(held).all()
+
+
+def test_deviations_stay_within_the_ranges_that_are_declared() -> None:
+    """At their edges: a client half of whose rows lie at one end of all ranges and half at the other."""
+    reach, kept = np.array([3.0, 4.0]), np.array([0.5])
+    rows = np.array([[3.0, -4.0, 0.5], [-3.0, 4.0, -0.5]])
+    covariates, zero = Covariates((2,)), np.zeros(3)
+    request = ProductsRequest(covariates, zero, np.append(reach, kept), np.zeros(1), kept)
+    told, declared = products(Client(0, rows, 0), request), Products.ranges(request, 2)
+    for name in ("middle", "within", "across"):
+        declared[name].check(name, getattr(told, name))
+    np.testing.assert_array_equal(np.abs(told.within), declared["within"].largest)
+    np.testing.assert_array_equal(np.abs(told.across), declared["across"].largest)
+    common = Common(
+        "scale", covariates, zero, zero, np.ones(3, bool), np.zeros(1), np.array([[6.0, 8.0, 0.0]])
+    )
+    away = DispersionRequest(common, np.append(reach + kept * [6.0, 8.0], kept))
+    against = rows * [1.0, 1.0, np.nan]
+    against[:, 2] = [-0.5, 0.5]
+    seen = dispersion(Client(0, against, 0), away).variance
+    assert seen[0] == Dispersion.ranges(away, 2)["variance"].largest[0] == 36.0
+
+
+def test_what_has_one_value_inside_of_sites_is_told_by_its_range(apart: Float64Array) -> None:
+    """All zeros, or narrower than a billionth of how far sites lie apart; what is small everywhere is fine."""
+    jitter = 0.01 * np.random.default_rng(5).normal(size=len(SITES))
+    for kept in (np.zeros(len(SITES)), 1e9 * SITES + jitter):
+        with pytest.raises(DataError, match="'age', which has one value inside of each"):
+            harmonized(federate(parts(np.column_stack([apart[:, :3], kept]))), "center", Covariates((3,)))
+    held, _ = harmonized(
+        federate(parts(np.column_stack([apart[:, :12], 1e-9 * apart[:, 12]]))), "center", Covariates((12,))
+    )
+    expected, _ = harmonized(federate(parts(apart)), "center", Covariates((12,)))
+    np.testing.assert_allclose(held[:, :12], expected[:, :12], atol=1e-9)
+
+
+def test_what_follows_from_the_others_is_named_with_one_of_them(apart: Float64Array) -> None:
+    random = np.random.default_rng(6)
+    free, dose = random.normal(size=(2, len(SITES)))
+    rows = np.column_stack([apart[:, :3], free, dose, dose + 0.5 * SITES])
+    wanted = Harmonizing("center", Covariates((3, 4, 5)), ("age", "dose", "twice"))
+    with pytest.raises(
+        DataError, match=r"inside of sites '(dose|twice)' .* named, '(dose|twice)' among them"
+    ):
+        fit_harmonizing(federate(parts(rows)), wanted)
+    classes = tuple((np.arange(size) % 2 == 0).astype(np.int64) for size in SIZES)
+    with pytest.raises(DataError, match="'covariate 1', which has one value inside of each site"):
+        fit_harmonizing(
+            federate(parts(apart), classes=tuple(0 * own for own in classes)),
+            Harmonizing("center", Covariates((12,), 2), ("age",)),
+        )
+
+
+def test_a_column_that_varies_by_rounding_alone_is_left_by_combat(apart: Float64Array) -> None:
+    rows = apart[:, :12].copy()
+    rows[:, 0] = np.where(np.arange(len(SITES)) % 2, 0.3, 0.1 + 0.2)
+    held, found = harmonized(federate(parts(rows)), "combat")
+    assert np.flatnonzero(~found.common.adjusted).tolist() == [0]
+    assert np.array_equal(held[:, 0], rows[:, 0])
+
+
+def test_a_client_says_which_columns_have_one_value_if_it_has_rows_to_compare() -> None:
+    rows = np.array([[1.0, 2.0, 0.1], [1.0, 3.0, 0.1]])
+    request = ConstantRequest(3)
+    assert constant(Client(0, rows, 0), request).votes.tolist() == [1, 0, 1]
+    assert constant(Client(0, rows[:1], 0), request).votes.tolist() == [0, 0, 0]
+    assert constant(Client(0, rows[:0], 0), request).votes.tolist() == [0, 0, 0]
+    declared = Constant.ranges(request, 2)["votes"]
+    declared.check("votes", np.ones(3, np.int64))
+    with pytest.raises(RefusedReplyError, match="outside the declared range"):
+        declared.check("votes", np.full(3, 2))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_sites_one_of_them_of_two_rows(apart: Float64Array, kind: Kind) -> None:
+    chosen = np.r_[:30, 30, 31]
+    held, _ = harmonized(federate(parts(apart[chosen, :12], SITES[chosen])), kind)
+    np.testing.assert_allclose(held, plain_combat(apart[chosen, :12], SITES[chosen], kind), atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_are_harmonized_alike_however_many_are_taken_at_a_time(
+    apart: Float64Array, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, _ = harmonized(federate(parts(apart)), kind, Covariates((12,)))
+    monkeypatch.setattr("raydr.geometry.points._VALUES", 7 * 13)
+    held, found = harmonized(federate(parts(apart)), kind, Covariates((12,)))
+    np.testing.assert_allclose(held, whole, atol=1e-10)
+    assert np.array_equal(found.applied(apart, SITES), held)
+
+
+def test_covariates_are_columns_and_indicators_of_all_classes_but_the_first() -> None:
+    rows, classes = np.arange(6.0).reshape(3, 2), np.array([2, 0, 1])
+    kept = Covariates((1,), 3)
+    assert kept.count == 3
+    assert kept.of(rows, classes).tolist() == [[1.0, 0.0, 1.0], [3.0, 0.0, 0.0], [5.0, 1.0, 0.0]]
+    with pytest.raises(ValueError, match="these rows have none"):
+        kept.of(rows, None)
+    for classes_there in (0, 1):
+        alone = Covariates((1,), classes_there)
+        assert alone.count == 1
+        assert alone.of(rows, None).tolist() == [[1.0], [3.0], [5.0]]
+
+
+def test_requests_say_that_they_read_classes_where_there_are_two_to_tell_apart() -> None:
+    """Of one class nothing is read, and noise on records covers all."""
+    for classes in (0, 1, 2):
+        kept = Covariates((), classes)
+        common = Common("scale", kept, *np.zeros((2, 2)), np.ones(2, bool), np.zeros(0), np.zeros((0, 2)))
+        reading: list[Request[Any]] = [
+            ProductsRequest(kept, *np.zeros((2, 2)), *np.zeros((2, kept.count))),
+            DispersionRequest(common, np.ones(2)),
+            HarmonizeRows(common),
+        ]
+        assert [request.reads_classes for request in reading] == [classes == 2] * 3
+    assert HarmonizeRows.sets_state, "a client that is restarted has to be told again"
+
+
+def test_empirical_bayes_needs_two_columns_that_vary_at_every_site(apart: Float64Array) -> None:
+    rows = apart[:, :4].copy()
+    rows[SITES == 1, :2] = 5.0
+    _, found = harmonized(federate(parts(rows)), "combat")
+    assert found.common.adjusted.tolist() == [False, False, True, True]
+    rows[SITES == 0, 2] = 5.0
+    with pytest.raises(DataError, match="of which there is one: set it to scale"):
+        harmonized(federate(parts(rows)), "combat")
+    rows[SITES == 2, 3] = 5.0
+    with pytest.raises(DataError, match="of which there are none: set it to scale"):
+        harmonized(federate(parts(rows)), "combat")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_preparation_survives_its_arrays(apart: Float64Array, kind: Kind) -> None:
+    """What sites keep comes back with them, and without it what all have in common."""
+    classes = np.random.default_rng(1).integers(0, 3, len(SITES))
+    own = tuple(classes[site == SITES] for site in range(3))
+    _, found = harmonized(federate(parts(apart), classes=own), kind, Covariates((12,), 3))
+    scaling = Scaling(apart.mean(axis=0), 1.0 / apart.std(axis=0), False, np.full(13, 0.5))
+    before = Preparation(scaling, found)
+    holed = apart.copy()
+    holed[::7, 3] = np.nan
+    after = Preparation.of(before.arrays, before.kept_at_sites, "standard", kind)
+    expected = before.applied(holed, SITES, classes)
+    assert np.array_equal(after.applied(holed, SITES, classes), expected)
+    filled_in = np.where(np.isnan(holed), 0.5, holed)
+    whole = Scaling(scaling.shift, scaling.factor, False)
+    assert np.array_equal(expected, scale_rows(found.applied(filled_in, SITES, classes), whole))
+    assert np.array_equal(before.applied(holed), scale_rows(holed, scaling)), "no site's rows stay"
+    alone = Preparation.of(before.arrays, {}, "standard", kind)
+    assert alone.harmonization is not None
+    assert alone.harmonization.effects == ()
+    assert np.array_equal(alone.harmonization.common.adjusted, found.common.adjusted)
+    assert before.kept_at_sites["shift"].shape == (3, 13)
+    uneven = dict(before.kept_at_sites)
+    uneven["factor"] = uneven["factor"][:2]
+    with pytest.raises(ValueError, match="zip"):
+        Preparation.of(before.arrays, uneven, "standard", kind)
+    plain = Preparation.of(scaling.arrays, {}, "unit", None)
+    assert plain.harmonization is None
+    assert plain.scaling.unit
+    assert plain.kept_at_sites == {}
+    assert set(plain.arrays) == {"shift", "factor", "fill"}
+    assert np.array_equal(plain.applied(holed, SITES), scale_rows(holed, plain.scaling))
+
+
+def test_rows_that_no_site_adjusted_are_scaled_by_what_they_say_themselves() -> None:
+    """As the clients would scale them: what varies by rounding alone, or has no inverse, becomes 0."""
+    from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
+
+    rows = np.random.default_rng(2).normal(size=(30, 3)) * [1.0, 1e3, 1e-3] + [5.0, 0.0, 1.0]
+    holed = rows.copy()
+    holed[4, 1] = np.nan
+    rows[4, 1] = 7.0
+    prepared = Preparation(Scaling(np.zeros(3), np.ones(3), False, np.array([0.0, 7.0, 0.0])))
+    for scale, oracle in (("standard", StandardScaler()), ("minmax", MinMaxScaler()), ("unit", Normalizer())):
+        found = prepared.without_harmonizing(holed, scale)  # type: ignore[arg-type]
+        np.testing.assert_allclose(found, oracle.fit_transform(rows), atol=1e-9)
+    assert np.array_equal(prepared.without_harmonizing(holed, "none"), rows)
+    still = np.column_stack([np.tile([0.3, 0.1 + 0.2], 20), np.tile([0.0, 5e-324], 20), np.arange(40.0)])
+    plain = Preparation(Scaling(np.zeros(3), np.ones(3), False))
+    assert not plain.without_harmonizing(still, "standard")[:, 0].any()
+    assert not plain.without_harmonizing(still, "minmax")[:, 1].any()
 
 
 def test_what_cannot_be_harmonized_is_refused(apart: Float64Array) -> None:

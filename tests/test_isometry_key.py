@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -9,22 +11,40 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from inline_federations import GROUP, KNOWN, cut, federate
+from inline_federations import GROUP, KNOWN, cut, federate, federation_over, known
 from tiny import tiny, tiny_scenario
 
 import raydr
 from raydr.arrays import Float64Array
-from raydr.errors import RaydrError, RunError, ScenarioError
-from raydr.federation import Federation
+from raydr.errors import DataError, RaydrError, RunError, ScenarioError
+from raydr.federation import Client, ClientHost, Federation, InlineTransport, Seat, fingerprint
 from raydr.federation.pads import pad
 from raydr.geometry.points import squared_distances
 from raydr.methods.sense.server import completed
 from raydr.methods.sense.settings import SENSE
 from raydr.privacy.isometry import Isometry
+from raydr.privacy.sealing import sealed_size
 from raydr.privacy.secrets import Secret
 from raydr.runfolder.reading import read_run
 from raydr.scenarios.model import KEYED
-from raydr.statistics.keying import MomentsRequest, digits_of, key_rows, opened
+from raydr.statistics.keying import (
+    Blind,
+    DiscloseRequest,
+    KeyAlike,
+    Keyed,
+    KeyedScale,
+    KeyRows,
+    Moments,
+    MomentsRequest,
+    digits_of,
+    disclose,
+    key_alike,
+    key_rows,
+    keyed_scale,
+    opened,
+    part_of_moments,
+    unblinded,
+)
 from raydr.statistics.scaling import fit_scaling, scale_rows
 
 KEY: dict[str, Any] = {"privacy__isometry_key": True}
@@ -147,6 +167,116 @@ def test_clients_scale_as_the_open_sums_say(offset: float, width: float, clients
     np.testing.assert_allclose(
         squared_distances(after, after), squared_distances(before, before), atol=1e-6 + 1e4 * rounding
     )
+
+
+def test_digits_are_declared_from_2_80_down_to_2_minus_80() -> None:
+    """Each digit but the last has 32 bits, and is bounded by the unit of the one before."""
+    declared = Moments.ranges(MomentsRequest(2, "none"), 9)["digits"]
+    tops = np.ldexp(1.0, [80, 48, 16, -16, -48])
+    assert declared.shape == (5, 2)
+    np.testing.assert_array_equal(declared.largest, np.column_stack([tops, tops]))
+    value = np.array([2.0**79 - 2.0**27, 2.0**-60])
+    digits = digits_of(value)
+    assert (np.abs(digits) <= declared.largest).all()
+    np.testing.assert_array_equal(digits.sum(axis=0), value)
+    np.testing.assert_array_equal(digits[-1], [0.0, 2.0**-60])
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_values_from_2_79_on_are_refused_before_they_are_told(sign: float) -> None:
+    request, largest = MomentsRequest(2, "none"), sign * np.nextafter(2.0**79, 0.0)
+    told = part_of_moments(Client(0, np.array([[largest, 1.0]]), 0), request).digits
+    np.testing.assert_array_equal(told.sum(axis=0), [largest, 1.0])
+    with pytest.raises(DataError, match="too large to be added up under pads: express it in another unit"):
+        part_of_moments(Client(0, np.array([[1.0, sign * 2.0**79]]), 0), request)
+
+
+def test_a_sum_under_pads_is_added_up_from_its_smallest_digit() -> None:
+    """So no digit that decides the rounding is lost: the mean is the exact one, rounded once."""
+    values = np.array([[2.0**50], [2.0**-3 + 2.0**-20]])
+    federation = federate(list(values[:, None]))
+    federation.agree()
+    call, totals = federation.padded_sum(MomentsRequest(1, "none"), weights="rows")
+    blind = Blind(totals["digits"], call.number, call.clients, call.total_weight)
+    exact = float(sum(map(Fraction, values.ravel().tolist())) / 2)
+    assert unblinded(Client(0, values[:1], 0, agreed=GROUP), blind).tolist() == [exact]
+
+
+@pytest.mark.parametrize("scale", ["none", "standard", "unit"])
+def test_what_is_sealed_are_the_moments_of_the_pooled_rows(scale: KeyedScale) -> None:
+    """Standard rows are keyed around 0 with unit 1, others around their mean with their mean deviation."""
+    data = rows() * [1.0, 0.01, 1.0, 1.0, 1.0] + [0.0, 3.0, 0.0, 0.0, 0.0]
+    sealed = key_rows(federate(cut(data, 4, 0)), scale, 0)
+    assert sealed.size == sealed_size(8 * 16)
+    found = opened(sealed, GROUP, "", scale)
+    seen = data / np.linalg.norm(data, axis=1)[:, None] if scale == "unit" else data
+    mean, deviation = seen.mean(axis=0), seen.std(axis=0)
+    assert found.scaling.unit == (scale == "unit")
+    standard = scale == "standard"
+    expected = (mean, 1 / deviation, np.zeros(5)) if standard else (np.zeros(5), np.ones(5), mean)
+    for values, exact in zip(
+        (found.scaling.shift, found.scaling.factor, found.centre), expected, strict=True
+    ):
+        np.testing.assert_allclose(values, exact, rtol=1e-9)
+    assert found.unit == pytest.approx(1.0 if standard else np.sqrt((deviation**2).mean()), rel=1e-9)
+
+
+def test_the_sealed_scaling_opens_for_its_run_alone() -> None:
+    seats = [Seat(0, rows(), fingerprint(rows()))]
+    host = ClientHost(seats, 0, run="this run", withheld=known(seats))
+    federation = federation_over(InlineTransport([host]), 1, seed=0, run="this run")
+    sealed = key_rows(federation, "standard", 0)
+    assert opened(sealed, GROUP, "this run", "standard").unit == 1.0
+    message = r"client 0 had sealed for itself in round 0 \(scaling under an isometry key\)"
+    with pytest.raises(RunError, match=message):
+        opened(sealed, GROUP, "another run", "standard")
+
+
+def test_clients_that_scaled_by_different_sums_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    federation = federate([rows(), rows(seed=1), rows(seed=2)])
+    ask = federation.ask
+
+    def tampered(request: Any) -> Any:
+        *others, last = ask(request)
+        return [*others, replace(last, scaling=last.scaling ^ 1) if isinstance(request, KeyRows) else last]
+
+    monkeypatch.setattr(federation, "ask", tampered)
+    with pytest.raises(RunError, match="clients scaled by different sums, or have different secrets"):
+        key_rows(federation, "standard", 0)
+
+
+def test_a_client_that_comes_later_keys_its_rows_as_the_others() -> None:
+    data = rows()
+    federation = federate([data, rows(seed=1)])
+    sealed = key_rows(federation, "unit", 0)
+    later = Client(2, data, 0, agreed=GROUP)
+    key_alike(later, KeyAlike(sealed, "unit"))
+    np.testing.assert_allclose(later.rows, parts_of(federation)[: len(data)], atol=1e-12)
+    assert KeyAlike.sets_state
+    assert KeyRows.sets_state, "a client that is restarted has to be told again"
+
+
+def test_a_client_that_hides_no_anchors_tells_none() -> None:
+    """And one that hides some tells no more than it is asked for."""
+    client = Client(0, rows(), 0)
+    assert disclose(client, DiscloseRequest(1, 5)).rows.shape == (0, 5)
+    client.reserve = rows(4, seed=3)
+    np.testing.assert_array_equal(disclose(client, DiscloseRequest(3, 5)).rows, client.reserve[:3])
+
+
+def test_what_only_clients_can_read_is_declared_so() -> None:
+    declared = Keyed.ranges(KeyRows(5, "none", *[Blind(np.zeros((5, 5), np.int64), 0, (), 1)] * 2), 9)[
+        "scaling"
+    ]
+    assert declared.sealed
+    assert declared.shape == (sealed_size(8 * 16),)
+
+
+@pytest.mark.parametrize("scale", ["none", "standard", "unit"])
+def test_all_scales_but_that_of_extremes_are_keyed(scale: Any) -> None:
+    assert keyed_scale(scale) == scale
+    with pytest.raises(ScenarioError, match="extremes of features are no sums"):
+        keyed_scale("minmax")
 
 
 @pytest.mark.parametrize("scale", ["none", "unit"])

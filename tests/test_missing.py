@@ -29,7 +29,7 @@ from raydr.runfolder import read_run
 from raydr.scenarios.model import digest_of, read_model
 from raydr.scenarios.planning import plan_of_scenario
 from raydr.scenarios.runner import run
-from raydr.statistics.filling import fit_filling
+from raydr.statistics.filling import FillRows, fit_filling
 from raydr.statistics.scaling import Scaling, fit_scaling, scale_rows
 
 PARTITIONS: dict[str, Callable[[FloatArray], list[FloatArray]]] = {
@@ -127,6 +127,27 @@ def test_only_sums_are_told(holed: Float64Array, by: Filling) -> None:
         assert told[kind].granularity is Granularity.AGGREGATE
         assert told[kind].public is None
     assert set(told) - expected <= {"Enrolment", "Done"}
+
+
+def test_two_sums_give_the_mean_and_65_the_median(holed: Float64Array) -> None:
+    """A sum of the median is two counts of each feature: below either of the values in the middle."""
+    for by, kind, sums, values in (("mean", "Present", 2, 2), ("median", "Below", 65, 2)):
+        federation = federate(cut(holed, 4, 1))
+        fit_filling(federation, by)  # type: ignore[arg-type]
+        clients = sum(size > 0 for size in federation.sizes)
+        (entry,) = (entry for entry in federation.ledger.entries.values() if entry.kind == kind)
+        assert (entry.count, entry.bytes) == (sums * clients, sums * clients * values * 6 * 8)
+
+
+def test_the_first_feature_without_values_is_named_and_no_median_is_minus_zero(holed: Float64Array) -> None:
+    rows = holed.copy()
+    rows[:, [1, 4]] = np.nan
+    for by in FILLINGS:
+        with pytest.raises(DataError, match="Feature number 1, counted from 0, has no value"):
+            fit_filling(federate(cut(rows, 3, 0)), by)
+    values, _ = fitted([np.array([[-0.0, -0.0], [-0.0, 0.0]])], "median")
+    assert not np.signbit(values).any()
+    assert FillRows.sets_state, "a client that is restarted has to be told again"
 
 
 @pytest.mark.parametrize("scale", ["none", "standard", "minmax", "unit"])

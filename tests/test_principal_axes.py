@@ -7,8 +7,17 @@ import pytest
 from inline_federations import cut, federate
 
 from raydr.arrays import FloatArray
+from raydr.federation import Context
+from raydr.federation.rehearsal import Crowd, Rehearsal
 from raydr.methods.fedne.encoder import Architecture, initial_weights, place, principal_weights
-from raydr.statistics.principal_axes import CovarianceRequest, PrincipalAxes, principal_axes
+from raydr.statistics.principal_axes import (
+    CovarianceProduct,
+    CovarianceRequest,
+    PrincipalAxes,
+    principal_axes,
+    rehearse_axes,
+    signed,
+)
 
 
 def centred(rows: int = 500, features: int = 12, seed: int = 0) -> FloatArray:
@@ -86,3 +95,50 @@ def test_layers_too_narrow_for_components_start_at_random(hidden: tuple[int, ...
     axes = axes_of(centred(), 8)
     weights = principal_weights(architecture, axes.directions, axes.deviations, np.random.default_rng(3))
     assert weights.tobytes() == initial_weights(architecture, np.random.default_rng(3)).tobytes()
+
+
+def test_six_sums_are_taken_of_as_many_directions_as_axes() -> None:
+    rows = centred()
+    federation = federate(cut(rows, 5, 0))
+    principal_axes(federation, np.abs(rows).max(axis=0), 3)
+    sums = [entry for entry in federation.ledger.entries.values() if entry.kind == "CovarianceProduct"]
+    assert [(entry.count, entry.bytes) for entry in sums] == [(6 * 5, 6 * 5 * 12 * 3 * 8)]
+    rehearsal = Rehearsal(Crowd((5,) * 5, np.zeros((1, 12)), ((0, 1, 2, 3, 4),)), Context(seed=0))
+    rehearse_axes(rehearsal, np.ones(12), 3)
+    planned = [entry for entry in rehearsal.ledger.entries.values() if entry.kind == "CovarianceProduct"]
+    assert [(entry.count, entry.bytes) for entry in planned] == [(6 * 5, 6 * 5 * 12 * 3 * 8)]
+
+
+def test_clients_of_one_row_are_heard_and_those_of_none_say_nothing() -> None:
+    rows = centred(rows=40, features=4)
+    found, (_, deviations) = axes_of(rows, 4, clients=1), exact(rows, 4)
+    reach = np.abs(rows).max(axis=0)
+    alone = principal_axes(federate([*rows[:, None], rows[:0]]), reach, 4)
+    np.testing.assert_allclose(alone.deviations, deviations, rtol=1e-9)
+    np.testing.assert_allclose(alone.directions, found.directions, atol=1e-6)
+
+
+def test_the_range_of_a_product_is_its_largest_entry_and_a_billionth() -> None:
+    request = CovarianceRequest(np.array([[0.6], [0.8]]), np.array([3.0, 4.0]))
+    declared = CovarianceProduct.ranges(request, 7)["product"]
+    assert declared.shape == (2, 1)
+    largest = np.asarray(declared.largest).ravel()
+    assert (largest > [15.0, 20.0]).all()
+    assert (largest < np.array([15.0, 20.0]) * (1 + 3e-9)).all()
+
+
+def test_rows_on_a_line_have_no_negative_variance_across_it() -> None:
+    """Rounding leaves variances a little below 0 there."""
+    random = np.random.default_rng(7)
+    for _ in range(20):
+        rows = np.outer(random.normal(size=30), random.normal(size=5))
+        rows -= rows.mean(axis=0)
+        found = axes_of(rows, 5, clients=2)
+        assert (found.deviations >= 0).all()
+        assert (found.deviations[1:] < 1e-6 * found.deviations[0]).all()
+
+
+def test_the_largest_entry_of_an_axis_is_positive() -> None:
+    """Of two that are as large but for rounding, the first."""
+    axes = np.array([[0.1, -0.6, 0.7, 0.7], [-0.9, 0.5, -0.7 * (1 + 1e-12), -0.7 * (1 + 1e-6)]])
+    assert np.sign(signed(axes)).tolist() == [[-1.0, 1.0, 1.0, -1.0], [1.0, -1.0, -1.0, 1.0]]

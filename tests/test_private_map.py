@@ -338,6 +338,39 @@ def test_light_cells_give_way_to_halves_of_heavy_ones() -> None:
     assert sorted(nearest) == [0, 0, 2, 2]
 
 
+def test_halves_of_a_cell_lie_as_far_to_one_side_as_to_the_other() -> None:
+    centres, apart = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]]), np.array([0.1, 0.2])
+    found = split(centres, np.array([2.0, 3.0, 2.0]), 4, apart, 0.0, np.random.default_rng(0))
+    step = apart * np.random.default_rng(0).standard_normal((1, 2))[0]
+    np.testing.assert_array_equal(found, [centres[0], centres[1] - step, centres[2], centres[1] + step])
+    many = split(centres, np.array([2.0, 3.0, 2.0]), 10, apart, 0.0, np.random.default_rng(0))
+    assert many.shape == (10, 2)
+    nearest = np.linalg.norm(many[:, None] - centres, axis=2).argmin(axis=1)
+    assert np.bincount(nearest).tolist() == [3, 4, 3]
+    np.testing.assert_allclose(
+        [many[nearest == cell].mean(axis=0) for cell in (0, 2)], centres[[0, 2]], atol=0.5
+    )
+
+
+@pytest.mark.parametrize(
+    ("counts", "wanted", "least", "kept"),
+    [
+        ([5.0, 5.0, 5.0], 3, 0.0, [0, 1, 2]),
+        ([1.0, 3.0, 2.0], 3, 0.0, [0, 1, 2]),  # as many as are wanted: in their order
+        ([1.0, 3.0, 2.0], 2, 0.0, [1, 2]),  # the heaviest first
+        ([4.5, 0.5], 1, 0.0, [0]),  # a fifth of the mean is light
+        ([0.44, 0.06], 2, 0.0, [0, 1]),
+        ([3.0, 5.0, 5.0], 2, 10.0, [1, 2]),  # all are light: the heaviest stay
+        ([3.0, 4.0, 5.0], 1, 4.0, [2]),  # what is as heavy as the least is light
+        ([-9.0, 1.0], 1, 0.0, [1]),  # counts with noise
+    ],
+)
+def test_cells_that_stay(counts: list[float], wanted: int, least: float, kept: list[int]) -> None:
+    centres = np.arange(2.0 * len(counts)).reshape(-1, 2)
+    found = split(centres, np.array(counts), wanted, np.ones(2), least, np.random.default_rng(0))
+    np.testing.assert_array_equal(found, centres[kept])
+
+
 def test_affinities_have_the_perplexity() -> None:
     distances = np.sort(np.random.default_rng(0).random((20, 40)) * 1e6, axis=1)
     found = conditional(distances, 7.0)

@@ -13,7 +13,16 @@ from requests_for_tests import HandOver
 from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError
 from raydr.federation import Client, ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
-from raydr.statistics.scaling import Scale, ScaleRows, Scaling, fit_scaling, scale_client, scale_rows
+from raydr.geometry.points import value_blocks
+from raydr.statistics.scaling import (
+    Scale,
+    ScaleRows,
+    Scaling,
+    fit_scaling,
+    inverse,
+    scale_client,
+    scale_rows,
+)
 
 SCALES: tuple[Scale, ...] = ("standard", "minmax", "unit")
 Partitioner = Callable[[FloatArray, Int64Array], list[FloatArray]]
@@ -151,3 +160,46 @@ def test_the_same_bits_in_any_packing(scale: Scale) -> None:
     parts = cut(np.random.default_rng(3).normal(size=(40, 3)), 5, 0)
     scalings = [fit_scaling(federate(parts, packing=packing), scale) for packing in ([5], [1] * 5, [3, 2])]
     assert len({(s.shift.tobytes(), s.factor.tobytes(), s.unit) for s in scalings}) == 1
+
+
+def test_widths_that_have_no_inverse_count_as_none() -> None:
+    tiny = np.finfo(np.float64).tiny
+    width = np.array([0.0, np.nextafter(tiny, 0.0), tiny, 0.5, 4.0])
+    assert inverse(width).tolist() == [0.0, 0.0, 1.0 / tiny, 2.0, 0.25]
+
+
+def test_a_shift_alone_and_a_factor_alone_are_applied() -> None:
+    rows, ones, zero = np.array([[1.0, 2.0], [0.3, 0.4]]), np.ones(2), np.zeros(2)
+    np.testing.assert_array_equal(scale_rows(rows, Scaling(ones, ones, False)), rows - 1.0)
+    np.testing.assert_array_equal(scale_rows(rows, Scaling(zero, 2.0 * ones, False)), 2.0 * rows)
+    np.testing.assert_allclose(scale_rows(rows, Scaling(zero, ones, True))[1], [0.6, 0.8], rtol=1e-15)
+
+
+def test_more_values_than_are_scaled_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.random.default_rng(4).normal(size=(23, 3))
+    scaling = Scaling(rows.mean(axis=0), 1.0 / rows.std(axis=0), True)
+    whole = scale_rows(rows, scaling)
+    monkeypatch.setattr("raydr.geometry.points._VALUES", 15)
+    np.testing.assert_array_equal(scale_rows(rows, scaling), whole)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(10, 1 << 21), (3 << 20, 1), (900_000, 3)])
+def test_blocks_hold_a_million_values_but_a_row_at_least(rows: int, columns: int) -> None:
+    blocks = value_blocks(rows, columns)
+    starts, stops = zip(*blocks, strict=True)
+    assert starts == (0, *stops[:-1])
+    assert stops[-1] == rows
+    sizes = [stop - start for start, stop in blocks]
+    assert max(sizes) == max(1, 2**20 // columns)
+
+
+def test_a_models_arrays_give_its_scaling_back() -> None:
+    arrays = {"shift": np.zeros(2), "factor": np.ones(2), "axes": np.ones((2, 2))}
+    assert Scaling.of(arrays, "unit").unit
+    assert Scaling.of(arrays, "none").fill is None
+    kept = Scaling.of(arrays | {"fill": np.array([1.0, 2.0])}, "standard")
+    assert set(kept.arrays) == {"shift", "factor", "fill"}
+    assert not kept.unit
+    with pytest.raises(KeyError, match="factor"):
+        Scaling.of({"shift": np.zeros(2)}, "none")
+    assert ScaleRows.sets_state, "a client that is restarted has to be told again"

@@ -12,11 +12,14 @@ from raydr.arrays import Float64Array
 from raydr.errors import ScenarioError
 from raydr.federation import Client
 from raydr.fixed_point import shortened
+from raydr.privacy.gaussian import GaussianNoise
 from raydr.statistics.second_moments import (
     MOST_FEATURES,
+    REPLACE_SENSITIVITY,
     SENSITIVITY,
     SecondMoments,
     SecondMomentsRequest,
+    axes_of,
     moment_axes,
     packed,
     require_few_features,
@@ -99,3 +102,45 @@ def test_too_many_features_are_refused_with_the_way_out() -> None:
     require_few_features(MOST_FEATURES)
     with pytest.raises(ScenarioError, match=r"landmarks_from: random"):
         require_few_features(MOST_FEATURES + 1)
+
+
+def test_the_bounds_are_what_one_record_can_move_and_a_billionth_for_rounding() -> None:
+    """A record along an axis is zeroed out; or another, 120 degrees away, takes its place."""
+    one, other = np.array([[1.0, 0.0]]), np.array([[-0.5, np.sqrt(0.75)]])
+
+    def vector(row: Float64Array) -> Float64Array:
+        square = row.T @ row
+        # A triangle holds off-diagonal entries once; the bound is of the whole matrix.
+        return np.concatenate([row.ravel(), square.ravel()])
+
+    for moved, bound in (
+        (np.linalg.norm(moments_of(one, np.zeros(2), 1.0)), SENSITIVITY),
+        (np.linalg.norm(vector(one) - vector(other)), REPLACE_SENSITIVITY),
+    ):
+        assert moved < bound < moved * (1 + 3e-9)
+    largest = SecondMoments.ranges(SecondMomentsRequest(np.zeros(2), 1.0), 1)["packed"].largest
+    assert 1.0 < float(np.max(largest)) < 1.0 + 3e-9
+
+
+def test_a_client_of_one_row_or_none() -> None:
+    row = np.array([[0.5, -0.25]])
+    np.testing.assert_array_equal(moments_of(row, np.zeros(2), 1.0), [0.5, -0.25, 0.25, -0.125, 0.0625])
+    np.testing.assert_array_equal(moments_of(row[:0], np.zeros(2), 1.0), np.zeros(5))
+
+
+def test_covered_moments_are_the_same_to_the_bit_in_any_order_of_the_rows() -> None:
+    """And as exact as 2,500 products allow: rows on a grid of 2^-20."""
+    rows = np.random.default_rng(3).normal(size=(2500, 3))
+    request = SecondMomentsRequest(np.zeros(3), 2.0, GaussianNoise(on="moments", sigma=1.0, clip=2.0))
+    one, other = (second_moments(Client(0, table, 0), request).packed for table in (rows, rows[::-1]))
+    np.testing.assert_array_equal(one, other)
+    exact = moments_of(rows, np.zeros(3), 2.0)
+    assert 0 < np.abs(one - exact).max() < 2.0**-20
+
+
+def test_variances_that_noise_made_negative_count_as_0() -> None:
+    vector = packed(np.zeros(3), np.diag([-0.25, 4.0, 1.0]))
+    found = axes_of(vector, 3, 2.0, 5)
+    np.testing.assert_allclose(found.deviations, [4.0, 2.0, 0.0])
+    np.testing.assert_allclose(found.directions, np.eye(3)[:, [1, 2, 0]], atol=1e-12)
+    np.testing.assert_allclose(axes_of(vector, 3, 2.0, 1).deviations, [4.0])

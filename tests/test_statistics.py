@@ -13,8 +13,27 @@ from inline_federations import cut, federate
 
 from raydr.arrays import Float64Array, FloatArray
 from raydr.errors import DataError
-from raydr.federation import Federation
-from raydr.statistics.moments import column_extremes, column_magnitudes, median_squared_distance, spread
+from raydr.federation import Client, Federation
+from raydr.federation.messages import RefusedReplyError
+from raydr.statistics.moments import (
+    Histogram,
+    HistogramRequest,
+    Moment,
+    MomentRequest,
+    Spread,
+    Within,
+    WithinRequest,
+    beyond_rounding,
+    column_extremes,
+    column_keys,
+    column_magnitudes,
+    histogram,
+    median_squared_distance,
+    ordered,
+    spread,
+    unordered,
+    wide_spread,
+)
 
 Precision: TypeAlias = type[np.float32] | type[np.float64]
 LEAST_DOUBLE = 5e-324
@@ -145,6 +164,14 @@ def test_a_narrow_column_far_from_zero_keeps_its_digits(width: float) -> None:
     np.testing.assert_allclose(found.deviation, standard_deviation(rows), rtol=1e-9, atol=atol)
 
 
+def test_the_mean_of_many_rows_far_from_zero_is_right_to_its_last_digit() -> None:
+    """A first sum of 8,192 rows resolves 2^-50 of the values, the second what doubles hold of them."""
+    rows = 1.6e9 + np.random.default_rng(1).normal(size=(8192, 6))
+    found = spread(federate(cut(rows, 5, 0))).mean
+    exact = rows.astype(np.longdouble).mean(axis=0).astype(np.float64)
+    np.testing.assert_allclose(found, exact, rtol=0, atol=1.01 * np.spacing(1.6e9))
+
+
 @pytest.mark.parametrize("value", [0.0, -0.0, 1.0, 0.1, -1e6 / 3, 1.6e9 / 7, 1e30, 1e-300, LEAST_DOUBLE])
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
 def test_a_constant_column_has_deviation_zero(value: float, precision: Precision) -> None:
@@ -163,6 +190,17 @@ def test_a_column_that_varies_by_rounding_alone_is_constant() -> None:
     found = spread(federate(cut(rows, 4, 0)))
     assert found.deviation[0] == 0.0
     np.testing.assert_allclose(found.deviation[1], rows[:, 1].std(), rtol=1e-12)
+
+
+def test_a_column_is_constant_up_to_four_roundings_of_its_values() -> None:
+    """Two values 7 steps apart deviate by 3.5 of them, and are one; 9 steps apart they are two."""
+    step, unit = np.finfo(np.float64).eps, 2.0 ** np.array([0, 10, 20])
+    for steps, constant in ((7, True), (9, False)):
+        column = np.array([1.0, 1.0 + steps * step] * 30)
+        found = spread(federate(cut(np.outer(column, unit), 4, 0)))
+        assert ((found.deviation == 0.0) == constant).all()
+    zero, tiny = np.zeros(2), np.array([0.0, 1e-300])
+    np.testing.assert_array_equal(beyond_rounding(tiny, zero), tiny)
 
 
 def test_spread_is_the_same_to_the_bit_in_any_packing() -> None:
@@ -257,3 +295,105 @@ def test_the_server_is_sent_sums_only() -> None:
     assert up.pop("Enrolment") == ("per-client", "server")
     assert set(up) == {"Within", "Moment", "Histogram"}
     assert set(up.values()) == {("aggregate", "server, which adds up what each client sends")}
+
+
+def test_order_preserving_keys_number_neighbouring_doubles_in_turn() -> None:
+    for start in (-np.inf, -3.0, -2.0, 0.0, 1.0, 2.0, 3.0, 1e300):
+        values = [np.float64(start)]
+        for _ in range(3):
+            values.append(np.nextafter(values[-1], np.inf))
+        keys = ordered(np.array(values))
+        assert np.diff(keys).tolist() == [1, 1, 1]
+        assert unordered(keys).tobytes() == np.array(values).tobytes()
+    assert ordered(np.array([-LEAST_DOUBLE, -0.0, 0.0, LEAST_DOUBLE])).tolist() == [-2, -1, 0, 1]
+
+
+def test_the_largest_values_that_are_added_up_lie_below_2_480() -> None:
+    largest = np.nextafter(2.0**480, 0.0)
+    assert column_magnitudes(federate([np.array([[largest, -1.0]])])).tolist() == [2.0**480, 2.0]
+    for value, exponent in ((2.0**480, 481), (-1.7e308, 1024)):
+        with pytest.raises(
+            DataError, match=rf"of about 2\*\*{exponent}, and squares of values past 2\*\*480 "
+        ):
+            column_magnitudes(federate([np.array([[1.0, value]]), np.zeros((2, 2))]))
+
+
+def test_a_vote_is_0_or_1() -> None:
+    declared = Within.ranges(WithinRequest(np.zeros(3, np.int64), "maximum", np.zeros(3)), 5)["votes"]
+    declared.check("votes", np.ones(3, np.int64))
+    with pytest.raises(RefusedReplyError, match="outside the declared range"):
+        declared.check("votes", np.full(3, 2))
+
+
+def test_missing_values_count_for_no_extreme() -> None:
+    rows = np.array([[np.nan, 5.0, np.nan], [-7.0, 3.0, np.nan]])
+    zero = np.zeros(3)
+    assert unordered(column_keys(rows, "maximum", zero)).tolist() == [-7.0, 5.0, -np.inf]
+    assert unordered(column_keys(rows, "minimum", zero)).tolist() == [7.0, -3.0, -np.inf]
+    centred = column_keys(rows, "exponent", np.array([1.0, 4.5, 0.0]))
+    assert centred.tolist() == [4, 1, -1075], "8 has binary exponent 4, 1.5 has 1"
+
+
+def test_no_moment_exceeds_the_power_of_its_reach() -> None:
+    reach = np.array([3.0, 0.5])
+    for power in (1, 2):
+        declared = Moment.ranges(MomentRequest(np.zeros(2), reach, power), 9)["mean"]
+        np.testing.assert_array_equal(declared.largest, reach**power)
+
+
+def test_reach_is_twice_to_four_times_as_far_as_the_farthest_row() -> None:
+    """A power of two above the farthest, twice, since the mean may yet move by as much."""
+    for farthest in (1.0, 1.01, 1.99):
+        rows = np.array([[farthest], [-farthest], [0.0], [0.0]])
+        reach = spread(federate([rows])).reach[0]
+        assert reach == 4.0
+
+
+def test_the_first_spread_is_the_unit_of_the_run() -> None:
+    rows = np.random.default_rng(8).normal(size=(40, 2)) * [3.0, 4.0]
+    federation = federate(cut(rows, 3, 0))
+    assert federation.deviation is None
+    first = spread(federation).deviation
+    federation.deviation = 2.0 * first
+    spread(federation)
+    np.testing.assert_array_equal(federation.deviation, 2.0 * first)
+    assert Spread(np.zeros(2), np.array([3.0, 4.0]), np.ones(2)).width == pytest.approx(np.sqrt(12.5))
+    with pytest.raises(DataError, match="All rows of all clients are equal"):
+        wide_spread(federate([np.full((3, 2), 0.1)] * 2))
+
+
+def test_a_histogram_has_sixteen_bins_an_octave_for_64_octaves_and_two_at_the_ends() -> None:
+    steps = np.array([0, 1, 16, 1023])
+    squared = 9.0 * np.exp2(-(steps + 0.5) / 16)
+    rows = np.sqrt(np.concatenate([squared, [10.0, 0.0]]))[:, None]
+    request = HistogramRequest(np.zeros((1, 1)), 9.0, 6)
+    counts = histogram(Client(0, rows, 0), request).counts
+    assert np.flatnonzero(counts).tolist() == sorted([*(1024 - steps), 1025, 0])
+    assert counts.sum() == 6
+    nobody = histogram(Client(0, rows[:0], 0), request).counts
+    assert nobody.shape == counts.shape == (64 * 16 + 2,)
+    assert not nobody.any()
+    declared = HistogramRequest(np.zeros((5, 2)), 9.0, 6)
+    assert Histogram.ranges(declared, 3)["counts"].largest == 30.0
+    assert Histogram.ranges(declared, 3)["counts"].shape == counts.shape
+
+
+def test_the_median_is_that_of_all_pairs_of_rows_and_made_up_ones_to_a_bin() -> None:
+    rows = np.random.default_rng(9).normal(size=(50, 3)) * [1.0, 5.0, 0.2] + [0.0, 9.0, 0.0]
+    federation = federate(cut(rows, 4, 0))
+    found = spread(federation)
+    noise = federation.stream("median heuristic").standard_normal((64, 3))
+    made_up = found.mean + found.deviation * noise
+    pairs = ((rows[:, None] - made_up) ** 2).sum(axis=2)
+    median = median_squared_distance(federation, found)
+    assert np.median(pairs) * (1 - 1e-9) <= median * 2 ** (1 / 64)
+    assert median <= np.median(pairs) * 2 ** (1 / 16) * 1.001
+
+
+def test_rows_that_lie_farther_than_is_said_count_as_the_farthest() -> None:
+    """That is twice the reach of what varies, squared; a constant feature adds nothing."""
+    rows = np.random.default_rng(10).normal(size=(20, 2))
+    said = Spread(np.zeros(2), np.array([0.0, 1.0]), np.array([100.0, 1e-3]))
+    assert median_squared_distance(federate([rows]), said) == 4e-6
+    nowhere = Spread(np.zeros(2), np.zeros(2), np.ones(2))
+    assert median_squared_distance(federate([rows]), nowhere) == 0.0

@@ -24,6 +24,7 @@ Progress: TypeAlias = Callable[[float, int], None]
 """Called as ``progress(done, total)`` from the calling thread, in units that the caller's docstring names."""
 
 _BLOCK = 1 << 22
+_VALUES = 1 << 20
 """Values of a table that are copied at a time, 32 MB."""
 _CPU = Place()
 
@@ -239,6 +240,15 @@ def row_blocks(rows: int, block_rows: int) -> list[tuple[int, int]]:
     [(0, 2), (2, 4), (4, 5)]
     """
     return [(start, min(start + block_rows, rows)) for start in range(0, rows, block_rows)]
+
+
+def value_blocks(rows: int, columns: int) -> list[tuple[int, int]]:
+    """Cut ``rows`` into (start, stop) blocks of a million values, 8 MB in double precision, but of one row at least.
+
+    >>> value_blocks(5, 500_000)
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    return row_blocks(rows, max(1, _VALUES // columns))
 
 
 def map_threaded(

@@ -101,8 +101,6 @@ def _beside(basis: Float64Array, directions: Float64Array, least: float) -> Floa
     for _ in range(2):  # twice is enough (Kahan and Parlett)
         directions = directions - basis @ (basis.T @ directions)
     left, lengths, _ = np.linalg.svd(directions, full_matrices=False)
-    kept = left[:, lengths > max(least, 0.0)]
-    if not basis.shape[1]:
-        return kept
+    kept = left[:, lengths > least]
     kept = kept - basis @ (basis.T @ kept)
     return np.asarray(np.linalg.qr(kept)[0])

@@ -15,7 +15,7 @@ import numpy as np
 from raydr.arrays import BoolArray, Float64Array, Int64Array
 from raydr.errors import DataError
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
-from raydr.geometry.points import row_blocks
+from raydr.geometry.points import value_blocks
 from raydr.statistics.moments import centre
 from raydr.statistics.site_effects import (
     Common,
@@ -31,7 +31,6 @@ from raydr.statistics.site_effects import (
 _LEAST_EIGENVALUE = (
     1e-10  # of the correlations of covariates inside of sites; below it one follows from the others
 )
-_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -57,12 +56,12 @@ class Products(
 
     @staticmethod
     def ranges(request: ProductsRequest, rows: int) -> dict[str, Range]:
-        """No deviation from a client's own mean is more than twice what bounds those from the common one."""
+        """Bound own variances by mean squares around the common centre, and products by both (Cauchy-Schwarz)."""
         kept, reach = request.kept_reach, request.reach
         return {
             "middle": Range(kept.shape, kept),
-            "within": Range((kept.size, kept.size), 4.0 * kept[:, None] * kept),
-            "across": Range((kept.size, reach.size), 4.0 * kept[:, None] * reach),
+            "within": Range((kept.size, kept.size), kept[:, None] * kept),
+            "across": Range((kept.size, reach.size), kept[:, None] * reach),
         }
 
 
@@ -81,7 +80,7 @@ class ProductsRequest(
     @property
     def reads_classes(self) -> bool:
         """Where classes are kept."""
-        return self.covariates.classes > 1
+        return self.covariates.indicators > 0
 
 
 @answers(ProductsRequest)
@@ -90,13 +89,10 @@ def products(client: Client, request: ProductsRequest) -> Products:
     kept = request.covariates.of(client.rows, client.classes) - request.kept_centre
     middle = kept.mean(axis=0)
     kept -= middle
-    across, mean = np.zeros((kept.shape[1], request.centre.size)), np.zeros(request.centre.size)
-    for start, stop in row_blocks(len(kept), max(1, _BLOCK // client.rows.shape[1])):
-        deviations = client.rows[start:stop] - request.centre
-        across += kept[start:stop].T @ deviations
-        mean += deviations.sum(axis=0)
-    # What is kept has mean 0 but for rounding, which the features' own mean would multiply.
-    across -= kept.sum(axis=0)[:, None] * (mean / len(kept))
+    kept -= kept.mean(axis=0)  # what rounding left, which would count times the features' own mean
+    across = np.zeros((kept.shape[1], request.centre.size))
+    for start, stop in value_blocks(*client.rows.shape):
+        across += kept[start:stop].T @ (client.rows[start:stop] - request.centre)
     return Products(middle, kept.T @ kept / len(kept), across / len(kept))
 
 
@@ -112,7 +108,7 @@ class Dispersion(
 
     @staticmethod
     def ranges(request: DispersionRequest, rows: int) -> dict[str, Range]:
-        """The largest deviation, squared."""
+        """The largest deviation from what is expected, squared; from a client's own mean they are no larger."""
         return {"variance": Range(request.reach.shape, request.reach**2)}
 
 
@@ -128,7 +124,7 @@ class DispersionRequest(
     @property
     def reads_classes(self) -> bool:
         """Where classes are kept."""
-        return self.common.covariates.classes > 1
+        return self.common.covariates.indicators > 0
 
 
 @answers(DispersionRequest)
@@ -200,7 +196,7 @@ class HarmonizeRows(
     @property
     def reads_classes(self) -> bool:
         """Where classes are kept."""
-        return self.common.covariates.classes > 1
+        return self.common.covariates.indicators > 0
 
 
 @answers(HarmonizeRows)
@@ -244,7 +240,7 @@ def fit_harmonizing(federation: Federation, wanted: Harmonizing) -> Harmonizatio
     if wanted.kind != "center":
         slopes = np.abs(common.slopes)
         kept_reach = _kept(wanted.covariates, mean, reach)[1]
-        bound = 2.0 * (reach + kept_reach @ slopes)
+        bound = reach + kept_reach @ slopes
         variance = federation.mean(DispersionRequest(common, bound), weights="rows").variance
         common = replace(common, deviation=np.sqrt(np.maximum(variance, 0.0)))
         if not common.deviation[common.adjusted].any():
@@ -262,7 +258,7 @@ def _kept(
     covariates: Covariates, mean: Float64Array, reach: Float64Array
 ) -> tuple[Float64Array, Float64Array]:
     """Where covariates are measured from, and how far from there they go; classes are zeros and ones."""
-    columns, classes = list(covariates.columns), covariates.count - len(covariates.columns)
+    columns, classes = list(covariates.columns), covariates.indicators
     return np.append(mean[columns], np.zeros(classes)), np.append(reach[columns], np.ones(classes))
 
 

@@ -25,11 +25,14 @@ from raydr.geometry.blocks import in_blocks
 from raydr.privacy.isometry import Isometry
 from raydr.privacy.sealing import Binding, seal, sealed_size, unseal
 from raydr.privacy.secrets import Secret
-from raydr.statistics.scaling import Done, Scale, Scaling, scale_rows
+from raydr.statistics.moments import beyond_rounding
+from raydr.statistics.scaling import Done, Scale, Scaling, inverse, scale_rows
 
 KeyedScale: TypeAlias = Literal["none", "standard", "unit"]
 
 _DIGITS, _DIGIT_BITS, _LARGEST_BITS = 5, 32, 80
+_TOPS = np.ldexp(1.0, _LARGEST_BITS - _DIGIT_BITS * np.arange(_DIGITS))[:, None]
+"""Bounds on each digit, (5, 1)."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,7 @@ class Moments(
     @staticmethod
     def ranges(request: MomentsRequest, rows: int) -> dict[str, Range]:
         """Of each digit."""
-        tops = np.ldexp(1.0, _LARGEST_BITS - _DIGIT_BITS * np.arange(_DIGITS))
-        return {"digits": Range((_DIGITS, request.features), np.repeat(tops[:, None], request.features, 1))}
+        return {"digits": Range((_DIGITS, request.features), np.repeat(_TOPS, request.features, 1))}
 
 
 @dataclass(frozen=True)
@@ -117,8 +119,7 @@ def unblinded(client: Client, blind: Blind) -> Float64Array:
     total = blind.total.copy()
     for index in blind.clients:
         total -= pad(client.shared, blind.number, index, "digits", total.shape)
-    tops = np.ldexp(1.0, _LARGEST_BITS - _DIGIT_BITS * np.arange(_DIGITS))[:, None]
-    digits = decode(total, fraction_bits(tops, blind.weight))
+    digits = decode(total, fraction_bits(_TOPS, blind.weight))
     return np.asarray(digits[::-1].sum(axis=0) / blind.weight)
 
 
@@ -153,9 +154,8 @@ class KeyRows(Request[Keyed], what="sums under pads that only clients know", set
 @answers(KeyRows)
 def key_client(client: Client, request: KeyRows) -> Keyed:
     """Client part: replace the partition, and what is held in reserve, by their keyed forms."""
-    mean, variance = unblinded(client, request.mean), np.maximum(unblinded(client, request.variance), 0.0)
-    rounding = (4.0 * np.finfo(np.float64).eps * np.abs(mean)) ** 2
-    deviation = np.where(variance <= rounding, 0.0, np.sqrt(variance))
+    mean = unblinded(client, request.mean)
+    deviation = np.sqrt(beyond_rounding(unblinded(client, request.variance), mean))
     if not deviation.any():
         raise DataError(
             "Every feature is constant over all clients, so there is no geometry to map:"
@@ -191,8 +191,7 @@ class KeyedScaling:
         """Return what moments say; those of ``unit`` are of rows of length 1."""
         one, zero = np.ones(len(mean)), np.zeros(len(mean))
         if scale == "standard":
-            factor = np.where(deviation > 0, 1.0 / np.where(deviation > 0, deviation, 1.0), 0.0)
-            return cls(Scaling(mean, factor, False), zero, 1.0)
+            return cls(Scaling(mean, inverse(deviation), False), zero, 1.0)
         return cls(Scaling(zero, one, scale == "unit"), mean, float(np.sqrt((deviation**2).mean())))
 
     def applied(self, rows: FloatArray, shared: Secret) -> FloatArray:

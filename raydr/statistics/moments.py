@@ -79,19 +79,19 @@ def column_keys(rows: FloatArray, quantity: Quantity, centre: Float64Array) -> I
     """
     match quantity:
         case "exponent":
-            magnitude = np.maximum(_largest(rows) - centre, centre + _largest(rows, -1))
+            magnitude = np.maximum(_largest(rows) - centre, centre + _largest(rows, negated=True))
             return np.where(magnitude > 0, np.frexp(magnitude)[1], _LEAST_EXPONENT).astype(np.int64)
         case "maximum":
             return ordered(_largest(rows))
         case "minimum":
-            return ordered(_largest(rows, -1))
+            return ordered(_largest(rows, negated=True))
 
 
-def _largest(rows: FloatArray, sign: int = 1) -> FloatArray:
-    """Largest value of each feature, or with ``sign`` -1 of their negatives; -inf where none is there."""
-    largest = rows.max(axis=0) if sign > 0 else -rows.min(axis=0)
+def _largest(rows: FloatArray, *, negated: bool = False) -> FloatArray:
+    """Largest value of each feature, or of their negatives; -inf where none is there."""
+    largest = -rows.min(axis=0) if negated else rows.max(axis=0)
     if np.isnan(largest).any():
-        extremes = np.fmax.reduce(rows, axis=0) if sign > 0 else -np.fmin.reduce(rows, axis=0)
+        extremes = -np.fmin.reduce(rows, axis=0) if negated else np.fmax.reduce(rows, axis=0)
         largest = np.where(np.isnan(extremes), -np.inf, extremes)
     return np.asarray(largest)
 
@@ -212,19 +212,25 @@ def spread(federation: Federation) -> Spread:
     """Mean and standard deviation of each feature, by sums of moments."""
     mean, reach = centre(federation)
     variance = federation.mean(MomentRequest(mean, reach, 2), weights="rows").mean
-    # What rounding alone makes of a constant column. (scikit-learn allows that times the number of rows, since its sums
-    # are not exact; a million timestamps within a third of a second are constant there.)
-    constant = variance <= (4.0 * np.finfo(np.float64).eps * mean) ** 2
-    deviation = np.where(constant, 0.0, np.sqrt(variance))
+    deviation = np.sqrt(beyond_rounding(variance, mean))
     if federation.deviation is None:
         federation.deviation = deviation
     return Spread(mean, deviation, reach)
 
 
+def beyond_rounding(variance: Float64Array, size: Float64Array) -> Float64Array:
+    """Variances; 0 where rounding alone makes one as large in a constant column of values of that ``size``.
+
+    scikit-learn allows that times the number of rows, since its sums are not exact; a million timestamps within a third
+    of a second are constant there.
+    """
+    return np.where(variance <= (4.0 * np.finfo(np.float64).eps * size) ** 2, 0.0, variance)
+
+
 def wide_spread(federation: Federation) -> Spread:
     """As :func:`spread`, of rows that differ; DataError if all rows of all clients are equal."""
     found = spread(federation)
-    if not (found.deviation**2).mean():
+    if not found.width:
         raise DataError(
             "All rows of all clients are equal, so there is no geometry to map: check data.features and data.scale."
         )

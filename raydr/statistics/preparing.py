@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
-from raydr.statistics.scaling import Scale, Scaling, filled, scale_rows
+from raydr.statistics.moments import beyond_rounding
+from raydr.statistics.scaling import Scale, Scaling, filled, inverse, scale_rows
 from raydr.statistics.site_effects import Common, Covariates, Harmonization, Kind, SiteEffect
 from raydr.threads import one_blas_thread
 
@@ -58,11 +59,11 @@ class Preparation:
             rows = filled(rows, self.scaling.fill)
         shift, width = np.zeros(rows.shape[1]), np.ones(rows.shape[1])
         if scale == "standard":
-            shift, width = rows.mean(axis=0, dtype=np.float64), rows.std(axis=0, dtype=np.float64)
+            shift = rows.mean(axis=0, dtype=np.float64)
+            width = np.sqrt(beyond_rounding(rows.var(axis=0, dtype=np.float64), shift))
         elif scale == "minmax":
             shift, width = rows.min(axis=0).astype(np.float64), np.ptp(rows, axis=0).astype(np.float64)
-        factor = np.where(width > 0, 1.0 / np.where(width > 0, width, 1.0), 0.0)
-        return scale_rows(rows, Scaling(shift, factor, scale == "unit"))
+        return scale_rows(rows, Scaling(shift, inverse(width), scale == "unit"))
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:

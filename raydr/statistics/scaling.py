@@ -11,11 +11,8 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray
 from raydr.errors import DataError, FeatureError
 from raydr.federation import Client, Federation, Granularity, Public, Range, Reply, Request, answers
-from raydr.geometry.points import row_blocks
+from raydr.geometry.points import value_blocks
 from raydr.statistics.moments import column_extremes, spread
-
-_BLOCK = 1 << 20
-"""Values that are scaled at a time, 8 MB."""
 
 Scale: TypeAlias = Literal["none", "standard", "minmax", "unit"]
 
@@ -97,7 +94,7 @@ def scale_rows(rows: FloatArray, scaling: Scaling, *, single: bool = False) -> F
         return rows.astype(dtype, copy=False)
     # Some rows at a time in double precision: of whole tables of doubles there would be two beside the result.
     scaled = np.empty(rows.shape, dtype)
-    for start, stop in row_blocks(len(rows), max(1, _BLOCK // rows.shape[1])):
+    for start, stop in value_blocks(*rows.shape):
         block = (rows[start:stop] - scaling.shift) * scaling.factor
         if scaling.unit:
             lengths = np.sqrt((block**2).sum(axis=1, keepdims=True))
@@ -132,10 +129,10 @@ def fit_scaling(federation: Federation, scale: Scale) -> Scaling:
     match scale:
         case "standard":
             moments = spread(federation)
-            shift, factor = moments.mean, _inverse(moments.deviation)
+            shift, factor = moments.mean, inverse(moments.deviation)
         case "minmax":
             minimum, maximum = column_extremes(federation)
-            shift, factor = minimum, _inverse(_width(minimum, maximum))
+            shift, factor = minimum, inverse(_width(minimum, maximum))
         case "none" | "unit":
             pass
     scaling = Scaling(shift, factor, scale == "unit")
@@ -163,7 +160,7 @@ def _width(minimum: Float64Array, maximum: Float64Array) -> Float64Array:
     return np.asarray(width)
 
 
-def _inverse(width: Float64Array) -> Float64Array:
+def inverse(width: Float64Array) -> Float64Array:
     """``1 / width``; 0 where the width is 0, or so small that its inverse is not a double."""
     wide = width >= np.finfo(np.float64).tiny
     return np.where(wide, 1.0 / np.where(wide, width, 1.0), 0.0)

@@ -16,12 +16,11 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from raydr.arrays import BoolArray, Float64Array, FloatArray, Int64Array
-from raydr.geometry.points import row_blocks
+from raydr.geometry.points import value_blocks
+from raydr.statistics.moments import beyond_rounding
 
 Kind: TypeAlias = Literal["center", "scale", "combat"]
 
-_BLOCK = 1 << 20
-"""Values that are adjusted at a time, 8 MB."""
 _CHANGE, _MOST_STEPS = 1e-4, 10_000
 """Where empirical Bayes stops: sva's and neuroCombat's rule, by which digits from the fifth on are theirs."""
 
@@ -38,14 +37,19 @@ class Covariates:
     classes: int = 0
 
     @property
+    def indicators(self) -> int:
+        """How many classes have an indicator, 0 or 1 in each row: all but the first."""
+        return max(0, self.classes - 1)
+
+    @property
     def count(self) -> int:
         """How many numbers of each row they are."""
-        return len(self.columns) + max(0, self.classes - 1)
+        return len(self.columns) + self.indicators
 
     def of(self, rows: FloatArray, classes: Int64Array | None) -> Float64Array:
         """Covariates (rows, count) of rows (rows, features) and their classes (rows,)."""
         values = rows[:, list(self.columns)].astype(np.float64)
-        if self.classes < 2:
+        if not self.indicators:
             return values
         if classes is None:
             raise ValueError("classes are to be kept, and these rows have none")
@@ -113,12 +117,12 @@ def site_effect(rows: FloatArray, classes: Int64Array | None, common: Common) ->
     if common.kind == "center":
         return SiteEffect(shift, factor)
     unit = common.deviation[chosen]
-    gamma = mean[chosen] / np.where(unit > 0, unit, 1.0)
+    own = variance[chosen] * (count / max(1, count - 1))
+    delta = np.divide(own, unit**2, out=np.zeros_like(unit), where=unit > 0)
     # Of a single row, and of a column that is constant here, only the place is known.
-    delta = variance[chosen] * (count / max(1, count - 1)) / np.where(unit > 0, unit**2, 1.0)
-    delta[(delta == 0) | (unit == 0)] = 1.0
+    delta[delta == 0] = 1.0
     if common.kind == "combat":
-        gamma, delta = shrunken(gamma, delta, count)
+        gamma, delta = shrunken(mean[chosen] / unit, delta, count)
         shift[chosen] = unit * gamma
     factor[chosen] = 1.0 / np.sqrt(delta)
     return SiteEffect(shift, factor)
@@ -135,9 +139,7 @@ def own_moments(
     for block, own in _blocks(rows, classes):
         variance += ((block - common.expected(block, own) - mean) ** 2).sum(axis=0)
     variance /= len(rows)
-    # What rounding alone makes of a constant column, as in raydr.statistics.moments.
-    rounding = 4.0 * np.finfo(np.float64).eps * (np.abs(mean) + np.abs(common.centre))
-    return mean, np.where(variance <= rounding**2, 0.0, variance)
+    return mean, beyond_rounding(variance, np.abs(mean) + np.abs(common.centre))
 
 
 def shrunken(gamma: Float64Array, delta: Float64Array, count: int) -> tuple[Float64Array, Float64Array]:
@@ -222,5 +224,5 @@ def _blocks(rows: FloatArray, classes: Int64Array | None) -> list[tuple[FloatArr
     """Some rows at a time, and their classes; of a table in single precision no copy in double is made whole."""
     return [
         (rows[start:stop], None if classes is None else classes[start:stop])
-        for start, stop in row_blocks(len(rows), max(1, _BLOCK // rows.shape[1]))
+        for start, stop in value_blocks(*rows.shape)
     ]

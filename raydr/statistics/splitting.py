@@ -35,7 +35,7 @@ def split(
     stream : numpy.random.Generator
         Draws where the halves go.
     """
-    light = np.maximum(least, _LIGHT * max(float(counts.sum()), 0.0) / len(counts))
+    light = max(least, _LIGHT * float(counts.sum()) / len(counts))
     kept = counts > light
     if not kept.any():
         kept = counts >= counts.max()
@@ -47,7 +47,5 @@ def split(
         halves = centres[heavy] + step
         centres = centres.copy()
         centres[heavy] -= step
-        weights = weights.copy()
-        weights[heavy] /= 2.0
         centres, weights = np.concatenate([centres, halves]), np.concatenate([weights, weights[heavy]])
     return centres[np.argsort(-weights, kind="stable")[:wanted]] if len(centres) > wanted else centres
