@@ -53,6 +53,8 @@ PATIENCE = 60.0
 """Seconds a mutant has, beside five times what its tests took on the code as it is."""
 _NO_FUNCTION = 98
 """Exit status of a process that found nothing to exchange the code of."""
+_NOT_THERE = 99
+"""Exit status of a process that could not run the tests, such as one of a test that was renamed since."""
 
 
 class Outcome(StrEnum):
@@ -259,7 +261,7 @@ def _forked(work: Callable[[], int], scratch: Path) -> int:
     child = os.fork()
     if child:
         return child
-    code = 99
+    code = _NOT_THERE
     try:
         os.setsid()
         sink = os.open(os.devnull, os.O_RDWR)
@@ -365,7 +367,7 @@ def _all_of(
             if killer.exists():
                 reach.killers[killer.read_text()] += 1
             shutil.rmtree(scratch / str(child), ignore_errors=True)
-            ending = {0: Outcome.SURVIVED, _NO_FUNCTION: Outcome.NOT_RUN}
+            ending = {0: Outcome.SURVIVED, _NO_FUNCTION: Outcome.NOT_RUN, _NOT_THERE: Outcome.NOT_RUN}
             code = os.waitstatus_to_exitcode(status) if ended else None
             told(mutant, Outcome.TIMED_OUT if code is None else ending.get(code, Outcome.KILLED))
         time.sleep(0.005)
