@@ -12,6 +12,8 @@ from scipy.stats import skew
 
 from raydr.arrays import Float64Array
 from raydr.attacks import Estimate, NotApplicableError, Piece, Side, View
+from raydr.attacks.attribute_inference import attribute_inference
+from raydr.attacks.chosen_landmarks import chosen_landmarks
 from raydr.attacks.cloud import Cloud, cloud, unfolded, unfolded_cloud
 from raydr.attacks.distance_geometry import distance_geometry
 from raydr.attacks.distribution_alignment import (
@@ -20,8 +22,10 @@ from raydr.attacks.distribution_alignment import (
     _rotation,
     _signs,
     _skewness,
+    aligned,
     distribution_alignment,
 )
+from raydr.attacks.gradient_matching import gradient_matching
 from raydr.attacks.known_sample import known_sample, placed
 from raydr.attacks.per_record import per_record
 from raydr.attacks.posted import Posted, posted
@@ -529,16 +533,13 @@ def test_known_sample_says_what_it_knew() -> None:
 
 
 def test_a_projection_is_the_nearest_point_in_the_span_of_the_axes_that_the_server_knows() -> None:
-    mean, axes = np.arange(4.0), np.eye(4)[:, [2, 0, 0]]
-    axes[:, 2] = 0.0  # a map of three dimensions of data that span two
+    mean, axes = np.arange(4.0), np.zeros((4, 3))  # a map of three dimensions of data that span two
+    axes[[2, 3], 0], axes[0, 1] = np.sqrt(0.5), 1.0
     for parts in ([ROWS], [ROWS[:5], ROWS[5:]]):
         view = view_of(parts, ComponentRequest(mean, axes))
         (found,) = projection(view, Side(ROWS[:0]))
         values = np.concatenate([block for _, block in found.estimate.blocks()])
-        np.testing.assert_allclose(
-            values,
-            np.column_stack([ROWS[:, 0], mean[1] + 0 * ROWS[:, 0], ROWS[:, 2], mean[3] + 0 * ROWS[:, 0]]),
-        )
+        np.testing.assert_allclose(values, mean + (ROWS - mean) @ axes @ axes.T)
         np.testing.assert_allclose(found.guess, mean)
         assert (found.knows, found.numbers) == ("the mean and the axes", {"axes": 2})
     (found,) = projection(replace(view, keyed=True), Side(ROWS[:0]))
@@ -676,3 +677,46 @@ def test_noise_of_a_level_is_damped_by_the_mean_distance_that_it_is_a_part_of() 
     assert located(nothing)[1].shape == (0,)
     with pytest.raises(NotApplicableError, match="does not know the points"):
         located(replace(noisy, points=None))
+
+
+# ------------------------------------------------------------------------------------------------ limits
+
+
+def test_chosen_points_are_asked_of_200_records_at_most() -> None:
+    rows = random(201, 4, 0)
+    side = Side(rows[:5], known=np.arange(201), values=rows)
+    (found,) = chosen_landmarks(bare(view_of([rows], DistanceRequest(POINTS))), side)
+    np.testing.assert_array_equal(found.rows, np.arange(200))
+    np.testing.assert_allclose(found.inferred(rows[:200])[0], rows[:200], atol=1e-6)
+
+
+def test_columns_are_inferred_from_4000_public_rows_at_most() -> None:
+    view = bare(view_of([ROWS], DistanceRequest(POINTS)))
+    (found,) = attribute_inference(view, Side(random(4001, 4, 2)))
+    assert (found.variant, found.numbers) == ("4,000 public rows", {"public_rows": 4000})
+
+
+def test_a_frame_has_100_axes_at_most() -> None:
+    public = random(408, 102, 0)
+    piece = aligned(np.arange(50), random(50, 102, 1), public, 0)
+    assert piece.coordinates.shape == (50, 100)
+
+
+def test_alignment_is_tried_with_a_curve_of_numbers_of_public_rows() -> None:
+    rows = lopsided(40, 3, 0)
+    view = view_of([rows], DistanceRequest(lopsided(6, 3, 1)))
+    found = distribution_alignment(view, Side(lopsided(3001, 3, 2)))
+    assert [one.numbers["public_rows"] for one in found] == [30, 100, 300, 1000, 3000, 3001]
+
+
+def test_forty_small_clients_are_attacked_at_most() -> None:
+    rows, public = random(41, 2, 0), random(50, 2, 1)
+    parts = np.split(rows, 41)
+    weights = np.concatenate([np.eye(2).ravel(), np.zeros(2)]).astype(np.float32)
+    gradients = view_of(parts, StepRequest(random(5, 2, 2), 0.05, 1.0, 1, "gradient"), mean=True)
+    fields = view_of(parts, DensityRequest(weights, (), 16.0, 65), mean=True)
+    for attack, view in ((gradient_matching, gradients), (surrogate_inversion, fields)):
+        (found,) = attack(view, Side(public))
+        assert sorted(found.parts) == list(range(40))
+    with pytest.raises(NotApplicableError, match="it needs 50 public rows"):
+        list(surrogate_inversion(fields, Side(public[:49])))

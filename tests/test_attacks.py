@@ -521,7 +521,7 @@ def test_membership_by_the_last_encoder_and_the_last_landmarks_that_were_sent() 
         PositionRequest(draw.normal(size=size).astype(np.float32), hidden)
         for size, hidden in ((8, ()), (26, (4,)), (32, (5,)))
     ]
-    view = view_of(cut(rows), *requests)
+    view = view_of([rows], *requests)
     with pytest.raises(NotApplicableError, match="nothing that a record could be compared with"):
         list(membership(replace(view, embedding=np.zeros((0, 2))), side))
     view = replace(view, embedding=draw.normal(size=(30, 2)))
@@ -532,8 +532,10 @@ def test_membership_by_the_last_encoder_and_the_last_landmarks_that_were_sent() 
     np.testing.assert_allclose(found.scores, -apart.min(axis=1), rtol=1e-5)
 
     landmarks = [random(4, 3, seed) for seed in (3, 4, 5)]
-    asked = [StepRequest(points, 0.1, 1.0, 1, "gradient") for points in landmarks]
-    (found,) = membership(view_of(cut(rows), *asked, mean=True), side)
+    federation, transcript = federation_seen(cut(rows), packed=True)
+    for points in landmarks:
+        federation.mean(StepRequest(points, 0.1, 1.0, 1, "gradient"))
+    (found,) = membership(View(transcript, federation.sizes, np.zeros((0, 2))), side)
     apart = np.linalg.norm(candidates[:, None] - landmarks[-1], axis=2)
     assert (found.variant, found.uses) == ("learnt landmarks", (Step,))
     np.testing.assert_allclose(found.scores, -(apart**2).min(axis=1), rtol=1e-9)

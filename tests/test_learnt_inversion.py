@@ -444,17 +444,13 @@ def test_clients_of_which_too_few_records_are_known_are_guessed_at() -> None:
         list(property_inference(view, side))
 
 
-def test_shares_are_parts_of_a_whole_however_far_a_client_lies_from_what_is_known() -> None:
-    """Places tell a group linearly among known records; two clients lie far outside on either side."""
-    draw = np.random.default_rng(0)
-    places = np.concatenate(
-        [draw.uniform(-1.0, 1.0, (200, 1)), np.full((20, 1), 30.0), np.full((20, 1), -30.0)]
+def test_shares_are_parts_of_a_whole_whatever_a_regression_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "raydr.attacks.property_inference.predicted", lambda _, posts: np.tile([-0.5, 1.5], (len(posts), 1))
     )
-    classes = (draw.uniform(-1.0, 1.0, RECORDS) < places[:, 0]).astype(np.int64)
-    view = View(Transcript(), (200, 20, 20), places)
-    side = Side(PUBLIC, known=np.arange(200), values=ROWS[:200], counts=(200,), classes=classes[:200])
-    (found,) = property_inference(view, side)
-    np.testing.assert_allclose(found.shares[1:], [[0.0, 1.0], [1.0, 0.0]])
+    side = Side(PUBLIC, known=np.arange(80), values=ROWS[:80], counts=(80,), classes=np.arange(80) % 2)
+    (found,) = property_inference(mapped(ROWS[:, :2]), side)
+    np.testing.assert_allclose(found.shares, [[0.5, 0.5], [0.0, 1.0], [0.0, 1.0]])
 
 
 # ------------------------------------------------------------------------------------------------ scoring
