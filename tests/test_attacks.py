@@ -421,9 +421,9 @@ def trained(
 def test_hidden_units_that_one_record_moved_give_it_away(scale: float, by_control: bool) -> None:
     """Three units that one record moved, two that another did, one that both did, and four that hardly moved."""
     records = scale * random(2, 4, 0)
-    offsets = np.array([0.9, 0.7, 0.6, -0.5, 0.4, 0.3, *[1e-4] * 4])
-    means = records[[0, 1, 0, 0, 0, 1, 0, 0, 0, 0]] + 1e-4 * scale * random(10, 4, 1)
-    means[2] = records.mean(axis=0)
+    offsets = 100.0 * np.array([0.9, 0.7, 0.6, -0.5, 0.4, 0.3, *[1e-4] * 4])
+    means = records[[0, 0, 0, 1, 0, 1, 0, 0, 0, 0]] + 1e-4 * scale * random(10, 4, 1)
+    means[1] = records.mean(axis=0)
     means[6:] = 5.0 * scale
     layer = np.concatenate([(means.T * offsets).ravel(), offsets, random(1, 43, 2)[0]])
     other = random(1, len(layer), 3)[0]

@@ -292,9 +292,9 @@ def test_the_inner_part_helps_where_it_is_posted() -> None:
 
 def test_the_inner_part_is_of_no_use_where_nothing_tells_its_directions() -> None:
     rows, public = (
-        np.random.default_rng(seed).normal(size=(count, 12)) for seed, count in ((0, 240), (1, 160))
+        np.random.default_rng(seed).normal(5.0, 1.0, (count, 12)) for seed, count in ((0, 240), (1, 160))
     )
-    view = anchored(rows, np.random.default_rng(2).normal(size=(3, 12)), within=True)
+    view = anchored(rows, np.random.default_rng(2).normal(5.0, 1.0, (3, 12)), within=True)
     found = next(iter(learnt_inversion(view, Side(public))))
     assert "inner part" not in found.knows
 
