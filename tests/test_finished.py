@@ -87,7 +87,7 @@ def test_what_is_no_whole_run_is_not_loaded(run: raydr.Result, tmp_path: Path) -
     broken = tmp_path / "broken"
     shutil.copytree(run.folder, broken)
     (broken / "central.parquet").write_bytes(b"no table")
-    with pytest.raises(OutputError, match=r"central\.parquet is not a parquet file"):
+    with pytest.raises(OutputError, match=r"central\.parquet was changed after it was written"):
         raydr.load(broken)
     interrupted = tmp_path / "run.incomplete-1"
     shutil.copytree(run.folder, interrupted)

@@ -538,6 +538,7 @@ def test_a_closed_form_leaves_no_stress(tmp_path: Path) -> None:
     assert "Stress by iteration" not in (folder / "report.html").read_text()
 
 
+@pytest.mark.usefixtures("edits_accepted")
 def test_a_stress_that_is_none_is_refused_by_the_files_name(tmp_path: Path) -> None:
     folder = ran(tmp_path).folder
     (folder / "stress.json").write_text("[1.0, -1.0]")

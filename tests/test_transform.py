@@ -299,6 +299,7 @@ def test_the_model_says_what_it_was_made_from(run: Path) -> None:
     assert set(card.files) == {entry.name for entry in (run / "model").iterdir()} - {"model.json"}
 
 
+@pytest.mark.usefixtures("edits_accepted")
 def test_every_damage_to_the_model_is_told_from_the_model(run: Path, tmp_path: Path) -> None:
     """A bit, an end, a file: whatever is amiss, new rows get no place."""
     table = write_csv(tmp_path / "new.csv", patients())
@@ -349,6 +350,7 @@ def forged(run: Path, arrays: dict[str, Any], **card: Any) -> None:
     (run / "model" / "model.json").write_text(json.dumps({"sha256": digest_of(content), **content}))
 
 
+@pytest.mark.usefixtures("edits_accepted")
 def test_a_model_that_is_none_of_the_method_is_refused(run: Path, tmp_path: Path) -> None:
     table = write_csv(tmp_path / "new.csv", patients())
     copy = tmp_path / "copy"
@@ -370,6 +372,7 @@ def test_a_model_that_is_none_of_the_method_is_refused(run: Path, tmp_path: Path
     assert len(placed(copy, table)) == 60
 
 
+@pytest.mark.usefixtures("edits_accepted")
 def test_a_model_stands_for_one_scenario(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
@@ -380,6 +383,7 @@ def test_a_model_stands_for_one_scenario(run: Path, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.usefixtures("edits_accepted")
 def test_a_pickle_in_place_of_the_arrays_is_never_opened(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)

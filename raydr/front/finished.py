@@ -261,7 +261,7 @@ class Result:
         name = f"{type(self).__name__}({str(self.folder)!r})"
         try:
             table, kind = self._map(), self.scenario["method"]["kind"]
-        except (OSError, KeyError, TypeError, ValueError):
+        except (OutputError, OSError, KeyError, TypeError, ValueError):
             return name
         count = len(table["client"].unique())
         return f"<{name}: {table.num_rows:,} rows of {count:,} client{'s' * (count > 1)} by {kind}>"
