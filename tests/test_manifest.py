@@ -188,6 +188,10 @@ def test_edited_folders_are_read_if_asked_and_their_pages_say_so(
     capsys.readouterr()
     assert status(["report", str(run), "--edited"]) == 0
     assert said in (run / "report.html").read_text()
+    assert capsys.readouterr().err == f"raydr: {run / said}, and was read all the same\n"
+    assert status(["report", str(run), "--edited", "--released"]) == 2
+    assert "was edited" in capsys.readouterr().err
+    assert not run.with_name("run-released").exists()
     assert status(["compare", str(run), "--edited", "--out", str(tmp_path / "both.html")]) == 0
     assert said in " ".join(capsys.readouterr().out.split())
     assert said in (tmp_path / "both.html").read_text()
@@ -200,6 +204,7 @@ def test_edited_folders_are_read_if_asked_and_their_pages_say_so(
 def test_a_folder_without_a_manifest_is_read_if_asked(run: Path) -> None:
     (run / MANIFEST).unlink()
     with edits_accepted():
-        assert read_run(run).edited == ("manifest.json cannot be used",)
+        seal(run, "audit.json")  # as after an audit, which does not vouch for the others
+        assert read_run(run).edited == ("manifest.json is missing",)
     seal(run)
     assert read_run(run).edited == ()

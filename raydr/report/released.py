@@ -40,9 +40,14 @@ def write_released(folder: Path, out: Path | None = None) -> Path:
     Raises
     ------
     OutputError
-        If the run has no epsilon, is not whole, or the new folder exists or cannot be written.
+        If the run has no epsilon, was edited, is not whole, or the new folder exists or cannot be written.
     """
     run = read_run(Path(folder))
+    if run.edited:
+        raise OutputError(
+            f"{run.path} was edited ({'; '.join(run.edited)}), so no claim covers what it holds now: bring its files"
+            " back, or run again and release that."
+        )
     if run.privacy.epsilon is None:
         reasons = "; ".join(run.privacy.infinite)
         raise OutputError(

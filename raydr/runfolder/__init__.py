@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from raydr.runfolder.reading import RunFolder, read_audit, read_run
-from raydr.runfolder.sweep import Point, SweepFolder, Trial, is_sweep, read_sweep
+from raydr.runfolder.refusals import is_sweep
+from raydr.runfolder.sweep import Point, SweepFolder, Trial, read_sweep
 
 __all__ = [
     "Point",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
@@ -11,7 +11,6 @@ from pathlib import Path, PurePosixPath
 
 from raydr.data.provenance import sha256_of_file
 from raydr.documents import MEGABYTE, read_limited
-from raydr.errors import OutputError
 from raydr.files import write_whole
 from raydr.runfolder.records import (
     AUDIT,
@@ -21,12 +20,11 @@ from raydr.runfolder.records import (
     MODEL,
     PICTURE,
     REPORT,
-    SCENARIO,
     SITES,
-    SWEEP,
     SWEEP_REPORT,
     TABLE_REPORT,
 )
+from raydr.runfolder.refusals import not_whole
 
 NOT_LISTED = frozenset({MANIFEST, REPORT, PICTURE, SWEEP_REPORT, FRONTIER, TABLE_REPORT, FINGERPRINTS, SITES})
 """Files that are not in the manifest.
@@ -37,7 +35,8 @@ record to somebody who knows the others, after the owner deleted these files; th
 REMOVABLE = frozenset({AUDIT})
 """Files that the owner of the data may delete."""
 _REMEDY = "make room there, and try again"
-_ACCEPTED: ContextVar[bool] = ContextVar("edits_accepted", default=False)
+_HOW = "To read the folder as it is, pass --edited (in Python edited=True); pages that are made then say so."
+_ACCEPTED: ContextVar[dict[str, None] | None] = ContextVar("edits_accepted", default=None)
 
 
 @dataclass(frozen=True)
@@ -57,11 +56,12 @@ class _File:
 
 
 @contextmanager
-def edits_accepted() -> Iterator[None]:
-    """Read folders whose files differ from their manifest, for the length of a ``with`` block."""
-    token = _ACCEPTED.set(True)
+def edits_accepted() -> Iterator[Mapping[str, None]]:
+    """Read folders whose files differ from their manifest; yield a mapping whose keys say what differed."""
+    found: dict[str, None] = {}
+    token = _ACCEPTED.set(found)
     try:
-        yield
+        yield found
     finally:
         _ACCEPTED.reset(token)
 
@@ -74,7 +74,10 @@ def seal(folder: Path, *changed: str) -> None:
     OutputError
         If it cannot be written.
     """
-    files = _read(folder) if changed else {}
+    listed = _read(folder) if changed else {}
+    if isinstance(listed, str):  # of an edited folder: it stays one
+        return
+    files = dict(listed)
     for name in changed or sorted(_present(folder)):
         files[name] = _File.of(folder / name)
     content = {"files": {name: asdict(file) for name, file in files.items()}}
@@ -102,34 +105,31 @@ def require_unchanged(folder: Path, *names: str) -> tuple[str, ...]:
         If a file differs, is missing, or is not in the manifest, and edits are not accepted.
     """
     accepted = _ACCEPTED.get()
-    try:
-        files = _read(folder)
-    except OutputError as error:
-        if accepted:
-            return (f"{MANIFEST} cannot be used",)
-        raise error
+    found = _differing(folder, names)
+    if found and accepted is None:
+        file, reason = found[0]
+        raise not_whole(folder, file, reason, _HOW)
+    if accepted is not None:
+        accepted.update((f"{folder / file} {reason}", None) for file, reason in found)
+    return tuple(f"{file} {reason}" for file, reason in found)
+
+
+def _differing(folder: Path, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return files that differ from the manifest, and how."""
+    files = _read(folder)
+    if isinstance(files, str):
+        return [(MANIFEST, files)]
     found = []
     for name in names or sorted(files.keys() | _present(folder)):
         path = folder / name
         if not path.is_file():
             if name in files and name not in REMOVABLE:
-                found.append(f"{name} is missing")
+                found.append((name, "is missing"))
         elif name not in files:
-            found.append(f"{name} is not listed in {MANIFEST}")
+            found.append((name, f"is not listed in {MANIFEST}"))
         elif not files[name].is_that_of(path):
-            found.append(f"{name} was changed after it was written")
-    if found and not accepted:
-        raise _changed(folder, "; ".join(found[:3]) + ("; ..." if len(found) > 3 else ""))
-    return tuple(found)
-
-
-def _changed(folder: Path, reason: str) -> OutputError:
-    noun, asked = ("sweep", SWEEP) if (folder / SWEEP).exists() else ("run", SCENARIO)
-    return OutputError(
-        f"{folder} is not a whole {noun} folder: {reason}. Bring the file back, or repeat the {noun} with"
-        f" `raydr {noun} {folder / asked} --out ANOTHER-FOLDER`. To read the folder as it is, pass --edited (in Python"
-        " edited=True); pages that are made then say so."
-    )
+            found.append((name, "was changed after it was written"))
+    return found
 
 
 def _present(folder: Path) -> set[str]:
@@ -138,14 +138,15 @@ def _present(folder: Path) -> set[str]:
     return {name for name in names if not name.startswith(".")} - NOT_LISTED
 
 
-def _read(folder: Path) -> dict[str, _File]:
+def _read(folder: Path) -> dict[str, _File] | str:
+    """Return the entries of a manifest by name; in words why there are none."""
     try:
         content = json.loads(read_limited(folder / MANIFEST, MEGABYTE))
         files = {name: _File(**file) for name, file in content["files"].items()}
     except FileNotFoundError:
-        raise _changed(folder, f"{MANIFEST} is missing") from None
+        return "is missing"
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise _changed(folder, f"{MANIFEST} is damaged") from None
+        return "is damaged"
     if any(PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts for name in files):
-        raise _changed(folder, f"{MANIFEST} names files elsewhere")
+        return "names files elsewhere"
     return files

@@ -15,6 +15,7 @@ from raydr.documents import MEGABYTE, require_limited
 from raydr.errors import OutputError
 from raydr.parquet_files import open_parquet, with_plain_text
 from raydr.runfolder import records
+from raydr.runfolder.refusals import not_whole
 
 LARGEST = {
     ".yaml": 4 * MEGABYTE,
@@ -46,14 +47,6 @@ class Faithfulness:
 
     neighbors: int
     shares: Float64Array
-
-
-def not_whole(folder: Path, file: str, reason: str) -> OutputError:
-    """The error that refuses a run folder: which file, and what is the matter with it."""
-    return OutputError(
-        f"{folder} is not a whole run folder: {file} {reason}. Bring the file back, or repeat the run with "
-        f"`raydr run {folder / records.SCENARIO} --out ANOTHER-FOLDER`."
-    )
 
 
 def read_columns(

@@ -28,13 +28,13 @@ from raydr.runfolder.maps import (
     Faithfulness,
     coordinates,
     identities,
-    not_whole,
     read_central,
     read_columns,
     read_embedding,
     read_shown,
 )
 from raydr.runfolder.records import Environment, Measures
+from raydr.runfolder.refusals import not_whole
 
 T = TypeVar("T")
 Stress: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]

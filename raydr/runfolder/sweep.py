@@ -16,6 +16,7 @@ from raydr.privacy.composition import Composition
 from raydr.runfolder import records
 from raydr.runfolder.manifest import require_unchanged
 from raydr.runfolder.maps import LARGEST
+from raydr.runfolder.refusals import not_whole
 
 Setting: TypeAlias = str | int | float | bool | None
 """A swept key's value; sections, lists and columns of several types are JSON text, None is where it does not apply."""
@@ -111,11 +112,6 @@ class SweepFolder:
         return sum(trial.status == status for trial in self.trials)
 
 
-def is_sweep(folder: Path) -> bool:
-    """Whether a folder is a sweep's, whole or not, rather than a run's."""
-    return any((folder / file).exists() for file in (records.SWEEP, records.TRIALS))
-
-
 def read_sweep(folder: Path) -> SweepFolder:
     """Read a sweep folder, which ``raydr sweep`` wrote.
 
@@ -166,13 +162,6 @@ def read_sweep(folder: Path) -> SweepFolder:
     )
 
 
-def _not_whole(folder: Path, file: str, reason: str) -> OutputError:
-    return OutputError(
-        f"{folder} is not a whole sweep folder: {file} {reason}. Bring the file back, or repeat the sweep with"
-        f" `raydr sweep {folder / records.SWEEP} --out ANOTHER-FOLDER`."
-    )
-
-
 def _read_asked(folder: Path) -> tuple[str, dict[str, Any]]:
     """Text of ``sweep.yaml``, and its values."""
     file = records.SWEEP
@@ -180,26 +169,26 @@ def _read_asked(folder: Path) -> tuple[str, dict[str, Any]]:
         text = read_limited(folder / file, LARGEST[".yaml"]).decode("utf-8", errors="replace")
         asked = parse_yaml(text)
     except FileNotFoundError:
-        raise _not_whole(folder, file, "is missing") from None
+        raise not_whole(folder, file, "is missing") from None
     except OSError as error:
-        raise _not_whole(folder, file, f"cannot be read ({error.strerror or error})") from error
+        raise not_whole(folder, file, f"cannot be read ({error.strerror or error})") from error
     except DocumentError as error:
-        raise _not_whole(folder, file, f"is not valid YAML ({error})") from error
+        raise not_whole(folder, file, f"is not valid YAML ({error})") from error
     if not isinstance(asked, dict):
-        raise _not_whole(folder, file, "holds no keys")
+        raise not_whole(folder, file, "holds no keys")
     kinds = {"name": str, "base": dict, "space": (dict, list), "repeats": int}
     for key, kind in kinds.items():
         if key not in asked:
-            raise _not_whole(folder, file, f"lacks the key {key!r}")
+            raise not_whole(folder, file, f"lacks the key {key!r}")
         if not isinstance(asked[key], cast("type", kind)) or isinstance(asked[key], bool):
-            raise _not_whole(folder, file, f"holds {type(asked[key]).__name__} where {key!r} belongs")
+            raise not_whole(folder, file, f"holds {type(asked[key]).__name__} where {key!r} belongs")
     if not 1 <= asked["repeats"] <= MOST_TRIALS:
-        raise _not_whole(folder, file, f"asks for {asked['repeats']} repeats")
+        raise not_whole(folder, file, f"asks for {asked['repeats']} repeats")
     objectives = asked.get("objectives") or {}
     if not isinstance(objectives, dict) or not all(
         isinstance(name, str) and way in ("min", "max") for name, way in objectives.items()
     ):
-        raise _not_whole(folder, file, "has objectives that are no measures with min or max each")
+        raise not_whole(folder, file, "has objectives that are no measures with min or max each")
     return text, asked
 
 
@@ -212,13 +201,13 @@ def _read_table(folder: Path, file: str, needed: Sequence[str]) -> dict[str, Any
             names = list(table.schema_arrow.names)
             lacking = [name for name in needed if name not in names]
             if lacking:
-                raise _not_whole(
+                raise not_whole(
                     folder, file, f"lacks the column {lacking[0]!r} (it has: {', '.join(names[:20])})"
                 )
             if len(names) > MOST_COLUMNS or len(set(names)) < len(names):
-                raise _not_whole(folder, file, f"has {len(names)} columns, or one of them twice")
+                raise not_whole(folder, file, f"has {len(names)} columns, or one of them twice")
             if table.metadata.num_rows > MOST_TRIALS:
-                raise _not_whole(
+                raise not_whole(
                     folder,
                     file,
                     f"has {table.metadata.num_rows} rows, of at most {MOST_TRIALS} that can be shown",
@@ -226,11 +215,11 @@ def _read_table(folder: Path, file: str, needed: Sequence[str]) -> dict[str, Any
             content = with_plain_text(table.read())
             content.validate(full=True)
     except FileNotFoundError:
-        raise _not_whole(folder, file, "is missing") from None
+        raise not_whole(folder, file, "is missing") from None
     except OutputError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise _not_whole(folder, file, f"is not a parquet file ({' '.join(str(error).split())})") from error
+        raise not_whole(folder, file, f"is not a parquet file ({' '.join(str(error).split())})") from error
     return {name: content.column(name) for name in names}
 
 
@@ -248,10 +237,10 @@ def _whole_numbers(folder: Path, file: str, name: str, column: Any) -> list[int]
     import pyarrow as pa
 
     if not pa.types.is_integer(column.type) or column.null_count:
-        raise _not_whole(folder, file, f"holds what is no whole number in the column {name!r}")
+        raise not_whole(folder, file, f"holds what is no whole number in the column {name!r}")
     numbers: list[int] = column.to_pylist()
     if min(numbers, default=0) < 0 and name != "seed":
-        raise _not_whole(folder, file, f"holds {min(numbers)} in the column {name!r}")
+        raise not_whole(folder, file, f"holds {min(numbers)} in the column {name!r}")
     return numbers
 
 
@@ -263,11 +252,11 @@ def _texts(folder: Path, file: str, name: str, column: Any) -> list[str | None]:
         or pa.types.is_large_string(column.type)
         or pa.types.is_null(column.type)
     ):
-        raise _not_whole(folder, file, f"holds {column.type} where text belongs, in the column {name!r}")
+        raise not_whole(folder, file, f"holds {column.type} where text belongs, in the column {name!r}")
     texts: list[str | None] = column.to_pylist()
     longest = max((len(text) for text in texts if text is not None), default=0)
     if longest > LONGEST_TEXT:
-        raise _not_whole(folder, file, f"has a text of {longest} letters in the column {name!r}")
+        raise not_whole(folder, file, f"has a text of {longest} letters in the column {name!r}")
     return texts
 
 
@@ -276,7 +265,7 @@ def _numbers(folder: Path, file: str, name: str, column: Any) -> list[float | No
     import pyarrow as pa
 
     if not (pa.types.is_floating(column.type) or pa.types.is_null(column.type)):
-        raise _not_whole(folder, file, f"holds {column.type} where numbers belong, in the column {name!r}")
+        raise not_whole(folder, file, f"holds {column.type} where numbers belong, in the column {name!r}")
     return [
         value if value is not None and abs(value) < LARGEST_VALUE else None for value in column.to_pylist()
     ]
@@ -309,20 +298,20 @@ def _trials(folder: Path, columns: Mapping[str, Any], measures: Sequence[str]) -
     for row, (point, repeat, seed, status, error, place) in enumerate(zip(*numbers, *texts, strict=True)):
         who = f"trial {repeat} of point {point}"
         if status not in records.TRIAL_STATES:
-            raise _not_whole(folder, file, f"has the status {status!r}, in {who}")
+            raise not_whole(folder, file, f"has the status {status!r}, in {who}")
         if place is None and status == "done":
-            raise _not_whole(folder, file, f"names no folder for {who}, which is done")
+            raise not_whole(folder, file, f"names no folder for {who}, which is done")
         if place is not None and not _is_inside(place):
-            raise _not_whole(
+            raise not_whole(
                 folder, file, f"names {place[:200]!r}, which is not inside the sweep folder, for {who}"
             )
         own = dict(zip(measures, (column[row] for column in values), strict=True))
         trials.append(Trial(point, repeat, seed, cast("State", status), error, place, own))
     if not trials:
-        raise _not_whole(folder, file, "has no rows")
+        raise not_whole(folder, file, "has no rows")
     order = [(trial.point, trial.repeat) for trial in trials]
     if any(here >= after for here, after in pairwise(order)):
-        raise _not_whole(folder, file, "is not in the order of point and repeat, each once")
+        raise not_whole(folder, file, "is not in the order of point and repeat, each once")
     return tuple(trials)
 
 
@@ -350,11 +339,11 @@ def _points(
     ]
     for name, values in zip(measures, deviations, strict=True):
         if any(value is not None and value < 0 for value in values):
-            raise _not_whole(
+            raise not_whole(
                 folder, file, f"holds a deviation below 0 in the column {name + records.DEVIATION!r}"
             )
     if any(here >= after for here, after in pairwise(numbers)):
-        raise _not_whole(folder, file, "is not in the order of point, each once")
+        raise not_whole(folder, file, "is not in the order of point, each once")
     return tuple(
         Point(
             number,
@@ -381,23 +370,23 @@ def _require_agreement(
     for row, trial in enumerate(trials):
         rows.setdefault(trial.point, []).append(row)
     if set(rows) != set(at):
-        raise _not_whole(folder, file, f"does not hold the points of {records.TRIALS}")
+        raise not_whole(folder, file, f"does not hold the points of {records.TRIALS}")
     settings = {key: _settings(folder, records.TRIALS, key, columns[records.SETTING + key]) for key in keys}
     for number, some in rows.items():
         point = at[number]
         for key, column in settings.items():
             if any(column[row] != point.settings[key] for row in some):
-                raise _not_whole(
+                raise not_whole(
                     folder, file, f"has another value of {key} than {records.TRIALS}, in point {number}"
                 )
         done = [trials[row].measures for row in some if trials[row].status == "done"]
         if len(done) != point.repeats:
             reason = f"counts {point.repeats} repeats of point {number}, of which {len(done)} are done"
-            raise _not_whole(folder, file, reason)
+            raise not_whole(folder, file, reason)
         for name, mean in point.means.items():
             known = [value for own in done if (value := own[name]) is not None]
             if mean is not None and not _lies_among(mean, known):
-                raise _not_whole(folder, file, f"has a mean that is none of point {number}, of {name}")
+                raise not_whole(folder, file, f"has a mean that is none of point {number}, of {name}")
 
 
 def _lies_among(mean: float, values: Sequence[float]) -> bool:
@@ -418,9 +407,9 @@ def _read_total(folder: Path) -> Composition | None:
             read_limited(folder / file, LARGEST[".json"])
         )
     except ValidationError as error:
-        raise _not_whole(folder, file, f"is broken: {error.errors()[0]['msg']}") from error
+        raise not_whole(folder, file, f"is broken: {error.errors()[0]['msg']}") from error
     except OSError as error:
-        raise _not_whole(folder, file, f"cannot be read ({error.strerror or error})") from error
+        raise not_whole(folder, file, f"cannot be read ({error.strerror or error})") from error
     return total
 
 
@@ -428,5 +417,5 @@ def _read_front(folder: Path, points: Sequence[Point]) -> frozenset[int]:
     columns = _read_table(folder, records.PARETO, ("point",))
     front = frozenset(_whole_numbers(folder, records.PARETO, "point", columns["point"]))
     if not front <= {point.point for point in points}:
-        raise _not_whole(folder, records.PARETO, f"holds points that {records.POINTS} does not")
+        raise not_whole(folder, records.PARETO, f"holds points that {records.POINTS} does not")
     return front

@@ -5,7 +5,8 @@ A command takes what its options are called: ``overrides`` of --set, ``out``, ``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -37,14 +38,22 @@ def override(what: str = "a key") -> Option[Any]:
     )
 
 
+@contextmanager
+def _told_of_edits() -> Iterator[None]:
+    from raydr.runfolder.manifest import edits_accepted
+
+    with edits_accepted() as found:
+        yield
+    for what in found:
+        click.echo(f"raydr: {what}, and was read all the same", err=True)
+
+
 def edited(command: Command) -> Command:
     """Give a command --edited: it reads folders whose files were changed since. It has no parameter for it."""
 
     def accept(context: click.Context, option: click.Parameter, value: bool) -> None:
         if value:
-            from raydr.runfolder.manifest import edits_accepted
-
-            context.with_resource(edits_accepted())
+            context.with_resource(_told_of_edits())
 
     return click.option(
         "--edited",
