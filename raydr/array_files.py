@@ -96,6 +96,36 @@ class ArrayArchive(Mapping[str, NDArray[Any]]):
         return len(self._members)
 
 
+def write_array_archive(
+    file: Path | IO[bytes], arrays: Mapping[str, NDArray[Any]], *, is_compressed: bool = False
+) -> None:
+    """Write arrays as an .npz file, byte for byte as ``numpy.savez`` does.
+
+    ``numpy.savez`` itself has no ``allow_pickle`` before NumPy 2.2 and stores an array of that name instead.
+
+    Parameters
+    ----------
+    file : Path or binary file
+        Where to write.
+    arrays : mapping of str to array
+        Arrays of numbers or text by name.
+    is_compressed : bool
+        Whether to deflate, as ``numpy.savez_compressed`` does.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    ValueError
+        If an array holds Python objects.
+    """
+    compression = zipfile.ZIP_DEFLATED if is_compressed else zipfile.ZIP_STORED
+    with zipfile.ZipFile(file, "w", compression) as archive:
+        for name, values in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                npy.write_array(member, np.asanyarray(values), allow_pickle=False)
+
+
 def _read(file: IO[bytes], length: int, header: str) -> NDArray[Any]:
     """Read an array from a file of ``length`` bytes, whose ``header`` errors call so."""
     shape, dtype, start = _header(file, length, header)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.array_files import ArrayArchive
+from raydr.array_files import ArrayArchive, write_array_archive
 from raydr.arrays import FloatArray
 from raydr.data.provenance import Provenance, sha256_of_arrays, sha256_of_file
 from raydr.errors import OutputError
@@ -100,8 +100,7 @@ def write_model(
     folder.mkdir(exist_ok=True)  # a resumed run may have come as far as this before
     encoder = {name.removeprefix(_PREFIX): arrays[name] for name in arrays if name.startswith(_PREFIX)}
     others = {name: arrays[name] for name in arrays if not name.startswith(_PREFIX)}
-    with (folder / ARRAYS).open("wb") as file:
-        np.savez(file, allow_pickle=False, **others)  # numbers of this kind hardly shrink
+    write_array_archive(folder / ARRAYS, others)  # numbers of this kind hardly shrink
     if encoder:
         from safetensors.numpy import save
 
@@ -121,7 +120,7 @@ def write_model(
     write_json(folder / CARD, {"sha256": digest_of(content), **content})
     if own:
         with open_private(folder / SITES) as file:
-            np.savez(file, allow_pickle=False, **own, **{_MADE_FROM: np.array(_digest_of_sites(card, own))})
+            write_array_archive(file, {**own, _MADE_FROM: np.array(_digest_of_sites(card, own))})
 
 
 def made_from_renamed(run: Path, before: str) -> None:

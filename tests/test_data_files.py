@@ -17,6 +17,7 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 import pytest
 
+from raydr.array_files import ArrayArchive, write_array_archive
 from raydr.data import dialect, load, text_tables
 from raydr.data.dialect import Dialect
 from raydr.errors import DataError
@@ -614,3 +615,23 @@ class TestFilesThatUnpackToMore:
             matrix.attrs["shape"] = (10**7, 10**6)
             matrix.create_dataset("data", (1,), "f4")
         assert "unpacked: 36.38 TiB of memory are needed" in refusal(path=path)
+
+
+def test_an_archive_of_arrays_is_that_of_numpy_whatever_the_arrays_are_called(tmp_path: Path) -> None:
+    arrays = {"file": np.arange(3.0), "allow_pickle": np.array(["a", "bc"]), "empty": np.empty((0, 2))}
+    ours, theirs = tmp_path / "ours.npz", io.BytesIO()
+    for is_compressed, save in ((False, np.savez), (True, np.savez_compressed)):
+        write_array_archive(ours, arrays, is_compressed=is_compressed)
+        with ArrayArchive(ours) as archive:
+            assert list(archive) == list(arrays)
+            assert all(np.array_equal(archive[name], values) for name, values in arrays.items())
+        renamed = {f"a{name}": values for name, values in arrays.items()}
+        write_array_archive(ours, renamed, is_compressed=is_compressed)
+        theirs.seek(0)
+        save(theirs, **renamed)
+        assert ours.read_bytes() == theirs.getvalue()[: theirs.tell()]
+
+
+def test_an_archive_of_arrays_takes_no_python_objects() -> None:
+    with pytest.raises(ValueError, match="Object arrays cannot be saved"):
+        write_array_archive(io.BytesIO(), {"words": np.array([{"a": 1}], dtype=object)})

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.array_files import ArrayArchive, ArrayFileError
+from raydr.array_files import ArrayArchive, ArrayFileError, write_array_archive
 from raydr.errors import DataError
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def public_copy(dataset: Dataset, remedy: str) -> Arrays:
     try:
         place.parent.mkdir(exist_ok=True)
         partial = place.with_name(f"{dataset.name}.{os.getpid()}.npz")
-        np.savez_compressed(partial, allow_pickle=False, **arrays)
+        write_array_archive(partial, arrays, is_compressed=True)
         partial.replace(place)
     except OSError as error:
         _LOGGER.warning("%s is not kept (%s): it will be fetched again next time", dataset.name, error)

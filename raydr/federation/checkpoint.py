@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.array_files import ArrayArchive, ArrayFileError
+from raydr.array_files import ArrayArchive, ArrayFileError, write_array_archive
 from raydr.errors import RunError
 from raydr.privacy.ledger import Entry, Ledger, read_entries
 
@@ -143,7 +143,7 @@ class Checkpoint:
         }
         arrays["described"] = np.frombuffer(json.dumps(described).encode(), np.uint8)
         file = io.BytesIO()
-        np.savez(file, allow_pickle=False, **arrays)
+        write_array_archive(file, arrays)
         content = file.getvalue()
         return _header() + hashlib.sha256(content).digest() + content
 
