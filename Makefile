@@ -17,7 +17,7 @@ demo: setup
 test: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy raydr  # with actors, scenarios and tune, to which it links
+	$(BIN)/mypy raydr benchmarks  # raydr links to actors, scenarios and tune
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest
 

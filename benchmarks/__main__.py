@@ -172,7 +172,9 @@ def write_page(history: Path) -> Path:
                     "ratio": place[1],
                     "better": "less" if less_is_better(*place) else "more",
                     "value": f"{values[-1][1]:.3g}",
-                    "chart": line_chart(*zip(*values, strict=True), place[1], 1.0, "entry"),
+                    "chart": line_chart(
+                        [number for number, _ in values], [value for _, value in values], place[1], 1.0, "entry"
+                    ),
                 }
                 for place, values in series.items()
                 if place in last.ratios

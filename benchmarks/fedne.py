@@ -189,8 +189,8 @@ def judged(backend: RayBackend, rows: Rows, setting: Setting, rounds: int, seed:
 def alone(rows: Rows, setting: Setting, rounds: int) -> dict[str, float]:
     """Figures of LocalNE, means over clients of at least 7 rows: each places the test rows by its own encoder."""
     from raydr.federation.streams import client_stream
-    from raydr.methods.fedne.baselines import epochs_on
     from raydr.methods.fedne.encoder import Architecture, place
+    from raydr.methods.fedne.pooled import epochs_on
     from raydr.methods.fedne.settings import LocalNE
 
     settings, accuracies = LocalNE(rounds=rounds, **FEW), []
@@ -244,10 +244,11 @@ def plain_edges_per_second(rows: FloatArray, epochs: int) -> float:
     import torch
     from torch import nn
 
-    from raydr.methods.fedne.edges import local_neighbors
+    from raydr.geometry.neighbors import nearest_neighbors
+    from raydr.geometry.points import Points
 
     torch.set_num_threads(cores())
-    nearest = torch.from_numpy(local_neighbors(rows, NEIGHBORS, threads=cores()))
+    nearest = torch.from_numpy(nearest_neighbors(Points(rows), NEIGHBORS, threads=cores()).indices)
     table = torch.from_numpy((rows - rows.mean(axis=0)) / np.float32(np.sqrt(rows.var(axis=0).mean())))
     layers: list[nn.Module] = []
     for inputs, outputs in zip((rows.shape[1], 128, 128, 128), (128, 128, 128, 2), strict=True):
@@ -257,7 +258,7 @@ def plain_edges_per_second(rows: FloatArray, epochs: int) -> float:
     edges = torch.stack([torch.arange(len(rows)).repeat_interleave(7), nearest.reshape(-1)], dim=1)
     started = time.perf_counter()
     for _ in range(epochs):
-        for batch in edges[torch.randperm(len(edges))].split(512):
+        for batch in edges[torch.randperm(len(edges))].split(512):  # type: ignore[no-untyped-call]
             head, tail = network(table[batch[:, 0]]), network(table[batch[:, 1]])
             others = tail[torch.randint(len(batch), (len(batch), 5))]
             near = ((head - tail) ** 2).sum(dim=1)

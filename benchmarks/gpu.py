@@ -55,7 +55,7 @@ def stages(share: float) -> dict[str, Stage]:
     return {
         "gradients": lambda: cross_term(rows, landmarks, 1.0 / 784)[1],
         "distances, trilateration": lambda: trilaterate(
-            landmarks, [squared_distances(rows.astype(np.float64), landmarks)]
+            landmarks, [np.asarray(squared_distances(rows.astype(np.float64), landmarks))]
         )[0],
         "exact neighbours": lambda: nearest_neighbors(Points(near), 15).distances,
         "SMACOF": lambda: (

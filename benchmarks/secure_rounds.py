@@ -17,6 +17,7 @@ import statistics
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from raydr.actors.room import Room
 from raydr.actors.transport import RayTransport
 from raydr.arrays import Float64Array
 from raydr.federation import Context, FaultPlan, Federation
+from raydr.federation.messages import Request
 from raydr.federation.secure import SecureSums
 from raydr.methods.landmarks.learning import StepRequest
 from raydr.threads import cores
@@ -55,8 +57,8 @@ QUICK = (
 )
 
 
-def asked(setting: Setting, values: Float64Array) -> Increment | StepRequest:
-    """What a round asks."""
+def asked(setting: Setting, values: Float64Array) -> Request[Any]:
+    """Return the request of a round."""
     if not setting.gradient:
         return Increment(values, 0.0)
     return StepRequest(

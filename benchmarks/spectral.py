@@ -134,7 +134,7 @@ def measure(
             started = time.perf_counter()
             pooled = rows[dealt].astype(np.float64)
             sample = LearntLandmarks(pooled[: settings.landmarks], gamma)
-            kernel = gaussian_kernel(pooled, sample.points, gamma)
+            kernel = np.asarray(gaussian_kernel(pooled, sample.points, gamma), np.float64)
             nystrom = settings.model_copy(update={"estimator": "nystrom"})
             clusters = clustered([kernel], sample, nystrom, seed).clusters
             seconds["sampled"] = time.perf_counter() - started

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +39,35 @@ def test_the_suite_has_every_benchmark_and_each_has_a_quick_form_and_writes_its_
     assert set(SUITE) == {name for name in benchmarks if '"--json"' in texts[name]} - ALONE
     for name in SUITE:
         assert all(word in texts[name] for word in ('"--quick"', "figures", "ratios")), name
+
+
+@pytest.mark.parametrize("name", sorted([*SUITE, *ALONE]))
+def test_each_benchmark_names_its_options(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = importlib.import_module(f"benchmarks.{name}")
+    monkeypatch.setattr(sys, "argv", [name, "--help"])
+    with pytest.raises(SystemExit) as ended:
+        module.main()
+    assert not ended.value.code
+    assert "--json" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", sorted(SUITE))
+def test_the_quick_form_of_each_benchmark_runs(name: str, data_dir: Path, tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    ended = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{name}", "--quick", "--json", str(figures)],
+        cwd=ROOT,
+        env=os.environ | {"RAYDR_DATA": str(data_dir)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    assert json.loads(figures.read_text())["ratios"]
 
 
 @pytest.mark.parametrize(
