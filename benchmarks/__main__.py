@@ -173,7 +173,11 @@ def write_page(history: Path) -> Path:
                     "better": "less" if less_is_better(*place) else "more",
                     "value": f"{values[-1][1]:.3g}",
                     "chart": line_chart(
-                        [number for number, _ in values], [value for _, value in values], place[1], 1.0, "entry"
+                        [number for number, _ in values],
+                        [value for _, value in values],
+                        place[1],
+                        1.0,
+                        "entry",
                     ),
                 }
                 for place, values in series.items()

@@ -125,7 +125,9 @@ def main() -> None:
         )
         for name in options.embedders:
             drawn = SENSE(**REGIMES[regime], anchors=ANCHORS, embedder=EMBEDDERS[name])
-            sides: dict[str, tuple[Any, FloatArray]] = {"federated": (known.geometry, drawn.space.chart(known.points))}
+            sides: dict[str, tuple[Any, FloatArray]] = {
+                "federated": (known.geometry, drawn.space.chart(known.points))
+            }
             if f"{len(rows)} {name}" not in pooled:
                 sides["pooled"] = (Points(rows), rows)
             means: dict[str, dict[str, float]] = {}
