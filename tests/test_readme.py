@@ -48,8 +48,6 @@ NOT_RUN = {
     ("docs/installing.md", "text"): "installs packages from an index",
 }
 """Blocks that nothing runs, by page and language, and why."""
-LONG = {"docs/robust-aggregation.md", "docs/sense.md"}
-"""Pages whose Python is of a size that a figure beside it needs."""
 SMALL: dict[str, dict[str, Any]] = {
     "fed-tsne": {
         "method.rounds": 1,
@@ -114,11 +112,7 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(
     "page",
-    [
-        pytest.param(page, marks=pytest.mark.slow) if name_of(page) in LONG else page
-        for page in PAGES
-        if blocks(page, *RUN) and name_of(page) not in ELSEWHERE
-    ],
+    [page for page in PAGES if blocks(page, *RUN) and name_of(page) not in ELSEWHERE],
     ids=name_of,
 )
 def test_every_command_and_every_line_of_python_of_a_page_works(
@@ -130,14 +124,21 @@ def test_every_command_and_every_line_of_python_of_a_page_works(
         for block in blocks(source, "csv"):
             header = block.text.splitlines()[0]
             table(quick / ("heart_disease.csv" if "thal" in header else "patients.csv"), header)
+    promised = re.findall(r"^print\(.*\)  # (-?\d+\.\d+)$", page.read_text(), re.MULTILINE)
+    printed: list[str] = []
     for names in run_blocks(page):
+        printed += capsys.readouterr().out.strip().splitlines()
         if page == README and "result" in names:
             assert isinstance(names.pop("result"), raydr.Result)
-            assert Path(capsys.readouterr().out.strip().splitlines()[-1]).is_file()
+            assert Path(printed[-1]).is_file()
+    numbers = [line for line in printed if re.fullmatch(r"-?\d+\.\d+(e-?\d+)?", line)]
+    for figure in promised:
+        decimals = len(figure.partition(".")[2])
+        assert figure in {f"{float(number):.{decimals}f}" for number in numbers}
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if name_of(page) in ELSEWHERE | dict.fromkeys(LONG)], ids=name_of
+    "page", [page for page in PAGES if name_of(page) in ELSEWHERE], ids=name_of
 )
 def test_the_commands_of_pages_whose_python_runs_elsewhere_work(page: Path, quick: Path) -> None:
     deque((run_line(line) for block in blocks(page, "sh") for line in block.commands), maxlen=0)
@@ -149,7 +150,7 @@ def test_every_block_is_run_or_it_is_said_why_not() -> None:
         (name_of(page), language) for page in PAGES for language in known
     }
     assert unrun == {place for place in NOT_RUN if (ROOT / place[0]).is_file()}
-    assert all((ROOT / name).is_file() for name in [*ELSEWHERE, *LONG])
+    assert all((ROOT / name).is_file() for name in ELSEWHERE)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "yaml")], ids=name_of)
