@@ -79,10 +79,14 @@ from tests.test_embedding import BRIEF, digest, digits, prepared
 for embedder in BRIEF:
     graph, start = prepared(embedder, digits(300))
     print(digest(embedder.embed(graph, start, seed=1, threads=2)))
+from umap import layouts, umap_
+steps = umap_.smooth_knn_dist, umap_.compute_membership_strengths, layouts._nb_optimize_layout_euclidean_single_epoch
+for counts in ("cache_hits", "cache_misses"):
+    print(sum(len(getattr(step.stats, counts)) for step in steps))
 """
 
 
-def test_equal_to_the_bit_in_a_fresh_process() -> None:
+def test_equal_to_the_bit_in_a_fresh_process_which_compiles_nothing_of_umap_learn() -> None:
     here = []
     for embedder in BRIEF:
         graph, start = prepared(embedder, digits(300))
@@ -95,7 +99,7 @@ def test_equal_to_the_bit_in_a_fresh_process() -> None:
         check=True,
         timeout=200,
     )
-    assert there.stdout.split() == here
+    assert there.stdout.split() == [*here, "3", "0"]
 
 
 @pytest.mark.parametrize("embedder", BRIEF, ids=NAMES)

@@ -137,9 +137,7 @@ def test_every_command_and_every_line_of_python_of_a_page_works(
         assert figure in {f"{float(number):.{decimals}f}" for number in numbers}
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if name_of(page) in ELSEWHERE], ids=name_of
-)
+@pytest.mark.parametrize("page", [page for page in PAGES if name_of(page) in ELSEWHERE], ids=name_of)
 def test_the_commands_of_pages_whose_python_runs_elsewhere_work(page: Path, quick: Path) -> None:
     deque((run_line(line) for block in blocks(page, "sh") for line in block.commands), maxlen=0)
 

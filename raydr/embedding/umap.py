@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 import numpy as np
@@ -74,8 +75,7 @@ class UMAP(GraphSettings):
         threads do not. ``progress`` is in epochs; in a notebook's own process, where umap-learn draws a bar of its own
         or none, it is called at the start and at the end alone.
         """
-        from umap.umap_ import find_ab_params
-
+        find_ab_params = _umap_learn().find_ab_params
         rows = graph.rows
         nearest = fitting(graph, initialization, self.neighbors_needed(rows))
         epochs = self.epochs if self.epochs is not None else (500 if rows <= _FEW_ROWS else 200)
@@ -113,12 +113,10 @@ class UMAP(GraphSettings):
         progress: Progress,
     ) -> Float32Array:
         """Layout (rows, dimensions) of a fuzzy set by umap-learn."""
-        from umap.umap_ import simplicial_set_embedding
-
         # umap-learn draws from the legacy generator; this one is seeded from any non-negative integer.
         random_state = np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed)))
         with one_blas_thread(), _one_numba_thread():
-            layout, _ = simplicial_set_embedding(
+            layout, _ = _umap_learn().simplicial_set_embedding(
                 data=None,  # read by initialisations that umap-learn computes itself
                 graph=similar,
                 n_components=start.shape[1],
@@ -143,11 +141,9 @@ class UMAP(GraphSettings):
 
 def fuzzy_set(graph: NeighborGraph) -> Any:
     """How similar rows are by their neighbours, as UMAP has it: (rows, rows) float32, sparse and symmetric, 0 to 1."""
-    from umap.umap_ import fuzzy_simplicial_set
-
     own = np.arange(graph.rows)
     with one_blas_thread(), _one_numba_thread():
-        similar, _, _ = fuzzy_simplicial_set(
+        similar, _, _ = _umap_learn().fuzzy_simplicial_set(
             X=own[:, None],  # read for its number of rows only, since the neighbours are given
             n_neighbors=graph.k + 1,
             random_state=None,
@@ -156,6 +152,25 @@ def fuzzy_set(graph: NeighborGraph) -> Any:
             knn_dists=np.column_stack((np.zeros(graph.rows, np.float32), graph.distances)),
         )
     return similar
+
+
+@functools.cache
+def _umap_learn() -> Any:
+    """Import umap-learn's module of public steps, and have numba keep what it compiles of it.
+
+    umap-learn compiles these three functions in every process: 18 s on two cores, and under 1 s where they are kept.
+    """
+    from umap import layouts, umap_
+
+    for module, name in (
+        (umap_, "smooth_knn_dist"),
+        (umap_, "compute_membership_strengths"),
+        (layouts, "_nb_optimize_layout_euclidean_single_epoch"),
+    ):
+        # A version may not have it, and there may be no folder to write to.
+        with suppress(AttributeError, RuntimeError):
+            getattr(module, name).enable_caching()
+    return umap_
 
 
 def _told_to(progress: Progress) -> dict[str, Any]:
