@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from attacked import federation_seen, scored, skewed, truth_of, turned, view_of
+from scipy.optimize import minimize
 
 from raydr.arrays import Float64Array
 from raydr.attacks import ATTACKS, NotApplicableError, Side, View
@@ -367,12 +370,50 @@ def test_noise_on_a_gradient_keeps_the_record_of_a_small_client() -> None:
     assert verdict.errors.centred.minimum > 0.2
 
 
-def test_a_client_s_records_fit_its_gradient_to_their_last_digits() -> None:
-    rows = random(2, 4, 0)
-    view = view_of([rows], StepRequest(random(10, 4, 1), 0.05, 1.0, 1, "gradient"), mean=True)
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_a_client_s_records_fit_its_gradient_to_their_last_digits(scale: float) -> None:
+    """In whatever unit, and wherever the data lie."""
+    rows, landmarks = scale * (random(2, 4, 0) + 20.0), scale * (random(10, 4, 1) + 20.0)
+    view = view_of([rows], StepRequest(landmarks, 0.05 / scale**2, 1.0, 1, "gradient"), mean=True)
     (found,) = gradient_matching(view, Side(rows[:0]))
-    order = [0, 1] if np.linalg.norm(found.parts[0][0] - rows[0]) < 0.1 else [1, 0]
-    np.testing.assert_allclose(found.parts[0][order], rows, atol=1e-3)
+    order = [0, 1] if np.linalg.norm(found.parts[0][0] - rows[0]) < 0.1 * scale else [1, 0]
+    np.testing.assert_allclose(found.parts[0][order], rows, rtol=0.0, atol=1e-3 * scale)
+
+
+def test_least_squares_start_as_far_apart_as_landmarks_lie_and_go_by_the_loss_s_own_slope(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of three fits, each of 8 records of 50 features; landmarks lie on one line."""
+    starts = []
+
+    def checked(loss: Callable[..., Any], start: Float64Array, **options: Any) -> Any:
+        starts.append(start)
+        slope = loss(start)[1]
+        for entry in range(0, len(start), 40):
+            step = 1e-5 * np.eye(1, len(start), entry)[0]
+            assert (loss(start + step)[0] - loss(start - step)[0]) / 2e-5 == pytest.approx(slope[entry], rel=1e-4)
+        return minimize(loss, start, **options)
+
+    monkeypatch.setattr("scipy.optimize.minimize", checked)
+    monkeypatch.setattr("raydr.attacks.gradient_matching._ITERATIONS", 2)
+    landmarks = np.linspace(-2.0, 2.0, 9)[:, None] * np.ones(50)
+    request = StepRequest(landmarks, 0.01, 1.0, 1, "gradient")
+    list(gradient_matching(view_of([random(8, 50, 0)], request, mean=True), NOTHING))
+    assert len(starts) == 3
+    spread = (np.reshape(starts, (24, 50)) * 10.0).std(axis=0)  # in units of the kernel's width
+    assert spread.mean() == pytest.approx(landmarks.std(axis=0).mean(), rel=0.1)
+
+
+def test_a_record_is_found_as_far_from_all_landmarks_as_a_kernel_reaches() -> None:
+    """Kernels are about 1e-7 at the second record, and 0 at the third, of whose gradient nothing is left."""
+    landmarks = 0.2 * random(8, 4, 1)
+    rows = np.array([[1.0], [2.0], [50.0]]) * [1.0, -1.0, 1.0, 1.0]
+    request = StepRequest(landmarks, 1.0, 1.0, 1, "gradient")
+    (found,) = gradient_matching(view_of(cut(rows), request, mean=True), Side(rows[:0]))
+    assert list(found.parts) == [0, 1]
+    np.testing.assert_allclose(np.concatenate([found.parts[0], found.parts[1]]), rows[:2], rtol=1e-3)
+    with pytest.raises(NotApplicableError, match="or zeros, which say nothing"):
+        list(gradient_matching(view_of([rows[2:]], request, mean=True), Side(rows[:0])))
 
 
 def test_clients_of_one_to_eight_records_are_attacked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -431,6 +472,38 @@ def test_hidden_units_that_one_record_moved_give_it_away(scale: float, by_contro
     (found,) = gradient_matching(view, Side(random(5, 4, 4)))
     assert (found.variant, found.uses) == ("Change", (Change,))
     np.testing.assert_allclose(found.parts[0], records, atol=2e-3 * scale)
+
+
+def test_what_three_hidden_units_repeat_comes_before_what_two_do_and_lies_farther() -> None:
+    first, second, third = np.array([0.0, 3.0, 10.0])[:, None] * np.eye(1, 3)
+    means = np.concatenate([np.tile(first, (4, 1)), np.tile(second, (3, 1)), np.tile(third, (2, 1))])
+    layer = np.concatenate([means.T.ravel(), np.ones(9)])
+    (found,) = gradient_matching(trained((3,), (9,), layer, layer[:0]), Side(np.zeros((5, 3))))
+    np.testing.assert_allclose(found.parts[0], [first, second, third])
+
+
+@pytest.mark.parametrize(("others", "chosen"), [(4, 0), (5, 1)])
+def test_what_units_repeat_is_told_within_a_twentieth_of_what_lies_between_records(
+    others: int, chosen: int
+) -> None:
+    """Two units half a twentieth apart, or some 1.2 twentieths apart; each counts as exp(-(distance)^2) of another."""
+    draw = np.eye(12)
+    places = np.sqrt(0.5) * 100.0 * draw[[0, 0, *[1] * others, 2, 3, 4]]  # a distance of 100 between different ones
+    places[:2] += np.array([[0.0], [2.5]]) * draw[5]
+    places[2 : 2 + others] += np.sqrt(0.5) * 6.0 * draw[6 : 6 + others]
+    layer = np.concatenate([places.T.ravel(), np.ones(len(places))])
+    (found,) = gradient_matching(trained((1,), (len(places),), layer, layer[:0]), Side(np.zeros((5, 12))))
+    assert found.parts[0][0, chosen] > 70.0
+
+
+def test_of_65_hidden_units_the_64_that_moved_most_are_read() -> None:
+    """Of these 63 say the first record and one the second; the last unit, which moved least, says another."""
+    first, second, other = 10.0 * np.eye(3)
+    offsets = np.linspace(1.0, 2.0, 65)
+    means = np.concatenate([[other], [second], np.tile(first, (63, 1))])
+    layer = np.concatenate([(means.T * offsets).ravel(), offsets])
+    (found,) = gradient_matching(trained((3,), (65,), layer, layer[:0]), Side(np.zeros((5, 3))))
+    np.testing.assert_allclose(found.parts[0], [first, second, first])
 
 
 def test_one_hidden_unit_gives_one_record_and_none_gives_none() -> None:

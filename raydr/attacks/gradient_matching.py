@@ -66,7 +66,9 @@ def gradient_matching(view: View, side: Side) -> Iterator[Unordered]:
                 guess=guess,
             )
     if not found_any:
-        raise NotApplicableError("clients upload what several local steps came to, which it does not undo.")
+        raise NotApplicableError(
+            "clients upload what several local steps came to, which it does not undo, or zeros, which say nothing."
+        )
 
 
 def _first(view: View, kind: type[Step] | type[Change]) -> dict[int, tuple[object, object]]:
@@ -91,8 +93,10 @@ def _guess(view: View, side: Side) -> Float64Array:
 def _from_gradient(
     view: View, client: int, request: object, reply: object, guess: Float64Array, seed: int
 ) -> Float64Array | None:
-    """Records that have a client's gradient, (records, features)."""
+    """Records that have a client's gradient, (records, features); None where it is 0, which says nothing of them."""
     if not isinstance(request, StepRequest) or not isinstance(reply, Step) or request.local_steps > 1:
+        return None
+    if not reply.direction.any():  # kernels of records far from all landmarks are 0
         return None
     landmarks, gamma, count = request.landmarks, request.gamma, view.sizes[client]
     # sum_i k(x_i, y_j) (x_i - y_j), of which (13) is a multiple.
