@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import pytest
+import torch
 from attacked import turned, view_of
 from scipy.spatial.distance import cdist
 from scipy.stats import skew
 
-from raydr.arrays import Float64Array
+from raydr.arrays import Float64Array, Int64Array
 from raydr.attacks import Estimate, NotApplicableError, Piece, Side, View
 from raydr.attacks.attribute_inference import attribute_inference
 from raydr.attacks.chosen_landmarks import chosen_landmarks
@@ -31,6 +34,7 @@ from raydr.attacks.per_record import per_record
 from raydr.attacks.posted import Posted, posted
 from raydr.attacks.principal import principal_axes
 from raydr.attacks.projection import projection
+from raydr.attacks.scoring import Truth
 from raydr.attacks.surrogate_inversion import _drawn_from, _of_network, _rows_at, surrogate_inversion
 from raydr.attacks.trilateration import located, trilateration
 from raydr.federation import Client, Granularity, Range, Reply, Request, answers
@@ -38,6 +42,7 @@ from raydr.federation.blurring import BlurRecords
 from raydr.federation.transcript import Seen, Transcript
 from raydr.geometry.points import squared_distances
 from raydr.methods.fed_pca import ComponentRequest, ComponentsAtHome, ComponentsAtHomeRequest
+from raydr.methods.fedne.loss import repulsion, squared_distance
 from raydr.methods.fedne.networks import fit_surrogate, initial_surrogate, query_grid, targets
 from raydr.methods.fedne.settings import SOFTENING
 from raydr.methods.fedne.surrogates import Density, DensityRequest, Surrogate
@@ -80,6 +85,12 @@ def test_a_view_is_of_a_run_with_the_defaults_of_privacy() -> None:
     view = view_of([ROWS])
     assert (view.delta, view.colluding) == (Budget().delta, Budget().colluding)
     assert (view.scaled, view.keyed, view.secure) == (False, False, False)
+
+
+def test_an_audit_knows_no_classes_unless_they_are_given() -> None:
+    truth = Truth(ROWS, [], np.zeros(0, np.bool_), np.arange(4))
+    assert truth.classes.shape == (0,)
+    assert truth.columns == ()
 
 
 def test_a_side_knows_nothing_but_what_it_is_given() -> None:
@@ -437,6 +448,41 @@ def test_signs_of_the_first_axes_are_those_that_bring_clouds_nearest_and_of_othe
     np.testing.assert_array_equal(_signs(hidden, public), flips)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_signs_are_those_of_least_mean_distance_to_the_nearest_public_row(seed: int) -> None:
+    hidden, public = random(30, 4, seed), random(40, 4, seed + 10)
+    apart = {
+        signs: cdist(hidden * signs, public).min(axis=1).mean() for signs in product((-1.0, 1.0), repeat=4)
+    }
+    np.testing.assert_array_equal(_signs(hidden, public), min(apart, key=lambda signs: apart[signs]))
+
+
+@pytest.mark.parametrize(
+    ("features", "steps"),
+    [
+        (3, [3] * 4),
+        (20, [20] * 4),
+        (21, [20] * 4 + [21] * 4),
+        (50, [20] * 4 + [50] * 4),
+        (60, [20] * 4 + [50] * 4 + [60] * 8),
+    ],
+)
+def test_neighbours_are_found_by_the_first_axes_and_then_by_more_up_to_all(
+    features: int, steps: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    axes = []
+
+    def noted(moved: Float64Array, fixed: Float64Array) -> Int64Array:
+        axes.append(moved.shape[1])
+        return _nearest(moved, fixed)
+
+    clouds = _Clouds(random(70, features, 0), random(70, features, 1))
+    monkeypatch.setattr("raydr.attacks.distribution_alignment._nearest", noted)
+    _rotation(clouds, 0)
+    assert axes[-len(steps) :] == steps
+    assert len(axes) == len(steps) + 2 ** min(features, 6)  # the others choose signs
+
+
 def test_a_cloud_that_is_turned_a_little_is_turned_back() -> None:
     public = lopsided(300, 3, 0)
     turn = np.linalg.qr(np.eye(3) + 0.05 * random(3, 3, 1))[0]
@@ -588,6 +634,37 @@ def test_two_records_at_one_place_are_both_read_there() -> None:
     np.testing.assert_allclose(found[np.lexsort(found.T)], places[np.lexsort(places.T)], atol=1e-9)
 
 
+def test_where_less_than_a_record_is_read_nothing_is_left_and_no_debt() -> None:
+    """Cells of 0.8 and 0.6 share two nodes, which hold 0.1; the next heaviest cell holds 0.48."""
+    table = np.zeros((9, 9))
+    table[6, :2], table[7, :2], table[8, :2], table[3, 6], table[1, 1] = 0.35, 0.05, 0.25, 0.48, 0.22
+    assert table.sum() == pytest.approx(2.0)
+    first, second = _drawn_from(table, AXIS, 2)
+    np.testing.assert_allclose(first, [AXIS[6] + 0.1 / 0.8, AXIS[0] + 0.5])
+    np.testing.assert_allclose(second, [AXIS[8], AXIS[0] + 0.5])
+
+
+def test_what_noise_made_negative_moves_no_place() -> None:
+    place = np.array([[1.0, -2.0]])  # a node
+    table = shared(place, AXIS)
+    row, column = np.argwhere(table == 1.0)[0]
+    table[row - 1 : row + 2, column - 1 : column + 2] -= 0.05
+    np.testing.assert_allclose(_drawn_from(table, AXIS, 1), place)
+
+
+def test_where_a_network_is_the_repulsion_of_a_place_that_place_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = torch.tensor([[12.0, -7.0]])
+
+    def exact(*_: object) -> Callable[[torch.Tensor], torch.Tensor]:
+        return lambda queries: repulsion(squared_distance(queries, place), SOFTENING)
+
+    monkeypatch.setattr("raydr.methods.fedne.networks.together", exact)
+    found = _of_network(Surrogate(np.zeros(0, np.float32)), 1, 0, SOFTENING)
+    np.testing.assert_allclose(found, place, atol=5e-3)
+
+
 def test_a_row_at_a_place_is_the_mean_of_the_five_nearest() -> None:
     shown, rows, places = random(30, 2, 0), random(30, 4, 1), random(6, 2, 2)
     near = np.argsort(np.linalg.norm(places[:, None] - shown, axis=2), axis=1)[:, :5]
@@ -690,6 +767,13 @@ def test_chosen_points_are_asked_of_200_records_at_most() -> None:
     (found,) = chosen_landmarks(bare(view_of([rows], DistanceRequest(POINTS))), side)
     np.testing.assert_array_equal(found.rows, np.arange(200))
     np.testing.assert_allclose(found.inferred(rows[:200])[0], rows[:200], atol=1e-6)
+
+
+def test_chosen_points_ask_for_800_columns_at_most() -> None:
+    rows = random(3, 801, 0)
+    side = Side(rows, known=np.arange(3), values=rows)
+    (found,) = chosen_landmarks(bare(view_of([rows], DistanceRequest(rows[:2] + 1.0))), side)
+    np.testing.assert_array_equal(found.columns, np.arange(800))
 
 
 def test_columns_are_inferred_from_4000_public_rows_at_most() -> None:

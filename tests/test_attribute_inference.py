@@ -130,6 +130,16 @@ def test_a_column_that_differs_by_rounding_alone_is_constant_and_a_small_one_is_
     np.testing.assert_allclose(inferred[:, 6], rows[:, 6], rtol=0.0, atol=1e-11)
 
 
+@pytest.mark.parametrize("rows", [160, 600])
+def test_a_single_column_without_posts_is_inferred_by_its_mean(rows: int) -> None:
+    """Its error is that of 500 rows at most, each left out by itself."""
+    values = table(rows, 1)[:, :1]
+    found = fitted_to_the_rest(values, None)
+    np.testing.assert_allclose(found.inferred(ROWS[:, :1], None), np.full((RECORDS, 1), values.mean()))
+    off = (values - (values.sum() - values) / (rows - 1))[:500]
+    np.testing.assert_allclose(found.held_out, [np.sqrt(np.mean(off**2)) / values.std()])
+
+
 def test_of_rows_that_are_all_alike_all_columns_are_known() -> None:
     found = fitted_to_the_rest(np.tile(PUBLIC[:1], (20, 1)), None)
     np.testing.assert_allclose(found.inferred(PUBLIC[:1], None), PUBLIC[:1])
@@ -202,6 +212,23 @@ def test_of_many_columns_those_that_vary_most_are_inferred(monkeypatch: pytest.M
     monkeypatch.setattr("raydr.attacks.attribute_inference.MOST_COLUMNS", 3)
     (found, _) = attribute_inference(seen(DistanceRequest(POINTS)), SIDE)
     np.testing.assert_array_equal(found.columns, np.sort(np.argsort(PUBLIC.std(axis=0))[-3:]))
+
+
+def test_which_columns_vary_most_is_told_by_the_first_clients_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of two clients has points of its own, and records that vary most in other columns."""
+    monkeypatch.setattr("raydr.attacks.attribute_inference.MOST_COLUMNS", 2)
+    draw = np.random.default_rng(0)
+    parts = [draw.normal(size=(20, 4)) * [1.0, 9.0, 1.0, 9.0], draw.normal(size=(20, 4)) * [9.0, 9.0, 1.0, 1.0]]
+    transcript = Transcript()
+    for client, part in enumerate(parts):
+        request = DistanceRequest(POINTS[:, :4] + client)
+        ((_, reply),) = view_of([part], request).transcript.of(request.reply)
+        transcript.add(Seen(client + 1, 0, request, client, reply))
+    side = Side(ROWS[:0, :4], known=np.arange(40), values=np.concatenate(parts), counts=(40,))
+    (found,) = attribute_inference(View(transcript, (20, 20), ROWS[:0, :2]), side)
+    np.testing.assert_array_equal(found.columns, [1, 3])
 
 
 def test_where_posts_of_a_group_do_not_help_it_goes_by_the_rest_of_each_of_its_records() -> None:

@@ -152,6 +152,12 @@ def test_public_rows_tell_more_than_the_points_span() -> None:
     assert learnt < 0.75 * solved < guess
 
 
+@pytest.mark.parametrize(("public", "attempts"), [(100, [100]), (101, [101, 100, 100, 100])])
+def test_of_more_than_100_public_rows_100_are_drawn_three_times(public: int, attempts: list[int]) -> None:
+    found = learnt_inversion(anchored(), Side(PUBLIC[:public]))
+    assert [one.numbers["public_rows"] for one in found] == attempts
+
+
 def test_few_public_rows_are_drawn_several_times_and_the_worst_draw_is_told() -> None:
     found = [one for one in learnt_inversion(anchored(), PUBLIC_SIDE) if one.numbers["public_rows"] == FEW]
     assert len({float(one.guess[0]) for one in found}) == len(found) == 3
@@ -307,6 +313,15 @@ def test_the_inner_part_needs_no_more_public_rows_than_a_client_has_records() ->
     assert error(found)[0] < 0.7 * error(without)[0]
 
 
+@pytest.mark.parametrize(("size", "used"), [(1, False), (2, True)])
+def test_the_inner_part_is_of_use_from_two_records_of_a_client(size: int, used: bool) -> None:
+    """A draw of public rows of whom two are told better with it, as is any single one."""
+    request = AnchorRequest(ANCHORS, EuclideanSpace(), True)
+    view = replace(view_of(np.split(ROWS[:12], 12 // size), request), embedding=ROWS[:0])
+    (found,) = learnt_inversion(view, Side(PUBLIC[:60], seed=2))
+    assert ("inner part" in found.knows) == used
+
+
 def test_the_inner_part_of_each_client_goes_with_the_anchors_that_it_was_told() -> None:
     """Client 1 has anchors of its own. Where client 2 sends no inner part, that of client 0 is left alone."""
     own = AnchorRequest(skewed(4, 12, 5), EuclideanSpace(), True)
@@ -414,6 +429,9 @@ def test_groups_are_of_the_columns_that_vary_most_and_a_constant_is_never_above_
     assert every.columns is not None
     np.testing.assert_allclose(every.guess, (side.values > side.values.mean(axis=0)).mean(axis=0))
     np.testing.assert_array_equal(every.shares[:, 11], 0.0)  # the last column is constant
+    wide = replace(side, values=np.hstack([side.values, side.values]))
+    (twelve,) = property_inference(mapped(ROWS[:, :2]), wide)
+    assert len(twelve.guess) == 12
     monkeypatch.setattr("raydr.attacks.property_inference.MOST_COLUMNS", 3)
     (found,) = property_inference(mapped(ROWS[:, :2]), side)
     np.testing.assert_array_equal(found.columns, np.sort(np.argsort(side.values.std(axis=0))[-3:]))

@@ -99,6 +99,15 @@ def test_errors_are_distances_over_lengths_and_over_distances_from_the_mean_of_r
         assert vars(of) == pytest.approx(vars(expected), rel=1e-12)
 
 
+def test_six_records_are_shown_evenly_from_the_best_known_to_the_worst() -> None:
+    angle = 2.0 * np.pi * np.arange(11) / 11.0
+    truth = truth_of(np.column_stack([np.cos(angle), np.sin(angle)]))  # all as far from the mean
+    off = np.random.default_rng(0).permutation(11)
+    estimate = Estimate.of(np.arange(11), truth.rows + off[:, None])
+    shown = Scores.of(estimate, np.zeros(2), truth, NOBODY).examples(estimate, truth)
+    assert [off[int(one.row)] for one in shown] == [0, 2, 4, 6, 8, 10]
+
+
 def test_the_part_that_is_exact_is_of_the_records_that_count() -> None:
     """Ten of 23 are right, two of them spared: eight of 21."""
     values = np.where(np.arange(23)[:, None] < 10, ROWS, ROWS + WRONG)
@@ -311,6 +320,10 @@ def test_a_column_of_two_values_is_told_by_the_mean_of_the_parts_of_either_that_
 def test_columns_that_nobody_could_be_wrong_about_are_no_test() -> None:
     with pytest.raises(NotApplicableError, match="no column of these records varies"):
         columns_of(np.ones((4, 2)), np.ones((4, 2)), np.ones((4, 2)))
+    tenths = np.full((23, 1), 0.1)
+    assert tenths.std() > 0.0  # rounding
+    with pytest.raises(NotApplicableError, match="no column of these records varies"):
+        columns_of(tenths, tenths, tenths)
     with pytest.raises(NotApplicableError, match="does not know already"):
         columns_of(ROWS, ROWS, ROWS, spared=np.arange(23))
 
@@ -374,6 +387,7 @@ def test_an_attack_that_stops_short_keeps_what_it_found_and_says_why_it_stopped(
     )
     assert first.errors is not None
     assert (then.attack, then.description, then.why, then.errors) == ("x", "y", "it is tired.", None)
+    assert then.seconds == 0.0
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def surrogate_inversion(view: View, side: Side) -> Iterator[Unordered]:
     if not any(last.values()):
         raise NotApplicableError("no client uploads a surrogate, or sums are all that the server sees.")
     public = side.require_public(LEAST_PUBLIC)
-    fed = view.fed(public)
+    fed, found_any = view.fed(public), False
     for kind, by_client in last.items():
         clients = [client for client in by_client if 0 < view.sizes[client] <= MOST_RECORDS][:MOST_CLIENTS]
         parts, shown = {}, {}
@@ -50,6 +50,7 @@ def surrogate_inversion(view: View, side: Side) -> Iterator[Unordered]:
             places = _places(by_client[client], view.sizes[client], side.seed)
             parts[client] = view.unfed(_rows_at(places, shown[id(weights)], fed))
         if parts:
+            found_any = True
             yield Unordered(
                 uses=(kind,),
                 knows=f"{len(public):,} rows of like data, and where the encoder puts them",
@@ -58,7 +59,7 @@ def surrogate_inversion(view: View, side: Side) -> Iterator[Unordered]:
                 parts=parts,
                 guess=np.asarray(public.mean(axis=0, dtype=np.float64)),
             )
-    if not any(0 < view.sizes[client] <= MOST_RECORDS for seen in last.values() for client in seen):
+    if not found_any:
         raise NotApplicableError(f"every client has more than {MOST_RECORDS} records.")
 
 

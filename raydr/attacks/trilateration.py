@@ -44,7 +44,7 @@ def trilateration(view: View, side: Side) -> Iterator[Reconstruction]:
     certain = None
     if not noisy and not view.keyed:  # of keyed records the frame is believed, and it is another
         certain = beside <= _SURE * np.hypot(estimate.lengths(estimate.mean()), beside)
-    points = np.concatenate([_rows(message) for message in messages])
+    points = np.concatenate([message.points for message in messages if message.points is not None])
     count = len(np.unique(points, axis=0))
     knows = f"the {count:,} points to which distances were posted"
     if view.keyed:
@@ -84,8 +84,3 @@ def _beside(frame: AffineFrame, squared: Float64Array, coordinates: Float64Array
     """Distances (rows,) from the hull; one whose square comes out negative is as far from 0 as a positive one."""
     heights = squared.mean(axis=1) - frame.solver.squared_norms.mean() - (coordinates**2).sum(axis=1)
     return np.asarray(np.sqrt(np.abs(heights)))
-
-
-def _rows(message: Posted) -> Float64Array:
-    points = message.points
-    return np.zeros((0, 0)) if points is None else points
