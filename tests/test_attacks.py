@@ -391,7 +391,9 @@ def test_least_squares_start_as_far_apart_as_landmarks_lie_and_go_by_the_loss_s_
         slope = loss(start)[1]
         for entry in range(0, len(start), 40):
             step = 1e-5 * np.eye(1, len(start), entry)[0]
-            assert (loss(start + step)[0] - loss(start - step)[0]) / 2e-5 == pytest.approx(slope[entry], rel=1e-4)
+            assert (loss(start + step)[0] - loss(start - step)[0]) / 2e-5 == pytest.approx(
+                slope[entry], rel=1e-4
+            )
         return minimize(loss, start, **options)
 
     monkeypatch.setattr("scipy.optimize.minimize", checked)
@@ -488,7 +490,8 @@ def test_what_units_repeat_is_told_within_a_twentieth_of_what_lies_between_recor
 ) -> None:
     """Two units half a twentieth apart, or some 1.2 twentieths apart; each counts as exp(-(distance)^2) of another."""
     draw = np.eye(12)
-    places = np.sqrt(0.5) * 100.0 * draw[[0, 0, *[1] * others, 2, 3, 4]]  # a distance of 100 between different ones
+    # A distance of 100 between different ones.
+    places = np.sqrt(0.5) * 100.0 * draw[[0, 0, *[1] * others, 2, 3, 4]]
     places[:2] += np.array([[0.0], [2.5]]) * draw[5]
     places[2 : 2 + others] += np.sqrt(0.5) * 6.0 * draw[6 : 6 + others]
     layer = np.concatenate([places.T.ravel(), np.ones(len(places))])

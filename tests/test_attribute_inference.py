@@ -220,7 +220,10 @@ def test_which_columns_vary_most_is_told_by_the_first_clients_records(
     """Each of two clients has points of its own, and records that vary most in other columns."""
     monkeypatch.setattr("raydr.attacks.attribute_inference.MOST_COLUMNS", 2)
     draw = np.random.default_rng(0)
-    parts = [draw.normal(size=(20, 4)) * [1.0, 9.0, 1.0, 9.0], draw.normal(size=(20, 4)) * [9.0, 9.0, 1.0, 1.0]]
+    parts = [
+        draw.normal(size=(20, 4)) * [1.0, 9.0, 1.0, 9.0],
+        draw.normal(size=(20, 4)) * [9.0, 9.0, 1.0, 1.0],
+    ]
     transcript = Transcript()
     for client, part in enumerate(parts):
         request = DistanceRequest(POINTS[:, :4] + client)
