@@ -38,8 +38,9 @@ from raydr.runfolder.manifest import seal
 from raydr.runfolder.reading import RunFolder, read_run
 from raydr.runfolder.records import Joining
 from raydr.runfolder.writing import write_data, write_json, write_placed
+from raydr.scenarios.federation_plan import plan_of
 from raydr.scenarios.model import KEYED
-from raydr.scenarios.runner import plan_of, shown
+from raydr.scenarios.runner import shown
 from raydr.scenarios.transforming import Placing, placing_of, refuse_nowhere
 from raydr.statistics.preparing import COMMON
 

@@ -26,11 +26,11 @@ from raydr.privacy.accounting import Adversary
 from raydr.privacy.ledger import Granularity, Ledger
 from raydr.privacy.mechanism import Relation, Unit
 from raydr.privacy.statement import Against, statement
+from raydr.scenarios.federation_plan import plan_of, with_public
 from raydr.scenarios.footprint import Load, ProcessMemory, footprint
 from raydr.scenarios.pace import StageTime, embedder_of, stage_times
 from raydr.scenarios.prospect import Prospect, of_so_many, prospect_of
 from raydr.scenarios.remedies import NodeNeed, Remedy, needs_of, remedies
-from raydr.scenarios.runner import plan_of, with_public
 from raydr.scenarios.schema import Scenario
 
 

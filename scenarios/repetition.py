@@ -25,10 +25,10 @@ from raydr.runfolder import RunFolder, read_run
 from raydr.runfolder.records import SCENARIO
 from raydr.scenarios.backend import InlineBackend
 from raydr.scenarios.environment import versions
+from raydr.scenarios.federation_plan import plan_of, with_public, with_scaling
 from raydr.scenarios.holdings import Holdings, dealt_out, from_sites, with_public_file
 from raydr.scenarios.identity import Identity, origin_of
 from raydr.scenarios.reading import read
-from raydr.scenarios.runner import plan_of, with_public, with_scaling
 from raydr.scenarios.schema import Scenario
 
 _DECIDING = ("numpy", "scipy", "scikit-learn", "openTSNE", "umap-learn", "numba")

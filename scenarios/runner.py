@@ -12,17 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.arrays import Float64Array, FloatArray
+from raydr.arrays import Float64Array
 from raydr.data import Provenance, Table
 from raydr.data.notices import of_spreads
 from raydr.errors import FeatureError, RunError, ScenarioError
 from raydr.extras import require_packages
-from raydr.federation import FailurePolicy, FaultPlan, Liars
 from raydr.federation.client import Withheld
-from raydr.federation.simulated.faults import Faults
 from raydr.journal import Charged, CheckpointTaken, Event, Incident, Journal, Listener, RoundEnded, unheard
 from raydr.memory import peak_memory_bytes
-from raydr.methods.serving import Plan, Served
+from raydr.methods.serving import Served
 from raydr.metrics import Need, default_metrics, metric_named
 from raydr.privacy.ledger import Entry, Granularity
 from raydr.privacy.secrets import RootedRun
@@ -45,14 +43,13 @@ from raydr.scenarios.beginning import Beginning, begin, held_by
 from raydr.scenarios.checkpoints import Checkpoints
 from raydr.scenarios.environment import environment
 from raydr.scenarios.evaluation import Findings, NewRows, Question, examine
+from raydr.scenarios.federation_plan import plan_of, with_public, with_scaling
 from raydr.scenarios.folder import default_folder, incomplete, taken_up, target_of, unwritable
 from raydr.scenarios.holdings import Dealt, Holdings
 from raydr.scenarios.model import KEYED, write_model
 from raydr.scenarios.reading import dump, read
 from raydr.scenarios.schema import Scenario
-from raydr.statistics.harmonizing import Harmonizing
-from raydr.statistics.keying import keyed_rows, keyed_scale, opened
-from raydr.statistics.preparing import Preparation
+from raydr.statistics.keying import keyed_rows, keyed_scale
 
 
 def run(
@@ -159,7 +156,7 @@ def _run_in(
 
 def _audited(folder: Path, data_dir: Path | None, listener: Listener) -> None:
     """Attack a run that is whole: what fails here costs no result."""
-    from raydr.scenarios.auditing import audit  # which repeats runs, by what is here
+    from raydr.scenarios.auditing import audit  # with every attack, which few runs need
 
     try:
         audit(folder, data_dir=data_dir, listener=listener, report=False)
@@ -322,22 +319,6 @@ def _features_named(scenario: Scenario, holdings: Holdings) -> Iterator[None]:
         raise error.of(holdings.feature_names) from None
 
 
-def with_public(plan: Plan, public: FloatArray | None) -> tuple[Plan, FloatArray | None]:
-    """Return the plan with rows that are set apart, or what clients hide of them from the server."""
-    if plan.isometry_key:
-        return replace(plan, hidden=len(public) if public is not None else 0), public
-    return replace(plan, public=public), None
-
-
-def with_scaling(served: Served, run: RootedRun, scenario: Scenario) -> Served:
-    """Return the same with the scaling that a keyed run's clients hide from the server: for the evaluation."""
-    if served.sealed_scaling is None:
-        return served
-    known = opened(served.sealed_scaling, run.shared, run.name, keyed_scale(scenario.data.scale))
-    # Where rows lie in the features the server cannot tell: it knows them turned by the key.
-    return replace(served, prepared=Preparation(known.scaling), outcome=replace(served.outcome, lift=None))
-
-
 def new_rows(holdings: Holdings, served: Served, run: RootedRun, scenario: Scenario) -> NewRows | None:
     """Return the rows that were held out, and what they are under the run's key where it has one."""
     held_out, sealed, keyed = holdings.held_out, served.sealed_scaling, None
@@ -347,33 +328,6 @@ def new_rows(holdings: Holdings, served: Served, run: RootedRun, scenario: Scena
         keyed = keyed_rows(held_out.rows, sealed, run.shared, run.name, keyed_scale(scenario.data.scale))
     owners = None if holdings.harmonizing is None else holdings.sites_of(held_out)
     return NewRows(held_out.rows, held_out.labels, keyed, owners)
-
-
-def plan_of(scenario: Scenario, clients: int, harmonizing: Harmonizing | None = None) -> Plan:
-    """Return what a scenario asks of the federation, for so many clients."""
-    runtime, faults = scenario.runtime, scenario.faults
-    liars = faults.adversary
-    return Plan(
-        method=scenario.method.kind,
-        settings=scenario.method,
-        scale=scenario.data.scale,
-        fill=scenario.data.filling,
-        harmonize=harmonizing,
-        seed=scenario.seed,
-        policy=FailurePolicy(runtime.retries, runtime.quorum),
-        faults=FaultPlan(
-            **{name: getattr(faults, name) for name in Faults.model_fields},
-            adversary=Liars.drawn(liars, scenario.seed, clients) if liars is not None else None,
-        ),
-        participation=scenario.clients.participation,
-        checkpoint_every=runtime.checkpoint_every,
-        evaluate_every=scenario.evaluate_every,
-        batch_clients=runtime.batch_clients,
-        coverage=scenario.coverage,
-        budget=scenario.privacy.budget,
-        isometry_key=scenario.privacy.isometry_key,
-        secure=scenario.secure_sums,
-    )
 
 
 def _mapped(scenario: Scenario, holdings: Holdings, served: Served, findings: Findings) -> Provenance:

@@ -17,8 +17,8 @@ from pydantic import (
     model_validator,
 )
 
-from raydr.data.categories import Categories
 from raydr.data.columns import listing, nearest
+from raydr.data.layout import Categories
 from raydr.data.loading import TABLES, Filling, Missing, ending
 from raydr.data.spelling import DEFAULT_THRESHOLD, Threshold
 from raydr.device import Device

@@ -26,14 +26,8 @@ from raydr.attacks.surrogate_inversion import surrogate_inversion
 from raydr.attacks.trilateration import trilateration
 from raydr.federation.transcript import FIRST_CALLS, Seen, Transcript
 from raydr.geometry.points import squared_distances
-from raydr.methods.fedne.clients import (
-    Change,
-    PositionRequest,
-    Positions,
-    Training,
-    TrainRequest,
-    positions_of,
-)
+from raydr.methods.fedne.clients import Change, Training, TrainRequest
+from raydr.methods.fedne.positions import PositionRequest, Positions, positions_of
 from raydr.methods.fedne.surrogates import DensityRequest
 from raydr.methods.landmarks.learning import Step, StepRequest
 from raydr.methods.landmarks.maps import DistanceRequest, Distances

@@ -17,7 +17,8 @@ from tiny import tiny_run, tiny_scenario
 
 import raydr
 from raydr.data import load
-from raydr.data.categories import MOST_WORDS, Layout
+from raydr.data.categories import MOST_WORDS
+from raydr.data.layout import Layout
 from raydr.data.spelling import spell_out, votes
 from raydr.errors import DataError, ScenarioError
 from raydr.front.cli import status

@@ -33,7 +33,8 @@ from raydr.federation import (
     fingerprint,
 )
 from raydr.federation.failures import Failure, Kind
-from raydr.federation.secure import RevealRequest, SecureSums, bits_of, named
+from raydr.federation.masks import bits_of, named
+from raydr.federation.secure import RevealRequest, SecureSums
 from raydr.federation.wire import Answer, Call, PartialSum, SumCall
 from raydr.privacy.accounting import gaussian_epsilon, gaussian_multiplier
 from raydr.privacy.masking import MaskingError, TooFewError

@@ -16,7 +16,7 @@ from raydr.attacks.landmark_lifting import last_cells
 from raydr.attacks.posted import Posted, posted
 from raydr.federation.messages import Reply
 from raydr.geometry.points import squared_distances
-from raydr.methods.fedne.clients import PositionRequest, Positions, positions_of
+from raydr.methods.fedne.positions import PositionRequest, Positions, positions_of
 from raydr.methods.landmarks.learning import Step, StepRequest
 from raydr.methods.landmarks.mean_embedding import MeanEmbedding, MeanEmbeddingRequest
 from raydr.methods.private_map.messages import CellSums

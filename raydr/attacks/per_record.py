@@ -19,7 +19,7 @@ from raydr.federation.client import Withheld
 from raydr.federation.failures import Failure
 from raydr.federation.transcript import Seen
 from raydr.federation.wire import Call
-from raydr.methods.fedne.clients import PositionRequest
+from raydr.methods.fedne.positions import PositionRequest
 from raydr.methods.landmarks.spectral import Kernels
 from raydr.methods.sense.clients import AnchorDistances, AnchorRequest
 from raydr.privacy.ledger import Granularity

@@ -16,7 +16,7 @@ import numpy as np
 from raydr.arrays import Float64Array
 from raydr.attacks.contract import NotApplicableError, Side, Unordered, View, attack
 from raydr.federation.transcript import Seen
-from raydr.methods.fedne.clients import positions_of
+from raydr.methods.fedne.positions import positions_of
 from raydr.methods.fedne.surrogates import Density, DensityRequest, Surrogate, SurrogateRequest
 
 MOST_RECORDS = 256

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from raydr.data.alike import blocks_alike, load_alike
-from raydr.data.catalogue import DATASETS, IN_MEMORY, Dataset
-from raydr.data.categories import Layout
+from raydr.data.catalogue import DATASETS, IN_MEMORY
 from raydr.data.columns import Alike
+from raydr.data.datasets import Dataset
 from raydr.data.graph import load_graph
 from raydr.data.holdout import hold_out
+from raydr.data.layout import Layout
 from raydr.data.loading import in_memory, load
 from raydr.data.provenance import Harmonized, Provenance, Source
 from raydr.data.public import set_apart

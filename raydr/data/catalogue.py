@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raydr.data.columns import Choice, Columns, nearest
+from raydr.data.datasets import Dataset
 from raydr.data.fetching import kept, public_copy
 from raydr.data.numpy_files import from_arrays, read_npz
 from raydr.errors import DataError
@@ -21,39 +21,6 @@ DATA_VARIABLE = "RAYDR_DATA"
 """Environment variable that names the data folder."""
 IN_MEMORY = "memory"
 """``data.source`` of a run whose rows were handed over from Python, and are written down nowhere."""
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """A built-in data set.
-
-    Attributes
-    ----------
-    name : str
-        What ``data.source`` and, in a data folder, NAME.npz are called.
-    description : str
-        One line for ``raydr list datasets``.
-    rows, features, classes : int
-        Its size; ``classes`` counts the values of the default label.
-    published : str
-        Where the data are published.
-    licence : str
-        As stated there.
-    origin : {"bundled", "openml", "zenodo", "folder"}
-        Installed with scikit-learn; fetched from there unless the data folder has it (two); data folder only.
-    client_keys : tuple of str
-        Columns that name a natural owner of the rows, for ``clients.partition.column``.
-    """
-
-    name: str
-    description: str
-    rows: int
-    features: int
-    classes: int
-    published: str
-    licence: str
-    origin: Literal["bundled", "openml", "zenodo", "folder"] = "folder"
-    client_keys: tuple[str, ...] = ()
 
 
 _UCI = "https://archive.ics.uci.edu/dataset/"

@@ -6,17 +6,15 @@ import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import BoolArray, Int64Array
+from raydr.data.layout import Categories, Layout
 from raydr.data.spelling import DEFAULT_THRESHOLD, Agreement, Threshold
 from raydr.errors import DataError
-
-if TYPE_CHECKING:
-    from raydr.data.categories import Categories, Layout
 
 NOT_LISTED = "not in data.features"
 """Why a column is not read that could have been."""

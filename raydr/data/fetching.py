@@ -14,16 +14,14 @@ import urllib.request
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raydr.array_files import ArrayArchive, ArrayFileError, write_array_archive
+from raydr.data.datasets import Dataset
 from raydr.errors import DataError
-
-if TYPE_CHECKING:
-    from raydr.data.catalogue import Dataset
 
 _LOGGER = logging.getLogger(__name__)
 

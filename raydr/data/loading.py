@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from raydr.arrays import BoolArray, Int64Array
 from raydr.data.arrow_files import read_csv, read_parquet, survey_csv, survey_parquet
 from raydr.data.catalogue import IN_MEMORY, find, read_builtin
-from raydr.data.categories import Categories, Layout, Survey
+from raydr.data.categories import Survey
 from raydr.data.columns import Choice, Columns, Key, listing, nearest
 from raydr.data.h5ad_files import read_h5ad
+from raydr.data.layout import Categories, Layout
 from raydr.data.numpy_files import from_arrays, read_npy, read_npz
 from raydr.data.provenance import Source, sha256_of_arrays, sha256_of_file
 from raydr.data.sampling import sample_rows

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raydr.arrays import FloatArray, Int64Array, fingerprint
-from raydr.data.categories import Categories, Layout, Survey, agree
+from raydr.data.categories import Survey, agree
 from raydr.data.columns import Choice, letters, listing
+from raydr.data.layout import Categories, Layout
 from raydr.data.loading import ENDINGS, FILLINGS, Missing, ending, load, survey
 from raydr.data.notices import looks
 from raydr.data.provenance import Source

@@ -9,23 +9,20 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from raydr.arrays import Int64Array, UInt8Array
-from raydr.federation.agreement import Ask, PublicKey, agreement_key
+from raydr.arrays import UInt8Array
+from raydr.federation.agreement import Ask
 from raydr.federation.client import Client
+from raydr.federation.masks import Circle, Masks, bits_of, group_of, member_of, named
 from raydr.federation.messages import Range, Reply, Request, answers
 from raydr.federation.ring import split_as
+from raydr.federation.sums import Total
 from raydr.privacy import masking
 from raydr.privacy.ledger import Granularity, Public
 from raydr.privacy.masking.keys import KEY, TAG
 from raydr.privacy.masking.messages import CHECK, PAIR, SHARE
-
-if TYPE_CHECKING:
-    from raydr.federation.sums import Total
 
 
 @dataclass(frozen=True)
@@ -44,114 +41,7 @@ class SecureSums:
     dropping: float = 0.0
 
 
-@dataclass(frozen=True)
-class Circle:
-    """Who takes part in secure sums.
-
-    Attributes
-    ----------
-    members : uint8
-        One bit for each client.
-    colluding, dropping : float
-        See :class:`SecureSums`.
-    digest : str
-        Of the group that the server makes of them.
-    """
-
-    members: UInt8Array
-    colluding: float
-    dropping: float
-    digest: str
-
-    def group(self, client: Client) -> masking.Group:
-        """Return the group as a client makes it of them, in the run that it knows itself to be in.
-
-        Raises
-        ------
-        MaskingError
-            If the server is in another.
-        """
-        found = _group(self.members.tobytes(), self.colluding, self.dropping, client.run, client.seed)
-        if found.digest != self.digest:
-            raise masking.MaskingError(
-                f"client {client.index} and the server are not in the same run, or of other seeds: no sum can be secret"
-                " between them."
-            )
-        return found
-
-
-@lru_cache(maxsize=64)
-def _group(members: bytes, colluding: float, dropping: float, run: str, seed: int) -> masking.Group:
-    clients = named(np.frombuffer(members, np.uint8))
-    return masking.Group(run, clients, masking.degrees(len(clients), colluding, dropping), seed)
-
-
-def bits_of(clients: frozenset[int] | tuple[int, ...]) -> UInt8Array:
-    """Clients as bits, eight in a byte.
-
-    >>> named(bits_of((0, 3, 17)))
-    (0, 3, 17)
-    """
-    flags = np.zeros(max(clients, default=-1) + 1, bool)
-    flags[list(clients)] = True
-    return np.packbits(flags)
-
-
-def named(bits: UInt8Array) -> tuple[int, ...]:
-    """Clients of bits, ascending."""
-    return tuple(np.flatnonzero(np.unpackbits(bits)).tolist())
-
-
-@dataclass(frozen=True)
-class Masks:
-    """What clients need to know to mask their summands of one call; it travels with the call.
-
-    Attributes
-    ----------
-    circle : Circle
-        Who could take part.
-    label : Label
-        Of the sum.
-    shared : uint8
-        Who does, a bit for each client.
-    keys : mapping of client to (neighbours, 32) uint8
-        Public keys of each client's neighbours.
-    """
-
-    circle: Circle
-    label: masking.Label
-    shared: UInt8Array
-    keys: Mapping[int, UInt8Array]
-
-    def on(self, client: Client, vector: Int64Array) -> Int64Array:
-        """Masked vector of a client."""
-        group = self.circle.group(client)
-        member = _member(client, group, self.keys[client.index])
-        return masking.mask(member, self.label, named(self.shared), vector)
-
-    def told(self) -> MasksTold:
-        """What of it no other message tells a client."""
-        return MasksTold(self.label, self.shared)
-
-
-@dataclass(frozen=True)
-class MasksTold(Request[PublicKey], what="who takes part in a secure sum"):
-    """Counted by the ledger; it is sent along with the request for the summand."""
-
-    label: masking.Label
-    shared: UInt8Array
-
-
-def _member(client: Client, group: masking.Group, keys: UInt8Array) -> masking.Member:
-    """A client as a member of a group; agreements take time, so the last group's are kept."""
-    kept = client.memory.get(_MEMBER)
-    if kept is None or kept.group is not group:
-        kept = client.memory[_MEMBER] = masking.enter(agreement_key(client), group, client.index, keys)
-    member: masking.Member = kept
-    return member
-
-
-_MEMBER, _REVEALED = "member of a group", "revealed"
+_REVEALED = "revealed"
 
 
 @dataclass(frozen=True)
@@ -191,7 +81,7 @@ class ShareRequest(Request[Shares], what="public keys of a client's neighbours")
 def share(client: Client, request: ShareRequest) -> Shares:
     """Client part: hand out shares."""
     group = request.circle.group(client)
-    shared = masking.share(_member(client, group, request.keys), request.label)
+    shared = masking.share(member_of(client, group, request.keys), request.label)
     return Shares(shared.shares, shared.seeds, shared.check)
 
 
@@ -241,7 +131,7 @@ def reveal(client: Client, request: RevealRequest) -> Revealed:
             " survivors: both answers together could show a vector."
         )
     group = request.circle.group(client)
-    member = _member(client, group, request.keys)
+    member = member_of(client, group, request.keys)
     alive, gone = named(request.survivors), named(request.dropped)
     return Revealed(masking.reveal(member, request.label, request.shares, alive, gone))
 
@@ -307,7 +197,7 @@ class Secretariat:
             If fewer share than the settings allow.
         """
         members, settings = bits_of(cohort), self.settings
-        group = _group(members.tobytes(), settings.colluding, settings.dropping, self.run, self.seed)
+        group = group_of(members.tobytes(), settings.colluding, settings.dropping, self.run, self.seed)
         circle = Circle(members, settings.colluding, settings.dropping, group.digest)
         label = masking.Label(self.start, call, round)
         keys = {client: masking.keys_for(group, client, public_keys) for client in cohort}

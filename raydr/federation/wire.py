@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from raydr.arrays import Int64Array
 from raydr.federation.failures import Failure
+from raydr.federation.masks import Masks
 from raydr.federation.messages import Reply, Request
-from raydr.federation.secure import Masks
 from raydr.privacy.mechanism import Mechanism
 
 Weighting: TypeAlias = Literal["sum", "clients", "rows"]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from raydr.errors import OutputError, RunError
-from raydr.front.commands import options
+from raydr.front import options
 from raydr.front.results import noting
 
 if TYPE_CHECKING:

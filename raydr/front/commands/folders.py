@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from raydr.front.commands import options
+from raydr.front import options
 
 
 @click.command()

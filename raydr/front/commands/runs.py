@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from raydr.front.commands import options
+from raydr.front import options
 from raydr.front.commands.misplaced import said_what_for
 from raydr.front.jobs import address_option, submit_file
 from raydr.front.results import noting

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from raydr.front.commands import options
+from raydr.front import options
 from raydr.front.commands.misplaced import said_what_for
 from raydr.front.results import noting
 

@@ -20,10 +20,11 @@ from raydr.federation import (
     answers,
 )
 from raydr.federation.streams import client_stream
-from raydr.methods.fedne.clients import LARGEST_LOSS, Positions, architecture_of, positions_of
+from raydr.methods.fedne.clients import LARGEST_LOSS
 from raydr.methods.fedne.effort import training_operations
 from raydr.methods.fedne.model import model_of, scaled, transform
 from raydr.methods.fedne.pooled import central, epochs_on, rehearse_training, trained_at_server
+from raydr.methods.fedne.positions import Positions, architecture_of, positions_of
 from raydr.methods.fedne.settings import GlobalNE, LocalNE
 from raydr.methods.method import method
 from raydr.methods.outcome import Outcome

@@ -18,16 +18,15 @@ from raydr.federation import (
     Range,
     Reply,
     Request,
-    Tells,
     answers,
     answers_jointly,
 )
+from raydr.methods.fedne.positions import architecture_of, positions_of
 from raydr.methods.fedne.settings import FLOOR, SOFTENING
 from raydr.privacy import Mechanism, Quantity
 from raydr.privacy.sealing import Binding, seal, sealed_size, unseal
 
 if TYPE_CHECKING:
-    from raydr.methods.fedne.encoder import Architecture
     from raydr.methods.fedne.field import Grid
     from raydr.methods.fedne.training import Local, Objective
 
@@ -432,65 +431,6 @@ def _some(client: Client, shares: Float32Array, left_out: float) -> Float32Array
     return np.asarray(some * (shares.sum() / max(float(some.sum()), np.finfo(np.float32).tiny)), np.float32)
 
 
-@dataclass(frozen=True)
-class Positions(
-    Reply,
-    granularity=Granularity.PER_RECORD,
-    what="where every record lies on the map",
-    tells=Tells.PLACES,
-):
-    """``places`` (rows, 2) float32."""
-
-    places: Float32Array
-
-    @staticmethod
-    def ranges(request: PositionRequest, rows: int) -> dict[str, Range]:
-        """Two coordinates of each row."""
-        return {"places": Range((rows, 2), dtype="float32")}
-
-
-@dataclass(frozen=True)
-class PositionRequest(Request[Positions], what="the final encoder"):
-    """Asked once, at the end, for the map."""
-
-    weights: Float32Array
-    hidden: tuple[int, ...]
-
-
-@answers(PositionRequest)
-def post_positions(client: Client, request: PositionRequest) -> Positions:
-    """Client part of the map."""
-    return Positions(positions_of(client.rows, request.weights, request.hidden))
-
-
-@dataclass(frozen=True)
-class PositionsAtHome(
-    Positions, granularity=Granularity.PER_RECORD, what="where every record lies on the map", stays=True
-):
-    """Places that each client keeps."""
-
-
-@dataclass(frozen=True)
-class PlaceAtHome(Request[PositionsAtHome], what="the final encoder"):
-    """Told once, at the end: each client places its own rows, and tells nobody."""
-
-    weights: Float32Array
-    hidden: tuple[int, ...]
-
-
-@answers(PlaceAtHome)
-def keep_positions(client: Client, request: PlaceAtHome) -> PositionsAtHome:
-    """Client part of a map that stays at home."""
-    return PositionsAtHome(positions_of(client.rows, request.weights, request.hidden))
-
-
-def positions_of(rows: FloatArray, weights: Float32Array, hidden: tuple[int, ...]) -> Float32Array:
-    """Positions (rows, 2) of rows by an encoder."""
-    from raydr.methods.fedne.encoder import place
-
-    return place(architecture_of(rows, hidden), weights, rows)
-
-
 def neighbors_of(client: Client, k: int) -> Int64Array:
     """Neighbours (rows, at most k) among a client's own rows, searched once."""
     from raydr.methods.fedne.edges import local_neighbors
@@ -499,10 +439,3 @@ def neighbors_of(client: Client, k: int) -> Int64Array:
     if kept is None:
         kept = client.memory["neighbors"] = local_neighbors(client.rows, k)
     return kept
-
-
-def architecture_of(rows: FloatArray, hidden: tuple[int, ...]) -> Architecture:
-    """Encoder from such rows to the plane."""
-    from raydr.methods.fedne.encoder import Architecture
-
-    return Architecture(rows.shape[1], hidden)

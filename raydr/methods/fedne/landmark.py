@@ -18,9 +18,9 @@ import numpy as np
 from raydr.arrays import Float32Array, Float64Array, FloatArray
 from raydr.federation import Federation, Rehearsal
 from raydr.geometry.trilateration import Trilateration
-from raydr.methods.fedne.clients import positions_of
 from raydr.methods.fedne.model import model_of, transform
 from raydr.methods.fedne.pooled import central, rehearse_training, standard, trained_at_server
+from raydr.methods.fedne.positions import positions_of
 from raydr.methods.fedne.settings import LandmarkNE
 from raydr.methods.landmarks.frames import frame, rehearse_frame
 from raydr.methods.landmarks.learning import learning_releases

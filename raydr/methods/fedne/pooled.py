@@ -11,9 +11,9 @@ from raydr.federation import Federation, Rehearsal
 from raydr.federation.streams import server_stream
 from raydr.geometry.points import variances
 from raydr.journal import Journal
-from raydr.methods.fedne.clients import positions_of
 from raydr.methods.fedne.effort import training_operations
 from raydr.methods.fedne.model import unscaled
+from raydr.methods.fedne.positions import positions_of
 from raydr.methods.fedne.settings import ContrastiveEncoder, GlobalNE
 from raydr.methods.outcome import Pooled
 from raydr.statistics.scaling import Scaling, scale_rows

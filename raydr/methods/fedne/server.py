@@ -35,15 +35,7 @@ from numpy.typing import NDArray
 from raydr.arrays import Float32Array, Float64Array, shaped
 from raydr.errors import ScenarioError
 from raydr.federation import Federation, Rehearsal, average
-from raydr.methods.fedne.clients import (
-    Change,
-    PlaceAtHome,
-    PositionRequest,
-    PrototypeRequest,
-    Training,
-    TrainRequest,
-    kept_size,
-)
+from raydr.methods.fedne.clients import Change, PrototypeRequest, Training, TrainRequest, kept_size
 from raydr.methods.fedne.effort import mixing_operations, step_operations, training_operations
 from raydr.methods.fedne.model import model_of, redraw, scaled, transform
 from raydr.methods.fedne.optimizer import adam_step
@@ -60,6 +52,7 @@ from raydr.methods.fedne.paid import (
 )
 from raydr.methods.fedne.pairs import DIRECTIONS, PairRequest
 from raydr.methods.fedne.pooled import central
+from raydr.methods.fedne.positions import PlaceAtHome, PositionRequest
 from raydr.methods.fedne.settings import AveragedEncoder, ContrastiveEncoder, FedAvgNE, FedNE, FedProxNE
 from raydr.methods.fedne.surrogates import REACHES, Density, DensityRequest, SurrogateRequest
 from raydr.methods.method import method

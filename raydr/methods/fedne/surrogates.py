@@ -11,7 +11,7 @@ import numpy as np
 
 from raydr.arrays import Float32Array, Float64Array, FloatArray
 from raydr.federation import Client, Granularity, Range, Reply, Request, answers
-from raydr.methods.fedne.clients import positions_of
+from raydr.methods.fedne.positions import positions_of
 from raydr.methods.fedne.settings import SOFTENING
 from raydr.privacy import Mechanism, Quantity
 from raydr.privacy.mechanism import moved_mean

@@ -1,0 +1,56 @@
+"""Which columns of a table become features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from raydr.data.spelling import Agreement
+
+Categories: TypeAlias = Literal["error", "leave-out", "one-hot"]
+"""What becomes of columns of text."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns are mapped, and as what.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Of the table, in their order.
+    words : mapping of column to tuple of str
+        Of those that become a column of zeros and ones for each word.
+    left_out : mapping of column to str
+        Columns that are no features, with the reason.
+    agreement : Agreement or None
+        What sites said to agree on it; None where they were not asked.
+    """
+
+    columns: tuple[str, ...]
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    agreement: Agreement | None = None
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of what is mapped.
+
+        >>> Layout(("age", "sex"), {"sex": ("f", "m")}).features
+        ('age', 'sex=f', 'sex=m')
+        """
+        return tuple(
+            name
+            for column in self.columns
+            for name in (
+                [f"{column}={word}" for word in self.words[column]] if column in self.words else [column]
+            )
+        )
+
+    @classmethod
+    def of(cls, features: Sequence[str], words: Mapping[str, Sequence[str]]) -> Layout:
+        """Return the layout whose features these are."""
+        column_of = {f"{column}={word}": column for column, each in words.items() for word in each}
+        columns = dict.fromkeys(column_of.get(feature, feature) for feature in features)
+        return cls(tuple(columns), {column: tuple(each) for column, each in words.items()})

@@ -1,0 +1,78 @@
+"""Where rows lie on the map that an encoder draws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from raydr.arrays import Float32Array, FloatArray
+from raydr.federation import Client, Granularity, Range, Reply, Request, Tells, answers
+
+if TYPE_CHECKING:
+    from raydr.methods.fedne.encoder import Architecture
+
+
+def architecture_of(rows: FloatArray, hidden: tuple[int, ...]) -> Architecture:
+    """Encoder from such rows to the plane."""
+    from raydr.methods.fedne.encoder import Architecture
+
+    return Architecture(rows.shape[1], hidden)
+
+
+def positions_of(rows: FloatArray, weights: Float32Array, hidden: tuple[int, ...]) -> Float32Array:
+    """Positions (rows, 2) of rows by an encoder."""
+    from raydr.methods.fedne.encoder import place
+
+    return place(architecture_of(rows, hidden), weights, rows)
+
+
+@dataclass(frozen=True)
+class Positions(
+    Reply,
+    granularity=Granularity.PER_RECORD,
+    what="where every record lies on the map",
+    tells=Tells.PLACES,
+):
+    """``places`` (rows, 2) float32."""
+
+    places: Float32Array
+
+    @staticmethod
+    def ranges(request: PositionRequest, rows: int) -> dict[str, Range]:
+        """Two coordinates of each row."""
+        return {"places": Range((rows, 2), dtype="float32")}
+
+
+@dataclass(frozen=True)
+class PositionRequest(Request[Positions], what="the final encoder"):
+    """Asked once, at the end, for the map."""
+
+    weights: Float32Array
+    hidden: tuple[int, ...]
+
+
+@answers(PositionRequest)
+def post_positions(client: Client, request: PositionRequest) -> Positions:
+    """Client part of the map."""
+    return Positions(positions_of(client.rows, request.weights, request.hidden))
+
+
+@dataclass(frozen=True)
+class PositionsAtHome(
+    Positions, granularity=Granularity.PER_RECORD, what="where every record lies on the map", stays=True
+):
+    """Places that each client keeps."""
+
+
+@dataclass(frozen=True)
+class PlaceAtHome(Request[PositionsAtHome], what="the final encoder"):
+    """Told once, at the end: each client places its own rows, and tells nobody."""
+
+    weights: Float32Array
+    hidden: tuple[int, ...]
+
+
+@answers(PlaceAtHome)
+def keep_positions(client: Client, request: PlaceAtHome) -> PositionsAtHome:
+    """Client part of a map that stays at home."""
+    return PositionsAtHome(positions_of(client.rows, request.weights, request.hidden))

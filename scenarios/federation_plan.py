@@ -1,0 +1,58 @@
+"""What a run asks of the federation, by its scenario."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from raydr.arrays import FloatArray
+from raydr.federation import FailurePolicy, FaultPlan, Liars
+from raydr.federation.simulated.faults import Faults
+from raydr.methods.serving import Plan, Served
+from raydr.privacy.secrets import RootedRun
+from raydr.scenarios.schema import Scenario
+from raydr.statistics.harmonizing import Harmonizing
+from raydr.statistics.keying import keyed_scale, opened
+from raydr.statistics.preparing import Preparation
+
+
+def plan_of(scenario: Scenario, clients: int, harmonizing: Harmonizing | None = None) -> Plan:
+    """Return what a scenario asks of the federation, for so many clients."""
+    runtime, faults = scenario.runtime, scenario.faults
+    liars = faults.adversary
+    return Plan(
+        method=scenario.method.kind,
+        settings=scenario.method,
+        scale=scenario.data.scale,
+        fill=scenario.data.filling,
+        harmonize=harmonizing,
+        seed=scenario.seed,
+        policy=FailurePolicy(runtime.retries, runtime.quorum),
+        faults=FaultPlan(
+            **{name: getattr(faults, name) for name in Faults.model_fields},
+            adversary=Liars.drawn(liars, scenario.seed, clients) if liars is not None else None,
+        ),
+        participation=scenario.clients.participation,
+        checkpoint_every=runtime.checkpoint_every,
+        evaluate_every=scenario.evaluate_every,
+        batch_clients=runtime.batch_clients,
+        coverage=scenario.coverage,
+        budget=scenario.privacy.budget,
+        isometry_key=scenario.privacy.isometry_key,
+        secure=scenario.secure_sums,
+    )
+
+
+def with_public(plan: Plan, public: FloatArray | None) -> tuple[Plan, FloatArray | None]:
+    """Return the plan with rows that are set apart, or what clients hide of them from the server."""
+    if plan.isometry_key:
+        return replace(plan, hidden=len(public) if public is not None else 0), public
+    return replace(plan, public=public), None
+
+
+def with_scaling(served: Served, run: RootedRun, scenario: Scenario) -> Served:
+    """Return the same with the scaling that a keyed run's clients hide from the server: for the evaluation."""
+    if served.sealed_scaling is None:
+        return served
+    known = opened(served.sealed_scaling, run.shared, run.name, keyed_scale(scenario.data.scale))
+    # Where rows lie in the features the server cannot tell: it knows them turned by the key.
+    return replace(served, prepared=Preparation(known.scaling), outcome=replace(served.outcome, lift=None))
