@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,11 @@ class Interrupted(KeyboardInterrupt):
 
 
 def inline(monkeypatch: pytest.MonkeyPatch, *, dies_after: int | None = None) -> list[str]:
-    """Have sweeps run their trials here, one after the other; returns names of those that ran, as they come.
+    """Have sweeps run their trials here, without Ray, one after the other; returns the names of those that ran.
 
     ``dies_after`` so many trials came whole, before anybody hears of the last one.
     """
+    import raydr.actors.cluster as cluster
     import raydr.tune.execution as execution
 
     ran: list[str] = []
@@ -57,6 +59,7 @@ def inline(monkeypatch: pytest.MonkeyPatch, *, dies_after: int | None = None) ->
                 raise Interrupted
             trials.ended(trial, told, 1.0)
 
+    monkeypatch.setattr(cluster, "connected", lambda address=None: nullcontext())
     monkeypatch.setattr(execution, "execute", execute)
     monkeypatch.setattr(execution, "trials_at_once", lambda size: 1)
     return ran
