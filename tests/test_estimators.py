@@ -502,15 +502,33 @@ def _excluded(estimator: Any) -> dict[str, str]:
     return EXCLUDED.get(type(estimator).__name__, {})
 
 
+ONE_OF_EACH = ("FedTSNE", "FedSpectralClustering", "FedPCA", "LocalNE", "PrivateMap")
+"""Of each class of estimators, and of each way in which methods differ from scikit-learn's conventions."""
+
+
 @parametrize_with_checks(
-    [_checked(name) for name in QUICK], expected_failed_checks=_excluded, xfail_strict=True
+    [_checked(name) for name in ONE_OF_EACH], expected_failed_checks=_excluded, xfail_strict=True
 )
 def test_scikit_learn_finds_its_conventions(estimator: Any, check: Callable[[Any], None]) -> None:
     check(estimator)
 
 
+@pytest.mark.slow
+@parametrize_with_checks(
+    [_checked(name) for name in QUICK if name not in ONE_OF_EACH],
+    expected_failed_checks=_excluded,
+    xfail_strict=True,
+)
+def test_scikit_learn_finds_its_conventions_in_the_other_methods(
+    estimator: Any, check: Callable[[Any], None]
+) -> None:
+    check(estimator)
+
+
 def test_every_estimator_is_checked() -> None:
     assert set(QUICK) == set(estimator_names())
+    bases = [type(quick(name)).__mro__[1] for name in QUICK]
+    assert {type(quick(name)).__mro__[1] for name in ONE_OF_EACH} == set(bases)
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
