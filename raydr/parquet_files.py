@@ -24,6 +24,20 @@ def open_parquet(path: Path) -> Any:
     return parquet.ParquetFile(path, pre_buffer=False, read_dictionary=texts)
 
 
+def read_parquet(path: Path) -> Any:
+    """Read a Parquet file as an Arrow table with plain text.
+
+    Raises
+    ------
+    OSError, pyarrow.ArrowException
+        If it cannot be read as one.
+    ValueError
+        If there is no memory for its text.
+    """
+    with open_parquet(path) as file:
+        return with_plain_text(file.read())
+
+
 def with_plain_text(table: Any) -> Any:
     """Return a table with its text as text, where there is memory for it.
 

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 from sweep_folders import Tried, write_sweep
 from tiny import tiny_run
@@ -21,7 +23,7 @@ from raydr.front.finished import SweepResult
 from raydr.report import write_report
 from raydr.runfolder import read_audit, read_run, read_sweep
 from raydr.runfolder.manifest import NOT_LISTED, edits_accepted, require_unchanged, seal
-from raydr.runfolder.records import MANIFEST
+from raydr.runfolder.records import EMBEDDING, MANIFEST
 from raydr.tune.trials import digest_of_run
 
 
@@ -208,3 +210,20 @@ def test_a_folder_without_a_manifest_is_read_if_asked(run: Path) -> None:
         assert read_run(run).edited == ("manifest.json is missing",)
     seal(run)
     assert read_run(run).edited == ()
+
+
+def test_a_table_that_cannot_be_read_any_more_is_said_in_a_sentence(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = raydr.load(run, edited=True)
+    words = pa.DictionaryArray.from_arrays(pa.array([0] * 3000, pa.int32()), pa.array(["x" * 10**6]))
+    table = pa.table({"x": np.zeros(3000), "y": np.zeros(3000), "label": words})
+    parquet.write_table(table, run / EMBEDDING, store_schema=False)
+    monkeypatch.setattr("raydr.memory.available_memory_bytes", lambda: 2**28)
+    with pytest.raises(
+        OutputError, match=r"embedding.parquet cannot be read as Parquet \(the text of the column"
+    ):
+        _ = result.embedding
+    (run / EMBEDDING).write_bytes(b"PAR1")
+    with pytest.raises(OutputError, match=r"embedding.parquet cannot be read as Parquet"):
+        _ = result.embedding

@@ -11,6 +11,7 @@ from typing import Any
 from raydr.documents import MEGABYTE, require_limited
 from raydr.errors import DataError, OutputError
 from raydr.files import whole
+from raydr.parquet_files import read_parquet
 from raydr.runfolder import records
 from raydr.tune.trials import Row, measures_in
 
@@ -144,10 +145,9 @@ def _column(values: Sequence[Any], applies: Sequence[bool]) -> tuple[Any, bool]:
 
 def _read(path: Path, keys: Sequence[str]) -> Iterable[Row]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(require_limited(path, LARGEST))
+        table = read_parquet(require_limited(path, LARGEST))
         text = set(json.loads((table.schema.metadata or {})[TEXT]))
         found = table.to_pylist()
         swept = [records.SETTING + key for key in keys]

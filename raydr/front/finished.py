@@ -351,9 +351,16 @@ def _checked(folder: Path, name: str, edited: bool) -> Path:
 
 
 def _table(file: Path) -> Any:
-    import pyarrow.parquet as pq
+    import pyarrow as pa
 
-    return pq.read_table(file)
+    from raydr.parquet_files import read_parquet
+
+    try:
+        return read_parquet(file)
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise OutputError(f"{file} cannot be read as Parquet ({' '.join(str(error).split())}).") from error
 
 
 def _places(table: Any) -> FloatArray:

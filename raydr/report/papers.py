@@ -14,6 +14,7 @@ from urllib.parse import quote
 from raydr.documents import MEGABYTE, require_limited
 from raydr.errors import OutputError, ScenarioError
 from raydr.files import write_whole
+from raydr.parquet_files import read_parquet
 from raydr.report import wording
 from raydr.report.page import part, templates
 from raydr.runfolder.manifest import require_unchanged
@@ -217,10 +218,9 @@ def read_paper_table(path: Path) -> PaperTable:
         If it is none, or damaged.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        content = pq.read_table(require_limited(path, LARGEST))
+        content = read_parquet(require_limited(path, LARGEST))
         heading = json.loads((content.schema.metadata or {})[HEADING])
         lacking = [name for name in _COLUMNS if name not in content.column_names]
         lacking += [name for name in _HEADING if name not in heading]
