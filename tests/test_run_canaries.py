@@ -83,7 +83,16 @@ RUNS: dict[str, tuple[dict[str, Any], dict[str, Any], float, dict[str, int]]] = 
     ),
 }  # fmt: skip
 """Method, privacy, part of the claimed epsilon that a canary shows at least, and how often each kind is charged."""
-KINDS = [(name, kind) for name, (*_, kinds) in RUNS.items() for kind in kinds]
+AGAIN = {"private-map, each client's own noise", "variable", "data, for learning"}
+"""Runs whose kinds of releases others have too: they take minutes, so ``make slow`` has them."""
+
+
+def _slow(name: str, *kind: str) -> Any:
+    return pytest.param(name, *kind, marks=pytest.mark.slow if name in AGAIN else ())
+
+
+NAMES = [_slow(name) for name in RUNS]
+KINDS = [_slow(name, kind) for name, (*_, kinds) in RUNS.items() for kind in kinds]
 
 
 @cache
@@ -125,7 +134,7 @@ def halved(replay: Replay, kind: str) -> Replay:
     return Replay(replay.hosts, steps)
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", NAMES)
 def test_no_claim_of_an_honest_run_is_broken(name: str) -> None:
     """Of each kind, and of the whole run, of which a record in the data shows its part."""
     *_, least, kinds = RUNS[name]
