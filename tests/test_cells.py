@@ -9,8 +9,8 @@ from raydr.arrays import FloatArray
 from raydr.data import load
 from raydr.errors import DataError
 from raydr.geometry import cells
-from raydr.geometry.cells import Found, find_neighbors, neighbors_by_cells
-from raydr.geometry.neighbors import nearest_neighbors
+from raydr.geometry.cells import Found, _Cells, _means, _needed_cells, find_neighbors, neighbors_by_cells
+from raydr.geometry.neighbors import candidates_for, filter_of, nearest_neighbors
 from raydr.geometry.points import Points
 
 
@@ -32,6 +32,13 @@ def found_of_true(found: Found, points: Points, k: int) -> float:
     """Part of each row's neighbours that are no farther than its k-th true one."""
     farthest = nearest_neighbors(points, k).distances[:, -1:]
     return float((found.graph.distances <= farthest).mean())
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> FloatArray:
+    """Rows of which every cell holds twenty: 240 around clusters, and 90 at one place."""
+    monkeypatch.setattr(cells, "CELL_ROWS", 20)
+    return np.concatenate([clustered(240, 3), np.ones((90, 3))])
 
 
 TABLES = {
@@ -88,6 +95,118 @@ def test_rows_whose_cells_hold_too_few_others_are_compared_with_all(monkeypatch:
     exact = nearest_neighbors(points, 30)
     np.testing.assert_array_equal(found.graph.indices, exact.indices)
     np.testing.assert_array_equal(found.graph.distances, exact.distances)
+
+
+def by_brute_force(small: FloatArray) -> tuple[_Cells, FloatArray, FloatArray]:
+    """Cells; squared distances (rows, rows) in their order; rank (rows, rows) of each other row's cell for a row."""
+    made = _Cells.of(Points(small), 16, 1)
+    rows = small[made.order]
+    apart = ((rows[:, None] - rows) ** 2).sum(axis=2)
+    np.fill_diagonal(apart, np.inf)
+    centres = made.means / filter_of(Points(small))[1] + Points(small).shift
+    far = ((rows[:, None] - centres) ** 2).sum(axis=2)
+    far[np.arange(len(rows)), made.cell_at] = -1.0
+    ranks = np.argsort(np.argsort(far, axis=1, kind="stable"), axis=1)
+    return made, apart, ranks[:, made.cell_at]
+
+
+def test_a_cell_holds_the_rows_that_are_nearest_to_its_mean_and_is_cut_where_it_holds_too_many(
+    small: FloatArray,
+) -> None:
+    points = Points(small)
+    made = _Cells.of(points, 16, 1)
+    scaled = points.centred(slice(None)) * filter_of(points)[1]
+    assert sorted(made.order) == list(range(330))
+    sizes = np.diff(made.ends)
+    assert (made.ends[0], made.ends[-1], made.count) == (0, 330, len(sizes))
+    assert sizes.min() > 0
+    assert sizes.max() == 80  # four times the average; the other ten equal rows are in the next cell
+    np.testing.assert_array_equal(made.cell_at, np.repeat(np.arange(made.count), sizes))
+    far = np.linalg.norm(scaled[made.order][:, None] - made.means, axis=2)
+    np.testing.assert_allclose(far[np.arange(330), made.cell_at], far.min(axis=1), atol=1e-6)
+    np.testing.assert_allclose(made.local, scaled[made.order] - made.means[made.cell_at], atol=1e-7)
+    np.testing.assert_allclose(made.squared_norms, (made.local**2).sum(axis=1), rtol=1e-6)
+
+
+def test_distances_to_a_cell_are_those_to_its_rows(small: FloatArray) -> None:
+    made, apart, _ = by_brute_force(small)
+    scale = filter_of(Points(small))[1]
+    home = slice(made.ends[2], made.ends[3])
+    for cell in range(made.count):
+        part = slice(made.ends[cell], made.ends[cell + 1])
+        tile = made.tile(np.arange(home.start, home.stop), 2, cell) / scale**2
+        wanted = np.where(np.isfinite(apart[home, part]), apart[home, part], 0.0)
+        np.testing.assert_allclose(tile, wanted, atol=1e-5 * wanted.max() + 1e-5)
+        assert tile.min() >= 0.0
+
+
+def test_means_are_those_of_four_rounds_of_k_means_on_32_rows_for_each() -> None:
+    points, random = Points(clustered(500, 3)), np.random.default_rng(500)
+    rough = filter_of(points)[0]
+    sample = rough.coordinates[np.sort(random.choice(500, 32 * 8, replace=False))].astype(np.float64)
+    means = sample[np.sort(random.choice(32 * 8, 8, replace=False))]
+    for _ in range(4):
+        nearest = ((sample[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)
+        means = np.stack([sample[nearest == cell].mean(axis=0) for cell in range(8)])
+    np.testing.assert_allclose(_means(rough, 8, 1), means, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("k", "recall"), [(1, 0.5), (3, 0.8), (7, 0.95), (7, 0.999), (30, 0.9)])
+def test_as_few_cells_are_looked_into_as_hold_the_part_of_neighbours_that_is_wanted(
+    small: FloatArray, k: int, recall: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all rows, counting whatever is no farther than the k-th nearest, up to k of them."""
+    monkeypatch.setattr(cells, "MEASURED_ROWS", 1000)
+    made, apart, ranks = by_brute_force(small)
+    near = apart <= np.sort(apart, axis=1)[:, [k - 1]] * (1.0 + 1e-9)
+    for probes in range(1, made.count + 1):
+        held = np.minimum((near & (ranks < probes)).sum(axis=1), k).mean() / k
+        if held >= recall:
+            break
+    assert _needed_cells(Points(small), made, k, recall, 1) == (probes, pytest.approx(held))
+
+
+@pytest.mark.parametrize(("k", "recall"), [(2, 0.6), (6, 0.9)])
+def test_neighbours_are_the_nearest_rows_of_the_cells_that_are_looked_into(
+    small: FloatArray, k: int, recall: float
+) -> None:
+    """Where these hold enough rows to choose from; else the nearest of all."""
+    made, apart, ranks = by_brute_force(small)
+    found = neighbors_by_cells(Points(small), k, recall=recall)
+    probes = round(found.looked_at * made.count)
+    assert 0 < probes < made.count / 2
+    inside = np.where(ranks < probes, apart, np.inf)
+    enough = np.isfinite(inside).sum(axis=1) >= candidates_for(k, 330)
+    wanted = np.sort(np.where(enough[:, None], inside, apart), axis=1)[:, :k]
+    np.testing.assert_allclose(found.graph.distances[made.order], np.sqrt(wanted), rtol=1e-6, atol=1e-6)
+
+
+def test_half_of_all_cells_and_more_are_looked_into_by_the_exact_search(
+    small: FloatArray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = _Cells.of(Points(small), 16, 1).count
+    for probes in range(1, count + 1):
+        monkeypatch.setattr(cells, "_needed_cells", lambda *_, probes=probes: (probes, 0.5))
+        found = neighbors_by_cells(Points(small), 3, recall=0.5)
+        exact = 2 * probes >= count
+        assert (found.recall, found.looked_at) == ((1.0, 1.0) if exact else (0.5, probes / count))
+
+
+@pytest.mark.parametrize(("rows", "exact"), [(39, True), (40, False)])
+def test_rows_of_fewer_than_two_cells_are_compared_with_all(
+    rows: int, exact: bool, small: FloatArray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cells, "_WORTHWHILE", 0.9)
+    two = np.arange(rows)[:, None] % 2 * 1e3 + np.random.default_rng(0).normal(size=(rows, 2))
+    found = neighbors_by_cells(Points(two), 1, recall=0.5)
+    assert (found.looked_at == 1.0) == exact
+
+
+def test_50000_rows_are_compared_with_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cells, "neighbors_by_cells", lambda *_, **__: "by cells")
+    monkeypatch.setattr(cells, "nearest_neighbors", lambda *_, **__: "all")
+    for rows, way in ((50_000, Found("all")), (50_001, "by cells")):  # type: ignore[arg-type]
+        assert find_neighbors(Points(np.zeros((rows, 1))), 5, recall=0.9) == way
 
 
 def test_where_cells_are_of_no_help_the_search_is_exact() -> None:

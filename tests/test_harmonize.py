@@ -193,7 +193,8 @@ def test_units_do_not_matter(apart: Float64Array, kind: Kind) -> None:
 
 def test_sites_have_one_mean_and_one_deviation_afterwards(apart: Float64Array) -> None:
     for kind in ("center", "scale"):
-        held, _ = harmonized(federate(parts(apart)), kind)
+        held, found = harmonized(federate(parts(apart)), kind)
+        assert (found.common.middle.shape, found.common.slopes.shape) == ((0,), (0, 13))  # nothing is kept
         for own in parts(held):
             np.testing.assert_allclose(own.mean(axis=0), apart.mean(axis=0), atol=1e-10)
     deviations = np.stack([own.std(axis=0, ddof=1) for own in parts(held)])
@@ -307,6 +308,19 @@ def test_a_site_that_goes_against_all_others_is_heard_out() -> None:
     assert np.isfinite(held).all()
 
 
+def test_rows_of_which_covariates_expect_what_no_row_has_are_heard_out() -> None:
+    """The feature is the difference of two columns that go together, but for a site of two rows."""
+    random = np.random.default_rng(0)
+    first, apart = random.choice([-1.0, 1.0], (2, 4000))
+    large = np.column_stack([0.1 * apart, first, first - 0.1 * apart])
+    small = np.array([[0.0, 1.0, -1.0], [0.0, -1.0, 1.0]])
+    _, found = harmonized(federate([large, small]), "scale", Covariates((1, 2)))
+    rows = np.concatenate([large, small])  # both sites have all but the same means
+    slopes = np.linalg.lstsq(rows[:, 1:] - rows[:, 1:].mean(axis=0), rows[:, 0] - rows[:, 0].mean())[0]
+    np.testing.assert_allclose(found.common.slopes[:, 0], slopes, rtol=1e-2)
+    assert abs(small[0, 1:] @ slopes) > 1.5 > 8.0 * np.abs(rows[:, 0]).max()
+
+
 def test_deviations_stay_within_the_ranges_that_are_declared() -> None:
     """At their edges: a client half of whose rows lie at one end of all ranges and half at the other."""
     reach, kept = np.array([3.0, 4.0]), np.array([0.5])
@@ -342,10 +356,12 @@ def test_what_has_one_value_inside_of_sites_is_told_by_its_range(apart: Float64A
 
 
 def test_what_follows_from_the_others_is_named_with_one_of_them(apart: Float64Array) -> None:
+    """Whatever other columns have in common."""
     random = np.random.default_rng(6)
     free, dose = random.normal(size=(2, len(SITES)))
-    rows = np.column_stack([apart[:, :3], free, dose, dose + 0.5 * SITES])
-    wanted = Harmonizing("center", Covariates((3, 4, 5)), ("age", "dose", "twice"))
+    alike = free[:, None] + 0.3 * random.normal(size=(len(SITES), 4))
+    rows = np.column_stack([apart[:, :3], alike, dose, dose + 0.5 * SITES])
+    wanted = Harmonizing("center", Covariates(tuple(range(3, 9))), (*"abcd", "dose", "twice"))
     with pytest.raises(
         DataError, match=r"inside of sites '(dose|twice)' .* named, '(dose|twice)' among them"
     ):
