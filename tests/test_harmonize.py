@@ -48,7 +48,7 @@ from raydr.statistics.harmonizing import (
 )
 from raydr.statistics.preparing import Preparation
 from raydr.statistics.scaling import Scaling, scale_rows
-from raydr.statistics.site_effects import Common, Covariates, Harmonization, Kind
+from raydr.statistics.site_effects import Common, Covariates, Harmonization, Kind, own_moments, shrunken
 
 KINDS: tuple[Kind, ...] = ("center", "scale", "combat")
 SIZES = (30, 50, 21)
@@ -235,6 +235,26 @@ def test_a_site_of_one_row(apart: Float64Array) -> None:
     np.testing.assert_allclose(held[-1], expected, atol=1e-9)
 
 
+def test_of_a_site_of_one_row_variances_stay() -> None:
+    gamma, delta = np.array([0.5, -1.0, 2.0]), np.array([0.5, 1.0, 4.0])
+    np.testing.assert_array_equal(shrunken(gamma, delta, 1)[1], delta)
+
+
+def test_rows_that_are_equal_have_no_variance_wherever_the_common_mean_lies() -> None:
+    common = Common(
+        "scale",
+        Covariates(),
+        np.array([0.1]),
+        np.ones(1),
+        np.ones(1, np.bool_),
+        np.zeros(0),
+        np.zeros((0, 1)),
+    )
+    mean, variance = own_moments(np.zeros((23, 1)), None, common)
+    assert mean[0] == pytest.approx(-0.1)
+    assert variance[0] == 0.0 < np.full(23, 0.1).std()  # which is rounding
+
+
 def test_sites_without_rows_have_no_say(apart: Float64Array) -> None:
     for kind in KINDS:
         there, _ = harmonized(federate(parts(apart)), kind)
@@ -414,6 +434,7 @@ def test_rows_are_harmonized_alike_however_many_are_taken_at_a_time(
 
 def test_covariates_are_columns_and_indicators_of_all_classes_but_the_first() -> None:
     rows, classes = np.arange(6.0).reshape(3, 2), np.array([2, 0, 1])
+    assert Covariates().classes == 0
     kept = Covariates((1,), 3)
     assert kept.count == 3
     assert kept.of(rows, classes).tolist() == [[1.0, 0.0, 1.0], [3.0, 0.0, 0.0], [5.0, 1.0, 0.0]]

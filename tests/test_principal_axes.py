@@ -7,13 +7,14 @@ import pytest
 from inline_federations import cut, federate
 
 from raydr.arrays import FloatArray
-from raydr.federation import Context
+from raydr.federation import Client, Context
 from raydr.federation.rehearsal import Crowd, Rehearsal
 from raydr.methods.fedne.encoder import Architecture, initial_weights, place, principal_weights
 from raydr.statistics.principal_axes import (
     CovarianceProduct,
     CovarianceRequest,
     PrincipalAxes,
+    covariance_product,
     principal_axes,
     rehearse_axes,
     signed,
@@ -116,6 +117,10 @@ def test_clients_of_one_row_are_heard_and_those_of_none_say_nothing() -> None:
     alone = principal_axes(federate([*rows[:, None], rows[:0]]), reach, 4)
     np.testing.assert_allclose(alone.deviations, deviations, rtol=1e-9)
     np.testing.assert_allclose(alone.directions, found.directions, atol=1e-6)
+    request = CovarianceRequest(np.eye(4), reach)
+    np.testing.assert_array_equal(
+        covariance_product(Client(0, rows[:0], 0), request).product, np.zeros((4, 4))
+    )
 
 
 def test_the_range_of_a_product_is_its_largest_entry_and_a_billionth() -> None:

@@ -29,6 +29,7 @@ from raydr.statistics.moments import (
     column_magnitudes,
     histogram,
     median_squared_distance,
+    midway,
     ordered,
     spread,
     unordered,
@@ -266,8 +267,17 @@ def test_median_heuristic_does_not_depend_on_where_the_data_lie(offset: float) -
     assert here / 1.0001 / 2 ** (1 / 16) <= there <= here * 1.0001 * 2 ** (1 / 16)
 
 
-def test_median_of_equal_rows_is_zero() -> None:
-    assert estimate(federate([np.full((5, 3), 7.3), np.full((2, 3), 7.3)])) == 0.0
+def test_median_of_equal_rows_is_zero_without_a_histogram() -> None:
+    federation = federate([np.full((5, 3), 7.3), np.full((2, 3), 7.3)])
+    assert estimate(federation) == 0.0
+    assert "Histogram" not in {entry.kind for entry in federation.ledger.entries.values()}
+
+
+def test_median_of_rows_that_reach_as_far_as_a_half_is_not_zero() -> None:
+    """The largest squared distance that is expected is then 1."""
+    rows = np.array([[0.2], [-0.2]])
+    assert spread(federate([rows])).reach[0] == 0.5
+    assert estimate(federate([rows])) > 0.01
 
 
 def test_clients_without_rows_change_nothing() -> None:
@@ -295,6 +305,22 @@ def test_the_server_is_sent_sums_only() -> None:
     assert up.pop("Enrolment") == ("per-client", "server")
     assert set(up) == {"Within", "Moment", "Histogram"}
     assert set(up.values()) == {("aggregate", "server, which adds up what each client sends")}
+
+
+def test_magnitudes_take_up_to_12_sums_and_extremes_up_to_64_each() -> None:
+    for found, sums in ((column_magnitudes, 12), (column_extremes, 2 * 64)):
+        federation = federate([bundled("iris")])
+        found(federation)
+        (entry,) = [entry for entry in federation.ledger.entries.values() if entry.kind == "Within"]
+        assert sums - 3 <= entry.count <= sums
+
+
+def test_midway_is_the_lower_of_the_middles_of_any_integers() -> None:
+    random, most = np.random.default_rng(0), np.iinfo(np.int64).max
+    ends = np.sort(random.integers(-most - 1, most, (2, 200), endpoint=True), axis=0)
+    ends = np.concatenate([ends, [[-most - 1, 3, 4, -3], [most, 5, 7, -1]]], axis=1)
+    exact = [(int(low) + int(high)) // 2 for low, high in ends.T]
+    assert midway(*ends).tolist() == exact
 
 
 def test_order_preserving_keys_number_neighbouring_doubles_in_turn() -> None:
