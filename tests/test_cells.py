@@ -38,6 +38,7 @@ def found_of_true(found: Found, points: Points, k: int) -> float:
 def small(monkeypatch: pytest.MonkeyPatch) -> FloatArray:
     """Rows of which every cell holds twenty: 240 around clusters, and 90 at one place."""
     monkeypatch.setattr(cells, "CELL_ROWS", 20)
+    monkeypatch.setattr(cells, "TILE_ROWS", 2)
     return np.concatenate([clustered(240, 3), np.ones((90, 3))])
 
 
@@ -184,7 +185,9 @@ def test_neighbours_are_the_nearest_rows_of_the_cells_that_are_looked_into(
 def test_half_of_all_cells_and_more_are_looked_into_by_the_exact_search(
     small: FloatArray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    count = _Cells.of(Points(small), 16, 1).count
+    small = small[:240]
+    count = _Cells.of(Points(small), 12, 1).count
+    assert count % 2 == 0
     for probes in range(1, count + 1):
         monkeypatch.setattr(cells, "_needed_cells", lambda *_, probes=probes: (probes, 0.5))
         found = neighbors_by_cells(Points(small), 3, recall=0.5)
@@ -205,8 +208,13 @@ def test_rows_of_fewer_than_two_cells_are_compared_with_all(
 def test_50000_rows_are_compared_with_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cells, "neighbors_by_cells", lambda *_, **__: "by cells")
     monkeypatch.setattr(cells, "nearest_neighbors", lambda *_, **__: "all")
-    for rows, way in ((50_000, Found("all")), (50_001, "by cells")):  # type: ignore[arg-type]
-        assert find_neighbors(Points(np.zeros((rows, 1))), 5, recall=0.9) == way
+    everything = Found("all")  # type: ignore[arg-type]
+    for rows, recall, way in (
+        (50_000, 0.9, everything),
+        (50_001, 0.9, "by cells"),
+        (50_001, 1.0, everything),
+    ):
+        assert find_neighbors(Points(np.zeros((rows, 1))), 5, recall=recall) == way
 
 
 def test_where_cells_are_of_no_help_the_search_is_exact() -> None:
@@ -253,3 +261,8 @@ def test_progress_ends_whole() -> None:
 def test_numbers_of_neighbours_that_there_are_not_are_refused(k: int) -> None:
     with pytest.raises(DataError, match=f"Asked for {k} nearest neighbours among 3000 rows"):
         neighbors_by_cells(Points(clustered(3_000, 3)), k, recall=0.9)
+
+
+def test_as_many_neighbours_as_rows_are_refused_however_few_are_wanted_of_them(small: FloatArray) -> None:
+    with pytest.raises(DataError, match="Asked for 330 nearest neighbours among 330 rows"):
+        neighbors_by_cells(Points(small), 330, recall=0.1)

@@ -360,6 +360,8 @@ def test_halves_of_a_cell_lie_as_far_to_one_side_as_to_the_other() -> None:
         ([1.0, 3.0, 2.0], 2, 0.0, [1, 2]),  # the heaviest first
         ([4.5, 0.5], 1, 0.0, [0]),  # a fifth of the mean is light
         ([0.44, 0.06], 2, 0.0, [0, 1]),
+        ([0.5, 3.0, 5.0], 2, 0.0, [1, 2]),  # as many as are wanted are left: in their order
+        ([1.0, 3.0, 5.0], 2, 1.0, [1, 2]),
         ([3.0, 5.0, 5.0], 2, 10.0, [1, 2]),  # all are light: the heaviest stay
         ([3.0, 4.0, 5.0], 1, 4.0, [2]),  # what is as heavy as the least is light
         ([-9.0, 1.0], 1, 0.0, [1]),  # counts with noise
