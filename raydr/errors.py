@@ -5,7 +5,9 @@ Every message is one paragraph: what is wrong, where, and what to do about it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 
 class RaydrError(Exception):
@@ -65,3 +67,18 @@ class OutputError(RaydrError, OSError):
 
 class RunError(RaydrError):
     """A run that started and could not be finished."""
+
+
+def did_you_mean(name: str, valid: Iterable[str]) -> str:
+    """Return `` (did you mean NAME?)`` with the nearest of other names, or nothing if none is near.
+
+    >>> did_you_mean("glucsoe", ["age", "Glucose"]), did_you_mean("bmi", ["weight"])
+    (' (did you mean Glucose?)', '')
+    """
+    folded = {other.casefold(): other for other in valid if other != name}
+    close = get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
+    if not close:
+        return ""
+    found = folded[close[0]]
+    plain = re.fullmatch(r"[\w./-]+", found) is not None
+    return f" (did you mean {found if plain else repr(found)}?)"

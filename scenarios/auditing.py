@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from raydr.attacks.verdicts import Audit
 from raydr.data import load
 from raydr.data.provenance import sha256_of_file
 from raydr.data.sampling import stream
-from raydr.errors import ScenarioError
+from raydr.errors import ScenarioError, did_you_mean
 from raydr.files import write_whole
 from raydr.journal import Event, Journal, Listener, Progress, unheard
 from raydr.report import write_report
@@ -111,9 +110,8 @@ def asked(folder: Path, attacks: Sequence[str], public_rows: int | None) -> Audi
     settings = read(folder / records.SCENARIO).audit or AuditSettings()
     unknown = [name for name in attacks if name not in ATTACKS]
     if unknown:
-        near = get_close_matches(unknown[0], ATTACKS, n=1, cutoff=0.0)[0]
         raise ScenarioError(
-            f"There is no attack {unknown[0]!r}; did you mean {near!r}? Attacks are {', '.join(ATTACKS)}."
+            f"There is no attack {unknown[0]!r}{did_you_mean(unknown[0], ATTACKS)}. Attacks are {', '.join(ATTACKS)}."
         )
     changed: dict[str, Any] = {"attacks": tuple(attacks)} if attacks else {}
     if public_rows is not None:

@@ -8,8 +8,8 @@ import numpy as np
 
 from raydr.arrays import Int64Array
 from raydr.data import Harmonized, Table
-from raydr.data.columns import listing, nearest
-from raydr.errors import DataError
+from raydr.data.columns import listing
+from raydr.errors import DataError, did_you_mean
 from raydr.scenarios.schema import LABEL, DataSettings
 from raydr.statistics.harmonizing import Harmonizing
 from raydr.statistics.site_effects import Covariates
@@ -52,7 +52,7 @@ def harmonizing_of(
             known = [*words, *features]
             raise DataError(
                 f"data.harmonize.keep names {name!r}, which is neither a column that is mapped nor the label"
-                f"{nearest(name, known)}. Mapped are {listing(known)}."
+                f"{did_you_mean(name, known)}. Mapped are {listing(known)}."
             )
     kept = bool({data.label, LABEL} & set(data.harmonize.keep) - {*words, *features})
     if kept and not classes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import unicodedata
@@ -12,6 +11,7 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from raydr.errors import did_you_mean
 from raydr.scenarios.schema import LONGEST_NAME, NAME_PATTERN, Scenario
 
 LONGEST = 60
@@ -110,13 +110,6 @@ def unwritable_text(content: Any, path: tuple[str, ...] = ()) -> list[str]:
     return [clause for key, value in items for clause in unwritable_text(value, (*path, str(key)))]
 
 
-def nearest(name: str, valid: Sequence[str]) -> str:
-    """`` (did you mean NAME?)`` with the nearest of the valid names, or nothing when none is near."""
-    folded = {other.casefold(): other for other in valid if other != name}
-    close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
-    return f" (did you mean {folded[close[0]]}?)" if close else ""
-
-
 def fitting_name(name: str) -> str:
     """`` (did you mean NAME?)`` with what a name would be without the signs that it may not have, or nothing.
 
@@ -177,7 +170,8 @@ def _problem(
             if kind == "union_tag_not_found":
                 return f"{key}.kind is missing: it must be one of {', '.join(kinds)}"
             named = given["kind"] if isinstance(given, Mapping) else getattr(given, "kind", None)
-            return f"{key}.kind is {in_yaml(named)}{nearest(str(named), kinds)}: it must be one of {', '.join(kinds)}"
+            guess = did_you_mean(str(named), kinds)
+            return f"{key}.kind is {in_yaml(named)}{guess}: it must be one of {', '.join(kinds)}"
         case "value_error":
             return (f"{key}: " if key else "") + str(found[0]["msg"]).removeprefix("Value error, ")
     wanted = " or ".join(dict.fromkeys(_wanted(details) for details in found))
@@ -189,7 +183,7 @@ def _problem(
         for details in found
         for name in re.findall("'(.*?)'", details.get("ctx", {}).get("expected", ""))
     ]
-    guess = fitting_name(given) if kind == "string_pattern_mismatch" else nearest(str(given), literals)
+    guess = fitting_name(given) if kind == "string_pattern_mismatch" else did_you_mean(str(given), literals)
     return f"{key} is {in_yaml(given)}{guess}: it must be {wanted}"
 
 
@@ -243,7 +237,7 @@ def _where_then(path: tuple[str, ...], content: Mapping[str, Any], root: Section
     if every is not None and name in every.keys:
         kinds = [str(kind_of(model)) for model in every.models if name in model.model_fields]
         return f" of kind {section.kinds[0]}, only of {', '.join(kinds)}"
-    guess = nearest(name, section.keys)
+    guess = did_you_mean(name, section.keys)
     if not guess:
         places = [".".join((*other.path, name)) for other in _sections(root) if name in other.keys]
         guess = f" (did you mean {places[0]}?)" if places else ""

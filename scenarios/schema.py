@@ -17,12 +17,12 @@ from pydantic import (
     model_validator,
 )
 
-from raydr.data.columns import listing, nearest
+from raydr.data.columns import listing
 from raydr.data.layout import Categories
 from raydr.data.loading import TABLES, Filling, Missing, ending
 from raydr.data.spelling import DEFAULT_THRESHOLD, Threshold
 from raydr.device import Device
-from raydr.errors import ScenarioError
+from raydr.errors import ScenarioError, did_you_mean
 from raydr.federation.secure import SecureSums
 from raydr.federation.simulated import ADVERSARIES, Adversary, attackers
 from raydr.federation.simulated.faults import Faults
@@ -761,7 +761,7 @@ class Scenario(Settings):
         for column in self.show:
             if column not in mapped:
                 raise ScenarioError(
-                    f"show names the column {column!r}, which is not mapped{nearest(column, mapped)}. Mapped are"
+                    f"show names the column {column!r}, which is not mapped{did_you_mean(column, mapped)}. Mapped are"
                     f" {listing(mapped)}: correct the name, or leave it out."
                 )
             if self.show.count(column) > 1:

@@ -12,9 +12,8 @@ from typing import Any
 
 from raydr.data.loading import ENDINGS, ending
 from raydr.documents import MEGABYTE, DocumentError, parse_yaml, read_limited
-from raydr.errors import ScenarioError
+from raydr.errors import ScenarioError, did_you_mean
 from raydr.runfolder.records import is_incomplete
-from raydr.scenarios.problems import nearest
 
 FOR_ROWS = (
     "rows in memory are what estimators take, such as raydr.FedUMAP().fit(X, sites=...), and tables in files are what"
@@ -99,7 +98,7 @@ class Shelf:
         except FileNotFoundError:
             beside = [entry.name for entry in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
             if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
-                near = nearest(path.name, beside)
+                near = did_you_mean(path.name, beside)
                 place = path.parent.absolute()
                 raise ScenarioError(
                     f"There is no file {path.name!r} in {place}{near}: `raydr list {self.noun}s` has the {self.noun}s"
@@ -108,8 +107,8 @@ class Shelf:
                     else f"There is no folder {place}, so no {self.noun} in it: correct the path."
                 ) from None
             raise ScenarioError(
-                f"There is no {self.noun} {str(document)!r}{nearest(path.name, [*names, *beside])}: give a YAML file,"
-                f" or one of the {self.noun}s that come with raydr, {', '.join(names)}."
+                f"There is no {self.noun} {str(document)!r}{did_you_mean(path.name, [*names, *beside])}: give a YAML"
+                f" file, or one of the {self.noun}s that come with raydr, {', '.join(names)}."
             ) from None
         except IsADirectoryError:
             raise ScenarioError(self._of_folder(path)) from None

@@ -14,10 +14,10 @@ import numpy as np
 from raydr.arrays import FloatArray, Int64Array, UInt8Array
 from raydr.data import Alike, Harmonized, Layout, Table, blocks_alike, load_alike
 from raydr.data.arrow_files import rows_of_parquet
-from raydr.data.columns import listing, nearest
+from raydr.data.columns import listing
 from raydr.data.loading import ending
 from raydr.data.site import files_of
-from raydr.errors import DataError, OutputError, RaydrError, ScenarioError
+from raydr.errors import DataError, OutputError, RaydrError, ScenarioError, did_you_mean
 from raydr.extras import require_packages
 from raydr.files import whole
 from raydr.journal import Journal, Listener, unheard
@@ -253,9 +253,9 @@ class Placing:
         strange = [name for name in there if name not in places]
         if strange:
             raise DataError(
-                f"{table.name} has rows of {listing(strange)}{nearest(strange[0], sites)}, and the run adjusted sites"
-                f" to each other (data.harmonize), which were {listing(sites)}: how a site is off that was not there,"
-                " nobody has measured. Leave those rows out, or run with them."
+                f"{table.name} has rows of {listing(strange)}{did_you_mean(strange[0], sites)}. The run adjusted its"
+                f" sites to each other (data.harmonize): {listing(sites)}. The adjustment for any other site is"
+                " unknown. Leave those rows out, or run again with them."
             )
         return np.array([places.get(name, -1) for name in table.client_names], np.int64)[table.client_keys]
 

@@ -105,7 +105,7 @@ def test_no_metrics_are_no_reason_to_fail(tmp_path: Path, capsys: pytest.Capture
 CSV = {
     "text": ("a,b,kind\n1,2,x\n3,4,y\n5,6,z\n", {}, "the feature column 'kind' is not numeric"),
     "label": ("a,b\n1,2\n3,4\n5,7\n", {"label": "c"}, "has no column 'c', which data.label names"),
-    "near label": ("a,b,colour\n1,2,1\n3,4,2\n5,7,1\n", {"label": "color"}, "the nearest is 'colour'"),
+    "near label": ("a,b,colour\n1,2,1\n3,4,2\n5,7,1\n", {"label": "color"}, "(did you mean colour?)"),
     "id": (
         "a,b\n1,2\n1,4\n5,7\n",
         {"id": "a"},
@@ -131,7 +131,7 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     "no such file": (["--set", "data={path: rows.csv}"], "The data file rows.csv cannot be opened"),
     "unknown data set": (
         ["--set", "data.source=irs"],
-        "There is no built-in data set 'irs'; the nearest is 'iris'",
+        "There is no built-in data set 'irs' (did you mean iris?)",
     ),
     "unknown label": (["--set", "data.label=colour"], "'colour', which data.label names"),
     "no data folder": (

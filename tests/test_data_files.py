@@ -393,7 +393,7 @@ class TestFileFaults:
 
     def test_npz_without_features_and_images(self, tmp_path: Path) -> None:
         np.savez(tmp_path / "x.npz", x=np.eye(3))
-        assert "no array X for the features; the nearest is 'x'" in refusal(path=tmp_path / "x.npz")
+        assert "no array X for the features (did you mean x?)" in refusal(path=tmp_path / "x.npz")
         np.savez(tmp_path / "x.npz", X=np.zeros((5, 8, 8)))
         assert "reshape(len(X), -1)" in refusal(path=tmp_path / "x.npz")
 

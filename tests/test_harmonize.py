@@ -720,7 +720,7 @@ def test_new_rows_are_adjusted_as_those_of_their_site(tmp_path: Path, table: Pat
     with pytest.raises(DataError, match="no site of the run"):
         placed(tmp_path / "unsaid.csv", site="south")
     (tmp_path / "strange.csv").write_text((tmp_path / "east.csv").read_text().replace("east", "easte"))
-    with pytest.raises(DataError, match="rows of 'easte'; the nearest is 'east'"):
+    with pytest.raises(DataError, match=r"rows of 'easte' \(did you mean east\?\)"):
         placed(tmp_path / "strange.csv")
     (folder / "model" / "sites.npz").unlink()
     with pytest.raises(OutputError, match=r"only\W+a site that has kept its own"):

@@ -238,8 +238,8 @@ def test_what_cannot_be_held_out_is_refused(wanted: Any, rows: int | None, said:
 def test_an_unknown_mark_is_refused_with_the_nearest(tmp_path: Path) -> None:
     file = write(tmp_path / "rows.csv", range(90))
     for changes, said in (
-        ({"value": "tset"}, "No row of rows.csv has 'tset' in the column .*; the nearest is 'test'"),
-        ({"column": "splt"}, "no column 'splt', which data.holdout.column names; the nearest is 'split'"),
+        ({"value": "tset"}, "No row of rows.csv has 'tset' in the column .* \\(did you mean test\\?\\)"),
+        ({"column": "splt"}, "no column 'splt', which data.holdout.column names \\(did you mean split\\?\\)"),
     ):
         with pytest.raises(DataError, match=said):
             dealt_out(read(tiny() | sections(file, holdout=MARKED | changes)), None)

@@ -439,7 +439,7 @@ def test_a_collapsed_map_and_equal_rows_are_reasons():
 
 
 def test_an_unknown_metric_names_the_nearest():
-    with pytest.raises(ScenarioError, match="no metric 'trustworthines'; did you mean 'trustworthiness'"):
+    with pytest.raises(ScenarioError, match=r"no metric 'trustworthines' \(did you mean trustworthiness\?\)"):
         evaluate(["npa_1", "trustworthines"], made_evidence())
     assert metric_named("sc").title == "Silhouette coefficient"
 

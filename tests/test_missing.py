@@ -259,7 +259,7 @@ def test_a_misspelt_column_is_refused_and_not_filled_in(
     new, out = tmp_path / "new.csv", tmp_path / "placed.csv"
     for header in (f"age,bmi,{spelt},pulse", f"{spelt},pulse"):
         new.write_text(f"{header}\n" + "50,28,44,61\n"[-3 * len(header.split(",")) :])
-        with pytest.raises(DataError, match=r"lacks 1 of the 4 columns of .*: 'insulin'; the nearest is "):
+        with pytest.raises(DataError, match=r"lacks 1 of the 4 columns of .*: 'insulin' \(did you mean "):
             raydr.transform(folder, new, out=out)
         assert not out.exists()
     new.write_text("age,bmi,pulse\n50,28,61\n")

@@ -186,7 +186,7 @@ def test_text_among_the_features_names_every_key_that_a_column_of_text_may_have(
     for key in ("clients.partition.column", "data.label", "data.id", "data.features", "data.categories"):
         assert key in said
     assert status(["run", str(scenario), "--set", "clients.partition={kind: by-column, column: sit}"]) == 2
-    assert "has no column 'sit', which clients.partition.column names; the nearest is 'site'" in paragraph(
+    assert "has no column 'sit', which clients.partition.column names (did you mean site?)" in paragraph(
         capsys
     )
 
@@ -247,7 +247,7 @@ DOCUMENTS: dict[str, tuple[str, list[str], str]] = {
     "a data set with a typo": (
         "name: x\ndata: {source: irsi}\nclients: {count: 3}\nmethod: {kind: fed-tsne}",
         ["run", "mine.yaml"],
-        "There is no built-in data set 'irsi'; the nearest is 'iris'",
+        "There is no built-in data set 'irsi' (did you mean iris?)",
     ),
     "a metric with a typo": (
         "",

@@ -170,9 +170,9 @@ def test_the_page_is_opened_when_it_is_there(patients: Path, monkeypatch: pytest
 REFUSED: dict[str, tuple[list[str], str]] = {
     "site": (
         ["patients.csv", "--site", "hopsital"],
-        "'hopsital', which --site names; the nearest is 'hospital'",
+        "'hopsital', which --site names (did you mean hospital?)",
     ),
-    "label": (["patients.csv", "--label", "diagnosys"], "which --label names; the nearest is 'diagnosis'"),
+    "label": (["patients.csv", "--label", "diagnosys"], "which --label names (did you mean diagnosis?)"),
     "method": (["patients.csv", "--method", "fed-umpa"], "fed-umap"),
     "key": (["patients.csv", "--set", "data.scal=none"], "data.scal is not a key (did you mean scale?)"),
     "file": (["patient.csv", "--site", "hospital"], "cannot be opened"),
@@ -413,7 +413,7 @@ class TestAnnotatedMatrices:
         reduced = load(path=cells, matrix="obsm/X_pca")
         assert reduced.features == ("X_pca0", "X_pca1")
         np.testing.assert_array_equal(reduced.rows, counts[:, :2] * 10)
-        with pytest.raises(DataError, match="the nearest is 'obsm/X_pca'"):
+        with pytest.raises(DataError, match=r"did you mean obsm/X_pca\?"):
             load(path=cells, matrix="obsm/pca")
 
     def test_a_label_that_is_missing_is_missing(self, cells: Path) -> None:

@@ -217,7 +217,7 @@ def test_columns_that_are_to_be_shown_are_those_of_the_table_and_change_no_bit(
 
 def test_a_column_that_is_not_mapped_is_not_shown(tmp_path: Path) -> None:
     with pytest.raises(
-        ScenarioError, match=r"'petal width', which is not mapped; the nearest is 'petal width"
+        ScenarioError, match=r"'petal width', which is not mapped \(did you mean 'petal width"
     ):
         tiny_run(tmp_path / "run", show=["petal width"])
     with pytest.raises(ScenarioError, match="twice"):

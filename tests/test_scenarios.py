@@ -168,7 +168,7 @@ def test_a_long_value_is_cut() -> None:
 
 
 def test_an_unknown_metric_is_refused_with_the_nearest() -> None:
-    assert "There is no metric 'nba_10'; did you mean 'npa_10'" in refusal(tiny(), metrics=["nba_10"])
+    assert "There is no metric 'nba_10' (did you mean npa_10?)" in refusal(tiny(), metrics=["nba_10"])
 
 
 # --- impossible combinations ----------------------------------------------------------------------------------------

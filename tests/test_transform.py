@@ -132,9 +132,9 @@ def test_no_name_becomes_a_formula_in_a_csv_file(run: Path, tmp_path: Path, suff
     [
         (
             "Glucose",
-            "lacks 1 of the 5 columns of the data of the run in {run}: 'glucose'; the nearest is 'Glucose'",
+            "lacks 1 of the 5 columns of the data of the run in {run}: 'glucose' (did you mean Glucose?)",
         ),
-        ("gluccose", "'glucose'; the nearest is 'gluccose'"),
+        ("gluccose", "'glucose' (did you mean gluccose?)"),
         ("label", "'glucose'. Columns are matched by name"),
     ],
 )

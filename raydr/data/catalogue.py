@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.data.columns import Choice, Columns, nearest
+from raydr.data.columns import Choice, Columns
 from raydr.data.datasets import Dataset
 from raydr.data.fetching import kept, public_copy
 from raydr.data.numpy_files import from_arrays, read_npz
-from raydr.errors import DataError
+from raydr.errors import DataError, did_you_mean
 
 DATA_VARIABLE = "RAYDR_DATA"
 """Environment variable that names the data folder."""
@@ -190,7 +190,7 @@ def find(name: str) -> Dataset:
         )
     if name not in DATASETS:
         raise DataError(
-            f"There is no built-in data set {name!r}{nearest(name, tuple(DATASETS))}. data.source must be one of "
+            f"There is no built-in data set {name!r}{did_you_mean(name, tuple(DATASETS))}. data.source must be one of "
             f"{', '.join(DATASETS)}; for a file of your own use data.path."
         )
     return DATASETS[name]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from raydr.arrays import BoolArray, Int64Array
 from raydr.data.layout import Categories, Layout
 from raydr.data.spelling import DEFAULT_THRESHOLD, Agreement, Threshold
-from raydr.errors import DataError
+from raydr.errors import DataError, did_you_mean
 
 NOT_LISTED = "not in data.features"
 """Why a column is not read that could have been."""
@@ -59,10 +58,9 @@ class Alike:
             spelt = {letters(column) for column in spare}
             lacking = [column for column in lacking if letters(column) in spelt]
         if lacking:
-            guess = nearest(lacking[0], spare)
             raise DataError(
                 f"{name} lacks {len(lacking)} of the {len(self.columns)} columns of {self.what}: {listing(lacking)}"
-                f"{guess and guess + ' for the first'}. Its other columns are {listing(spare) or 'none'}. Columns are"
+                f"{did_you_mean(lacking[0], spare)}. Its other columns are {listing(spare) or 'none'}. Columns are"
                 " matched by name, in whatever order: name them as there."
             )
         return list(self.columns)
@@ -305,7 +303,7 @@ def require(column: str, available: Sequence[str], *, knob: str, where: str) -> 
     """Raise a DataError that names the nearest column when ``column`` is not one of ``available``."""
     if column not in available:
         raise DataError(
-            f"{where} has no column {column!r}, which {knob} names{nearest(column, available)}. "
+            f"{where} has no column {column!r}, which {knob} names{did_you_mean(column, available)}. "
             f"Its columns are {listing(available)}."
         )
 
@@ -320,13 +318,6 @@ def refuse_repeats(names: Sequence[str], *, where: str, remedy: str) -> None:
 def letters(name: str) -> str:
     """Letters and digits of a name, small."""
     return "".join(letter for letter in name.casefold() if letter.isalnum())
-
-
-def nearest(name: str, valid: Sequence[str]) -> str:
-    """Return "; the nearest is 'x'" for the valid name nearest to ``name``, or nothing when none is near."""
-    by_folded = {candidate.casefold(): candidate for candidate in valid}
-    close = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.5)
-    return f"; the nearest is {by_folded[close[0]]!r}" if close else ""
 
 
 def listing(names: Sequence[str], limit: int = 12) -> str:

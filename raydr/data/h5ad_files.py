@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raydr.data.columns import Choice, Columns, listing, nearest
+from raydr.data.columns import Choice, Columns, listing
 from raydr.data.numpy_files import from_arrays
-from raydr.errors import DataError
+from raydr.errors import DataError, did_you_mean
 from raydr.extras import lacking as lacking_package
 from raydr.memory import lacking_memory, size
 
@@ -77,7 +77,7 @@ def _matrix(path: Path, content: Any, which: str) -> tuple[NDArray[Any], NDArray
     places |= {f"obsm/{name}": values for name, values in content.obsm.items()}
     if which not in places:
         raise DataError(
-            f"{path.name} has no matrix {which!r}, which data.matrix names{nearest(which, list(places))}. It has"
+            f"{path.name} has no matrix {which!r}, which data.matrix names{did_you_mean(which, list(places))}. It has"
             f" {listing(list(places))}."
         )
     found = places[which]

@@ -8,10 +8,10 @@ from math import ceil
 import numpy as np
 
 from raydr.arrays import Int64Array
-from raydr.data.columns import listing, nearest
+from raydr.data.columns import listing
 from raydr.data.sampling import sample_rows
 from raydr.data.table import Table
-from raydr.errors import DataError
+from raydr.errors import DataError, did_you_mean
 from raydr.settings import share_of
 
 
@@ -88,7 +88,7 @@ def _marked(table: Table, mark: str) -> Int64Array:
     if mark not in present:
         raise DataError(
             f"No row of {table.name} has {mark!r} in the column that data.holdout.column names"
-            f"{nearest(mark, present)}. Its values are {listing(present)}."
+            f"{did_you_mean(mark, present)}. Its values are {listing(present)}."
         )
     return np.flatnonzero(table.marks == table.mark_names.index(mark))
 

@@ -15,7 +15,7 @@ from raydr.arrays import BoolArray, Int64Array
 from raydr.data.arrow_files import read_csv, read_parquet, survey_csv, survey_parquet
 from raydr.data.catalogue import IN_MEMORY, find, read_builtin
 from raydr.data.categories import Survey
-from raydr.data.columns import Choice, Columns, Key, listing, nearest
+from raydr.data.columns import Choice, Columns, Key, listing
 from raydr.data.h5ad_files import read_h5ad
 from raydr.data.layout import Categories, Layout
 from raydr.data.numpy_files import from_arrays, read_npy, read_npz
@@ -23,7 +23,7 @@ from raydr.data.provenance import Source, sha256_of_arrays, sha256_of_file
 from raydr.data.sampling import sample_rows
 from raydr.data.spelling import DEFAULT_THRESHOLD, Threshold
 from raydr.data.table import Table
-from raydr.errors import DataError
+from raydr.errors import DataError, did_you_mean
 from raydr.geometry.points import Progress, unheard
 from raydr.memory import available_memory_bytes
 from raydr.memory import size as file_size
@@ -277,7 +277,7 @@ def _opened(
     except OSError as error:
         beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         raise DataError(
-            f"The data file {path} cannot be opened ({error.strerror}){nearest(path.name, beside)}. "
+            f"The data file {path} cannot be opened ({error.strerror}){did_you_mean(path.name, beside)}. "
             f"Relative paths start from the current directory, {Path.cwd()}."
         ) from error
     if path.is_dir():

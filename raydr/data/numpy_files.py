@@ -21,10 +21,9 @@ from raydr.data.columns import (
     first_text,
     identify,
     listing,
-    nearest,
     refuse_repeats,
 )
-from raydr.errors import DataError
+from raydr.errors import DataError, did_you_mean
 
 _ARCHIVE, _ARRAY, _PICKLE = b"PK", b"\x93NUMPY", b"\x80"
 """How an .npz file begins, a .npy file, and what pickle writes."""
@@ -93,7 +92,7 @@ def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]], choice: Choice) -
     """
     if "X" not in arrays:
         raise DataError(
-            f"{name} has no array X for the features{nearest('X', list(arrays))}. "
+            f"{name} has no array X for the features{did_you_mean('X', list(arrays))}. "
             f"It holds {listing(list(arrays))}. Save the (rows, features) array under the name X."
         )
     matrix = arrays["X"]
@@ -174,7 +173,7 @@ def _column(name: str, arrays: Mapping[str, NDArray[Any]], column: str, knob: st
     if column not in arrays:
         usable = [key for key in arrays if key != "X" and arrays[key].shape == (rows,)]
         raise DataError(
-            f"{name} has no array {column!r}, which {knob} names{nearest(column, usable)}. "
+            f"{name} has no array {column!r}, which {knob} names{did_you_mean(column, usable)}. "
             f"The arrays with one value per row are {listing(usable) or 'none'}."
         )
     values = arrays[column]

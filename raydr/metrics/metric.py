@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, KeysView, Set
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import Literal, TypeAlias, TypeVar
 
 from raydr.arrays import Float64Array
-from raydr.errors import ScenarioError
+from raydr.errors import ScenarioError, did_you_mean
 from raydr.geometry.points import Progress, unheard
 from raydr.metrics.evidence import LARGEST_K, Evidence, Examination, UnmeasurableError
 from raydr.metrics.sampling import EXACT_ROWS, SAMPLED_ROWS, Estimate
@@ -302,9 +301,8 @@ def metric_named(name: str) -> Metric:
             f"The metric {name!r} has no number of neighbours that can be looked at: end it in _1 to"
             f" _{MOST_NEIGHBORS}, as in {family}_7."
         )
-    near = get_close_matches(name, METRICS, n=1, cutoff=0.0)[0]
     raise ScenarioError(
-        f"There is no metric {name!r}; did you mean {near!r}? Metrics are {', '.join(METRICS)}, and those of neighbours"
-        f" ({', '.join(FAMILIES)}) with any number of them, as trustworthiness_7: correct the name under metrics, or"
-        " write `metrics: default` for all."
+        f"There is no metric {name!r}{did_you_mean(name, METRICS)}. Metrics are {', '.join(METRICS)}, and those of"
+        f" neighbours ({', '.join(FAMILIES)}) with any number of them, as trustworthiness_7. Correct the name under"
+        " metrics, or write `metrics: default` for all."
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from operator import attrgetter
 from typing import Any
 
 import click
+
+from raydr.errors import did_you_mean
 
 
 def _shipped() -> Mapping[str, str]:
@@ -64,8 +65,7 @@ class _Catalogue(click.ParamType[str]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value in CATALOGUES:
             return str(value)
-        near = get_close_matches(value, CATALOGUES, n=1, cutoff=0.5)
-        there = f"There is no list of {value!r}{f' (did you mean {near[0]}?)' if near else ''}"
+        there = f"There is no list of {value!r}{did_you_mean(value, CATALOGUES)}"
         raise click.UsageError(f"{there}: lists are of {', '.join(CATALOGUES)}", ctx)
 
 
