@@ -10,8 +10,7 @@ import sys
 import time
 from contextlib import ExitStack
 
-from ray._private.services import get_ray_address_from_environment
-
+from raydr.actors.ray_private import ASK_FOR_ADMISSION, services
 from raydr.errors import OutputError
 
 _PATIENCE_S = 8.0
@@ -27,15 +26,6 @@ _SETTINGS = 4
 _CERTIFICATES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
 """Files that a process of a cluster with RAY_USE_TLS has."""
 
-_INTRODUCTION = """
-import sys
-from ray._raylet import GcsClient
-from ray.exceptions import AuthenticationError
-try:
-    GcsClient(address=sys.argv[1])
-except AuthenticationError:
-    sys.exit(77)
-"""
 _REFUSED = 77
 
 
@@ -81,7 +71,7 @@ def _found(address: str) -> str:
     if address != "auto":
         return address
     try:
-        found: str = get_ray_address_from_environment("auto", None)
+        found: str = services.get_ray_address_from_environment("auto", None)
     except ConnectionError as error:
         raise _nobody(address, "no Ray runs on this machine") from error
     return found
@@ -126,7 +116,7 @@ def _tls() -> ssl.SSLContext | None:
 
 def _require_admission(address: str, found: str, timeout_s: float) -> None:
     """Have a process of its own ask the cluster who it is: it can be given up, and what it prints is not seen."""
-    command = [sys.executable, "-P", "-c", _INTRODUCTION, found]
+    command = [sys.executable, "-P", "-c", ASK_FOR_ADMISSION, found]
     try:
         code = subprocess.run(command, check=False, capture_output=True, timeout=timeout_s).returncode
     except subprocess.TimeoutExpired:

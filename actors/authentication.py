@@ -6,12 +6,9 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
-from typing import Any
 
+from raydr.actors.ray_private import raylet
 from raydr.errors import RunError
-
-_library: Any = import_module("ray._raylet")  # whose types are not told
 
 
 def closed_to_others() -> dict[str, str]:
@@ -47,8 +44,8 @@ def environment_of_ray(variables: Mapping[str, str]) -> Iterator[None]:
 
 def require_closed() -> None:
     """Raise RunError if Ray's library did not take the token up: better no run than an open one."""
-    token = _library.AuthenticationMode.TOKEN
-    if os.environ.get("RAY_AUTH_MODE") == "token" and _library.get_authentication_mode() != token:
+    token = raylet.AuthenticationMode.TOKEN
+    if os.environ.get("RAY_AUTH_MODE") == "token" and raylet.get_authentication_mode() != token:
         raise RunError(
             "This Ray cannot be closed to others on the network: it did not take up a token. Install the release of"
             " Ray that raydr was tested with, or set RAY_AUTH_MODE=disabled to run it open."
@@ -62,5 +59,5 @@ def forget() -> None:
 
 def _read_again() -> None:
     """Have Ray's library read its settings and token from the environment, whenever it was imported."""
-    _library.AuthenticationTokenLoader.instance().reset_cache()
-    _library.Config.initialize("")
+    raylet.AuthenticationTokenLoader.instance().reset_cache()
+    raylet.Config.initialize("")

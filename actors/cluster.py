@@ -17,6 +17,7 @@ from raydr.actors.address import cluster_asked_for, require_answer
 from raydr.actors.authentication import closed_to_others, environment_of_ray, forget, require_closed
 from raydr.actors.leftovers import INSIDE, MARK, end_processes, groups_of_ray, logs_in, new_folder
 from raydr.actors.manners import store_within, well_behaved, without_dashboard
+from raydr.actors.ray_private import require_tested_ray
 from raydr.actors.search_path import LikeTheDriver
 from raydr.actors.vitals import require_worker
 from raydr.errors import OutputError, RunError
@@ -72,6 +73,7 @@ def connected(address: str | None = None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
+    require_tested_ray()
     share_cores()
     asked = cluster_asked_for(address)
     with well_behaved(), _started() if asked is None else _joined(asked):

@@ -10,8 +10,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 import psutil
-from ray._private import worker
 
+from raydr.actors.ray_private import worker
 from raydr.errors import OutputError
 
 MARK = "RAYDR_STARTED"

@@ -11,9 +11,7 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
-import ray
-from ray._private import ray_constants, services, utils, worker
-
+from raydr.actors.ray_private import ray_constants, raylet, services, utils, worker
 from raydr.signals import ENDING
 
 
@@ -28,7 +26,7 @@ def well_behaved() -> Iterator[None]:
     with (
         patch.object(utils, "set_sigterm_handler", lambda handler: None),
         patch.object(worker, "_worker_logs_enabled", False),
-        patch.object(ray._raylet, "CoreWorker", partial(_with_handlers_kept, ray._raylet.CoreWorker)),
+        patch.object(raylet, "CoreWorker", partial(_with_handlers_kept, raylet.CoreWorker)),
         patch.object(services, "ConsolePopen", _in_group_of_its_own(services.ConsolePopen)),
     ):
         yield

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import ray
-from ray._private import worker
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
+from raydr.actors.ray_private import worker
 from raydr.errors import RaydrError, RunError
 
 _NAMES = {"raylet": "node manager (raylet)", "gcs_server": "control service (gcs_server)"}

@@ -1,0 +1,49 @@
+"""The private parts of Ray that raydr uses. Any release of Ray may change them, so no other module imports one."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import ray
+from ray._private import ray_constants, services, utils, worker
+
+from raydr.errors import RunError
+
+__all__ = [
+    "ASK_FOR_ADMISSION",
+    "ray_constants",
+    "raylet",
+    "require_tested_ray",
+    "services",
+    "utils",
+    "worker",
+]
+
+raylet: Any = import_module("ray._raylet")
+"""Ray's C++ library, whose names have no types."""
+
+ASK_FOR_ADMISSION = """
+import sys
+from ray._raylet import GcsClient
+from ray.exceptions import AuthenticationError
+try:
+    GcsClient(address=sys.argv[1])
+except AuthenticationError:
+    sys.exit(77)
+"""
+"""A program that ends with 77 if the cluster at the address of its argument does not admit it."""
+
+_OLDEST, _NEXT = (2, 55), (2, 56)
+
+
+def require_tested_ray() -> None:
+    """Raise RunError if Ray is of a release whose private parts raydr was not tested with."""
+    release = tuple(int(part) for part in ray.__version__.split(".")[:2])
+    if not _OLDEST <= release < _NEXT:
+        oldest, newest = (".".join(map(str, each)) for each in (_OLDEST, _NEXT))
+        raise RunError(
+            f"raydr cannot start or join Ray {ray.__version__}: it was tested with {oldest} up to {newest}, excluded."
+            f" Install one of them with `pip install 'ray[tune]>={oldest},<{newest}'`, or run without Ray: --set"
+            " runtime.federation=inline."
+        )
