@@ -15,11 +15,11 @@ from raydr.actors.cluster import connected
 from raydr.actors.coordinator import Coordinator, evaluation_task
 from raydr.actors.packing import Packing, gpu_share, seating
 from raydr.actors.placement import place, require_room, rows_bytes
-from raydr.actors.room import Room, within_room
+from raydr.actors.ray_health import Vitals, dead_parts_named
+from raydr.actors.resources import Room, within_room
 from raydr.actors.sites import count_sites, lay_out_sites, pool
 from raydr.actors.streaming import heard
 from raydr.actors.transport import RayTransport
-from raydr.actors.vitals import Vitals, dead_parts_named
 from raydr.arrays import FloatArray
 from raydr.data import Census, Layout, Site, SiteFile
 from raydr.device import Device, Found, built_for_gpus

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import ray
 
-from raydr.actors.room import Room
+from raydr.actors.resources import Room
 from raydr.actors.streaming import Result, streamed
 from raydr.actors.transport import RayTransport
 from raydr.device import Found, computing_on

@@ -17,7 +17,7 @@ from ray.dashboard.modules.dashboard_sdk import SubmissionClient
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobSubmissionClient
 
-from raydr.actors.keeping import MANIFEST, Manifest, place_of, unpacked
+from raydr.actors.job_artifacts import MANIFEST, Manifest, place_of, unpacked
 from raydr.actors.shipping import Package
 from raydr.errors import OutputError, RunError
 

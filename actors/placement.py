@@ -10,7 +10,7 @@ from typing import Any
 import ray
 
 from raydr.actors.packing import ACTOR_BYTES, pack
-from raydr.actors.room import Room
+from raydr.actors.resources import Room
 from raydr.actors.sites import pinned
 from raydr.actors.transport import Placement
 from raydr.arrays import FloatArray

@@ -10,7 +10,7 @@ import numpy as np
 import ray
 from ray.exceptions import RayTaskError
 
-from raydr.actors.room import Room
+from raydr.actors.resources import Room
 from raydr.actors.streaming import own
 from raydr.arrays import FloatArray
 from raydr.data import Census, Layout, Site, SiteFile, census

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import ray
 from ray.exceptions import GetTimeoutError, RayTaskError
 
-from raydr.actors.vitals import LOOK_S, Vitals
+from raydr.actors.ray_health import LOOK_S, Vitals
 from raydr.errors import RaydrError
 from raydr.journal import Event, Listener
 

@@ -14,7 +14,7 @@ from ray.actor import ActorHandle
 from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayTaskError
 
 from raydr.actors.client import ClientActor
-from raydr.actors.room import Room
+from raydr.actors.resources import Room
 from raydr.actors.sites import reachable
 from raydr.actors.streaming import own
 from raydr.data import SiteFile

@@ -188,8 +188,8 @@ def _in_order(audit: Any, lines: Sequence[Any]) -> list[Any]:
 def images(quick: bool) -> Iterator[Line]:
     """MNIST and Fashion-MNIST in full size."""
     from raydr.attacks import Side
-    from raydr.attacks.cloud import cloud
     from raydr.attacks.distribution_alignment import attempts
+    from raydr.attacks.point_cloud import cloud
     from raydr.attacks.trilateration import trilateration
     from raydr.data import load
 

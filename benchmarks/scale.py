@@ -37,7 +37,7 @@ from benchmarks.placing import mixture
 from benchmarks.processes import memory_mb, tree
 from raydr.actors.cluster import connected
 from raydr.actors.placement import place
-from raydr.actors.room import Room
+from raydr.actors.resources import Room
 from raydr.actors.transport import RayTransport
 from raydr.arrays import Float32Array
 from raydr.federation import Context, FaultPlan, Federation

@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks.increment_messages import Increment
 from raydr.actors.cluster import connected
 from raydr.actors.placement import place
-from raydr.actors.room import Room
+from raydr.actors.resources import Room
 from raydr.actors.transport import RayTransport
 from raydr.arrays import Float64Array
 from raydr.federation import Context, FaultPlan, Federation

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         LocalNE,
         PrivateMap,
     )
-    from raydr.front.finished import Result, SweepResult, load
+    from raydr.front.result import Result, SweepResult, load
 
     __version__: str
 
@@ -78,7 +78,7 @@ def __getattr__(name: str) -> Any:
 
         return metadata.version("raydr")
     if name in _FINISHED:
-        return getattr(import_module("raydr.front.finished"), name)
+        return getattr(import_module("raydr.front.result"), name)
     if name in __all__ and name[0].islower():
         return getattr(import_module("raydr.front.api"), name)
     if name[0].isupper():  # the estimator of a method, which may be another package's

@@ -28,7 +28,7 @@ from raydr.report import write_report
 from raydr.runfolder import read_run, records
 from raydr.runfolder.manifest import seal
 from raydr.runfolder.records import is_incomplete
-from raydr.scenarios.holdings import Holdings, read_table
+from raydr.scenarios.client_data import Holdings, read_table
 from raydr.scenarios.reading import read
 from raydr.scenarios.repetition import Repetition, repeated
 from raydr.scenarios.schema import AuditSettings, Scenario

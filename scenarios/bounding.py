@@ -25,7 +25,7 @@ from raydr.robust import Mean
 from raydr.runfolder import RunFolder, read_run
 from raydr.runfolder.records import SCENARIO
 from raydr.scenarios.backend import InlineBackend
-from raydr.scenarios.holdings import dealt_out, from_sites
+from raydr.scenarios.client_data import dealt_out, from_sites
 from raydr.scenarios.model import preparation_of, read_model
 from raydr.scenarios.reading import read
 from raydr.scenarios.repetition import require_same_data

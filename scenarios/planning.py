@@ -1,8 +1,8 @@
 """What a run will need, told before anything starts: ``raydr plan``.
 
 Messages and their price in privacy come from a rehearsal (:func:`raydr.methods.serving.rehearse`), which asks what the
-run will ask of clients that have sizes alone; memory and time from models of both (:mod:`raydr.scenarios.footprint`,
-:mod:`raydr.scenarios.pace`). No Ray is started.
+run will ask of clients that have sizes alone; memory and time from models of both (:mod:`raydr.scenarios.run_memory`,
+:mod:`raydr.scenarios.run_time`). No Ray is started.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from raydr.privacy.accounting import Adversary
 from raydr.privacy.ledger import Granularity, Ledger
 from raydr.privacy.mechanism import Relation, Unit
 from raydr.privacy.statement import Against, statement
+from raydr.scenarios.data_sizes import Prospect, of_so_many, prospect_of
 from raydr.scenarios.federation_plan import plan_of, with_public
-from raydr.scenarios.footprint import Load, ProcessMemory, footprint
-from raydr.scenarios.pace import StageTime, embedder_of, stage_times
-from raydr.scenarios.prospect import Prospect, of_so_many, prospect_of
 from raydr.scenarios.remedies import NodeNeed, Remedy, needs_of, remedies
+from raydr.scenarios.run_memory import Load, ProcessMemory, footprint
+from raydr.scenarios.run_time import StageTime, embedder_of, stage_times
 from raydr.scenarios.schema import Scenario
 
 
@@ -404,7 +404,7 @@ def _central_operations(scenario: Scenario, prospect: Prospect) -> float:
     method = scenario.method
     if not hasattr(method, "hidden"):
         return 0.0
-    from raydr.methods.fedne.effort import training_operations
+    from raydr.methods.fedne.flops import training_operations
     from raydr.methods.fedne.settings import ContrastiveEncoder, GlobalNE
 
     if not isinstance(method, ContrastiveEncoder):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from raydr.actors.capacity import Capacity
-from raydr.scenarios.footprint import Load, footprint, is_light, node_bytes
+from raydr.scenarios.run_memory import Load, footprint, is_light, node_bytes
 from raydr.scenarios.schema import Scenario
 
 

@@ -24,9 +24,9 @@ from raydr.registry import extensions
 from raydr.runfolder import RunFolder, read_run
 from raydr.runfolder.records import SCENARIO
 from raydr.scenarios.backend import InlineBackend
+from raydr.scenarios.client_data import Holdings, dealt_out, from_sites, with_public_file
 from raydr.scenarios.environment import versions
 from raydr.scenarios.federation_plan import plan_of, with_public, with_scaling
-from raydr.scenarios.holdings import Holdings, dealt_out, from_sites, with_public_file
 from raydr.scenarios.identity import Identity, origin_of
 from raydr.scenarios.reading import read
 from raydr.scenarios.schema import Scenario

@@ -39,16 +39,16 @@ from raydr.runfolder.writing import (
     write_shown,
 )
 from raydr.scenarios.backend import Backend
-from raydr.scenarios.beginning import Beginning, begin, held_by
 from raydr.scenarios.checkpoints import Checkpoints
+from raydr.scenarios.client_data import Dealt, Holdings
 from raydr.scenarios.environment import environment
 from raydr.scenarios.evaluation import Findings, NewRows, Question, examine
 from raydr.scenarios.federation_plan import plan_of, with_public, with_scaling
 from raydr.scenarios.folder import default_folder, incomplete, taken_up, target_of, unwritable
-from raydr.scenarios.holdings import Dealt, Holdings
 from raydr.scenarios.model import KEYED, write_model
 from raydr.scenarios.reading import dump, read
 from raydr.scenarios.schema import Scenario
+from raydr.scenarios.start import Beginning, begin, held_by
 from raydr.statistics.keying import keyed_rows, keyed_scale
 
 

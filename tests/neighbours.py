@@ -28,7 +28,7 @@ import pytest
 
 import raydr.methods.serving
 import raydr.scenarios.backend
-import raydr.scenarios.beginning
+import raydr.scenarios.start
 from raydr.federation.failures import Failure
 from raydr.federation.host import ClientHost, protection_of
 from raydr.federation.inline import InlineTransport
@@ -229,7 +229,7 @@ def _listen(patch: pytest.MonkeyPatch, record: Record, tape: Tape) -> None:
     patch.setattr(InlineTransport, "sum", summed)
     patch.setattr(raydr.scenarios.backend, "serve", served)
     alone = lambda **more: InlineBackend(transcript=Transcript(), **more)  # noqa: E731
-    patch.setattr(raydr.scenarios.beginning, "InlineBackend", alone)
+    patch.setattr(raydr.scenarios.start, "InlineBackend", alone)
 
 
 def _heard(record: Record, event: Event) -> None:

@@ -25,7 +25,7 @@ from raydr.journal import Event, Incident, RoundEnded
 from raydr.methods.landmarks.maps import FedTSNE
 from raydr.methods.serving import Plan
 from raydr.scenarios.backend import InlineBackend
-from raydr.scenarios.holdings import from_sites
+from raydr.scenarios.client_data import from_sites
 from raydr.scenarios.reading import read
 
 PLAN = Plan(

@@ -17,7 +17,6 @@ from raydr.arrays import Float64Array, Int64Array
 from raydr.attacks import Estimate, NotApplicableError, Piece, Side, View
 from raydr.attacks.attribute_inference import attribute_inference
 from raydr.attacks.chosen_landmarks import chosen_landmarks
-from raydr.attacks.cloud import Cloud, cloud, unfolded, unfolded_cloud
 from raydr.attacks.distance_geometry import distance_geometry
 from raydr.attacks.distribution_alignment import (
     _Clouds,
@@ -31,7 +30,8 @@ from raydr.attacks.distribution_alignment import (
 from raydr.attacks.gradient_matching import gradient_matching
 from raydr.attacks.known_sample import known_sample, placed
 from raydr.attacks.per_record import per_record
-from raydr.attacks.posted import Posted, posted
+from raydr.attacks.point_cloud import Cloud, cloud, unfolded, unfolded_cloud
+from raydr.attacks.posted_distances import Posted, posted
 from raydr.attacks.principal import principal_axes
 from raydr.attacks.projection import projection
 from raydr.attacks.scoring import Truth

@@ -13,13 +13,13 @@ from scipy.optimize import minimize
 
 from raydr.arrays import Float64Array
 from raydr.attacks import ATTACKS, NotApplicableError, Side, View
-from raydr.attacks.cloud import cloud, unfolded
 from raydr.attacks.contract import Estimate, Piece, Reconstruction, Unordered
 from raydr.attacks.distance_geometry import distance_geometry
 from raydr.attacks.distribution_alignment import aligned, distribution_alignment
 from raydr.attacks.gradient_matching import gradient_matching
 from raydr.attacks.known_sample import known_sample
 from raydr.attacks.membership import membership
+from raydr.attacks.point_cloud import cloud, unfolded
 from raydr.attacks.principal import principal_axes
 from raydr.attacks.scoring import judged, told_apart
 from raydr.attacks.surrogate_inversion import surrogate_inversion

@@ -25,7 +25,7 @@ from raydr.runfolder import read_audit, read_run
 from raydr.runfolder.records import AUDIT, EMBEDDING, ENVIRONMENT, LEDGER, REPORT, SCENARIO
 from raydr.scenarios.auditing import _case, asked, audit, picture, rows_apart
 from raydr.scenarios.backend import InlineBackend
-from raydr.scenarios.holdings import dealt_out
+from raydr.scenarios.client_data import dealt_out
 from raydr.scenarios.reading import dump, read
 from raydr.scenarios.repetition import repeated
 from raydr.scenarios.schema import AuditSettings

@@ -13,13 +13,13 @@ from tiny import tiny_run, tiny_scenario
 import raydr
 from raydr.arrays import Float64Array
 from raydr.attacks import Side, View
-from raydr.attacks.cloud import cloud
+from raydr.attacks.point_cloud import cloud
 from raydr.attacks.trilateration import trilateration
 from raydr.errors import ScenarioError
 from raydr.geometry.points import squared_distances
 from raydr.journal import unheard
 from raydr.report.audited import enough_public_rows
-from raydr.report.gist import points
+from raydr.report.privacy_summary import points
 from raydr.runfolder import read_audit, read_run
 from raydr.runfolder.records import REPORT
 from raydr.scenarios.planning import plan_of_scenario

@@ -19,13 +19,13 @@ import raydr
 from raydr.data import load
 from raydr.embedding import EMBEDDERS
 from raydr.errors import DataError
-from raydr.front import bars
-from raydr.front.bars import Pace, heard_on_terminal, reading_on_terminal
+from raydr.front import progress_bars
+from raydr.front.progress_bars import Pace, heard_on_terminal, reading_on_terminal
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points
 from raydr.journal import Event, Incident, Journal, Progress, StageEnded, StageStarted, within
 from raydr.metrics import Evidence, evaluate
-from raydr.scenarios import beginning
+from raydr.scenarios import start
 from raydr.scenarios.runner import run
 from raydr.threads import done_ahead
 
@@ -36,7 +36,7 @@ ROWS = np.random.default_rng(0).normal(size=(400, 5)).astype(np.float32)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Sets the time that bars see."""
     now = [0.0]
-    monkeypatch.setattr("raydr.front.bars.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("raydr.front.progress_bars.time.monotonic", lambda: now[0])
 
     def at(seconds: float) -> None:
         now[0] = seconds
@@ -140,7 +140,7 @@ def test_a_terminal_has_a_bar_a_count_and_what_is_left(
 ) -> None:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=100, highlight=False, color_system=None)
-    monkeypatch.setattr(bars, "console_on", lambda _: console)
+    monkeypatch.setattr(progress_bars, "console_on", lambda _: console)
     with heard_on_terminal() as hear:
         hear(StageStarted("rounds"))
         hear(Progress("rounds", 0, 50))
@@ -151,8 +151,8 @@ def test_a_terminal_has_a_bar_a_count_and_what_is_left(
 
 
 def test_a_stage_that_counts_twice_is_not_over_in_between() -> None:
-    drawn = bars.Bars(console=Console(file=io.StringIO()), auto_refresh=False)
-    rows = bars._StageBars(drawn)
+    drawn = progress_bars.Bars(console=Console(file=io.StringIO()), auto_refresh=False)
+    rows = progress_bars._StageBars(drawn)
     rows.hear(StageStarted("central map"))
     (row,) = drawn.tasks
     for done in (3, 5, 2, 2.5):
@@ -167,11 +167,11 @@ def test_a_stage_that_counts_twice_is_not_over_in_between() -> None:
 def test_a_notebook_has_bars_where_it_has_widgets(monkeypatch: pytest.MonkeyPatch, widgets: bool) -> None:
     console = Console(file=io.StringIO(), force_jupyter=True)
     monkeypatch.setattr(
-        bars, "find_spec", lambda name: object() if widgets and name == "ipywidgets" else None
+        progress_bars, "find_spec", lambda name: object() if widgets and name == "ipywidgets" else None
     )
-    assert bars._draws_bars(console) is widgets
-    assert bars._draws_bars(Console(file=io.StringIO(), force_terminal=True))
-    assert not bars._draws_bars(Console(file=io.StringIO()))
+    assert progress_bars._draws_bars(console) is widgets
+    assert progress_bars._draws_bars(Console(file=io.StringIO(), force_terminal=True))
+    assert not progress_bars._draws_bars(Console(file=io.StringIO()))
 
 
 # --- what is told --------------------------------------------------------------------------------------------------
@@ -351,9 +351,9 @@ def test_reading_tells_of_long_reads_alone(
 def test_a_table_that_is_read_ahead_says_how_far_it_is_to_whoever_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(beginning, "_LOOK_S", 0.01)
+    monkeypatch.setattr(start, "_LOOK_S", 0.01)
     heard: list[Event] = []
-    reached, told = beginning._Reached(), threading.Event()
+    reached, told = start._Reached(), threading.Event()
 
     def hear(event: Event) -> None:
         heard.append(event)

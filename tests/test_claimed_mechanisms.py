@@ -24,8 +24,8 @@ from raydr.arrays import Float64Array, FloatArray
 from raydr.errors import DataError, RunError
 from raydr.federation import Client, Federation, Request
 from raydr.methods.fedne.clients import TrainRequest
+from raydr.methods.fedne.dp_costs import MeanRequest
 from raydr.methods.fedne.encoder import Architecture, initial_weights
-from raydr.methods.fedne.paid import MeanRequest
 from raydr.methods.fedne.pairs import PairRequest, summed_gradient
 from raydr.methods.fedne.surrogates import DensityRequest
 from raydr.methods.landmarks.features import fourier_features

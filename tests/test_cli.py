@@ -16,9 +16,9 @@ import pytest
 import yaml
 from tiny import tiny_file, tiny_run
 
-from raydr.front.bars import heard_on_terminal
 from raydr.front.cli import status
 from raydr.front.commands.lists import CATALOGUES
+from raydr.front.progress_bars import heard_on_terminal
 from raydr.front.terminal import print_result
 from raydr.journal import CheckpointTaken, Incident, Progress, StageEnded, StageStarted
 from raydr.metrics import METRICS
@@ -485,7 +485,7 @@ def test_long_stages_say_how_far_they_are_where_there_are_no_bars(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr("raydr.front.bars.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("raydr.front.progress_bars.time.monotonic", lambda: clock[0])
     with heard_on_terminal() as hear:
         hear(StageStarted("landmarks"))
         for clock[0], done in (1.0, 1), (11.0, 30), (12.0, 31), (30.0, 50):

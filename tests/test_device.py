@@ -21,7 +21,7 @@ from raydr.geometry.trilateration import trilaterate
 from raydr.methods.landmarks.kernel import cross_term, landmark_term
 from raydr.methods.sense.smacof import random_start, smacof
 from raydr.privacy.secrets import Secret
-from raydr.scenarios.holdings import dealt_out
+from raydr.scenarios.client_data import dealt_out
 from raydr.scenarios.identity import Identity
 from raydr.scenarios.reading import read
 
@@ -143,7 +143,7 @@ def test_a_gpu_that_is_not_there_is_said_before_anything_is_left(
 @pytest.fixture
 def run_there(there: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Inline runs whose scenario says cuda compute there."""
-    monkeypatch.setattr("raydr.scenarios.beginning.found", lambda device: device)
+    monkeypatch.setattr("raydr.scenarios.start.found", lambda device: device)
     monkeypatch.setattr(
         "raydr.scenarios.backend.computing_on",
         lambda device: computing_at(there if device == "cuda" else Place()),
@@ -215,7 +215,7 @@ def test_processes_share_the_gpus_of_a_room_and_auto_takes_what_there_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from raydr.actors import backend
-    from raydr.actors.room import Room
+    from raydr.actors.resources import Room
 
     monkeypatch.setattr(backend, "built_for_gpus", lambda: True)
     assert backend._found_in(Room(cores=2), "auto") == "cpu"

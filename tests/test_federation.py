@@ -71,7 +71,7 @@ def transport(actors: int, parts: Sequence[Any], seed: int, faults: FaultPlan, t
         seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
         return InlineTransport([ClientHost([seat], seed, faults) for seat in seats])
     from raydr.actors.placement import place
-    from raydr.actors.room import Room
+    from raydr.actors.resources import Room
     from raydr.actors.transport import RayTransport
 
     return RayTransport(place(parts, actors, Room(cores=2)), seed, faults, timeout_s)

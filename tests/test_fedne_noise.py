@@ -29,11 +29,7 @@ from raydr.journal import Charged, CheckpointTaken, Event, Journal
 from raydr.methods import METHODS
 from raydr.methods.fedne import pairs
 from raydr.methods.fedne.clients import TrainRequest, objective_of, train_locally
-from raydr.methods.fedne.encoder import Architecture, encode, initial_weights
-from raydr.methods.fedne.field import Grid, interpolated
-from raydr.methods.fedne.loss import attraction, repulsion, squared_distance
-from raydr.methods.fedne.networks import PARAMETERS
-from raydr.methods.fedne.paid import (
+from raydr.methods.fedne.dp_costs import (
     MeanAndLength,
     MeanRequest,
     field_rounds,
@@ -42,6 +38,10 @@ from raydr.methods.fedne.paid import (
     scaled_within_bounds,
     weighting,
 )
+from raydr.methods.fedne.encoder import Architecture, encode, initial_weights
+from raydr.methods.fedne.field import Grid, interpolated
+from raydr.methods.fedne.loss import attraction, repulsion, squared_distance
+from raydr.methods.fedne.networks import PARAMETERS
 from raydr.methods.fedne.pairs import PairRequest, in_line, pairs_moved, summed_gradient
 from raydr.methods.fedne.server import surrogates_due
 from raydr.methods.fedne.settings import FedAvgNE, FedNE

@@ -23,8 +23,8 @@ from raydr.methods import METHODS
 from raydr.methods.fedne import networks
 from raydr.methods.fedne.clients import TrainRequest, local_task, objective_of, train_locally
 from raydr.methods.fedne.edges import local_neighbors, schedule, with_mixed
-from raydr.methods.fedne.effort import mixing_operations, training_operations
 from raydr.methods.fedne.encoder import Architecture, initial_weights
+from raydr.methods.fedne.flops import mixing_operations, training_operations
 from raydr.methods.fedne.loss import attraction, repulsion
 from raydr.methods.fedne.model import transform
 from raydr.methods.fedne.server import first_weights, no_surrogates, train_request, training_of

@@ -14,8 +14,8 @@ from ray._private.utils import resolve_object_store_memory
 from ray.exceptions import GetTimeoutError, RayTaskError, WorkerCrashedError
 
 from raydr import memory
-from raydr.actors import vitals
-from raydr.actors.manners import store_within
+from raydr.actors import ray_health
+from raydr.actors.ray_patches import store_within
 from raydr.errors import RunError
 
 FATAL = """[2026-11-25 18:18:06,619 C 8119 8119] shared_memory.cc:46: mmap failed
@@ -39,15 +39,15 @@ MemoryError: cannot allocate
     ],
 )
 def test_the_last_words_of_a_worker_are_found_in_its_log(tmp_path: Path, text: str, words: str) -> None:
-    assert vitals.last_words(tmp_path) is None
+    assert ray_health.last_words(tmp_path) is None
     (tmp_path / "raylet.err").write_text("of one without a log\n")
     (tmp_path / "worker-2.err").touch()
-    assert vitals.last_words(tmp_path) == f"of one without a log ({tmp_path / 'raylet.err'})"
+    assert ray_health.last_words(tmp_path) == f"of one without a log ({tmp_path / 'raylet.err'})"
     for number, content in enumerate(("of an earlier one", text, "")):
         log = tmp_path / f"worker-{number}.err"
         log.write_text(content)
         os.utime(log, (number, number))
-    assert vitals.last_words(tmp_path) == f"{words} ({tmp_path / 'worker-1.err'})"
+    assert ray_health.last_words(tmp_path) == f"{words} ({tmp_path / 'worker-1.err'})"
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Iterat
     (tmp_path / "worker-0.err").write_text(FATAL)
     node = SimpleNamespace(all_processes={"raylet": []}, get_logs_dir_path=lambda: str(tmp_path))
     monkeypatch.setattr(worker, "_global_node", node)
-    monkeypatch.setattr(vitals, "_task", SimpleNamespace(remote=lambda: "sign"))
+    monkeypatch.setattr(ray_health, "_task", SimpleNamespace(remote=lambda: "sign"))
 
     def set_answers(given: Iterator[Exception | None]) -> None:
         def get(sign: str, timeout: float) -> None:
@@ -64,7 +64,7 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Iterat
             if answer is not None:
                 raise answer
 
-        monkeypatch.setattr(vitals.ray, "get", get)
+        monkeypatch.setattr(ray_health.ray, "get", get)
 
     return set_answers
 
@@ -75,10 +75,10 @@ Answers = Callable[[Iterator[Exception | None]], None]
 def test_no_worker_in_time_is_a_failed_run_with_what_its_log_says(
     answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vitals, "FIRST_WORKER_S", 0.0)
+    monkeypatch.setattr(ray_health, "FIRST_WORKER_S", 0.0)
     answers(iter([GetTimeoutError()]))
     with pytest.raises(RunError) as failed:
-        vitals.require_worker("on this machine", "Type this.")
+        ray_health.require_worker("on this machine", "Type this.")
     assert failed.value.exit_code == 3
     assert str(failed.value).startswith(
         "No worker of Ray's started on this machine within 0 s. The log of one says: shared_memory.cc:46: mmap failed ("
@@ -91,31 +91,31 @@ def test_workers_that_end_before_they_begin_are_a_failed_run_at_once(answers: An
     with pytest.raises(
         RunError, match=r"No worker of Ray's started here \(The worker died .*\)\. The log of one says"
     ):
-        vitals.require_worker("here", "Type this.")
+        ray_health.require_worker("here", "Type this.")
 
 
 def test_where_no_log_says_anything_the_logs_are_named(answers: Answers, tmp_path: Path) -> None:
     (tmp_path / "worker-0.err").unlink()
     answers(iter([WorkerCrashedError()]))
     with pytest.raises(RunError, match=r"\. None of the logs in /.* says why\. Type this\.$"):
-        vitals.require_worker("here", "Type this.")
+        ray_health.require_worker("here", "Type this.")
 
 
 def test_a_slow_worker_is_waited_for(answers: Answers) -> None:
     given = iter([*[GetTimeoutError()] * 9, None])
     answers(given)
-    vitals.require_worker("here", "Type this.")
+    ray_health.require_worker("here", "Type this.")
     assert not list(given)
 
 
 def test_a_worker_that_fails_is_alive(answers: Answers) -> None:
     answers(iter([RayTaskError("task", "Traceback", ValueError(), ip="127.0.0.1")]))
-    vitals.require_worker("here", "Type this.")
+    ray_health.require_worker("here", "Type this.")
 
 
 def test_the_first_sign_waits_for_no_resource() -> None:
     """So a cluster that is busy is not taken for one whose workers do not start."""
-    assert vitals._task._default_options == {"num_cpus": 0, "max_retries": 0}
+    assert ray_health._task._default_options == {"num_cpus": 0, "max_retries": 0}
 
 
 def test_the_object_store_leaves_room_in_a_limited_address_space() -> None:

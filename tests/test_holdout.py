@@ -28,7 +28,7 @@ from raydr.journal import Event, Incident
 from raydr.methods import METHODS
 from raydr.metrics import METRICS
 from raydr.runfolder import read_run
-from raydr.scenarios.holdings import dealt_out
+from raydr.scenarios.client_data import dealt_out
 from raydr.scenarios.planning import plan_of_scenario
 from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run

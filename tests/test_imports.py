@@ -108,7 +108,7 @@ def test_the_package_offers_what_it_says() -> None:
     import raydr
 
     assert raydr.run.__module__ == "raydr.front.api"
-    assert raydr.Result.__module__ == raydr.load.__module__ == "raydr.front.finished"
+    assert raydr.Result.__module__ == raydr.load.__module__ == "raydr.front.result"
     assert raydr.__version__ == metadata.version("raydr")
     with pytest.raises(AttributeError, match="no attribute 'rnu'"):
         _ = raydr.rnu

@@ -140,11 +140,11 @@ def test_a_run_on_ray_ends_when_told_and_leaves_no_process(
 
 READ_MEANWHILE = """
 from raydr.__main__ import main
-from raydr.scenarios import beginning
+from raydr.scenarios import start
 import ray, time
 def dealt_out(*arguments, **named):
 {reading}
-beginning.dealt_out = dealt_out
+start.dealt_out = dealt_out
 main()
 """
 
@@ -241,16 +241,16 @@ def test_a_signal_whose_exception_python_drops_is_not_lost(tmp_path: Path, numbe
     """What a handler raises in a finaliser or in a weak reference's callback, as imports have them, is dropped."""
     dropping = f"""
 from raydr.__main__ import main
-from raydr.scenarios import beginning
+from raydr.scenarios import start
 import signal
 class Late:
     def __del__(self):
         signal.raise_signal({number:d})
-deal = beginning.dealt_out
+deal = start.dealt_out
 def dealt_out(*arguments, **named):
     Late()
     return deal(*arguments, **named)
-beginning.dealt_out = dealt_out
+start.dealt_out = dealt_out
 main()
 """
     method = tiny()["method"] | {"rounds": LONG}

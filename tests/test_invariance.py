@@ -16,7 +16,7 @@ from raydr.arrays import FloatArray
 from raydr.errors import DataError
 from raydr.geometry.points import Points
 from raydr.methods import METHODS
-from raydr.methods.sense.narrow import Lift
+from raydr.methods.sense.reduced_basis import Lift
 from raydr.methods.sense.server import completed
 from raydr.methods.sense.settings import SENSE
 from raydr.metrics import METRICS, Evidence, evaluate

@@ -43,9 +43,9 @@ from sweeps import inline
 from sweeps import table as swept
 from tiny import tiny, tiny_file, tiny_scenario
 
-from raydr.actors import first_look, jobs, keeping, shipping
+from raydr.actors import first_look, job_artifacts, jobs, shipping
 from raydr.actors.authentication import environment_of_ray, forget
-from raydr.actors.telling import Failed, Kept, line_of, told_in
+from raydr.actors.job_log import Failed, Kept, line_of, told_in
 from raydr.errors import DataError, OutputError, RunError, ScenarioError
 from raydr.front import submission
 from raydr.front.cli import status
@@ -243,12 +243,12 @@ def test_a_job_gives_the_bits_of_the_local_run_and_names_the_files_of_its_client
     # Several parts, of which one does not arrive as it left.
     large = tmp_path / "large"
     large.mkdir()
-    (large / "noise").write_bytes(np.random.default_rng(0).bytes(2 * keeping.PART + 5))
-    kept = head.session / "logs" / keeping.place_of(job[1])
+    (large / "noise").write_bytes(np.random.default_rng(0).bytes(2 * job_artifacts.PART + 5))
+    kept = head.session / "logs" / job_artifacts.place_of(job[1])
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(next(head.session.glob("runtime_resources/working_dir_files/_ray_pkg_*/raydr")))
         shutil.rmtree(kept)
-        assert keeping.keep(large, job[1]).parts == 3
+        assert job_artifacts.keep(large, job[1]).parts == 3
     with head.heard() as dashboard:
         arrived = tmp_path / "arrived"
         arrived.mkdir()
@@ -257,7 +257,7 @@ def test_a_job_gives_the_bits_of_the_local_run_and_names_the_files_of_its_client
         (kept / "1").write_bytes(b"something else")
         with pytest.raises(RunError, match="SHA-256"):
             dashboard.fetch(dashboard.job(job[1]), arrived)
-        (kept / keeping.MANIFEST).unlink()
+        (kept / job_artifacts.MANIFEST).unlink()
         with pytest.raises(RunError, match="has not kept"):
             dashboard.fetch(dashboard.job(job[1]), arrived)
 
@@ -734,25 +734,25 @@ def in_a_session(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_folder_is_kept_in_parts_and_put_together_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "PART", 1000)
+    monkeypatch.setattr(job_artifacts, "PART", 1000)
     logs = in_a_session(tmp_path, monkeypatch)
     kept = tmp_path / "run"
     (kept / "model").mkdir(parents=True)
     (kept / "model" / "noise").write_bytes(np.random.default_rng(0).bytes(5000))
     (kept / "empty").touch()
-    manifest = keeping.keep(kept, "job-1")
+    manifest = job_artifacts.keep(kept, "job-1")
     place = logs / "raydr" / "job-1"
-    assert manifest == keeping.Manifest.from_json((place / "manifest.json").read_bytes())
+    assert manifest == job_artifacts.Manifest.from_json((place / "manifest.json").read_bytes())
     assert manifest.parts >= 5
     parts = [(place / str(number)).read_bytes() for number in range(manifest.parts)]
     back = tmp_path / "back"
     back.mkdir()
-    keeping.unpacked(iter(parts), manifest, back)
+    job_artifacts.unpacked(iter(parts), manifest, back)
     assert (back / "model" / "noise").read_bytes() == (kept / "model" / "noise").read_bytes()
     assert sorted(path.name for path in back.iterdir()) == ["empty", "model"]
     for wrong in (parts[:-1], [*parts[1:], parts[0]], [*parts, b"\0"]):
         with pytest.raises(ValueError, match="SHA-256"):
-            keeping.unpacked(iter(wrong), manifest, back)
+            job_artifacts.unpacked(iter(wrong), manifest, back)
 
 
 def archive_of(write: Callable[[tarfile.TarFile], None]) -> bytes:
@@ -803,7 +803,7 @@ def test_an_archive_larger_than_the_disk_is_refused_before_it_is_unpacked(
 ) -> None:
     there = fetched(archive_of(with_noise), monkeypatch)
     free = shutil.disk_usage(tmp_path)._replace(free=49_999)
-    monkeypatch.setattr("raydr.actors.keeping.shutil.disk_usage", lambda place: free)
+    monkeypatch.setattr("raydr.actors.job_artifacts.shutil.disk_usage", lambda place: free)
     with pytest.raises(
         RunError, match=r"unpacks to more than is free in .*: noise of 48.83 KiB does not fit"
     ):
@@ -814,11 +814,13 @@ def test_an_archive_larger_than_the_disk_is_refused_before_it_is_unpacked(
 def fetched(content: bytes, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
     """Bring a job's folder back from a head that kept this archive."""
     digest = hashlib.sha256(content).hexdigest()
-    manifest = keeping.Manifest(len(content), -(-len(content) // keeping.PART), digest)
+    manifest = job_artifacts.Manifest(len(content), -(-len(content) // job_artifacts.PART), digest)
     head = object.__new__(jobs.Head)
     head.url = "http://head:8265"
     monkeypatch.setattr(
-        head, "_kept", lambda job, name: iter([manifest.to_json() if name == keeping.MANIFEST else content])
+        head,
+        "_kept",
+        lambda job, name: iter([manifest.to_json() if name == job_artifacts.MANIFEST else content]),
     )
     job = jobs.Job("job-1", "mine", "run", "0", "SUCCEEDED", None, None, None, "", 0)
     return lambda folder: head.fetch(job, folder)
@@ -834,13 +836,13 @@ def test_a_folder_that_cannot_be_kept_leaves_no_parts(
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, before[1]))
     try:
         with pytest.raises(OutputError, match="could not be packed"):
-            keeping.keep(tmp_path / "noise", "job-1")
+            job_artifacts.keep(tmp_path / "noise", "job-1")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert list((logs / "raydr" / "job-1").iterdir()) == []
-    monkeypatch.setattr(keeping, "LARGEST", 500_000)
+    monkeypatch.setattr(job_artifacts, "LARGEST", 500_000)
     with pytest.raises(OutputError, match="more than"):
-        keeping.keep(tmp_path / "noise", "job-2")
+        job_artifacts.keep(tmp_path / "noise", "job-2")
 
 
 def test_an_environment_that_lacks_something_is_told_by_name() -> None:
@@ -905,8 +907,8 @@ def test_the_manifests_fit_their_schemas() -> None:
 def test_the_page_gives_the_limits_that_there_are() -> None:
     text = PAGE.read_text()
     assert f"at most {shipping.LARGEST / 1e6:.0f} MB" in text
-    assert f"at most {keeping.LARGEST / 1e9:.0f} GB" in text
-    assert f"parts of {keeping.PART / 2**20:.0f} MB" in text
+    assert f"at most {job_artifacts.LARGEST / 1e9:.0f} GB" in text
+    assert f"parts of {job_artifacts.PART / 2**20:.0f} MB" in text
     assert jobs.SILENCE_S == 60.0, "which is `a minute` there"
 
 

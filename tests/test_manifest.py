@@ -19,7 +19,7 @@ import raydr
 from raydr.data import load
 from raydr.errors import OutputError
 from raydr.front.cli import status
-from raydr.front.finished import SweepResult
+from raydr.front.result import SweepResult
 from raydr.report import write_report
 from raydr.runfolder import read_audit, read_run, read_sweep
 from raydr.runfolder.manifest import NOT_LISTED, edits_accepted, require_unchanged, seal

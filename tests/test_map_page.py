@@ -28,7 +28,7 @@ from raydr.report.joined import later_rows
 from raydr.report.maps import MOST_LEVELS, Column, Panel, atlas, map_of_run
 from raydr.report.packing import Places, as_text, by_place, codes
 from raydr.report.page import part, templates
-from raydr.report.views import frame, panels
+from raydr.report.projections import frame, panels
 from raydr.runfolder import read_run
 from raydr.runfolder.joined import Joined
 from raydr.runfolder.records import Joining

@@ -10,7 +10,7 @@ from inline_federations import federate
 from scipy.spatial.distance import cdist, pdist
 
 from raydr.arrays import Float64Array
-from raydr.methods.sense.narrow import Lift, Narrow
+from raydr.methods.sense.reduced_basis import Lift, Narrow
 from raydr.methods.sense.server import Completed, completed
 from raydr.methods.sense.settings import SENSE
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from raydr.actors.packing import ACTOR_BYTES, ACTORS_PER_CORE, actors_for, pack, seating
-from raydr.front.bars import heard_on_terminal
+from raydr.front.progress_bars import heard_on_terminal
 from raydr.journal import Seated, StageStarted
 
 PLENTY = 2**50

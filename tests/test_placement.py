@@ -21,7 +21,7 @@ def test_every_actor_finds_room_on_a_gpu(gpus: int) -> None:
 
 def test_actors_ask_for_gpus_only_where_clients_may_use_them(cluster: None) -> None:
     from raydr.actors.placement import place
-    from raydr.actors.room import Room
+    from raydr.actors.resources import Room
 
     parts, room = [np.zeros((2, 3)) for _ in range(4)], Room(cores=2, gpus=1.0)
     assert all("num_gpus" not in placement.options for placement in place(parts, 2, room))
@@ -35,7 +35,7 @@ def test_clients_live_in_order_each_with_its_own_rows(cluster: None, clients: in
     import ray
 
     from raydr.actors.placement import place
-    from raydr.actors.room import Room
+    from raydr.actors.resources import Room
     from raydr.federation import fingerprint
 
     parts = [np.full((client + 1, 2), float(client)) for client in range(clients)]
@@ -54,7 +54,7 @@ def test_each_site_has_an_actor_of_its_own_in_order(cluster: None) -> None:
     import ray
 
     from raydr.actors.placement import place
-    from raydr.actors.room import Room
+    from raydr.actors.resources import Room
     from raydr.data import Site, SiteFile
 
     sites = [Site(SiteFile(f"{name}.csv"), None, name) for name in ("west", "east", "north")]

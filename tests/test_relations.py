@@ -19,8 +19,8 @@ from tiny import tiny_scenario
 from raydr.arrays import Float64Array
 from raydr.errors import ScenarioError
 from raydr.federation import Client, Reply, Request
+from raydr.methods.fedne.dp_costs import MeanRequest
 from raydr.methods.fedne.encoder import Architecture, initial_weights
-from raydr.methods.fedne.paid import MeanRequest
 from raydr.methods.fedne.pairs import summed_gradient
 from raydr.methods.fedne.surrogates import DensityRequest
 from raydr.methods.landmarks.features import fourier_features

@@ -29,11 +29,11 @@ from raydr.plain import short
 from raydr.privacy.accounting import Budget
 from raydr.privacy.ledger import Ledger, read_entries
 from raydr.privacy.statement import statement
-from raydr.report import compare, gist, write_comparison, write_picture, write_report
+from raydr.report import compare, privacy_summary, write_comparison, write_picture, write_report
 from raydr.report.charts import line_chart, round_numbers
 from raydr.report.colouring import CATEGORIES, GREY, MOST_NUMBERS, RAMP, colouring, ramp
 from raydr.report.picture import png
-from raydr.report.views import BOUNDARY, frame, panels, principal_axes
+from raydr.report.projections import BOUNDARY, frame, panels, principal_axes
 from raydr.report.wording import (
     by_revelation,
     duration,
@@ -458,7 +458,7 @@ class TestWhatLeft:
         folder = write_run(tmp_path / "run", ledger=ledger)
         said = read_page(write_report(folder)).text
         assert ("has something of each of 60 records by itself" in said) is warned
-        assert (gist.points(read_run(folder))[0].figure == "records") is warned
+        assert (privacy_summary.points(read_run(folder))[0].figure == "records") is warned
 
     def test_noise_alone_protects_nobody(self, tmp_path: Path) -> None:
         """A tenth of the clients, noise that changes no digit: records left, and the table says under what."""
@@ -469,7 +469,7 @@ class TestWhatLeft:
             said = read_page(write_report(run.path)).text
             assert "has something of each of 60 records by itself" in said
             assert (under in said) is blurred
-            assert gist.points(run)[0].figure == "records"
+            assert privacy_summary.points(run)[0].figure == "records"
         assert "Gaussian noise of level 1e-12 on distances" in write_report(run.path).read_text(
             encoding="utf-8"
         )

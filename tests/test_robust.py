@@ -353,7 +353,7 @@ def transport(actors: int, parts: Sequence[Any], seed: int, faults: FaultPlan) -
         groups = [seats] if actors == 0 else [[seat] for seat in seats]
         return InlineTransport([ClientHost(group, seed, faults) for group in groups])
     from raydr.actors.placement import place
-    from raydr.actors.room import Room
+    from raydr.actors.resources import Room
     from raydr.actors.transport import RayTransport
 
     return RayTransport(place(parts, actors, Room(cores=2)), seed, faults, 60.0)

@@ -81,7 +81,7 @@ def group(cluster: None) -> Iterator[Any]:
 def test_a_room_without_a_group_is_the_cluster(cluster: None) -> None:
     import ray
 
-    from raydr.actors.room import Room
+    from raydr.actors.resources import Room
 
     room, there = Room.here(), ray.cluster_resources()
     assert room.group is None
@@ -114,7 +114,7 @@ def test_all_processes_of_a_trial_see_its_group_alone(group: Any) -> None:
 def test_bundles_make_the_room(two_cores: None, bundles: list[Any], cores: int, memory: float) -> None:
     import ray
 
-    from raydr.actors.room import Room
+    from raydr.actors.resources import Room
 
     with trials.group_of(*bundles) as group:
         room = ray.get(trials.trial_in(group).call.remote(Room.here))
@@ -220,7 +220,7 @@ def test_what_has_a_part_of_a_gpu_goes_to_the_bundle_that_gpus_have(cluster: Non
     """In a trial's placement group they have one of their own: asked of the first, Ray would wait for ever."""
     from ray.util.placement_group import PlacementGroup
 
-    from raydr.actors.room import Room
+    from raydr.actors.resources import Room
 
     options = Room(cores=1, gpus=1.0, group=PlacementGroup.empty()).beside(0.25)
     assert options["scheduling_strategy"].placement_group_bundle_index == -1

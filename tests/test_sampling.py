@@ -16,7 +16,7 @@ import raydr
 from raydr.front.terminal import print_result
 from raydr.geometry.hyperbolic import Hyperboloid, exponential_map
 from raydr.geometry.points import Points
-from raydr.geometry.some_rows import count_nearer, nearest_to, squared_distances_of
+from raydr.geometry.sample_neighbors import count_nearer, nearest_to, squared_distances_of
 from raydr.methods.landmarks.nystrom import NystromGeometry
 from raydr.metrics import DEFAULT_METRICS, Evidence, SharedGraph, evaluate
 from raydr.metrics.clusters import silhouettes_among_all

@@ -18,7 +18,7 @@ from raydr.data import load
 from raydr.errors import RaydrError, ScenarioError
 from raydr.methods import METHODS
 from raydr.metrics import METRICS
-from raydr.scenarios.holdings import dealt_out
+from raydr.scenarios.client_data import dealt_out
 from raydr.scenarios.reading import dump, parse_override, read, shipped
 from raydr.scenarios.schema import Scenario
 

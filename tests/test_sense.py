@@ -20,7 +20,7 @@ from raydr.journal import Journal
 from raydr.methods.outcome import Drawn
 from raydr.methods.references import LEAST_GROUP
 from raydr.methods.sense.anchors import Anchors, AnchorSettings, chosen_anchors, flattened
-from raydr.methods.sense.narrow import Narrow
+from raydr.methods.sense.reduced_basis import Narrow
 from raydr.methods.sense.server import Completed, completed, new_rows_model, serve, transform
 from raydr.methods.sense.settings import SENSE
 from raydr.methods.sense.spaces import EuclideanSpace

@@ -149,7 +149,7 @@ def test_actors_end_with_their_run(cluster: None) -> None:
 
 def test_a_cluster_that_is_too_small_is_refused_with_the_numbers(cluster: None) -> None:
     from raydr.actors.placement import require_room
-    from raydr.actors.room import Room
+    from raydr.actors.resources import Room
     from raydr.errors import ScenarioError
 
     with pytest.raises(ScenarioError, match=r"1000000 client actors need about \d+\.\d GiB.*runtime.actors"):

@@ -29,7 +29,7 @@ from raydr.errors import OutputError
 from raydr.report import write_sweep_report
 from raydr.report.aligned import beside
 from raydr.report.axes import axes, measures_of_interest, ranking
-from raydr.report.bands import MOST_PLACES, courses
+from raydr.report.round_curves import MOST_PLACES, courses
 from raydr.report.thumbnails import thumbnails
 from raydr.runfolder import is_sweep, read_run, read_sweep
 from raydr.runfolder.sweep import Setting

@@ -121,7 +121,7 @@ def witness(*, listener: Any) -> tuple[int, int, int, str]:
 def what_is_seen(parts: list[Any]) -> dict[str, Any]:
     """Rooms of the trial's process, its coordinator, its evaluation, and what was said of the clients."""
     from raydr.actors.backend import ray_backend
-    from raydr.actors.room import Room
+    from raydr.actors.resources import Room
 
     said: list[str] = []
 

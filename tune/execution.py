@@ -26,8 +26,8 @@ from ray.tune.search import Searcher
 from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from raydr.actors.room import within_room
-from raydr.actors.vitals import Vitals, dead_parts_named
+from raydr.actors.ray_health import Vitals, dead_parts_named
+from raydr.actors.resources import within_room
 from raydr.errors import RunError, ScenarioError
 from raydr.scenarios.reading import dump_json
 from raydr.tune.folder import Packed, SweepWork

@@ -1,7 +1,7 @@
 """Distance geometry: records from distances to points of which the server knows nothing at all.
 
-That the anchors are hidden does not hide the records' geometry (:mod:`raydr.attacks.cloud`): where the data span no
-more dimensions than can be fitted, the distances give it to rounding. What then places it are public rows, as in
+That the anchors are hidden does not hide the records' geometry (:mod:`raydr.attacks.point_cloud`): where the data span
+no more dimensions than can be fitted, the distances give it to rounding. What then places it are public rows, as in
 ``distribution-alignment``, or known records, as in ``known-sample``.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from raydr.attacks import distribution_alignment, known_sample
-from raydr.attacks.cloud import unfolded_cloud
 from raydr.attacks.contract import NotApplicableError, Reconstruction, Side, View, attack
+from raydr.attacks.point_cloud import unfolded_cloud
 
 
 @attack("distance-geometry", "records from distances to anchors or landmarks that the server does not know")

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from raydr.arrays import Float64Array
-from raydr.attacks.cloud import Cloud, cloud
 from raydr.attacks.contract import Estimate, NotApplicableError, Piece, Reconstruction, Side, View, attack
+from raydr.attacks.point_cloud import Cloud, cloud
 
 _RELATIVE_RANK = 1e-9
 

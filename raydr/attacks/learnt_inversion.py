@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from raydr.arrays import Float64Array, FloatArray, Int64Array
-from raydr.attacks.cloud import cloud
 from raydr.attacks.contract import Estimate, NotApplicableError, Piece, Reconstruction, Side, View, attack
 from raydr.attacks.inner_part import with_inner_part
 from raydr.attacks.per_record import Posts, per_record
+from raydr.attacks.point_cloud import cloud
 from raydr.attacks.regression import LEAST_ROWS, MOST_GROUPS, Predictor, fitted
 from raydr.federation.messages import Reply
 

@@ -13,7 +13,7 @@ import numpy as np
 from raydr.arrays import Float64Array, FloatArray
 from raydr.attacks.contract import NotApplicableError, Scored, Side, View, attack
 from raydr.attacks.landmark_lifting import last_cells
-from raydr.attacks.posted import Posted, posted
+from raydr.attacks.posted_distances import Posted, posted
 from raydr.federation.messages import Reply
 from raydr.geometry.points import squared_distances
 from raydr.methods.fedne.positions import PositionRequest, Positions, positions_of

@@ -23,7 +23,7 @@ from raydr.attacks.contract import (
     View,
     attack,
 )
-from raydr.attacks.posted import Posted, posted
+from raydr.attacks.posted_distances import Posted, posted
 from raydr.methods.sense.frames import AffineFrame
 from raydr.methods.sense.spaces import EuclideanSpace
 

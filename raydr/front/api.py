@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from raydr.front.finished import Result, SweepResult
+from raydr.front.result import Result, SweepResult
 from raydr.journal import Event, Listener, unheard
 
 
@@ -489,7 +489,7 @@ def _hearing(listener: Listener, verbose: bool) -> Iterator[Listener]:
     if not verbose:
         yield listener
         return
-    from raydr.front.bars import heard_on_terminal
+    from raydr.front.progress_bars import heard_on_terminal
 
     with heard_on_terminal() as show:
 

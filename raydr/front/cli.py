@@ -17,7 +17,7 @@ from raydr.errors import OutputError
 from raydr.front import process
 from raydr.front.commands import folders, lists, runs, sweeps
 from raydr.front.jobs import jobs
-from raydr.front.results import Results
+from raydr.front.streams import Results
 
 
 class _InOrder(click.Group):

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from raydr.front.results import Remarks
+from raydr.front.streams import Remarks
 from raydr.plain import plain
 
 

@@ -21,10 +21,10 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from raydr.arrays import FloatArray, Int64Array
 from raydr.data import IN_MEMORY, Table, in_memory
 from raydr.errors import ScenarioError
-from raydr.front.finished import Result
 from raydr.front.fitted import FittedRun, temporary_place
-from raydr.front.in_memory import Given, features_of, gathered, owners_of, tables_of
 from raydr.front.parameters import CLIENTS, COMMON, LEAST_ROWS, UNSAID, as_setting, default_of, documented
+from raydr.front.result import Result
+from raydr.front.table_inputs import Given, features_of, gathered, owners_of, tables_of
 from raydr.methods import METHODS
 from raydr.methods.method import Method
 from raydr.registry import ExtensionError
@@ -62,7 +62,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         raydr.errors.RunError
             If the run started and failed.
         """
-        from raydr.front.bars import heard_on_terminal
+        from raydr.front.progress_bars import heard_on_terminal
         from raydr.scenarios.reading import read
         from raydr.scenarios.runner import run
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from weakref import finalize
 
-from raydr.front.finished import Result
+from raydr.front.result import Result
 from raydr.runfolder.records import PICTURE, REPORT
 
 

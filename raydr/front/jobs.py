@@ -17,11 +17,11 @@ import click
 
 from raydr.errors import OutputError, RunError
 from raydr.front import options
-from raydr.front.results import noting
+from raydr.front.streams import noting
 
 if TYPE_CHECKING:
+    from raydr.actors.job_log import Failed
     from raydr.actors.jobs import Head, Job
-    from raydr.actors.telling import Failed
     from raydr.journal import Listener
 
 logger = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ def _followed(head: Head, job: str, quiet: bool) -> None:
     KeyboardInterrupt
         With a note on what became of the job.
     """
-    from raydr.front.bars import heard_on_terminal
+    from raydr.front.progress_bars import heard_on_terminal
 
     try:
         with heard_on_terminal(quiet=quiet) as listener:
@@ -143,7 +143,7 @@ def _followed(head: Head, job: str, quiet: bool) -> None:
 
 
 def _hear_out(head: Head, job: str, listener: Listener) -> None:
-    from raydr.actors.telling import Failed, Kept, told_in
+    from raydr.actors.job_log import Failed, Kept, told_in
 
     failed: list[Failed] = []
     last = ""

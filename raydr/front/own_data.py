@@ -25,9 +25,9 @@ from raydr.report.mapped import Fact, facts, hashes
 from raydr.runfolder.records import SCENARIO
 from raydr.scenarios import reading
 from raydr.scenarios.backend import InlineBackend
-from raydr.scenarios.holdings import Holdings, dealt_out, from_sites
+from raydr.scenarios.client_data import Holdings, dealt_out, from_sites
+from raydr.scenarios.document_store import FOR_ROWS, kind_of_object
 from raydr.scenarios.schema import Scenario
-from raydr.scenarios.shelf import FOR_ROWS, kind_of_object
 
 METHOD = "fed-umap"
 """Of a map of one's own data, unless another is named."""

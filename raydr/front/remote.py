@@ -12,10 +12,10 @@ import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
-from raydr.actors.telling import Failed, Kept, Told, line_of
+from raydr.actors.job_log import Failed, Kept, Told, line_of
 from raydr.errors import RaydrError
 from raydr.front import process
-from raydr.front.results import Remarks
+from raydr.front.streams import Remarks
 from raydr.front.submission import DATA, SCENARIO, SUBMISSION, SWEEP, localised
 from raydr.journal import Event, Incident, Progress
 
@@ -45,7 +45,7 @@ def _told() -> int:
 
 
 def _work(job: str, submission: dict[str, Any]) -> None:
-    from raydr.actors.keeping import keep
+    from raydr.actors.job_artifacts import keep
     from raydr.scenarios.environment import versions
 
     ours = {"python": sys.version.split()[0], **versions()}

@@ -15,10 +15,10 @@ from rich.text import Text
 from raydr.front.console import console_on as _console
 from raydr.front.console import one_line as _line
 from raydr.front.console import table_of as _table
-from raydr.front.results import Remarks
+from raydr.front.streams import Remarks
 from raydr.front.sweeps import paper_table, sweep_table
-from raydr.report import Comparison, audited, figures, gist, mapped, wording
-from raydr.report.knowledge import example, knowledge
+from raydr.report import Comparison, audited, mapped, metric_rows, privacy_summary, wording
+from raydr.report.server_knowledge import example, knowledge
 from raydr.runfolder.reading import read_run
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def print_result(folder: Path, *, told: bool = False) -> None:
     What was mapped is a sentence where it was ``told`` before, and else everything that data.json says.
     """
     run = read_run(folder)
-    measured, central = figures.telling(run), run.measures.central
+    measured, central = metric_rows.telling(run), run.measures.central
     known = knowledge(run)
     console = _console(Remarks(sys.stderr))
     console.print()
@@ -72,7 +72,7 @@ def print_result(folder: Path, *, told: bool = False) -> None:
     facts = [*mapped.facts(run.data), *mapped.hashes(run.data)]
     for fact in facts if not told else [fact for fact in facts if fact.name in _FOUND_OUT]:
         console.print(_line(f"{fact.name}: {fact.text}"))
-    for point in gist.points(run):
+    for point in privacy_summary.points(run):
         console.print(_line(f"{point.title}: {point.figure}. {point.text}"))
     if run.privacy.relation is not None:
         console.print(

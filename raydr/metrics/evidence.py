@@ -13,7 +13,7 @@ from raydr.arrays import Float64Array, FloatArray, Int64Array, IntArray
 from raydr.errors import DataError
 from raydr.geometry.neighbors import NeighborGraph, nearest_neighbors
 from raydr.geometry.points import Geometry, Points, Progress, common_shift, unheard
-from raydr.geometry.some_rows import Around, nearest_to
+from raydr.geometry.sample_neighbors import Around, nearest_to
 from raydr.metrics.sampling import EXACT_ROWS, SAMPLED_ROWS, Sample, SampledGroups, drawn, drawn_by_group
 from raydr.metrics.ties import Rounded
 

@@ -10,7 +10,7 @@ import numpy as np
 from raydr.arrays import Float64Array, Int64Array, IntArray
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Geometry, map_threaded
-from raydr.geometry.some_rows import Around
+from raydr.geometry.sample_neighbors import Around
 from raydr.metrics.evidence import Examination, UnmeasurableError
 from raydr.metrics.metric import metric_by_k
 from raydr.metrics.sampling import Estimate

@@ -2,9 +2,9 @@
 
 scikit-learn ranks all rows by their distances to row i with ``np.argsort``, on a (rows, rows) matrix. A rank is only
 asked for k rows, so it is counted instead: how many rows are nearer, for points by products in single precision and,
-where these leave a doubt, by differences in double (`raydr.geometry.some_rows`). Rows at equal distances have the same
-rank, the best of them, where argsort ranks them by rounding: a copy of 200 equal rows has a trustworthiness of 0.90 by
-argsort, and 1 here (`raydr.metrics.ties`).
+where these leave a doubt, by differences in double (`raydr.geometry.sample_neighbors`). Rows at equal distances have
+the same rank, the best of them, where argsort ranks them by rounding: a copy of 200 equal rows has a trustworthiness
+of 0.90 by argsort, and 1 here (`raydr.metrics.ties`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from raydr.arrays import Float64Array, Int64Array
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Geometry, Points, map_threaded, row_blocks
-from raydr.geometry.some_rows import (
+from raydr.geometry.sample_neighbors import (
     Around,
     count_nearer,
     measured_pairs,

@@ -19,7 +19,7 @@ import numpy as np
 from raydr.arrays import BoolArray, Float64Array, Int64Array
 from raydr.geometry.neighbors import NeighborGraph
 from raydr.geometry.points import Geometry, Points, map_threaded
-from raydr.geometry.some_rows import Around, norms_of, squared_distances_of
+from raydr.geometry.sample_neighbors import Around, norms_of, squared_distances_of
 
 BLOCK_ROWS = 64
 NEARLY = 1e-6

@@ -13,9 +13,9 @@ from raydr.files import write_whole
 from raydr.plain import listed
 from raydr.report import wording
 from raydr.report.aligned import map_of_runs, row_names
-from raydr.report.figures import FIRST, MOST_FIGURES
-from raydr.report.knowledge import knowledge
+from raydr.report.metric_rows import FIRST, MOST_FIGURES
 from raydr.report.page import part, templates
+from raydr.report.server_knowledge import knowledge
 from raydr.runfolder.reading import RunFolder, read_run
 
 MOST_NAMED = 4

@@ -23,7 +23,7 @@ from raydr.report.colouring import (
 from raydr.report.inline import in_page
 from raydr.report.joined import Later, later_rows
 from raydr.report.packing import COARSE, FINEST, LETTERS, Places, as_text, by_place, codes, numbers, row_ids
-from raydr.report.views import BOUNDARY, frame, in_plane, pairs_of_axes, panels
+from raydr.report.projections import BOUNDARY, frame, in_plane, pairs_of_axes, panels
 from raydr.runfolder.reading import RunFolder
 
 BUDGET = 7_500_000

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from raydr.files import write_whole
 from raydr.report import joined, wording
 from raydr.report.maps import map_of_run
-from raydr.report.story import story
+from raydr.report.page_content import story
 from raydr.runfolder.joined import read_joined
 from raydr.runfolder.reading import ELSEWHERE, RunFolder, read_run
 from raydr.runfolder.records import REPORT

@@ -15,7 +15,7 @@ from raydr.files import write_whole
 from raydr.plain import short
 from raydr.report import wording
 from raydr.report.colouring import RAMP, Colouring, colourings, drawing_order, point_alpha, point_size
-from raydr.report.views import BOUNDARY, frame, pairs_of_axes, panels
+from raydr.report.projections import BOUNDARY, frame, pairs_of_axes, panels
 from raydr.runfolder.reading import ELSEWHERE, read_run
 from raydr.runfolder.records import PICTURE
 

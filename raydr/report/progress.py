@@ -10,7 +10,7 @@ from raydr.report import wording
 from raydr.report.charts import LineChart, line_chart
 from raydr.report.colouring import colourings
 from raydr.report.inline import in_page
-from raydr.report.views import in_plane, onto
+from raydr.report.projections import in_plane, onto
 from raydr.runfolder.reading import Along, RunFolder
 
 MOST_MAPS = 12

@@ -16,10 +16,10 @@ from raydr.plain import listed, short
 from raydr.privacy.composition import OUTSIDE
 from raydr.report import wording
 from raydr.report.axes import Axis, axes, measures_of_interest, ranking
-from raydr.report.bands import Course, courses
 from raydr.report.colouring import CATEGORIES, GREY, RAMP
 from raydr.report.frontier import write_frontier
 from raydr.report.page import part, templates
+from raydr.report.round_curves import Course, courses
 from raydr.report.thumbnails import thumbnails
 from raydr.runfolder.records import REPORT, SWEEP_REPORT
 from raydr.runfolder.sweep import SweepFolder, Trial, read_sweep

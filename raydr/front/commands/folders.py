@@ -97,7 +97,7 @@ def audit(
 
     Repeats the run in this process, to the bit, as only a simulation can; writes audit.json and makes the report again.
     """
-    from raydr.front.bars import heard_on_terminal
+    from raydr.front.progress_bars import heard_on_terminal
     from raydr.front.terminal import print_audit
     from raydr.runfolder import read_audit
     from raydr.runfolder.records import REPORT
@@ -132,7 +132,7 @@ def transform(folder: Path, data: str, out: Path, site: str | None) -> None:
 
     DATA is a file, or a folder or quoted pattern with a file for each site. A .parquet file may be of any length.
     """
-    from raydr.front.bars import heard_on_terminal
+    from raydr.front.progress_bars import heard_on_terminal
     from raydr.scenarios.transforming import transform as place
 
     with heard_on_terminal(passing=True) as listener:
@@ -151,7 +151,7 @@ def join(folder: Path, data: Path, site: str | None, quiet: bool) -> None:
 
     Nobody else is asked, and no row that was mapped moves. RUN is extended by the site, and its report made again.
     """
-    from raydr.front.bars import heard_on_terminal
+    from raydr.front.progress_bars import heard_on_terminal
     from raydr.front.terminal import print_joined
     from raydr.runfolder.records import REPORT
     from raydr.scenarios import joining

@@ -11,7 +11,7 @@ import click
 from raydr.front import options
 from raydr.front.commands.misplaced import said_what_for
 from raydr.front.jobs import address_option, submit_file
-from raydr.front.results import noting
+from raydr.front.streams import noting
 
 
 @click.command()
@@ -37,7 +37,7 @@ def run(
 
     SCENARIO is a YAML file, or a name from `raydr list scenarios`.
     """
-    from raydr.front.bars import heard_on_terminal
+    from raydr.front.progress_bars import heard_on_terminal
     from raydr.front.terminal import print_result
     from raydr.runfolder.records import REPORT
     from raydr.scenarios import runner
@@ -83,8 +83,8 @@ def map_(
     DATA is a file, .csv .tsv .parquet .npy .npz or .h5ad, or a folder or a 'pattern*.csv' of files, one for each site.
     The run folder's scenario.yaml is what was run.
     """
-    from raydr.front.bars import heard_on_terminal, reading_on_terminal
     from raydr.front.own_data import own_data
+    from raydr.front.progress_bars import heard_on_terminal, reading_on_terminal
     from raydr.front.terminal import print_facts, print_result
     from raydr.report.mapped import NOTICE, hashes
     from raydr.runfolder import read_run
@@ -131,8 +131,8 @@ def check(
     FILE is data as for `raydr map`, or a scenario as for `raydr run`.
     """
     from raydr.errors import DataError
-    from raydr.front.bars import reading_on_terminal
     from raydr.front.own_data import described, held, is_data, own_data
+    from raydr.front.progress_bars import reading_on_terminal
     from raydr.front.terminal import print_facts
     from raydr.scenarios.reading import read
 
@@ -174,8 +174,8 @@ def init(
     out: Path | None,
 ) -> None:
     """Write a scenario for DATA, data as for `raydr map`, with comments on what it holds and what could be changed."""
-    from raydr.front.bars import reading_on_terminal
     from raydr.front.own_data import commented, own_data, write_new
+    from raydr.front.progress_bars import reading_on_terminal
 
     with reading_on_terminal() as progress:
         taken = own_data(

@@ -10,7 +10,7 @@ import click
 
 from raydr.front import options
 from raydr.front.commands.misplaced import said_what_for
-from raydr.front.results import noting
+from raydr.front.streams import noting
 
 if TYPE_CHECKING:
     from raydr.tune.schema import Sweep
@@ -130,7 +130,7 @@ def _swept(
     trackers: Sequence[Tracker] = (),
 ) -> None:
     """Run what is asked, or go on in the folder, and show what came of it: the page, or a published table's."""
-    from raydr.front.bars import heard_on_terminal
+    from raydr.front.progress_bars import heard_on_terminal
     from raydr.front.terminal import print_paper_table, print_sweep
     from raydr.runfolder.records import SWEEP_REPORT, TABLE, TABLE_REPORT
     from raydr.tune import sweeping

@@ -21,7 +21,7 @@ from raydr.federation import (
 )
 from raydr.federation.streams import client_stream
 from raydr.methods.fedne.clients import LARGEST_LOSS
-from raydr.methods.fedne.effort import training_operations
+from raydr.methods.fedne.flops import training_operations
 from raydr.methods.fedne.model import model_of, scaled, transform
 from raydr.methods.fedne.pooled import central, epochs_on, rehearse_training, trained_at_server
 from raydr.methods.fedne.positions import Positions, architecture_of, positions_of

@@ -11,7 +11,7 @@ from raydr.federation import Federation, Rehearsal
 from raydr.federation.streams import server_stream
 from raydr.geometry.points import variances
 from raydr.journal import Journal
-from raydr.methods.fedne.effort import training_operations
+from raydr.methods.fedne.flops import training_operations
 from raydr.methods.fedne.model import unscaled
 from raydr.methods.fedne.positions import positions_of
 from raydr.methods.fedne.settings import ContrastiveEncoder, GlobalNE

@@ -36,10 +36,7 @@ from raydr.arrays import Float32Array, Float64Array, shaped
 from raydr.errors import ScenarioError
 from raydr.federation import Federation, Rehearsal, average
 from raydr.methods.fedne.clients import Change, PrototypeRequest, Training, TrainRequest, kept_size
-from raydr.methods.fedne.effort import mixing_operations, step_operations, training_operations
-from raydr.methods.fedne.model import model_of, redraw, scaled, transform
-from raydr.methods.fedne.optimizer import adam_step
-from raydr.methods.fedne.paid import (
+from raydr.methods.fedne.dp_costs import (
     by_record,
     density_noise,
     noise_on_updates,
@@ -50,6 +47,9 @@ from raydr.methods.fedne.paid import (
     unpayable,
     weighting,
 )
+from raydr.methods.fedne.flops import mixing_operations, step_operations, training_operations
+from raydr.methods.fedne.model import model_of, redraw, scaled, transform
+from raydr.methods.fedne.optimizer import adam_step
 from raydr.methods.fedne.pairs import DIRECTIONS, PairRequest
 from raydr.methods.fedne.pooled import central
 from raydr.methods.fedne.positions import PlaceAtHome, PositionRequest

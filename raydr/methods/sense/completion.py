@@ -22,9 +22,9 @@ from raydr.methods.sense.anchors import Anchors, AnchorSource
 from raydr.methods.sense.frames import Frame
 from raydr.methods.sense.lorentz_descent import random_start as random_points
 from raydr.methods.sense.lorentz_descent import refine
-from raydr.methods.sense.narrow import Narrow
 from raydr.methods.sense.observations import Observations
 from raydr.methods.sense.prior import Prior
+from raydr.methods.sense.reduced_basis import Narrow
 from raydr.methods.sense.settings import SENSE
 from raydr.methods.sense.smacof import random_start, smacof
 from raydr.methods.sense.spaces import EuclideanSpace, HyperbolicSpace, Space

@@ -35,9 +35,9 @@ from raydr.methods.sense.anchors import Anchors, chosen_anchors
 from raydr.methods.sense.clients import AnchorRequest, AnchorRequests
 from raydr.methods.sense.completion import multisite_points, notes, pointwise_points
 from raydr.methods.sense.lorentz_geometry import ExpectedHyperboloid
-from raydr.methods.sense.narrow import Lift, Narrow
 from raydr.methods.sense.new_rows import map_scale, place
 from raydr.methods.sense.observations import Observations
+from raydr.methods.sense.reduced_basis import Lift, Narrow
 from raydr.methods.sense.settings import SENSE
 from raydr.methods.sense.spaces import EuclideanSpace, Space
 from raydr.privacy.mechanism import Coverage, Mechanism

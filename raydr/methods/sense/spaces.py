@@ -21,7 +21,7 @@ from raydr.geometry.points import Geometry, Points, common_shift, squared_distan
 from raydr.methods.sense.frames import AffineFrame, Frame
 from raydr.methods.sense.lorentz import LorentzFrame, lorentz_frame
 from raydr.methods.sense.lorentz_geometry import ExpectedHyperboloid
-from raydr.methods.sense.narrow import Narrow
+from raydr.methods.sense.reduced_basis import Narrow
 
 _LARGEST_ROUNDING = 1e-4
 """Of values, in units of the spread of anchors, beyond which distances would be those of rounding."""

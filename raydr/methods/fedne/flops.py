@@ -1,4 +1,4 @@
-"""How much work local training is, for plans: floating-point operations, told from the settings alone."""
+"""Floating-point operations of local training, computed from the settings, for plans."""
 
 from __future__ import annotations
 

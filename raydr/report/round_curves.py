@@ -1,4 +1,4 @@
-"""What the points of a sweep did round by round: means over repeats, and their deviations."""
+"""Curves of a sweep's points by round: means and standard deviations over repeats."""
 
 from __future__ import annotations
 

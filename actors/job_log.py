@@ -1,4 +1,4 @@
-"""A run's journal as lines of a log, by which a client of a cluster hears what a job does."""
+"""A run's journal as lines of a job's log, which a client of the cluster follows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who holds which rows, as far as the driver of a simulation has to know."""
+"""The driver's view of client data: names, row owners, labels, handles to the rows."""
 
 from __future__ import annotations
 

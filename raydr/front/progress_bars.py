@@ -17,7 +17,7 @@ from rich.text import Text
 
 from raydr import journal
 from raydr.front.console import console_on, logged, one_line
-from raydr.front.results import Remarks
+from raydr.front.streams import Remarks
 from raydr.front.sweeps import SweepTable
 from raydr.geometry.points import Progress
 from raydr.report import wording

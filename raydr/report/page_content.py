@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from raydr.data import IN_MEMORY
-from raydr.report import audited, charts, figures, gist, mapped, wording
+from raydr.report import audited, charts, mapped, metric_rows, privacy_summary, wording
 from raydr.report.colouring import RAMP, colourings, drawing_order
 from raydr.report.inline import in_page
 from raydr.report.joined import Later
-from raydr.report.knowledge import example, knowledge
 from raydr.report.maps import picture_of
 from raydr.report.progress import curves, small_maps, stages
-from raydr.report.views import in_plane, onto
+from raydr.report.projections import in_plane, onto
+from raydr.report.server_knowledge import example, knowledge
 from raydr.runfolder.reading import RunFolder
 
 MOST_DRAWN, INCHES = 20_000, 4.4  # rows, and inches of a side, of the map on paper
@@ -59,11 +59,11 @@ def _on_paper(run: RunFolder, later: Later) -> dict[str, Any]:
 
 def _faithful(run: RunFolder) -> dict[str, Any]:
     return {
-        "figures": figures.figures(run),
-        "reference": figures.reference(run),
+        "figures": metric_rows.figures(run),
+        "reference": metric_rows.reference(run),
         "of_sample": wording.of_sample(run),
-        "metric_lines": figures.metric_lines(run),
-        "not_computed": figures.not_computed(run),
+        "metric_lines": metric_rows.metric_lines(run),
+        "not_computed": metric_rows.not_computed(run),
         "small_maps": small_maps(run),
         "drawn_by": run.called(colourings(run)[0].by),
         "reached": len(stages(run)),
@@ -77,7 +77,7 @@ def _left(run: RunFolder) -> dict[str, Any]:
         for way in ("up", "down", "simulation-only")
     )
     return {
-        "gist": gist.points(run),
+        "gist": privacy_summary.points(run),
         "up": up,
         "down": down,
         "simulated": simulated,
@@ -93,7 +93,7 @@ def _left(run: RunFolder) -> dict[str, Any]:
 def _attacked(run: RunFolder) -> dict[str, Any]:
     audit = run.audit
     return {
-        "attacked": gist.recovered(audit),
+        "attacked": privacy_summary.recovered(audit),
         "attacks": audited.lines(audit) if audit is not None else [],
         "galleries": audited.galleries(audit) if audit is not None else [],
         "enough_public_rows": audited.enough_public_rows(audit) if audit is not None else "",
@@ -108,7 +108,7 @@ def _took(run: RunFolder) -> dict[str, Any]:
     course = [(line.round, line.objective) for line in run.rounds if line.objective is not None]
     rounds, values = [round for round, _ in course], [value for _, value in course]
     return {
-        "took": figures.took(run),
+        "took": metric_rows.took(run),
         "objective": charts.line_chart(rounds, values, "objective"),
         "objective_said": wording.objective(run.scenario, values),
         "stress": charts.line_chart(range(len(run.stress)), run.stress, "stress", step="iteration"),

@@ -1,4 +1,4 @@
-"""A finished run, or sweep, as an object: everything is read from its folder when it is asked for."""
+"""A finished run or sweep as an object, which reads its folder when it is asked for something."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What leaves by the standard streams: results, whose loss is an error, and remarks, whose loss is none."""
+"""Wrappers for stdout and stderr. A failed write to stdout fails the command; to stderr it is ignored."""
 
 from __future__ import annotations
 

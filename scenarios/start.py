@@ -18,8 +18,8 @@ from raydr.methods import METHODS
 from raydr.privacy.secrets import RootedRun
 from raydr.scenarios.backend import Backend, InlineBackend
 from raydr.scenarios.checkpoints import Checkpoints, Resumption
+from raydr.scenarios.client_data import Holdings, dealt_out, from_sites, with_public_file
 from raydr.scenarios.folder import unwritable
-from raydr.scenarios.holdings import Holdings, dealt_out, from_sites, with_public_file
 from raydr.scenarios.identity import Identity, origin_of
 from raydr.scenarios.schema import Scenario
 from raydr.signals import signals_deferred

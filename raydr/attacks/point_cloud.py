@@ -14,7 +14,7 @@ import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array
 from raydr.attacks.contract import Estimate, NotApplicableError, View
-from raydr.attacks.posted import posted
+from raydr.attacks.posted_distances import posted
 from raydr.attacks.trilateration import located
 from raydr.federation.messages import Reply
 from raydr.methods.sense.spaces import EuclideanSpace
