@@ -123,7 +123,7 @@ def prospect_of(scenario: Scenario, data_dir: Path | None) -> Prospect:
 
 
 def of_so_many(prospect: Prospect, rows: int) -> Prospect:
-    """Return what it would be if the data had so many rows, like those that they have: every client's share the same.
+    """Return the sizes for this many rows of the same kind, with the same share for each client.
 
     Rows that are read and not mapped, and those that are held out, grow along.
 

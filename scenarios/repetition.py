@@ -110,7 +110,7 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
 
 
 def require_repeatable(run: RunFolder, scenario: Scenario) -> None:
-    """Refuse what cannot come out the same.
+    """Raise an error if the run cannot be repeated bit for bit.
 
     Raises
     ------

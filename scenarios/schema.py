@@ -1,4 +1,4 @@
-"""What a scenario may say."""
+"""Pydantic models for scenario files."""
 
 from __future__ import annotations
 

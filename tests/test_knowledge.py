@@ -350,10 +350,10 @@ def test_of_two_calls_that_fix_the_same_records_one_counts() -> None:
     assert entry.fixed == Fixed(9, 7, 2, 4, 5)
 
 
-def test_a_perfect_error_is_no_praise_alone() -> None:
+def test_a_perfect_error_also_measures_leakage() -> None:
     for name in ("frobenius", "cosine", "distance_error", "pearson", "anchored_frobenius"):
-        assert "No praise alone" in meaning(name)
-    assert "at 0 it holds every record" in meaning("frobenius")
+        assert "This also measures leakage" in meaning(name)
+    assert "0 means that the server has every record exactly" in meaning("frobenius")
     assert meaning("npa_10") == meaning("unknown") == ""
 
 

@@ -244,7 +244,7 @@ def test_in_every_mode(tmp_path: Path, kind: str, on: str, sort: str) -> None:
 
 
 def readings() -> Iterator[dict[str, Any]]:
-    """What a scenario may say of its data, one thing at a time: each word of each key, and how sites are adjusted."""
+    """Settings of a scenario's data, one at a time: each word of each key, and how sites are adjusted."""
     for name in DataSettings.model_fields:
         yield from choices(DataSettings, [name])
     harmonize = words(DataSettings.model_fields["harmonize"].annotation) or ["center", "scale", "combat"]

@@ -199,7 +199,7 @@ def test_what_cannot_be_used_is_said_in_one_paragraph(
 
 def test_nobody_guesses_whose_a_row_is(patients: Path) -> None:
     patients.write_text(patients.read_text().replace("hospital,", "ward,", 1))
-    with pytest.raises(DataError, match="Columns that could be it are 'ward', 'smoker'"):
+    with pytest.raises(DataError, match="Columns that could name the site: 'ward', 'smoker'"):
         own_data(patients, label="diagnosis")
 
 

@@ -1,4 +1,4 @@
-"""What a scenario may say, and what is said of one that may not."""
+"""Scenario files: what is accepted, and the error for anything else."""
 
 from __future__ import annotations
 

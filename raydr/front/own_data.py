@@ -234,8 +234,8 @@ def _site(
     found = next((by_name[name] for name in SITES if name in by_name), None)
     if found is None and needed:
         raise DataError(
-            f"Nobody says whose a row of {path.name} is: name the column that does with --site, or give a folder with a"
-            f" file for each site. Columns that could be it are {listing(likely) or 'not there'}."
+            f"Cannot tell which site each row of {path.name} belongs to. Pass `--site COLUMN`, or give a folder with"
+            f" one file per site. Columns that could name the site: {listing(likely) or 'none'}."
         )
     return found
 

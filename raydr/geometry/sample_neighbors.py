@@ -29,7 +29,7 @@ OWN_ROWS = 640
 BLOCK_ROWS = 1_024
 """Rows that they are compared with at a time: a tile of 2.6 MB in single precision."""
 HELD = 4
-"""Where the sample is one row in so many, or more, a table in single precision is held."""
+"""Keep a float32 copy of the table if at least 1 in ``HELD`` rows is sampled."""
 TREE_FEATURES = 3
 """Up to so many features a k-d tree finds the nearest rows, and differences are taken at once."""
 BOX_ROWS = 256

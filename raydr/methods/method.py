@@ -18,7 +18,7 @@ from raydr.settings import Settings
 
 
 class MethodSettings(Settings):
-    """What a scenario may say of a method; ``kind`` is the method's name."""
+    """Settings of a method; ``kind`` is the method's name."""
 
     kind: str
 
@@ -73,7 +73,7 @@ class Method:
     Attributes
     ----------
     settings : type of MethodSettings
-        What a scenario may say of it.
+        Its settings in a scenario.
     serve : callable
         Its server part.
     title : str
@@ -195,7 +195,7 @@ def method(settings: type[MethodSettings], title: str, **more: Any) -> Callable[
     Parameters
     ----------
     settings : type of MethodSettings
-        What a scenario may say of it; the default of its ``kind`` is the method's name, the first line of its
+        Its settings in a scenario; the default of its ``kind`` is the method's name, the first line of its
         docstring what lists say of it.
     title, **more
         See :class:`Method`.

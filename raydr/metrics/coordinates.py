@@ -46,7 +46,7 @@ class _Agreement:
     "Cosine of coordinates",
     "mean cosine between recovered and true coordinates, seen from their means, after the best rotation",
     needs={"rows", "recovered"},
-    perfect="every record, but for a turn and a shift",
+    perfect="every record exactly, up to a rotation and a shift",
 )
 def cosine(examination: Examination) -> float:
     r"""Mean cosine of the angle between recovered and true rows, from their means, after alignment; -1 to 1.
@@ -63,7 +63,7 @@ def cosine(examination: Examination) -> float:
     "Relative coordinate error",
     "error of the recovered coordinates over the true ones, in Frobenius norm, after the best rotation and shift",
     needs={"rows", "recovered"},
-    perfect="every record, but for a turn and a shift",
+    perfect="every record exactly, up to a rotation and a shift",
     higher_is_better=False,
 )
 def frobenius(examination: Examination) -> float:
@@ -140,7 +140,7 @@ def _centred(points: Points, *, whole: bool) -> tuple[Callable[[slice], Float64A
     "mean cosine between recovered and true rows as they are (P3, A.11); depends on the data's origin",
     needs={"rows", "recovered", "lift"},
     by_default=False,  # depends on where the data's origin lies
-    perfect="every record as it is",
+    perfect="every record exactly",
 )
 def anchored_cosine(examination: Examination) -> float:
     r"""Mean cosine of the angle between true and recovered rows, seen from the data's origin; -1 to 1 (P3, A.11).
@@ -160,7 +160,7 @@ def anchored_cosine(examination: Examination) -> float:
     " origin",
     needs={"rows", "recovered", "lift"},
     by_default=False,  # depends on where the data's origin lies
-    perfect="every record as it is",
+    perfect="every record exactly",
     higher_is_better=False,
 )
 def anchored_frobenius(examination: Examination) -> float:

@@ -47,7 +47,7 @@ class _Compared:
     "Relative distance error",
     "error of the recovered distances over the true ones, in Frobenius norm",
     needs={"rows", "recovered"},
-    perfect="every distance between records",
+    perfect="every distance between records exactly",
     higher_is_better=False,
 )
 def distance_error(examination: Examination) -> float | Estimate:
@@ -102,7 +102,7 @@ def f_score(examination: Examination, k: int) -> float | Estimate:
     "Correlation of distances",
     "Pearson's correlation of the recovered distances with the true ones, over all pairs of rows",
     needs={"rows", "recovered"},
-    perfect="every distance between records",
+    perfect="every distance between records exactly",
 )
 def pearson(examination: Examination) -> float | Estimate:
     r"""Pearson's correlation of recovered and true distances over the pairs of rows i < j (P3, A.11); -1 to 1.

@@ -18,11 +18,11 @@ from raydr.runfolder.reading import RunFolder
 Tone = Literal["good", "bad", "open"]
 
 LEFT = {
-    Left.RECORDS: "Something of every single record left its client with nothing that vouches for it.",
-    Left.UPLOADS: "No record by itself left its client; what each client computed of its records did, for the server to"
-    " read.",
-    Left.SUMS: "Sums over clients alone: the server could read no client's own part of them.",
-    Left.NOTHING: "Nothing left a client but under noise that is accounted for.",
+    Left.RECORDS: "Every record sent data to the server without protection.",
+    Left.UPLOADS: "No record left its client by itself. The server could read what each client computed from its"
+    " records.",
+    Left.SUMS: "Only sums over clients left. The server could not read any client's own part.",
+    Left.NOTHING: "Everything that left a client was covered by noise that is accounted for.",
 }
 _UNPROVEN = "Not tried yet: `raydr audit` shows what a server recovers from this run's own messages."
 

@@ -143,8 +143,11 @@ def meaning(name: str) -> str:
     known = metric(name)
     if known is None or not known.perfect:
         return ""
-    best = "at 1" if known.higher_is_better else "at 0"
-    return f"No praise alone: this is what the server itself recovered, and {best} it holds {known.perfect}."
+    best = 1 if known.higher_is_better else 0
+    return (
+        "This also measures leakage: the server recovered it from the messages."
+        f" {best} means that the server has {known.perfect}."
+    )
 
 
 def moment(iso: str) -> str:

@@ -195,9 +195,7 @@ def init(
 @options.override()
 @options.address
 @options.data_dir
-@click.option(
-    "--rows", type=click.IntRange(min=1), help="As if the data had so many rows, like those that they have."
-)
+@click.option("--rows", type=click.IntRange(min=1), help="Plan for this many rows of the same kind.")
 @click.option(
     "--machines",
     type=options.Machines(),

@@ -1,4 +1,4 @@
-"""What a scenario may say of dSNE."""
+"""Settings of dSNE."""
 
 from __future__ import annotations
 

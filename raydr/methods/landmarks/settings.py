@@ -1,4 +1,4 @@
-"""What a scenario may say of landmarks: how they are learnt (P1, Algorithm 1), or where a frame stands."""
+"""Settings of landmarks: how they are learnt (P1, Algorithm 1), or where a frame stands."""
 
 from __future__ import annotations
 

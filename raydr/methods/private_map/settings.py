@@ -1,4 +1,4 @@
-"""What a scenario may say of a private map, and how its budget is divided."""
+"""Settings of a private map, and how its budget is divided."""
 
 from __future__ import annotations
 

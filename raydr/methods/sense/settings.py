@@ -1,4 +1,4 @@
-"""What a scenario may say of SENSE."""
+"""Settings of SENSE."""
 
 from __future__ import annotations
 
