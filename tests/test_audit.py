@@ -117,7 +117,7 @@ def test_public_rows_of_a_file(plain: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--attack", "trilaterate"], "did you mean 'trilateration'"),
+        (["--attack", "trilaterate"], "did you mean trilateration"),
         (["--public", "nowhere.csv"], "nowhere.csv"),
         (["--public-rows", "-1"], "--public-rows"),
     ],

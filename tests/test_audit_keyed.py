@@ -139,7 +139,7 @@ def test_from_python(keyed: Path) -> None:
     assert result.audit is not None
     assert [verdict["attack"] for verdict in result.audit["verdicts"]] == ["trilateration"]
     assert result.audit["public"].startswith("40 rows")
-    with pytest.raises(ScenarioError, match="did you mean 'trilateration'"):
+    with pytest.raises(ScenarioError, match="did you mean trilateration"):
         raydr.audit(keyed, ["trilaterate"])
     with pytest.raises(ScenarioError, match="give 0 or more"):
         raydr.audit(keyed, public_rows=-1)

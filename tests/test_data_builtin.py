@@ -82,7 +82,7 @@ def test_entries_are_found_by_their_names_and_described() -> None:
 
 
 def test_unknown_name_offers_the_nearest() -> None:
-    with pytest.raises(DataError, match=r"nearest is 'digits'.*data\.path"):
+    with pytest.raises(DataError, match=r"did you mean digits.*data\.path"):
         load(source="digit")
 
 

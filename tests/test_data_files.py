@@ -301,19 +301,19 @@ class TestColumnFaults:
     @pytest.mark.parametrize("part", ["label", "client", "id_column"])
     def test_absent_column_names_the_nearest_and_all(self, write: WriteText, part: str) -> None:
         message = refusal(path=write(PATIENTS), **{part: "Site "})
-        assert "nearest is 'site'" in message
+        assert "(did you mean site?)" in message
         assert "'age', 'bmi', 'site', 'sick', 'key'" in message
         assert {"client": "clients.partition.column", "id_column": "data.id"}.get(
             part, "data.label"
         ) in message
 
     def test_absent_feature(self, write: WriteText) -> None:
-        assert "nearest is 'bmi'" in refusal(path=write(PATIENTS), features=["age", "bmii"])
+        assert "(did you mean bmi?)" in refusal(path=write(PATIENTS), features=["age", "bmii"])
 
     def test_absent_array(self, tmp_path: Path) -> None:
         np.savez(tmp_path / "x.npz", X=np.eye(3), ward=np.arange(3), edges=np.zeros((2, 2)))
         message = refusal(path=tmp_path / "x.npz", client="wards")
-        assert "nearest is 'ward'" in message
+        assert "(did you mean ward?)" in message
         assert "edges" not in message
         assert "shape (2, 2)" in refusal(path=tmp_path / "x.npz", label="edges")
 
@@ -373,7 +373,7 @@ class TestFileFaults:
 
     def test_absent_file_names_its_nearest_neighbour(self, write: WriteText) -> None:
         path = write(PATIENTS)
-        assert "nearest is 'patients.csv'" in refusal(path=path.with_name("patient.csv"))
+        assert "(did you mean patients.csv?)" in refusal(path=path.with_name("patient.csv"))
         assert "cannot be opened" in refusal(path=path.parent / "no" / "such.csv")
 
     def test_folder(self, tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_no_prose_has_a_part_in_it(tmp_path: Path) -> None:
     """Every sentence that somebody wrote about a message, replaced by reassuring ones: the first screen is the same."""
     folder = tiny_run(tmp_path / "run")
     before = first_screen(folder)
-    assert "every single record" in before
+    assert "Every record sent data" in before
     for name in ("ledger.json", "privacy.json"):
         content = json.loads((folder / name).read_text())
         for message in content if isinstance(content, list) else content["releases"]:

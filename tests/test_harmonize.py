@@ -799,7 +799,7 @@ def test_categories_are_kept_by_their_words(tmp_path: Path, table: Path) -> None
     assert found is not None
     assert found.keep == ("smoker=no", "smoker=yes")
     content["data"]["harmonize"]["keep"] = ["smokers"]
-    with pytest.raises(DataError, match=r"'smokers', which is neither a column .* nearest is 'smoker'"):
+    with pytest.raises(DataError, match=r"'smokers', which is neither a column .* \(did you mean smoker"):
         tiny_run(tmp_path / "other", **content)
 
 

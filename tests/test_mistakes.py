@@ -252,7 +252,7 @@ DOCUMENTS: dict[str, tuple[str, list[str], str]] = {
     "a metric with a typo": (
         "",
         ["run", "digits-sense", "--set", "metrics=[npa10]"],
-        "did you mean 'npa_10'?",
+        "did you mean npa_10?",
     ),
     "a scenario with a typo": ("", ["run", "digits-fed-tsn"], "(did you mean digits-fed-tsne?)"),
     "a sweep with a typo": ("", ["sweep", "digits-fronteer"], "(did you mean digits-frontier?)"),
