@@ -1,4 +1,4 @@
-"""What a run asks of the federation, by its scenario."""
+"""The federation's plan, made from a scenario."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from raydr.statistics.preparing import Preparation
 
 
 def plan_of(scenario: Scenario, clients: int, harmonizing: Harmonizing | None = None) -> Plan:
-    """Return what a scenario asks of the federation, for so many clients."""
+    """Return the plan of a scenario for this number of clients."""
     runtime, faults = scenario.runtime, scenario.faults
     liars = faults.adversary
     return Plan(

@@ -62,8 +62,9 @@ def test_standard_output_has_the_reports_path_and_nothing_else(
     stages, summary = err.split("\n\n", 1)
     assert all(re.fullmatch(r"[\w ]+: \d+\.\d s", line) for line in stages.splitlines())
     assert "Neighbour preservation, k = 10" in summary
-    assert "What left: records. Every record sent data to the server without protection." in " ".join(
-        summary.split()
+    assert (
+        "What left: records. Every record sent data to the server without a privacy guarantee."
+        in " ".join(summary.split())
     )
 
 

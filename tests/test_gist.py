@@ -243,3 +243,16 @@ def test_epsilon_is_the_accountants(tmp_path: Path) -> None:
     assert points(run)[1].figure == "ε = ∞"
     private = replace(run, privacy=replace(run.privacy, epsilon=1.25))
     assert points(private)[1].figure == "ε = 1.25"
+
+
+def test_noise_is_named_only_where_something_is_under_it(tmp_path: Path) -> None:
+    """Where nothing but what is declared public left, and where noise covers all else."""
+    silent = replace(read_run(tiny_run(tmp_path / "run")), ledger=())
+    ledger = Ledger()
+    ledger.record(entry(protection=WEAKER))
+    ledger.charge(Charge("K", 3.0, 1.5, mechanism=WEAKER))
+    noisy = statement(ledger, Budget())
+    told = [points(replace(silent, privacy=cost))[0] for cost in (COST, noisy)]
+    assert [point.figure for point in told] == ["nothing", "under noise"]
+    assert [("noise" in point.text) for point in told] == [False, True]
+    assert all(point.text.startswith("Apart from what is declared public, ") for point in told)

@@ -353,7 +353,7 @@ def test_of_two_calls_that_fix_the_same_records_one_counts() -> None:
 def test_a_perfect_error_also_measures_leakage() -> None:
     for name in ("frobenius", "cosine", "distance_error", "pearson", "anchored_frobenius"):
         assert "This also measures leakage" in meaning(name)
-    assert "0 means that the server has every record exactly" in meaning("frobenius")
+    assert "0 means that it has every record exactly" in meaning("frobenius")
     assert meaning("npa_10") == meaning("unknown") == ""
 
 

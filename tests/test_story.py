@@ -167,7 +167,7 @@ def test_what_was_not_computed_is_a_line(tmp_path: Path) -> None:
 def test_a_perfect_error_stands_beside_what_it_means(tmp_path: Path) -> None:
     measures = {"federated": {"frobenius": 0.0}, "central": {}, "not_computed": {}}
     raw = write_report(write_run(tmp_path / "run", metrics=measures)).read_text(encoding="utf-8")
-    said = "the server recovered it from the messages. 0 means that the server has every record exactly"
+    said = "the server recovered the geometry from the messages. 0 means that it has every record exactly"
     assert raw.count(said) == raw.count("0.0000") == 2  # in a figure and in the table
     assert "no metric of the map was computed" in raw
 

@@ -1,4 +1,4 @@
-"""What raydr knows of a built-in data set."""
+"""The description of a built-in data set: name, size, licence and origin."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from raydr.data.spelling import Agreement
 
 Categories: TypeAlias = Literal["error", "leave-out", "one-hot"]
-"""What becomes of columns of text."""
+"""How columns of text are treated: refused, left out, or turned into a 0/1 column per word."""
 
 
 @dataclass(frozen=True)

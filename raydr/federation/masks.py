@@ -1,4 +1,4 @@
-"""What travels with a call of a secure sum: who takes part, and the public keys that clients mask their summands by."""
+"""Who takes part in a secure sum, and the public keys that clients mask with: both travel with its call."""
 
 from __future__ import annotations
 

@@ -18,12 +18,15 @@ from raydr.runfolder.reading import RunFolder
 Tone = Literal["good", "bad", "open"]
 
 LEFT = {
-    Left.RECORDS: "Every record sent data to the server without protection.",
-    Left.UPLOADS: "No record left its client by itself. The server could read what each client computed from its"
-    " records.",
-    Left.SUMS: "Only sums over clients left. The server could not read any client's own part.",
-    Left.NOTHING: "Everything that left a client was covered by noise that is accounted for.",
+    Left.RECORDS: "Every record sent data to the server without a privacy guarantee.",
+    Left.UPLOADS: "Without noise, no record left its client by itself. The server could read what each client computed"
+    " from its records.",
+    Left.SUMS: "Without noise, only sums over clients left. The server could not read any client's own part of them.",
+    Left.NOTHING: "Apart from what is declared public, nothing left a client.",
 }
+_UNDER_NOISE = (
+    "Apart from what is declared public, all that left a client was covered by noise that is accounted for."
+)
 _UNPROVEN = "Not tried yet: `raydr audit` shows what a server recovers from this run's own messages."
 
 
@@ -54,8 +57,10 @@ def points(run: RunFolder) -> tuple[Point, ...]:
         Left.SUMS: "open",
         Left.NOTHING: "good",
     }
-    figure = "under noise" if found.left is Left.NOTHING and found.noisy else found.left.value
-    left = Point("What left", figure, LEFT[found.left], tones[found.left])
+    figure, text = found.left.value, LEFT[found.left]
+    if found.left is Left.NOTHING and found.noisy:
+        figure, text = "under noise", _UNDER_NOISE
+    left = Point("What left", figure, text, tones[found.left])
     at = f"δ = {found.delta:g}".replace("-", "−")
     if found.epsilon is None:
         some = " What noise covers is accounted for below." if found.noisy else ""

@@ -145,8 +145,8 @@ def meaning(name: str) -> str:
         return ""
     best = 1 if known.higher_is_better else 0
     return (
-        "This also measures leakage: the server recovered it from the messages."
-        f" {best} means that the server has {known.perfect}."
+        "This also measures leakage: the server recovered the geometry from the messages."
+        f" {best} means that it has {known.perfect}."
     )
 
 

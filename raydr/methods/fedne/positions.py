@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def architecture_of(rows: FloatArray, hidden: tuple[int, ...]) -> Architecture:
-    """Encoder from such rows to the plane."""
+    """Return the encoder's architecture from rows (rows, features) to the plane."""
     from raydr.methods.fedne.encoder import Architecture
 
     return Architecture(rows.shape[1], hidden)
 
 
 def positions_of(rows: FloatArray, weights: Float32Array, hidden: tuple[int, ...]) -> Float32Array:
-    """Positions (rows, 2) of rows by an encoder."""
+    """Return the positions (rows, 2) float32 of rows (rows, features) by an encoder's ``weights`` (parameters,)."""
     from raydr.methods.fedne.encoder import place
 
     return place(architecture_of(rows, hidden), weights, rows)
