@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from raydr.report.charts import line_chart
-from raydr.report.page import part, templates
+from raydr.report.templates import part, templates
 from raydr.threads import cores
 
 ROOT = Path(__file__).parent.parent

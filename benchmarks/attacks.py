@@ -137,7 +137,7 @@ def methods(quick: bool) -> Iterator[Line]:
 
 def best_of(case: str, audit: Any) -> Iterator[Line]:
     """The best attempt of each attack that applies."""
-    from raydr.report.audited import lines
+    from raydr.report.run.audited import lines
 
     best: dict[str, Any] = {}
     for verdict, line in zip(audit.verdicts, _in_order(audit, lines(audit)), strict=True):

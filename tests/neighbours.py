@@ -37,7 +37,7 @@ from raydr.journal import CheckpointTaken, Event, RoundEnded
 from raydr.privacy.ledger import Granularity, Public
 from raydr.privacy.mechanism import MECHANISMS
 from raydr.privacy.secrets import Secret
-from raydr.report.released import covered, write_released
+from raydr.report.run.released import covered, write_released
 from raydr.runfolder import records
 from raydr.scenarios.backend import InlineBackend
 from raydr.scenarios.reading import read

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from raydr.report import PaperTable, read_paper_table
-from raydr.report.papers import MARKS, CellResult
+from raydr.report.sweep.papers import MARKS, CellResult
 from raydr.tune.reading import PAPERS
 from raydr.tune.reproducing import outcome_without_run, read_table, shipped_results
 from raydr.tune.tables import Table, cells

@@ -27,8 +27,8 @@ from raydr.methods.sense.clients import AnchorRequest
 from raydr.methods.sense.spaces import EuclideanSpace
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.ledger import Tells
-from raydr.report.audited import lines
-from raydr.report.server_knowledge import columns_told
+from raydr.report.run.audited import lines
+from raydr.report.run.server_knowledge import columns_told
 from raydr.runfolder import read_run
 from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run

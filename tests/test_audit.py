@@ -20,7 +20,7 @@ from raydr.data import load
 from raydr.errors import DataError, OutputError, RunError, ScenarioError
 from raydr.front.cli import status
 from raydr.journal import unheard
-from raydr.report.audited import curve, galleries, lines
+from raydr.report.run.audited import curve, galleries, lines
 from raydr.runfolder import read_audit, read_run
 from raydr.runfolder.records import AUDIT, EMBEDDING, ENVIRONMENT, LEDGER, REPORT, SCENARIO
 from raydr.scenarios.auditing import _case, asked, audit, picture, rows_apart

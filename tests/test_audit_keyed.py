@@ -18,8 +18,8 @@ from raydr.attacks.trilateration import trilateration
 from raydr.errors import ScenarioError
 from raydr.geometry.points import squared_distances
 from raydr.journal import unheard
-from raydr.report.audited import enough_public_rows
-from raydr.report.privacy_summary import points
+from raydr.report.run.audited import enough_public_rows
+from raydr.report.run.privacy_summary import points
 from raydr.runfolder import read_audit, read_run
 from raydr.runfolder.records import REPORT
 from raydr.scenarios.planning import plan_of_scenario

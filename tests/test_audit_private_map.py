@@ -29,7 +29,7 @@ from raydr.methods.private_map.settings import COUNT_WEIGHT, PrivateMap
 from raydr.privacy import Quantity
 from raydr.privacy.accounting import Budget
 from raydr.privacy.gaussian import GaussianNoise
-from raydr.report.privacy_summary import points
+from raydr.report.run.privacy_summary import points
 from raydr.runfolder import read_run
 from raydr.runfolder.records import LEDGER
 from raydr.scenarios.reading import read

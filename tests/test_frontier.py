@@ -10,7 +10,7 @@ from sweep_folders import Tried, write_sweep
 from tiny import tiny_run
 
 from raydr.report import write_sweep_report
-from raydr.report.frontier import places, protections
+from raydr.report.sweep.frontier import places, protections
 from raydr.runfolder import read_sweep
 from raydr.runfolder.reading import read_run
 

@@ -18,7 +18,7 @@ from raydr.privacy.ledger import RECORDS, Entry, Fixed, Granularity, Ledger, Pub
 from raydr.privacy.statement import Statement, statement
 from raydr.privacy.verdict import Left, verdict
 from raydr.report import write_report
-from raydr.report.privacy_summary import points, recovered
+from raydr.report.run.privacy_summary import points, recovered
 from raydr.runfolder.reading import read_run
 
 pytestmark = pytest.mark.usefixtures("edits_accepted")

@@ -26,7 +26,8 @@ from raydr.front.cli import status
 from raydr.journal import Event, RoundEnded
 from raydr.metrics.sites import separation
 from raydr.privacy.ledger import Granularity
-from raydr.report import mapped, wording
+from raydr.report import wording
+from raydr.report.run import mapped
 from raydr.runfolder import read_run
 from raydr.scenarios.model import read_model
 from raydr.scenarios.planning import plan_of_scenario

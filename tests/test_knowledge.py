@@ -32,7 +32,7 @@ from raydr.geometry.trilateration import fixed_rows, trilateration
 from raydr.methods import METHODS
 from raydr.privacy.ledger import Entry, Fixed, Granularity, Ledger, Tells, read_entries
 from raydr.report import compare, write_comparison, write_report
-from raydr.report.server_knowledge import NOT_AUDITED, example, knowledge
+from raydr.report.run.server_knowledge import NOT_AUDITED, example, knowledge
 from raydr.report.wording import meaning
 from raydr.runfolder.reading import RunFolder, read_run
 from raydr.scenarios.reading import read

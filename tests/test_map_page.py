@@ -21,14 +21,15 @@ from raydr.plain import as_cell
 from raydr.privacy.accounting import Budget
 from raydr.privacy.ledger import Ledger
 from raydr.privacy.statement import statement
-from raydr.report import maps, write_comparison, write_report
-from raydr.report.aligned import map_of_runs
+from raydr.report import write_comparison, write_report
 from raydr.report.colouring import CATEGORIES, GREY, RAMP, colouring, extended
-from raydr.report.joined import later_rows
-from raydr.report.maps import MOST_LEVELS, Column, Panel, atlas, map_of_run
-from raydr.report.packing import Places, as_text, by_place, codes
-from raydr.report.page import part, templates
+from raydr.report.map import atlas as maps
+from raydr.report.map.aligned import map_of_runs
+from raydr.report.map.atlas import MOST_LEVELS, Column, Panel, atlas, map_of_run
+from raydr.report.map.later import later_rows
+from raydr.report.map.packing import Places, as_text, by_place, codes
 from raydr.report.projections import frame, panels
+from raydr.report.templates import part, templates
 from raydr.runfolder import read_run
 from raydr.runfolder.joined import Joined
 from raydr.runfolder.records import Joining

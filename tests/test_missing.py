@@ -24,7 +24,7 @@ from raydr.front.cli import status
 from raydr.front.own_data import own_data
 from raydr.journal import Event, RoundEnded
 from raydr.privacy.ledger import Granularity
-from raydr.report import mapped
+from raydr.report.run import mapped
 from raydr.runfolder import read_run
 from raydr.scenarios.model import digest_of, read_model
 from raydr.scenarios.planning import plan_of_scenario

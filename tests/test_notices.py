@@ -16,7 +16,7 @@ from raydr.arrays import Float64Array
 from raydr.data.notices import CODES, NUMBERING, PLAIN, common_looks, looks, of_columns, of_spreads
 from raydr.front.cli import status
 from raydr.journal import Event, Incident, StageStarted
-from raydr.report import mapped
+from raydr.report.run import mapped
 from raydr.runfolder import read_run
 from raydr.scenarios.runner import run
 from raydr.statistics.moments import spread

@@ -20,7 +20,7 @@ from raydr.arrays import FloatArray
 from raydr.errors import OutputError, ScenarioError
 from raydr.journal import Event, RoundEnded
 from raydr.report import write_report
-from raydr.report.progress import MOST_MAPS, curves, small_maps
+from raydr.report.run.progress import MOST_MAPS, curves, small_maps
 from raydr.runfolder import read_run
 from raydr.runfolder.reading import Along
 from raydr.scenarios.reading import read

@@ -14,7 +14,7 @@ from tiny import tiny_file, tiny_run
 import raydr
 from raydr.data import Provenance, load
 from raydr.front.cli import status
-from raydr.report import mapped
+from raydr.report.run import mapped
 from raydr.runfolder import read_run
 from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run as run_scenario

@@ -29,11 +29,13 @@ from raydr.plain import short
 from raydr.privacy.accounting import Budget
 from raydr.privacy.ledger import Ledger, read_entries
 from raydr.privacy.statement import statement
-from raydr.report import compare, privacy_summary, write_comparison, write_picture, write_report
+from raydr.report import compare, write_comparison, write_picture, write_report
 from raydr.report.charts import line_chart, round_numbers
 from raydr.report.colouring import CATEGORIES, GREY, MOST_NUMBERS, RAMP, colouring, ramp
 from raydr.report.picture import png
 from raydr.report.projections import BOUNDARY, frame, panels, principal_axes
+from raydr.report.run import privacy_summary
+from raydr.report.templates import part
 from raydr.report.wording import (
     by_revelation,
     duration,
@@ -666,7 +668,7 @@ def contrast(one: str, other: str) -> float:
 
 class TestColours:
     def test_each_has_a_contrast_of_three_to_every_ground_light_and_dark(self) -> None:
-        style = (Path(write_report.__code__.co_filename).parent / "report.css").read_text()
+        style = part("report.css")
         grounds = re.findall(r"--(?:ground|panel): (#[0-9a-f]{6})", style)
         assert len(grounds) == 4
         shades = [*CATEGORIES, GREY, BOUNDARY, *ramp(np.linspace(0.0, 1.0, 256))]
@@ -764,10 +766,10 @@ class TestPicture:
             drawn.append(figure)
             return png(figure)
 
-        monkeypatch.setattr("raydr.report.picture.png", keep)
         each = (labels * ROWS)[:ROWS]
         folder = write_run(tmp_path / "run", labels=each, name="costs $1_ and $2_")
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), monkeypatch.context() as patched:
+            patched.setattr("raydr.report.picture.png", keep)
             warnings.simplefilter("error")
             assert write_picture(folder).read_bytes()[:4] == b"\x89PNG"
         assert read_page(write_report(folder)).tags

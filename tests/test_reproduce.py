@@ -16,7 +16,7 @@ import raydr
 from raydr.errors import OutputError, ScenarioError
 from raydr.front.cli import status
 from raydr.report import read_paper_table, write_paper_report
-from raydr.report.papers import CellResult, Mean
+from raydr.report.sweep.papers import CellResult, Mean
 from raydr.runfolder import records
 from raydr.tune.reproducing import catalogue, read_table, results
 from raydr.tune.search import search_of

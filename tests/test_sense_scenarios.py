@@ -17,7 +17,7 @@ from raydr.data import load
 from raydr.errors import RaydrError, ScenarioError
 from raydr.front.cli import status
 from raydr.metrics.recovery import F_SCORE_NEIGHBORS
-from raydr.report.server_knowledge import knowledge
+from raydr.report.run.server_knowledge import knowledge
 from raydr.runfolder.reading import read_run
 from raydr.scenarios.reading import read, shipped
 

@@ -17,8 +17,8 @@ from tiny import tiny_run
 
 from raydr.report import write_report
 from raydr.report.charts import line_chart
-from raydr.report.comparison import compare
-from raydr.report.metric_rows import figures, not_computed, reference
+from raydr.report.run.comparison import compare
+from raydr.report.run.metric_rows import figures, not_computed, reference
 from raydr.report.wording import brief
 from raydr.runfolder.reading import read_run
 

@@ -27,10 +27,10 @@ from test_untrusted import damages, outcome
 
 from raydr.errors import OutputError
 from raydr.report import write_sweep_report
-from raydr.report.aligned import beside
-from raydr.report.axes import axes, measures_of_interest, ranking
-from raydr.report.round_curves import MOST_PLACES, courses
-from raydr.report.thumbnails import thumbnails
+from raydr.report.map.aligned import beside
+from raydr.report.sweep.axes import axes, measures_of_interest, ranking
+from raydr.report.sweep.round_curves import MOST_PLACES, courses
+from raydr.report.sweep.thumbnails import thumbnails
 from raydr.runfolder import is_sweep, read_run, read_sweep
 from raydr.runfolder.sweep import Setting
 
@@ -456,7 +456,7 @@ class TestMaps:
     def test_are_no_more_than_the_page_can_bear(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("raydr.report.thumbnails.MOST_MAPS", 2)
+        monkeypatch.setattr("raydr.report.sweep.thumbnails.MOST_MAPS", 2)
         assert "1 more are left out" in said(self.write(tmp_path / "sweep"))
 
     def test_a_broken_run_folder_is_refused_by_its_name(

@@ -27,7 +27,7 @@ from sweeps import inline
 
 from raydr.metrics import METRICS
 from raydr.report import write_picture
-from raydr.report.privacy_summary import points
+from raydr.report.run.privacy_summary import points
 from raydr.report.wording import size
 from raydr.runfolder.reading import read_run
 from raydr.scenarios import reading

@@ -13,7 +13,7 @@ from typing import Any
 
 from raydr.data.catalogue import DATA_VARIABLE
 from raydr.errors import ScenarioError
-from raydr.report.papers import HEADING
+from raydr.report.sweep.papers import HEADING
 from raydr.runfolder import records
 from raydr.tune.ledger import write_table
 from raydr.tune.schema import Sweep

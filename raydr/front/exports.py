@@ -78,9 +78,9 @@ def anndata(folder: Path, table: Any, onto: Any = None) -> Any:
 def picture(folder: Path) -> str:
     """The map as HTML, its picture inside: small, coloured by label, else by cluster or client."""
     from raydr.report.colouring import colourings, drawing_order
-    from raydr.report.inline import in_page
+    from raydr.report.picture import in_page
     from raydr.report.projections import in_plane
-    from raydr.report.server_knowledge import knowledge
+    from raydr.report.run.server_knowledge import knowledge
     from raydr.report.wording import method_name
     from raydr.runfolder import read_run
 

@@ -21,7 +21,7 @@ from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.extras import require_packages
 from raydr.geometry.points import Progress, unheard
 from raydr.plain import listed, plain
-from raydr.report.mapped import Fact, facts, hashes
+from raydr.report.run.mapped import Fact, facts, hashes
 from raydr.runfolder.records import SCENARIO
 from raydr.scenarios import reading
 from raydr.scenarios.backend import InlineBackend

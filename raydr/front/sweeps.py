@@ -16,8 +16,8 @@ from raydr import journal
 from raydr.plain import listed, plain, short
 from raydr.privacy.composition import OUTSIDE
 from raydr.report import wording
-from raydr.report.axes import axes, measures_of_interest, ranking
-from raydr.report.papers import MARKS, SOURCES, read_paper_table
+from raydr.report.sweep.axes import axes, measures_of_interest, ranking
+from raydr.report.sweep.papers import MARKS, SOURCES, read_paper_table
 from raydr.runfolder import Trial, read_sweep, records
 from raydr.runfolder.sweep import State
 

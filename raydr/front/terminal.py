@@ -17,14 +17,15 @@ from raydr.front.console import one_line as _line
 from raydr.front.console import table_of as _table
 from raydr.front.streams import Remarks
 from raydr.front.sweeps import paper_table, sweep_table
-from raydr.report import Comparison, audited, mapped, metric_rows, privacy_summary, wording
-from raydr.report.server_knowledge import example, knowledge
+from raydr.report import Comparison, wording
+from raydr.report.run import audited, mapped, metric_rows, privacy_summary
+from raydr.report.run.server_knowledge import example, knowledge
 from raydr.runfolder.reading import read_run
 
 if TYPE_CHECKING:
     from raydr.actors.jobs import Job
     from raydr.attacks.verdicts import Audit
-    from raydr.report.mapped import Fact
+    from raydr.report.run.mapped import Fact
     from raydr.scenarios.bounding import Line
     from raydr.scenarios.planning import Plan, PlannedPrivacy
     from raydr.tune.planning import SweepPlan
@@ -85,7 +86,7 @@ def print_result(folder: Path, *, told: bool = False) -> None:
 
 def print_joined(folder: Path) -> None:
     """Of the site that joined last where its rows went, and what left it, on standard error."""
-    from raydr.report.joined import left, said
+    from raydr.report.run.joined import left, said
     from raydr.runfolder.joined import read_joined
 
     site = read_joined(folder)[-1]

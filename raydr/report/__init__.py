@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from raydr.report.comparison import Comparison, ComparisonRow, compare, write_comparison
-from raydr.report.page import write_report
-from raydr.report.papers import PaperTable, read_paper_table, write_paper_report
 from raydr.report.picture import write_picture
-from raydr.report.released import write_released
-from raydr.report.sweep import write_sweep_report
+from raydr.report.run.comparison import Comparison, ComparisonRow, compare, write_comparison
+from raydr.report.run.page import write_report
+from raydr.report.run.released import write_released
+from raydr.report.sweep.page import write_sweep_report
+from raydr.report.sweep.papers import PaperTable, read_paper_table, write_paper_report
 
 __all__ = [
     "Comparison",

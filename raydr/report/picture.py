@@ -1,7 +1,8 @@
-"""The picture of a run: its maps side by side as a PNG."""
+"""Maps as PNG: the picture of a run, its maps side by side, and a map that stands in a page itself."""
 
 from __future__ import annotations
 
+import base64
 import io
 import warnings
 from collections.abc import Sequence
@@ -159,3 +160,14 @@ def png(figure: Figure, *, transparent: bool = False) -> bytes:
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         figure.savefig(content, format="png", dpi=DPI, transparent=transparent)
     return content.getvalue()
+
+
+def in_page(points: Float64Array, colours: Sequence[str], inches: float, *, in_disk: bool) -> str:
+    """A map (rows, 2) as the address of a PNG that stands in the page itself."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(inches, inches))
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    draw_map(axes, points, colours, inches, in_disk=in_disk)
+    axes.axis("off")
+    return "data:image/png;base64," + base64.b64encode(png(figure, transparent=True)).decode("ascii")

@@ -86,7 +86,7 @@ def map_(
     from raydr.front.own_data import own_data
     from raydr.front.progress_bars import heard_on_terminal, reading_on_terminal
     from raydr.front.terminal import print_facts, print_result
-    from raydr.report.mapped import NOTICE, hashes
+    from raydr.report.run.mapped import NOTICE, hashes
     from raydr.runfolder import read_run
     from raydr.runfolder.records import REPORT
     from raydr.scenarios import runner

@@ -17,7 +17,7 @@ from raydr.privacy.ledger import Entry, Fixed, Granularity, Tells
 from raydr.privacy.verdict import Left, verdict
 from raydr.privacy.verdict import Verdict as Given
 from raydr.report import wording
-from raydr.report.audited import Gallery, galleries
+from raydr.report.run.audited import Gallery, galleries
 from raydr.runfolder.reading import RunFolder
 
 Tone = Literal["good", "bad", "open"]

@@ -20,9 +20,19 @@ from raydr.report.colouring import (
     point_alpha,
     point_size,
 )
-from raydr.report.inline import in_page
-from raydr.report.joined import Later, later_rows
-from raydr.report.packing import COARSE, FINEST, LETTERS, Places, as_text, by_place, codes, numbers, row_ids
+from raydr.report.map.later import Later, later_rows
+from raydr.report.map.packing import (
+    COARSE,
+    FINEST,
+    LETTERS,
+    Places,
+    as_text,
+    by_place,
+    codes,
+    numbers,
+    row_ids,
+)
+from raydr.report.picture import in_page
 from raydr.report.projections import BOUNDARY, frame, in_plane, pairs_of_axes, panels
 from raydr.runfolder.reading import RunFolder
 

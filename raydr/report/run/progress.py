@@ -9,7 +9,7 @@ import numpy as np
 from raydr.report import wording
 from raydr.report.charts import LineChart, line_chart
 from raydr.report.colouring import colourings
-from raydr.report.inline import in_page
+from raydr.report.picture import in_page
 from raydr.report.projections import in_plane, onto
 from raydr.runfolder.reading import Along, RunFolder
 

@@ -16,7 +16,7 @@ from raydr.errors import OutputError, ScenarioError
 from raydr.files import write_whole
 from raydr.parquet_files import read_parquet
 from raydr.report import wording
-from raydr.report.page import part, templates
+from raydr.report.templates import part, templates
 from raydr.runfolder.manifest import require_unchanged
 from raydr.runfolder.records import COSTS, REPORT, TABLE, TABLE_REPORT
 
@@ -285,9 +285,9 @@ def write_paper_report(folder: Path) -> Path:
     }
     page = (
         templates()
-        .get_template("table.html")
+        .get_template("sweep/table.html")
         .render(
-            style=part("report.css") + part("table.css"),
+            style=part("report.css") + part("sweep/table.css"),
             table=table,
             heading=table.heading,
             at=at,

@@ -14,7 +14,7 @@ from typing import Any
 from raydr.errors import OutputError
 from raydr.files import write_whole
 from raydr.report import wording
-from raydr.report.page import part, templates
+from raydr.report.templates import part, templates
 from raydr.runfolder import records
 from raydr.runfolder.reading import RunFolder, read_run
 
@@ -66,7 +66,7 @@ def write_released(folder: Path, out: Path | None = None) -> Path:
     for file, fields in records.RELEASED.items():
         if (run.path / file).exists():
             write_whole(target / file, covered(run.path / file, fields), _REMEDY)
-    page = templates().get_template(PAGE).render(**_content(run, target))
+    page = templates().get_template(f"run/{PAGE}").render(**_content(run, target))
     return write_whole(target / PAGE, page.encode("utf-8"), _REMEDY)
 
 

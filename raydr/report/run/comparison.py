@@ -12,10 +12,10 @@ from raydr.errors import OutputError
 from raydr.files import write_whole
 from raydr.plain import listed
 from raydr.report import wording
-from raydr.report.aligned import map_of_runs, row_names
-from raydr.report.metric_rows import FIRST, MOST_FIGURES
-from raydr.report.page import part, templates
-from raydr.report.server_knowledge import knowledge
+from raydr.report.map.aligned import map_of_runs, row_names
+from raydr.report.run.metric_rows import FIRST, MOST_FIGURES
+from raydr.report.run.server_knowledge import knowledge
+from raydr.report.templates import part, templates
 from raydr.runfolder.reading import RunFolder, read_run
 
 MOST_NAMED = 4
@@ -213,7 +213,7 @@ def write_comparison(folders: Sequence[Path], out: Path) -> Path:
         )
     runs = _read(folders)
     table = _table(runs)
-    page = templates().get_template("comparison.html")
+    page = templates().get_template("run/comparison.html")
     content = page.render(
         style=part("report.css"),
         table=table,

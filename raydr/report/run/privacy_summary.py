@@ -11,8 +11,8 @@ from typing import Literal
 from raydr.attacks.verdicts import Audit, Verdict
 from raydr.privacy.verdict import Left, verdict
 from raydr.report import wording
-from raydr.report.audited import enough_public_rows
-from raydr.report.server_knowledge import SOMETHING, columns_told, most_exact, no_better
+from raydr.report.run.audited import enough_public_rows
+from raydr.report.run.server_knowledge import SOMETHING, columns_told, most_exact, no_better
 from raydr.runfolder.reading import RunFolder
 
 Tone = Literal["good", "bad", "open"]

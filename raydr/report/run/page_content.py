@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from raydr.data import IN_MEMORY
-from raydr.report import audited, charts, mapped, metric_rows, privacy_summary, wording
+from raydr.report import charts, wording
 from raydr.report.colouring import RAMP, colourings, drawing_order
-from raydr.report.inline import in_page
-from raydr.report.joined import Later
-from raydr.report.maps import picture_of
-from raydr.report.progress import curves, small_maps, stages
+from raydr.report.map.atlas import picture_of
+from raydr.report.map.later import Later
+from raydr.report.picture import in_page
 from raydr.report.projections import in_plane, onto
-from raydr.report.server_knowledge import example, knowledge
+from raydr.report.run import audited, mapped, metric_rows, privacy_summary
+from raydr.report.run.progress import curves, small_maps, stages
+from raydr.report.run.server_knowledge import example, knowledge
 from raydr.runfolder.reading import RunFolder
 
 MOST_DRAWN, INCHES = 20_000, 4.4  # rows, and inches of a side, of the map on paper

@@ -1,4 +1,4 @@
-"""Sites that joined a run after it had ended: read from its folder, and shown on its map as it stood."""
+"""Rows of sites that joined a run after it had ended, on its map as it stood."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array
-from raydr.privacy.ledger import Entry
-from raydr.report import mapped, wording
 from raydr.report.colouring import Colouring, colourings, extended
-from raydr.report.mapped import Fact
 from raydr.runfolder.joined import Joined
 from raydr.runfolder.reading import RunFolder
 
@@ -63,31 +60,3 @@ def _named(run: RunFolder, joined: Sequence[Joined]) -> Int64Array | list[str]:
         names += own if taken.isdisjoint(own) else [f"{site.site}: {row}" for row in own]
         taken.update(own)
     return names
-
-
-@dataclass(frozen=True)
-class Section:
-    """What the page shows of a site: its name, a sentence, facts and messages."""
-
-    site: str
-    said: str
-    facts: list[Fact]
-    left: tuple[Entry, ...]
-
-
-def sections(joined: Sequence[Joined]) -> list[Section]:
-    """One for each site that joined."""
-    return [Section(site.site, said(site), mapped.facts(site.data), left(site)) for site in joined]
-
-
-def left(site: Joined) -> tuple[Entry, ...]:
-    """Return the messages that left the site, the most revealing first."""
-    return tuple(sorted(site.left, key=wording.by_revelation))
-
-
-def said(site: Joined) -> str:
-    """When it joined, and that nobody else took part."""
-    return (
-        f"{wording.plural(len(site.points), 'row')}, placed on {wording.moment(site.how.started)} on the map as it"
-        " stood: no other site was asked, and no other row moved."
-    )

@@ -9,8 +9,17 @@ import numpy as np
 
 from raydr.arrays import Float64Array, Int64Array
 from raydr.report.colouring import Colouring, colouring, drawing_order
-from raydr.report.inline import in_page
-from raydr.report.maps import FALLBACK_INCHES, FALLBACK_ROWS, Atlas, Column, Panel, Way, atlas, kept_column
+from raydr.report.map.atlas import (
+    FALLBACK_INCHES,
+    FALLBACK_ROWS,
+    Atlas,
+    Column,
+    Panel,
+    Way,
+    atlas,
+    kept_column,
+)
+from raydr.report.picture import in_page
 from raydr.report.projections import frame, in_plane, onto
 from raydr.runfolder.maps import NO_LABEL
 from raydr.runfolder.reading import RunFolder

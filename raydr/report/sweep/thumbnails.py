@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from raydr.arrays import Float64Array
-from raydr.report.aligned import beside, shared_colours
 from raydr.report.colouring import Colouring, drawing_order
-from raydr.report.inline import in_page
+from raydr.report.map.aligned import beside, shared_colours
+from raydr.report.picture import in_page
 from raydr.runfolder.reading import RunFolder, read_run
 from raydr.runfolder.sweep import SweepFolder
 

@@ -15,12 +15,12 @@ from raydr.files import write_whole
 from raydr.plain import listed, short
 from raydr.privacy.composition import OUTSIDE
 from raydr.report import wording
-from raydr.report.axes import Axis, axes, measures_of_interest, ranking
 from raydr.report.colouring import CATEGORIES, GREY, RAMP
-from raydr.report.frontier import write_frontier
-from raydr.report.page import part, templates
-from raydr.report.round_curves import Course, courses
-from raydr.report.thumbnails import thumbnails
+from raydr.report.sweep.axes import Axis, axes, measures_of_interest, ranking
+from raydr.report.sweep.frontier import write_frontier
+from raydr.report.sweep.round_curves import Course, courses
+from raydr.report.sweep.thumbnails import thumbnails
+from raydr.report.templates import part, templates
 from raydr.runfolder.records import REPORT, SWEEP_REPORT
 from raydr.runfolder.sweep import SweepFolder, Trial, read_sweep
 
@@ -65,7 +65,7 @@ def write_sweep_report(folder: Path) -> Path:
     """
     sweep = read_sweep(Path(folder))
     picture = write_frontier(sweep)
-    page = templates().get_template("sweep.html").render(**_content(sweep), frontier=_address(picture))
+    page = templates().get_template("sweep/sweep.html").render(**_content(sweep), frontier=_address(picture))
     return write_whole(sweep.path / SWEEP_REPORT, page.encode("utf-8"), ELSEWHERE)
 
 
@@ -82,7 +82,7 @@ def _content(sweep: SweepFolder) -> dict[str, Any]:
     order = ranking(wanted[0] if wanted else None, len(sweep.points))
     along, runs = courses(sweep), _runs(sweep)
     maps = thumbnails(sweep, order)
-    style, script = part("report.css") + part("sweep.css"), part("sweep.js")
+    style, script = part("report.css") + part("sweep/sweep.css"), part("sweep/sweep.js")
     keys = [axis for axis in known if axis.swept]
     measures = [*wanted, *(axis for axis in known if not axis.swept and axis not in wanted)]
     unfinished = [trial for trial in sweep.trials if trial.status != "done"]

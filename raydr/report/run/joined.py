@@ -1,0 +1,40 @@
+"""Sites that joined a run after it had ended, in words: when, what was read, and what left them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from raydr.privacy.ledger import Entry
+from raydr.report import wording
+from raydr.report.run import mapped
+from raydr.report.run.mapped import Fact
+from raydr.runfolder.joined import Joined
+
+
+@dataclass(frozen=True)
+class Section:
+    """What the page shows of a site: its name, a sentence, facts and messages."""
+
+    site: str
+    said: str
+    facts: list[Fact]
+    left: tuple[Entry, ...]
+
+
+def sections(joined: Sequence[Joined]) -> list[Section]:
+    """One for each site that joined."""
+    return [Section(site.site, said(site), mapped.facts(site.data), left(site)) for site in joined]
+
+
+def left(site: Joined) -> tuple[Entry, ...]:
+    """Return the messages that left the site, the most revealing first."""
+    return tuple(sorted(site.left, key=wording.by_revelation))
+
+
+def said(site: Joined) -> str:
+    """When it joined, and that nobody else took part."""
+    return (
+        f"{wording.plural(len(site.points), 'row')}, placed on {wording.moment(site.how.started)} on the map as it"
+        " stood: no other site was asked, and no other row moved."
+    )

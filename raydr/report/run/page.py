@@ -1,0 +1,41 @@
+"""The report page: everything of a run in one HTML file that opens without a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from raydr.files import write_whole
+from raydr.report.map.atlas import map_of_run
+from raydr.report.map.later import later_rows
+from raydr.report.run import joined
+from raydr.report.run.page_content import story
+from raydr.report.templates import part, templates
+from raydr.runfolder.joined import read_joined
+from raydr.runfolder.reading import ELSEWHERE, RunFolder, read_run
+from raydr.runfolder.records import REPORT
+
+
+def write_report(folder: Path) -> Path:
+    """Write a run folder's ``report.html`` from its files alone.
+
+    Raises
+    ------
+    OutputError
+        The folder is not a whole run folder, or the page cannot be written.
+    """
+    run = read_run(Path(folder))
+    page = templates().get_template("run/report.html").render(**_content(run))
+    return write_whole(run.path / REPORT, page.encode("utf-8"), ELSEWHERE)
+
+
+def _content(run: RunFolder) -> dict[str, Any]:
+    sites = read_joined(run.path)
+    later = later_rows(run, sites)
+    return story(run, later) | {
+        "run": run,
+        "style": part("report.css"),
+        "story_script": part("run/story.js"),
+        "atlas": map_of_run(run, later),
+        "joined": joined.sections(sites),
+    }
