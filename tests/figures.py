@@ -20,7 +20,7 @@ from pathlib import Path
 from pages import ROOT, name_of, pages
 from papers_reference import CLOSING, MARK, OPENING
 
-from raydr.report import read_paper_table
+from raydr.runfolder.paper_table import read_paper_table
 
 UNITS = {"": 1.0, "%": 1e-2, "kB": 1e3, "MB": 1e6, "GB": 1e9, "ms": 1e-3}
 MOSTLY_FIGURES = 0.25

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from raydr.report import PaperTable, read_paper_table
-from raydr.report.sweep.papers import MARKS, CellResult
+from raydr.report.sweep.papers import MARKS, cell_text
+from raydr.runfolder.paper_table import CellResult, PaperTable, read_paper_table
 from raydr.tune.reading import PAPERS
 from raydr.tune.reproducing import outcome_without_run, read_table, shipped_results
 from raydr.tune.tables import Table, cells
@@ -138,9 +138,9 @@ def _text(cell: CellResult) -> str:
     if cell.default is None:
         return "–"
     beside = {"paper": cell.paper, "as published": cell.published, "pooled": cell.pooled}
-    known = "; ".join(f"{name} {cell.text(mean)}" for name, mean in beside.items() if mean is not None)
+    known = "; ".join(f"{name} {cell_text(cell, mean)}" for name, mean in beside.items() if mean is not None)
     mark = f" {MARKS[cell.verdict]}" if cell.verdict else ""
-    return f"**{cell.text(cell.default)}**{mark}" + (f" ({known})" if known else "")
+    return f"**{cell_text(cell, cell.default)}**{mark}" + (f" ({known})" if known else "")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from raydr.errors import ScenarioError
-from raydr.report import read_paper_table
+from raydr.runfolder.paper_table import read_paper_table
 from raydr.runfolder.records import COSTS
 from raydr.tune.reading import PAPERS
 from raydr.tune.reproducing import read_table, shipped_results

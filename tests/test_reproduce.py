@@ -15,9 +15,9 @@ from tiny import tiny
 import raydr
 from raydr.errors import OutputError, ScenarioError
 from raydr.front.cli import status
-from raydr.report import read_paper_table, write_paper_report
-from raydr.report.sweep.papers import CellResult, Mean
+from raydr.report import write_paper_report
 from raydr.runfolder import records
+from raydr.runfolder.paper_table import CellResult, Mean, read_paper_table
 from raydr.tune.reproducing import catalogue, read_table, results
 from raydr.tune.search import search_of
 from raydr.tune.tables import Published, number

@@ -9,7 +9,7 @@ from typing import Any
 
 from raydr.errors import OutputError, ScenarioError
 from raydr.plain import short
-from raydr.report import PaperTable, read_paper_table
+from raydr.runfolder.paper_table import PaperTable, read_paper_table
 from raydr.runfolder.records import TABLE, is_incomplete
 from raydr.tune.reading import PAPERS, read_sweep
 from raydr.tune.schema import Sweep

@@ -13,8 +13,8 @@ from typing import Any
 
 from raydr.data.catalogue import DATA_VARIABLE
 from raydr.errors import ScenarioError
-from raydr.report.sweep.papers import HEADING
 from raydr.runfolder import records
+from raydr.runfolder.paper_table import HEADING
 from raydr.tune.ledger import write_table
 from raydr.tune.schema import Sweep
 from raydr.tune.space import Point

@@ -17,8 +17,9 @@ from raydr.plain import listed, plain, short
 from raydr.privacy.composition import OUTSIDE
 from raydr.report import wording
 from raydr.report.sweep.axes import axes, measures_of_interest, ranking
-from raydr.report.sweep.papers import MARKS, SOURCES, read_paper_table
+from raydr.report.sweep.papers import MARKS, cell_text
 from raydr.runfolder import Trial, read_sweep, records
+from raydr.runfolder.paper_table import SOURCES, read_paper_table
 from raydr.runfolder.sweep import State
 
 _LATEST = 8
@@ -150,7 +151,7 @@ def paper_table(folder: Path) -> Iterator[RenderableType]:
         if all(value is None for value in (cell.paper, cell.published, cell.default, cell.pooled)):
             continue
         values = [getattr(cell, name) for name in ("paper", *SOURCES)]
-        texts = [Text("" if value is None else cell.text(value)) for value in values]
+        texts = [Text("" if value is None else cell_text(cell, value)) for value in values]
         mark = Text(MARKS[cell.verdict], VERDICT_STYLES[cell.verdict]) if cell.verdict else Text("")
         table.add_row(Text(cell.name if cell.name != before else ""), Text(cell.column), *texts, mark)
         before = cell.name

@@ -7,14 +7,12 @@ from raydr.report.run.comparison import Comparison, ComparisonRow, compare, writ
 from raydr.report.run.page import write_report
 from raydr.report.run.released import write_released
 from raydr.report.sweep.page import write_sweep_report
-from raydr.report.sweep.papers import PaperTable, read_paper_table, write_paper_report
+from raydr.report.sweep.papers import write_paper_report
 
 __all__ = [
     "Comparison",
     "ComparisonRow",
-    "PaperTable",
     "compare",
-    "read_paper_table",
     "write_comparison",
     "write_paper_report",
     "write_picture",

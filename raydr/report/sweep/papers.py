@@ -1,195 +1,26 @@
-"""A published table beside raydr's: read from ``table.parquet``, in words, and as a page."""
+"""The page of a published table next to raydr's values."""
 
 from __future__ import annotations
 
-import json
-import statistics
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
 from urllib.parse import quote
 
-from raydr.documents import MEGABYTE, require_limited
-from raydr.errors import OutputError, ScenarioError
 from raydr.files import write_whole
-from raydr.parquet_files import read_parquet
 from raydr.report import wording
 from raydr.report.templates import part, templates
 from raydr.runfolder.manifest import require_unchanged
-from raydr.runfolder.records import COSTS, REPORT, TABLE, TABLE_REPORT
+from raydr.runfolder.paper_table import CellResult, Mean, Verdict, read_paper_table
+from raydr.runfolder.records import REPORT, TABLE, TABLE_REPORT
 
-Verdict = Literal["better", "within", "worse"]
-HEADING = b"raydr_table"
-"""In the schema's metadata: what the table is, as JSON."""
-LARGEST = 16 * MEGABYTE
-SOURCES = ("published", "default", "pooled")
-"""Columns of raydr's own values: run as the paper has it, by raydr's defaults, and of the pooled rows' map."""
-_COLUMNS = (
-    "group",
-    "row",
-    "column",
-    "measure",
-    "seed",
-    "paper",
-    "paper.sd",
-    "paper.rounding",
-    *SOURCES,
-    "run",
-    "why",
-)
-_HEADING = (
-    "name",
-    "paper",
-    "where",
-    "title",
-    "says",
-    "substituted",
-    "reduced",
-    "columns",
-    "groups",
-    "repeats",
-    "date",
-)
 MARKS: Mapping[Verdict, str] = {"better": "▲", "within": "=", "worse": "▼"}
 
 
-@dataclass(frozen=True)
-class Mean:
-    """Mean over seeds, and standard deviation where there are several."""
-
-    value: float
-    deviation: float | None
-
-
-@dataclass(frozen=True)
-class CellResult:
-    """A cell: the paper's number and raydr's.
-
-    Attributes
-    ----------
-    group, row, column, measure : str
-    paper : Mean or None
-        The paper's number.
-    rounding : float
-        Half a unit of its last digit.
-    published, default, pooled : Mean or None
-        raydr's, over the seeds that have one.
-    runs : tuple of str
-        Run folders of the default, by seed, seen from the sweep's.
-    why : str or None
-        Why there is no value.
-    """
-
-    group: str
-    row: str
-    column: str
-    measure: str
-    paper: Mean | None
-    rounding: float
-    published: Mean | None
-    default: Mean | None
-    pooled: Mean | None
-    runs: tuple[str, ...]
-    why: str | None
-
-    @property
-    def higher_is_better(self) -> bool | None:
-        """Which way its measure improves; None where neither way is known."""
-        from raydr.metrics import metric_named
-
-        if self.measure in COSTS:
-            return None if self.measure in ("rounds", "objective") else False
-        try:
-            return metric_named(self.measure.partition(".")[2]).higher_is_better
-        except ScenarioError:
-            return None
-
-    def text(self, mean: Mean) -> str:
-        """One of its values in words."""
-        write = _writer(self.measure)
-        near = "" if mean.deviation is None else f" ± {write(mean.deviation)}"
-        return write(mean.value) + near
-
-    @property
-    def verdict(self) -> Verdict | None:
-        """Whether the default is better or worse than the paper, or within one standard deviation of it.
-
-        Of the two standard deviations the larger counts, and at least the rounding of the paper's number.
-        """
-        if self.paper is None or self.default is None or self.higher_is_better is None:
-            return None
-        gain = (self.default.value - self.paper.value) * (1 if self.higher_is_better else -1)
-        spread = max(self.paper.deviation or 0.0, self.default.deviation or 0.0, self.rounding)
-        if abs(gain) <= spread * (1 + 1e-9):
-            return "within"
-        return "better" if gain > 0 else "worse"
-
-    @property
-    def ratio(self) -> float | None:
-        """By how much the default is better than the paper, above 1; None where a ratio says nothing."""
-        return self._ratio_to(self.paper)
-
-    @property
-    def ratio_to_pooled(self) -> float | None:
-        """By how much the default is better than the pooled rows' map, above 1; None where a ratio says nothing."""
-        return self._ratio_to(self.pooled)
-
-    def _ratio_to(self, other: Mean | None) -> float | None:
-        if other is None or self.default is None or self.higher_is_better is None:
-            return None
-        above, below = self.default.value, other.value
-        if not self.higher_is_better:
-            above, below = below, above
-        return above / below if above >= 0 and below > 0 else None
-
-    @property
-    def name(self) -> str:
-        """Group and row."""
-        return " ".join(filter(None, (self.group, self.row)))
-
-
-@dataclass(frozen=True)
-class PaperTable:
-    """A published table with raydr's values; ``heading`` is what was said of it when it was written."""
-
-    heading: Mapping[str, Any]
-    cells: tuple[CellResult, ...]
-
-    @property
-    def worst(self) -> CellResult | None:
-        """The cell with the least ratio of raydr's default to the paper; None where no cell can be compared."""
-        return _least(self.cells, lambda cell: cell.ratio)
-
-    @property
-    def verdicts(self) -> Counter[str]:
-        """How many cells are better, within and worse."""
-        return Counter(verdict for cell in self.cells if (verdict := cell.verdict) is not None)
-
-    @property
-    def changed(self) -> str:
-        """In words, what of the table was changed to be shorter; empty where nothing was."""
-        return ", ".join(f"{key} {_said(value)}" for key, value in self.heading["reduced"].items())
-
-    @property
-    def summary(self) -> str:
-        """How it came out, in a line."""
-        found, worst = self.verdicts, self.worst
-        if not found:
-            beside = _least(self.cells, lambda cell: cell.ratio_to_pooled)
-            if beside is None:
-                return "no cell can be compared"
-            return f"least ratio to the pooled rows' map {beside.ratio_to_pooled:.2f} ({beside.name}, {beside.column})"
-        words = {"better": "better", "within": "within one sd", "worse": "worse"}
-        said = [f"{found[verdict]} {word}" for verdict, word in words.items() if found[verdict]]
-        least = "" if worst is None else f"; least ratio {worst.ratio:.2f} ({worst.name}, {worst.column})"
-        return f"{wording.plural(sum(found.values()), 'cell')} compared: {', '.join(said)}{least}"
-
-
-def _least(cells: Sequence[CellResult], ratio: Callable[[CellResult], float | None]) -> CellResult | None:
-    known = [(found, place) for place, cell in enumerate(cells) if (found := ratio(cell)) is not None]
-    return cells[min(known)[1]] if known else None
+def cell_text(cell: CellResult, mean: Mean) -> str:
+    """One of a cell's values in words."""
+    write = _writer(cell.measure)
+    near = "" if mean.deviation is None else f" ± {write(mean.deviation)}"
+    return write(mean.value) + near
 
 
 def _writer(measure: str) -> Callable[[float], str]:
@@ -203,63 +34,6 @@ def _writer(measure: str) -> Callable[[float], str]:
 def _number(value: float) -> str:
     """Four decimals; of what these would hide, two digits: a distance error of 0.000067."""
     return f"{value:.2g}" if 0 < abs(value) < 5e-4 else wording.measure(value)
-
-
-def _said(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def read_paper_table(path: Path) -> PaperTable:
-    """Read a file that ``raydr reproduce`` wrote.
-
-    Raises
-    ------
-    OutputError
-        If it is none, or damaged.
-    """
-    import pyarrow as pa
-
-    try:
-        content = read_parquet(require_limited(path, LARGEST))
-        heading = json.loads((content.schema.metadata or {})[HEADING])
-        lacking = [name for name in _COLUMNS if name not in content.column_names]
-        lacking += [name for name in _HEADING if name not in heading]
-        if lacking:
-            raise ValueError(f"it lacks {lacking[0]!r}")
-        rows = content.to_pylist()
-        places: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
-        for row in rows:
-            places.setdefault((row["group"], row["row"], row["column"]), []).append(row)
-        return PaperTable(heading, tuple(_cell(*place, seeds) for place, seeds in places.items()))
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
-        raise OutputError(
-            f"{path} is no table that `raydr reproduce` wrote ({' '.join(str(error).split())}): reproduce it again."
-        ) from error
-
-
-def _cell(group: str, row: str, column: str, seeds: Sequence[Mapping[str, Any]]) -> CellResult:
-    first = seeds[0]
-    paper = None if first["paper"] is None else Mean(first["paper"], first["paper.sd"])
-    means = {
-        source: _mean([seed[source] for seed in seeds if seed[source] is not None]) for source in SOURCES
-    }
-    return CellResult(
-        group,
-        row,
-        column,
-        first["measure"],
-        paper,
-        first["paper.rounding"] or 0.0,
-        runs=tuple(seed["run"] for seed in seeds if seed["run"] is not None),
-        why=next((seed["why"] for seed in seeds if seed["why"] is not None), None),
-        **means,
-    )
-
-
-def _mean(values: Sequence[float]) -> Mean | None:
-    if not values:
-        return None
-    return Mean(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
 
 
 def write_paper_report(folder: Path) -> Path:
@@ -295,7 +69,7 @@ def write_paper_report(folder: Path) -> Path:
             reports=reports,
             marks=MARKS,
             reasons=list(dict.fromkeys(cell.why for cell in table.cells if cell.why)),
-            measure=wording.measure,
+            cell_text=cell_text,
         )
     )
     return write_whole(
