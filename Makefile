@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 # What uses each library that raydr stands on, in a minute or two.
-SOME_TESTS := $(addprefix tests/test_, embedding.py estimators.py data_files.py finished.py metrics.py own_data.py \
-  fedne_numerics.py accounting.py sweeps.py report.py methods.py)
+SOME_TESTS := $(addprefix tests/, embedding/test_embedding.py front/test_estimators.py data/test_data_files.py front/test_finished.py metrics/test_metrics.py \
+  data/test_own_data.py methods/fedne/test_fedne_numerics.py privacy/test_accounting.py tune/test_sweeps.py report/test_report.py methods/test_methods.py)
 
 .PHONY: demo test slow mutants docs lowest dist setup clean
 

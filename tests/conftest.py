@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from browsers import CHROMIUM, FLAGS
+from places import SUPPORT
 from processes import CLUSTER_TOKEN, TOKEN, simulation_processes
 
 # No cluster of whoever runs the tests is joined, nor spoken to by their token.
@@ -66,7 +67,7 @@ def cluster() -> Iterator[None]:
     from raydr.actors.cluster import connected
 
     # Workers must find the messages that tests define.
-    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(SUPPORT), *filter(None, [os.environ.get("PYTHONPATH")])]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(paths))
         patch.setenv(TOKEN, CLUSTER_TOKEN)

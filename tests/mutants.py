@@ -95,7 +95,7 @@ def tests_of(path: Path) -> list[str]:
     package, _, own = module.rpartition(".")
     direct = re.compile(rf"\b{re.escape(module)}\b|from {re.escape(package)} import [^\n]*\b{own}\b")
     near = re.compile(rf"from {re.escape(package)}(\.\w+)* import|import {re.escape(package)}\b")
-    texts = {test: test.read_text() for test in sorted((ROOT / "tests").glob("test_*.py"))}
+    texts = {test: test.read_text() for test in sorted((ROOT / "tests").rglob("test_*.py"))}
     first = [test for test, text in texts.items() if direct.search(text)]
     then = [test for test, text in texts.items() if near.search(text) and test not in first]
     return [str(test.relative_to(ROOT)) for test in (*first, *then)]
@@ -118,7 +118,7 @@ def main() -> int:
     options = parser.parse_args()
 
     os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", NUMBA_NUM_THREADS="1")
-    sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+    sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "support")]
     os.chdir(ROOT)
     files = [
         file for room in options.room for file in (sorted(room.rglob("*.py")) if room.is_dir() else [room])

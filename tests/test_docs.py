@@ -17,9 +17,10 @@ from urllib.parse import unquote, urlsplit
 import pytest
 import yaml
 from pages import ROOT, name_of, pages
+from places import TESTS
 
 NOTEBOOKS = sorted((ROOT / "docs").rglob("*.ipynb"))
-EXAMPLE = Path(__file__).parent / "example_method.py"
+EXAMPLE = TESTS / "example_method.py"
 IN_60 = 60
 TUTORIALS = ROOT / "docs" / "tutorials"
 
@@ -151,7 +152,7 @@ def test_every_picture_and_every_table_of_figures_is_on_a_page() -> None:
     for made in [*(ROOT / "docs" / "pictures").iterdir(), *(TUTORIALS / "figures").iterdir()]:
         place = made.relative_to(ROOT / "docs").as_posix()
         assert any(place in text for text in texts), place
-        assert made.stat().st_size, f"run `python tests/tutorial_figures.py {made.stem}`"
+        assert made.stat().st_size, f"run `python tests/support/tutorial_figures.py {made.stem}`"
 
 
 def _said(cell: Any) -> list[Any]:

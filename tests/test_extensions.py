@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from extensions import GROUPS, PLAIN, command, installed
+from places import TESTS
 
-GROUPS = ("methods", "embedders", "partitions", "adversaries", "attacks", "mechanisms", "metrics")
 ADDED = {
     "methods": ("power-pca", "Federated principal components by power iteration."),
     "embedders": ("still", "The first layout, as it is but for its size."),
@@ -25,48 +26,16 @@ ADDED = {
     "mechanisms": ("rounding", "Values rounded to multiples of a step."),
     "metrics": ("reach", "the largest coordinate of the map"),
 }
-PLAIN: dict[str, Any] = {
-    "name": "extended",
-    "data": {"source": "iris", "scale": "minmax"},
-    "clients": {"count": 3, "partition": {"kind": "blocks"}},
-    "method": {"kind": "power-pca"},
-    "runtime": {"federation": "inline"},
-    "compare": ["central"],
-    "metrics": ["reach"],
-}
 STEP = 0.125
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def installed(folder: Path, module: str, source: str, groups: tuple[str, ...] = GROUPS) -> Path:
-    """A package as an installer leaves it: one module, and the entry points that name it."""
-    about = folder / f"{module}-1.0.dist-info"
-    about.mkdir(parents=True)
-    (folder / f"{module}.py").write_text(source)
-    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
-    points = "".join(f"[raydr.{group}]\nmine = {module}\n" for group in groups)
-    (about / "entry_points.txt").write_text(points)
-    return folder
-
-
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the example is installed."""
-    source = (Path(__file__).parent / "example_extension.py").read_text()
+    source = (TESTS / "example_extension.py").read_text()
     return installed(tmp_path_factory.mktemp("installed"), "raydr_example", source)
-
-
-def command(packages: Path | None, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run raydr, with the packages of a folder beside its own."""
-    path = os.pathsep.join(filter(None, [str(packages or ""), os.environ.get("PYTHONPATH", "")]))
-    return subprocess.run(
-        [sys.executable, "-m", "raydr", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"PYTHONPATH": path},
-    )
 
 
 def run_folder(packages: Path, place: Path, name: str, **sections: Any) -> Path:
@@ -118,7 +87,7 @@ def test_the_reference_of_scenarios_has_every_key_of_it(example: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        cwd=Path(__file__).parent,
+        cwd=TESTS,
         env=os.environ | {"PYTHONPATH": str(example)},
     ).stdout
     for line in (
@@ -280,7 +249,7 @@ def test_what_cannot_be_used_is_refused_by_name(
 
 
 def test_the_method_in_60_lines_runs_as_a_package_of_its_own(tmp_path: Path) -> None:
-    source = (Path(__file__).parent / "example_method.py").read_text()
+    source = (TESTS / "example_method.py").read_text()
     packages = installed(tmp_path / "installed", "power_pca", source, ("methods",))
     folder = run_folder(packages, tmp_path, "short", clients={"count": 3}, compare=[], metrics=["npa_10"])
     found = pq.read_table(folder / "embedding.parquet")

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from places import ROOT, SUPPORT
 
 import raydr
 from raydr.errors import DataError, ScenarioError
 from raydr.extras import EXTRAS, MissingPackageError, imported, lacking
 from raydr.methods import METHODS
 
-ROOT = Path(__file__).parent.parent
 ENCODERS = {"fedne", "fedavg-ne", "fedprox-ne", "local-ne", "global-ne", "landmark-ne"}
 
 WITHOUT_TORCH = """
@@ -37,7 +37,7 @@ import numpy as np
 import raydr
 from raydr.errors import ScenarioError
 from raydr.front.estimators import estimator_names
-from test_estimators import QUICK
+from quick_estimators import QUICK
 
 X = np.random.default_rng(0).normal(size=(60, 5))
 np.save(sys.argv[1], X[:12] + 0.5)
@@ -58,7 +58,7 @@ def finished(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-c", WITHOUT_TORCH + program, *arguments],
         capture_output=True,
         text=True,
-        cwd=Path(__file__).parent,
+        cwd=SUPPORT,
         check=False,
     )
 

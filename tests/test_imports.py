@@ -8,9 +8,9 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
 HEAVY = ("ray", "torch", "numba", "matplotlib", "pandas", "sklearn")
-ROOT = Path(__file__).parent.parent
 ALSO = ("openTSNE", "umap", "pyarrow", "scipy")
 
 

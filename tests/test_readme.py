@@ -40,7 +40,7 @@ NOT_RUN = {
     (
         "docs/cluster.md",
         "bash",
-    ): "starts a cluster: tests/several_nodes.py starts one, and test_jobs.py submits to it",
+    ): "starts a cluster: tests/support/several_nodes.py starts one, and test_jobs.py submits to it",
     (
         "docs/writing-a-method.md",
         "",

@@ -6,7 +6,7 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from damages import changed, damages, outcome
 from tiny import tiny_run
 
 from raydr.data import load
 from raydr.documents import MEGABYTE, DocumentError, parse_yaml, read_limited
 from raydr.errors import OutputError, ScenarioError
-from raydr.front.cli import status
 from raydr.report.charts import line_chart
 from raydr.runfolder import maps, read_run
 from raydr.scenarios.reading import read
@@ -69,34 +69,6 @@ def new_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("rows") / "new.npz"
     np.savez(path, X=iris.rows[:5], feature_names=np.array(iris.features))
     return path
-
-
-def outcome(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """Exit status and what was said; refusals are one paragraph."""
-    code = status(arguments)
-    _, err = capsys.readouterr()
-    if code:
-        assert code == 2, err[-2000:]
-        assert err.startswith("raydr: ")
-        assert err.count("\n") == 1
-        assert len(err) < 5000
-    return code, err
-
-
-def damages(content: bytes, draw: random.Random, count: int) -> Iterator[bytes]:
-    """Flipped bits, missing ends and middles, repeated parts, bytes of other files."""
-    yield b""
-    for _ in range(count):
-        at, to = sorted(draw.randrange(len(content) + 1) for _ in range(2))
-        changed = bytearray(content)
-        for _ in range(draw.choice([1, 1, 1, 4, 16])):
-            changed[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
-        choices = [bytes(changed)] * 4 + [
-            content[:at],
-            content[:at] + content[to:],
-            content[:to] + content[at:],
-        ]
-        yield draw.choice([*choices, content[:at] + draw.randbytes(to - at) + content[to:]])
 
 
 @pytest.mark.parametrize("count", [25, pytest.param(400, marks=pytest.mark.slow)])
@@ -194,16 +166,6 @@ def test_a_file_that_is_too_large_or_no_file_is_not_read(
 
 
 # --- values ---------------------------------------------------------------------------------------------------------
-
-
-def changed(file: str, change: Callable[[Any], Any]) -> Callable[[Path], None]:
-    """Change the content of a JSON file."""
-
-    def apply(folder: Path) -> None:
-        content = json.loads((folder / file).read_text())
-        (folder / file).write_text(json.dumps(change(content)))
-
-    return apply
 
 
 def text(file: str, content: str) -> Callable[[Path], None]:

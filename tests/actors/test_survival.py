@@ -1,0 +1,240 @@
+"""What survives when processes, nodes and drivers die: the bits."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import yaml
+from inline_federations import KNOWN
+from places import SUPPORT
+from processes import runs, simulation_processes
+from requests_for_tests import Gate
+
+import raydr
+from raydr.federation import FailurePolicy
+from raydr.federation.client import Withheld
+from raydr.federation.releases import by_name
+from raydr.journal import Charged, Event, Incident, RoundEnded
+from raydr.methods.landmarks.maps import FedTSNE
+from raydr.methods.serving import Plan, Served
+from raydr.privacy.gaussian import GaussianNoise
+from raydr.privacy.mechanism import Coverage
+from raydr.scenarios.backend import InlineBackend
+
+# Beside four busy loops a start of Ray takes six times as long: what is waited for here must come, not come soon.
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+ROUNDS = 12
+
+
+def rows() -> list[Any]:
+    rng = np.random.default_rng(3)
+    return [rng.normal(size=(size, 4)) for size in (20, 30, 25)]
+
+
+def plan(**options: Any) -> Plan:
+    settings = FedTSNE(landmarks=10, rounds=ROUNDS, early_iterations=20, iterations=20)
+    return Plan("fed-tsne", settings, "standard", seed=0, checkpoint_every=3, **options)
+
+
+def unheard(event: Event) -> None:
+    pass
+
+
+def expected() -> Served:
+    return InlineBackend().serve(rows(), plan(), listener=unheard)
+
+
+def test_a_coordinator_that_is_killed_goes_on_from_its_checkpoint(cluster: None, tmp_path: Path) -> None:
+    from raydr.actors.backend import RayBackend
+
+    gate = Gate(round=8, opened_by=str(tmp_path / "open"))
+    killed: list[int] = []
+    heard: list[Event] = []
+
+    def kill_after_round_7(event: Event) -> None:
+        heard.append(event)
+        if isinstance(event, RoundEnded) and event.round == 7 and not killed:
+            for process in simulation_processes("CoordinatorProcess"):
+                process.kill()
+                killed.append(process.pid)
+            Path(gate.opened_by).touch()
+
+    served = RayBackend(packing=1).serve(rows(), plan(faults=gate), listener=kill_after_round_7)
+    assert killed
+    assert any(isinstance(event, Incident) and "last checkpoint" in event.text for event in heard)
+    whole = expected()
+    assert served.outcome.embedding.tobytes() == whole.outcome.embedding.tobytes()
+    assert served.ledger.as_list() == whole.ledger.as_list()
+
+
+@pytest.mark.parametrize("quorum", [1.0, 0.6])
+def test_a_coordinator_that_is_killed_forgets_no_release(
+    cluster: None, tmp_path: Path, quorum: float
+) -> None:
+    """Where no client may be lost, what is asked again is the same release; elsewhere it is another."""
+    from raydr.actors.backend import RayBackend
+
+    gate = Gate(round=8, opened_by=str(tmp_path / "open"))
+    noise = Coverage(GaussianNoise(on="gradient", multiplier=20.0, per="sum"))
+    how: dict[str, Any] = {"coverage": noise, "policy": FailurePolicy(quorum=quorum)}
+    withheld = Withheld.derived(KNOWN, range(len(rows())))
+    killed, written = list[int](), list[str]()
+
+    def kill_after_round_7(event: Event) -> None:
+        if isinstance(event, Charged):
+            written.append(event.line)
+        if isinstance(event, RoundEnded) and event.round == 7 and not killed:
+            for process in simulation_processes("CoordinatorProcess"):
+                process.kill()
+                killed.append(process.pid)
+            Path(gate.opened_by).touch()
+
+    served = RayBackend(packing=1).serve(
+        rows(), plan(faults=gate, **how), listener=kill_after_round_7, withheld=withheld
+    )
+    whole = InlineBackend().serve(rows(), plan(**how), listener=unheard, withheld=withheld)
+    assert killed
+    releases = sum(served.ledger.charges.values())
+    assert len(by_name(written)) == releases, "each was written down"
+    if quorum == 1:
+        assert served.outcome.embedding.tobytes() == whole.outcome.embedding.tobytes()
+        assert served.ledger.charges == whole.ledger.charges
+    else:
+        assert ROUNDS < releases <= ROUNDS + 2, "round 7, and 8 if it was under way"
+
+
+def test_a_coordinator_that_dies_too_often_is_given_up(cluster: None, tmp_path: Path) -> None:
+    from raydr.actors.backend import RayBackend
+    from raydr.errors import RunError
+
+    gate = Gate(round=8, opened_by=str(tmp_path / "never"))
+
+    def kill_at_once(event: Event) -> None:
+        if isinstance(event, RoundEnded):
+            for process in simulation_processes("CoordinatorProcess"):
+                process.kill()
+
+    once = plan(policy=FailurePolicy(retries=0), faults=gate)
+    with pytest.raises(RunError, match="ended 1 times"):
+        RayBackend(packing=1).serve(rows(), once, listener=kill_at_once)
+
+
+def test_two_simulations_share_a_cluster(cluster: None) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from raydr.actors.backend import RayBackend
+
+    with ThreadPoolExecutor(2) as pool:
+        both = list(
+            pool.map(lambda _: RayBackend(packing=1).serve(rows(), plan(), listener=unheard), range(2))
+        )
+    bits = expected().outcome.embedding.tobytes()
+    assert [served.outcome.embedding.tobytes() for served in both] == [bits, bits]
+
+
+def test_actors_end_with_their_run(cluster: None) -> None:
+    from raydr.actors.backend import RayBackend
+
+    during: list[psutil.Process] = []
+    RayBackend(packing=2).serve(rows(), plan(), listener=lambda _: during.extend(simulation_processes()))
+    assert len({process.pid for process in during}) == 3, "a coordinator and two processes of clients"
+    _wait_for(lambda: True if not simulation_processes() else None, timeout_s=120)
+
+
+def test_a_cluster_that_is_too_small_is_refused_with_the_numbers(cluster: None) -> None:
+    from raydr.actors.placement import require_room
+    from raydr.actors.resources import Room
+    from raydr.errors import ScenarioError
+
+    with pytest.raises(ScenarioError, match=r"1000000 client actors need about \d+\.\d GiB.*runtime.actors"):
+        require_room(rows(), 1_000_000, Room.here())
+    require_room(rows(), 2, Room.here())
+
+
+@pytest.mark.slow
+def test_a_driver_killed_without_warning_can_be_resumed_to_the_same_bits(tmp_path: Path) -> None:
+    scenario = {
+        "name": "interrupted",
+        "data": {"source": "iris", "scale": "standard"},
+        "clients": {"count": 3, "partition": {"kind": "iid"}},
+        "method": {
+            "kind": "fed-tsne", "landmarks": 10, "rounds": 20, "early_iterations": 20, "iterations": 20,
+        },
+        # Every client dawdles, so that there is time to kill the driver in the middle of its rounds.
+        "faults": {"stragglers": 1.0, "delay_s": 0.2},
+        "runtime": {"actors": 1, "checkpoint_every": 2},
+        "metrics": ["npa_10"],
+    }  # fmt: skip
+    path = tmp_path / "interrupted.yaml"
+    path.write_text(yaml.safe_dump(scenario))
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "raydr", "run", str(path), "--out", str(tmp_path / "run"), "--quiet"],
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        folder = _wait_for(
+            lambda: next(iter(tmp_path.glob("run.incomplete-*/checkpoints/*.npz")), None)
+        ).parents[1]
+        processes = psutil.Process(driver.pid).children(recursive=True)
+    finally:
+        driver.kill()
+        driver.wait()
+    assert processes
+    # Two agents of Ray's own take a minute to see that their raylet is gone.
+    mortal = [process for process in processes if not _is_agent_of_ray(process)]
+    assert len(mortal) > 2
+    _wait_for(lambda: True if not any(map(runs, mortal)) else None, timeout_s=240)
+    assert not (tmp_path / "run").exists()
+    subprocess.run([sys.executable, "-m", "raydr", "run", "--resume", str(folder), "--quiet"], check=True)
+    whole = {**scenario, "faults": {}, "runtime": {"federation": "inline"}}
+    raydr.run(whole, out=tmp_path / "whole")
+    for file in ("embedding.parquet", "metrics.json", "ledger.json"):
+        assert (tmp_path / "run" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes(), file
+    rounds = [
+        line.partition('"seconds"')[0]
+        for line in (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()
+    ]
+    assert len(rounds) == 20, "rounds before and after the interruption are all there, once"
+
+
+@pytest.fixture(scope="module")
+def several_nodes() -> subprocess.CompletedProcess[str]:
+    """Several raylets on this machine, in a process of its own, since one process joins one cluster."""
+    script = SUPPORT / "several_nodes.py"
+    return subprocess.run(
+        [sys.executable, str(script)], check=False, capture_output=True, text=True, timeout=850
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "case", ["trial-of-two-nodes", "trial-with-sites", "sites", "site-lost", "node-lost"]
+)
+def test_many_machines(several_nodes: subprocess.CompletedProcess[str], case: str) -> None:
+    assert f"{case}: as expected" in several_nodes.stdout.splitlines(), several_nodes.stderr[-3000:]
+
+
+def _is_agent_of_ray(process: psutil.Process) -> bool:
+    """Whether it is one of the two that a raylet starts beside itself, by its script or, once it has one, its title."""
+    try:
+        return any(word.endswith(("/agent.py", "/agent/main.py", "Agent")) for word in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def _wait_for(look: Any, timeout_s: float = 300) -> Any:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        found = look()
+        if found is not None:
+            return found
+        time.sleep(0.05)
+    raise TimeoutError

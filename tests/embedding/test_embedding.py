@@ -1,0 +1,365 @@
+"""Embedders: equal to their reference libraries, equal to the bit, faithful, and clear about what they refuse."""
+
+from __future__ import annotations
+
+import _thread
+import pickle
+import subprocess
+import sys
+import threading
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from embedded import BRIEF, digest, digits, exact_graph, prepared
+from places import SUPPORT
+from pydantic import ValidationError
+
+from raydr.arrays import FloatArray
+from raydr.embedding import EMBEDDERS, TSNE, UMAP, Embedder, principal_components
+from raydr.embedding.initialization import tsne_start, umap_start
+from raydr.errors import DataError, ScenarioError
+from raydr.geometry.neighbors import NeighborGraph
+
+NAMES = ["tsne", "umap"]
+
+
+# Determinism
+
+
+@pytest.mark.parametrize("embedder", BRIEF, ids=NAMES)
+def test_equal_to_the_bit_on_repeated_runs_and_for_any_number_of_threads(embedder: Embedder) -> None:
+    graph, start = prepared(embedder, digits(400))
+    layouts = [embedder.embed(graph, start, seed=3, threads=threads) for threads in (1, 1, 2)]
+    assert len({digest(layout) for layout in layouts}) == 1
+    assert digest(embedder.embed(graph, start, seed=4)) != digest(layouts[0])
+
+
+def test_fft_repulsion_is_equal_to_the_bit_for_any_number_of_threads() -> None:
+    coordinates = np.random.default_rng(0).normal(size=(10_000, 2)).astype(np.float32)
+    embedder = TSNE(perplexity=5, early_iterations=5, iterations=5)
+    graph, start = prepared(embedder, coordinates)
+    assert len({digest(embedder.embed(graph, start, seed=0, threads=threads)) for threads in (1, 2)}) == 1
+
+
+@pytest.mark.parametrize("embedder", BRIEF, ids=NAMES)
+def test_duplicate_rows_are_embedded_equally_for_any_number_of_threads(embedder: Embedder) -> None:
+    coordinates = np.repeat(np.random.default_rng(0).normal(size=(20, 3)), 20, axis=0)
+    graph, start = prepared(embedder, coordinates)
+    layouts = [embedder.embed(graph, start, seed=0, threads=threads) for threads in (1, 2)]
+    assert np.isfinite(layouts[0]).all()
+    assert digest(layouts[0]) == digest(layouts[1])
+
+
+_FRESH_PROCESS = """
+from embedded import BRIEF, digest, digits, prepared
+for embedder in BRIEF:
+    graph, start = prepared(embedder, digits(300))
+    print(digest(embedder.embed(graph, start, seed=1, threads=2)))
+from umap import layouts, umap_
+steps = umap_.smooth_knn_dist, umap_.compute_membership_strengths, layouts._nb_optimize_layout_euclidean_single_epoch
+for counts in ("cache_hits", "cache_misses"):
+    print(sum(len(getattr(step.stats, counts)) for step in steps))
+"""
+
+
+def test_equal_to_the_bit_in_a_fresh_process_which_compiles_nothing_of_umap_learn() -> None:
+    here = []
+    for embedder in BRIEF:
+        graph, start = prepared(embedder, digits(300))
+        here.append(digest(embedder.embed(graph, start, seed=1, threads=1)))
+    there = subprocess.run(
+        [sys.executable, "-c", _FRESH_PROCESS],
+        cwd=SUPPORT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=200,
+    )
+    assert there.stdout.split() == [*here, "3", "0"]
+
+
+@pytest.mark.parametrize("embedder", BRIEF, ids=NAMES)
+def test_progress_reports_rise_to_the_total_and_change_no_bit(embedder: Embedder) -> None:
+    graph, start = prepared(embedder, digits(200))
+    reports: list[tuple[int, int]] = []
+    watched = embedder.embed(graph, start, seed=0, progress=lambda done, total: reports.append((done, total)))
+    done = [report[0] for report in reports]
+    total = reports[-1][1]
+    assert done == sorted(set(done))
+    assert (done[0], done[-1]) == (0, total)
+    assert {report[1] for report in reports} == {total}
+    assert digest(watched) == digest(embedder.embed(graph, start, seed=0))
+
+
+def test_tsne_reports_progress_across_both_phases() -> None:
+    embedder = TSNE(early_iterations=100, iterations=130)
+    graph, start = prepared(embedder, digits(60))
+    done: list[int] = []
+    embedder.embed(graph, start, seed=0, progress=lambda iterations, _: done.append(iterations))
+    assert done == [0, 50, 100, 150, 200, 230]
+
+
+@pytest.mark.parametrize("embedder", BRIEF, ids=NAMES)
+def test_more_neighbors_than_needed_change_nothing_and_inputs_are_left_alone(embedder: Embedder) -> None:
+    coordinates = digits(150)
+    needed = embedder.neighbors_needed(150)
+    wide = exact_graph(coordinates, needed + 7)
+    narrow = NeighborGraph(indices=wide.indices[:, :needed], distances=wide.distances[:, :needed])
+    start = principal_components(coordinates)
+    before = (wide.indices.copy(), wide.distances.copy(), start.copy())
+    assert digest(embedder.embed(wide, start, seed=0)) == digest(embedder.embed(narrow, start, seed=0))
+    for array, copy in zip((wide.indices, wide.distances, start), before, strict=True):
+        np.testing.assert_array_equal(array, copy)
+
+
+# Equal to the reference libraries
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        TSNE(early_iterations=80, iterations=80),
+        TSNE(
+            perplexity=12,
+            early_exaggeration=6.0,
+            exaggeration=1.5,
+            learning_rate=50.0,
+            early_iterations=80,
+            iterations=80,
+        ),
+    ],
+    ids=["defaults", "all-set"],
+)
+def test_tsne_equals_opentsne_on_the_same_neighbors_and_initialization(settings: TSNE) -> None:
+    import openTSNE
+
+    coordinates = digits(500)
+    graph, start = prepared(settings, coordinates)
+    # openTSNE's own search, on the data, with its own settings: nothing of the adapter is used.
+    reference = openTSNE.TSNE(
+        perplexity=settings.perplexity or 30,
+        early_exaggeration=settings.early_exaggeration,
+        exaggeration=None if settings.exaggeration == 1.0 else settings.exaggeration,
+        learning_rate=settings.learning_rate or "auto",
+        early_exaggeration_iter=80,
+        n_iter=80,
+        neighbors="exact",
+        initialization=tsne_start(start, 5),
+    )
+    from openTSNE.affinity import PerplexityBasedNN
+    from openTSNE.nearest_neighbors import PrecomputedNeighbors
+
+    affinities = PerplexityBasedNN(
+        knn_index=PrecomputedNeighbors(graph.indices, graph.distances), perplexity=settings.perplexity or 30
+    )
+    np.testing.assert_array_equal(
+        settings.embed(graph, start, seed=5), np.asarray(reference.fit(affinities=affinities))
+    )
+
+
+@pytest.mark.parametrize("rows", [9_999, 10_000])
+def test_tsne_changes_to_interpolation_where_opentsne_does(rows: int) -> None:
+    import openTSNE
+    from openTSNE.affinity import PerplexityBasedNN
+    from openTSNE.nearest_neighbors import PrecomputedNeighbors
+
+    settings = TSNE(perplexity=2, early_iterations=2, iterations=0)
+    indices = (np.arange(rows)[:, None] + np.arange(1, 7)) % rows
+    graph = NeighborGraph(indices, np.tile(np.arange(1, 7, dtype=np.float32), (rows, 1)))
+    start = np.random.default_rng(0).normal(size=(rows, 2))
+    reference = openTSNE.TSNE(
+        perplexity=2, early_exaggeration_iter=2, n_iter=0, initialization=tsne_start(start, 0)
+    ).fit(
+        affinities=PerplexityBasedNN(
+            knn_index=PrecomputedNeighbors(graph.indices, graph.distances), perplexity=2
+        )
+    )
+    drawn = settings.embed(graph, start, seed=0)
+    if rows == 9_999:
+        np.testing.assert_array_equal(drawn, np.asarray(reference))
+    else:  # by openTSNE's rule, of sums taken in another order
+        np.testing.assert_allclose(drawn, np.asarray(reference), rtol=1e-5, atol=1e-10)
+
+
+def test_tsne_affinities_are_those_of_opentsne_on_the_data() -> None:
+    import openTSNE
+
+    # Integer data: float32 distances round differently from openTSNE's float64 ones, so a few steps only.
+    coordinates = digits(500)
+    settings = TSNE(early_iterations=2, iterations=0)
+    graph, start = prepared(settings, coordinates)
+    reference = openTSNE.TSNE(
+        early_exaggeration_iter=2, n_iter=0, neighbors="exact", initialization=tsne_start(start, 0)
+    ).fit(coordinates)
+    np.testing.assert_allclose(
+        settings.embed(graph, start, seed=0), np.asarray(reference), rtol=1e-3, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [UMAP(), UMAP(neighbors=8, min_dist=0.3, spread=1.5, epochs=60, negative_samples=3)],
+    ids=["defaults", "all-set"],
+)
+def test_umap_equals_umap_learn_on_the_same_neighbors_and_initialization(settings: UMAP) -> None:
+    import umap
+
+    coordinates = digits(500)
+    graph, start = prepared(settings, coordinates)
+    rows = np.arange(500)[:, None]
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore"
+        )  # umap-learn's remarks on the missing search index and the thread count
+        reference = umap.UMAP(
+            n_neighbors=settings.neighbors or 15,
+            min_dist=settings.min_dist,
+            spread=settings.spread,
+            n_epochs=settings.epochs,
+            negative_sample_rate=settings.negative_samples,
+            init=umap_start(start, 5),
+            random_state=np.random.RandomState(np.random.MT19937(np.random.SeedSequence(5))),
+            precomputed_knn=(np.hstack((rows, graph.indices)), np.hstack((0.0 * rows, graph.distances))),
+        ).fit_transform(coordinates)
+    np.testing.assert_array_equal(settings.embed(graph, start, seed=5), reference)
+
+
+# Quality
+
+
+@pytest.mark.parametrize(
+    "embedder", [TSNE(early_iterations=100, iterations=150), UMAP(epochs=150)], ids=NAMES
+)
+def test_embedding_keeps_far_more_neighbors_than_its_initialization(embedder: Embedder) -> None:
+    coordinates = digits(600)
+    graph, start = prepared(embedder, coordinates)
+
+    def kept(layout: FloatArray) -> float:
+        found = exact_graph(layout, 10).indices
+        pairs = zip(found, graph.indices[:, :10], strict=True)
+        return float(np.mean([len(np.intersect1d(ours, true)) / 10 for ours, true in pairs]))
+
+    assert kept(embedder.embed(graph, start, seed=0)) > 2 * kept(start)
+
+
+@pytest.mark.parametrize("embedder", BRIEF, ids=NAMES)
+@pytest.mark.parametrize("width", [2, 3])
+def test_ten_rows_in_two_and_three_dimensions(embedder: Embedder, width: int) -> None:
+    coordinates = np.random.default_rng(0).normal(size=(10, 4))
+    graph = exact_graph(coordinates, embedder.neighbors_needed(10))
+    layout = embedder.embed(graph, principal_components(coordinates, width), seed=0)
+    assert layout.shape == (10, width)
+    assert np.isfinite(layout).all()
+    assert len(np.unique(layout, axis=0)) == 10
+
+
+@pytest.mark.parametrize("embedder", BRIEF, ids=NAMES)
+@pytest.mark.parametrize("coordinates", [np.zeros((40, 3)), np.eye(40)], ids=["one-point", "equidistant"])
+def test_rows_without_any_structure_stay_finite(embedder: Embedder, coordinates: FloatArray) -> None:
+    graph, start = prepared(embedder, coordinates)
+    assert np.isfinite(embedder.embed(graph, start, seed=0)).all()
+
+
+# Refusals and interruption
+
+
+def test_neighbors_needed() -> None:
+    assert [TSNE().neighbors_needed(rows) for rows in (4, 10, 91, 10_000)] == [3, 9, 90, 90]
+    assert TSNE(perplexity=3.5).neighbors_needed(100) == 10
+    assert [UMAP().neighbors_needed(rows) for rows in (3, 10, 16, 10_000)] == [1, 8, 14, 14]
+    assert UMAP(neighbors=30).neighbors_needed(100) == 29
+
+
+def test_too_large_settings_name_the_largest_that_works() -> None:
+    with pytest.raises(ScenarioError, match=r"largest perplexity that works for 100 rows is 33\."):
+        TSNE(perplexity=40).neighbors_needed(100)
+    with pytest.raises(ScenarioError, match=r"largest perplexity that works for 102 rows is 33\.66\."):
+        TSNE(perplexity=33.67).neighbors_needed(102)
+    assert TSNE(perplexity=33.66).neighbors_needed(102) == 100
+    with pytest.raises(ScenarioError, match=r"largest neighbors that works for 100 rows is 99\."):
+        UMAP(neighbors=100).neighbors_needed(100)
+    assert UMAP(neighbors=99).neighbors_needed(100) == 98
+
+
+def test_too_few_rows() -> None:
+    with pytest.raises(DataError, match="at least 4"):
+        TSNE().neighbors_needed(3)
+    with pytest.raises(DataError, match="at least 3"):
+        UMAP().neighbors_needed(2)
+
+
+@pytest.mark.parametrize(
+    ("embedder", "settings", "message"),
+    [
+        (TSNE, {"perplexity": 0.5}, "perplexity\n"),
+        (TSNE, {"exaggeration": float("nan")}, "exaggeration\n"),
+        (TSNE, {"learning_rate": 0.0}, "learning_rate\n"),
+        (TSNE, {"iterations": -1}, "iterations\n"),
+        (UMAP, {"neighbors": 1}, "neighbors\n"),
+        (UMAP, {"min_dist": 2.0}, "UMAP's min_dist is 2.0; it must lie between 0 and spread, which is 1"),
+        (UMAP, {"spread": 0.0}, "spread\n"),
+        (UMAP, {"epochs": 0}, "epochs\n"),
+    ],
+)
+def test_settings_out_of_range_are_refused(
+    embedder: type[TSNE | UMAP], settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValidationError, match=message):
+        embedder(**settings)
+
+
+@pytest.mark.parametrize("kind", EMBEDDERS)
+def test_an_embedder_is_a_value(kind: str) -> None:
+    """Equal by value, hashed and pickled as such, and never changed."""
+    embedder = EMBEDDERS[kind]()
+    assert pickle.loads(pickle.dumps(embedder)) == embedder == type(embedder)(**embedder.model_dump())
+    assert {embedder: kind}[EMBEDDERS[kind]()] == kind
+    with pytest.raises(ValidationError, match="frozen"):
+        embedder.kind = "other"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("embedder", BRIEF, ids=NAMES)
+def test_graph_and_initialization_must_fit(embedder: Embedder) -> None:
+    coordinates = digits(100)
+    graph, start = prepared(embedder, coordinates)
+    with pytest.raises(DataError, match="holds 3 neighbours"):
+        embedder.embed(NeighborGraph(graph.indices[:, :3], graph.distances[:, :3]), start, seed=0)
+    for wrong in (start[:50], start[:, :1], np.zeros((100, 4)), start.ravel()):
+        with pytest.raises(DataError, match=r"has shape"):
+            embedder.embed(graph, wrong, seed=0)
+    start[7, 1] = np.nan
+    with pytest.raises(DataError, match="Row 7"):
+        embedder.embed(graph, start, seed=0)
+
+
+def test_what_progress_raises_reaches_the_caller() -> None:
+    graph, start = prepared(TSNE(), digits(200))
+
+    def interrupt(done: int, _: int) -> None:
+        if done == 300:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        TSNE().embed(graph, start, seed=0, progress=interrupt)
+
+
+@pytest.mark.parametrize("endless", [TSNE(iterations=10**6), UMAP(epochs=10**6)], ids=NAMES)
+def test_ctrl_c_ends_an_embedding_and_leaves_the_thread_counts_as_they_were(endless: Embedder) -> None:
+    import numba
+
+    graph, start = prepared(endless, digits(200))
+    threads = numba.get_num_threads()
+    alarm = threading.Timer(0.5, _thread.interrupt_main)
+
+    def start_alarm(done: int, _: int) -> None:
+        if done == 0:
+            alarm.start()
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            endless.embed(graph, start, seed=0, progress=start_alarm)
+    finally:
+        alarm.cancel()
+    assert numba.get_num_threads() == threads

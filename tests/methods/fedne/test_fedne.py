@@ -1,0 +1,789 @@
+"""FedNE and its baselines as federated methods: equal to the plain algorithm, in any packing, whoever is tiny."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fedne_tables import NO_CONTROL_VARIATES, TRAINING, blobs
+from inline_federations import KNOWN, federate, federation_over, known
+from requests_for_tests import OwnShift
+from sklearn.neighbors import KNeighborsClassifier
+from tiny import labelled, tiny_run, tiny_scenario
+
+from raydr.arrays import FloatArray, Int64Array
+from raydr.data import load
+from raydr.device import Place, computing_at
+from raydr.errors import DataError, OutputError, RunError, ScenarioError
+from raydr.federation import Client, ClientHost, Federation, InlineTransport, Seat, fingerprint
+from raydr.federation.checkpoint import Checkpoint
+from raydr.federation.failures import Failure, FailurePolicy
+from raydr.federation.simulated.faults import FaultPlan
+from raydr.federation.streams import client_stream
+from raydr.federation.wire import Answered, Call
+from raydr.front import api
+from raydr.journal import CheckpointTaken, Event, Journal
+from raydr.methods import METHODS
+from raydr.methods.fedne.baselines import central
+from raydr.methods.fedne.clients import (
+    Change,
+    TrainRequest,
+    kept_size,
+    local_task,
+    objective_of,
+    others_field,
+    train_locally,
+    train_together,
+)
+from raydr.methods.fedne.field import Grid, deposit, repulsion_field
+from raydr.methods.fedne.loss import repulsion, squared_distance
+from raydr.methods.fedne.model import standardised
+from raydr.methods.fedne.server import (
+    first_weights,
+    no_surrogates,
+    renew_surrogates,
+    spoken,
+    train_request,
+    training_of,
+    transform,
+)
+from raydr.methods.fedne.settings import (
+    ContrastiveEncoder,
+    FedAvgNE,
+    FedNE,
+    FedProxNE,
+    GlobalNE,
+    LandmarkNE,
+    LocalNE,
+)
+from raydr.methods.fedne.surrogates import SPEAKING_ROWS, DensityRequest, density
+from raydr.methods.outcome import Outcome
+from raydr.partition import Dirichlet, OneClass
+from raydr.privacy.sealing import Binding, seal, unseal
+from raydr.scenarios.model import read_model
+
+KINDS = ("fedne", "fedavg-ne", "fedprox-ne", "local-ne", "global-ne", "landmark-ne")
+SMALL: dict[str, Any] = {"hidden": (16, 16), "rounds": 3, "batch": 32, "neighbors": 4}
+FEDNE: dict[str, Any] = SMALL | {"prototypes": 4, "warm_steps": 20}
+VARIANTS: dict[str, ContrastiveEncoder] = {
+    "fedne": FedNE(**FEDNE),
+    "fedne, networks": FedNE(**FEDNE | {"surrogate": "mlp"}),
+    "fedne, networks at own points": FedNE(**FEDNE | {"surrogate": "mlp", "surrogate_points": "local"}),
+    "fedne, principal start": FedNE(**SMALL),
+    "fedne, random start": FedNE(**SMALL, start="random"),
+    "fedne, nothing": FedNE(**SMALL, surrogate="none", mixing=None, control_variates=False),
+    "fedne, every second": FedNE(**FEDNE | {"surrogate_every": 2, "surrogate_from": 0.4}),
+    "fedne, published": FedNE(**SMALL, preset="published"),
+    "fedne, momentum": FedNE(**SMALL, server_optimizer="nesterov", local_neighbors=2),
+    "fedavg-ne": FedAvgNE(**SMALL),
+    "fedavg-ne, Adam": FedAvgNE(**SMALL, server_optimizer="fedadam", server_learning_rate=0.01),
+    "fedprox-ne": FedProxNE(**SMALL),
+    "local-ne": LocalNE(**SMALL),
+    "global-ne": GlobalNE(**SMALL),
+    "landmark-ne": LandmarkNE(**SMALL),
+}
+
+
+def outcome(settings: ContrastiveEncoder, parts: Sequence[FloatArray], **how: Any) -> Outcome:
+    return METHODS[settings.kind].serve(federate(parts, **how), settings)  # type: ignore[attr-defined]
+
+
+def digits(rows: int = 900) -> tuple[FloatArray, Int64Array]:
+    from sklearn.datasets import load_digits
+
+    table, labels = load_digits(return_X_y=True)
+    chosen = np.random.default_rng(0).permutation(len(table))[:rows]
+    return table[chosen], labels[chosen].astype(np.int64)
+
+
+# The algorithm
+
+
+def test_the_pooled_map_sees_each_edge_once_a_round_whatever_clients_do() -> None:
+    rows, maps = np.concatenate(blobs()), set()
+    for how in ({}, {"local_epochs": 3}, {"local_steps": 1}):
+        maps.add(central(GlobalNE(**SMALL, **how), {}, rows, 0, Journal()).embedding.tobytes())
+    assert len(maps) == 1
+
+
+def test_a_clients_rows_are_attracted_by_their_nearest_and_the_pooled_map_by_all_neighbours() -> None:
+    """What clients leave out of their graphs, the map that they are compared with does not."""
+    parts, maps = blobs(), {}
+    for few in (None, 2, 9):
+        settings = FedNE(**SMALL, local_neighbors=few)
+        training = training_of(federate(parts), settings)
+        client = Client(3, parts[3].astype(np.float32), 0, round=1)
+        batches = local_task(
+            client,
+            TrainRequest(
+                replace(training, mixing=0.0), np.zeros(0, np.float32), 1e-3, np.zeros((0, 0), np.float32), 1.0,
+                np.zeros((0, 0), np.float32), np.zeros(0, np.float32), **NO_CONTROL_VARIATES,
+            ),
+        ).schedule  # fmt: skip
+        nearest = np.argsort(((parts[3][:, None] - parts[3]) ** 2).sum(axis=2), axis=1)[:, 1:]
+        heads, tails = (ends[batches.live > 0] for ends in (batches.heads, batches.tails))
+        ranks = {
+            int(np.flatnonzero(nearest[head] == tail)[0]) for head, tail in zip(heads, tails, strict=True)
+        }
+        assert ranks == set(range(2 if few == 2 else settings.neighbors))
+        maps[few] = central(settings, {}, np.concatenate(parts), 0, Journal()).embedding.tobytes()
+    assert len(set(maps.values())) == 1
+
+
+def test_a_round_is_the_average_of_local_trainings_by_rows() -> None:
+    """P2 (4), one round, against a loop over clients."""
+    parts = blobs()
+    settings = FedAvgNE(**SMALL | {"rounds": 1})
+    model = outcome(settings, parts).model
+    federation = federate(parts)
+    scaling, reach = standardised(federation)
+    weights = first_weights(federation, settings, reach)
+    request = TrainRequest(
+        training=replace(TRAINING, hidden=settings.hidden, most_steps=100),
+        weights=weights,
+        learning_rate=1e-3,
+        field=np.zeros((0, 0), np.float32),
+        reach=1.0,
+        surrogates=np.zeros((0, 0), np.float32),
+        shares=np.zeros(0, np.float32),
+        **NO_CONTROL_VARIATES,
+    )
+    expected = weights.astype(np.float64)
+    for index, part in enumerate(parts):
+        client = Client(index, (part - scaling.shift) * scaling.factor, 0, round=1)
+        expected += len(part) / 129 * train_locally(client, request).weights
+    from raydr.methods.fedne.encoder import Architecture
+
+    averaged = Architecture(5, settings.hidden).flat(
+        {name.removeprefix("encoder."): values for name, values in model.items()}
+    )
+    np.testing.assert_allclose(averaged, expected, atol=1e-7)
+    assert np.abs(averaged - weights).max() > 1e-4
+
+
+def test_the_field_repels_as_strongly_as_pairs_of_pooled_rows_do() -> None:
+    """The gradient of b times the mean repulsion of pairs, both of which move, is that of the field's term."""
+    places = torch.from_numpy(2 * np.random.default_rng(0).normal(size=(1500, 2)).astype(np.float32))
+    pairs = places.clone().requires_grad_()
+    apart = repulsion(squared_distance(pairs[:, None], pairs[None]))
+    mean = 5.0 * (apart.sum() - apart.diagonal().sum()) / (1500 * 1499)
+    (exact,) = torch.autograd.grad(mean, pairs)
+    grid = Grid.covering(10.0, 0.1)
+    field = repulsion_field(grid, deposit(grid, places.numpy()) / 1500).astype(np.float32)
+    request = TrainRequest(
+        replace(TRAINING, hidden=(), mixing=0.2), np.zeros(9, np.float32), 1e-3, field, grid.reach,
+        np.zeros((0, 0), np.float32), np.zeros(0, np.float32), **NO_CONTROL_VARIATES,
+    )  # fmt: skip
+    objective = objective_of([Client(0, np.zeros((5, 2)), 0)], [request])
+    assert objective.own_share is None
+    assert objective.surrogate is not None
+    heads = places.clone().requires_grad_()
+    (felt,) = torch.autograd.grad(objective.negatives * objective.surrogate(heads[None]).mean(), heads)
+    assert float((felt * exact).sum() / (exact**2).sum()) == pytest.approx(1.0, abs=0.05)
+    assert float((felt - exact).norm() / exact.norm()) < 0.2
+
+
+def test_own_rows_and_the_others_field_repel_as_pooled_rows_do() -> None:
+    """Three clients apart on the map: the sum of what each feels is the gradient of all pairs, both of which move."""
+    places = 2 * np.random.default_rng(0).normal(size=(300, 2)).astype(np.float32)
+    places = places[np.argsort(places[:, 0])]
+    parts = np.split(places, [60, 200])
+    pairs = torch.from_numpy(places).requires_grad_()
+    apart = repulsion(squared_distance(pairs[:, None], pairs[None]))
+    (exact,) = torch.autograd.grad(5.0 * (apart.sum() - apart.diagonal().sum()) / 300**2, pairs)
+    grid = Grid.covering(9.0, 0.1)
+    shares = np.array([60, 140, 100], np.float32) / 300
+    request = TrainRequest(
+        replace(TRAINING, hidden=()), np.array([1, 0, 0, 1, 0, 0], np.float32), 1e-3,
+        repulsion_field(grid, deposit(grid, places) / 300).astype(np.float32), grid.reach,
+        np.zeros((0, 0), np.float32), np.zeros(0, np.float32), **NO_CONTROL_VARIATES | {"spoken": shares},
+    )  # fmt: skip
+    clients = [Client(index, part, 0) for index, part in enumerate(parts)]
+    objective = objective_of(clients, [request.addressed_to(index) for index in range(3)])
+    assert objective.own_share is not None
+    assert objective.surrogate is not None
+    np.testing.assert_array_equal(objective.own_share, shares)
+    moving = [torch.from_numpy(part).requires_grad_() for part in parts]
+    width = max(map(len, parts))
+    stacked = torch.stack([torch.nn.functional.pad(part, (0, 0, 0, width - len(part))) for part in moving])
+    far, loss = objective.surrogate(stacked), torch.zeros(())
+    for index, part in enumerate(moving):
+        near = repulsion(squared_distance(part[:, None], part[None]))
+        own = (near.sum() - near.diagonal().sum()) / len(part) ** 2 * float(shares[index])
+        loss = loss + 5.0 * float(shares[index]) * (own + far[index, : len(part)].mean())
+    felt = torch.cat(torch.autograd.grad(loss, moving))
+    assert float((felt * exact).sum() / (exact**2).sum()) == pytest.approx(1.0, abs=0.05)
+    assert float((felt - exact).norm() / exact.norm()) < 0.2
+
+
+def test_of_a_field_that_is_its_own_a_client_feels_nothing() -> None:
+    rows = np.random.default_rng(0).normal(size=(3 * SPEAKING_ROWS, 2)).astype(np.float32)
+    client, weights = Client(0, rows, 0, round=4), np.array([1, 0, 0, 1, 0, 0], np.float32)
+    grid = Grid(8.0, 41)
+    told = density(client, DensityRequest(weights, (), grid.reach, grid.nodes)).share
+    request = TrainRequest(
+        replace(TRAINING, hidden=()), weights, 1e-3, repulsion_field(grid, told).astype(np.float32), grid.reach,
+        np.zeros((0, 0), np.float32), np.zeros(0, np.float32),
+        **NO_CONTROL_VARIATES | {"spoken": np.ones(1, np.float32)},
+    )  # fmt: skip
+    np.testing.assert_allclose(others_field(client, request, grid), 0.0, atol=1e-5)
+    next_round = replace(client, round=5)
+    assert np.abs(others_field(next_round, request, grid)).max() > 1e-3  # by other rows
+
+
+def test_who_did_not_speak_in_a_field_has_no_part_in_it() -> None:
+    parts = blobs([30, 0, 10, 60, 20])
+    settings = FedNE(**SMALL)
+    federation = federate(parts, participation=0.5)
+    _, reach = standardised(federation)
+    state = {"weights": first_weights(federation, settings, reach), **no_surrogates()}
+    for round in federation.rounds(6, {}):
+        renew_surrogates(federation, settings, state, round)
+        answered = list(federation.answered)
+        expected = np.zeros(5)
+        expected[answered] = [len(parts[client]) for client in answered]
+        np.testing.assert_allclose(state["spoken"], expected / expected.sum(), rtol=1e-6)
+        assert 0 < np.count_nonzero(expected) < 4
+    median = FedNE(**SMALL, aggregation={"kind": "coordinate-median"})
+    assert not spoken(federation, median).size
+
+
+def test_everybodys_rows_at_one_client_are_trained_as_pooled_rows() -> None:
+    rows = np.concatenate(blobs())
+    pooled = outcome(GlobalNE(**SMALL), [rows]).embedding
+    apart = outcome(GlobalNE(**SMALL), np.array_split(rows, 5)).embedding
+    np.testing.assert_allclose(apart, pooled, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_any_packing_gives_the_same_bits(name: str) -> None:
+    settings, parts = VARIANTS[name], blobs()
+    maps = {
+        outcome(settings, parts, packing=packing).embedding.tobytes()
+        for packing in (None, [1] * 6, [2, 3, 1])
+    }
+    assert len(maps) == 1
+    assert outcome(settings, parts, seed=1).embedding.tobytes() not in maps
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_tiny_clients_have_their_rows_on_the_map(name: str) -> None:
+    parts = blobs()
+    found = outcome(VARIANTS[name], parts)
+    assert (found.geometry is None) == (name != "landmark-ne")
+    assert found.embedding.shape == (129, 2)
+    assert np.isfinite(found.embedding).all()
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_single_rows_alone_keep_the_first_encoder(name: str) -> None:
+    parts = [np.random.default_rng(seed).normal(size=(1, 3)) for seed in range(4)]
+    if name == "global-ne":
+        pytest.skip("pooled rows have neighbours")
+    assert np.isfinite(outcome(VARIANTS[name], parts).embedding).all()
+
+
+def test_equal_rows_are_refused() -> None:
+    with pytest.raises(DataError, match="All rows of all clients are equal"):
+        outcome(FedNE(**FEDNE), [np.ones((5, 3)), np.ones((4, 3))])
+
+
+def test_the_unit_of_the_data_changes_nothing() -> None:
+    parts = blobs()
+    here = outcome(FedNE(**FEDNE), parts).embedding
+    there = outcome(FedNE(**FEDNE), [1024.0 * part for part in parts]).embedding
+    np.testing.assert_allclose(there, here, atol=1e-2)
+
+
+def test_a_client_whose_rows_are_not_numbers_is_named() -> None:
+    parts = blobs()
+    client = Client(3, np.where(parts[3] > 1e9, 0, parts[3]), 0, round=1)
+    client.rows[2, 1] = np.nan
+    client.memory["neighbors"] = np.tile(np.arange(1, 5), (60, 1))
+    federation = federate(parts)
+    request = TrainRequest(
+        TRAINING, first_weights(federation, FedAvgNE(**SMALL), np.ones(5)), 1e-3,
+        np.zeros((0, 0), np.float32), 1.0, np.zeros((0, 0), np.float32), np.zeros(0, np.float32),
+        **NO_CONTROL_VARIATES,
+    )  # fmt: skip
+    with pytest.raises(RunError, match="the loss is not finite"):
+        train_locally(client, request)
+
+
+# What it is good for
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("partition", ["dirichlet", "one class"])
+def test_fedne_tells_classes_apart_where_averaging_does_not(partition: str) -> None:
+    rows, labels = digits(1700)
+    train, test = np.arange(1300), np.arange(1300, 1700)
+    dealing = Dirichlet(alpha=0.1, min_rows=0) if partition == "dirichlet" else OneClass()
+    dealt = dealing.deal(labelled(labels[train]), 10, 0)
+    own = [dealt.rows_of(client) for client in range(10)]
+    accuracies = {}
+    for settings in (
+        FedNE(rounds=60, batch=128),
+        FedAvgNE(rounds=60, batch=128, local_steps=10),
+        GlobalNE(rounds=60, batch=128, local_steps=100),
+    ):
+        found = outcome(settings, [rows[part] for part in own])
+        placed = transform(settings, found.model, rows[test])
+        voters = KNeighborsClassifier(n_neighbors=7).fit(
+            found.embedding, labels[np.concatenate(own)]
+        )  # P2 5.1
+        accuracies[settings.kind] = voters.score(placed, labels[test])
+    assert accuracies["fedne"] > accuracies["fedavg-ne"] + 0.25
+    assert accuracies["fedne"] > accuracies["global-ne"] - 0.05
+
+
+# Control variates
+
+
+def key_of(client: int) -> bytes:
+    """Key under which a client of the known root seals."""
+    return KNOWN.derived("client", client).key("sealing")
+
+
+def test_the_servers_control_variate_is_the_mean_of_the_clients_own() -> None:
+    """C is the mean by rows of all c_i, also of those that last took part rounds ago; each reads its own alone."""
+    parts, taken = blobs([30, 10, 0, 25, 8, 19]), []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, CheckpointTaken):
+            taken.append(Checkpoint.from_bytes(event.content))
+
+    seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
+    federation = federation_over(
+        InlineTransport([ClientHost(seats, 0, withheld=known(seats))]),
+        len(seats),
+        seed=0,
+        journal=Journal(hear),
+        checkpoint_every=1,
+        participation=0.4,
+    )
+    METHODS["fedne"].serve(federation, FedNE(**SMALL | {"rounds": 5}))
+    for checkpoint in taken:
+        state = checkpoint.loops[-1].state
+        expected = np.zeros(state["control"].shape)
+        for client, sealed in enumerate(state["kept"]):
+            if sealed.any():
+                secret = key_of(client)
+                binding = Binding("", client, int(state["kept_rounds"][client]), "control variate")
+                own = unseal(sealed, secret, binding).view(np.float16)
+                expected += len(parts[client]) / 92 * own.astype(np.float64)
+                for other in (key_of(client + 1), secret):
+                    with pytest.raises(RunError, match="another client"):
+                        unseal(sealed, other, replace(binding, client=client + 1))
+        np.testing.assert_allclose(state["control"], expected, atol=1e-8)
+        assert np.abs(expected).max() > 1e-3
+    assert {int(sealed.any()) for sealed in taken[0].loops[-1].state["kept"]} == {0, 1}
+
+
+def test_a_client_follows_the_mean_course_and_tells_how_its_own_changed() -> None:
+    """The first step of Adam goes along the sign of g_i + c - c_i; what is told is the new c_i minus the old."""
+    rows = blobs()[0].astype(np.float32)
+    client = Client(0, rows, 0, round=1, secret=KNOWN.derived("client", 0))
+    weights = first_weights(federate(blobs()), FedAvgNE(**SMALL), np.ones(5))
+    random = np.random.default_rng(0)
+    mean = random.normal(0, 5, len(weights)).astype(np.float32)
+    own = random.normal(0, 5, len(weights)).astype(np.float16)
+    key = key_of(0)
+    plain = TrainRequest(
+        replace(TRAINING, batch=512, most_steps=1), weights, 1e-3, np.zeros((0, 0), np.float32), 1.0,
+        np.zeros((0, 0), np.float32), np.zeros(0, np.float32), mean,
+        np.zeros((1, kept_size(len(weights))), np.uint8), np.zeros(1, np.int64), np.zeros(0, np.float32),
+    )  # fmt: skip
+    now = Binding("", 0, 1, "control variate")
+    first = train_locally(client, plain.addressed_to(0))
+    gradient = first.control.astype(np.float16)
+    np.testing.assert_array_equal(gradient, first.control, "what is told is what is kept, to the bit")
+    assert unseal(first.kept, key, now).tobytes() == gradient.tobytes()
+    handed = replace(plain, kept=seal(own.view(np.uint8), key, now)[None])
+    second = train_locally(client, replace(handed, kept_rounds=np.array([1])).addressed_to(0))
+    with pytest.raises(RunError, match=r"handed its control variate of round 0, after .* that of round 1"):
+        train_locally(client, plain.addressed_to(0))
+    with pytest.raises(RunError, match=r"in round 2 .* another client, round or run"):
+        train_locally(client, replace(handed, kept_rounds=np.array([2])).addressed_to(0))
+    assert unseal(second.kept, key, now).tobytes() == gradient.tobytes(), "one batch, at the weights received"
+    np.testing.assert_allclose(second.control, gradient.astype(np.float64) - own.astype(np.float64))
+    np.testing.assert_array_equal(np.sign(first.weights), -np.sign(gradient + mean))
+    np.testing.assert_array_equal(np.sign(second.weights), -np.sign(gradient + mean - own))
+
+
+def test_the_server_sends_the_mean_course_and_each_client_what_it_sealed() -> None:
+    federation, settings = federate(blobs([30] * 3)), FedNE(**SMALL)
+    random = np.random.default_rng(0)
+    state = {
+        "weights": np.zeros(402, np.float32),
+        "control": random.normal(size=402),
+        "kept": random.integers(256, size=(3, kept_size(402)), dtype=np.uint8),
+        "kept_rounds": np.array([4, 0, 2]),
+        **no_surrogates(),
+    }
+    request = train_request(training_of(federation, settings), state, 1e-3)
+    np.testing.assert_array_equal(request.control, state["control"].astype(np.float32))
+    for client in range(3):
+        own = request.addressed_to(client)
+        np.testing.assert_array_equal(own.kept, state["kept"][client][None])
+        np.testing.assert_array_equal(own.kept_rounds, state["kept_rounds"][client])
+
+
+def test_a_robust_rule_goes_without_control_variates() -> None:
+    median = {"aggregation": {"kind": "coordinate-median"}}
+    assert not FedNE(**median).has_control_variates
+    with pytest.raises(ValueError, match="Leave control_variates out"):
+        FedNE(**median, control_variates=True)
+    assert np.isfinite(outcome(FedNE(**SMALL | median), blobs([30] * 5)).embedding).all()
+
+
+def test_control_variates_that_find_no_room_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raydr.methods.fedne.server.MOST_KEPT_BYTES", 4_900)
+    with pytest.raises(ScenarioError, match="the control variates of 6 clients, for 402 parameters"):
+        outcome(FedNE(**SMALL), blobs())
+    outcome(FedNE(**SMALL, control_variates=False), blobs())
+
+
+# Messages
+
+
+def test_the_ledger_says_what_leaves_a_client() -> None:
+    def per(granularity: str, settings: ContrastiveEncoder) -> set[str]:
+        federation = federate(blobs())
+        METHODS[settings.kind].serve(federation, settings)  # type: ignore[attr-defined]
+        entries = [entry for entry in federation.ledger.entries.values() if entry.direction == "up"]
+        return {entry.kind for entry in entries if entry.granularity == granularity}
+
+    assert per("per-record", FedNE(**FEDNE)) == {"Positions"}
+    assert "Prototypes" in per("per-client", FedNE(**FEDNE))
+    assert {"Change", "Density"} <= per("aggregate", FedNE(**FEDNE))
+    assert per("per-client", FedNE(**SMALL)) == {"Enrolment"}, (
+        "else sums alone, and every record's place in the end"
+    )
+    assert "Surrogate" in per("per-client", FedNE(**FEDNE | {"surrogate": "mlp"}))
+    assert per("per-record", GlobalNE(**SMALL)) == {"Positions", "Rows"} - {"Positions"}
+    assert per("per-record", LocalNE(**SMALL)) == {"Positions"}
+
+
+def test_a_large_client_speaks_in_the_field_by_rows_drawn_anew_in_each_round() -> None:
+    """By an encoder that is the identity, so that shares are the rows' own."""
+    rows = np.random.default_rng(0).normal(size=(4 * SPEAKING_ROWS, 2)).astype(np.float32)
+    rows[:SPEAKING_ROWS] += 3
+    client = Client(0, rows, 0, round=1)
+    request = DensityRequest(np.array([1, 0, 0, 1, 0, 0], np.float32), (), 8.0, 17)
+    first = density(client, request).share
+    client.round = 2
+    second = density(client, request).share
+    everybody = deposit(Grid(8.0, 17), rows) / len(rows)
+    assert not np.array_equal(first, second)
+    # Standard deviation of a mean of rows that are drawn without being put back, node by node.
+    each = np.array([deposit(Grid(8.0, 17), row[None]) for row in rows])
+    deviation = np.sqrt(each.var(axis=0) * (1 / SPEAKING_ROWS - 1 / len(rows))).sum()
+    for share in (first, second):
+        assert share.sum() == pytest.approx(1.0)
+        assert np.abs(share - everybody).sum() < 1.5 * deviation
+    client.rows = rows[:SPEAKING_ROWS]
+    np.testing.assert_allclose(
+        density(client, request).share, deposit(Grid(8.0, 17), client.rows) / SPEAKING_ROWS
+    )
+
+
+def test_what_networks_cost_grows_with_clients_and_the_field_does_not() -> None:
+    def down(surrogate: str, clients: int) -> float:
+        parts = blobs([8] * clients)
+        federation = federate(parts)
+        settings = FedNE(**SMALL, surrogate=surrogate, prototypes=None, surrogate_from=0.0)  # type: ignore[arg-type]
+        METHODS["fedne"].serve(federation, settings)
+        return (
+            sum(entry.bytes for entry in federation.ledger.entries.values() if entry.kind == "TrainRequest")
+            / clients
+        )
+
+    assert down("mlp", 20) > 1.5 * down("mlp", 5)
+    assert down("field", 20) < 1.3 * down("field", 5)
+
+
+# Clients that come and go
+
+
+def lossy(
+    parts: Sequence[FloatArray], settings: ContrastiveEncoder, *, participation: float, dropout: float
+) -> tuple[Outcome, Federation]:
+    seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
+    transport = InlineTransport([ClientHost(seats, 0, FaultPlan(dropout=dropout))])
+    federation = federation_over(
+        transport, len(seats), seed=0, policy=FailurePolicy(quorum=0.2), participation=participation
+    )
+    return METHODS[settings.kind].serve(federation, settings), federation  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", [name for name in VARIANTS if name not in ("global-ne", "landmark-ne")])
+def test_rounds_go_on_without_some_clients(name: str) -> None:
+    parts = blobs([30] * 10)
+    found, federation = lossy(parts, VARIANTS[name], participation=0.5, dropout=0.2)
+    assert np.isfinite(found.embedding).all()
+    trained = [e for e in federation.ledger.entries.values() if e.kind in ("Change", "Loss")]
+    assert 3 * 2 <= sum(entry.count for entry in trained) <= 3 * 5
+
+
+def test_a_robust_rule_withstands_a_liar() -> None:
+    """The median of changes ignores a client whose rows send training astray; every upload is seen."""
+    settings = FedAvgNE(**SMALL, aggregation={"kind": "coordinate-median"})  # type: ignore[arg-type]
+    federation = federate(blobs([30] * 5))
+    found = METHODS["fedavg-ne"].serve(federation, settings)
+    assert np.isfinite(found.embedding).all()
+    changes = [entry for entry in federation.ledger.entries.values() if entry.kind == "Change"]
+    assert {entry.granularity for entry in changes} == {"per-client"}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_resumed_run_has_the_same_bits(name: str) -> None:
+    parts, taken = blobs(), []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, CheckpointTaken):
+            taken.append(event.content)
+
+    def run(resume: Checkpoint | None) -> bytes:
+        seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
+        federation = federation_over(
+            InlineTransport([ClientHost(seats, 0, withheld=known(seats))]),
+            len(seats),
+            seed=0,
+            journal=Journal(hear),
+            checkpoint_every=1,
+            resume=resume,
+        )
+        settings = VARIANTS[name]
+        return METHODS[settings.kind].serve(federation, settings).embedding.tobytes()  # type: ignore[attr-defined]
+
+    whole = run(None)
+    assert len(taken) == 3
+    for content in taken[:3]:
+        assert run(Checkpoint.from_bytes(content)) == whole
+
+
+def test_a_local_encoder_that_was_forgotten_is_trained_again() -> None:
+    from raydr.methods.fedne.baselines import AloneRequest, train_alone
+
+    rows = blobs()[0].astype(np.float32)
+    settings = LocalNE(**SMALL)
+    steady, forgetful = Client(0, rows, 0), Client(0, rows, 0)
+    for round in (1, 2, 3):
+        steady.round = forgetful.round = round
+        told = train_alone(steady, AloneRequest(settings, round))
+    forgetful.memory.clear()
+    assert train_alone(forgetful, AloneRequest(settings, 3)) == told
+
+
+# Clients as one
+
+
+def jointly(clients: Sequence[Client], request: TrainRequest) -> Sequence[Change]:
+    return train_together(clients, [request.addressed_to(client.index) for client in clients])
+
+
+def test_clients_trained_as_one_change_as_each_would() -> None:
+    parts = blobs()
+    federation = federate(parts)
+    field = np.random.default_rng(0).random((9, 9)).astype(np.float32)
+    request = TrainRequest(
+        replace(TRAINING, local_epochs=2, mixing=0.2, together=True),
+        first_weights(federation, FedAvgNE(**SMALL), np.ones(5)), 1e-3,
+        field, 5.0, np.zeros((0, 0), np.float32), np.zeros(0, np.float32), **NO_CONTROL_VARIATES,
+    )  # fmt: skip
+    surrogates = np.random.default_rng(0).random((6, 257)).astype(np.float32)
+    networks = replace(
+        request, field=np.zeros((0, 0), np.float32), surrogates=surrogates, shares=np.full(6, 0.2, np.float32)
+    )
+    size = len(request.weights)
+    courses = np.random.default_rng(0).normal(0, 1e-2, (6, size)).astype(np.float16)
+    kept = np.stack(
+        [
+            seal(
+                own.view(np.uint8),
+                key_of(index),
+                Binding("", index, 1, "control variate"),
+            )
+            for index, own in enumerate(courses)
+        ]
+    )
+    corrected = replace(
+        request,
+        control=courses.mean(axis=0, dtype=np.float32),
+        kept=kept,
+        kept_rounds=np.ones(6, np.int64),
+    )
+    parted = replace(request, spoken=np.array([0.3, 0.0, 0.2, 0.4, 0.0, 0.1], np.float32))
+    published = replace(
+        networks, training=replace(request.training, mixed="rows", negatives_from="rows", adam_floor=1e-8)
+    )
+    for asked in (request, networks, corrected, parted, published):
+        clients = [
+            Client(index, part.astype(np.float32), 0, 1, secret=KNOWN.derived("client", index))
+            for index, part in enumerate(parts)
+        ]
+        for client, together in zip(clients, jointly(clients, asked), strict=True):
+            alone = train_locally(client, asked.addressed_to(client.index))
+            np.testing.assert_allclose(together.weights, alone.weights, atol=3e-4)
+            np.testing.assert_allclose(together.control, alone.control, atol=1e-3)
+            assert together.loss == pytest.approx(alone.loss, rel=1e-3)
+
+
+def test_clients_use_a_gpu_only_as_one() -> None:
+    """Alone their batches are too small for one; and as one only where the run computes on it."""
+    for there, device in ((Place(), "cpu"), (Place("cuda"), "cuda")):
+        with computing_at(there):
+            assert TRAINING.device == "cpu"
+            assert replace(TRAINING, together=True).device == device
+
+
+def test_batched_clients_draw_the_map_of_single_ones_within_rounding(tmp_path: Path) -> None:
+    method = {"kind": "fedne", "rounds": 2, "hidden": [16], "prototypes": 4, "warm_steps": 5}
+    maps = [
+        api.Result(
+            tiny_run(tmp_path / str(together), method=method, runtime__batch_clients=together)
+        ).embedding
+        for together in (False, True)
+    ]
+    np.testing.assert_allclose(maps[1], maps[0], atol=1e-2)
+
+
+def test_one_bad_client_does_not_spoil_the_others_of_its_host() -> None:
+    """Where the joint part fails, each answers for itself, and the one at fault is named."""
+    parts = [part.astype(np.float32) for part in blobs([20, 20, 20])]
+    host = ClientHost([Seat(index, part, fingerprint(part)) for index, part in enumerate(parts)], 0)
+    everybody = {"round": 1, "attempt": 0, "clients": (0, 1, 2), "in_rounds": True}
+    away = OwnShift(np.array([0.0, np.inf, 0.0]))
+    assert len(host.ask(Call(away, number=1, **everybody))) == 3  # type: ignore[arg-type]
+    request = TrainRequest(
+        replace(TRAINING, hidden=(), mixing=0.2, together=True), np.zeros(12, np.float32), 1e-3,
+        np.zeros((0, 0), np.float32), 1.0, np.zeros((0, 0), np.float32), np.zeros(0, np.float32),
+        **NO_CONTROL_VARIATES,
+    )  # fmt: skip
+    answers = host.ask(Call(request, number=2, **everybody))  # type: ignore[arg-type]
+    assert isinstance(answers[1], Failure)
+    assert answers[1].client == 1
+    for index in (0, 2):
+        answer = answers[index]
+        assert isinstance(answer, Answered)
+        alone = train_locally(Client(index, parts[index], 0, round=1), request)
+        assert answer.reply.weights.tobytes() == alone.weights.tobytes()
+
+
+# Randomness and imports
+
+
+def test_clients_draw_from_their_own_streams() -> None:
+    draws = {client_stream(0, client, 1, "batches").integers(2**62) for client in range(20)}
+    assert len(draws) == 20
+
+
+# New rows
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    method = {"kind": "fedne", "rounds": 2, "hidden": [16], "prototypes": 4, "warm_steps": 5}
+    return tiny_run(tmp_path / "run", method=method, data__scale="standard", compare=["central"])
+
+
+def test_transform_places_rows_where_the_run_did(run_folder: Path, tmp_path: Path) -> None:
+    from sklearn.datasets import load_iris
+
+    rows = load_iris().data
+    table = tmp_path / "new.csv"
+    np.savetxt(
+        table, rows, delimiter=",", header=",".join(load(source="iris").features), comments="", fmt="%.10g"
+    )
+    for out in (tmp_path / "placed.csv", tmp_path / "placed.parquet"):
+        assert api.transform(run_folder, table, out=out) == out
+    placed = np.genfromtxt(tmp_path / "placed.csv", delimiter=",", skip_header=1)
+    mapped = api.Result(run_folder).embedding
+    np.testing.assert_allclose(placed[:, 1:], mapped, atol=1e-3)
+    one = tmp_path / "one.csv"
+    one.write_text("\n".join(table.read_text().splitlines()[:2]) + "\n")
+    api.transform(run_folder, one, out=tmp_path / "one-placed.csv")
+    alone = np.genfromtxt(tmp_path / "one-placed.csv", delimiter=",", skip_header=1)
+    np.testing.assert_allclose(alone[1:], mapped[0], atol=1e-3)
+
+
+def test_the_model_is_a_torch_network_in_safetensors(run_folder: Path) -> None:
+    from safetensors.numpy import load_file
+
+    tensors = load_file(run_folder / "model" / "encoder.safetensors")
+    assert tensors["layers.0.weight"].shape == (16, 4)
+    assert {name: values.shape for name, values in tensors.items()} == {
+        "layers.0.weight": (16, 4),
+        "layers.0.bias": (16,),
+        "layers.1.weight": (2, 16),
+        "layers.1.bias": (2,),
+        "shift": (4,),
+        "factor": (4,),
+    }
+    assert set(read_model(run_folder).arrays) == {f"encoder.{name}" for name in tensors} | {
+        "shift",
+        "factor",
+    }
+
+
+def test_transform_says_what_it_cannot_do(run_folder: Path, tmp_path: Path) -> None:
+    table = tmp_path / "new.csv"
+    table.write_text("a,b,c\n1,2,3\n2,3,4\n")
+    with pytest.raises(DataError, match=r"lacks 4 of the 4 columns of the data of the run in "):
+        api.transform(run_folder, table, out=tmp_path / "placed.csv")
+    with pytest.raises(OutputError, match=r"not '.txt'"):
+        api.transform(run_folder, table, out=tmp_path / "placed.txt")
+    with pytest.raises(OutputError, match="is not a run folder"):
+        api.transform(tmp_path, table, out=tmp_path / "placed.csv")
+    other = tiny_run(tmp_path / "other", method={"kind": "local-ne", "rounds": 1, "hidden": [4]})
+    with pytest.raises(ScenarioError, match="'local-ne' take no new rows"):
+        api.transform(other, table, out=tmp_path / "placed.csv")
+
+
+# Scenarios
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_runs_from_a_scenario(kind: str, tmp_path: Path) -> None:
+    settings = {"kind": kind, "rounds": 2, "hidden": [8]}
+    folder = tiny_run(tmp_path / kind, method=settings, metrics=["npa_10", "f_score"], compare=["central"])
+    metrics = api.Result(folder).metrics
+    # The others recover no geometry, so there is no f_score.
+    assert set(metrics["federated"]) == ({"npa_10", "f_score"} if kind == "landmark-ne" else {"npa_10"})
+    assert "npa_10" in metrics["central"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("batch", 1), ("mixing", 0), ("surrogate", "filed"), ("prototypes", 1), ("rounds", 0)]
+)
+def test_settings_that_mean_nothing_are_refused(key: str, value: object) -> None:
+    with pytest.raises(ScenarioError, match=f"method.{key}"):
+        tiny_scenario(method={"kind": "fedne", key: value})
+
+
+def test_surrogates_begin_when_the_paper_says() -> None:
+    assert FedNE(rounds=10, prototypes=None, surrogate="mlp").first_surrogate_round == 4
+    assert FedNE(rounds=10).first_surrogate_round == 1
+    assert FedNE(rounds=10, surrogate_from=0.5).first_surrogate_round == 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["fedne", "local-ne", "fedne, networks", "fedne, published"])
+def test_ray_gives_the_bits_of_one_process(cluster: None, name: str) -> None:
+    from raydr.actors.backend import RayBackend
+    from raydr.methods.serving import Plan
+    from raydr.scenarios.backend import InlineBackend
+
+    settings = VARIANTS[name]
+    plan = Plan(settings.kind, settings, "none", seed=0)  # type: ignore[attr-defined]
+    maps = {
+        backend.serve(blobs(), plan, listener=lambda event: None).outcome.embedding.tobytes()
+        for backend in (InlineBackend(), RayBackend(2), RayBackend("per-client"))
+    }
+    assert len(maps) == 1

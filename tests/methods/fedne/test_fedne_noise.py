@@ -1,0 +1,698 @@
+"""Noise on FedNE's updates: no record and no client moves more than is said, and all that leaves is paid for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from attacked import federation_seen
+from fedne_tables import FIELD, NO_CONTROL_VARIATES, NO_FIELD, TRAINING, asked_of_pairs, blobs
+from half_noise import HalfTheNoise
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from inline_federations import federate
+from one_run import Audited, audited_epsilon, coins
+from tiny import tiny_run, tiny_scenario
+
+from raydr.arrays import BoolArray, Float64Array, Int64Array
+from raydr.errors import ScenarioError
+from raydr.federation import Client, Federation
+from raydr.federation.checkpoint import Checkpoint
+from raydr.journal import Charged, CheckpointTaken, Event, Journal
+from raydr.methods import METHODS
+from raydr.methods.fedne import pairs
+from raydr.methods.fedne.clients import TrainRequest, objective_of, train_locally
+from raydr.methods.fedne.dp_costs import (
+    MeanAndLength,
+    MeanRequest,
+    field_rounds,
+    mean_and_length,
+    moments_request,
+    scaled_within_bounds,
+    weighting,
+)
+from raydr.methods.fedne.encoder import Architecture, encode, initial_weights
+from raydr.methods.fedne.field import Grid, interpolated
+from raydr.methods.fedne.loss import attraction, repulsion, squared_distance
+from raydr.methods.fedne.networks import PARAMETERS
+from raydr.methods.fedne.pairs import PairRequest, in_line, pairs_moved, summed_gradient
+from raydr.methods.fedne.server import surrogates_due
+from raydr.methods.fedne.settings import FedAvgNE, FedNE
+from raydr.privacy import Coverage
+from raydr.privacy.accounting import (
+    Charge,
+    UnitError,
+    composed_multiplier,
+    dp_event,
+    epsilon_of,
+    gaussian_epsilon,
+)
+from raydr.privacy.gaussian import GaussianNoise
+from raydr.privacy.mechanism import silent
+from raydr.runfolder.reading import read_run
+from raydr.scenarios.planning import plan_of_scenario
+from raydr.scenarios.runner import run
+from raydr.statistics.scaling import ScaleRows
+
+DELTA = 1e-5
+
+
+def one_by_one(rows: Float64Array, request: PairRequest, repelled: Int64Array | None) -> Float64Array:
+    """Each pair's gradient by automatic differentiation, cut, and added up."""
+    architecture = Architecture(rows.shape[1], request.hidden)
+    line = in_line(rows, request.directions, request.offsets, request.extent)
+    total = np.zeros(architecture.parameters)
+    field = torch.from_numpy(request.field.astype(np.float64))
+    for one, two in pairwise(line):
+        weights = torch.from_numpy(request.weights.astype(np.float64)).requires_grad_()
+        places = encode(architecture, weights, torch.from_numpy(rows))
+        loss = attraction(squared_distance(places[one], places[two]))
+        if repelled is None:
+            grid = Grid(request.reach, len(field))
+            loss = loss + 2.0 * request.negatives * interpolated(grid, field, places[one])
+        elif repelled[one] not in (-1, one):
+            loss = loss + request.negatives * repulsion(squared_distance(places[one], places[repelled[one]]))
+        (gradient,) = torch.autograd.grad(loss, weights)
+        norm = float(gradient.norm())
+        total -= gradient.numpy() * (request.clip / max(norm, request.clip))
+    return total
+
+
+def without(
+    rows: Float64Array, repelled: Int64Array | None, gone: int
+) -> tuple[Float64Array, Int64Array | None]:
+    """Data in which a record's contribution is not there: the others keep the numbers that were drawn for them."""
+    if repelled is None:
+        return np.delete(rows, gone, axis=0), None
+    moved = np.where(repelled == gone, -1, repelled - (repelled > gone))
+    return np.delete(rows, gone, axis=0), np.delete(moved, gone)
+
+
+class TestPairs:
+    @pytest.mark.parametrize("clip", [1e-3, 1.0, 1e6])
+    @pytest.mark.parametrize("field", [True, False])
+    def test_the_sum_is_that_of_each_pairs_own_gradient(self, clip: float, field: bool) -> None:
+        rng = np.random.default_rng(1)
+        rows = rng.normal(size=(12, 3))
+        repelled = None if field else np.where(rng.random(12) < 0.2, -1, rng.permutation(12))
+        request = asked_of_pairs(clip=clip, field=FIELD if field else NO_FIELD)
+        found = summed_gradient(rows, request, repelled)
+        expected = one_by_one(rows, request, repelled)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+
+    @given(st.integers(0, 10**6), st.integers(1, 9), st.booleans(), st.floats(-3, 1))
+    @settings(max_examples=80, deadline=None)
+    def test_no_record_moves_the_sum_further_than_is_said(
+        self, seed: int, count: int, field: bool, clip: float
+    ) -> None:
+        rng = np.random.default_rng(seed)
+        rows = rng.normal(size=(count, 3)) * 10.0 ** rng.uniform(-1, 1)
+        repelled = None if field else rng.permutation(count)
+        request = asked_of_pairs(seed=seed, clip=10.0**clip, field=FIELD if field else NO_FIELD)
+        whole = summed_gradient(rows, request, repelled)
+        for gone in range(count):
+            moved = np.linalg.norm(whole - summed_gradient(*_swapped(without(rows, repelled, gone), request)))
+            assert moved <= request.sensitivity(count) * count
+
+    @pytest.mark.parametrize(
+        ("field", "count", "seeds", "nearly"), [(True, 3, (363, 527), 2.5), (False, 5, (16, 159), 3.9)]
+    )
+    def test_some_record_moves_it_further_than_by_its_own_pairs(
+        self, field: bool, count: int, seeds: tuple[int, ...], nearly: float
+    ) -> None:
+        """So a cap that forgets the pair that closes the gap, or what else was drawn for a record, is found out.
+
+        Found by search among 600 seeds.
+        """
+        farthest = 0.0
+        for seed in seeds:
+            rng = np.random.default_rng(seed)
+            rows = rng.normal(size=(count, 3)) * (0.6 if field else 0.5)
+            repelled = None if field else rng.permutation(count)
+            nothing = np.zeros((9, 9), np.float32)
+            request = asked_of_pairs(seed=seed, clip=1e-3, field=nothing if field else NO_FIELD)
+            whole = summed_gradient(rows, request, repelled)
+            for gone in range(count):
+                rest = summed_gradient(*_swapped(without(rows, repelled, gone), request))
+                farthest = max(farthest, float(np.linalg.norm(whole - rest)) / request.clip)
+        assert nearly < farthest <= pairs_moved(field)
+
+    @given(st.integers(0, 10**6))
+    @settings(max_examples=50, deadline=None)
+    def test_who_goes_away_leaves_the_others_in_line(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        rows = np.round(rng.normal(size=(20, 3)), 1)
+        rows[7] = rows[3]
+        directions, offsets = rng.normal(size=(3, 3)), rng.uniform(-0.3, 0.3, 3)
+        line = in_line(rows, directions, offsets, 1.0)
+        for gone in range(20):
+            kept = np.delete(np.arange(20), gone)
+            rest = kept[in_line(rows[kept], directions, offsets, 1.0)]
+            np.testing.assert_array_equal(rest, line[line != gone])
+
+    def test_the_nearest_neighbours_of_a_hub_would_move_it_without_bound(self) -> None:
+        """Why pairs come from a line: twenty records lose the neighbour that all of them have."""
+        rows = np.concatenate([np.zeros((1, 20)), np.eye(20)])
+        apart = np.linalg.norm(rows[:, None] - rows[None], axis=2) + 10.0 * np.eye(21)
+        assert (apart.argmin(axis=1)[1:] == 0).sum() > 3 * pairs_moved(True)
+
+    def test_like_records_stand_together(self) -> None:
+        rng = np.random.default_rng(0)
+        rows = np.repeat(5.0 * rng.normal(size=(4, 3)), 50, axis=0) + 0.1 * rng.normal(size=(200, 3))
+        line = in_line(rows, np.eye(3), np.zeros(3), 4.0)
+        assert (line[1:] // 50 == line[:-1] // 50).mean() > 0.95
+
+    def test_a_record_that_is_no_number_moves_nothing(self) -> None:
+        rows = np.random.default_rng(0).normal(size=(6, 3))
+        beyond = np.concatenate([rows, [[1e300, -1e300, 1e300]]])
+        with np.errstate(all="ignore"):
+            moved = np.linalg.norm(summed_gradient(beyond, REQUEST) - summed_gradient(rows, REQUEST))
+        assert moved <= REQUEST.sensitivity(1)
+
+
+REQUEST = asked_of_pairs()
+
+
+def _swapped(
+    data: tuple[Float64Array, Int64Array | None], request: PairRequest
+) -> tuple[Float64Array, PairRequest, Int64Array | None]:
+    return data[0], request, data[1]
+
+
+def training_request(features: int, noise: GaussianNoise | None, **more: Any) -> TrainRequest:
+    architecture = Architecture(features, (16, 16))
+    return TrainRequest(
+        training=replace(TRAINING, **more),
+        weights=initial_weights(architecture, np.random.default_rng(0)),
+        learning_rate=0.01,
+        field=NO_FIELD,
+        reach=1.0,
+        surrogates=np.zeros((0, 0), np.float32),
+        shares=np.zeros(0, np.float32),
+        mechanism=noise,
+        **NO_CONTROL_VARIATES,
+    )
+
+
+def by_client(**strength: Any) -> GaussianNoise:
+    return GaussianNoise(on="update", unit="client", **{"clip": 0.05, **strength})
+
+
+class TestClients:
+    @pytest.mark.parametrize("clip", [1e-4, 0.05, 100.0])
+    def test_no_client_says_more_than_its_clip(self, clip: float) -> None:
+        """All that a client says is one vector of the sum, so that is how far it moves the sum."""
+        plain = train_locally(Client(0, blobs()[0], 0), training_request(5, None))
+        said = train_locally(
+            Client(0, blobs()[0], 0), training_request(5, by_client(clip=clip, multiplier=1.0))
+        )
+        length = float(np.linalg.norm(plain.weights))
+        assert np.linalg.norm(said.weights) == pytest.approx(min(clip, length), rel=1e-6)
+        np.testing.assert_allclose(
+            said.weights * length, plain.weights * min(clip, length), atol=1e-6 * length
+        )
+        request = training_request(5, by_client(clip=clip, multiplier=1.0))
+        assert np.linalg.norm(said.weights) <= request.sensitivity(40)
+        assert (said.loss, said.control.size, said.kept.size) == (0.0, 0, 0)
+
+    def test_a_client_counts_no_more_for_having_more_rows(self) -> None:
+        noise = Coverage(by_client(multiplier=1.0))
+        federation = federate(blobs(), coverage=noise)
+        METHODS["fedavg-ne"].serve(federation, FedAvgNE(hidden=(4,), rounds=2, bounds=(-30, 30)))
+        found = {charge.sensitivity for charge in federation.ledger.charges if charge.kind == "Change"}
+        assert max(found) == pytest.approx(0.05, rel=1e-6)
+
+    @pytest.mark.parametrize("scale", [0.1, 1e3])
+    def test_no_client_moves_the_moments_further(self, scale: float) -> None:
+        rows = scale * np.random.default_rng(0).normal(size=(9, 3))
+        request = MeanRequest(np.full(3, 0.5), 2.0, by_client(multiplier=1.0))
+        told = mean_and_length(Client(0, rows, 0), request).packed
+        assert np.linalg.norm(told) <= request.sensitivity(9)
+
+
+LOW, HIGH = 2.0, 10.0
+
+
+def within(**more: Any) -> FedNE:
+    return FedNE(**{"hidden": (8,), "rounds": 5, "bounds": (LOW, HIGH), "surrogate": "none", **more})
+
+
+def quiet(noise: GaussianNoise | None) -> Coverage | None:
+    return None if noise is None else Coverage(silent(noise))
+
+
+class TestMoments:
+    """The one sum before the rounds: what rows are scaled by, and the axes that stand out of its noise."""
+
+    @pytest.mark.parametrize("start", ["principal", "random"])
+    @pytest.mark.parametrize("unit", [None, "record", "client"])
+    def test_without_noise_rows_are_scaled_as_the_pooled_table_says(self, start: Any, unit: Any) -> None:
+        """All features by one number; under noise by client each client counts the same, however many its rows."""
+        rng = np.random.default_rng(0)
+        mixing = rng.normal(size=(5, 5)) * np.array([1.2, 0.8, 0.5, 0.3, 0.1])[:, None]
+        parts = [
+            np.clip(rng.normal(size=(size, 5)) @ mixing + 5.0 + shift, LOW, HIGH)
+            for size, shift in ((12, 0.0), (30, 1.5), (0, 0.0), (7, -1.0))
+        ]
+        noise = None if unit is None else GaussianNoise(on="update", multiplier=1e-9, clip=0.5, unit=unit)
+        federation, transcript = federation_seen(parts, coverage=quiet(noise))
+        found = scaled_within_bounds(federation, within(start=start), 3)
+
+        rows = np.concatenate(parts)
+        by_row = [
+            1.0 / (3 * len(part)) if unit == "client" else 1.0 / len(rows) for part in parts if len(part)
+        ]
+        weights = np.repeat(by_row, [len(part) for part in parts if len(part)])
+        mean = weights @ rows
+        covariance = (rows - mean).T @ (weights[:, None] * (rows - mean))
+        scale = np.sqrt(np.trace(covariance) / 5)
+        asked = [seen.request for seen in transcript if isinstance(seen.request, ScaleRows)]
+        for told in (found.scaling, *asked):
+            np.testing.assert_allclose(told.shift, mean, atol=1e-5)
+            np.testing.assert_allclose(told.factor, np.full(5, 1.0 / scale), rtol=1e-5)
+            assert not told.unit
+        assert asked
+        if start == "random":
+            assert found.axes is None
+            return
+        assert found.axes is not None
+        variances, directions = np.linalg.eigh(covariance)
+        np.testing.assert_allclose(found.axes.deviations, np.sqrt(variances[:1:-1]) / scale, rtol=1e-4)
+        turns = np.sum(found.axes.directions * directions[:, :1:-1], axis=0)
+        np.testing.assert_allclose(np.abs(turns), np.ones(3), rtol=1e-4)
+
+    def test_the_clip_is_the_farthest_corner_from_the_middle(self) -> None:
+        """A shorter one would cut rows within the bounds, and a longer one would be noise for nothing."""
+        corners = np.array([[LOW, LOW, HIGH], [HIGH, HIGH, HIGH]])
+        for start in ("principal", "random"):
+            asked = moments_request(federate([corners]), within(start=start))
+            np.testing.assert_array_equal(asked.centre, np.full(3, 6.0))
+            assert asked.clip == pytest.approx(np.linalg.norm(corners[0] - 6.0), rel=1e-12)
+
+    @pytest.mark.parametrize("start", ["principal", "random"])
+    def test_rows_without_variance_are_scaled_as_if_they_were_anywhere_in_their_bounds(
+        self, start: Any
+    ) -> None:
+        """As noise can leave it too; of axes that all lie in the noise one is left."""
+        found = scaled_within_bounds(federate([np.full((9, 4), 6.0)]), within(start=start), 4)
+        np.testing.assert_allclose(found.scaling.factor, np.sqrt(12.0) / (HIGH - LOW), rtol=1e-12)
+        assert found.axes is None or found.axes.deviations.shape == (1,)
+
+    @pytest.mark.parametrize("per", ["client", "sum"])
+    @pytest.mark.parametrize("unit", ["record", "client"])
+    def test_axes_are_those_that_vary_by_more_than_the_noise(self, unit: Any, per: Any) -> None:
+        """Measured on rows that do not vary: eigenvalues of noise alone reach 2 sqrt(features) deviations (Wigner)."""
+        features, copies = 40, (1, 3, 0, 2)
+        noise = GaussianNoise(
+            on="update", multiplier=7e-5 if unit == "client" else 6e-3, clip=0.5, unit=unit, per=per
+        )
+        still = federate([np.full((80 * times, features), 6.0) for times in copies], coverage=Coverage(noise))
+        asked = moments_request(still, within())
+        noisy = still.mean(asked, weights=weighting(asked.mechanism))
+        edge = 2.0 * np.sqrt(features) * float(np.std(noisy.packed))
+        for above in (0, 1, 2, 7):
+            variances = edge * np.where(np.arange(features) < above, 1.15, 0.85) - edge * 1e-3 * np.arange(
+                features
+            )
+            steps = asked.clip * np.sqrt(features * variances)
+            assert steps.max() < (HIGH - LOW) / 2.0  # rows are within their bounds
+            rows = 6.0 + np.concatenate([np.diag(steps), -np.diag(steps)])
+            federation = federate([np.tile(rows, (times, 1)) for times in copies], coverage=quiet(noise))
+            axes = scaled_within_bounds(federation, within(), features).axes
+            assert axes is not None
+            expected = np.sqrt(variances / variances.mean())[: max(1, above)]
+            np.testing.assert_allclose(axes.deviations, expected, rtol=1e-3)
+
+    def test_the_mean_is_of_exact_sums_on_the_finest_grid_that_has_them(self) -> None:
+        """So their order changes no digit; of one row, each entry is off by half a step of 2^-26."""
+        rng = np.random.default_rng(4)
+        rows, request = rng.normal(size=(4096, 5)), MeanRequest(np.full(5, 0.5), 3.0)
+        told = [
+            mean_and_length(Client(0, each, 0), request).packed
+            for each in (rows, *(rng.permutation(rows) for _ in range(8)))
+        ]
+        assert len({each.tobytes() for each in told}) == 1
+        seen = (rows[:1] - 0.5) / 3.0
+        alone = mean_and_length(Client(0, rows[:1], 0), request).packed
+        cut = seen[0] / max(1.0, float(np.linalg.norm(seen)))
+        np.testing.assert_allclose(alone, np.append(cut, cut @ cut), atol=2.0**-25)
+
+    def test_an_answer_is_within_its_range_at_the_corner_and_zero_without_rows(self) -> None:
+        request = MeanRequest(np.zeros(4), 2.0)
+        far = mean_and_length(Client(0, np.full((3, 4), 9.0), 0), request).packed
+        largest = MeanAndLength.ranges(request, 3)["packed"].largest
+        assert np.abs(far).max() <= largest < 1.0001
+        np.testing.assert_array_equal(
+            mean_and_length(Client(0, np.zeros((0, 4)), 0), request).packed, np.zeros(5)
+        )
+
+
+CANARIES, MULTIPLIER = 1_200, 0.5
+
+
+def pair_scores(kind: type[GaussianNoise], present: BoolArray) -> Float64Array:
+    """Canaries along axes of their own, each in line between two records near 0; a linear encoder, and no repulsion.
+
+    Both of a canary's pairs pull its own weights, by the clip each: two of the three clips that are charged.
+    """
+    rng, extra = np.random.default_rng(11), 4
+    places = rng.uniform(-2.5, 2.5, size=(2 * CANARIES + 1, extra)) * 0.1
+    directions = np.concatenate([np.zeros((CANARIES, extra)), np.eye(extra)])
+    rows = np.concatenate([np.zeros((len(places), CANARIES)), places], axis=1)
+    rows = rows[in_line(rows, directions, np.zeros(extra), 0.1)]
+    rows[1::2, :CANARIES] = 10.0 * np.eye(CANARIES)
+    kept = np.ones(len(rows), bool)
+    kept[1::2] = present
+    features = CANARIES + extra
+    weights = Architecture(features, ()).parameters
+    flat = np.zeros(weights, np.float32)
+    flat[: 2 * features : 2] = 1.0  # the first coordinate of the map is the sum of all features
+    request = asked_of_pairs(
+        weights=flat, hidden=(), directions=directions, offsets=np.zeros(extra), extent=0.1,
+        field=np.zeros((2, 2), np.float32), mechanism=kind(on="update", multiplier=MULTIPLIER, clip=0.1),
+    )  # fmt: skip
+    told = federate([rows[kept]]).ask(request)[0].gradient * kept.sum()
+    return -told[: 2 * CANARIES : 2] / (2.0 * request.clip)
+
+
+TRAINED: dict[str, Any] = {"together": True, "most_steps": 1, "hidden": (16, 16)}
+
+
+@cache
+def trained() -> tuple[list[Float64Array], list[Float64Array]]:
+    """Clients' rows, and in which direction each would change the encoder."""
+    rng = np.random.default_rng(2)
+    parts = [rng.normal(size=(6, 3)) for _ in range(CANARIES)]
+    plain = federate(parts).ask(training_request(3, None, **TRAINED))
+    return parts, [reply.weights / np.linalg.norm(reply.weights) for reply in plain]
+
+
+def client_scores(kind: type[GaussianNoise], present: BoolArray) -> Float64Array:
+    """Clients that train, or have a single record and so nothing to train on; each is looked for in its own upload."""
+    noise = kind(on="update", unit="client", multiplier=MULTIPLIER, clip=1e-3)
+    parts, directions = trained()
+    covered = federate([part if there else part[:1] for part, there in zip(parts, present, strict=True)])
+    noisy = covered.ask(training_request(3, noise, **TRAINED))
+    return np.array(
+        [reply.weights @ direction / 1e-3 for reply, direction in zip(noisy, directions, strict=True)]
+    )
+
+
+SCORES = {"pairs": pair_scores, "clients": client_scores}
+
+
+def audit(name: str, kind: type[GaussianNoise]) -> Audited:
+    present = coins(CANARIES, 5)
+    return audited_epsilon(SCORES[name](kind, present), present, 0.5, DELTA)
+
+
+CLAIM = gaussian_epsilon(MULTIPLIER, DELTA)
+
+
+class TestCanaries:
+    @pytest.mark.parametrize(("name", "least"), [("pairs", 0.3), ("clients", 0.6)])
+    def test_canaries_stay_below_the_claim_and_come_near_it(self, name: str, least: float) -> None:
+        assert least * CLAIM < audit(name, GaussianNoise).epsilon <= CLAIM
+
+    def test_half_the_noise_is_caught(self) -> None:
+        """Of clients; of pairs, and of a run's every release, by tests/attacks/test_run_canaries.py."""
+        assert audit("clients", HalfTheNoise).epsilon > CLAIM
+
+    def test_a_wrong_cap_is_caught(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As if a record were in one pair alone."""
+        monkeypatch.setattr(pairs, "pairs_moved", lambda field: 1)
+        assert audit("pairs", GaussianNoise).epsilon > CLAIM
+
+
+SMALL: dict[str, Any] = {"rounds": 3, "hidden": [8, 8], "bounds": [0, 8]}
+RUNS: list[tuple[dict[str, Any], dict[str, Any], dict[str, int]]] = [
+    ({"kind": "fedne"}, {"unit": "record"}, {"SecondMoments": 1, "Density": 3, "PairGradient": 3}),
+    (
+        {"kind": "fedne", "start": "random", "surrogate_every": 2},
+        {"unit": "record", "per": "sum"},
+        {"MeanAndLength": 1, "Density": 2, "PairGradient": 3},
+    ),
+    (
+        {"kind": "fedavg-ne"},
+        {"unit": "record", "relation": "replace-one"},
+        {"MeanAndLength": 1, "PairGradient": 3},
+    ),
+    ({"kind": "fedne"}, {"unit": "client", "per": "sum"}, {"SecondMoments": 1, "Density": 3, "Change": 3}),
+    ({"kind": "fedne", "surrogate": "none"}, {"unit": "client"}, {"SecondMoments": 1, "Change": 3}),
+    ({"kind": "fedprox-ne"}, {"unit": "client"}, {"MeanAndLength": 1, "Change": 3}),
+]
+
+
+class TestRuns:
+    @pytest.mark.parametrize(
+        ("method", "noise", "kinds"), RUNS, ids=lambda value: "-".join(map(str, value.values()))
+    )
+    def test_all_but_the_places_is_charged_and_comes_to_the_claim(
+        self, method: dict[str, Any], noise: dict[str, Any], kinds: dict[str, int], tmp_path: Path
+    ) -> None:
+        told = {"on": "update", "epsilon": 2.0, "clip": 0.5, **noise}
+        scenario = tiny_scenario(method=SMALL | method, privacy={"noise": told, "strict": "sums"})
+        folder = run(scenario, out=tmp_path / "run")
+        privacy = json.loads((folder / "privacy.json").read_text())
+        client = privacy["epsilon_by_adversary"]["client"]["accounted"]
+        assert client == pytest.approx(2.0, rel=1e-6)  # one of three is all that may collude
+        if noise.get("per") != "sum":
+            assert privacy["epsilon_accounted"] == pytest.approx(2.0, rel=1e-6)
+        assert privacy["relation"] == noise.get("relation", "zero-out")
+        assert privacy["unit"] == noise["unit"]
+        bare = [each["kind"] for each in privacy["releases"] if not each["public"] and not each["releases"]]
+        assert bare == ["Positions"]
+        assert {each["kind"]: each["releases"] for each in privacy["releases"] if each["releases"]} == kinds
+        rounds = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+        assert [row["objective"] for row in rounds] == [None] * 3
+        planned = plan_of_scenario(scenario).privacy
+        assert planned is not None
+        assert planned.accounted == pytest.approx(privacy["epsilon_accounted"], rel=1e-12)
+
+    @pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
+    @pytest.mark.parametrize("per", ["client", "sum"])
+    @pytest.mark.parametrize(
+        ("unit", "surrogate"), [("record", "field"), ("record", "none"), ("client", "field")]
+    )
+    def test_by_sigma_all_releases_have_the_shares_that_they_have_by_epsilon(
+        self, unit: Any, surrogate: Any, per: Any, relation: Any
+    ) -> None:
+        """A twentieth for the mean and length, and for each density a tenth of an update, at unequal clients."""
+        settings = FedNE(
+            hidden=(4,), rounds=2, bounds=(-30, 30), start="random", surrogate=surrogate, neighbors=2
+        )
+        noise = GaussianNoise(on="update", sigma=1.0, clip=0.5, unit=unit, per=per, relation=relation)
+        federation = federate(blobs((20, 9, 0, 12)), coverage=Coverage(noise))
+        METHODS["fedne"].serve(federation, settings)
+        spent = {
+            charge.kind: count / charge.multiplier**2 for charge, count in federation.ledger.charges.items()
+        }
+        update = "PairGradient" if unit == "record" else "Change"
+        density = {"Density": 0.95 * 0.1 / 1.1} if surrogate == "field" else {}
+        expected = {"MeanAndLength": 0.05, update: 0.95 / (1.1 if density else 1.0), **density}
+        total = sum(spent.values())
+        assert {kind: each / total for kind, each in spent.items()} == pytest.approx(expected, rel=1e-5)
+
+    @pytest.mark.parametrize("unit", ["record", "client"])
+    @pytest.mark.parametrize(
+        ("more", "before"), [({}, {"SecondMoments": 0.25}), ({"start": "random"}, {"MeanAndLength": 0.05})]
+    )
+    def test_an_epsilon_is_divided_as_the_docs_say(
+        self, unit: Any, more: dict[str, Any], before: dict[str, float]
+    ) -> None:
+        """A quarter for axes or a twentieth for a mean; then a density costs a tenth of its round's update."""
+        settings = FedNE(hidden=(8,), rounds=5, bounds=(-30, 30), surrogate_every=2, **more)
+        noise = GaussianNoise(on="update", unit=unit, epsilon=3.0, clip=0.5)
+        noise = noise.calibrated(METHODS["fedne"].releases(settings, noise), DELTA)
+        federation = federate(blobs(), coverage=Coverage(noise))
+        METHODS["fedne"].serve(federation, settings)
+        spent: dict[str, float] = {}
+        for charge, count in federation.ledger.charges.items():
+            spent[charge.kind] = spent.get(charge.kind, 0.0) + count / charge.multiplier**2
+        total, update = sum(spent.values()), spent.pop("PairGradient" if unit == "record" else "Change")
+        assert epsilon_of(federation.ledger.charges, DELTA) == pytest.approx(3.0, rel=1e-5)
+        (density,) = [spent.pop("Density")]
+        assert density / 3 == pytest.approx(0.1 * update / 5, rel=1e-5)  # renewed in 3 of 5 rounds
+        assert {kind: each / total for kind, each in spent.items()} == pytest.approx(before, rel=1e-5)
+
+    def test_a_part_of_the_clients_in_each_round_is_charged_in_full(self) -> None:
+        """Whoever knows the seed knows who took part, so nothing is amplified."""
+        settings = FedAvgNE(hidden=(4,), rounds=4, bounds=(-30, 30))
+        noise = by_client(epsilon=2.0).calibrated(
+            METHODS["fedavg-ne"].releases(settings, by_client(epsilon=2.0)), DELTA
+        )
+        federation = federate(blobs((9, 8, 7, 6)), coverage=Coverage(noise), participation=0.5)
+        METHODS["fedavg-ne"].serve(federation, settings)
+        assert epsilon_of(federation.ledger.charges, DELTA) == pytest.approx(2.0, rel=1e-6)
+
+    @pytest.mark.parametrize("unit", ["record", "client"])
+    def test_any_packing_gives_the_same_bits(self, unit: str) -> None:
+        places = [served(unit, packing=packing)[1] for packing in ([6], [1, 2, 3], [1] * 6)]
+        assert len({each.tobytes() for each in places}) == 1
+
+    @pytest.mark.parametrize("unit", ["record", "client"])
+    def test_a_resumed_run_has_the_same_bits_and_is_charged_once(self, unit: str) -> None:
+        taken: list[bytes] = []
+        released: list[str] = []
+
+        def listen(event: Event) -> None:
+            if isinstance(event, CheckpointTaken):
+                taken.append(event.content)
+            if isinstance(event, Charged):
+                released.append(event.line)
+
+        whole, places = served(unit, journal=Journal(listen), checkpoint_every=1)
+        checkpoint = Checkpoint.from_bytes(taken[1])
+        again, resumed = served(unit, resume=checkpoint, released=released, checkpoint_every=1)
+        assert resumed.tobytes() == places.tobytes()
+        assert again.ledger.charges == whole.ledger.charges
+        assert sum(whole.ledger.charges.values()) == 3 + 3 + 1
+
+
+def served(unit: Any, **how: Any) -> tuple[Federation, Float64Array]:
+    settings = FedNE(hidden=(8, 8), rounds=3, bounds=(-30, 30), batch=32, neighbors=4)
+    noise = GaussianNoise(on="update", unit=unit, multiplier=2.0, clip=0.5, per="sum")
+    federation = federate(blobs(), coverage=Coverage(noise), **how)
+    return federation, METHODS["fedne"].serve(federation, settings).embedding
+
+
+def test_densities_are_paid_for_in_the_rounds_that_renew_them() -> None:
+    for rounds in (1, 2, 5, 9):
+        for every in (1, 2, 3, 7):
+            for part in (0.0, 0.4, 0.9, 1.0):
+                method = FedNE(rounds=rounds, surrogate_every=every, surrogate_from=part)
+                due = sum(surrogates_due(method, round) for round in range(1, rounds + 1))
+                assert field_rounds(method) == due
+
+
+class TestUnits:
+    def test_charges_of_records_and_of_clients_are_not_added_up(self) -> None:
+        mixed = {Charge("Step", 1.0, 1.0): 1, Charge("Change", 1.0, 1.0, "client"): 1}
+        for adds in (composed_multiplier, dp_event, lambda charges: epsilon_of(charges, DELTA)):
+            with pytest.raises(UnitError, match="Step is charged by record and Change by client"):
+                adds(mixed)
+
+    def test_the_page_says_whose_presence_is_hidden(self, tmp_path: Path) -> None:
+        from raydr.report.wording import cost
+        from raydr.runfolder.reading import read_run
+
+        noise = {"on": "update", "epsilon": 2.0, "clip": 0.5, "unit": "client"}
+        folder = run(
+            tiny_scenario(method=SMALL | {"kind": "fedavg-ne"}, privacy__noise=noise), out=tmp_path / "run"
+        )
+        assert "whether a client is there or adds zero to every sum (zero-out)" in cost(read_run(folder))
+
+
+@pytest.mark.parametrize(
+    ("method", "privacy", "words"),
+    [
+        ({"bounds": None}, {}, r"give method\.bounds"),
+        ({"control_variates": True}, {}, "leave control_variates out"),
+        ({"surrogate": "mlp"}, {}, "nothing bounds what a network learns"),
+        ({"prototypes": 10}, {}, r"leave method\.prototypes out"),
+        ({"server_optimizer": "fedadam"}, {}, "the server takes Adam's steps"),
+        ({"kind": "fedprox-ne"}, {}, "from where nothing pulls back"),
+        ({"bounds": [8, 0]}, {}, "give the least value first"),
+        ({}, {"noise": {"on": "update", "epsilon": 1}}, "give clip, a norm"),
+        ({}, {"noise": {"on": "update", "level": 1, "clip": 1}}, "level is of P1's experiments"),
+        ({}, {"noise": {"on": "data", "level": 1, "unit": "client"}}, "unit: client is of noise on updates"),
+        ({}, {"strict": True}, "where every record lies on the map in the clear"),
+        ({}, {"isometry_key": True}, r"method\.bounds are of the features as they are"),
+        ({}, {"noise": {"on": "surrogate", "epsilon": 1}}, "noise on surrogates alone can claim nothing"),
+        ({"surrogate": "none"}, {"noise": {"on": "surrogate", "level": 1}}, "upload nothing of that sort"),
+        ({"kind": "fedavg-ne"}, {"noise": {"on": "surrogate", "level": 1}}, "upload nothing of that sort"),
+        ({"surrogates_left_out": 0.5}, {}, "surrogates_left_out is of the others' networks"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_paid_for_is_refused_by_name(
+    method: dict[str, Any], privacy: dict[str, Any], words: str
+) -> None:
+    noise = {"noise": {"on": "update", "epsilon": 1.0, "clip": 1.0}}
+    kind = method.get("kind", "fedne")
+    with pytest.raises(ScenarioError, match=words):
+        tiny_scenario(method={"kind": kind, **SMALL, **method}, privacy=noise | privacy)
+
+
+class TestSurrogates:
+    """P2's section 6: Gaussian noise on the surrogates' parameters, and some of them left out."""
+
+    @pytest.mark.parametrize("surrogate", ["mlp", "field"])
+    def test_noise_on_surrogates_has_its_level_and_claims_nothing(self, surrogate: str) -> None:
+        settings = FedNE(hidden=(8, 8), rounds=2, surrogate=surrogate, surrogate_from=0.0)  # type: ignore[arg-type]
+        noise = GaussianNoise(on="surrogate", level=0.5)
+        maps = []
+        for coverage in (None, Coverage(noise)):
+            federation = federate(blobs((30, 20)), coverage=coverage)
+            maps.append(METHODS["fedne"].serve(federation, settings).embedding)
+            kind = "Surrogate" if surrogate == "mlp" else "Density"
+            (entry,) = [entry for entry in federation.ledger.entries.values() if entry.kind == kind]
+            assert entry.protection == (coverage.mechanism if coverage else None)
+            assert not federation.ledger.charges
+        assert not np.array_equal(*maps)
+
+    def test_networks_under_noise_are_off_by_its_level(self) -> None:
+        from raydr.methods.fedne.surrogates import SurrogateRequest
+
+        weights = initial_weights(Architecture(5, (8,)), np.random.default_rng(0))
+        start = np.random.default_rng(1).normal(size=(1, PARAMETERS)).astype(np.float32)
+        request = SurrogateRequest(weights, (8,), start, "grid", 0.5, 5)
+        clean, noisy = (
+            federate(blobs((30,))).ask(replace(request, mechanism=noise))[0].parameters.astype(np.float64)
+            for noise in (None, GaussianNoise(on="surrogate", level=0.5))
+        )
+        found = float(np.sqrt(((noisy - clean) ** 2).mean() / (clean**2).mean()))
+        assert found == pytest.approx(0.5, rel=5.0 / np.sqrt(2 * PARAMETERS))
+
+    @pytest.mark.parametrize(("left_out", "kept"), [(0.5, 2), (0.25, 3), (0.9, 1)])
+    def test_who_leaves_some_out_counts_the_others_for_more(self, left_out: float, kept: int) -> None:
+        from raydr.methods.fedne.clients import _some
+
+        shares = np.array([0.1, 0.0, 0.4, 0.3, 0.2], np.float32)
+        drawn = [_some(Client(1, np.zeros((1, 1)), seed), shares, left_out) for seed in range(200)]
+        assert {int((each > 0).sum()) for each in drawn} == {kept}
+        assert all(each.sum() == pytest.approx(1.0, rel=1e-6) and each[1] == 0.0 for each in drawn)
+        assert all(sum(each[index] > 0 for each in drawn) > 0 for index in (0, 2, 3, 4))
+
+    def test_leaving_some_out_is_drawn_anew_in_each_round_and_changes_what_is_minimised(self) -> None:
+        surrogates = np.random.default_rng(0).normal(size=(4, PARAMETERS)).astype(np.float32)
+        request = replace(
+            training_request(3, None, left_out=0.5),
+            surrogates=surrogates,
+            shares=np.full(4, 0.25, np.float32),
+        )
+        at, values = torch.zeros(1, 1, 2), set()
+        for round in range(20):
+            repulsed = objective_of([Client(0, np.zeros((2, 3)), 0, round)], [request]).surrogate
+            assert repulsed is not None
+            values.add(round_of(repulsed(at)))
+        assert len(values) == 3  # pairs of three others
+
+
+def round_of(value: torch.Tensor) -> float:
+    return round(float(value), 4)
+
+
+def test_a_map_that_stays_at_home_has_the_epsilon_of_its_encoder(tmp_path: Path) -> None:
+    """No message of any record, so the run as a whole has a claim; the map itself is the one that is posted."""
+    method = {"kind": "fedne", "rounds": 2, "hidden": [8], "bounds": [0.0, 8.0]}
+    noise = {"on": "update", "unit": "record", "epsilon": 8.0, "clip": 1.0, "per": "sum"}
+    secret = tmp_path / "secret"
+    secret.write_bytes(bytes(32))
+    secret.chmod(0o600)
+    privacy = {"noise": noise, "strict": True, "secure_aggregation": True, "secret": str(secret)}
+    kept = read_run(tiny_run(tmp_path / "kept", method=method | {"publish": "local"}, privacy=privacy))
+    assert kept.privacy.epsilon == pytest.approx(8.0, rel=1e-6)
+    assert kept.privacy.infinite == ()
+    places = [
+        entry for entry in kept.ledger if entry.granularity == "per-record" and entry.direction != "down"
+    ]
+    assert {entry.direction for entry in places} == {"simulation-only"}
+    with pytest.raises(ScenarioError, match="where every record lies on the map"):
+        tiny_scenario(method=method, privacy=privacy)

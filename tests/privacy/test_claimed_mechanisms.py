@@ -1,0 +1,338 @@
+"""Every release that a mechanism can cover, measured: its noise against the claim, and what one record moves.
+
+A release that declares a sensitivity, or a mechanism that is registered, fails here until it is measured.
+"""
+
+from __future__ import annotations
+
+import math
+import pkgutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import cycle, product
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from adversarial_tables import SIZES, tables
+from fedne_tables import NO_CONTROL_VARIATES, TRAINING
+from inline_federations import federate
+
+import raydr
+from raydr.arrays import Float64Array, FloatArray
+from raydr.errors import DataError, RunError
+from raydr.federation import Client, Federation, Request
+from raydr.methods.fedne.clients import TrainRequest
+from raydr.methods.fedne.dp_costs import MeanRequest
+from raydr.methods.fedne.encoder import Architecture, initial_weights
+from raydr.methods.fedne.pairs import PairRequest, summed_gradient
+from raydr.methods.fedne.surrogates import DensityRequest
+from raydr.methods.landmarks.features import fourier_features
+from raydr.methods.landmarks.learning import StepRequest
+from raydr.methods.landmarks.mean_embedding import MeanEmbeddingRequest
+from raydr.methods.private_map.messages import (
+    CellSumsRequest,
+    FirstMomentsRequest,
+    Frame,
+    ScatterRequest,
+    View,
+)
+from raydr.privacy import Mechanism
+from raydr.privacy.gaussian import GaussianNoise
+from raydr.privacy.mechanism import MECHANISMS
+from raydr.privacy.secrets import Secret
+from raydr.statistics.second_moments import SecondMomentsRequest
+
+FEATURES = 5
+ROWS = 300
+"""Of all clients together, where a request says how many there are."""
+SHAPES = [*product(SIZES[:3], (1, FEATURES, 66)), *zip(SIZES[3:], cycle((1, FEATURES, 66, 17)), strict=False)]
+"""Of tables."""
+NOWHERE = 1e300
+"""A record so far from all landmarks that it adds nothing."""
+
+
+def gaussian(on: Any, **more: Any) -> Mechanism:
+    return GaussianNoise(on=on, **more)
+
+
+INSTANCES: dict[str, Callable[..., Mechanism]] = {"gaussian-noise": gaussian}
+"""Each mechanism of the registry: by what it covers, its ``multiplier``, ``per``, ``unit`` and ``clip``."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """What a client is asked under a mechanism, and how to leave a record out of the answer.
+
+    Attributes
+    ----------
+    request : callable
+        The request under a mechanism, for clients of so many features.
+    on : str
+        What the mechanism covers.
+    clip : float or None
+        Of the mechanism.
+    unit : {"record", "client"}
+        Whose presence is hidden.
+    absent : float or None
+        Value of all features at which a record adds nothing; None where its row is left out instead.
+    """
+
+    request: Callable[[Mechanism | None, int], Request[Any]]
+    on: str
+    clip: float | None = None
+    unit: Literal["record", "client"] = "record"
+    absent: float | None = None
+
+    def mechanism(self, kind: str, multiplier: float, per: str = "client") -> Mechanism:
+        more = {} if self.unit == "record" else {"unit": self.unit}
+        return INSTANCES[kind](self.on, multiplier=multiplier, per=per, clip=self.clip, **more)
+
+    def asked(self, features: int = FEATURES) -> Request[Any]:
+        return self.request(self.mechanism(next(iter(INSTANCES)), 1.0), features)
+
+    def of(self, request: Request[Any], rows: FloatArray) -> Float64Array:
+        """All that a client part says that a mechanism covers."""
+        reply = type(request).client_part(Client(0, rows, 0), request)
+        return np.concatenate([np.ravel(getattr(reply, name)) for name in type(reply).covers])
+
+    def without(self, request: Request[Any], rows: FloatArray, gone: int) -> Float64Array:
+        """The same, where one record's contribution is not there, and the count of rows is as before."""
+        if self.unit == "client":
+            return np.zeros_like(self.of(request, rows))
+        if self.absent is not None:
+            rows = rows.astype(np.float64)
+            rows[gone] = self.absent
+            return self.of(request, rows)
+        mean = request.sensitivity(2) < request.sensitivity(1)
+        return self.of(request, np.delete(rows, gone, axis=0)) * ((len(rows) - 1) / len(rows) if mean else 1)
+
+
+def drawn(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def weights_of(features: int, hidden: tuple[int, ...]) -> Any:
+    architecture = Architecture(features, hidden)
+    return initial_weights(architecture, drawn()) + drawn(1).normal(size=architecture.parameters).astype("f4")
+
+
+def pair_request(noise: Mechanism | None, features: int) -> PairRequest:
+    return PairRequest(
+        weights_of(features, (6, 5)), (6, 5), drawn(2).normal(size=(features, 2)), np.array([0.1, -0.2]), 1.0, 5,
+        drawn(3).normal(size=(9, 9)).astype(np.float32), 4.0, 0.5, mechanism=noise,
+    )  # fmt: skip
+
+
+def embedding_request(noise: Mechanism | None, features: int) -> MeanEmbeddingRequest:
+    waves = fourier_features(3, 64, 0.5, np.full(features, 0.25))
+    return MeanEmbeddingRequest(3, 64, 0.5, waves.centre, None, waves.frequencies[-1, -4:], noise)
+
+
+def step_request(
+    noise: Mechanism | None, features: int, steps: int = 1, share: str = "gradient"
+) -> StepRequest:
+    landmarks = 0.7 * drawn(4).normal(size=(6, features))
+    return StepRequest(landmarks, 0.5, 1.0, steps, share, mechanism=noise, objective=False)
+
+
+def train_request(noise: Mechanism | None, features: int) -> TrainRequest:
+    nothing = np.zeros((0, 0), np.float32)
+    return TrainRequest(
+        TRAINING, initial_weights(Architecture(features, (16, 16)), drawn()), 0.01, nothing, 1.0, nothing,
+        np.zeros(0, np.float32), mechanism=noise, **NO_CONTROL_VARIATES,
+    )  # fmt: skip
+
+
+def view(features: int, wide: bool = False) -> View:
+    if not wide:
+        return View(0.5, 3.0, None, None, features)
+    return View(0.5, 3.0, drawn(5).integers(3, size=features), drawn(6).choice([-1.0, 1.0], features), 3)
+
+
+def frame(features: int, wide: bool = False) -> Frame:
+    seen = view(features, wide)
+    axes = np.linalg.qr(drawn(7).normal(size=(max(2, seen.sums), 2)))[0][: seen.sums]
+    return Frame(seen, drawn(8).normal(size=seen.sums), axes)
+
+
+def cells_request(noise: Mechanism | None, features: int, wide: bool = False) -> CellSumsRequest:
+    # Centres on a grid: rows on boundaries lie in the middle of two.
+    centres = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [-2.0, 1.0]])
+    return CellSumsRequest(frame(features, wide), centres, 1.5, ROWS, noise)
+
+
+RELEASES: dict[str, Release] = {
+    "mean embedding": Release(embedding_request, "embedding"),
+    "step": Release(step_request, "gradient", absent=NOWHERE),
+    "several steps": Release(lambda noise, d: step_request(noise, d, 3), "gradient", absent=NOWHERE),
+    "step of landmarks": Release(
+        lambda noise, d: step_request(noise, d, 2, "landmarks"), "variable", absent=NOWHERE
+    ),
+    "pair gradient": Release(pair_request, "update", clip=0.5),
+    "density": Release(
+        lambda noise, d: DensityRequest(weights_of(d, (6,)), (6,), 2.0, 7, False, noise), "update", clip=1.0
+    ),
+    "mean and length": Release(
+        lambda noise, d: MeanRequest(np.full(d, 0.5), 2.0, noise), "update", clip=1.0, absent=0.5
+    ),
+    "change": Release(train_request, "update", clip=0.05, unit="client"),
+    "second moments": Release(
+        lambda noise, d: SecondMomentsRequest(np.full(d, 0.5), 2.0, noise), "moments", clip=2.0, absent=0.5
+    ),
+    "first moments": Release(lambda noise, d: FirstMomentsRequest(view(d), ROWS, noise), "moments", clip=3.0),
+    "first moments of wide rows": Release(
+        lambda noise, d: FirstMomentsRequest(view(d, True), ROWS, noise), "moments", clip=3.0
+    ),
+    "scatter": Release(
+        lambda noise, d: ScatterRequest(view(d), drawn(8).normal(size=d), 2.0, ROWS, noise),
+        "moments",
+        clip=3.0,
+    ),
+    "cell sums": Release(cells_request, "moments", clip=3.0),
+    "cell sums of wide rows": Release(lambda noise, d: cells_request(noise, d, True), "moments", clip=3.0),
+}
+
+
+def declaring() -> set[type[Request[Any]]]:
+    """Every type of request of raydr that says how far one record can move its reply."""
+    for room in ("methods", "statistics"):
+        package = import_module(f"raydr.{room}")
+        for module in pkgutil.walk_packages(package.__path__, f"raydr.{room}."):
+            import_module(module.name)
+
+    def below(kind: type[Any]) -> Iterator[type[Any]]:
+        for child in kind.__subclasses__():
+            yield child
+            yield from below(child)
+
+    return {
+        kind
+        for kind in below(Request)
+        if kind.__module__.startswith(f"{raydr.__name__}.") and kind.sensitivity is not Request.sensitivity
+    }
+
+
+def test_every_release_that_declares_a_sensitivity_is_measured() -> None:
+    assert {type(release.asked()) for release in RELEASES.values()} == declaring()
+
+
+def test_every_mechanism_is_measured() -> None:
+    assert set(INSTANCES) == set(MECHANISMS)
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_no_record_moves_a_release_further_than_is_declared(name: str) -> None:
+    """Of any table: a record that is not there, and another in its place."""
+    release, farthest = RELEASES[name], 0.0
+    quick = release.unit == "record"
+    for rows, features in SHAPES if quick else ((3, FEATURES), (33, FEATURES)):
+        request = release.asked(features)
+        declared = request.sensitivity(rows)
+        others = dict(tables(rows, features, seed=1))
+        for kind, table in tables(rows, features):
+            try:
+                whole = release.of(request, table)
+            except (RunError, DataError, RuntimeWarning):  # training left the numbers: nothing is told
+                assert not quick
+                continue
+            for gone in sorted({0, rows // 2, rows - 1}):
+                moved = np.linalg.norm(whole - release.without(request, table, gone)) / declared
+                assert moved <= 1.0, (kind, rows, features, gone)
+                farthest = max(farthest, moved)
+            if quick:
+                other = table.astype(np.float64)
+                other[0] = others["all magnitudes" if rows % 2 else "normal"][0]
+                moved = np.linalg.norm(whole - release.of(request, other))
+                assert moved <= request.replace_sensitivity(rows), (kind, rows, features)
+    assert farthest > 0.25
+
+
+@pytest.mark.parametrize("rows", [2, 3, 16, 65])
+def test_no_record_moves_pairs_without_a_field_further(rows: int) -> None:
+    """Each row is repelled by one other, drawn by number: the others keep theirs."""
+    request = pair_request(None, FEATURES)
+    request = type(request)(**{**vars(request), "field": np.zeros((0, 0), np.float32)})
+    declared = request.sensitivity(rows) * rows
+    for seed, (kind, table) in product(range(3), tables(rows, FEATURES)):
+        repelled = drawn(seed).permutation(rows)
+        whole = summed_gradient(table, request, repelled)
+        for gone in sorted({0, 1, rows - 1}):
+            moved = np.where(repelled == gone, -1, repelled - (repelled > gone))
+            rest = summed_gradient(np.delete(table, gone, axis=0), request, np.delete(moved, gone))
+            assert np.linalg.norm(whole - rest) <= declared, (kind, gone)
+
+
+@pytest.mark.parametrize("kind", MECHANISMS)
+def test_no_record_under_a_mechanism_on_data_is_longer_than_is_declared(kind: str) -> None:
+    noise = INSTANCES[kind]("data", multiplier=1.0, clip=0.7)
+    for rows, features in SHAPES:
+        for _, table in tables(rows, features):
+            for record in noise.limited(table):
+                assert math.fsum(float(value) ** 2 for value in record) <= noise.cut**2
+
+
+REPEATS = 24
+QUIET = 1e-9
+
+
+def released(federation: Federation, release: Release, request: Request[Any], per: str) -> list[Float64Array]:
+    """What leaves in two rounds: of each client, or of all together."""
+    told: list[Float64Array] = []
+    for _ in federation.rounds(2, {}):
+        if per == "sum":
+            summed = request.sensitivity(2) == request.sensitivity(1) and release.unit == "record"
+            weights: Any = "clients" if release.unit == "client" else "rows"
+            replies = [federation.sum(request) if summed else federation.mean(request, weights=weights)]
+        else:
+            replies = federation.ask(request)
+        told += [
+            np.concatenate([np.ravel(getattr(reply, name)) for name in type(reply).covers])
+            for reply in replies
+        ]
+    return told
+
+
+@pytest.mark.parametrize("per", ["client", "sum"])
+@pytest.mark.parametrize("name", RELEASES)
+@pytest.mark.parametrize("kind", MECHANISMS)
+def test_noise_is_as_strong_as_is_charged_and_no_two_numbers_share_any(
+    kind: str, name: str, per: str
+) -> None:
+    release = RELEASES[name]
+    for sizes in ((7,), (4, 1, 9)):
+        parts = [drawn(rows).normal(size=(rows, FEATURES)) for rows in sizes]
+        silent = release.request(release.mechanism(kind, QUIET, per), FEATURES)
+        request = release.request(release.mechanism(kind, 3.0, per), FEATURES)
+        clean = released(federate(parts), release, silent, per)
+        noise = []
+        for seed in range(REPEATS):
+            federation = federate(parts, root=Secret(bytes([seed]) * 32))
+            noisy = released(federation, release, request, per)
+            noise.append([a - b for a, b in zip(noisy, clean, strict=True)])
+        weights = [1 if release.unit == "client" else rows for rows in sizes]
+        if request.sensitivity(2) == request.sensitivity(1):
+            weights = [1] * len(sizes)
+        charges = list(federation.ledger.charges)
+        assert charges
+        weakest = min(charge.outsider if per == "sum" else charge.multiplier for charge in charges)
+        for place in range(len(clean)):
+            if per == "sum":
+                total = (
+                    sum(weights)
+                    if request.sensitivity(2) < request.sensitivity(1) or release.unit == "client"
+                    else 1
+                )
+                moved = (
+                    max(w * request.sensitivity(rows) for w, rows in zip(weights, sizes, strict=True)) / total
+                )
+            else:
+                moved = request.sensitivity(sizes[place % len(sizes)])
+            values = np.stack([each[place] for each in noise])
+            within = 5.0 / math.sqrt(2.0 * values.size)
+            assert values.std() / moved == pytest.approx(weakest, rel=within + 1e-3)
+            assert abs(values.mean()) < 5.0 * values.std() / math.sqrt(values.size)
+        columns = np.stack([np.concatenate(each) for each in noise])[:, :400]
+        correlation = np.corrcoef(columns.T) - np.eye(columns.shape[1])
+        assert np.abs(correlation).max() < math.tanh(7.0 / math.sqrt(REPEATS - 3))

@@ -1,0 +1,684 @@
+"""Secure aggregation: sums equal plain ones to the bit, and what the server sees on the way is uniform."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from fractions import Fraction
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from masked_sums import LABEL, group_of, members_of, secret_of, secure_sum
+from places import DOCS
+from scipy.stats import chi2
+
+from raydr.arrays import Int64Array, UInt8Array
+from raydr.errors import ScenarioError
+from raydr.privacy.masking import (
+    Degrees,
+    Group,
+    Label,
+    MaskingError,
+    Member,
+    TooFewError,
+    advertise,
+    degrees,
+    enter,
+    keys_for,
+    mask,
+    reveal,
+    share,
+    shares_for,
+    unmask,
+)
+from raydr.privacy.masking.degrees import CORRECTNESS_BITS, SECURITY_BITS, parted
+from raydr.privacy.masking.keys import agree, derive, extract, private_key
+from raydr.privacy.masking.shamir import PRIME, combine, split
+from raydr.privacy.masking.streams import BLOCK, add_streams
+
+FALSE_ALARM = 1e-9
+LEAST, LARGEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+TEN = group_of(degrees(10, 0.2, 0.3))
+THIRTY = group_of(Degrees(30, colluders=3, dropouts=3, masking=4, sharing=8, threshold=5))
+
+
+def vectors_of(group: Group, size: int = 5, seed: int = 0) -> dict[int, Int64Array]:
+    """Vectors over the whole range of int64."""
+    random = np.random.default_rng(seed)
+    return {
+        client: random.integers(LEAST, LARGEST, size, np.int64, endpoint=True) for client in group.clients
+    }
+
+
+def plain_sum(vectors: dict[int, Int64Array], left_out: tuple[int, ...] = ()) -> Int64Array:
+    """The sum in Python's integers, wrapped at the end."""
+    kept = [vector.tolist() for client, vector in vectors.items() if client not in left_out]
+    sums = [sum(column) for column in zip(*kept, strict=True)]
+    return np.array([(value + 2**63) % 2**64 - 2**63 for value in sums], np.int64)
+
+
+def uniform(content: bytes) -> bool:
+    """Chi-squared on bytes: bytes that are uniform fail it once in a thousand million times."""
+    counts = np.bincount(np.frombuffer(content, np.uint8), minlength=256)
+    expected = len(content) / 256
+    return bool(chi2.sf(float(((counts - expected) ** 2 / expected).sum()), 255) > FALSE_ALARM)
+
+
+# Sums
+
+
+@pytest.mark.parametrize("stage", ["unshared", "lost", "silent"])
+@pytest.mark.parametrize("count", range(TEN.degrees.dropouts + 1))
+def test_sums_equal_plain_ones_at_every_number_of_dropouts(stage: str, count: int) -> None:
+    vectors, gone = vectors_of(TEN), TEN.clients[2 : 2 + count]
+    expected = plain_sum(vectors, () if stage == "silent" else gone)
+    assert np.array_equal(secure_sum(TEN, vectors, **{stage: gone}), expected)
+
+
+@pytest.mark.parametrize("stage", ["unshared", "lost", "silent"])
+def test_one_more_is_refused(stage: str) -> None:
+    gone = TEN.clients[2 : 3 + TEN.degrees.dropouts]
+    with pytest.raises(TooFewError, match=r"only [56] of"):
+        secure_sum(TEN, vectors_of(TEN), **{stage: gone})
+
+
+def test_dropouts_at_all_stages_count_together() -> None:
+    vectors, one, two, three, four = vectors_of(TEN), *TEN.clients[:4]
+    total = secure_sum(TEN, vectors, unshared=[one], lost=[two], silent=[three])
+    assert np.array_equal(total, plain_sum(vectors, (one, two)))
+    with pytest.raises(TooFewError):
+        secure_sum(TEN, vectors, unshared=[one], lost=[two], silent=[three, four])
+
+
+def test_pairs_of_which_neither_answers_are_unmasked() -> None:
+    vectors, client = vectors_of(THIRTY), THIRTY.clients[0]
+    partners = THIRTY.partners(client)[:2]
+    total = secure_sum(THIRTY, vectors, lost=[client], silent=partners)
+    assert np.array_equal(total, plain_sum(vectors, (client,)))
+
+
+@st.composite
+def small_groups(draw: st.DrawFn) -> Group:
+    clients = draw(st.integers(3, 12))
+    sharing = draw(st.sampled_from([*range(2, clients - 1, 2), clients - 1]))
+    masking = draw(st.sampled_from([*range(2, sharing, 2), sharing]))
+    dropouts = draw(st.integers(0, clients - 1))
+    threshold = draw(st.integers(1, sharing))
+    return group_of(Degrees(clients, 1, dropouts, masking, sharing, threshold), draw(st.integers(0, 3)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(group=small_groups(), data=st.data())
+def test_any_graph_any_dropouts_any_values(group: Group, data: st.DataObject) -> None:
+    leaves = {client: data.draw(st.sampled_from([3, 3, 3, 0, 1, 2])) for client in group.clients}
+    unshared, lost, silent = (
+        tuple(client for client, stage in leaves.items() if stage == wanted) for wanted in range(3)
+    )
+    values = st.lists(st.integers(int(LEAST), int(LARGEST)), min_size=2, max_size=2)
+    vectors = {client: np.array(data.draw(values), np.int64) for client in group.clients}
+    shared, alive = set(group.clients) - set(unshared), set(group.clients) - set(unshared + lost)
+    answer, threshold = alive - set(silent), group.degrees.threshold
+
+    def near(client: int, others: set[int]) -> int:
+        return len(others.intersection(group.neighbours(client)))
+
+    enough = (
+        len(alive) >= group.degrees.clients - group.degrees.dropouts
+        and all(near(client, alive) >= threshold for client in alive)
+        and all(near(client, answer) >= threshold for client in shared)
+    )
+    if enough and alive:
+        total = secure_sum(group, vectors, unshared=unshared, lost=lost, silent=silent)
+        assert np.array_equal(total, plain_sum(vectors, unshared + lost))
+    elif alive:
+        with pytest.raises(TooFewError):
+            secure_sum(group, vectors, unshared=unshared, lost=lost, silent=silent)
+
+
+def test_shapes_are_kept_and_nothing_given_is_changed() -> None:
+    vectors = {client: vector.reshape(3, 4) for client, vector in vectors_of(TEN, 12).items()}
+    before = {client: vector.copy() for client, vector in vectors.items()}
+    total = secure_sum(TEN, vectors)
+    assert total.shape == (3, 4)
+    assert np.array_equal(total, np.add.reduce([*vectors.values()]))
+    assert all(np.array_equal(vectors[client], before[client]) for client in vectors)
+
+
+def test_streams_do_not_depend_on_the_size_of_blocks() -> None:
+    key, other = bytes(32), bytes(range(32))
+    long, short = np.zeros(2 * BLOCK + 3, np.int64), np.zeros(5, np.int64)
+    add_streams(long, [key], [other])
+    add_streams(short, [key], [other])
+    assert np.array_equal(long[:5], short)
+    add_streams(long, [other], [key])
+    assert not long.any()
+
+
+# What the server sees
+
+
+def masked_by(client: int, vector: Int64Array, label: Label = LABEL, group: Group = TEN) -> Int64Array:
+    return mask(members_of(group)[client], label, group.clients, vector)
+
+
+def test_a_masked_vector_is_uniform() -> None:
+    vector = np.zeros(50_000, np.int64)
+    assert uniform(masked_by(0, vector).tobytes())
+    for byte in range(8):  # in every place, not in all together alone
+        assert uniform(masked_by(0, vector).view(np.uint8)[byte::8].tobytes())
+
+
+def test_a_mask_left_out_and_one_of_low_entropy_are_caught() -> None:
+    random = np.random.default_rng(0)
+    vector = np.rint(random.normal(0, 2**40, 50_000)).astype(np.int64)
+    assert not uniform(vector.tobytes())
+    low = vector + random.integers(0, 2**32, vector.size)
+    assert not uniform(low.tobytes())
+    biased = np.frombuffer(masked_by(0, vector).tobytes(), np.uint8).copy()
+    biased[::20] = 7
+    assert not uniform(biased.tobytes())
+
+
+def test_two_vectors_under_one_label_show_their_difference_and_under_two_labels_do_not() -> None:
+    one, other = np.zeros(50_000, np.int64), np.arange(50_000)
+    again = masked_by(0, other) - masked_by(0, one)
+    assert np.array_equal(again, other)
+    assert not uniform(again.tobytes())
+    for label in (Label("first start", 8, 3), Label("first start", 7, 4), Label("second start", 7, 3)):
+        assert uniform((masked_by(0, other, label) - masked_by(0, one)).tobytes())
+
+
+def test_streams_are_others_when_others_have_shared() -> None:
+    vector, member = np.zeros(50_000, np.int64), members_of(TEN)[0]
+    fewer = [client for client in TEN.clients if client != TEN.clients[-1]]
+    difference = mask(member, LABEL, fewer, vector) - mask(member, LABEL, TEN.clients, vector)
+    assert uniform(difference.tobytes())
+
+
+def test_an_upload_that_comes_too_late_stays_masked() -> None:
+    group, late = TEN, TEN.clients[4]
+    members = members_of(group)
+    shared = {client: share(members[client], LABEL) for client in group.clients}
+    alive = [client for client in group.clients if client != late]
+    upload = mask(members[late], LABEL, shared, np.zeros(50_000, np.int64))
+    rows = {
+        client: reveal(members[client], LABEL, shares_for(group, client, shared), alive, [late])
+        for client in alive
+    }
+    zeros = np.zeros(50_000, np.int64)
+    masked = np.add.reduce([mask(members[client], LABEL, shared, zeros) for client in alive])
+    assert not unmask(group, shared, alive, rows, masked).any()
+    # The server now knows all streams of pairs, and takes them off the upload: that of the client alone is left.
+    added, subtracted = known_streams(members[late], tuple(shared), ())
+    add_streams(upload, subtracted, added[1:])
+    assert uniform(upload.tobytes())
+    add_streams(upload, [], added[:1])
+    assert not upload.any()
+
+
+def test_survivors_vectors_are_uniform_but_for_their_sum() -> None:
+    # All that the server can compute of two honest clients: everybody else's secrets, and what was revealed.
+    group, honest = TEN, TEN.clients[:2]
+    members = members_of(group)
+    vectors = {client: np.full(50_000, client, np.int64) for client in group.clients}
+    shared = {client: share(members[client], LABEL) for client in group.clients}
+    stripped = []
+    for client in honest:
+        own = mask(members[client], LABEL, shared, vectors[client])
+        keys = known_streams(members[client], tuple(shared), honest)
+        add_streams(own, keys[1], keys[0])
+        stripped.append(own)
+    assert all(uniform(vector.tobytes()) for vector in stripped)
+    assert np.array_equal(stripped[0] + stripped[1], vectors[honest[0]] + vectors[honest[1]])
+
+
+def known_streams(
+    member: Member, shared: tuple[int, ...], honest: tuple[int, ...]
+) -> tuple[list[bytes], list[bytes]]:
+    """Streams that a client added and subtracted, but for those that it shares with another honest client."""
+    from raydr.privacy.masking.messages import derive_for, digest_of, stream_key
+
+    who, group = digest_of(shared), member.group
+    added = [stream_key(derive_for(member.own, group, LABEL, "own stream"), who)]
+    subtracted = []
+    for partner in group.partners(member.client):
+        if partner not in honest:
+            key = stream_key(derive_for(member.agreed[partner], group, LABEL, "pair"), who)
+            (added if member.client < partner else subtracted).append(key)
+    return added, subtracted
+
+
+# Shares
+
+
+@pytest.mark.parametrize("threshold", [1, 2, 3, 4])
+def test_fewer_shares_than_the_threshold_tell_nothing(threshold: int) -> None:
+    """On a small field, counted out: every secret gives every list of threshold - 1 shares equally often."""
+    prime, holders = 7, (0, 2, 3, 5)
+    for known in combinations(range(len(holders)), threshold - 1):
+        views = []
+        for secret in range(prime):
+            seen: dict[tuple[int, ...], int] = {}
+            for coefficients in np.ndindex(*[prime] * (threshold - 1)):
+                shares = split(secret, coefficients, holders, prime)
+                view = tuple(shares[place] for place in known)
+                seen[view] = seen.get(view, 0) + 1
+            views.append(seen)
+        assert all(seen == views[0] for seen in views)
+        assert len(views[0]) == prime ** (threshold - 1)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    secrets=st.lists(st.integers(0, PRIME - 1), min_size=2, max_size=2),
+    coefficients=st.lists(st.integers(0, PRIME - 1), min_size=1, max_size=9),
+    data=st.data(),
+)
+def test_any_other_secret_fits_the_shares_of_too_few(
+    secrets: list[int], coefficients: list[int], data: st.DataObject
+) -> None:
+    holders = data.draw(st.permutations(range(20)))[: len(coefficients) + 1]
+    shares = dict(zip(holders, split(secrets[0], coefficients, holders), strict=True))
+    assert combine(shares) == secrets[0]
+    # The last share alone decides: one value of it for every secret, so the others fit all of them.
+    last, few = holders[-1], {holder: shares[holder] for holder in holders[:-1]}
+    low, high = combine(few | {last: 0}), combine(few | {last: 1})
+    slope = (high - low) % PRIME
+    fitting = (secrets[1] - low) * pow(slope, -1, PRIME) % PRIME
+    assert combine(few | {last: fitting}) == secrets[1]
+
+
+def test_the_prime_is_the_first_above_all_secrets() -> None:
+    def prime(number: int) -> bool:
+        """Miller-Rabin with the first 40 primes as bases."""
+        odd, twos = number - 1, 0
+        while odd % 2 == 0:
+            odd, twos = odd // 2, twos + 1
+        for base in [n for n in range(2, 174) if all(n % m for m in range(2, n))]:
+            if number % base == 0:
+                return number == base
+            power = pow(base, odd, number)
+            if power not in (1, number - 1) and all(
+                pow(power, 2**square, number) != number - 1 for square in range(1, twos)
+            ):
+                return False
+        return True
+
+    assert prime(PRIME)
+    assert not any(prime(number) for number in range(2**256, PRIME))
+
+
+def test_colluders_below_the_threshold_hold_shares_of_any_secret() -> None:
+    """What a client's colluding neighbours can open is uniform, whatever the secret: random bytes simulate it."""
+    group, victim = THIRTY, THIRTY.clients[0]
+    members, threshold = members_of(group), group.degrees.threshold
+    colluders = group.neighbours(victim)[: threshold - 1]
+    seen = bytearray()
+    for call in range(400):
+        label = Label("first start", call, 0)
+        shared = {victim: share(members[victim], label)}
+        for colluder in colluders:
+            rows = shares_for(group, colluder, shared)
+            # The low 32 bytes of either share; the top one is 0 but once in 2^247.
+            seen += opened(members[colluder], label, rows, victim)[0][1:]
+            seen += opened(members[colluder], label, rows, victim)[1][1:]
+    assert uniform(bytes(seen))
+
+
+def opened(member: Member, label: Label, rows: UInt8Array, sender: int) -> tuple[bytes, bytes]:
+    """Both shares that a colluder opens by itself."""
+    from raydr.privacy.masking.keys import unseal
+    from raydr.privacy.masking.messages import SHARE, derive_for
+
+    key = derive_for(member.agreed[sender], member.group, label, "shares", sender, member.client)
+    both = unseal(key, rows[member.group.neighbours(member.client).index(sender)].tobytes())
+    assert both is not None
+    return both[:SHARE], both[SHARE:]
+
+
+# Refusals
+
+
+def test_what_contradicts_itself_is_refused() -> None:
+    group, members = TEN, members_of(TEN)
+    shared = {client: share(members[client], LABEL) for client in group.clients}
+    everybody, first, vector = group.clients, group.clients[0], np.zeros(3, np.int64)
+    rows = shares_for(group, first, shared)
+    with pytest.raises(MaskingError, match="client 6 is said to have both uploaded and dropped out"):
+        reveal(members[first], LABEL, rows, everybody, [6])
+    with pytest.raises(MaskingError, match=r"client 0 .* said not to have uploaded"):
+        reveal(members[first], LABEL, rows, everybody[1:], everybody[:1])
+    with pytest.raises(MaskingError, match="client 1 has uploaded, and is not in the group"):
+        reveal(members[first], LABEL, rows, [*everybody, 1], [])
+    with pytest.raises(MaskingError, match="client 1 has shared, and is not in the group"):
+        mask(members[first], LABEL, [*everybody, 1], vector)
+    with pytest.raises(MaskingError, match=r"client 0 .* said not to have shared"):
+        mask(members[first], LABEL, everybody[1:], vector)
+    with pytest.raises(MaskingError, match="float64"):
+        mask(members[first], LABEL, everybody, vector.astype(float))
+    with pytest.raises(MaskingError, match="shares are uint8 of shape"):
+        reveal(members[first], LABEL, rows[1:], everybody, [])
+    with pytest.raises(MaskingError, match="client 1 is not in the group"):
+        advertise_all_and_enter(group, 1)
+    with pytest.raises(MaskingError, match="ascending"):
+        Group("a run", everybody[::-1], group.degrees)
+
+
+def advertise_all_and_enter(group: Group, client: int, **changed: UInt8Array) -> Member:
+    public = {other: advertise(secret_of(other), group.run, other) for other in group.clients}
+    public |= {int(other[1:]): key for other, key in changed.items()}
+    return enter(secret_of(client), group, client, keys_for(group, client, public))
+
+
+SMALL_ORDER = (
+    "0000000000000000000000000000000000000000000000000000000000000000",
+    "0100000000000000000000000000000000000000000000000000000000000000",
+    "e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800",
+    "5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157",
+    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+)
+
+
+@pytest.mark.parametrize("key", SMALL_ORDER)
+def test_keys_of_small_order_are_refused(key: str) -> None:
+    point = np.frombuffer(bytes.fromhex(key), np.uint8)
+    with pytest.raises(MaskingError, match="public key of client 3 is of small order"):
+        advertise_all_and_enter(TEN, 0, c3=point)
+
+
+def test_a_key_that_another_has_is_refused() -> None:
+    own, sixth = (advertise(secret_of(client), TEN.run, client) for client in (0, 6))
+    with pytest.raises(MaskingError, match="clients 0 and 3 have the same public key"):
+        advertise_all_and_enter(TEN, 0, c3=own)
+    with pytest.raises(MaskingError, match="clients 3 and 6 have the same public key"):
+        advertise_all_and_enter(TEN, 0, c3=sixth)
+
+
+@pytest.mark.parametrize("forgery", ["a bit", "another's", "another sum's", "another group's"])
+def test_shares_that_were_not_sealed_for_this_client_and_sum_are_refused(forgery: str) -> None:
+    group, members = TEN, members_of(TEN)
+    shared = {client: share(members[client], LABEL) for client in group.clients}
+    rows = shares_for(group, 0, shared)
+    match forgery:
+        case "a bit":
+            rows[1, 20] ^= 1
+        case "another's":
+            rows[1] = shares_for(group, 3, shared)[1]
+        case "another sum's":
+            rows[1] = share(members[6], Label("first start", 8, 3)).shares[0]
+        case "another group's":
+            rows[1] = share(members_of(group_of(TEN.degrees, seed=1))[6], LABEL).shares[0]
+    with pytest.raises(MaskingError, match="client 6 is said to have sent client 0 are forged"):
+        reveal(members[0], LABEL, rows, group.clients, [])
+
+
+@pytest.mark.parametrize("lost", [(), (6,)])
+def test_a_share_that_was_revealed_wrongly_is_noticed(lost: tuple[int, ...]) -> None:
+    group, members = TEN, members_of(TEN)
+    shared = {client: share(members[client], LABEL) for client in group.clients}
+    alive = [client for client in group.clients if client not in lost]
+    masked = np.add.reduce([mask(members[client], LABEL, shared, np.arange(4)) for client in alive])
+    revealed = {
+        client: reveal(members[client], LABEL, shares_for(group, client, shared), alive, lost)
+        for client in alive
+    }
+    before = masked.copy()
+    assert np.array_equal(unmask(group, shared, alive, revealed, masked), len(alive) * np.arange(4))
+    assert np.array_equal(masked, before), "the total that is given stays as it is"
+    forged = {holder: rows.copy() for holder, rows in revealed.items()}
+    forged[0][group.neighbours(0).index(6), 30] ^= 1
+    with pytest.raises(MaskingError, match=r"revealed of client 6 .* forged"):
+        unmask(group, shared, alive, forged, masked)
+    # Shares of a number that the field has, and that no 32 bytes are.
+    holders, coefficients = group.neighbours(6), [1] * (group.degrees.threshold - 1)
+    for holder, value in zip(holders, split(2**256, coefficients, holders), strict=True):
+        revealed[holder][group.neighbours(holder).index(6)] = np.frombuffer(value.to_bytes(33), np.uint8)
+    with pytest.raises(MaskingError, match=r"revealed of client 6 .* forged"):
+        unmask(group, shared, alive, revealed, masked)
+
+
+def test_the_server_refuses_strangers() -> None:
+    group, members = TEN, members_of(TEN)
+    shared = {client: share(members[client], LABEL) for client in group.clients[1:]}
+    total = np.zeros(3, np.int64)
+    with pytest.raises(MaskingError, match="client 0 has uploaded, but not shared"):
+        unmask(group, shared, group.clients, {}, total)
+    rows = np.zeros((9, 33), np.uint8)
+    with pytest.raises(MaskingError, match="client 0 has revealed, but not uploaded"):
+        unmask(group, shared, group.clients[1:], {0: rows}, total)
+
+
+def test_a_client_refuses_a_sum_with_too_few_of_its_neighbours() -> None:
+    """Enough clients of the group are there, and fewer of its neighbours than make a secret: it could not be undone."""
+    group = group_of(Degrees(30, colluders=3, dropouts=10, masking=4, sharing=8, threshold=5))
+    member, near = members_of(group)[0], group.neighbours(0)
+    shared = {client: share(each, LABEL) for client, each in members_of(group).items()}
+    rows = shares_for(group, 0, shared)
+    for gone, refused in ((near[:3], False), (near[:4], True)):
+        left = [client for client in group.clients if client not in gone]
+        if not refused:
+            mask(member, LABEL, left, np.arange(4))
+            reveal(member, LABEL, rows, left, gone)
+            continue
+        with pytest.raises(TooFewError, match="only 4 of 8 neighbours of client 0 have shared"):
+            mask(member, LABEL, left, np.arange(4))
+        with pytest.raises(TooFewError, match="only 4 of 8 neighbours of client 0 have uploaded"):
+            reveal(member, LABEL, rows, left, gone)
+
+
+def test_a_client_refuses_strangers_and_keys_of_too_few() -> None:
+    members = members_of(TEN)
+    rows = shares_for(TEN, 0, {client: share(members[client], LABEL) for client in TEN.clients})
+    with pytest.raises(MaskingError, match="client 99 has shared, and is not in the group"):
+        mask(members[0], LABEL, [*TEN.clients, 99], np.arange(4))
+    with pytest.raises(MaskingError, match="client 99 has shared, and is not in the group"):
+        reveal(members[0], LABEL, rows, TEN.clients, [99])
+    with pytest.raises(
+        MaskingError, match=r"public keys are uint8 of shape \(8, 32\) instead of uint8 of \(9, 32\)"
+    ):
+        enter(secret_of(0), TEN, 0, np.zeros((8, 32), np.uint8))
+
+
+# The graph
+
+
+def test_two_clients_have_no_secrets() -> None:
+    with pytest.raises(ScenarioError, match="at least 3 clients, and there are 2"):
+        degrees(2)
+    with pytest.raises(ScenarioError, match="fewer than 2 are left"):
+        degrees(3, 0.2, 0.34)
+    for parts in ((1.0, 0.1), (0.1, 1.0), (-0.1, 0.1), (0.1, -1.0)):
+        with pytest.raises(ScenarioError, match="at least 0 and below 1"):
+            degrees(10, *parts)
+
+
+@pytest.mark.parametrize("clients", [3, 10, 30, 100, 300])
+@pytest.mark.parametrize(("colluding", "dropping"), [(0.2, 0.1), (0.1, 0.1), (0.33, 0.33)])
+def test_degrees_keep_what_they_promise(clients: int, colluding: float, dropping: float) -> None:
+    from scipy.stats import hypergeom
+
+    found = degrees(clients, colluding, dropping)
+    known = hypergeom.sf(found.threshold - 1, clients - 1, found.colluders, found.sharing)
+    lost = hypergeom.sf(found.sharing - found.threshold, clients - 1, found.dropouts, found.sharing)
+    apart = max(
+        float(parted(clients, gone, found.masking)) for gone in range(found.colluders + found.dropouts + 1)
+    )
+    assert clients * known + apart <= 2.0**-SECURITY_BITS
+    assert clients * lost <= 2.0**-CORRECTNESS_BITS
+    assert found.masking <= found.sharing <= clients - 1
+
+
+@pytest.mark.parametrize(
+    ("clients", "gone", "degree"),
+    [(9, 4, 4), (9, 5, 2), (10, 4, 2), (11, 6, 4), (10, 6, 6), (9, 7, 6), (5, 3, 2), (4, 3, 2), (6, 4, 4)],
+)
+def test_the_probability_that_a_circle_falls_apart_is_counted_out(
+    clients: int, gone: int, degree: int
+) -> None:
+    apart = [0, 0]
+    for missing in combinations(range(clients), gone):
+        left = [place for place in range(clients) if place not in missing]
+        reached, new = set(), {left[0]}
+        while new:
+            reached |= new
+            new = {
+                place
+                for place in left
+                for other in reached
+                if min((place - other) % clients, (other - place) % clients) <= degree // 2
+            } - reached
+        apart[len(reached) < len(left)] += 1
+    assert parted(clients, gone, degree) == Fraction(apart[1], sum(apart))
+
+
+def test_where_everybody_is_a_neighbour_nothing_falls_apart() -> None:
+    assert parted(6, 4, 5) == 0
+
+
+@pytest.mark.parametrize(
+    ("colluding", "dropping"), [(0.2, 0.1), (0.1, 0.1), (0.33, 0.33), (0.0, 0.0), (0.05, 0.4), (0.4, 0.0)]
+)
+def test_degrees_are_the_smallest_and_thresholds_the_largest_that_keep_what_they_promise(
+    colluding: float, dropping: float
+) -> None:
+    """By trying all, with probabilities of another library."""
+    from scipy.stats import hypergeom
+
+    for clients in (*range(3, 19), 24, 31, 40, 47, 60, 83):
+        gone = [max(1, int(Fraction(str(colluding)) * clients)), int(Fraction(str(dropping)) * clients)]
+        if clients - sum(gone) < 2:
+            continue
+        others = clients - 1
+        graphs = [*range(2, others, 2), others]
+        masking = next(graph for graph in graphs if parted(clients, sum(gone), graph) <= 2.0**-41)
+        if clients <= 16:
+            masking = others
+        for sharing in (graph for graph in graphs if graph >= masking):
+            # Of so few shares that enough are left, the most; and so many that colluders lack one.
+            few = np.arange(1, sharing + 1)
+            enough = clients * hypergeom.sf(sharing - few, others, gone[1], sharing) <= 2.0**-30
+            threshold = int(few[enough].max(initial=0))
+            known = hypergeom.sf(threshold - 1, others, gone[0], sharing)
+            if sharing == others or (threshold and clients * known <= 2.0**-41):
+                break
+        assert degrees(clients, colluding, dropping) == Degrees(clients, *gone, masking, sharing, threshold)
+
+
+@pytest.mark.parametrize(
+    "found", [*map(degrees, (17, 30, 100)), Degrees(8, 1, 1, masking=4, sharing=6, threshold=2)]
+)
+def test_neighbours_are_mutual_as_many_as_said_and_drawn_by_the_seed(found: Degrees) -> None:
+    group, other = (group_of(found, seed) for seed in (0, 1))
+    for client in group.clients:
+        near, nearest = group.neighbours(client), group.partners(client)
+        assert len(set(near)) == group.degrees.sharing
+        assert len(set(nearest)) == group.degrees.masking
+        assert set(nearest) <= set(near) <= set(group.clients) - {client}
+        assert all(client in group.neighbours(neighbour) for neighbour in near)
+        assert all(client in group.partners(partner) for partner in nearest)
+    assert any(group.neighbours(client) != other.neighbours(client) for client in group.clients)
+
+
+def test_the_table_of_degrees_is_true() -> None:
+    assumed = ((0.2, 0.1), (0.1, 0.1), (0.33, 0.33))
+    pages = [
+        Path(degrees.__wrapped__.__code__.co_filename).read_text(),
+        (DOCS / "secure-aggregation.md").read_text(),
+    ]
+    for clients in (3, 10, 30, 100, 1000):
+        cells = [f"{clients:,}"]
+        for parts in assumed:
+            found = degrees(clients, *parts)
+            cells.append(f"{found.masking}/{found.sharing}, {found.threshold}")
+        docstring, table = (line.replace(" ", "") for line in ("".join(cells), "|" + "|".join(cells) + "|"))
+        for page, row in zip(pages, (docstring, table), strict=True):
+            assert row in page.replace(" ", "").splitlines()
+
+
+# Stateless clients, and the protocol as it is
+
+
+def test_asked_again_a_client_gives_the_same_bytes_from_its_secret_alone() -> None:
+    before, after = members_of(TEN)[0], advertise_all_and_enter(TEN, 0)
+    assert before is not after
+    for one, other in zip(
+        share(before, LABEL).__dict__.values(), share(after, LABEL).__dict__.values(), strict=True
+    ):
+        assert np.array_equal(one, other)
+    vector = np.arange(9)
+    assert np.array_equal(mask(before, LABEL, TEN.clients, vector), mask(after, LABEL, TEN.clients, vector))
+
+
+def test_secrets_do_not_show_in_print() -> None:
+    member = advertise_all_and_enter(TEN, 0)
+    shown = repr(member)
+    assert repr(member.own) not in shown
+    assert not any(repr(agreed) in shown for agreed in member.agreed.values())
+
+
+def test_the_agreement_is_that_of_rfc_7748() -> None:
+    """Of section 6.1."""
+    alice = bytes.fromhex("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a")
+    bob = bytes.fromhex("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb")
+    between = bytes.fromhex("4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742")
+    publics = [
+        "8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a",
+        "de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f",
+    ]
+    keys = [private_key(alice), private_key(bob)]
+    assert [key.public_key().public_bytes_raw().hex() for key in keys] == publics
+    for key, public in zip(keys, publics[::-1], strict=True):
+        assert agree(key, bytes.fromhex(public)) == extract(between)
+
+
+def test_derivation_is_one_block_of_hkdf() -> None:
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
+    key = bytes(range(32))
+    expected = HKDFExpand(SHA256(), 32, json.dumps(["text", 7]).encode()).derive(key)
+    assert derive(key, "text", 7) == expected
+    assert len({derive(key, *use) for use in [("a", "b"), ("ab",), ("a", 1), ("a", "1"), ("a",)]}) == 5
+
+
+def test_the_transcript_is_as_it_was() -> None:
+    """A change of any byte of any message is a change of the protocol, and needs another version of its salt."""
+    group, members, digest = THIRTY, members_of(THIRTY), hashlib.sha256()
+    vectors, lost = vectors_of(group), group.clients[5]
+    shared = {client: share(members[client], LABEL) for client in group.clients}
+    alive = [client for client in group.clients if client != lost]
+    for client in group.clients:
+        digest.update(advertise(secret_of(client), group.run, client))
+        for part in (shared[client].shares, shared[client].seeds, shared[client].check):
+            digest.update(np.ascontiguousarray(part))
+        digest.update(mask(members[client], LABEL, shared, vectors[client]))
+    for client in alive:
+        digest.update(reveal(members[client], LABEL, shares_for(group, client, shared), alive, [lost]))
+    assert digest.hexdigest() == "b308d2021a1053dc4f2181f6c96620425a1d9e9352aae6ed05ba28dacd812f28"
+
+
+@pytest.mark.slow
+def test_a_thousand_clients() -> None:
+    group = group_of(degrees(1000))
+    vectors, gone = vectors_of(group, 1250), group.clients[::10]
+    total = secure_sum(group, vectors, unshared=gone[:30], lost=gone[30:60], silent=gone[60:])
+    assert np.array_equal(total, plain_sum(vectors, gone[:60]))
+
+
+@pytest.mark.slow
+def test_chi_squared_raises_false_alarms_as_often_as_it_should() -> None:
+    """Its tail is that of the distribution: of 2,000 uniform vectors 1 in 100 is beyond the 99th percentile."""
+    statistics = []
+    for call in range(2000):
+        content = masked_by(0, np.zeros(2000, np.int64), Label("first start", call, 0)).view(np.uint8)
+        expected = content.size / 256
+        statistics.append(((np.bincount(content, minlength=256) - expected) ** 2 / expected).sum())
+    beyond = int((np.array(statistics) > chi2.isf(0.01, 255)).sum())
+    assert abs(beyond - 20) <= 5 * math.sqrt(20)

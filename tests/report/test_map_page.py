@@ -1,0 +1,928 @@
+"""The maps of a page in a browser: drawn where rows lie, found, chosen, coloured, linked, without a network."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from run_pages import ROWS, in_ball, in_space, write_run
+
+from raydr.arrays import BoolArray, Float64Array, Int64Array
+from raydr.data.provenance import Provenance
+from raydr.plain import as_cell
+from raydr.privacy.accounting import Budget
+from raydr.privacy.ledger import Ledger
+from raydr.privacy.statement import statement
+from raydr.report import write_comparison, write_report
+from raydr.report.colouring import CATEGORIES, GREY, RAMP, colouring, extended
+from raydr.report.map import atlas as maps
+from raydr.report.map.aligned import map_of_runs
+from raydr.report.map.atlas import MOST_LEVELS, Column, Panel, atlas, map_of_run
+from raydr.report.map.later import later_rows
+from raydr.report.map.packing import Places, as_text, by_place, codes
+from raydr.report.projections import frame, panels
+from raydr.report.templates import part, templates
+from raydr.runfolder import read_run
+from raydr.runfolder.joined import Joined
+from raydr.runfolder.records import Joining
+
+pytestmark = pytest.mark.usefixtures("edits_accepted")
+
+PIXEL = """([key, x, y]) => {
+  const canvas = document.querySelector(`#map-${key} .points`), ratio = canvas.width / canvas.clientWidth;
+  return [...canvas.getContext("2d").getImageData(x * ratio, y * ratio, 1, 1).data].slice(0, 3);
+}"""
+
+
+COUNT = """(canvas, colours) => {
+  const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  return colours.map((colour) => {
+    let found = 0;
+    for (let i = 0; i < pixels.length; i += 4) {
+      if (colour.every((channel, k) => Math.abs(pixels[i + k] - channel) < 30)) found++;
+    }
+    return found;
+  });
+}"""
+"""How many pixels of a canvas are of each colour, or nearly."""
+
+
+class Tab:
+    """A page in a browser without a network, and where a run's rows lie on its maps, by the run folder."""
+
+    def __init__(self, browser: Any, page: Path, run: Path | None = None, **options: Any) -> None:
+        settings: dict[str, Any] = {"viewport": {"width": 1280, "height": 900}, "offline": True} | options
+        self.context = browser.new_context(**settings)
+        self.page = self.context.new_page()
+        self.said: list[str] = []
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.said.append(dialog.message))
+        self.asked: list[str] = []
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(page.as_uri())
+        if settings.get("java_script_enabled", True):
+            self.page.wait_for_function("document.documentElement.dataset.ready === 'true'")
+            self.page.evaluate("document.querySelector('.atlas').scrollIntoView()")
+        self.points: dict[str, Float64Array] = {}
+        if run is not None:
+            read = read_run(run)
+            shown = panels(read)
+            around = frame(np.concatenate(list(shown.values())), in_disk=read.in_disk)
+            low, high = np.array(around).T
+            self.points = {key: (points - low) / (high - low) for key, points in shown.items()}
+
+    def __enter__(self) -> Tab:
+        return self
+
+    def __exit__(self, failed: object, *_: object) -> None:
+        self.context.close()
+        ours = [line for line in self.said if "getImageData" not in line]  # which tests alone call
+        assert failed or ours == []
+
+    def drawn(self) -> None:
+        """Wait until the page has drawn what it was last told to."""
+        self.page.evaluate(
+            "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
+
+    def place(self, row: int, key: str = "federated") -> tuple[float, float]:
+        """Where a row lies in its pane, in pixels of the page, as long as all is shown."""
+        panes = {
+            name: self.page.locator(f"#map-{name} .over").bounding_box()
+            for name in self.points
+            if self.page.locator(f"#map-{name}").is_visible()
+        }
+        seen = np.concatenate([self.points[name][:, :2] for name in panes])
+        low, high = seen.min(axis=0), seen.max(axis=0)
+        across, along = high - low + 2 * 0.03 * (high - low).max()
+        side = min(min(box["width"] / across, box["height"] / along) for box in panes.values())
+        x, y = (self.points[key][row][:2] - (low + high) / 2) * side
+        return panes[key]["width"] / 2 + x, panes[key]["height"] / 2 - y
+
+    def at(self, row: int, key: str = "federated") -> tuple[float, float]:
+        """The same on the screen."""
+        box = self.page.locator(f"#map-{key} .over").bounding_box()
+        x, y = self.place(row, key)
+        return box["x"] + x, box["y"] + y
+
+    def colour(self, row: int, key: str = "federated") -> list[int]:
+        """The pixel in the middle of a row's point."""
+        found: list[int] = self.page.evaluate(PIXEL, [key, *self.place(row, key)])
+        return found
+
+    def hover(self, row: int, key: str = "federated") -> dict[str, str]:
+        """What the page tells of a row that the mouse points at."""
+        x, y = self.at(row, key)
+        self.page.mouse.move(x + 1, y)
+        self.page.mouse.move(x, y)
+        tip = self.page.locator(f"#map-{key} .tip")
+        return dict(
+            zip(tip.locator("dt").all_text_contents(), tip.locator("dd").all_text_contents(), strict=True)
+        )
+
+    def draw_around(self, corners: list[tuple[float, float]]) -> None:
+        """Draw a line with the mouse through places on the screen."""
+        mouse = self.page.mouse
+        mouse.move(*corners[0])
+        mouse.down()
+        for corner in corners[1:]:
+            mouse.move(*corner, steps=3)
+        mouse.up()
+        self.drawn()
+
+    @property
+    def status(self) -> str:
+        """What the page says of the rows that are chosen."""
+        return str(self.page.locator(".status [role=status]").text_content())
+
+    def table(self) -> list[list[str]]:
+        """The rows that are chosen, as the page shows them."""
+        lines = self.page.locator(".chosen tbody tr").all()
+        return [line.locator("td").all_text_contents() for line in lines]
+
+
+def on_a_lattice(columns: int = 10) -> Float64Array:
+    """Rows far enough from each other to point at each."""
+    number = np.arange(ROWS)
+    return np.stack([number % columns, number // columns], axis=1).astype(np.float64)
+
+
+def with_faithfulness(folder: Path) -> Path:
+    """A run folder of rows that keep 0 to 10 of their neighbours, and 10 to 0 on the pooled map."""
+    for file, sign in (("embedding", 1), ("central", -1)):
+        table = pq.read_table(folder / f"{file}.parquet")
+        shares = (np.arange(ROWS) % 11)[::sign] / 10
+        pq.write_table(table.append_column("npa_10", pa.array(shares)), folder / f"{file}.parquet")
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """On a lattice, 4 labels by row, 3 clients."""
+    labels = ["a", "b", "c", "d"] * (ROWS // 4)
+    return with_faithfulness(write_run(tmp_path / "run", points=on_a_lattice(), labels=labels))
+
+
+def rgb(colour: str) -> Float64Array:
+    return np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)], dtype=np.float64)
+
+
+def is_colour(found: list[int], colour: str) -> bool:
+    """Whether a pixel has a colour, drawn not quite opaque on a light ground."""
+    return bool(np.abs(np.array(found) - rgb(colour)).max() < 60)
+
+
+class TestReport:
+    def test_opens_without_a_network_or_a_message_and_draws_each_row_where_it_lies(
+        self, browser: Any, run: Path
+    ) -> None:
+        with Tab(browser, write_report(run), run) as tab:
+            assert tab.said == []
+            assert [url for url in tab.asked if not url.startswith(("file:", "blob:", "data:"))] == []
+            for row in range(ROWS):
+                assert is_colour(tab.colour(row), CATEGORIES[row % 4]), row
+            assert not any(is_colour(tab.colour(0), colour) for colour in CATEGORIES[1:4])
+
+    def test_pointing_at_a_row_tells_what_is_known_of_it(self, browser: Any, run: Path) -> None:
+        with Tab(browser, write_report(run), run) as tab:
+            for row in (0, 17, 59):
+                told = {"row": str(row), "label": "abcd"[row % 4], "client": f"site {row % 3}"}
+                assert tab.hover(row) == told | {"10 nearest kept": f"{row % 11 * 10} %"}
+            tab.page.click("[data-panel=central]")
+            tab.page.wait_for_function("document.querySelector('#map-central .points').width > 300")
+            tab.drawn()
+            assert tab.hover(17, "central")["10 nearest kept: pooled-data map"] == f"{(59 - 17) % 11 * 10} %"
+            assert "10 nearest kept" not in tab.hover(17, "central")
+
+    def test_a_line_chooses_the_rows_inside_on_both_maps_and_lists_them(
+        self, browser: Any, run: Path
+    ) -> None:
+        with Tab(browser, write_report(run), run) as tab:
+            tab.page.click("[data-panel=central]")
+            tab.page.wait_for_function("document.querySelector('#map-central .points').width > 300")
+            tab.drawn()
+            # A notch in the line leaves out row 11, in the middle of rows 0 to 2, 10 to 12 and 20 to 22.
+            (left, low), (right, high) = tab.at(0), tab.at(22)
+            half = (right - left) / 10
+            x, y = tab.at(11)
+            outer = [(left - half, low + half), (left - half, high - half)]
+            outer += [(right + half, high - half), (right + half, low + half)]
+            line = [
+                *outer,
+                (x + half, low + half),
+                (x + half, y - half),
+                (x - half, y - half),
+                (x - half, low + half),
+            ]
+            tab.draw_around(line)
+            chosen = [0, 2, 10, 12, 20, 21, 22]  # and not row 1, below row 11
+            assert [cells[:3] for cells in tab.table()] == [
+                [str(row), "abcd"[row % 4], f"site {row % 3}"] for row in chosen
+            ]
+            assert tab.status == "7 of 60 rows chosen: a (3), c (3), b (1)"
+            for key in ("federated", "central"):
+                assert is_colour(tab.colour(22, key), CATEGORIES[22 % 4])
+                assert min(tab.colour(11, key)) > 200  # faded
+            # With Ctrl held more is added; a click beside all rows clears.
+            tab.page.keyboard.down("Control")
+            tab.page.mouse.click(*tab.at(59))
+            tab.page.keyboard.up("Control")
+            assert tab.status.startswith("8 of 60 rows chosen")
+            box = tab.page.locator("#map-federated .over").bounding_box()
+            tab.page.mouse.click(box["x"] + 3, box["y"] + 3)
+            assert tab.status == "No rows chosen"
+            assert tab.page.locator(".chosen").is_hidden()
+
+    def test_what_is_chosen_is_sorted_and_saved_as_csv(self, browser: Any, run: Path) -> None:
+        with Tab(browser, write_report(run), run) as tab:
+            tab.page.locator(".key button").nth(1).click()
+            assert tab.status == "15 of 60 rows chosen: b (15)"
+            header = tab.page.locator(".chosen th button")
+            header.nth(3).click()
+            shares = [float(cells[3].removesuffix(" %")) for cells in tab.table()]
+            assert shares == sorted(shares)
+            header.nth(3).click()
+            assert [float(cells[3].removesuffix(" %")) for cells in tab.table()] == shares[::-1]
+            with tab.page.expect_download() as saved:
+                tab.page.click(".export")
+            lines = list(csv.reader(io.StringIO(Path(saved.value.path()).read_bytes().decode())))
+            assert lines[0] == [
+                "row",
+                "label",
+                "client",
+                "10 nearest kept",
+                "10 nearest kept: pooled-data map",
+            ]
+            assert sorted(int(line[0]) for line in lines[1:]) == list(range(1, ROWS, 4))
+            assert all(float(line[3]) == int(line[0]) % 11 / 10 for line in lines[1:])
+
+    def test_any_name_and_number_comes_back_from_the_csv_file(self, browser: Any, tmp_path: Path) -> None:
+        """Python's reader of CSV files finds names, titles and numbers of the run folder, and no formulas."""
+        odd = [
+            '"',
+            'a "b", c',
+            "comma, there",
+            "line\nend",
+            "\r",
+            "\r\n",
+            " before",
+            "after ",
+            " ",
+            ";",
+            '""',
+        ]
+        odd += ["", "\t", "-", "é", "'", '"whole"', '",', "0", "1e3", "=1+2", "@SUM(1)", "+1", "-2e3", "-1-1"]
+        labels = [odd[row % len(odd)] for row in range(ROWS)]
+        clients = [odd[row // 20] + "x" for row in range(ROWS)]
+        rows = [f"{odd[row % len(odd)]}{row // len(odd)}{odd[(row + 7) % len(odd)]}" for row in range(ROWS)]
+        numbers = np.random.default_rng(0).normal(size=ROWS) * 10.0 ** np.arange(-30, 30)
+        numbers[:5] = [np.nan, 0.1 + 0.2, -1e21, 5e-324, 1.7e308]
+        shown = ' dose, "mg"\nper day '
+        folder = write_run(
+            tmp_path / "run", points=on_a_lattice(), labels=labels, clients=clients, rows=rows, central=False
+        )
+        name_columns(folder, label='dia"gnosis', client="ward,\nbed")
+        pq.write_table(pa.table({"row": rows, f"column.{shown}": numbers}), folder / "shown.parquet")
+        with Tab(browser, write_report(folder), folder) as tab:
+            tab.page.evaluate("document.querySelectorAll('.key button').forEach((button) => button.click())")
+            assert tab.status.startswith("60 of 60 rows chosen")
+            with tab.page.expect_download() as saved:
+                tab.page.click(".export")
+            content = Path(saved.value.path()).read_bytes().decode()
+        header, *lines = csv.reader(io.StringIO(content, newline=""), strict=True)
+        assert header == ["row", 'dia"gnosis', "ward,\nbed", shown]
+        expected = zip(rows, labels, clients, strict=True)
+        assert [tuple(line[:3]) for line in lines] == [tuple(map(as_cell, names)) for names in expected]
+        assert {"'=1+2", "'@SUM(1)", "+1", "-2e3", "'-1-1"} <= {line[1] for line in lines}
+        assert lines[0][3] == ""
+        assert [float(line[3]) for line in lines[1:]] == numbers[1:].tolist()
+
+    def test_search_finds_a_row_or_a_value(self, browser: Any, run: Path) -> None:
+        with Tab(browser, write_report(run), run) as tab:
+            field = tab.page.locator(".search input")
+            field.fill("17")
+            field.press("Enter")
+            assert [cells[0] for cells in tab.table()] == ["17"]
+            field.fill("SITE 2")
+            assert tab.page.locator(".offers button").all_text_contents() == ["client: site 220 rows"]
+            field.press("Enter")
+            assert [int(cells[0]) for cells in tab.table()] == list(range(2, ROWS, 3))
+            field.fill("30 %")
+            tab.page.locator(".offers button").first.click()
+            assert [int(cells[0]) for cells in tab.table()] == list(range(3, ROWS, 11))
+            field.fill("nothing of the sort")
+            assert tab.page.locator(".offers").text_content() == "Nothing is called that"
+
+    def test_colours_tell_the_client_or_the_faithfulness_on_a_scale(self, browser: Any, run: Path) -> None:
+        with Tab(browser, write_report(run), run) as tab:
+            assert tab.page.locator("[name=colour] option").all_text_contents() == [
+                "label",
+                "client",
+                "faithfulness",
+            ]
+            tab.page.select_option("[name=colour]", label="client")
+            tab.drawn()
+            assert all(is_colour(tab.colour(row), CATEGORIES[row % 3]) for row in range(9))
+            tab.page.select_option("[name=colour]", label="faithfulness")
+            tab.drawn()
+            assert is_colour(tab.colour(11), RAMP[0])
+            assert is_colour(tab.colour(4), RAMP[2])
+            assert is_colour(tab.colour(32), RAMP[-1])
+            assert tab.page.locator(".key .ticks span").first.text_content() == "0 %"
+            assert tab.page.locator(".key .ticks span").last.text_content() == "100 %"
+            assert tab.page.locator(".naming").is_hidden()
+
+    def test_keys_move_zoom_and_clear_and_tab_reaches_the_map(self, browser: Any, run: Path) -> None:
+        with Tab(browser, write_report(run), run) as tab:
+            tab.page.locator(".key button").first.click()
+            tab.page.focus(".save")
+            tab.page.keyboard.press("Tab")
+            assert tab.page.evaluate("document.activeElement.id") == "map-federated"
+            assert tab.page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+            assert tab.page.locator("#map-federated").get_attribute("aria-label") == "Federated map, 60 rows"
+            tab.page.keyboard.press("Escape")
+            assert tab.status == "No rows chosen"
+            tab.drawn()
+            before = [tab.colour(row) for row in range(ROWS)]
+            for key in ("ArrowRight", "ArrowUp", "+"):
+                tab.page.keyboard.press(key)
+                tab.drawn()
+                assert [tab.colour(row) for row in range(ROWS)] != before
+            tab.page.keyboard.press("0")
+            tab.drawn()
+            assert [tab.colour(row) for row in range(ROWS)] == before
+
+    def test_zoom_is_linked_between_the_maps(self, browser: Any, run: Path) -> None:
+        with Tab(browser, write_report(run), run) as tab:
+            tab.page.click("[data-panel=central]")
+            tab.page.wait_for_function("document.querySelector('#map-central .points').width > 300")
+            tab.drawn()
+            before = tab.colour(0, "central")
+            assert is_colour(before, CATEGORIES[0])
+            tab.page.focus("#map-federated")
+            for _ in range(3):
+                tab.page.keyboard.press("+")
+            tab.drawn()
+            assert not is_colour(tab.colour(0, "central"), CATEGORIES[0])
+            # Moved by a drag with Shift held, a row in the middle comes along.
+            x, y = tab.at(25)
+            tab.page.keyboard.down("Shift")
+            tab.draw_around([(x, y), (x + 60, y + 30)])
+            tab.page.keyboard.up("Shift")
+            assert tab.status == "No rows chosen"
+
+    @pytest.mark.parametrize("kinds", [10, 11])
+    def test_names_stand_on_the_map_past_ten_and_when_asked_for(
+        self, browser: Any, tmp_path: Path, kinds: int
+    ) -> None:
+        labels = [f"kind {row % kinds}" for row in range(ROWS)]
+        folder = write_run(tmp_path / "run", points=on_a_lattice(kinds), labels=labels)
+        with Tab(browser, write_report(folder), folder) as tab:
+            tags = tab.page.locator("#map-federated .names span")
+            assert tab.page.locator("#map-federated .names").is_visible() is (kinds > 10)
+            tab.page.click(".naming")
+            tab.drawn()
+            assert tab.page.locator("#map-federated .names").is_visible() is (kinds <= 10)
+            if kinds <= 10:
+                shown = {tag.text_content() for tag in tags.all() if tag.is_visible()}
+                assert shown
+                assert shown <= set(labels)
+
+    def test_a_folder_without_faithfulness_offers_none(self, browser: Any, tmp_path: Path) -> None:
+        folder = write_run(tmp_path / "run", points=on_a_lattice(), labels=["a"] * ROWS)
+        with Tab(browser, write_report(folder), folder) as tab:
+            assert tab.page.locator("[name=colour] option").all_text_contents() == ["label", "client"]
+            assert set(tab.hover(3)) == {"row", "label", "client"}
+
+    def test_text_of_others_stays_text(self, browser: Any, tmp_path: Path) -> None:
+        hostile = "<img src=x onerror=alert(1)></script><b>"
+        folder = write_run(
+            tmp_path / "run",
+            points=on_a_lattice(),
+            labels=[hostile] * ROWS,
+            clients=[hostile] * ROWS,
+            rows=[f"{row} {hostile}" for row in range(ROWS)],
+        )
+        with Tab(browser, write_report(folder), folder) as tab:
+            told = tab.hover(7)
+            assert (told["row"], told["label"]) == (f"7 {hostile}", hostile)
+            tab.page.click(".naming")
+            tab.page.locator(".search input").fill("onerror")
+            tab.page.locator(".offers button").first.click()
+            assert tab.table()[0][:2] == [f"0 {hostile}", hostile]
+            assert tab.said == []
+
+    def test_axes_of_a_map_in_space_take_their_turns(self, browser: Any, tmp_path: Path) -> None:
+        folder = write_run(tmp_path / "run", points=in_space(), labels=["a"] * ROWS)
+        with Tab(browser, write_report(folder), folder) as tab:
+            first = tab.hover(int(tab.points["federated"][:, 0].argmax()))["row"]
+            assert first == str(tab.points["federated"][:, 0].argmax())
+            tab.page.check("[name=axes][value='1,2']", force=True)
+            tab.drawn()
+            tab.points = {key: points[:, [1, 2]] for key, points in tab.points.items()}
+            row = int(tab.points["federated"][:, 0].argmax())
+            assert tab.hover(row)["row"] == str(row)
+
+    def test_a_disk_has_its_boundary(self, browser: Any, tmp_path: Path) -> None:
+        method = {"kind": "sense", "embedder": "cosne", "anchors": 63}
+        folder = write_run(tmp_path / "run", points=in_ball(2), method=method)
+        with Tab(browser, write_report(folder), folder) as tab:
+            half = tab.points["federated"].std()  # of a frame that holds the circle
+            assert half < 0.5
+            box = tab.page.locator("#map-federated .over").bounding_box()
+            radius = map_of_run(read_run(folder)).header["panels"][0]["disk"]["radius"] * min(
+                box["width"], box["height"]
+            )
+            over = PIXEL.replace(".points", ".over")
+            drawn = [
+                tab.page.evaluate(over, ["federated", box["width"] / 2 + away, box["height"] / 2])
+                != [0, 0, 0]
+                for away in (radius, radius - 8, radius + 8)
+            ]
+            assert drawn == [True, False, False]
+
+    def test_without_javascript_there_is_the_picture(self, browser: Any, run: Path) -> None:
+        with Tab(browser, write_report(run), run, java_script_enabled=False) as tab:
+            assert tab.page.locator("#map-federated img").is_visible()
+            assert tab.page.locator("#map-federated img").evaluate("image => image.naturalWidth") >= 500
+
+    def test_a_browser_that_cannot_read_the_page_shows_the_picture(self, browser: Any, run: Path) -> None:
+        context = browser.new_context(offline=True)
+        tab = context.new_page()
+        tab.add_init_script("delete window.DecompressionStream")
+        tab.goto(write_report(run).as_uri())
+        tab.wait_for_selector(".failed:not([hidden])")
+        assert tab.locator("#map-federated img").is_visible()
+        context.close()
+
+    def test_a_dark_page_has_a_dark_map_and_a_printed_one_the_picture(self, browser: Any, run: Path) -> None:
+        with Tab(browser, write_report(run), run, color_scheme="dark") as tab:
+            corner = tab.page.evaluate(PIXEL, ["federated", 2, 2])
+            assert max(corner) < 50
+            assert is_colour(tab.colour(0), CATEGORIES[0])
+            tab.page.emulate_media(media="print", color_scheme="dark")
+            tab.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+            assert tab.page.locator(".on-paper img").first.is_visible()
+            assert tab.page.locator(".stage").is_hidden()
+            tab.page.emulate_media(media="screen", color_scheme="dark")
+            tab.page.evaluate("dispatchEvent(new Event('afterprint'))")
+            tab.drawn()
+            assert tab.page.evaluate(PIXEL, ["federated", 2, 2]) == corner
+
+    def test_a_finger_that_touches_a_row_is_told_of_it_and_the_page_is_no_wider_than_a_phone(
+        self, browser: Any, run: Path
+    ) -> None:
+        phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+        with Tab(browser, write_report(run), run, device_scale_factor=2, **phone) as tab:
+            tab.page.touchscreen.tap(*tab.at(33))
+            assert tab.page.locator("#map-federated .tip dd").first.text_content() == "33"
+            assert [cells[0] for cells in tab.table()] == ["33"]
+            assert tab.page.evaluate("document.documentElement.scrollWidth") <= 390
+            assert tab.page.locator("[name=drag]:checked").get_attribute("value") == ""
+
+    def test_the_picture_that_is_saved_is_a_png(self, browser: Any, run: Path) -> None:
+        with Tab(browser, write_report(run), run) as tab:
+            with tab.page.expect_download() as saved:
+                tab.page.click(".save")
+            assert saved.value.suggested_filename == "digits-fed-tsne.png"
+            assert Path(saved.value.path()).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+    def test_rows_of_a_page_that_is_full_are_still_where_they_belong(
+        self, browser: Any, run: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for budget in range(1000, 0, -10):
+            monkeypatch.setattr(maps, "BUDGET", budget)
+            found = map_of_run(read_run(run))
+            if found.header["bits"] < 16:
+                break
+        assert 10 <= found.header["bits"] < 16
+        assert len(found.panels) == 2
+        with Tab(browser, write_report(run), run) as tab:
+            assert [tab.hover(row)["row"] for row in range(0, ROWS, 7)] == [
+                str(row) for row in range(0, ROWS, 7)
+            ]
+            tab.page.click("[data-panel=central]")
+            tab.page.wait_for_function("document.querySelector('#map-central .points').width > 300")
+            tab.drawn()
+            rows = range(0, ROWS, 7)
+            assert [tab.hover(row, "central")["row"] for row in rows] == [str(row) for row in rows]
+
+
+class TestComparison:
+    def test_rows_that_runs_share_are_linked_and_others_lie_on_one_map_alone(
+        self, browser: Any, tmp_path: Path
+    ) -> None:
+        points = on_a_lattice()
+        labels = ["a", "b", "c", "d"] * (ROWS // 4)
+        one = write_run(tmp_path / "one", points=points, labels=labels, central=False)
+        turned = points @ np.array([[0.0, 3.0], [-3.0, 0.0]]) + 5.0
+        rows = range(30, 30 + ROWS)  # of which 30 to 59 are the first run's too
+        other = write_run(
+            tmp_path / "two",
+            points=np.roll(turned, -30, axis=0),
+            labels=labels[2:] + labels[:2],
+            rows=rows,
+            central=False,
+        )
+        page = write_comparison([one, other], tmp_path / "comparison.html")
+        with Tab(browser, page) as tab:
+            assert tab.said == []
+            for key in ("0", "1"):
+                assert tab.page.locator(f"#map-{key}").is_visible()
+            tab.page.locator(".search input").fill("40")
+            tab.page.locator(".search input").press("Enter")
+            assert len(tab.table()) == 1
+            tab.page.locator(".search input").fill("b")
+            tab.page.locator(".offers button").first.click()
+            assert "of 90 rows chosen" in tab.status
+            header = tab.page.locator(".chosen th").all_text_contents()
+            assert header == ["row", "label", "client: one", "client: two"]
+            tab.page.locator(".search input").fill("70")
+            tab.page.locator(".search input").press("Enter")
+            assert tab.table()[0][2] == "not in this run"
+
+    def test_on_paper_the_maps_are_a_white_picture(self, browser: Any, tmp_path: Path) -> None:
+        labels = ["a", "b", "c", "d"] * (ROWS // 4)
+        runs = [
+            write_run(tmp_path / name, points=on_a_lattice(), labels=labels, central=False)
+            for name in ("one", "two")
+        ]
+        page = write_comparison(runs, tmp_path / "comparison.html")
+        with Tab(browser, page, color_scheme="dark") as tab:
+            corner = tab.page.evaluate(PIXEL, ["0", 2, 2])
+            assert max(corner) < 50
+            tab.page.emulate_media(media="print", color_scheme="dark")
+            tab.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+            paper = tab.page.locator(".printed canvas")
+            assert paper.is_visible()
+            drawn = paper.evaluate(
+                COUNT, [list(map(int, rgb(colour))) for colour in ("#ffffff", *CATEGORIES[:4])]
+            )
+            assert drawn[0] > 100_000
+            assert min(drawn[1:]) > 100
+            assert tab.page.locator(".stage").is_hidden()
+            tab.page.emulate_media(media="screen", color_scheme="dark")
+            tab.page.evaluate("dispatchEvent(new Event('afterprint'))")
+            tab.drawn()
+            assert tab.page.evaluate(PIXEL, ["0", 2, 2]) == corner
+
+
+@pytest.fixture
+def scripted(browser: Any) -> Iterator[Any]:
+    """An empty page with the functions of the map's scripts that read columns and look up rows."""
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    add_scripts(page)
+    yield page
+    context.close()
+
+
+def add_scripts(page: Any) -> None:
+    """Let a test call the functions of these scripts, which in a report are out of its reach."""
+    for name in ("columns", "lookup"):
+        page.add_script_tag(content=part(f"map/{name}.js"))
+
+
+def written_columns() -> dict[str, Float64Array]:
+    """Return columns of 5,000 rows of few and many different numbers, small and large, some missing."""
+    random = np.random.default_rng(4)
+    rows = 5_000
+    draw = random.normal(size=rows)
+
+    def levels(*values: float) -> Float64Array:
+        return random.permutation(np.resize(values, rows))
+
+    return {
+        "many": draw,
+        "many, some missing": np.where(np.arange(rows) % 11 == 3, np.nan, draw),
+        "at the limit": levels(*draw[:MOST_LEVELS]),
+        "past the limit": levels(*draw[: MOST_LEVELS + 1]),
+        "at the limit, with missing ones": levels(np.nan, *draw[: MOST_LEVELS - 1]),
+        "past the limit by missing ones": levels(np.nan, *draw[:MOST_LEVELS]),
+        "whole numbers": random.permutation(np.arange(rows) - 2_500.0),
+        "large whole numbers": random.permutation(2.0**24 - np.arange(rows)),
+        "tiny": draw * 1e-38,
+        "subnormal": random.permutation((np.arange(rows) - 2_500) * 2.0**-149),
+        "huge": draw * 5e37,
+        "of every size": draw * 10.0 ** random.uniform(-44, 37, rows),
+        "few, of every size": levels(1.7e308, -1.7e308, 5e-324, -0.1, np.nan, 0.0, 2.0**53 - 1.0),
+        "few negative whole numbers": levels(*np.arange(-300.0, 1.0)),
+        "none": np.full(rows, np.nan),
+    }
+
+
+class TestColumnsThatThePageReads:
+    def test_every_number_is_the_one_that_was_packed(self, browser: Any, tmp_path: Path) -> None:
+        """Up to 4,096 different numbers (a missing one counts too) come back as they are, more in single precision."""
+        written = written_columns()
+        points = np.random.default_rng(0).random((5_000, 2))
+        made = atlas(
+            "columns",
+            np.arange(5_000),
+            [Panel("federated", "Map", points, ((0.0, 1.0), (0.0, 1.0)))],
+            [Column(title, values) for title, values in written.items()],
+            [],
+            ((0, 1),),
+            "",
+        )
+        page = tmp_path / "columns.html"
+        macro = templates().from_string(
+            "<meta charset='utf-8'>{% import 'map/map.html' as map %}{{ map.content(atlas) }}"
+        )
+        page.write_text(macro.render(atlas=made), encoding="utf-8")
+        context = browser.new_context(offline=True)
+        tab = context.new_page()
+        tab.goto(page.as_uri())
+        add_scripts(tab)
+        found = tab.evaluate("""async () => {
+          const { rows, columns } = JSON.parse(document.getElementById("map-header").textContent);
+          const order = drawingOrder(rows), places = [...order.keys()], read = [];
+          for (const told of columns) {
+            const { title, value, text, rank } = await readColumn(told, rows, order);
+            read.push([title, places.map(value), places.map(text), places.map(rank)]);
+          }
+          return [[...order], read];
+        }""")
+        context.close()
+        order, columns = np.array(found[0]), found[1]
+        assert sorted(order) == list(range(5_000))
+        assert [title for title, *_ in columns] == list(written)
+        for title, values, texts, ranks in columns:
+            expected = written[title]
+            assert len(np.unique(expected)) == MOST_LEVELS or "at the limit" not in title
+            assert len(np.unique(expected)) == MOST_LEVELS + 1 or "past the limit" not in title
+            if len(np.unique(expected)) > MOST_LEVELS:
+                expected = expected.astype(np.float32).astype(np.float64)
+            np.testing.assert_array_equal(np.array(values, np.float64), expected[order], err_msg=title)
+            missing = np.isnan(expected[order])
+            assert np.array_equal(np.array(texts) == "–", missing), title
+            told = np.array([float(text) for text in texts if text != "–"])
+            np.testing.assert_allclose(told, expected[order][~missing], rtol=1e-6, atol=0, err_msg=title)
+            lowest = -np.finfo(np.float64).max
+            assert np.array_equal(np.array(ranks, np.float64), np.where(missing, lowest, expected[order])), (
+                title
+            )
+
+    @pytest.mark.parametrize("most", [0, 1, 255, 256, 4_095, 65_535, 65_536, 2**24, 2**31, 2**32 - 1])
+    def test_every_code_is_the_one_that_was_packed(self, scripted: Any, most: int) -> None:
+        """Codes of one, two and four bytes, of which each byte is of use somewhere."""
+        wanted = np.random.default_rng(most).integers(0, most, 3_000, endpoint=True)
+        wanted[[0, -1]] = 0, most
+        width, content = codes(wanted)
+        found = scripted.evaluate(
+            "async ([text, width, rows]) => [...codesOf(await inflated(bytesOf(text)), width, rows)]",
+            [as_text(content), width, len(wanted)],
+        )
+        assert found == wanted.tolist()
+
+
+GRAIN = 1024
+"""Corners of lines and the points that they choose have whole coordinates from 0 to this, and some corners beyond."""
+
+
+def corners_of(kind: str, random: np.random.Generator) -> Int64Array:
+    """Return the corners (corners, 2) of a closed line of a kind."""
+    count = int(random.integers(3, 40))
+    if kind == "random":  # crosses itself
+        return random.integers(0, GRAIN, (count, 2), endpoint=True)
+    if kind == "beyond the map":
+        return random.integers(-GRAIN, 2 * GRAIN, (count, 2), endpoint=True)
+    if kind == "low":  # many bands between two heights of points
+        low = int(random.integers(0, 1000))
+        return random.integers([0, low], [GRAIN, low + 12], (count, 2), endpoint=True)
+    if kind == "star":  # winds around its middle twice, or more often
+        turns = np.arange(11) * int(random.integers(2, 5)) / 11 + random.random()
+        tips = np.stack([np.cos(2 * np.pi * turns), np.sin(2 * np.pi * turns)], axis=1)
+        return np.rint(GRAIN / 2 * (1 + tips)).astype(np.int64)
+    if kind == "stairs":  # every second edge is horizontal, the others are vertical
+        across, along = random.integers(0, GRAIN // 4, (2, count), endpoint=True) * 4
+        return np.stack([np.repeat(across, 2), np.roll(np.repeat(along, 2), 1)], axis=1)
+    if kind == "horizontal edges":  # among others, and corners that come twice
+        line = random.integers(0, GRAIN, (count, 2), endpoint=True)
+        line[1::2, 1] = line[: 2 * (count // 2) : 2, 1]
+        return np.repeat(line, random.integers(1, 3, count), axis=0)
+    if kind == "band edges":  # each of the 256 bands is as high as one step between points, or four
+        high = int(random.choice([256, 1024]))
+        bands = random.integers(0, [GRAIN, 256], (count, 2), endpoint=True) * np.array([1, high // 256])
+        bands[:2, 1] = 0, high
+        return np.asarray(bands, np.int64)
+    by_hand = random.integers(-3, 4, (150, 2)).cumsum(axis=0) + GRAIN // 2  # steps of a pixel or so
+    return np.asarray(by_hand, np.int64)
+
+
+def inside_of(corners: Int64Array, points: Int64Array) -> tuple[BoolArray, BoolArray]:
+    """Say of points (points, 2) whether a ray to the right crosses the line an odd number of times, in whole numbers.
+
+    An edge has its lower end and not its upper one. The second array tells which points lie on a slanting edge: by
+    which side of it they are counted is left to rounding.
+    """
+    inside, on_edge = np.zeros((2, len(points)), np.bool_)
+    px, py = points.T
+    for one, other in zip(corners, np.roll(corners, -1, axis=0), strict=True):
+        (x1, y1), (x2, y2) = sorted((tuple(one), tuple(other)), key=lambda corner: corner[1])
+        reached = (py >= y1) & (py < y2)
+        ahead = (py - y1) * (x2 - x1) - (px - x1) * (y2 - y1)
+        inside ^= reached & (ahead > 0)
+        on_edge |= reached & (ahead == 0) & (x1 != x2)
+    return inside, on_edge
+
+
+KINDS_OF_LINES = (
+    "random",
+    "beyond the map",
+    "low",
+    "star",
+    "stairs",
+    "horizontal edges",
+    "band edges",
+    "by hand",
+)
+
+
+class TestLinesThatChoose:
+    @pytest.mark.parametrize("kind", KINDS_OF_LINES)
+    @pytest.mark.parametrize("grain", [GRAIN, 64 * GRAIN])
+    def test_the_rows_inside_are_those_of_the_even_odd_rule(
+        self, scripted: Any, kind: str, grain: int
+    ) -> None:
+        """Of every row; also far zoomed in, where lines are 64 times as small as the map."""
+        random = np.random.default_rng(KINDS_OF_LINES.index(kind))
+        lines = [corners_of(kind, random) for _ in range(8)]
+        # Each line also meets points at the heights of its corners, left and right of them and on them.
+        drawn = random.integers(0, GRAIN, (1_500, 2), endpoint=True)
+        beside = [line + np.array(step) for line in lines for step in ((0, 0), (1, 0), (-7, 0), (0, 1))]
+        points = np.concatenate([drawn, *beside])
+        scale = 1.0 / grain
+        found = scripted.evaluate(
+            """([lines, x, y]) => lines.map((line) => {
+              const marks = new Uint8Array(x.length);
+              return [markInside(line, Float32Array.from(x), Float32Array.from(y), x.length, marks), [...marks]];
+            })""",
+            [[(line * scale).tolist() for line in lines], *(points * scale).T.tolist()],
+        )
+        chosen = 0
+        for line, (more, marks) in zip(lines, found, strict=True):
+            expected, on_edge = inside_of(line, points)
+            np.testing.assert_array_equal(np.array(marks)[~on_edge], expected[~on_edge])
+            assert more == sum(marks)
+            chosen += more
+        assert chosen > 100
+
+    def test_rows_that_are_chosen_already_stay_and_are_not_counted_again(self, scripted: Any) -> None:
+        """Nor is a row chosen that is not on this map, nor any by a line that encloses nothing."""
+        square = [[0.25, 0.25], [0.75, 0.25], [0.75, 0.75], [0.25, 0.75]]
+        mark = """([line, x, y, marks]) => {
+          const marked = Uint8Array.from(marks);
+          return [markInside(line, Float32Array.from(x), Float32Array.from(y), x.length, marked), [...marked]];
+        }"""
+        x, y = [0.5, 0.5, 0.9, float("nan"), 0.5, 0.9], [0.5, 0.3, 0.5, float("nan"), 0.25, 0.9]
+        assert scripted.evaluate(mark, [square, x, y, [0, 1, 0, 0, 0, 1]]) == [2, [1, 1, 0, 0, 1, 1]]
+        for flat in (square[:1], square[:2]):
+            assert scripted.evaluate(mark, [flat, x, y, [0] * 6]) == [0, [0] * 6]
+
+
+class TestPacking:
+    @pytest.mark.parametrize("length", [1, 2, 6, 7, 8, 1000])
+    def test_every_byte_comes_back(self, length: int) -> None:
+        content = np.random.default_rng(length).integers(0, 256, length, dtype=np.uint8).tobytes()
+        text = as_text(content)
+        assert not set(text) & {"\0", "\r", "<"}
+        bits = "".join(f"{ord(letter) & 127:07b}" for letter in text)
+        assert bytes(int(bits[at : at + 8], 2) for at in range(0, 8 * length, 8)) == content
+
+    @pytest.mark.parametrize(("most", "width"), [(255, 1), (256, 2), (65_535, 2), (65_536, 4)])
+    def test_codes_take_the_bytes_that_they_need(self, most: int, width: int) -> None:
+        assert codes(np.array([0, most]))[0] == width
+
+    def test_places_round_down_to_the_bits_that_there_are(self) -> None:
+        along = np.array([0.0, 0.5, 1.0, np.nan, -1.0])
+        places = Places.of(along, np.arange(5))
+        np.testing.assert_array_equal(places.values, [0, 2**15, 2**16 - 1, 0, 0])
+        assert len(places.rounded(16)) - len(places.rounded(8)) == 5
+        assert len(places.rounded(9)) - len(places.rounded(8)) == 1
+
+    def test_rows_that_lie_near_each_other_come_together(self) -> None:
+        random = np.random.default_rng(0)
+        places = random.random((20_000, 2))
+        order = by_place(*places.T)
+        assert sorted(order) == list(range(20_000))
+        steps = np.linalg.norm(np.diff(places[order], axis=0), axis=1)
+        assert np.median(steps) < 0.02
+        assert len(Places.of(places[:, 0], order).coarse) < 0.75 * len(
+            Places.of(places[:, 0], np.arange(20_000)).coarse
+        )
+
+
+class TestWhatFits:
+    def test_a_page_that_would_be_too_large_leaves_out_and_says_so(
+        self, run: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        read = read_run(run)
+        whole = map_of_run(read)
+        assert whole.notices == []
+        assert whole.header["bits"] == 16
+        lost = []
+        for budget in range(1200, 0, -10):
+            monkeypatch.setattr(maps, "BUDGET", budget)
+            found = map_of_run(read)
+            assert found.header["bits"] >= 10 or len(found.panels) == 1
+            lost.append((len(found.panels), len(found.header["columns"])))
+        assert lost == sorted(lost, reverse=True)
+        assert len(set(lost)) > 3
+        assert lost[-1] == (1, 1)
+        assert "Pooled-data map" in " ".join(found.notices)
+        assert "faithfulness" not in [way.by for way in found.ways]
+
+    def test_names_of_rows_that_count_up_take_no_bytes(self, tmp_path: Path) -> None:
+        counted = write_run(tmp_path / "counted", rows=range(100, 100 + ROWS))
+        assert map_of_run(read_run(counted)).header["ids"] == {"kind": "range", "first": 100}
+        named = write_run(tmp_path / "named", rows=[f"patient {row}" for row in range(ROWS)])
+        assert map_of_run(read_run(named)).header["ids"]["kind"] == "names"
+        far = write_run(tmp_path / "far", rows=[2**60 + 3 * row for row in range(ROWS)])
+        assert map_of_run(read_run(far)).header["ids"]["kind"] == "names"
+
+    def test_columns_are_called_what_the_users_table_calls_them(self, tmp_path: Path) -> None:
+        folder = write_run(tmp_path / "run", labels=["a", "b"] * (ROWS // 2))
+        assert [way.by for way in map_of_run(read_run(folder)).ways] == ["label", "client"]
+        name_columns(folder, label="diagnosis", client="hospital")
+        found = map_of_run(read_run(folder))
+        assert [way.by for way in found.ways] == ["diagnosis", "hospital"]
+        assert [column["title"] for column in found.header["columns"]] == ["diagnosis", "hospital"]
+        assert "Coloured by diagnosis" in write_report(folder).read_text(encoding="utf-8")
+        other = write_run(tmp_path / "other", labels=["a", "b"] * (ROWS // 2))
+        name_columns(other, label="diagnosis", client="ward")
+        both = map_of_runs([read_run(folder), read_run(other)], ["one", "two"], ["", ""])
+        assert [way.by for way in both.ways] == ["diagnosis", "client"]
+
+
+class TestSitesThatJoined:
+    def test_their_rows_follow_the_runs_own_in_their_own_colour(self, tmp_path: Path) -> None:
+        run = read_run(write_run(tmp_path / "run", labels=["a", "b"] * (ROWS // 2)))
+        late = later_rows(run, [joined("late", [7, 8], ("b", "new"))])
+        found = map_of_run(run, late)
+        assert found.header["rows"] == ROWS + 2
+        labels, clients = (column for column in found.header["columns"][:2])
+        assert labels["names"] == ("a", "b", "new")
+        assert clients["names"] == ("site 0", "site 1", "site 2", "late")
+        colours = {way["by"]: way["colours"] for way in found.header["ways"]}
+        alone = {way["by"]: way["colours"] for way in map_of_run(run).header["ways"]}
+        for by, before in alone.items():
+            assert colours[by][: len(before)] == before  # nobody's colour changes
+            assert colours[by][-1] not in before
+        federated, central = found.panels
+        assert np.isfinite(federated.points).all()
+        assert np.isnan(central.points[ROWS:]).all()  # which they are not on
+        assert late.rows[ROWS:] == ["late: 7", "late: 8"]  # as rows of the run are called 7 and 8
+
+    def test_names_that_nobody_else_has_stay_as_they_are(self, tmp_path: Path) -> None:
+        run = read_run(write_run(tmp_path / "run"))
+        late = later_rows(run, [joined("late", [100, 101], None), joined("later", [102], None)])
+        assert late.rows.tolist() == [*range(ROWS), 100, 101, 102]
+        again = later_rows(run, [joined("late", [100], None), joined("later", [100], None)])
+        assert again.rows[ROWS:] == ["100", "later: 100"]
+
+    def test_too_many_names_for_a_colour_each_lie_on_a_ramp(self) -> None:
+        few = colouring("client", [f"site {number}" for number in range(len(CATEGORIES))])
+        assert few.kind == "categories"
+        many = extended(few, ["one more"])
+        assert many.kind == "order"
+        assert len(many.names) == len(CATEGORIES) + 1
+        assert [many.names[code] for code in many.codes] == [*few.names, "one more"]
+
+    def test_rows_without_a_label_stay_grey(self) -> None:
+        way = extended(colouring("label", ["a", "b"]), ["no label", "b"])
+        assert dict(zip(way.names, way.colours, strict=True))["no label"] == GREY
+        assert way.codes.tolist() == [0, 1, 2, 1]
+
+
+def name_columns(folder: Path, *, label: str, client: str) -> None:
+    """Have a run's scenario name the columns of its table."""
+    scenario = yaml.safe_load((folder / "scenario.yaml").read_text())
+    scenario["data"]["label"] = label
+    scenario["clients"] = {"partition": {"kind": "by-column", "column": client}}
+    (folder / "scenario.yaml").write_text(yaml.safe_dump(scenario))
+
+
+def joined(site: str, rows: list[int], labels: tuple[str, ...] | None) -> Joined:
+    """A site that joined, as far as a map shows it."""
+    return Joined(
+        path=Path(site),
+        site=site,
+        rows=np.array(rows, np.int64),
+        labels=labels,
+        clusters=None,
+        points=np.arange(2.0 * len(rows)).reshape(-1, 2),
+        ledger=(),
+        privacy=statement(Ledger(), Budget()),
+        data=Provenance(("a", "b"), True, "none", (), len(rows)),
+        how=Joining(site, "0" * 64, len(rows), "0.1.0", "2026-02-03T10:22:31+00:00", 0.1),
+    )

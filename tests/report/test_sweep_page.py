@@ -1,0 +1,567 @@
+"""The page of a sweep: made of its folder alone, safe to open, honest about what is absent, failed or left out."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import math
+import random
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from browsers import CHROMIUM, FLAGS
+from damages import damages, outcome
+from run_pages import ROWS, SCRIPT, external_loads, read_page, write_run
+from sweep_folders import OBJECTIVES, Tried, best_of, made_up, write_sweep
+
+from raydr.errors import OutputError
+from raydr.report import write_sweep_report
+from raydr.report.map.aligned import beside
+from raydr.report.sweep.axes import axes, measures_of_interest, ranking
+from raydr.report.sweep.round_curves import MOST_PLACES, courses
+from raydr.report.sweep.thumbnails import thumbnails
+from raydr.runfolder import is_sweep, read_run, read_sweep
+from raydr.runfolder.sweep import Setting
+
+pytestmark = pytest.mark.usefixtures("edits_accepted")
+
+FILES = ["sweep.yaml", "trials.parquet", "points.parquet", "pareto.parquet"]
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Path:
+    """A sweep of twelve points over four methods, some of whose trials are not done; no run folders."""
+    return write_sweep(tmp_path / "sweep", made_up(12), objectives=OBJECTIVES)
+
+
+def tried(settings: list[dict[str, Any]], **measures: float) -> list[Tried]:
+    """One trial of each of some points."""
+    return [
+        Tried(place, 0, some, {"federated.npa_10": 0.1 * place} | measures)
+        for place, some in enumerate(settings)
+    ]
+
+
+def said(folder: Path) -> str:
+    """Text of a sweep's page."""
+    return read_page(write_sweep_report(folder)).text
+
+
+class TestReading:
+    def test_brings_back_what_was_written(self, tmp_path: Path) -> None:
+        trials = made_up(20)
+        sweep = read_sweep(write_sweep(tmp_path / "sweep", trials, objectives=OBJECTIVES))
+        assert [(t.point, t.repeat, t.status, t.error, t.folder) for t in sweep.trials] == [
+            (t.point, t.repeat, t.status, t.error, t.folder) for t in trials
+        ]
+        assert {status: sweep.count(status) for status in ("done", "failed", "stopped")} == {
+            status: sum(t.status == status for t in trials) for status in ("done", "failed", "stopped")
+        }
+        assert (sweep.name, sweep.repeats, dict(sweep.objectives)) == ("a sweep", 3, OBJECTIVES)
+        for point in sweep.points:
+            own = [t for t in trials if t.point == point.point]
+            done = [t.measures["seconds"] for t in own if t.status == "done"]
+            assert dict(point.settings) == dict(own[0].settings)
+            assert point.repeats == len(done)
+            assert point.means["seconds"] == pytest.approx(fmean(v for v in done if v is not None))
+        assert any(None in point.settings.values() for point in sweep.points)
+        assert sweep.front
+
+    def test_measures_that_nobody_knows_appear_by_themselves(self, tmp_path: Path) -> None:
+        folder = write_sweep(tmp_path / "sweep", tried([{"seed": 1}], **{"leakage.guessed": 0.25}))
+        assert "leakage.guessed" in read_sweep(folder).measures
+        assert "leakage.guessed" in said(folder)
+
+    def test_an_interrupted_sweep_is_refused(self, sweep: Path) -> None:
+        with pytest.raises(OutputError, match="its name says incomplete"):
+            read_sweep(sweep.rename(sweep.with_name("sweep.incomplete-1")))
+
+    def test_what_is_no_folder_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(OutputError, match="is not a folder"):
+            read_sweep(tmp_path / "nowhere")
+
+
+def columns(file: str, **changes: Any) -> Callable[[Path], None]:
+    """Replace columns of a parquet file; those that are None go."""
+
+    def spoil(folder: Path) -> None:
+        table = pq.read_table(folder / file)
+        for name, values in changes.items():
+            name = name.replace("__", ".")
+            if name in table.column_names:
+                table = table.drop_columns([name])
+            if values is not None:
+                values = values(table.num_rows) if callable(values) else values
+                table = table.append_column(name, pa.array(values))
+        pq.write_table(table, folder / file)
+
+    return spoil
+
+
+def rows(file: str, choose: Callable[[int], list[int]]) -> Callable[[Path], None]:
+    """Keep some rows of a parquet file, in some order."""
+
+    def spoil(folder: Path) -> None:
+        table = pq.read_table(folder / file)
+        pq.write_table(table.take(pa.array(choose(table.num_rows), pa.int64())), folder / file)
+
+    return spoil
+
+
+def asked(**changes: Any) -> Callable[[Path], None]:
+    """Change keys of sweep.yaml; those that are None go."""
+
+    def spoil(folder: Path) -> None:
+        content = yaml.safe_load((folder / "sweep.yaml").read_text()) | changes
+        content = {key: value for key, value in content.items() if value is not None}
+        (folder / "sweep.yaml").write_text(yaml.safe_dump(content))
+
+    return spoil
+
+
+def places(place: str) -> Callable[[int], list[str]]:
+    return lambda count: [place] * count
+
+
+def gone(file: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / file).unlink()
+
+
+def replaced(file: str, content: bytes) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        (folder / file).write_bytes(content)
+
+    return spoil
+
+
+BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
+    **{f"{file} is gone": (gone(file), f"{file} is missing") for file in FILES},
+    **{
+        f"{file} is no table": (replaced(file, b"PAR1"), f"{file} is not a parquet file")
+        for file in FILES
+        if file.endswith(".parquet")
+    },
+    "an empty sweep.yaml": (replaced("sweep.yaml", b""), "sweep.yaml holds no keys"),
+    "an alias": (replaced("sweep.yaml", b"a: &a []\nb: *a"), "*a is an alias"),
+    "no name": (asked(name=None), "sweep.yaml lacks the key 'name'"),
+    "a base that is none": (asked(base="digits"), "sweep.yaml holds str where 'base' belongs"),
+    "repeats in words": (asked(repeats=True), "sweep.yaml holds bool where 'repeats' belongs"),
+    "no repeats": (asked(repeats=0), "sweep.yaml asks for 0 repeats"),
+    "objectives without a way": (asked(objectives={"seconds": "less"}), "sweep.yaml has objectives"),
+    "no status": (columns("trials.parquet", status=None), "trials.parquet lacks the column 'status'"),
+    "a status of its own": (columns("trials.parquet", status=places("lost")), "has the status 'lost'"),
+    "no folder": (columns("trials.parquet", folder=lambda n: [None] * n), "names no folder for trial"),
+    "a folder elsewhere": (
+        columns("trials.parquet", folder=places("../other")),
+        "not inside the sweep folder",
+    ),
+    "a folder at the root": (columns("trials.parquet", folder=places("/etc")), "not inside the sweep folder"),
+    "an address": (columns("trials.parquet", folder=places("javascript:x/y")), "not inside the sweep folder"),
+    "points in words": (
+        columns("trials.parquet", point=places("a")),
+        "no whole number in the column 'point'",
+    ),
+    "repeats twice": (columns("trials.parquet", repeat=lambda n: [0] * n), "order of point and repeat"),
+    "points upside down": (rows("points.parquet", lambda n: list(range(n))[::-1]), "order of point"),
+    "errors that are numbers": (columns("trials.parquet", error=lambda n: [1.0] * n), "where text belongs"),
+    "an endless error": (columns("trials.parquet", error=places("x" * 100_001)), "a text of 100001 letters"),
+    "no trials": (rows("trials.parquet", lambda n: []), "trials.parquet has no rows"),
+    "a point less": (
+        rows("points.parquet", lambda n: list(range(n - 1))),
+        "does not hold the points of trials",
+    ),
+    "a measure less": (columns("points.parquet", seconds=None), "points.parquet lacks the column 'seconds'"),
+    "no deviation": (columns("points.parquet", seconds__sd=None), "lacks the column 'seconds.sd'"),
+    "a deviation below 0": (
+        columns("points.parquet", seconds__sd=lambda n: [-1.0] * n),
+        "a deviation below 0",
+    ),
+    "means of nothing": (
+        columns("points.parquet", seconds=lambda n: [1e9] * n),
+        "has a mean that is none of",
+    ),
+    "repeats miscounted": (columns("points.parquet", repeats=lambda n: [7] * n), "counts 7 repeats of point"),
+    "other settings": (
+        columns("points.parquet", set__clients__count=lambda n: [99] * n),
+        "has another value of clients.count",
+    ),
+    "settings that are lists": (
+        columns("trials.parquet", set__clients__count=lambda n: [[1]] * n),
+        "where text belongs",
+    ),
+    "a front of nowhere": (
+        columns("pareto.parquet", point=lambda n: [99] * n),
+        "pareto.parquet holds points",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_file_is_refused_by_its_name(
+    sweep: Path, case: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoil, expected = BROKEN[case]
+    spoil(sweep)
+    assert is_sweep(sweep)
+    code, err = outcome(["report", str(sweep)], capsys)
+    assert code == 2
+    assert expected in err
+    assert "is not a whole sweep folder" in err
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_damaged_file_is_shown_or_refused(
+    sweep: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = (sweep / name).read_bytes()
+    codes = set()
+    for damage in damages(content, random.Random(name), 25):
+        (sweep / name).write_bytes(damage)
+        codes.add(outcome(["report", str(sweep)], capsys)[0])
+    assert 2 in codes
+
+
+class TestAxes:
+    def test_values_of_several_types_and_sections_are_shown_as_one_writes_them(self, tmp_path: Path) -> None:
+        noise = {"on": "gradient", "level": 0.1}
+        settings = [
+            {"runtime.actors": "auto", "privacy.noise": None, "data.scale": True},
+            {"runtime.actors": 4, "privacy.noise": noise, "data.scale": False},
+            {"runtime.actors": "per-client", "privacy.noise": noise | {"level": 1.0}, "data.scale": True},
+        ]
+        actors, noises, scale, _ = axes(read_sweep(write_sweep(tmp_path / "sweep", tried(settings))))
+        assert actors.categories == ("auto", "4", "per-client")
+        assert noises.values == (None, 0, 1)
+        assert [noises.text(place) for place in range(3)] == [
+            "does not apply", "on: gradient, level: 0.1", "on: gradient, level: 1.0",
+        ]  # fmt: skip
+        assert scale.categories == ("true", "false")
+
+    def test_numbers_of_two_types_are_numbers(self, tmp_path: Path) -> None:
+        settings: list[dict[str, Any]] = [{"level": 1}, {"level": 0.5}, {"level": None}]
+        level, _ = axes(read_sweep(write_sweep(tmp_path / "sweep", tried(settings))))
+        assert (level.kind, level.values) == ("number", (1, 0.5, None))
+
+    @pytest.mark.parametrize(
+        ("values", "logarithmic"),
+        [
+            ([1.0, 100.0], True), ([0.0, 0.01, 1.0], True), ([1.0, 99.0], False), ([-1.0, 1000.0], False),
+            ([0.0, 5.0], False), ([None, 1.0], False),
+        ],
+    )  # fmt: skip
+    def test_an_axis_is_logarithmic_where_values_above_0_span_decades(
+        self, tmp_path: Path, values: list[float | None], logarithmic: bool
+    ) -> None:
+        folder = write_sweep(tmp_path / "sweep", tried([{"level": value} for value in values]))
+        assert axes(read_sweep(folder))[0].logarithmic is logarithmic
+
+    @pytest.mark.parametrize("value", [math.inf, -math.inf, 1e300])
+    def test_a_value_that_no_axis_can_hold_is_a_name(self, tmp_path: Path, value: float) -> None:
+        folder = write_sweep(tmp_path / "sweep", tried([{"level": value}, {"level": 1.5}]))
+        assert axes(read_sweep(folder))[0].kind == "category"
+        write_sweep_report(folder)
+
+    def test_points_are_ranked_by_the_first_objective_that_is_measured(self, tmp_path: Path) -> None:
+        trials = [
+            Tried(place, 0, {}, {"seconds": value}) for place, value in enumerate([3.0, None, 1.0, 2.0])
+        ]
+        for way, expected in (("min", [2, 3, 0, 1]), ("max", [0, 3, 2, 1])):
+            objectives = {"federated.npa_10": "max", "seconds": way}
+            folder = write_sweep(tmp_path / way, trials, objectives=dict(list(objectives.items())[1:]))
+            asked(objectives=objectives)(folder)
+            sweep = read_sweep(folder)
+            found = measures_of_interest(sweep, axes(sweep))
+            assert [axis.name for axis in found] == ["seconds"]
+            assert ranking(found[0], 4) == expected
+
+    def test_without_objectives_it_is_faithfulness_then_leakage_then_costs(self, tmp_path: Path) -> None:
+        sweep = read_sweep(write_sweep(tmp_path / "sweep", made_up(8)))
+        assert [axis.name for axis in measures_of_interest(sweep, axes(sweep))] == [
+            "federated.npa_10", "bytes_exposed", "epsilon", "bytes_up", "seconds",
+        ]  # fmt: skip
+
+
+ODD: dict[str, list[Tried]] = {
+    "a single trial": [Tried(0, 0, {"method.landmarks": 20}, {"federated.npa_10": 0.25})],
+    "one axis": [Tried(place, 0, {"seed": place}, {"seconds": 1.0}) for place in range(3)],
+    "no axis": [Tried(0, 0, {}, {"seconds": 1.0}), Tried(1, 0, {}, {"seconds": 2.0})],
+    "no axis applies": [Tried(0, 0, {"method.anchors": None}, {"seconds": 1.0})],
+    "no measure": [Tried(0, 0, {"method.anchors": 3}), Tried(1, 0, {"method.anchors": 4})],
+    "no measure has a value": [Tried(0, 0, {"method.anchors": 3}, {"seconds": None})],
+    "nothing at all": [Tried(0, 0, {}, {})],
+    "all failed": [Tried(p, 0, {"seed": p}, {"seconds": None}, "failed", "no", None) for p in range(3)],
+    "points without a done trial": [
+        Tried(0, 0, {"seed": 1}, {"seconds": 1.0}), Tried(7, 3, {"seed": 2}, {}, "stopped", None, None),
+    ],
+    "the ends of integers": [Tried(2**62, 0, {"seed": 2**63 - 1}, {"seconds": 5e-324})],
+    "numbers without bounds": [
+        Tried(0, 0, {"level": math.nan}, {"seconds": math.inf}), Tried(1, 0, {"level": 1e99}, {"seconds": 1e99}),
+    ],
+}  # fmt: skip
+
+
+class TestPage:
+    def test_says_what_was_swept_how_it_ended_and_which_is_best(self, tmp_path: Path) -> None:
+        trials = [
+            Tried(0, 0, {"method.landmarks": 20}, {"federated.npa_10": 0.25, "bytes_up": 1e6}),
+            Tried(0, 1, {"method.landmarks": 20}, {"federated.npa_10": 0.75, "bytes_up": 1e6}),
+            Tried(1, 0, {"method.landmarks": 50}, {"federated.npa_10": 0.625, "bytes_up": 2e6}),
+            Tried(1, 1, {"method.landmarks": 50}, {}, "failed", "RunError: nobody answered", None),
+        ]
+        text = said(write_sweep(tmp_path / "sweep", trials, objectives={"federated.npa_10": "max"}))
+        for part in (
+            "2 points over method.landmarks, 2 repeats each: 3 of 4 trials done, 1 failed.",
+            "Best by Neighbour preservation, k = 10, the highest: point 1 (method.landmarks 50) with 0.6250.",
+            "0.5000 ± 0.3536",
+            "1, repeat 1 failed RunError: nobody answered",
+            "Of 3 trials the run folder is not there",
+        ):
+            assert part in text.replace("\u202f", " "), part
+
+    @pytest.mark.parametrize("case", ODD)
+    def test_odd_sweeps_are_shown(self, tmp_path: Path, case: str) -> None:
+        text = said(write_sweep(tmp_path / "sweep", ODD[case]))
+        done = sum(trial.status == "done" for trial in ODD[case])
+        assert f"{done} of {len(ODD[case])} trial" in text
+        assert ("Best by" in text) is (case in ("a single trial", "one axis", "no axis", "no axis applies",
+            "points without a done trial", "the ends of integers", "numbers without bounds"))  # fmt: skip
+
+    def test_it_opens_without_a_network_and_allows_itself_nothing_else(self, sweep: Path) -> None:
+        page = read_page(write_sweep_report(sweep))
+        links = [load for load in external_loads(page) if not load.startswith("a href=")]
+        assert links == []
+        (policy,) = [
+            attributes["content"]
+            for tag, attributes in page.tags
+            if tag == "meta" and attributes.get("http-equiv") == "Content-Security-Policy"
+        ]
+        assert policy is not None
+        assert policy.startswith("default-src 'none';")
+        assert "unsafe" not in policy
+        for tag in ("style", "script"):
+            (text,) = re.findall(f"<{tag}>(.*?)</{tag}>", page.raw, flags=re.S)
+            digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+            assert f"{tag}-src 'sha256-{digest}'" in policy
+        # What the policy would not allow must not be there.
+        assert not any(name == "style" or name.startswith("on") for _, tags in page.tags for name in tags)
+        assert "innerHTML" not in page.raw
+
+    @pytest.mark.parametrize(
+        "place", ["name", "key", "value", "section", "error", "measure", "label", "base"]
+    )
+    def test_text_of_others_is_escaped(self, tmp_path: Path, place: str) -> None:
+        folder = tmp_path / "sweep"
+        hostile = {place: SCRIPT}
+        settings: dict[str, Setting | dict[str, str]] = {
+            hostile.get("key", "a.key"): {SCRIPT: SCRIPT} if place == "section" else hostile.get("value", "x")
+        }
+        trials = [
+            Tried(0, 0, settings, {hostile.get("measure", "seconds"): 1.0}, folder="trials/0000-0"),
+            Tried(0, 1, settings, {}, "failed", hostile.get("error", "why"), None),
+        ]
+        write_run(folder / "trials" / "0000-0", labels=[SCRIPT] * ROWS if place == "label" else None)
+        write_sweep(folder, trials, name=hostile.get("name", "a sweep"))
+        if place == "base":
+            asked(base={"name": SCRIPT})(folder)
+        raw = write_sweep_report(folder).read_text(encoding="utf-8")
+        assert SCRIPT not in raw
+        assert "alert(1)" in raw  # shown, as text
+
+    def test_links_lead_to_the_reports_that_are_there(self, tmp_path: Path) -> None:
+        folder = tmp_path / "sweep"
+        trials = [
+            Tried(0, 0, {}, {"seconds": 1.0}, folder="trials/a #1?"),
+            Tried(0, 1, {}, {"seconds": 1.0}, folder="trials/gone"),
+        ]
+        write_run(folder / "trials" / "a #1?")
+        (folder / "trials" / "a #1?" / "report.html").write_text("a report")
+        page = read_page(write_sweep_report(write_sweep(folder, trials)))
+        links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
+        assert links == ["trials/a%20%231%3F/report.html"]
+
+    def test_a_thousand_trials_make_a_page_that_opens_fast(self, tmp_path: Path) -> None:
+        page = write_sweep_report(write_sweep(tmp_path / "sweep", made_up(1000, 1), objectives=OBJECTIVES))
+        assert page.stat().st_size < 3_000_000
+
+    def test_raydr_report_makes_it_again(self, sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        first = write_sweep_report(sweep).read_bytes()
+        (sweep / "sweep.html").unlink()
+        assert outcome(["report", str(sweep)], capsys)[0] == 0
+        assert (sweep / "sweep.html").read_bytes() == first
+
+
+def turned(points: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Points reflected, turned by a third of a circle, twice as far apart and moved."""
+    angle = 2 * math.pi / 3
+    turn = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+    return points * [-1.0, 1.0] @ turn * 2.0 + 5.0
+
+
+class TestMaps:
+    def write(self, folder: Path, points: int = 3) -> Path:
+        """A sweep of maps that are the same but for how they lie; the last of another table."""
+        own = np.random.default_rng(1).normal(size=(ROWS, 2))
+        for point in range(points):
+            where = write_run(folder / "trials" / f"{point:04d}-1", points=turned(own) if point % 2 else own)
+            if point == points - 1:
+                scenario = yaml.safe_load((where / "scenario.yaml").read_text())
+                scenario["data"] = {"source": "iris"}
+                (where / "scenario.yaml").write_text(yaml.safe_dump(scenario))
+        trials = [
+            trial
+            for point in range(points)
+            for trial in (
+                Tried(point, 0, {"seed": point}, {}, "failed", None, None),
+                Tried(
+                    point,
+                    1,
+                    {"seed": point},
+                    {"federated.npa_10": float(point)},
+                    folder=f"trials/{point:04d}-1",
+                ),
+            )
+        ]
+        return write_sweep(folder, trials)
+
+    def test_are_turned_onto_the_first_where_rows_are_the_same(self, tmp_path: Path) -> None:
+        folder = self.write(tmp_path / "sweep")
+        first, second, other = (read_run(folder / "trials" / f"{point:04d}-1") for point in range(3))
+        np.testing.assert_allclose(beside(second, first)[0], first.federated, atol=1e-9)
+        assert np.abs(second.federated - first.federated).max() > 1.0
+        points, is_turned = beside(other, first)
+        assert not is_turned
+        np.testing.assert_array_equal(points, other.federated)
+
+    def test_show_each_points_first_done_repeat_the_best_first(self, tmp_path: Path) -> None:
+        folder = self.write(tmp_path / "sweep")
+        shown = thumbnails(read_sweep(folder), [1, 0, 2])
+        assert shown is not None
+        assert [(map_.place, map_.repeat) for map_ in shown.maps] == [(1, 1), (0, 1), (2, 1)]
+        assert (shown.unturned, shown.left_out) == (1, 0)
+        page = read_page(write_sweep_report(folder))
+        figures = [attributes["data-place"] for tag, attributes in page.tags if tag == "figure"]
+        assert figures == ["2", "1", "0"]
+
+    def test_are_no_more_than_the_page_can_bear(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("raydr.report.sweep.thumbnails.MOST_MAPS", 2)
+        assert "1 more are left out" in said(self.write(tmp_path / "sweep"))
+
+    def test_a_broken_run_folder_is_refused_by_its_name(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        folder = self.write(tmp_path / "sweep")
+        (folder / "trials" / "0001-1" / "rounds.jsonl").write_text("{}")
+        code, err = outcome(["report", str(folder)], capsys)
+        assert code == 2
+        assert "0001-1 is not a whole run folder: rounds.jsonl is broken" in err
+
+
+class TestCourses:
+    def test_are_means_and_deviations_over_the_repeats_that_got_so_far(self, tmp_path: Path) -> None:
+        folder = tmp_path / "sweep"
+        lines = {0: [4.0, 2.0, 1.0], 1: [2.0, 1.0]}
+        for repeat, values in lines.items():
+            self.run(folder / f"trials/{repeat}", dict(enumerate(values, 1)))
+        trials = [Tried(0, repeat, {}, {"seconds": 1.0}, folder=f"trials/{repeat}") for repeat in lines]
+        (course,) = courses(read_sweep(write_sweep(folder, trials)))
+        (band,) = course.bands
+        assert (course.name, band.rounds) == ("objective", (1, 2, 3))
+        assert band.means == (3.0, 1.5, 1.0)
+        assert band.deviations == (stdev([4.0, 2.0]), stdev([2.0, 1.0]), None)
+
+    def test_of_metrics_end_with_the_runs_own_map(self, tmp_path: Path) -> None:
+        folder = tmp_path / "sweep"
+        self.run(folder / "trials/0", {1: 1.0, 2: 0.5, 3: 0.25})
+        progress = {"0": {"npa_10": 0.1, "lost": None}, "2": {"npa_10": 0.3, "lost": 1.0}}
+        (folder / "trials/0/progress.json").write_text(json.dumps(progress))
+        trials = [Tried(0, 0, {}, {"federated.npa_10": 0.4}, folder="trials/0")]
+        _, metric = courses(read_sweep(write_sweep(folder, trials)))
+        assert (metric.name, metric.arrow) == ("npa_10", "↑")
+        assert (metric.bands[0].rounds, metric.bands[0].means) == ((0, 2, 3), (0.1, 0.3, 0.4))
+
+    def test_of_many_rounds_keep_the_first_the_last_and_some_between(self, tmp_path: Path) -> None:
+        folder = tmp_path / "sweep"
+        self.run(folder / "trials/0", {round: float(round) for round in range(1, 5001)})
+        (course,) = courses(
+            read_sweep(write_sweep(folder, [Tried(0, 0, {}, {"seconds": 1.0}, folder="trials/0")]))
+        )
+        rounds = course.bands[0].rounds
+        assert (len(rounds), rounds[0], rounds[-1]) == (MOST_PLACES, 1, 5000)
+
+    @staticmethod
+    def run(folder: Path, objectives: dict[int, float | None]) -> None:
+        folder.mkdir(parents=True)
+        line = {"seconds": 0.1, "bytes_up": 1, "bytes_down": 1, "asked": 1, "answered": 1, "failed": 0}
+        (folder / "rounds.jsonl").write_text(
+            "\n".join(json.dumps(line | {"round": r, "objective": value}) for r, value in objectives.items())
+        )
+
+
+def opened(page: Path, profile: Path, fragment: str = "") -> str:
+    """A page's HTML after its script has run in a browser."""
+    assert CHROMIUM is not None
+    flags = [
+        "--headless", *FLAGS, "--window-size=1300,900",
+        f"--user-data-dir={profile}", "--virtual-time-budget=5000", "--enable-logging=stderr", "--dump-dom",
+    ]  # fmt: skip
+    done = subprocess.run(
+        [CHROMIUM, *flags, page.as_uri() + fragment], capture_output=True, text=True, timeout=200, check=True
+    )
+    assert "CONSOLE" not in done.stderr, done.stderr[-3000:]  # an error, or what the policy refused
+    return done.stdout
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+class TestInABrowser:
+    @pytest.mark.parametrize(
+        "objectives",
+        [
+            {"federated.npa_10": "max", "bytes_up": "min"},
+            {"bytes_up": "max", "seconds": "min"},  # with ties upwards
+        ],
+        ids="-".join,
+    )
+    def test_the_front_is_what_no_other_point_beats(self, tmp_path: Path, objectives: dict[str, str]) -> None:
+        """Upwards is the first measure that the sweep is after, across the second."""
+        trials = made_up(60, 2)
+        folder = write_sweep(tmp_path / "sweep", trials, objectives=objectives)
+        content = opened(write_sweep_report(folder), tmp_path / "profile")
+        assert 'data-ready="true"' in content
+        points = read_sweep(folder).points
+        costs = [
+            [
+                math.inf if value is None else float(f"{value:.6g}") * (1 if way == "min" else -1)
+                for name, way in objectives.items()
+                for value in [point.means[name]]
+            ]
+            for point in points
+        ]
+        (front,) = re.findall(r'data-front="([^"]*)"', content)
+        assert front == " ".join(str(points[place].point) for place in best_of(costs))
+        assert len(front.split()) > 1
+
+    def test_a_point_that_the_address_names_is_marked_everywhere(self, tmp_path: Path) -> None:
+        folder = TestMaps().write(tmp_path / "sweep")
+        content = opened(write_sweep_report(folder), tmp_path / "profile", "#point=1")
+        assert re.search(r'<aside id="chosen" aria-label', content)  # not hidden
+        assert content.count('class="chosen"') == 2  # its row and its map
+        assert html.unescape(re.findall(r'id="chosen-settings">([^<]*)', content)[0]) == "seed 1"
+
+    @pytest.mark.parametrize("case", ODD)
+    @pytest.mark.slow
+    def test_odd_sweeps_are_drawn(self, tmp_path: Path, case: str) -> None:
+        folder = write_sweep(tmp_path / "sweep", ODD[case])
+        assert 'data-ready="true"' in opened(write_sweep_report(folder), tmp_path / "profile")

@@ -1,0 +1,72 @@
+"""What every method owes new rows: a place that is theirs alone, near rows like them, and no mapped row kept for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from placed import CASES, folder_of, irises
+from scipy.spatial.distance import cdist
+
+import raydr
+from raydr.arrays import FloatArray
+from raydr.methods import METHODS
+from raydr.scenarios.model import KEYED, read_model
+from raydr.scenarios.transforming import place
+from raydr.statistics.scaling import Scaling, scale_rows
+
+LOOSE = {"fed-tsne, nystrom", "private-map", "dsne", "sense, noisy distances", "fed-tsne, noisy"}
+"""Whose places are rough by noise, by an estimate that is no metric, or by few reference rows."""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(params=CASES)
+def case(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_every_method_that_takes_new_rows_is_here() -> None:
+    able = {name for name, method in METHODS.items() if method.transform is not None}
+    assert able - {"central"} == {str(case["method"]["kind"]) for case in CASES.values()}
+
+
+def test_a_rows_place_is_its_own(case: str, root: Path) -> None:
+    """The same bits in whatever order and company: alone, in a batch of 7, or backwards."""
+    folder, table = folder_of(case, root), irises()
+    places = place(folder, table)
+    backwards = np.arange(len(table.rows))[::-1]
+    np.testing.assert_array_equal(place(folder, table.take(backwards)), places[backwards])
+    for rows in ([140], list(range(7)), [3, 149, 60]):
+        np.testing.assert_array_equal(place(folder, table.take(np.array(rows))), places[rows])
+
+
+def test_a_row_that_was_mapped_lands_near_its_place(case: str, root: Path) -> None:
+    folder = folder_of(case, root)
+    mapped = raydr.Result(folder)
+    ids = mapped.to_frame("pyarrow")["row"].to_numpy()
+    places = place(folder, irises().take(ids))
+    far = cdist(places, mapped.embedding)
+    nearer = (far < np.diagonal(far)[:, None]).mean(axis=1)  # rows of the map nearer to it than its own place
+    assert np.median(nearer) < (0.25 if case in LOOSE else 0.1)
+
+
+def test_no_row_that_was_mapped_is_kept(case: str, root: Path) -> None:
+    """Nor scaled: references are means of five and more, or rows that are public."""
+    folder = folder_of(case, root)
+    model = read_model(folder)
+    ids = raydr.Result(folder).to_frame("pyarrow")["row"].to_numpy()
+    rows = irises().take(ids).rows
+    scaled = rows if KEYED in model.arrays else scale_rows(rows, Scaling.of(model.arrays, "none"))
+    for name, values in model.arrays.items():
+        if values.ndim == 2 and values.shape[1] == rows.shape[1]:
+            assert not equal_rows(values, np.concatenate([rows, scaled])), name
+
+
+def equal_rows(some: FloatArray, others: FloatArray) -> bool:
+    """Whether any of some rows is one of the others, to single precision."""
+    return bool((cdist(some.astype(np.float64), others.astype(np.float64)) < 1e-6).any())

@@ -1,0 +1,983 @@
+"""Sites are adjusted as ComBat's authors adjust pooled rows, whoever packs whom, and no site tells what is its own."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from inline_federations import federate
+from patients import patients, settings, write_sites
+from requests_for_tests import HandOver
+from tiny import tiny, tiny_run, tiny_scenario
+
+import raydr
+from raydr.arrays import Float64Array, FloatArray, Int64Array
+from raydr.data.provenance import sha256_of_file
+from raydr.errors import DataError, OutputError, ScenarioError
+from raydr.federation import Client, Federation, Request
+from raydr.federation.messages import RefusedReplyError
+from raydr.federation.wire import Call
+from raydr.front.cli import status
+from raydr.journal import Event, RoundEnded
+from raydr.metrics.sites import separation
+from raydr.privacy.ledger import Granularity
+from raydr.report import wording
+from raydr.report.run import mapped
+from raydr.runfolder import read_run
+from raydr.scenarios.model import read_model
+from raydr.scenarios.planning import plan_of_scenario
+from raydr.scenarios.runner import run
+from raydr.scenarios.transforming import placing_of
+from raydr.statistics.harmonizing import (
+    Constant,
+    ConstantRequest,
+    Dispersion,
+    DispersionRequest,
+    HarmonizeRows,
+    Harmonizing,
+    Products,
+    ProductsRequest,
+    constant,
+    dispersion,
+    fit_harmonizing,
+    products,
+)
+from raydr.statistics.preparing import Preparation
+from raydr.statistics.scaling import Scaling, scale_rows
+from raydr.statistics.site_effects import Common, Covariates, Harmonization, Kind, own_moments, shrunken
+
+KINDS: tuple[Kind, ...] = ("center", "scale", "combat")
+SIZES = (30, 50, 21)
+SITES = np.repeat(np.arange(3), SIZES)
+
+
+def plain_combat(
+    rows: Float64Array, sites: Int64Array, kind: Kind, kept: Float64Array | None = None
+) -> Float64Array:
+    """ComBat of pooled rows as sva writes it: one least-squares fit of sites and covariates, then site by site."""
+    sites = np.unique(sites, return_inverse=True)[1]
+    batches = (sites[:, None] == np.arange(sites.max() + 1)).astype(float)
+    kept = np.zeros((len(rows), 0)) if kept is None else kept - kept.mean(axis=0)
+    fitted = np.linalg.lstsq(np.hstack([batches, kept]), rows, rcond=None)[0]
+    grand = batches.mean(axis=0) @ fitted[: batches.shape[1]]
+    pooled = ((rows - np.hstack([batches, kept]) @ fitted) ** 2).mean(axis=0)
+    expected = grand + kept @ fitted[batches.shape[1] :]
+    standard = (rows - expected) / np.sqrt(pooled)
+    result = np.empty_like(rows)
+    for site in range(batches.shape[1]):
+        own = standard[sites == site]
+        gamma, delta = own.mean(axis=0), own.var(axis=0, ddof=1)
+        if kind == "center":
+            delta = np.ones_like(delta)
+        elif kind == "combat":
+            gamma, delta = solved(own, gamma, delta)
+        result[sites == site] = (own - gamma) / np.sqrt(delta)
+    return np.asarray(result * np.sqrt(pooled) + expected)
+
+
+def solved(own: Float64Array, gamma: Float64Array, delta: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """As it.sol of sva, over the rows."""
+    likely, spread = gamma.mean(), gamma.var(ddof=1)
+    mean, width = delta.mean(), delta.var(ddof=1)
+    a, b = (2 * width + mean**2) / width, (mean * width + mean**3) / width
+    old, wide, count, change = gamma, delta, len(own), 1.0
+    while change > 1e-4:
+        new = (spread * count * gamma + wide * likely) / (spread * count + wide)
+        wider = (0.5 * ((own - new) ** 2).sum(axis=0) + b) / (count / 2 + a - 1)
+        change = max(float((abs(new - old) / old).max()), float((abs(wider - wide) / wide).max()))
+        old, wide = new, wider
+    return old, wide
+
+
+@pytest.fixture(scope="module")
+def apart() -> Float64Array:
+    """Twelve columns of three sites that are off and wide in ways of their own, and one that tells the age."""
+    random = np.random.default_rng(0)
+    age = np.rint(random.normal(50, 10, len(SITES)) + 5 * SITES)
+    rows = random.normal(size=(len(SITES), 12)) * random.gamma(2.0, 1.0, (3, 12))[SITES]
+    rows += random.normal(size=(3, 12))[SITES] + 0.1 * np.outer(age, random.normal(size=12))
+    return np.column_stack([rows, age])
+
+
+def parts(rows: FloatArray, sites: Int64Array = SITES) -> list[FloatArray]:
+    return [np.ascontiguousarray(rows[sites == site]) for site in range(int(sites.max()) + 1)]
+
+
+def harmonized(
+    federation: Federation, kind: Kind, kept: Covariates | None = None, dtype: str = "float64"
+) -> tuple[FloatArray, Harmonization]:
+    """What clients hold afterwards, client by client, and what was made known of it."""
+    found = fit_harmonizing(federation, Harmonizing(kind, kept or Covariates(), ("age",)))
+    replies = federation.ask(HandOver(federation.features, dtype))
+    return np.concatenate([reply.rows for reply in replies]), found
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_equals_combat_of_the_pooled_rows(apart: Float64Array, kind: Kind, kept: bool) -> None:
+    rows = apart if kept else apart[:, :12]
+    held, found = harmonized(federate(parts(rows)), kind, Covariates((12,)) if kept else None)
+    expected = plain_combat(apart[:, :12], SITES, kind, apart[:, 12:] if kept else None)
+    np.testing.assert_allclose(held[:, :12], expected, rtol=0, atol=1e-10)
+    if kept:
+        assert np.array_equal(held[:, 12], apart[:, 12]), "what is kept stays to the bit"
+    assert np.array_equal(found.applied(rows, SITES), held), "the evaluation has the clients' bits"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_equals_neurocombat(apart: Float64Array, kind: Kind) -> None:
+    """The reference in Python, where it is installed: it is no dependency."""
+    reference = pytest.importorskip("neuroCombat").neuroCombat
+    pandas = pytest.importorskip("pandas")
+    for kept in (False, True):
+        known = pandas.DataFrame({"batch": SITES, "age": apart[:, 12]})
+        expected = reference(
+            apart[:, :12].T,
+            known,
+            "batch",
+            continuous_cols=["age"] if kept else None,
+            eb=kind == "combat",
+            mean_only=kind == "center",
+        )["data"].T
+        rows = apart if kept else apart[:, :12]
+        held, _ = harmonized(federate(parts(rows)), kind, Covariates((12,)) if kept else None)
+        np.testing.assert_allclose(held[:, :12], expected, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_classes_are_kept(apart: Float64Array, kind: Kind) -> None:
+    """What goes with a class stays: as the oracle has it with an indicator of all but the first class."""
+    random = np.random.default_rng(1)
+    classes = random.integers(0, 3, len(SITES))
+    rows = apart[:, :12] + 3.0 * random.normal(size=(3, 12))[classes]
+    own = tuple(classes[site == SITES] for site in range(3))
+    held, found = harmonized(federate(parts(rows), classes=own), kind, Covariates((), 3))
+    indicators = (classes[:, None] == np.arange(1, 3)).astype(float)
+    np.testing.assert_allclose(held, plain_combat(rows, SITES, kind, indicators), rtol=0, atol=1e-10)
+    assert np.array_equal(found.applied(rows, SITES, classes), held)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bits_do_not_hang_on_who_shares_a_process(apart: Float64Array, kind: Kind) -> None:
+    one, _ = harmonized(federate(parts(apart)), kind, Covariates((12,)))
+    other, _ = harmonized(federate(parts(apart), packing=[1, 2]), kind, Covariates((12,)))
+    assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_far_from_zero(apart: Float64Array, kind: Kind) -> None:
+    """Digits are lost to what doubles hold of 1e8, and to nothing else."""
+    far = apart[:, :12] + 1e8
+    held, _ = harmonized(federate(parts(far)), kind)
+    expected = plain_combat(far - 1e8, SITES, kind)
+    np.testing.assert_allclose(held - 1e8, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_single_precision_stays_single_precision(apart: Float64Array, kind: Kind) -> None:
+    rows = apart[:, :12].astype(np.float32)
+    held, _ = harmonized(federate(parts(rows)), kind, dtype="float32")
+    np.testing.assert_allclose(held, plain_combat(rows.astype(np.float64), SITES, kind), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_units_do_not_matter(apart: Float64Array, kind: Kind) -> None:
+    unit = np.logspace(-9, 9, 12)
+    held, _ = harmonized(federate(parts(apart[:, :12] * unit)), kind)
+    np.testing.assert_allclose(held / unit, harmonized(federate(parts(apart[:, :12])), kind)[0], atol=1e-9)
+
+
+def test_sites_have_one_mean_and_one_deviation_afterwards(apart: Float64Array) -> None:
+    for kind in ("center", "scale"):
+        held, found = harmonized(federate(parts(apart)), kind)
+        assert (found.common.middle.shape, found.common.slopes.shape) == ((0,), (0, 13))  # nothing is kept
+        for own in parts(held):
+            np.testing.assert_allclose(own.mean(axis=0), apart.mean(axis=0), atol=1e-10)
+    deviations = np.stack([own.std(axis=0, ddof=1) for own in parts(held)])
+    np.testing.assert_allclose(deviations, np.broadcast_to(deviations[0], (3, 13)), rtol=1e-12)
+    assert separation(held, SITES)["site_silhouette"] < separation(apart, SITES)["site_silhouette"]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_sums_are_told_and_what_is_a_sites_own_stays_there(apart: Float64Array, kind: Kind) -> None:
+    federation = federate(parts(apart))
+    harmonized(federation, kind, Covariates((12,)))
+    told = {entry.kind: entry for entry in federation.ledger.entries.values() if entry.direction == "up"}
+    sums = {"Within", "Moment", "Products"}
+    sums |= {"Dispersion"} if kind != "center" else set()
+    sums |= {"Constant"} if kind == "combat" else set()
+    assert sums <= set(told)
+    assert set(told) - sums <= {"Enrolment", "Held"}
+    for name in sums:
+        assert told[name].granularity is Granularity.AGGREGATE
+        assert told[name].public is None, "it costs privacy, and the accountant charges it"
+    (own,) = (entry for entry in federation.ledger.entries.values() if entry.kind == "OwnEffect")
+    assert own.direction == "simulation-only"
+
+
+def test_a_site_of_one_row(apart: Float64Array) -> None:
+    """It lies on the mean; under ComBat it is drawn half-way there at most, and nobody else loses a scale by it."""
+    rows, sites = np.vstack([apart, apart[:1] + 9.0]), np.append(SITES, 3)
+    for kind in ("center", "scale"):
+        held, _ = harmonized(federate(parts(rows, sites)), kind)
+        np.testing.assert_allclose(held[-1], rows.mean(axis=0), atol=1e-10)
+    held, found = harmonized(federate(parts(rows, sites)), "combat")
+    assert np.array_equal(found.effects[3].factor, np.ones(13))
+    assert not (found.effects[0].factor == 1.0).any()
+    unit = found.common.deviation
+    gamma = (rows[-1] - rows.mean(axis=0)) / unit
+    spread = gamma.var(ddof=1)
+    expected = rows[-1] - unit * (spread * gamma + gamma.mean()) / (spread + 1.0)  # sva's postmean of one row
+    np.testing.assert_allclose(held[-1], expected, atol=1e-9)
+
+
+def test_of_a_site_of_one_row_variances_stay() -> None:
+    gamma, delta = np.array([0.5, -1.0, 2.0]), np.array([0.5, 1.0, 4.0])
+    np.testing.assert_array_equal(shrunken(gamma, delta, 1)[1], delta)
+
+
+def test_rows_that_are_equal_have_no_variance_wherever_the_common_mean_lies() -> None:
+    common = Common(
+        "scale",
+        Covariates(),
+        np.array([0.1]),
+        np.ones(1),
+        np.ones(1, np.bool_),
+        np.zeros(0),
+        np.zeros((0, 1)),
+    )
+    mean, variance = own_moments(np.zeros((23, 1)), None, common)
+    assert mean[0] == pytest.approx(-0.1)
+    assert variance[0] == 0.0 < np.full(23, 0.1).std()  # which is rounding
+
+
+def test_sites_without_rows_have_no_say(apart: Float64Array) -> None:
+    for kind in KINDS:
+        there, _ = harmonized(federate(parts(apart)), kind)
+        beside, found = harmonized(federate([apart[:0], *parts(apart), apart[:0]]), kind)
+        assert np.array_equal(there, beside)
+        assert not found.effects[0].shift.any()
+        assert len(found.effects) == 5
+
+
+def test_columns_of_one_value(apart: Float64Array) -> None:
+    """Everywhere, at one site alone, and at each site another."""
+    rows = apart.copy()
+    rows[:, 0] = 0.1
+    rows[SITES == 1, 1] = 7.0
+    rows[:, 2] = SITES
+    combat, found = harmonized(federate(parts(rows)), "combat")
+    assert np.flatnonzero(~found.common.adjusted).tolist() == [0, 1, 2]
+    assert np.array_equal(combat[:, :3], rows[:, :3]), "as sva leaves them, to the bit"
+    np.testing.assert_allclose(combat[:, 3:], plain_combat(rows[:, 3:], SITES, "combat"), atol=1e-10)
+    for kind in ("center", "scale"):
+        held, _ = harmonized(federate(parts(rows)), kind)
+        np.testing.assert_allclose(held[:, 0], 0.1, atol=1e-15)
+        np.testing.assert_allclose(held[SITES == 1, 1], rows[:, 1].mean(), atol=1e-12)
+        np.testing.assert_allclose(held[:, 2], SITES.mean(), atol=1e-12)
+
+
+def test_columns_that_all_say_the_same_of_a_site() -> None:
+    """A prior without width: sva divides by it, here the site's own is taken for what it is."""
+    column = np.random.default_rng(2).normal(size=60)
+    rows, sites = np.column_stack([column, column, column]), np.arange(60) % 3
+    held, _ = harmonized(federate(parts(rows, sites)), "combat")
+    assert np.isfinite(held).all()
+    assert np.array_equal(held[:, 0], held[:, 1])
+
+
+def test_products_are_of_deviations_from_a_sites_own_means_however_far_it_lies_from_the_others() -> None:
+    """A billion deviations away in feature and covariate: rounding of one is not multiplied by the other."""
+    random = np.random.default_rng(3)
+    rows = np.rint(2**10 * random.normal(size=(3000, 4))) / 2**10 + [1e8, -1e8, 0.0, 1e6 / 3.0]
+    request = ProductsRequest(
+        Covariates((3,)), np.full(4, 0.25), np.full(4, 2e8), np.zeros(1), np.array([1e6])
+    )
+    told = products(Client(0, rows, 0), request)
+    seen = rows.astype(np.longdouble)
+    seen -= seen.mean(axis=0)
+    exact = (seen[:, 3:] * seen).mean(axis=0).astype(np.float64)
+    np.testing.assert_allclose(told.middle, rows[:, 3].mean(), rtol=1e-12)
+    np.testing.assert_allclose(told.across[0], exact, atol=1e-7)
+    np.testing.assert_allclose(told.within[0], exact[3:], atol=1e-7)
+
+
+def test_far_from_zero_slopes_keep_their_digits() -> None:
+    random = np.random.default_rng(4)
+    rows = np.rint(2**10 * random.normal(size=(len(SITES), 4))) / 2**10
+    near, far = (
+        harmonized(federate(parts(rows + offset)), "center", Covariates((3,)))[1].common.slopes
+        for offset in (np.zeros(4), np.array([1e8, -1e8, 1e8, 0.0]))
+    )
+    np.testing.assert_allclose(far, near, atol=1e-11)
+
+
+def test_a_site_that_goes_against_all_others_is_heard_out() -> None:
+    """Its rows deviate from what is expected by more than any of the others', and no range refuses them."""
+    ages = np.tile([-1.0, 1.0], 50)
+    large, small = np.column_stack([ages, ages]), np.array([[-1.0, 1.0], [1.0, -1.0]])
+    held, found = harmonized(federate([large, small]), "scale", Covariates((1,)))
+    assert found.common.slopes[0, 0] == pytest.approx(98 / 102)
+    residuals = np.append(1 - 98 / 102, 1 + 98 / 102)
+    deviation = np.sqrt((residuals**2 * [100, 2]).sum() / 102)
+    assert found.common.deviation[0] == pytest.approx(deviation)
+    assert np.isfinite(held).all()
+
+
+def test_rows_of_which_covariates_expect_what_no_row_has_are_heard_out() -> None:
+    """The feature is the difference of two columns that go together, but for a site of two rows."""
+    random = np.random.default_rng(0)
+    first, apart = random.choice([-1.0, 1.0], (2, 4000))
+    large = np.column_stack([0.1 * apart, first, first - 0.1 * apart])
+    small = np.array([[0.0, 1.0, -1.0], [0.0, -1.0, 1.0]])
+    _, found = harmonized(federate([large, small]), "scale", Covariates((1, 2)))
+    rows = np.concatenate([large, small])  # both sites have all but the same means
+    slopes = np.linalg.lstsq(rows[:, 1:] - rows[:, 1:].mean(axis=0), rows[:, 0] - rows[:, 0].mean())[0]
+    np.testing.assert_allclose(found.common.slopes[:, 0], slopes, rtol=1e-2)
+    assert abs(small[0, 1:] @ slopes) > 1.5 > 8.0 * np.abs(rows[:, 0]).max()
+
+
+def test_deviations_stay_within_the_ranges_that_are_declared() -> None:
+    """At their edges: a client half of whose rows lie at one end of all ranges and half at the other."""
+    reach, kept = np.array([3.0, 4.0]), np.array([0.5])
+    rows = np.array([[3.0, -4.0, 0.5], [-3.0, 4.0, -0.5]])
+    covariates, zero = Covariates((2,)), np.zeros(3)
+    request = ProductsRequest(covariates, zero, np.append(reach, kept), np.zeros(1), kept)
+    told, declared = products(Client(0, rows, 0), request), Products.ranges(request, 2)
+    for name in ("middle", "within", "across"):
+        declared[name].check(name, getattr(told, name))
+    np.testing.assert_array_equal(np.abs(told.within), declared["within"].largest)
+    np.testing.assert_array_equal(np.abs(told.across), declared["across"].largest)
+    common = Common(
+        "scale", covariates, zero, zero, np.ones(3, bool), np.zeros(1), np.array([[6.0, 8.0, 0.0]])
+    )
+    away = DispersionRequest(common, np.append(reach + kept * [6.0, 8.0], kept))
+    against = rows * [1.0, 1.0, np.nan]
+    against[:, 2] = [-0.5, 0.5]
+    seen = dispersion(Client(0, against, 0), away).variance
+    assert seen[0] == Dispersion.ranges(away, 2)["variance"].largest[0] == 36.0
+
+
+def test_what_has_one_value_inside_of_sites_is_told_by_its_range(apart: Float64Array) -> None:
+    """All zeros, or narrower than a billionth of how far sites lie apart; what is small everywhere is fine."""
+    jitter = 0.01 * np.random.default_rng(5).normal(size=len(SITES))
+    for kept in (np.zeros(len(SITES)), 1e9 * SITES + jitter):
+        with pytest.raises(DataError, match="'age', which has one value inside of each"):
+            harmonized(federate(parts(np.column_stack([apart[:, :3], kept]))), "center", Covariates((3,)))
+    held, _ = harmonized(
+        federate(parts(np.column_stack([apart[:, :12], 1e-9 * apart[:, 12]]))), "center", Covariates((12,))
+    )
+    expected, _ = harmonized(federate(parts(apart)), "center", Covariates((12,)))
+    np.testing.assert_allclose(held[:, :12], expected[:, :12], atol=1e-9)
+
+
+def test_what_follows_from_the_others_is_named_with_one_of_them(apart: Float64Array) -> None:
+    """Whatever other columns have in common."""
+    random = np.random.default_rng(6)
+    free, dose = random.normal(size=(2, len(SITES)))
+    alike = free[:, None] + 0.3 * random.normal(size=(len(SITES), 4))
+    rows = np.column_stack([apart[:, :3], alike, dose, dose + 0.5 * SITES])
+    wanted = Harmonizing("center", Covariates(tuple(range(3, 9))), (*"abcd", "dose", "twice"))
+    with pytest.raises(
+        DataError, match=r"inside of sites '(dose|twice)' .* named, '(dose|twice)' among them"
+    ):
+        fit_harmonizing(federate(parts(rows)), wanted)
+    classes = tuple((np.arange(size) % 2 == 0).astype(np.int64) for size in SIZES)
+    with pytest.raises(DataError, match="'covariate 1', which has one value inside of each site"):
+        fit_harmonizing(
+            federate(parts(apart), classes=tuple(0 * own for own in classes)),
+            Harmonizing("center", Covariates((12,), 2), ("age",)),
+        )
+
+
+def test_a_column_that_varies_by_rounding_alone_is_left_by_combat(apart: Float64Array) -> None:
+    rows = apart[:, :12].copy()
+    rows[:, 0] = np.where(np.arange(len(SITES)) % 2, 0.3, 0.1 + 0.2)
+    held, found = harmonized(federate(parts(rows)), "combat")
+    assert np.flatnonzero(~found.common.adjusted).tolist() == [0]
+    assert np.array_equal(held[:, 0], rows[:, 0])
+
+
+def test_a_client_says_which_columns_have_one_value_if_it_has_rows_to_compare() -> None:
+    rows = np.array([[1.0, 2.0, 0.1], [1.0, 3.0, 0.1]])
+    request = ConstantRequest(3)
+    assert constant(Client(0, rows, 0), request).votes.tolist() == [1, 0, 1]
+    assert constant(Client(0, rows[:1], 0), request).votes.tolist() == [0, 0, 0]
+    assert constant(Client(0, rows[:0], 0), request).votes.tolist() == [0, 0, 0]
+    declared = Constant.ranges(request, 2)["votes"]
+    declared.check("votes", np.ones(3, np.int64))
+    with pytest.raises(RefusedReplyError, match="outside the declared range"):
+        declared.check("votes", np.full(3, 2))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_sites_one_of_them_of_two_rows(apart: Float64Array, kind: Kind) -> None:
+    chosen = np.r_[:30, 30, 31]
+    held, _ = harmonized(federate(parts(apart[chosen, :12], SITES[chosen])), kind)
+    np.testing.assert_allclose(held, plain_combat(apart[chosen, :12], SITES[chosen], kind), atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_are_harmonized_alike_however_many_are_taken_at_a_time(
+    apart: Float64Array, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, _ = harmonized(federate(parts(apart)), kind, Covariates((12,)))
+    monkeypatch.setattr("raydr.geometry.points._VALUES", 7 * 13)
+    held, found = harmonized(federate(parts(apart)), kind, Covariates((12,)))
+    np.testing.assert_allclose(held, whole, atol=1e-10)
+    assert np.array_equal(found.applied(apart, SITES), held)
+
+
+def test_covariates_are_columns_and_indicators_of_all_classes_but_the_first() -> None:
+    rows, classes = np.arange(6.0).reshape(3, 2), np.array([2, 0, 1])
+    assert Covariates().classes == 0
+    kept = Covariates((1,), 3)
+    assert kept.count == 3
+    assert kept.of(rows, classes).tolist() == [[1.0, 0.0, 1.0], [3.0, 0.0, 0.0], [5.0, 1.0, 0.0]]
+    with pytest.raises(ValueError, match="these rows have none"):
+        kept.of(rows, None)
+    for classes_there in (0, 1):
+        alone = Covariates((1,), classes_there)
+        assert alone.count == 1
+        assert alone.of(rows, None).tolist() == [[1.0], [3.0], [5.0]]
+
+
+def test_requests_say_that_they_read_classes_where_there_are_two_to_tell_apart() -> None:
+    """Of one class nothing is read, and noise on records covers all."""
+    for classes in (0, 1, 2):
+        kept = Covariates((), classes)
+        common = Common("scale", kept, *np.zeros((2, 2)), np.ones(2, bool), np.zeros(0), np.zeros((0, 2)))
+        reading: list[Request[Any]] = [
+            ProductsRequest(kept, *np.zeros((2, 2)), *np.zeros((2, kept.count))),
+            DispersionRequest(common, np.ones(2)),
+            HarmonizeRows(common),
+        ]
+        assert [request.reads_classes for request in reading] == [classes == 2] * 3
+    assert HarmonizeRows.sets_state, "a client that is restarted has to be told again"
+
+
+def test_empirical_bayes_needs_two_columns_that_vary_at_every_site(apart: Float64Array) -> None:
+    rows = apart[:, :4].copy()
+    rows[SITES == 1, :2] = 5.0
+    _, found = harmonized(federate(parts(rows)), "combat")
+    assert found.common.adjusted.tolist() == [False, False, True, True]
+    rows[SITES == 0, 2] = 5.0
+    with pytest.raises(DataError, match="of which there is one: set it to scale"):
+        harmonized(federate(parts(rows)), "combat")
+    rows[SITES == 2, 3] = 5.0
+    with pytest.raises(DataError, match="of which there are none: set it to scale"):
+        harmonized(federate(parts(rows)), "combat")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_preparation_survives_its_arrays(apart: Float64Array, kind: Kind) -> None:
+    """What sites keep comes back with them, and without it what all have in common."""
+    classes = np.random.default_rng(1).integers(0, 3, len(SITES))
+    own = tuple(classes[site == SITES] for site in range(3))
+    _, found = harmonized(federate(parts(apart), classes=own), kind, Covariates((12,), 3))
+    scaling = Scaling(apart.mean(axis=0), 1.0 / apart.std(axis=0), False, np.full(13, 0.5))
+    before = Preparation(scaling, found)
+    holed = apart.copy()
+    holed[::7, 3] = np.nan
+    after = Preparation.of(before.arrays, before.kept_at_sites, "standard", kind)
+    expected = before.applied(holed, SITES, classes)
+    assert np.array_equal(after.applied(holed, SITES, classes), expected)
+    filled_in = np.where(np.isnan(holed), 0.5, holed)
+    whole = Scaling(scaling.shift, scaling.factor, False)
+    assert np.array_equal(expected, scale_rows(found.applied(filled_in, SITES, classes), whole))
+    assert np.array_equal(before.applied(holed), scale_rows(holed, scaling)), "no site's rows stay"
+    alone = Preparation.of(before.arrays, {}, "standard", kind)
+    assert alone.harmonization is not None
+    assert alone.harmonization.effects == ()
+    assert np.array_equal(alone.harmonization.common.adjusted, found.common.adjusted)
+    assert before.kept_at_sites["shift"].shape == (3, 13)
+    uneven = dict(before.kept_at_sites)
+    uneven["factor"] = uneven["factor"][:2]
+    with pytest.raises(ValueError, match="zip"):
+        Preparation.of(before.arrays, uneven, "standard", kind)
+    plain = Preparation.of(scaling.arrays, {}, "unit", None)
+    assert plain.harmonization is None
+    assert plain.scaling.unit
+    assert plain.kept_at_sites == {}
+    assert set(plain.arrays) == {"shift", "factor", "fill"}
+    assert np.array_equal(plain.applied(holed, SITES), scale_rows(holed, plain.scaling))
+
+
+def test_rows_that_no_site_adjusted_are_scaled_by_what_they_say_themselves() -> None:
+    """As the clients would scale them: what varies by rounding alone, or has no inverse, becomes 0."""
+    from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
+
+    rows = np.random.default_rng(2).normal(size=(30, 3)) * [1.0, 1e3, 1e-3] + [5.0, 0.0, 1.0]
+    holed = rows.copy()
+    holed[4, 1] = np.nan
+    rows[4, 1] = 7.0
+    prepared = Preparation(Scaling(np.zeros(3), np.ones(3), False, np.array([0.0, 7.0, 0.0])))
+    for scale, oracle in (("standard", StandardScaler()), ("minmax", MinMaxScaler()), ("unit", Normalizer())):
+        found = prepared.without_harmonizing(holed, scale)  # type: ignore[arg-type]
+        np.testing.assert_allclose(found, oracle.fit_transform(rows), atol=1e-9)
+    assert np.array_equal(prepared.without_harmonizing(holed, "none"), rows)
+    still = np.column_stack([np.tile([0.3, 0.1 + 0.2], 20), np.tile([0.0, 5e-324], 20), np.arange(40.0)])
+    plain = Preparation(Scaling(np.zeros(3), np.ones(3), False))
+    assert not plain.without_harmonizing(still, "standard")[:, 0].any()
+    assert not plain.without_harmonizing(still, "minmax")[:, 1].any()
+
+
+def test_what_cannot_be_harmonized_is_refused(apart: Float64Array) -> None:
+    with pytest.raises(DataError, match="all rows are one client's"):
+        harmonized(federate([apart, apart[:0]]), "center")
+    with pytest.raises(DataError, match=r"inside of each\W+site all rows are equal"):
+        harmonized(federate(list(apart[:, None])), "scale")
+    with pytest.raises(DataError, match="there is one: set it to scale"):
+        harmonized(federate(parts(apart[:, :1])), "combat")
+    rows = np.column_stack([apart[:, :3], SITES])
+    with pytest.raises(DataError, match="'age', which has one value inside of each"):
+        harmonized(federate(parts(rows)), "center", Covariates((3,)))
+    twice = np.column_stack([apart[:, :3], apart[:, 12], 2.0 * apart[:, 12] + SITES])
+    with pytest.raises(DataError, match="follows from the others"):
+        harmonized(federate(parts(twice)), "center", Covariates((3, 4)))
+
+
+def test_of_many_columns_no_second_table_is_made() -> None:
+    rows = np.random.default_rng(0).normal(size=(120, 20_000)).astype(np.float32)
+    sites = np.arange(120) % 3
+    federation = federate(parts(rows, sites))
+    tracemalloc.start()
+    found = fit_harmonizing(federation, Harmonizing("combat"))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # The adjusted rows, in single precision; requests, votes, sums and their ring of 8 bytes a feature; blocks.
+    assert peak < 2 * rows.nbytes + 60_000_000
+    expected = plain_combat(rows[:, :50].astype(np.float64), sites, "scale")
+    held, _ = harmonized(federate(parts(rows[:, :50], sites)), "scale", dtype="float32")
+    np.testing.assert_allclose(held[np.argsort(np.argsort(sites, kind="stable"))], expected, atol=1e-5)
+    assert found.common.adjusted.all()
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Hospitals that measure in ways of their own, with gaps; east has measured no insulin that is worth a name."""
+    path = patients(tmp_path_factory.mktemp("table") / "patients.csv")
+    lines = path.read_text().splitlines()
+    for number, line in enumerate(lines[1:], 1):
+        hospital, age, *others = line.split(",")
+        if hospital == "west" and others[0]:
+            others[0] = f"{float(others[0]) + 40:.3f}"
+        lines[number] = ",".join([hospital, age, *others])
+    path.write_text("\n".join(lines).replace("bmi", "$x_$") + "\n")
+    return path
+
+
+def filled(table: Path) -> tuple[Float64Array, Int64Array]:
+    """The rows as clients have them before they are adjusted, and the sites by their names' order."""
+    rows = np.genfromtxt(table, delimiter=",", skip_header=1, usecols=(1, 2, 3, 4))
+    sites = np.genfromtxt(table, delimiter=",", skip_header=1, usecols=[0], dtype=np.str_)
+    return np.where(np.isnan(rows), np.nanmedian(rows, axis=0), rows), np.unique(sites, return_inverse=True)[
+        1
+    ]
+
+
+@pytest.mark.parametrize("kind", ["center", "scale"])
+def test_a_run_maps_what_somebody_else_had_harmonized(tmp_path: Path, table: Path, kind: Kind) -> None:
+    """Missing values first, then sites, then the scale; the pooled map is of the same rows."""
+    folder = tiny_run(tmp_path / "run", **settings(table, harmonize=kind), compare=["central"])
+    rows, sites = filled(table)
+    adjusted = rows.copy()
+    for site in range(3):
+        own = rows[sites == site] - rows[sites == site].mean(axis=0)
+        if kind == "scale":
+            within = np.sqrt(sum(rows[sites == one].var(axis=0) * np.mean(sites == one) for one in range(3)))
+            deviation = rows[sites == site].std(axis=0, ddof=1)
+            own *= np.where(deviation > 1e-9, within / np.maximum(deviation, 1e-9), 1.0)
+        adjusted[sites == site] = rows.mean(axis=0) + own
+    lines = table.read_text().splitlines()
+    for number, row in enumerate(adjusted.tolist(), 1):
+        hospital, *_, diagnosis = lines[number].split(",")
+        lines[number] = ",".join([hospital, *map(repr, row), diagnosis])
+    (tmp_path / "whole.csv").write_text("\n".join(lines) + "\n")
+    other = tiny_run(tmp_path / "other", **settings(tmp_path / "whole.csv", "error"), compare=["central"])
+    for file in ("embedding.parquet", "central.parquet"):
+        one, two = (
+            np.stack([pq.read_table(at / file)[axis].to_numpy() for axis in "xy"]) for at in (folder, other)
+        )
+        np.testing.assert_allclose(one, two, atol=1e-6)
+
+
+def test_a_run_says_how_far_sites_stood_apart(tmp_path: Path, table: Path) -> None:
+    folder = tiny_run(tmp_path / "run", **settings(table, harmonize="combat"))
+    run_folder = read_run(folder)
+    found = run_folder.data.harmonized
+    assert found is not None
+    assert (found.kind, found.keep, found.unchanged) == ("combat", (), ("insulin",))
+    rows, sites = filled(table)
+    before = separation((rows - rows.mean(axis=0)) / rows.std(axis=0), sites)
+    assert found.before == pytest.approx(before)
+    assert found.before["site_mixing"] < found.after["site_mixing"]  # type: ignore[operator]
+    (fact,) = (fact for fact in mapped.facts(run_folder.data) if fact.name == "Sites harmonized")
+    assert "What really differs between sites goes too" in fact.text
+    one, two = (wording.measure(value) for value in (found.before["site_mixing"], found.after["site_mixing"]))
+    assert f"mixing of the sites {one} before, {two} after" in fact.text
+    assert "left as they were: insulin" in fact.text
+    (entry,) = (entry for entry in run_folder.ledger if entry.kind == "OwnEffect")
+    assert entry.direction == "simulation-only"
+
+
+def test_ray_gives_the_same_bits(tmp_path: Path, table: Path) -> None:
+    content = settings(table, harmonize={"kind": "combat", "keep": ["age", "label"]})
+    inline = tiny_run(tmp_path / "inline", **content)
+    on_ray = tiny_run(tmp_path / "ray", **content, runtime={"federation": "ray"})
+    for name in ("embedding.parquet", "ledger.json", "data.json", "metrics.json", "model/sites.npz"):
+        assert (inline / name).read_bytes() == (on_ray / name).read_bytes()
+
+
+def test_masks_hide_the_sums(tmp_path: Path, table: Path) -> None:
+    arrays = []
+    for secure in (False, True):
+        content = settings(table, harmonize={"kind": "combat", "keep": ["age"]})
+        folder = tiny_run(tmp_path / str(secure), **content, privacy={"secure_aggregation": secure})
+        ledger = {entry.kind: entry for entry in read_run(folder).ledger if entry.direction == "up"}
+        for kind in ("Products", "Dispersion", "Constant", "Moment"):
+            assert ledger[kind].secure == secure
+        arrays.append(read_model(folder))
+    for name, values in arrays[0].arrays.items():
+        assert np.array_equal(values, arrays[1].arrays[name])
+    assert np.array_equal(arrays[0].own["shift"], arrays[1].own["shift"])
+
+
+def test_files_of_the_sites_own_are_harmonized_likewise(tmp_path: Path) -> None:
+    """Columns in another order, one that a site lacks, and classes that the label names."""
+    table = patients(tmp_path / "patients.csv")
+    harmonize = {"kind": "scale", "keep": ["diagnosis", "age"]}
+    one = tiny_run(tmp_path / "one", **settings(table, harmonize=harmonize))
+    sited = settings(table) | {
+        "data": {"label": "diagnosis", "missing": "median", "scale": "standard", "harmonize": harmonize},
+        "clients": {"sites": write_sites(tmp_path, table)},
+    }
+    other = tiny_run(tmp_path / "other", **sited)
+    first, second = (
+        sorted(pq.read_table(at / "embedding.parquet").select(["client", "x", "y"]).to_pylist(), key=str)
+        for at in (one, other)
+    )
+    assert first == second
+    found, again = read_run(one).data.harmonized, read_run(other).data.harmonized
+    assert found is not None
+    assert again is not None
+    assert found.keep == again.keep == ("age", "the label")
+    assert found.after == pytest.approx(again.after)
+
+
+def test_an_interrupted_run_goes_on_with_the_same_rows(tmp_path: Path, table: Path) -> None:
+    content = settings(table, harmonize={"kind": "combat", "keep": ["label"]}) | {
+        "method": {"kind": "fed-tsne", "landmarks": 5, "rounds": 4, "early_iterations": 5, "iterations": 5},
+        "runtime": {"federation": "inline", "checkpoint_every": 2},
+    }
+
+    def listen(event: Event) -> None:
+        if isinstance(event, RoundEnded) and event.round == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tiny_scenario(**content), out=tmp_path / "out", listener=listen)
+    (kept,) = tmp_path.glob("out.incomplete-*")
+    resumed = raydr.resume(kept).folder
+    straight = run(tiny_scenario(**content), out=tmp_path / "whole")
+    for name in ("embedding.parquet", "data.json", "model/arrays.npz", "model/sites.npz"):
+        assert (resumed / name).read_bytes() == (straight / name).read_bytes()
+
+
+def test_new_rows_are_adjusted_as_those_of_their_site(tmp_path: Path, table: Path) -> None:
+    content = settings(table, harmonize="scale") | {
+        "method": {"kind": "fed-tsne", "landmarks": 8, "rounds": 2, "early_iterations": 5, "iterations": 5}
+    }
+    folder = tiny_run(tmp_path / "run", **content)
+
+    def placed(data: Path, **options: Any) -> list[dict[str, Any]]:
+        raydr.transform(folder, data, out=tmp_path / "out.parquet", **options)
+        rows: list[dict[str, Any]] = pq.read_table(tmp_path / "out.parquet").to_pylist()
+        return rows
+
+    assert status(["transform", str(folder), str(table), "--out", str(tmp_path / "cli.csv")]) == 0
+    own, lines = placed(table), table.read_text().splitlines()
+    east = [row for row, line in enumerate(lines[1:]) if line.startswith("east")]
+    (tmp_path / "east.csv").write_text("\n".join([lines[0], *(lines[row + 1] for row in east)]) + "\n")
+    (tmp_path / "unsaid.csv").write_text(
+        "\n".join(line.partition(",")[2] for line in (tmp_path / "east.csv").read_text().splitlines()) + "\n"
+    )
+    alone = placed(tmp_path / "unsaid.csv", site="east")
+    for there, row in zip(alone, east, strict=True):
+        assert (there["x"], there["y"]) == (own[row]["x"], own[row]["y"])
+    assert placed(tmp_path / "unsaid.csv", site="west") != alone
+    (tmp_path / "called.csv").write_text((tmp_path / "east.csv").read_text().replace("hospital", "where"))
+    assert placed(tmp_path / "called.csv", site="where") == alone
+    with pytest.raises(DataError, match="does not say of which site its rows are"):
+        placed(tmp_path / "unsaid.csv")
+    with pytest.raises(DataError, match="no site of the run"):
+        placed(tmp_path / "unsaid.csv", site="south")
+    (tmp_path / "strange.csv").write_text((tmp_path / "east.csv").read_text().replace("east", "easte"))
+    with pytest.raises(DataError, match=r"rows of 'easte' \(did you mean east\?\)"):
+        placed(tmp_path / "strange.csv")
+    (folder / "model" / "sites.npz").unlink()
+    with pytest.raises(OutputError, match=r"only\W+a site that has kept its own"):
+        placed(table)
+
+
+def test_what_sites_keep_is_known_again_by_themselves_alone(tmp_path: Path, whole: Path) -> None:
+    """The file is of its model and unchanged, or it is refused; and nothing that others have says anything of it."""
+    folder, other = (
+        tiny_run(tmp_path / kind, **settings(whole, "error", harmonize=kind)) for kind in ("scale", "center")
+    )
+    sites = folder / "model" / "sites.npz"
+    with np.load(sites) as file:
+        kept = dict(file)
+    whole_file = sites.read_bytes()
+    assert read_model(folder).own.keys() == kept.keys() - {"made_from"}
+    for content in (kept | {name: values * 1.5 for name, values in kept.items() if values.ndim == 2}, {}):
+        np.savez(sites, **content)
+        with pytest.raises(OutputError, match=r"sites.npz is not the file that the run wrote"):
+            read_model(folder)
+    sites.write_bytes((other / "model" / "sites.npz").read_bytes())
+    with pytest.raises(OutputError, match=r"sites.npz is not the file that the run wrote"):
+        read_model(folder)
+    sites.write_bytes(whole_file)
+    card = (folder / "model" / "model.json").read_text()
+    assert "sites.npz" not in card
+    for digest in (sha256_of_file(sites), str(kept["made_from"])):
+        assert digest not in card
+
+
+def test_transform_of_a_run_without_harmonizing_asks_for_no_site(tmp_path: Path, table: Path) -> None:
+    folder = tiny_run(tmp_path / "run", **settings(table))
+    with pytest.raises(ScenarioError, match="adjusted no site to others"):
+        raydr.transform(folder, table, out=tmp_path / "out.csv", site="east")
+
+
+def test_rows_that_are_held_out_are_adjusted_too(tmp_path: Path, table: Path) -> None:
+    content = settings(table, harmonize="scale", holdout=0.25)
+    folder = tiny_run(tmp_path / "run", **content, metrics="default")
+    held = pq.read_table(folder / "held_out.parquet").to_pylist()
+    raydr.transform(folder, table, out=tmp_path / "all.parquet")
+    everywhere = pq.read_table(tmp_path / "all.parquet").to_pylist()
+    for row in held:
+        assert (row["x"], row["y"]) == (everywhere[row["row"]]["x"], everywhere[row["row"]]["y"])
+    lines = table.read_text().splitlines()
+    split = [f"{line},{'new' if line.startswith('west') else 'old'}" for line in lines[1:]]
+    (tmp_path / "split.csv").write_text("\n".join([lines[0] + ",split", *split]) + "\n")
+    marked = settings(tmp_path / "split.csv", harmonize="center", holdout={"column": "split", "value": "new"})
+    with pytest.raises(DataError, match="rows of 'west' are to be placed"):
+        tiny_run(tmp_path / "marked", **marked)
+
+
+def test_a_kept_label_places_no_rows_to_come(tmp_path: Path, table: Path) -> None:
+    content = settings(table, harmonize={"kind": "combat", "keep": ["label"]})
+    folder = tiny_run(tmp_path / "run", **content)
+    with pytest.raises(ScenarioError, match="rows to come have no label yet"):
+        raydr.transform(folder, table, out=tmp_path / "out.csv")
+    with pytest.raises(ScenarioError, match="the very label that"):
+        tiny_scenario(**settings(table, harmonize={"kind": "combat", "keep": ["label"]}, holdout=0.2))
+    centred = tiny_run(
+        tmp_path / "centred", **settings(table, harmonize={"kind": "center", "keep": ["label"]})
+    )
+    raydr.transform(
+        centred, table, out=tmp_path / "out.csv"
+    )  # where only the place is adjusted, no label matters
+
+
+def test_categories_are_kept_by_their_words(tmp_path: Path, table: Path) -> None:
+    lines = table.read_text().splitlines()
+    smoking = [f"{line},{('no', 'former', 'yes')[row % 3]}" for row, line in enumerate(lines[1:])]
+    (tmp_path / "smoking.csv").write_text("\n".join([lines[0] + ",smoker", *smoking]) + "\n")
+    content = settings(
+        tmp_path / "smoking.csv", categories="one-hot", harmonize={"kind": "scale", "keep": ["smoker"]}
+    )
+    found = read_run(tiny_run(tmp_path / "run", **content)).data.harmonized
+    assert found is not None
+    assert found.keep == ("smoker=no", "smoker=yes")
+    content["data"]["harmonize"]["keep"] = ["smokers"]
+    with pytest.raises(DataError, match=r"'smokers', which is neither a column .* \(did you mean smoker"):
+        tiny_run(tmp_path / "other", **content)
+
+
+def test_scenarios_that_cannot_be(table: Path) -> None:
+    with pytest.raises(ScenarioError, match="deals rows to clients that are no sites"):
+        tiny_scenario(data__harmonize="center")
+    with pytest.raises(ScenarioError, match="would tell the means that the key hides"):
+        tiny_scenario(**settings(table, "error", harmonize="center"), privacy={"isometry_key": True})
+    with pytest.raises(ScenarioError, match="harmonize"):
+        tiny_scenario(**settings(table, harmonize="combats"))
+    assert tiny_scenario(**settings(table, harmonize="none")).data.harmonize is None
+
+
+def test_a_strict_run_refuses_sums_that_nothing_covers(tmp_path: Path) -> None:
+    lines = [f"{row % 3},{row % 7},{row % 5}" for row in range(60)]
+    (tmp_path / "plain.csv").write_text("\n".join(["site,a,b", *lines]) + "\n")
+    scenario = tiny_scenario(
+        data={"path": str(tmp_path / "plain.csv"), "features": ["a", "b"], "harmonize": "center"},
+        clients={"partition": {"kind": "by-column", "column": "site"}},
+        method=tiny()["method"] | {"gamma": 1.0, "bounds": [0, 7]},
+        privacy={"noise": {"on": "gradient", "epsilon": 5.0}, "strict": "sums"},
+    )
+    with pytest.raises(ScenarioError, match=r"no data\.harmonize"):
+        run(scenario, out=tmp_path / "run")
+
+
+@pytest.mark.parametrize("harmonize", ["center", {"kind": "combat", "keep": ["age", "label"]}])
+def test_a_plan_counts_what_harmonizing_sends(tmp_path: Path, table: Path, harmonize: Any) -> None:
+    from raydr.actors.capacity import capacity_at
+
+    content = settings(table, harmonize=harmonize)
+    planned = plan_of_scenario(tiny_scenario(**content), capacity=capacity_at("local"), data_dir=None)
+    kinds = ("Products", "Dispersion", "DispersionRequest", "Constant", "HarmonizeRows", "Moment", "Within")
+    ran = {
+        (entry.kind, entry.direction): (entry.count, entry.bytes)
+        for entry in read_run(tiny_run(tmp_path / "run", **content)).ledger
+        if entry.kind in kinds
+    }
+    assert len(ran) >= 3
+    told = {(entry.kind, entry.direction): (entry.count, entry.bytes) for entry in planned.messages}
+    assert {key: told[key] for key in ran} == ran
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, table: Path) -> Path:
+    """The same without gaps."""
+    path = tmp_path_factory.mktemp("whole") / "patients.csv"
+    lines = table.read_text().splitlines()
+    cells = [[cell or "50.5" for cell in line.split(",")] for line in lines]
+    path.write_text("\n".join(map(",".join, cells)) + "\n")
+    return path
+
+
+NOISE = {"on": "data", "clip": 100.0, "multiplier": 1.0, "stage": "all"}
+
+
+def test_noise_on_records_covers_no_classes(tmp_path: Path, whole: Path) -> None:
+    """Means of class indicators are exact, and so is all that is made of rows which classes have changed."""
+    covered: dict[bool, set[str]] = {}
+    for label in (False, True):
+        content = settings(whole, "error", harmonize={"kind": "scale", "keep": ["age", *["label"] * label]})
+        folder = tiny_run(tmp_path / f"{label}", **content, privacy={"noise": NOISE})
+        up = [
+            entry for entry in json.loads((folder / "ledger.json").read_text()) if entry["direction"] == "up"
+        ]
+        covered[label] = {entry["kind"] for entry in up if entry["protection"]}
+        exact = {entry["kind"] for entry in up if not entry["protection"] and not entry["public"]}
+        assert {"Products", "Dispersion"} <= (exact if label else covered[label])
+        stated = json.loads((folder / "privacy.json").read_text())
+        assert (stated["epsilon"] is None) == label
+        assert any("Products" in reason for reason in stated["infinite"]) == label
+    # Means come before classes have any part in the rows, distances after.
+    assert "Moment" in covered[True]
+    assert "AnchorDistances" in covered[False] - covered[True]
+
+
+@pytest.mark.parametrize("strict", [True, "sums"])
+def test_a_strict_run_keeps_no_label(tmp_path: Path, whole: Path, strict: bool | str) -> None:
+    content = settings(whole, "error", harmonize={"kind": "center", "keep": ["label"]}, features=["age"])
+    with pytest.raises(ScenarioError, match="Leave the label out of keep"):
+        tiny_run(tmp_path / "run", **content, privacy={"noise": NOISE, "strict": strict})
+
+
+def test_a_client_part_sees_classes_only_where_it_declares_that_it_reads_them() -> None:
+    """What reads them without saying so would be booked as covered by noise on records."""
+    rows = np.random.default_rng(0).normal(size=(6, 2))
+    federation = federate([rows[:3], rows[3:]], classes=(np.array([0, 1, 0]), np.array([1, 1, 0])))
+    for covariates in (Covariates((), 2), Covariates((0,), 0)):
+        told = ProductsRequest(covariates, *np.zeros((2, 2)), *np.zeros((2, covariates.count)))
+        assert told.reads_classes == (covariates.classes > 0)
+        host = federation._transport.hosts[0]  # type: ignore[attr-defined]
+        host.ask(Call(told, 9, 0, 0, (0,), False))
+        assert (host._clients[0].classes is not None) == told.reads_classes
+
+
+def test_an_audit_repeats_a_harmonized_run(tmp_path: Path, table: Path) -> None:
+    content = settings(table, harmonize={"kind": "combat", "keep": ["label"]})
+    folder = tiny_run(tmp_path / "run", **content)
+    assert status(["audit", str(folder), "--quiet", "--attack", "trilateration"]) == 0
+
+
+def test_bounds_are_of_the_harmonized_rows(tmp_path: Path, table: Path) -> None:
+    content = settings(table, harmonize="combat") | {"method": tiny()["method"]}
+    folder = tiny_run(tmp_path / "run", **content)
+    out = tmp_path / "bounds.json"
+    assert status(["bounds", str(folder), "--json", str(out)]) == 0
+    assert json.loads(out.read_text())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_site_that_joins_measures_itself(tmp_path: Path, table: Path, kind: Kind) -> None:
+    """Wherever its rows lie, they come to lie among the others', and it tells nobody what it was off by."""
+    lines = table.read_text().splitlines()
+    others = [line for line in lines[1:] if not line.startswith("west")]
+    (tmp_path / "two.csv").write_text("\n".join([lines[0], *others]) + "\n")
+    content = settings(tmp_path / "two.csv", harmonize=kind) | {
+        "method": {"kind": "fed-tsne", "landmarks": 8, "rounds": 2, "early_iterations": 5, "iterations": 5}
+    }
+    folder = tiny_run(tmp_path / "run", **content)
+    rows, sites = filled(table)
+    west = rows[sites == 2]
+    places = []
+    for name, own in {"west": west, "off": west + 1_000.0}.items():
+        file = tmp_path / f"{name}.csv"
+        np.savetxt(
+            file,
+            own,
+            delimiter=",",
+            header=lines[0].split(",", 1)[1].rsplit(",", 1)[0],
+            comments="",
+            fmt="%.17g",
+        )
+        raydr.join(folder, file)
+        joined = folder / "joined" / str(len(places) + 1)
+        places.append(pq.read_table(joined / "embedding.parquet"))
+        told = json.loads((joined / "ledger.json").read_text())
+        assert [entry["direction"] for entry in told if entry["kind"] == "OwnEffect"] == ["simulation-only"]
+        assert json.loads((joined / "data.json").read_text())["harmonized"]["kind"] == kind
+    if kind == "combat":
+        return  # which believes a site that is off by the same in all columns more than one that is not
+    for axis in "xy":
+        np.testing.assert_allclose(places[0][axis].to_numpy(), places[1][axis].to_numpy(), atol=1e-6)
+    arrays = read_model(folder).arrays
+    adjusted = west - west.mean(axis=0)
+    if kind == "scale":
+        adjusted *= arrays["site_deviation"] / west.std(axis=0, ddof=1)
+    placing = placing_of(folder, "west")
+    expected = placing.found_of(scale_rows(adjusted + arrays["site_centre"], placing.common.scaling)).places
+    np.testing.assert_allclose(expected[:, 0], places[0]["x"].to_numpy(), atol=1e-9)
+
+
+def test_no_site_joins_where_the_label_was_kept(tmp_path: Path, table: Path) -> None:
+    folder = tiny_run(tmp_path / "run", **settings(table, harmonize={"kind": "center", "keep": ["label"]}))
+    with pytest.raises(ScenarioError, match="cannot tell by how much it is off"):
+        raydr.join(folder, table)
+
+
+def test_estimators_harmonize(tmp_path: Path) -> None:
+    from sklearn.base import clone
+
+    FedTSNE: Any = raydr.FedTSNE
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(90, 5)) + 5.0 * (np.arange(90) % 3)[:, None]
+    sites = np.array(["north", "east", "west"])[np.arange(90) % 3]
+    quick = {"landmarks": 8, "rounds": 2, "early_iterations": 5, "iterations": 5}
+    estimator = FedTSNE(**quick, harmonize="combat", metrics=["site_mixing"])
+    estimator = clone(estimator).fit(rows, sites=sites)
+    found = estimator.result_.data["harmonized"]
+    assert found["before"]["site_mixing"] < 0.5 < found["after"]["site_mixing"]
+    places = estimator.transform(rows, sites=sites)
+    assert np.array_equal(
+        places[sites == "east"], estimator.transform(rows[sites == "east"], sites=sites[sites == "east"])
+    )
+    with pytest.raises(DataError, match="of which site"):
+        estimator.transform(rows)
+    tables = [rows[sites == name] for name in ("north", "east", "west")]
+    listed = FedTSNE(**quick, harmonize={"kind": "center"}).fit(tables)
+    assert listed.transform(tables).shape == (90, 2)
+    with pytest.raises(ScenarioError, match=r"that\W+are no sites"):
+        FedTSNE(**quick, harmonize="center").fit(rows)

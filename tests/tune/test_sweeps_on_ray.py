@@ -1,0 +1,284 @@
+"""Sweeps by Ray Tune: trials in their rooms, killed, stopped, interrupted; the table is what it is without that."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+from places import SUPPORT
+from processes import CLUSTER_TOKEN, TOKEN, all_gone, as_from_a_terminal, processes_of
+from sweeps import SPACE, files_of, inline, left_behind, table, tiny_sweep
+from tiny import tiny
+
+from raydr import journal
+from raydr.errors import ScenarioError
+from raydr.runfolder import records
+from raydr.tune.sweeping import resume, sweep
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the tiny sweep, its trials run one after the other without Ray."""
+    with pytest.MonkeyPatch.context() as patch:
+        inline(patch)
+        return sweep(tiny_sweep(), out=tmp_path_factory.mktemp("whole") / "swept")
+
+
+def trial_processes() -> list[psutil.Process]:
+    """Processes of trials on the tests' own cluster: somebody else's sweep on this machine is left alone."""
+    return [
+        process for process in processes_of(CLUSTER_TOKEN) if "ImplicitFunc" in " ".join(process.cmdline())
+    ]
+
+
+def test_trials_side_by_side_have_the_bits_of_trials_alone(
+    cluster: None, whole: Path, tmp_path: Path
+) -> None:
+    told: list[journal.Event] = []
+    folder = sweep(tiny_sweep(), out=tmp_path / "swept", listener=told.append)
+    assert table(folder) == table(whole)
+    assert table(folder, records.POINTS) == table(whole, records.POINTS)
+    for row in table(whole):
+        if row["folder"]:
+            assert files_of(folder / row["folder"], "embedding.parquet", "metrics.json") == files_of(
+                whole / row["folder"], "embedding.parquet", "metrics.json"
+            )
+    began = next(event for event in told if isinstance(event, journal.SweepBegan))
+    assert (began.trials, began.done) == (8, 0)
+    assert sum(isinstance(event, journal.TrialEnded) for event in told) == 8
+
+
+@pytest.mark.slow
+def test_clients_of_a_trial_are_actors_with_the_same_bits(cluster: None, tmp_path: Path) -> None:
+    base = tiny() | {"runtime": {"federation": "ray", "checkpoint_every": 0}}
+    on_ray = sweep(tiny_sweep(base=base, space={"clients.count": [2, 3]}, repeats=1), out=tmp_path / "ray")
+    with pytest.MonkeyPatch.context() as patch:
+        inline(patch)
+        alone = sweep(tiny_sweep(space={"clients.count": [2, 3]}, repeats=1), out=tmp_path / "alone")
+    for name in ("0000-0", "0001-0"):
+        run = Path(records.TRIAL_FOLDERS) / name
+        assert files_of(on_ray / run, "embedding.parquet") == files_of(alone / run, "embedding.parquet")
+
+
+def test_a_trial_whose_process_is_killed_starts_again(cluster: None, whole: Path, tmp_path: Path) -> None:
+    killed = []
+
+    def kill_once(event: journal.Event) -> None:
+        if isinstance(event, journal.TrialEnded) and not killed:
+            for process in trial_processes():
+                process.kill()
+                killed.append(process.pid)
+
+    folder = sweep(tiny_sweep(), out=tmp_path / "swept", listener=kill_once)
+    assert killed
+    assert table(folder) == table(whole)
+
+
+@pytest.mark.slow
+def test_a_trial_that_is_killed_again_and_again_is_a_row(cluster: None, tmp_path: Path) -> None:
+    def kill(event: journal.Event) -> None:
+        if isinstance(event, journal.TrialStarted):
+            for process in trial_processes():
+                process.kill()
+
+    asked = tiny_sweep(space={"clients.count": [3]}, repeats=1, trial={"retries": 1, "report": False})
+    (row,) = table(sweep(asked, out=tmp_path / "swept", listener=kill))
+    assert row["status"] == "failed"
+    assert "its process or node was lost" in row["error"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["asha", "median"])
+def test_trials_stop_by_what_they_report_by_round(cluster: None, tmp_path: Path, kind: str) -> None:
+    # Steps of next to nothing learn nothing: their objective stays the worst.
+    space = {"method.step": [1.0, 1.0e-6, 1.0e-7, 1.0e-8], "method.rounds": [30]}
+    rule = {"kind": kind, "grace": 2} | ({"least": 1} if kind == "median" else {"reduction": 2})
+    rows = table(sweep(tiny_sweep(space=space, repeats=1, stopping=rule), out=tmp_path / "swept"))
+    good, *bad = rows
+    assert (good["status"], good["rounds"]) == ("done", 30)
+    stopped = [row for row in bad if row["status"] == "stopped"]
+    assert stopped
+    for row in stopped:
+        assert row["folder"] is None
+        assert 2 <= row["rounds"] < 30
+        assert row["objective"] > good["objective"]
+
+
+def test_a_trial_larger_than_any_node_is_refused(cluster: None, tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"No node has room for one trial: trial asks for 999 cores"):
+        sweep(tiny_sweep(trial={"cpus": 999}), out=tmp_path / "swept")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_an_interruption_leaves_what_ended_and_no_process(cluster: None, whole: Path, tmp_path: Path) -> None:
+    def interrupt(event: journal.Event) -> None:
+        if isinstance(event, journal.TrialEnded):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        sweep(tiny_sweep(), out=tmp_path / "swept", listener=interrupt)
+    folder = left_behind(tmp_path / "swept")
+    assert caught.value.__notes__ == [
+        f"Go on after the trials that ended with `raydr sweep {folder} --resume`."
+    ]
+    deadline = time.monotonic() + 30
+    while trial_processes() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not trial_processes()
+    assert table(resume(folder)) == table(whole)
+
+
+def command(*arguments: Any, **environment: str) -> subprocess.Popen[str]:
+    """The command, as from a terminal."""
+    return subprocess.Popen(
+        as_from_a_terminal([sys.executable, "-m", "raydr", *map(str, arguments)]),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+def sweep_file(folder: Path, **more: Any) -> Path:
+    content = {"name": "swept", "base": tiny(), "space": SPACE, "repeats": 2, "trial": {"report": False}}
+    file = folder / "swept.yaml"
+    file.write_text(yaml.safe_dump(content | more, sort_keys=False))
+    return file
+
+
+def wait_for_trials(out: Path, count: int) -> Path:
+    """Wait until so many trials ended; returns the folder."""
+    deadline = time.monotonic() + 200
+    while time.monotonic() < deadline:
+        for folder in out.parent.glob(f"{out.name}.incomplete-*"):
+            if (folder / records.TRIALS).exists() and len(table(folder)) >= count:
+                return folder
+        time.sleep(0.05)
+    raise AssertionError("no trial ended in time")
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_command_that_is_ended_goes_on_to_the_same_table(whole: Path, tmp_path: Path, number: int) -> None:
+    token = secrets.token_hex(8)
+    out = tmp_path / "cut"
+    running = command("sweep", sweep_file(tmp_path), "--out", out, **{TOKEN: token})
+    folder = wait_for_trials(out, 2)
+    running.send_signal(number)
+    _, said = running.communicate(timeout=120)
+    assert all_gone(token)
+    if number == signal.SIGINT:
+        assert running.returncode == 128 + number
+        assert f"interrupted. Go on after the trials that ended with `raydr sweep {folder} --resume`." in said
+    again = command("sweep", folder, "--resume", "--quiet", **{TOKEN: token})
+    page, said = again.communicate(timeout=250)
+    assert again.returncode == 0, said
+    assert Path(page.strip()) == out / records.SWEEP_REPORT
+    assert table(out) == table(whole)
+    assert all_gone(token)
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["raylet", "gcs_server"])
+def test_a_part_of_ray_that_is_killed_ends_the_sweep_and_it_goes_on(
+    whole: Path, tmp_path: Path, part: str
+) -> None:
+    token = secrets.token_hex(8)
+    out = tmp_path / "cut"
+    running = command("sweep", sweep_file(tmp_path), "--out", out, **{TOKEN: token})
+    folder = wait_for_trials(out, 2)
+    for process in psutil.Process(running.pid).children(recursive=True):
+        if process.name() == part:
+            process.kill()
+    _, said = running.communicate(timeout=200)
+    assert running.returncode == 3, said
+    assert f"raydr sweep {folder} --resume" in said
+    assert all_gone(token)
+    assert table(resume(folder)) == table(whole)
+
+
+def swept_over_nodes(file: Path, out: Path, after: int, timeout_s: float, **environment: str) -> None:
+    script = SUPPORT / "sweep_nodes.py"
+    ran = subprocess.run(
+        [sys.executable, str(script), str(file), str(out), str(after)],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr[-3000:]
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_a_node_that_is_lost_costs_no_trial(whole: Path, tmp_path: Path) -> None:
+    token = secrets.token_hex(8)
+    swept_over_nodes(sweep_file(tmp_path), tmp_path / "nodes", 3, 280, **{TOKEN: token})
+    assert table(tmp_path / "nodes") == table(whole)
+    assert all_gone(token)
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_mnist_at_100_clients_over_three_nodes_of_which_one_is_lost(data_dir: Path, tmp_path: Path) -> None:
+    """Noise x landmarks x clients, twelve trials: the table of one machine that was left alone."""
+    content = {
+        "name": "mnist-100",
+        "base": {
+            "data": {"source": "mnist", "rows": 10_000},
+            "clients": {"partition": {"kind": "iid"}},
+            "method": {"kind": "fed-tsne", "rounds": 10},
+            "privacy": {"noise": {"on": "gradient"}},
+            "runtime": {"actors": 2},
+            "metrics": ["npa_10", "ca_10"],
+        },
+        "space": {
+            "clients.count": [50, 100],
+            "method.landmarks": [50, 100, 200],
+            "privacy.noise.level": [0, 0.2],
+        },
+        "trial": {"report": False},
+    }
+    file = tmp_path / "mnist.yaml"
+    file.write_text(yaml.safe_dump(content, sort_keys=False))
+    swept_over_nodes(file, tmp_path / "nodes", 4, 1500, RAYDR_DATA=str(data_dir))
+    base = content["base"] | {"runtime": {"federation": "inline", "checkpoint_every": 0}}
+    file.write_text(yaml.safe_dump(content | {"base": base}, sort_keys=False))
+    alone = command("sweep", file, "--out", tmp_path / "alone", "--quiet", RAYDR_DATA=str(data_dir))
+    _, said = alone.communicate(timeout=1400)
+    assert alone.returncode == 0, said
+    one, other = (
+        [{key: value for key, value in row.items() if key != "digest"} for row in table(tmp_path / name)]
+        for name in ("nodes", "alone")
+    )
+    assert len(one) == 12
+    assert one == other
+
+
+def test_errors_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from raydr.front.cli import status
+
+    file = sweep_file(tmp_path)
+    assert status(["sweep", "digits-for-axes"]) == 2
+    assert "did you mean digits-four-axes?" in capsys.readouterr().err
+    assert status(["sweep", str(file), "--retry-failed"]) == 2
+    assert status(["sweep", str(file), "--resume"]) == 2
+    assert "is not an interrupted sweep" in capsys.readouterr().err
+    assert status(["run", str(file)]) == 2
+    assert "is a sweep: `raydr sweep" in capsys.readouterr().err
+    assert status(["sweep", str(file), "--quick"]) == 2
+    assert "does not say what --quick is to change" in capsys.readouterr().err
