@@ -1,0 +1,240 @@
+"""The parts of a canary's bound, each against the sums written out plainly, on a replay of a few small releases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from half_noise import HalfTheNoise
+from inline_federations import known
+
+from raydr.arrays import Float64Array, FloatArray
+from raydr.attacks import canary
+from raydr.attacks.canary import WHOLE, Flock, Noise, bounds
+from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
+from raydr.federation.replay import Replay
+from raydr.federation.transcript import Release, Transcript
+from raydr.federation.wire import Call
+from raydr.privacy.accounting import gaussian_epsilon
+from raydr.privacy.canaries import most_deviation
+from raydr.privacy.gaussian import GaussianNoise
+from raydr.statistics.second_moments import SecondMomentsRequest
+
+DELTA = 1e-5
+DRAWS = 600
+ROWS = [
+    np.random.default_rng(size).normal((5.0, -2.0, 1.0), (3.0, 1.0, 0.3), (size, 3)) for size in (12, 8, 5)
+]
+"""Three clients whose rows lie off the origin, and differ most in their first feature."""
+
+
+@pytest.fixture(autouse=True)
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(canary, "_REPLIES", DRAWS)
+
+
+def replay_of(*multipliers: float, rows: Sequence[FloatArray] = ROWS, **noise: Any) -> Replay:
+    """One release of second moments with each of these noises: each client's upload, or the mean of all."""
+    seats = [Seat(index, part, fingerprint(part)) for index, part in enumerate(rows)]
+    hosts = [ClientHost([seat], 0, withheld=known([seat])) for seat in seats]
+    steps: list[Call | Release] = []
+    for multiplier in multipliers:  # in a federation of its own, since one asks for nothing twice in a round
+        transcript = Transcript()
+        federation = Federation(InlineTransport(hosts), len(rows), Context(seed=0), transcript=transcript)
+        mechanism = GaussianNoise(on="embedding", multiplier=multiplier, **noise)
+        federation.ask(SecondMomentsRequest(np.zeros(3), 9.0, mechanism))
+        steps += transcript.steps
+    return Replay(hosts, steps)
+
+
+def told(replay: Replay, index: int, clients: tuple[int, ...]) -> Replay:
+    """The same releases, one of which goes to some clients alone."""
+    steps: list[Call | Release] = list(replay.steps)
+    step = steps[index]
+    assert isinstance(step, Release)
+    steps[index] = replace(step, call=replace(step.call, clients=clients))
+    return Replay(replay.hosts, steps)
+
+
+def test_candidates_lie_about_the_mean_along_the_widest_axes_at_the_stated_distances() -> None:
+    made = canary._candidates(replay_of(1.0))
+    rows = np.concatenate(ROWS)
+    mean = rows.mean(axis=0)
+    centred = rows - mean
+    np.testing.assert_allclose(made[0], rows[np.linalg.norm(centred, axis=1).argmax()])
+    width = np.sqrt((centred**2).sum(axis=1).mean())
+    seen = (made[1:] - mean) / width
+    _, _, axes = np.linalg.svd(centred)
+    singles = np.eye(3)[np.argsort(-centred.var(axis=0))]
+    found = seen.reshape(-1, 2 * len(canary._REACHES), 3)
+    assert len(found) == 6
+    for axis, of_axis in zip((*axes, *singles), found, strict=True):
+        np.testing.assert_allclose(of_axis[0::2], np.outer(canary._REACHES, axis), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(of_axis[1::2], -np.outer(canary._REACHES, axis), rtol=1e-9, atol=1e-9)
+
+
+def test_a_gap_in_a_row_counts_as_the_mean_of_its_column() -> None:
+    rows = [part.copy() for part in ROWS]
+    rows[1][3, 0] = np.nan
+    made = canary._candidates(replay_of(rows=rows))
+    assert np.isfinite(made).all()
+    np.testing.assert_allclose(made[1:].mean(axis=0), np.nanmean(np.concatenate(rows), axis=0), rtol=1e-9)
+
+
+def test_equal_rows_still_give_candidates_that_differ_from_them() -> None:
+    made = canary._candidates(replay_of(1.0, rows=[np.ones((4, 3)), np.ones((3, 3))]))
+    np.testing.assert_allclose(np.linalg.norm(made[1:] - 1.0, axis=1).min(), min(canary._REACHES))
+
+
+def test_candidates_are_made_of_the_first_rows_of_each_client() -> None:
+    rows = [np.random.default_rng(0).normal(size=(canary._SOME + 50, 3)) for _ in range(2)]
+    rows[0][canary._SOME :] += 1e6
+    assert np.abs(canary._candidates(replay_of(1.0, rows=rows))[0]).max() < 100.0
+
+
+def test_the_canary_is_put_where_the_releases_protect_a_record_least() -> None:
+    """By the sum of squared multipliers: two weaker releases of a client outweigh one of another."""
+    deviations = [1.0, 1.0]
+    replay = replay_of(*deviations)
+    assert Flock.of(replay).client == int(
+        np.argmin([replay.deviation(replay.releases[0], client) for client in range(3)])
+    )
+    once = told(replay, 0, (0, 1))
+    costs = np.zeros(3)
+    for release in once.releases:
+        for client in release.call.clients:
+            costs[client] += once.deviation(release, client) ** -2.0
+    assert Flock.of(once).client == int(costs.argmax())
+    only_last = told(told(replay, 0, (2,)), 1, (2,))
+    assert Flock.of(only_last).client == 2
+
+
+def test_a_client_without_rows_holds_no_canary() -> None:
+    rows = [np.zeros((0, 3)), *ROWS[1:]]
+    assert Flock.of(replay_of(1.0, rows=rows)).client != 0
+
+
+def test_distances_between_candidates_are_those_of_their_shifts() -> None:
+    flock = Flock.of(replay_of(2.0))
+    count = len(flock.candidates[0])
+    found = flock._distances(0)
+    assert found.shape == (count + 1, count + 1)
+    for one, other in ((0, count), (3, 7), (count, 5), (12, 12), (1, 40)):
+        shift = flock.shift(0, one, other)
+        assert found[one, other] == pytest.approx(canary._dot(shift, shift), rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
+def test_the_canary_chosen_moves_the_releases_most_of_all(relation: str) -> None:
+    """A release asked of others than its client moves by nothing; several count by their sum."""
+    replay = told(replay_of(2.0, 1.0, 3.0, relation=relation), 1, (1, 2))
+    flock = Flock.of(replay)
+    absent = len(flock.candidates[0])
+    moved = np.zeros((absent + 1, absent + 1))
+    for index in range(3):
+        shifts = [flock.shift(index, candidate, absent)["packed"] for candidate in range(absent + 1)]
+        moved += ((np.stack(shifts)[:, None] - np.stack(shifts)) ** 2).sum(axis=2)
+    allowed = moved[:absent, :absent] if relation == "replace-one" else moved[absent]
+    one, other = flock.worst(np.ones(3, np.bool_))
+    assert (absent in (one, other)) == (relation == "zero-out")
+    assert moved[one, other] == pytest.approx(allowed.max(), rel=1e-6)
+
+
+def test_a_shift_is_the_change_of_the_upload_over_the_deviation_that_is_charged() -> None:
+    replay = replay_of(2.0)
+    flock = Flock.of(replay)
+    rows, client = replay.rows(flock.client), flock.client
+    release = replay.releases[0]
+    absent = len(flock.candidates[0])
+
+    def moments(of: FloatArray) -> Float64Array:
+        request = release.call.request
+        clipped = of * np.minimum(1.0, 9.0 / np.linalg.norm(of, axis=1, keepdims=True)) / 9.0
+        square = clipped.T @ clipped
+        assert request.clip == 9.0
+        return np.concatenate([clipped.sum(axis=0), square[np.triu_indices(3)]]) / len(rows)
+
+    candidate = 5
+    held = np.concatenate([rows[:-1], flock.candidates[0][candidate][None]])
+    change = moments(held) - moments(rows[:-1])
+    shift = flock.shift(0, candidate, absent)["packed"]
+    np.testing.assert_allclose(shift, change / replay.deviation(release, client), rtol=1e-4, atol=1e-6)
+
+
+def noise_of(flock: Flock, draws: int) -> tuple[Noise, dict[str, Any]]:
+    shifts = {"far": flock.shift(0, 3, len(flock.candidates[0]))}
+    return Noise.of(flock, 0, draws, shifts), shifts["far"]
+
+
+def test_noise_is_measured_in_units_of_what_is_charged() -> None:
+    flock = Flock.of(replay_of(2.0))
+    noise, shift = noise_of(flock, DRAWS)
+    ((squares, count),) = noise.squares.values()
+    size = shift["packed"].size
+    assert count == DRAWS * size
+    assert squares / count == pytest.approx(1.0, abs=6.0 * np.sqrt(2.0 / count))
+    assert noise.shifts["far"] == pytest.approx(float((shift["packed"] ** 2).sum()))
+    along = noise.along["far"]
+    assert len(along) == DRAWS
+    assert along @ along / DRAWS == pytest.approx(noise.shifts["far"], rel=6.0 * np.sqrt(2.0 / DRAWS))
+    assert noise.most(1) == 1.0
+    assert noise.pilot == 1.0
+
+
+def test_noise_that_is_half_of_what_is_charged_is_measured_as_half() -> None:
+    """By the draws of the first half (the pilot), by all, and by those along the shift of the canary."""
+    replay = replay_of(2.0)
+    (release,) = replay.releases
+    half = replace(release, mechanism=HalfTheNoise.model_construct(**dict(release.mechanism)))
+    flock = Flock.of(Replay(replay.hosts, [half]))
+    noise, _ = noise_of(flock, DRAWS)
+    ((squares, count),) = noise.squares.values()
+    first = most_deviation(squares / 2.0, count // 2)
+    assert noise.pilot == pytest.approx(first, rel=0.1)
+    assert noise.most(1) == pytest.approx(most_deviation(squares, count), rel=1e-9)
+    assert noise.most(1) < noise.most(1000) < 0.6
+    found = {one.variant: one for one in bounds(flock.replay, DELTA)}
+    claimed = found[WHOLE].claimed
+    assert claimed == pytest.approx(gaussian_epsilon(2.0, DELTA), rel=1e-6)
+    tests = 2 + 1
+    assert found[WHOLE].measured == pytest.approx(gaussian_epsilon(2.0 * noise.most(tests), DELTA), rel=1e-3)
+    assert found[WHOLE].epsilon > claimed
+
+
+def test_the_bound_is_the_shift_over_the_deviation_of_the_best_statistic() -> None:
+    """Of two releases: weights by the first half of the draws, the deviation by the second."""
+    flock = Flock.of(replay_of(2.0, 4.0))
+    pair = flock.worst(np.ones(2, np.bool_))
+    shifts = [{WHOLE: flock.shift(index, *pair)} for index in range(2)]
+    noise = [Noise.of(flock, index, DRAWS, shift) for index, shift in enumerate(shifts)]
+    lengths = [one.shifts[WHOLE] for one in noise]
+    statistic = sum(one.along[WHOLE][DRAWS // 2 :] / one.pilot**2 for one in noise)
+    moved = sum(length / one.pilot**2 for length, one in zip(lengths, noise, strict=True))
+    expected = moved / most_deviation(float((statistic**2).sum()), DRAWS // 2)
+    assert canary._mu(WHOLE, noise, DRAWS) == pytest.approx(expected, rel=1e-9)
+    assert 0.8 * np.sqrt(sum(lengths)) < expected < np.sqrt(sum(lengths)) * 1.1
+
+
+def test_draws_are_even_and_as_many_as_replies_and_numbers_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    flock = Flock.of(replay_of(2.0, 2.0, 2.0))
+    assert flock.draws == DRAWS // 3
+    monkeypatch.setattr(canary, "_REPLIES", DRAWS + 9)
+    assert flock.draws == (DRAWS + 9) // 3 // 2 * 2
+    numbers = 3 * 9  # of three releases: means, and a triangle of 3 x 3
+    monkeypatch.setattr(canary, "_NUMBERS", numbers * 101)
+    assert flock.draws == 100
+    monkeypatch.setattr(canary, "_NUMBERS", numbers)
+    assert flock.draws == canary._FEWEST_DRAWS
+
+
+def test_bounds_say_of_what_they_are() -> None:
+    whole, kind = bounds(replay_of(2.0, 2.0), DELTA)
+    assert (whole.variant, kind.variant) == (WHOLE, "SecondMoments")
+    assert whole.numbers == kind.numbers == {"releases": 2, "draws": DRAWS // 2}
+    assert whole.knows.endswith("one record of client 0, there or not")
+    (replaced, _) = bounds(replay_of(2.0, relation="replace-one"), DELTA)
+    assert replaced.knows.endswith("there or another in its place")
+    assert 0.0 < whole.epsilon <= whole.measured == whole.claimed
