@@ -112,9 +112,9 @@ class Line:
 def methods(quick: bool) -> Iterator[Line]:
     """Every method by every attack, the best attempt of each."""
     from raydr.runfolder import read_audit
-    from raydr.scenarios.auditing import audit
-    from raydr.scenarios.reading import read
+    from raydr.scenarios.afterwards.auditing import audit
     from raydr.scenarios.runner import run
+    from raydr.scenarios.schema.reading import read
 
     for clients, count in ((10, 200),) if quick else ((10, 600), (100, 200)):
         for name, sections in METHODS.items():

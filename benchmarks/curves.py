@@ -117,8 +117,8 @@ def one(method: str, axis: str, value: int, data: Path, folder: Path) -> dict[st
 def plan_of(method: str, axis: str, value: int, data: Path) -> dict[str, float]:
     """What ``raydr plan`` says of a run: seconds, in all and by stage, and the peak of each kind of process."""
     from raydr.actors.capacity import imagined
-    from raydr.scenarios.planning import plan_of_scenario
-    from raydr.scenarios.reading import read
+    from raydr.scenarios.planning.plan import plan_of_scenario
+    from raydr.scenarios.schema.reading import read
 
     nodes, there = (value if axis == "nodes" else 1), (value if axis == "cores" else cores())
     capacity = imagined(nodes, max(1, there // nodes), 16)

@@ -31,7 +31,7 @@ from raydr.methods.serving import Plan
 from raydr.metrics import METRICS, Evidence, evaluate, row_graph
 from raydr.privacy import Coverage
 from raydr.privacy.gaussian import GaussianNoise
-from raydr.scenarios.backend import InlineBackend
+from raydr.scenarios.running.backend import InlineBackend
 from raydr.threads import cores
 
 CLIENTS, LANDMARKS, ROUNDS, RANK = 10, 500, 50, 100

@@ -26,7 +26,7 @@ from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 
 import raydr
 from raydr.data import Table, hold_out, load
-from raydr.scenarios.transforming import place
+from raydr.scenarios.afterwards.transforming import place
 
 FEW = ("fed-tsne", "fed-umap", "sense", "fedne")
 METHODS: dict[str, dict[str, Any]] = {

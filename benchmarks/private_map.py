@@ -35,7 +35,7 @@ from raydr.methods.serving import Plan
 from raydr.metrics import Evidence, evaluate
 from raydr.privacy.accounting import Budget, composed_multiplier, gaussian_epsilon
 from raydr.privacy.shares import summed_deviation
-from raydr.scenarios.backend import InlineBackend
+from raydr.scenarios.running.backend import InlineBackend
 from raydr.threads import cores
 
 CLIENTS, DELTA = 10, 1e-5

@@ -26,7 +26,7 @@ from ray import tune
 from raydr.actors.cluster import connected
 from raydr.journal import Event, StageStarted, TrialEnded
 from raydr.scenarios import runner
-from raydr.scenarios.reading import read
+from raydr.scenarios.schema.reading import read
 from raydr.tune.reading import read_sweep
 from raydr.tune.sweeping import sweep
 

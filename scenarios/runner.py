@@ -1,55 +1,22 @@
-"""Runs a scenario: data to clients, server part, evaluation, run folder."""
+"""Runs a scenario from its first word to its page: simulate, audit, show."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from raydr.arrays import Float64Array
-from raydr.data import Provenance, Table
-from raydr.data.notices import of_spreads
-from raydr.errors import FeatureError, RunError, ScenarioError
+from raydr.data import Table
+from raydr.errors import ScenarioError
 from raydr.extras import require_packages
-from raydr.federation.client import Withheld
-from raydr.journal import Charged, CheckpointTaken, Event, Incident, Journal, Listener, RoundEnded, unheard
-from raydr.memory import peak_memory_bytes
-from raydr.methods.serving import Served
-from raydr.metrics import Need, default_metrics, metric_named
-from raydr.privacy.ledger import Entry, Granularity
-from raydr.privacy.secrets import RootedRun
-from raydr.privacy.statement import statement
-from raydr.report import write_picture, write_report
+from raydr.journal import Listener, unheard
 from raydr.runfolder import records
-from raydr.runfolder.records import Measures
-from raydr.runfolder.writing import (
-    write_central,
-    write_data,
-    write_embedding,
-    write_held_out,
-    write_json,
-    write_progress,
-    write_rounds,
-    write_shown,
-)
-from raydr.scenarios.backend import Backend
-from raydr.scenarios.checkpoints import Checkpoints
-from raydr.scenarios.client_data import Dealt, Holdings
-from raydr.scenarios.environment import environment
-from raydr.scenarios.evaluation import Findings, NewRows, Question, examine
-from raydr.scenarios.federation_plan import plan_of, with_public, with_scaling
-from raydr.scenarios.folder import default_folder, incomplete, taken_up, target_of, unwritable
-from raydr.scenarios.model import KEYED, write_model
-from raydr.scenarios.reading import dump, read
-from raydr.scenarios.schema import Scenario
-from raydr.scenarios.start import Beginning, begin, held_by
-from raydr.statistics.keying import keyed_rows, keyed_scale
+from raydr.runfolder.making import default_folder, incomplete, taken_up, target_of, unwritable
+from raydr.scenarios.afterwards.auditing import audit
+from raydr.scenarios.afterwards.showing import shown
+from raydr.scenarios.running.checkpoints import Checkpoints
+from raydr.scenarios.running.simulation import simulate
+from raydr.scenarios.schema.reading import dump, read
+from raydr.scenarios.schema.scenario import Scenario
 
 
 def run(
@@ -83,10 +50,10 @@ def run(
         )
     require_packages(scenario)
     target = out or default_folder(scenario.name, datetime.now())
-    with incomplete(target) as folder:
+    with incomplete(target, Checkpoints) as folder:
         with unwritable(target):
             (folder / records.SCENARIO).write_text(dump(scenario), encoding="utf-8")
-        _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener, table=table)
+        simulate(folder, scenario, address=address, data_dir=data_dir, listener=listener, table=table)
     whole = target.expanduser().absolute()
     if scenario.audit is not None:
         _audited(whole, data_dir, listener)
@@ -114,289 +81,20 @@ def resume(
         If its checkpoint cannot be used, or the run fails again.
     """
     folder = folder.expanduser().absolute()
-    target = target_of(folder)
+    target = target_of(folder, Checkpoints)
     scenario = read(folder / records.SCENARIO)
     require_packages(scenario)
-    with taken_up(folder):
-        _run_in(folder, scenario, address=address, data_dir=data_dir, listener=listener)
+    with taken_up(folder, Checkpoints):
+        simulate(folder, scenario, address=address, data_dir=data_dir, listener=listener)
     if scenario.audit is not None:
         _audited(target, data_dir, listener)
     return shown(target, listener)
 
 
-def _run_in(
-    folder: Path,
-    scenario: Scenario,
-    *,
-    address: str | None,
-    data_dir: Path | None,
-    listener: Listener,
-    table: Table | None = None,
-) -> None:
-    """Run a scenario in a folder that is there, from the checkpoint that may be in it."""
-    started = datetime.now().astimezone()
-    journal, checkpoints = Journal(listener), Checkpoints(folder)
-    with held_by(scenario, data_dir, table, address, journal) as (backend, holdings):
-        beginning = begin(scenario, holdings, checkpoints, backend.device)
-        served, findings = _simulate(scenario, beginning, backend, journal, checkpoints)
-        described = environment(
-            run=beginning.run.name,
-            started=started,
-            federation=backend.name,
-            actors=backend.actors,
-            device=backend.device,
-            peak_memory_bytes={"driver": peak_memory_bytes()} | backend.peak_memory_bytes,
-        )
-    with unwritable(folder):
-        with journal.stage("run folder"):
-            _write(folder, scenario, holdings, served, findings, journal)
-        seconds = {stage: round(seconds, 4) for stage, seconds in journal.seconds.items()}
-        write_json(folder / records.ENVIRONMENT, asdict(replace(described, seconds=seconds)))
-
-
 def _audited(folder: Path, data_dir: Path | None, listener: Listener) -> None:
     """Attack a run that is whole: what fails here costs no result."""
-    from raydr.scenarios.auditing import audit  # with every attack, which few runs need
-
     try:
         audit(folder, data_dir=data_dir, listener=listener, report=False)
     except BaseException as error:
         error.add_note(f"The run in {folder} is whole: `raydr audit {folder}` attacks it.")
         raise
-
-
-def shown(folder: Path, listener: Listener) -> Path:
-    """Draw the picture and the page of a run folder that is whole: what fails here costs no result.
-
-    Raises
-    ------
-    RunError
-        If one of them cannot be made.
-    """
-    failed: dict[str, Exception] = {}
-    try:
-        with Journal(listener).stage("report"):
-            for name, write in ((records.PICTURE, write_picture), (records.REPORT, write_report)):
-                try:
-                    write(folder)
-                except Exception as error:
-                    failed[name] = error
-    except BaseException as error:
-        error.add_note(
-            f"The run in {folder} is whole: `raydr report {folder}` makes its picture and its page."
-        )
-        raise
-    if failed:
-        reasons = "; ".join(
-            f"{name} could not be made: {' '.join(str(error).split())}" for name, error in failed.items()
-        )
-        raise RunError(
-            f"The run is whole in {folder}, but for what shows it ({reasons.rstrip('.')}). Once that is mended,"
-            f" `raydr report {folder}` makes both from the results."
-        ) from next(iter(failed.values()))
-    return folder
-
-
-def _simulate(
-    scenario: Scenario,
-    beginning: Beginning,
-    backend: Backend,
-    journal: Journal,
-    checkpoints: Checkpoints,
-) -> tuple[Served, Findings]:
-    """Run the federation, then judge it; everything that comes back is in the table's order."""
-    method, holdings, resumption = scenario.method, beginning.holdings, beginning.resumption
-    if resumption is not None:
-        for damage in resumption.damaged:
-            journal.tell(Incident(f"{damage}; going on from the one before"))
-        journal.rounds[:] = resumption.rounds
-        rounds = len(journal.rounds)
-        journal.tell(
-            Incident(f"resuming after round {rounds}" if rounds else "starting from the first round")
-        )
-
-    def hear(event: Event) -> None:
-        with unwritable(checkpoints.folder):
-            match event:
-                case RoundEnded() if scenario.runtime.checkpoint_every:
-                    checkpoints.add(event)
-                case CheckpointTaken():
-                    checkpoints.keep(event)
-                case Charged():
-                    checkpoints.charge(event)
-        journal.tell(event)
-
-    plan, reserve = with_public(plan_of(scenario, len(holdings.names), holdings.harmonizing), holdings.public)
-    with _features_named(scenario, holdings):
-        served = backend.serve(
-            holdings.parts,
-            replace(
-                plan,
-                run=beginning.run.name,
-                start=beginning.start,
-                geometry=_recovery_is_asked_for(scenario),
-            ),
-            withheld=Withheld.derived(
-                beginning.run.root, range(len(holdings.names)), reserve, holdings.own_classes
-            ),
-            listener=hear,
-            checkpoint=resumption.content if resumption is not None else None,
-            released=resumption.released if resumption is not None else (),
-        )
-    for entry in holdings.surveyed:
-        served.ledger.record(entry)
-    served = with_scaling(served.reordered(holdings.in_table_order), beginning.run, scenario)
-    names = scenario.metrics
-    if names == "default":
-        # What only methods that make clusters have, runs that hold rows out, or real sites, is no lack of the others.
-        has: dict[Need, bool] = {
-            "clusters": served.outcome.clusters is not None,
-            "new": holdings.held_out is not None,
-            "sites": scenario.clients.natural,
-        }
-        names = default_metrics({need for need, there in has.items() if not there})
-    compared = "central" in scenario.compare
-    question = Question(
-        holdings.pooled,
-        holdings.labels,
-        served.outcome,
-        served.prepared,
-        method.kind,
-        method,
-        compared,
-        names,
-        scenario.seed,
-        served.outcome.snapshots,
-        holdings.client_of_row,
-        new_rows(holdings, served, beginning.run, scenario),
-        classes=holdings.kept_classes,
-        scale=scenario.data.scale,
-        show=[holdings.feature_names.index(column) for column in scenario.show],
-    )
-    if not question.asks:  # then nobody brings the rows together
-        unseen = scenario.data.scale == "none" and _summed_deviation(scenario, served) is None
-        own = holdings.parts if unseen and isinstance(holdings.held, Dealt) else ()
-        return served, Findings.of_parts(
-            [part for part in own if isinstance(part, np.ndarray)], served.prepared
-        )
-    findings = backend.evaluate(examine, question, listener=journal.tell)
-    served.ledger.record(
-        Entry(
-            kind="pooled evaluation",
-            what="all rows in one place, to draw the pooled-data map and to score the federated one"
-            if compared
-            else "all rows in one place, to score the federated map",
-            direction="simulation-only",
-            granularity=Granularity.PER_RECORD,
-            seen_by="the evaluation, which no federation has",
-            count=1,
-            bytes=findings.pooled_bytes,
-        )
-    )
-    return served, findings
-
-
-def _recovery_is_asked_for(scenario: Scenario) -> bool:
-    """Whether a metric judges what the server takes the distances between rows to be."""
-    if scenario.metrics == "default":
-        return True
-    return any("recovered" in metric_named(name).needs for name in scenario.metrics)
-
-
-def _summed_deviation(scenario: Scenario, served: Served) -> Float64Array | None:
-    """Deviation (features,) of the rows as mapped, by sums; None where no sum told it of the features as they are."""
-    return None if scenario.privacy.isometry_key else served.deviation
-
-
-@contextmanager
-def _features_named(scenario: Scenario, holdings: Holdings) -> Iterator[None]:
-    """Have errors speak of columns, where features are columns and not turned by a key."""
-    try:
-        yield
-    except FeatureError as error:
-        if scenario.privacy.isometry_key:
-            raise
-        raise error.of(holdings.feature_names) from None
-
-
-def new_rows(holdings: Holdings, served: Served, run: RootedRun, scenario: Scenario) -> NewRows | None:
-    """Return the rows that were held out, and what they are under the run's key where it has one."""
-    held_out, sealed, keyed = holdings.held_out, served.sealed_scaling, None
-    if held_out is None:
-        return None
-    if sealed is not None:
-        keyed = keyed_rows(held_out.rows, sealed, run.shared, run.name, keyed_scale(scenario.data.scale))
-    owners = None if holdings.harmonizing is None else holdings.sites_of(held_out)
-    return NewRows(held_out.rows, held_out.labels, keyed, owners)
-
-
-def _mapped(scenario: Scenario, holdings: Holdings, served: Served, findings: Findings) -> Provenance:
-    """What was mapped, with what the run has found out about it."""
-    data = holdings.provenance(scenario.data.scale)
-    if data.harmonized is not None and served.prepared.harmonization is not None:
-        adjusted = served.prepared.harmonization.common.adjusted
-        unchanged = tuple(name for name, changed in zip(data.columns, adjusted, strict=True) if not changed)
-        found = replace(
-            data.harmonized,
-            unchanged=unchanged,
-            before=dict(findings.before),
-            after=dict(findings.after),
-        )
-        data = replace(data, harmonized=found)
-    if scenario.data.scale == "none" and not scenario.noisy:
-        summed = _summed_deviation(scenario, served)
-        deviation = findings.deviation if summed is None else summed
-        if deviation is not None:
-            data = replace(data, notices=data.notices + of_spreads(data.columns, deviation))
-    return data
-
-
-def _write(
-    folder: Path,
-    scenario: Scenario,
-    holdings: Holdings,
-    served: Served,
-    findings: Findings,
-    journal: Journal,
-) -> None:
-    write_embedding(folder / records.EMBEDDING, holdings, served.outcome, findings.federated.faithfulness)
-    if holdings.held_out is not None and findings.placed is not None:
-        write_held_out(folder / records.HELD_OUT, holdings.held_out, findings.placed)
-    if findings.pooled is not None and findings.central is not None:
-        write_central(folder / records.CENTRAL, holdings, findings.pooled, findings.central.faithfulness)
-    if findings.shown is not None:
-        write_shown(folder / records.SHOWN, holdings, dict(zip(scenario.show, findings.shown.T, strict=True)))
-    measures = Measures(
-        federated=findings.federated.values,
-        central=findings.central.values if findings.central else {},
-        standard_errors={
-            which: scores.standard_errors
-            for which, scores in (("federated", findings.federated), ("central", findings.central))
-            if scores is not None
-        },
-        sampled_rows=findings.federated.sampled_rows,
-        not_computed=findings.federated.not_computed,
-    )
-    content = asdict(measures)
-    if findings.federated.sampled_rows is None:
-        del content["standard_errors"], content["sampled_rows"]
-    write_json(folder / records.METRICS, content)
-    if findings.along:
-        scores = {round: found.scores.values for round, found in findings.along.items()}
-        write_json(folder / records.PROGRESS, scores)
-        maps = {round: found.embedding for round, found in findings.along.items()}
-        write_progress(folder / records.PROGRESS_MAPS, holdings, maps)
-    write_json(folder / records.LEDGER, served.ledger.as_list())
-    sizes = np.bincount(holdings.client_of_row, minlength=len(holdings.names)).tolist()
-    write_json(folder / records.PRIVACY, asdict(statement(served.ledger, scenario.privacy.budget, sizes)))
-    if served.outcome.stress is not None:
-        write_json(folder / records.STRESS, served.outcome.stress.tolist())
-    if served.outcome.notes:
-        write_json(folder / records.NOTES, [asdict(note) for note in served.outcome.notes])
-    write_rounds(folder / records.ROUNDS, journal.rounds)
-    sealed = served.sealed_scaling
-    prepared: Mapping[str, NDArray[Any]] = served.prepared.arrays if sealed is None else {KEYED: sealed}
-    data = _mapped(scenario, holdings, served, findings)
-    write_data(folder, data)
-    own = served.prepared.kept_at_sites
-    write_model(folder, {**served.outcome.model, **prepared}, data, sites=holdings.names, own=own)

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 import raydr
 from raydr.front.estimators import estimator_names
-from raydr.scenarios.problems import ROOT, Section, kind_of
+from raydr.scenarios.schema.problems import ROOT, Section, kind_of
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = DOCS / "scenarios.md"

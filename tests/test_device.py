@@ -21,9 +21,9 @@ from raydr.geometry.trilateration import trilaterate
 from raydr.methods.landmarks.kernel import cross_term, landmark_term
 from raydr.methods.sense.smacof import random_start, smacof
 from raydr.privacy.secrets import Secret
-from raydr.scenarios.client_data import dealt_out
-from raydr.scenarios.identity import Identity
-from raydr.scenarios.reading import read
+from raydr.scenarios.running.client_data import dealt_out
+from raydr.scenarios.running.identity import Identity
+from raydr.scenarios.schema.reading import read
 
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 
@@ -143,9 +143,9 @@ def test_a_gpu_that_is_not_there_is_said_before_anything_is_left(
 @pytest.fixture
 def run_there(there: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Inline runs whose scenario says cuda compute there."""
-    monkeypatch.setattr("raydr.scenarios.start.found", lambda device: device)
+    monkeypatch.setattr("raydr.scenarios.running.start.found", lambda device: device)
     monkeypatch.setattr(
-        "raydr.scenarios.backend.computing_on",
+        "raydr.scenarios.running.backend.computing_on",
         lambda device: computing_at(there if device == "cuda" else Place()),
     )
 

@@ -121,7 +121,7 @@ def test_what_a_run_left_can_be_read_without_what_it_took(
     run = raydr.run(FEDNE, out=tmp_path / "run")
     _without_torch.__wrapped__(monkeypatch)
     from raydr.report import write_report
-    from raydr.scenarios.reading import read
+    from raydr.scenarios.schema.reading import read
 
     assert read(run.folder / "scenario.yaml").method.kind == "fedne"
     assert write_report(run.folder).is_file()

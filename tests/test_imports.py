@@ -24,7 +24,8 @@ def loaded(program: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "module", ["raydr", "raydr.front.cli", "raydr.front.api", "raydr.scenarios.reading", "raydr.methods"]
+    "module",
+    ["raydr", "raydr.front.cli", "raydr.front.api", "raydr.scenarios.schema.reading", "raydr.methods"],
 )
 def test_importing_it_loads_nothing_heavy(module: str) -> None:
     assert not loaded(f"import {module}") & {*HEAVY, *ALSO}

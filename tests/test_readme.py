@@ -21,8 +21,8 @@ from raydr.attacks import ATTACKS
 from raydr.data import DATASETS, IN_MEMORY
 from raydr.front.cli import app
 from raydr.front.commands.lists import CATALOGUES
-from raydr.scenarios import reading
-from raydr.scenarios.transforming import transform as _transform  # noqa: F401  before a test puts another `read` in place
+from raydr.scenarios.afterwards.transforming import transform as _transform  # noqa: F401  before a test puts another `read` in place
+from raydr.scenarios.schema import reading
 from raydr.tune import running
 from raydr.tune.reading import is_sweep, read_sweep
 

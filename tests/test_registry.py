@@ -21,8 +21,8 @@ from raydr.partition import PARTITIONS
 from raydr.privacy import MECHANISMS
 from raydr.registry import ExtensionError, Kinds, Registry
 from raydr.report import wording
-from raydr.scenarios.problems import ROOT
-from raydr.scenarios.reading import read
+from raydr.scenarios.schema.problems import ROOT
+from raydr.scenarios.schema.reading import read
 from raydr.settings import Settings
 
 CHOICES: dict[str, Registry[Any]] = {

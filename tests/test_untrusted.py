@@ -22,7 +22,7 @@ from raydr.documents import MEGABYTE, DocumentError, parse_yaml, read_limited
 from raydr.errors import OutputError, ScenarioError
 from raydr.report.charts import line_chart
 from raydr.runfolder import maps, read_run
-from raydr.scenarios.reading import read
+from raydr.scenarios.schema.reading import read
 
 pytestmark = pytest.mark.usefixtures("edits_accepted")
 

@@ -12,8 +12,8 @@ from raydr.errors import DataError, ScenarioError
 from raydr.privacy.composition import Composition, RunCost, composed
 from raydr.runfolder import records
 from raydr.runfolder.manifest import require_unchanged
-from raydr.scenarios.planning import plan_of_scenario
-from raydr.scenarios.schema import PrivacySettings, Scenario
+from raydr.scenarios.planning.plan import plan_of_scenario
+from raydr.scenarios.schema.scenario import PrivacySettings, Scenario
 from raydr.tune.schema import Sweep
 from raydr.tune.trials import Trial
 

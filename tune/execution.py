@@ -29,7 +29,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from raydr.actors.ray_health import Vitals, dead_parts_named
 from raydr.actors.resources import within_room
 from raydr.errors import RunError, ScenarioError
-from raydr.scenarios.reading import dump_json
+from raydr.scenarios.schema.reading import dump_json
 from raydr.tune.folder import Packed, SweepWork
 from raydr.tune.running import run_trial
 from raydr.tune.schema import ASHA, MedianStopping, TrialSettings

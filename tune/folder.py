@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from raydr.files import open_private
 from raydr.runfolder import records
-from raydr.scenarios.checkpoints import locked
+from raydr.runfolder.locking import locked
 
 Packed = Mapping[str, bytes]
 """Content of a folder's files by their paths in it."""
@@ -45,7 +45,7 @@ class SweepWork:
         return (self.folder / records.TRIALS).exists() or any(self._trials())
 
     def locked(self) -> AbstractContextManager[None]:
-        """Keep every other process from the sweep: see :func:`raydr.scenarios.checkpoints.locked`."""
+        """Keep every other process from the sweep: see :func:`raydr.runfolder.locking.locked`."""
         return locked(self.place, self.noun)
 
     def run(self, name: str) -> Path:

@@ -9,8 +9,8 @@ from typing import Any
 
 from raydr.actors.capacity import Capacity, Machine
 from raydr.errors import DataError, ScenarioError
-from raydr.scenarios.planning import Plan, plan_of_scenario
-from raydr.scenarios.schema import Scenario
+from raydr.scenarios.planning.plan import Plan, plan_of_scenario
+from raydr.scenarios.schema.scenario import Scenario
 from raydr.tune.schema import Sweep, TrialSettings
 from raydr.tune.search import search_of
 

@@ -14,11 +14,11 @@ from pydantic import ValidationError
 from raydr.errors import OutputError, ScenarioError
 from raydr.registry import extensions
 from raydr.runfolder.records import SWEEP
-from raydr.scenarios.document_store import Shelf
-from raydr.scenarios.problems import ROOT as SCENARIO_ROOT
-from raydr.scenarios.problems import Section, problems, truth_values, unwritable_text
-from raydr.scenarios.reading import SHELF as SCENARIOS
-from raydr.scenarios.reading import copied, dump_yaml, override
+from raydr.scenarios.schema.document_store import Shelf
+from raydr.scenarios.schema.problems import ROOT as SCENARIO_ROOT
+from raydr.scenarios.schema.problems import Section, problems, truth_values, unwritable_text
+from raydr.scenarios.schema.reading import SHELF as SCENARIOS
+from raydr.scenarios.schema.reading import copied, dump_yaml, override
 from raydr.settings import OfFile, path_mark
 from raydr.tune.schema import Axis, Optuna, Quick, Random, Sweep
 from raydr.tune.tables import Table

@@ -13,7 +13,7 @@ from typing import Any
 from raydr.files import write_whole
 from raydr.privacy.composition import OUTSIDE, Composition
 from raydr.runfolder import records
-from raydr.scenarios.reading import dump, read
+from raydr.scenarios.schema.reading import dump, read
 from raydr.tune.ledger import swept_columns, write_table
 from raydr.tune.schema import Direction
 from raydr.tune.trials import Row, measures_in

@@ -11,7 +11,7 @@ from pathlib import Path
 from raydr.errors import RaydrError
 from raydr.journal import Event, RoundEnded
 from raydr.scenarios import runner
-from raydr.scenarios.reading import read
+from raydr.scenarios.schema.reading import read
 from raydr.tune.folder import Packed, packed
 
 Told = dict[str, float | int | str | None]

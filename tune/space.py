@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from raydr.errors import ScenarioError
-from raydr.scenarios.reading import copied, override, read
-from raydr.scenarios.schema import Scenario
+from raydr.scenarios.schema.reading import copied, override, read
+from raydr.scenarios.schema.scenario import Scenario
 from raydr.tune.schema import Axis, Sweep
 from raydr.tune.tables import Table, contents
 

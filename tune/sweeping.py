@@ -14,7 +14,7 @@ from raydr.errors import OutputError, RaydrError, ScenarioError
 from raydr.journal import Incident, Journal, Listener, SweepBegan, TrialEnded, TrialStarted, unheard
 from raydr.plain import short
 from raydr.runfolder import records
-from raydr.scenarios.folder import default_folder, incomplete, taken_up, target_of, unwritable
+from raydr.runfolder.making import default_folder, incomplete, taken_up, target_of, unwritable
 from raydr.signals import signals_deferred
 from raydr.tune.composition import Purse
 from raydr.tune.folder import SweepWork, TableWork

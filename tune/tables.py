@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from raydr.runfolder.records import COSTS
-from raydr.scenarios.reading import copied, override
+from raydr.scenarios.schema.reading import copied, override
 from raydr.settings import Settings
 
 NOTHING = "-"

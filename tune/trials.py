@@ -12,8 +12,8 @@ from raydr.privacy.ledger import read_entries
 from raydr.runfolder import read_audit, records
 from raydr.runfolder.manifest import require_unchanged
 from raydr.runfolder.records import COSTS
-from raydr.scenarios.reading import read
-from raydr.scenarios.schema import Scenario
+from raydr.scenarios.schema.reading import read
+from raydr.scenarios.schema.scenario import Scenario
 from raydr.tune.space import Point, digest
 
 Status = Literal["done", "failed", "stopped"]

@@ -58,8 +58,8 @@ def run(
     >>> result.metrics["federated"]["npa_10"] <= 1.0  # doctest: +SKIP
     True
     """
-    from raydr.scenarios.reading import read
     from raydr.scenarios.runner import run as run_scenario
+    from raydr.scenarios.schema.reading import read
 
     with _hearing(listener, verbose) as heard:
         folder = run_scenario(
@@ -164,7 +164,7 @@ def transform(
         that do not fit,
         ``ScenarioError`` for a run whose method places no new rows.
     """
-    from raydr.scenarios.transforming import transform as place
+    from raydr.scenarios.afterwards.transforming import transform as place
 
     with _hearing(listener, verbose) as heard:
         return place(Path(folder), data, Path(out), site=site, listener=heard)
@@ -211,7 +211,7 @@ def join(
     >>> [entry.what for entry in run.joined[-1].left]  # doctest: +SKIP
     ['how many rows and features a client has', 'the distance of every record to every landmark']
     """
-    from raydr.scenarios.joining import join as join_run
+    from raydr.scenarios.afterwards.joining import join as join_run
 
     with _hearing(listener, verbose) as heard:
         return Result(join_run(Path(folder), Path(data), site=site, listener=heard))
@@ -264,7 +264,7 @@ def audit(
     [1.0]
     """
     from raydr.errors import ScenarioError
-    from raydr.scenarios import auditing
+    from raydr.scenarios.afterwards import auditing
 
     place = Path(folder)
     if public_rows is not None and public_rows < 0:

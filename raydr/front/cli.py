@@ -29,7 +29,7 @@ class _InOrder(click.Group):
 
 def _version(context: click.Context, option: click.Parameter, asked: bool) -> None:
     if asked:
-        from raydr.scenarios.environment import described
+        from raydr.scenarios.running.environment import described
 
         click.echo(described())
         context.exit()

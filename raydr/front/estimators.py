@@ -63,8 +63,8 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             If the run started and failed.
         """
         from raydr.front.progress_bars import heard_on_terminal
-        from raydr.scenarios.reading import read
         from raydr.scenarios.runner import run
+        from raydr.scenarios.schema.reading import read
 
         given = gathered(X, y, sites, self.label)
         table = self._table(given)
@@ -206,7 +206,7 @@ class PlacingMap(FederatedMap):
         raydr.errors.DataError
             If a row lies too far off to have a place.
         """
-        from raydr.scenarios.transforming import place
+        from raydr.scenarios.afterwards.transforming import place
 
         table = self._new(X, sites)
         return place(self._run.folder, table)
@@ -232,7 +232,7 @@ class PredictingMap(PlacingMap):
 
         ``X``, ``sites`` and what is raised are as of :meth:`transform`.
         """
-        from raydr.scenarios.transforming import predict
+        from raydr.scenarios.afterwards.transforming import predict
 
         table = self._new(X, sites)
         return predict(self._run.folder, table)

@@ -57,7 +57,7 @@ def submit_file(
     from raydr.actors.shipping import packed
     from raydr.front.console import logged_on_terminal
     from raydr.front.submission import submission
-    from raydr.scenarios.folder import require_free
+    from raydr.runfolder.making import require_free
 
     job = submission(file, overrides, data_dir)
     if out is not None:
@@ -79,7 +79,7 @@ def submit_file(
 
 def follow_job(job: str, address: str, *, out: Path | None, quiet: bool) -> None:
     """Follow a job from its beginning to its end, and bring its folder back."""
-    from raydr.scenarios.folder import require_free
+    from raydr.runfolder.making import require_free
 
     if out is not None:
         require_free(out)
@@ -170,13 +170,14 @@ def _hear_out(head: Head, job: str, listener: Listener) -> None:
 
 def _brought_back(head: Head, job: Job, out: Path | None, quiet: bool) -> None:
     from raydr.front.terminal import print_result, print_sweep
+    from raydr.runfolder.making import default_folder, incomplete
     from raydr.runfolder.manifest import require_unchanged
     from raydr.runfolder.records import REPORT, SWEEP_REPORT
-    from raydr.scenarios.folder import default_folder, incomplete
+    from raydr.scenarios.running.checkpoints import Checkpoints
 
     target = out or default_folder(job.name, datetime.now())
     try:
-        with incomplete(target) as folder:
+        with incomplete(target, Checkpoints) as folder:
             head.fetch(job, folder)
             require_unchanged(folder)
     except OutputError as error:

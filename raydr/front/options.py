@@ -21,7 +21,7 @@ def _overrides(context: click.Context, option: click.Parameter, values: tuple[st
     """Keys and their values; of a key that is set twice the last."""
     if not values:
         return {}
-    from raydr.scenarios.reading import parse_override
+    from raydr.scenarios.schema.reading import parse_override
 
     return dict(parse_override(value) for value in values)
 

@@ -23,11 +23,11 @@ from raydr.geometry.points import Progress, unheard
 from raydr.plain import listed, plain
 from raydr.report.run.mapped import Fact, facts, hashes
 from raydr.runfolder.records import SCENARIO
-from raydr.scenarios import reading
-from raydr.scenarios.backend import InlineBackend
-from raydr.scenarios.client_data import Holdings, dealt_out, from_sites
-from raydr.scenarios.document_store import FOR_ROWS, kind_of_object
-from raydr.scenarios.schema import Scenario
+from raydr.scenarios.running.backend import InlineBackend
+from raydr.scenarios.running.client_data import Holdings, dealt_out, from_sites
+from raydr.scenarios.schema import reading
+from raydr.scenarios.schema.document_store import FOR_ROWS, kind_of_object
+from raydr.scenarios.schema.scenario import Scenario
 
 METHOD = "fed-umap"
 """Of a map of one's own data, unless another is named."""

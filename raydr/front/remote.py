@@ -46,7 +46,7 @@ def _told() -> int:
 
 def _work(job: str, submission: dict[str, Any]) -> None:
     from raydr.actors.job_artifacts import keep
-    from raydr.scenarios.environment import versions
+    from raydr.scenarios.running.environment import versions
 
     ours = {"python": sys.version.split()[0], **versions()}
     others = [
@@ -78,7 +78,7 @@ def _done(submission: dict[str, Any], out: Path) -> Path:
 
         return sweep(read_sweep(SWEEP), out=out, data_dir=data_dir, listener=_Paced().hear)
     from raydr.scenarios import runner
-    from raydr.scenarios.reading import read
+    from raydr.scenarios.schema.reading import read
 
     return runner.run(read(SCENARIO), out=out, data_dir=data_dir, listener=_Paced().hear)
 

@@ -17,11 +17,11 @@ from raydr.data.catalogue import DATASETS, file_of
 from raydr.data.provenance import sha256_of_file
 from raydr.documents import parse_yaml
 from raydr.runfolder.manifest import seal
+from raydr.runfolder.model import made_from_renamed
 from raydr.runfolder.records import BEST, MANIFEST
-from raydr.scenarios.environment import versions
-from raydr.scenarios.model import made_from_renamed
-from raydr.scenarios.reading import content_of, dump, dump_yaml, read
-from raydr.scenarios.schema import Scenario
+from raydr.scenarios.running.environment import versions
+from raydr.scenarios.schema.reading import content_of, dump, dump_yaml, read
+from raydr.scenarios.schema.scenario import Scenario
 from raydr.settings import path_mark
 from raydr.tune.reading import names_sweep, read_sweep
 from raydr.tune.schema import Sweep

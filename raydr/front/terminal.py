@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from raydr.actors.jobs import Job
     from raydr.attacks.verdicts import Audit
     from raydr.report.run.mapped import Fact
-    from raydr.scenarios.bounding import Line
-    from raydr.scenarios.planning import Plan, PlannedPrivacy
+    from raydr.scenarios.afterwards.bounding import Line
+    from raydr.scenarios.planning.plan import Plan, PlannedPrivacy
     from raydr.tune.planning import SweepPlan
 
 _FOUND_OUT = (mapped.NOTICE, "Sites harmonized")

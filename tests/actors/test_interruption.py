@@ -20,8 +20,8 @@ from tiny import tiny, tiny_file
 import raydr
 from raydr.front import process
 from raydr.front.cli import status
-from raydr.scenarios.checkpoints import Checkpoints
-from raydr.scenarios.folder import incomplete
+from raydr.runfolder.making import incomplete
+from raydr.scenarios.running.checkpoints import Checkpoints
 
 # As in test_survival: beside busy loops everything takes several times as long.
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
@@ -96,7 +96,7 @@ def test_a_run_on_ray_ends_when_told_and_leaves_no_process(
 
 READ_MEANWHILE = """
 from raydr.__main__ import main
-from raydr.scenarios import start
+from raydr.scenarios.running import start
 import ray, time
 def dealt_out(*arguments, **named):
 {reading}
@@ -197,7 +197,7 @@ def test_a_signal_whose_exception_python_drops_is_not_lost(tmp_path: Path, numbe
     """What a handler raises in a finaliser or in a weak reference's callback, as imports have them, is dropped."""
     dropping = f"""
 from raydr.__main__ import main
-from raydr.scenarios import start
+from raydr.scenarios.running import start
 import signal
 class Late:
     def __del__(self):

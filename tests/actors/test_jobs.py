@@ -51,8 +51,8 @@ from raydr.errors import DataError, OutputError, RunError, ScenarioError
 from raydr.front import submission
 from raydr.front.cli import status
 from raydr.journal import CheckpointTaken, Incident, Progress, RoundEnded, StageEnded, StageStarted
-from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
+from raydr.scenarios.schema.reading import read
 from raydr.tune.reading import read_sweep
 from raydr.tune.sweeping import sweep
 
@@ -653,7 +653,7 @@ def test_a_package_has_raydr_whole_and_is_the_same_each_time(tmp_path: Path) -> 
     look = (
         "import sys; sys.meta_path = [f for f in sys.meta_path if 'editable' not in repr(f)]\n"
         "import raydr.front.remote, raydr.actors.jobs, raydr.report, importlib.metadata as m\n"
-        "from raydr.scenarios.reading import shipped\n"
+        "from raydr.scenarios.schema.reading import shipped\n"
         "print(raydr.__file__, m.version('raydr'), len(shipped()))"
     )
     done = subprocess.run(
@@ -664,7 +664,7 @@ def test_a_package_has_raydr_whole_and_is_the_same_each_time(tmp_path: Path) -> 
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         cwd="/",
     )
-    from raydr.scenarios.reading import shipped
+    from raydr.scenarios.schema.reading import shipped
 
     assert done.stdout.split()[0] == f"{tmp_path}/raydr/__init__.py", done.stderr
     assert int(done.stdout.split()[2]) == len(shipped())
@@ -714,7 +714,7 @@ def test_a_folders_data_set_and_anchors_come_along(tmp_path: Path, monkeypatch: 
 
 def test_a_folder_that_came_back_names_the_clients_files(tmp_path: Path) -> None:
     scenario = tiny_scenario(data={"path": "/there/files/0/north.csv"})
-    from raydr.scenarios.reading import dump
+    from raydr.scenarios.schema.reading import dump
 
     (tmp_path / "trial").mkdir()
     (tmp_path / "trial/scenario.yaml").write_text(dump(scenario))

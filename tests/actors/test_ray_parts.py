@@ -395,10 +395,11 @@ def test_a_killed_evaluation_does_not_cost_the_map(tmp_path: Path, monkeypatch: 
     from raydr.errors import RunError
     from raydr.journal import Event, StageEnded
     from raydr.scenarios import runner
-    from raydr.scenarios.reading import read
+    from raydr.scenarios.running import simulation
+    from raydr.scenarios.schema.reading import read
 
     heard: list[Event] = []
-    monkeypatch.setattr(runner, "examine", lambda question, *, listener: die(listener=listener))
+    monkeypatch.setattr(simulation, "examine", lambda question, *, listener: die(listener=listener))
     with pytest.raises(RunError, match="evaluation's process ended twice") as failed:
         runner.run(read(on_ray(tmp_path)), out=tmp_path / "out", listener=heard.append)
     stages = [event.stage for event in heard if isinstance(event, StageEnded)]

@@ -26,7 +26,7 @@ from raydr.methods.landmarks.maps import FedTSNE
 from raydr.methods.serving import Plan, Served
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.mechanism import Coverage
-from raydr.scenarios.backend import InlineBackend
+from raydr.scenarios.running.backend import InlineBackend
 
 # Beside four busy loops a start of Ray takes six times as long: what is waited for here must come, not come soon.
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]

@@ -30,8 +30,8 @@ from raydr.privacy.ledger import Tells
 from raydr.report.run.audited import lines
 from raydr.report.run.server_knowledge import columns_told
 from raydr.runfolder import read_run
-from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
+from raydr.scenarios.schema.reading import read
 from raydr.statistics.scaling import ScaleRows
 
 RECORDS = 240

@@ -32,8 +32,8 @@ from raydr.privacy.gaussian import GaussianNoise
 from raydr.report.run.privacy_summary import points
 from raydr.runfolder import read_run
 from raydr.runfolder.records import LEDGER
-from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
+from raydr.scenarios.schema.reading import read
 
 DRAWN: dict[str, Any] = {"early_iterations": 5, "iterations": 5, "placing_iterations": 5}
 QUICK = {f"method.{name}": value for name, value in DRAWN.items()}

@@ -26,7 +26,7 @@ from raydr.privacy import Mechanism, Quantity
 from raydr.privacy.accounting import epsilon_of, gaussian_epsilon
 from raydr.privacy.canaries import CONFIDENCE, epsilon_of_mu, most_deviation
 from raydr.privacy.gaussian import GaussianNoise
-from raydr.scenarios.repetition import Repetition, repeated
+from raydr.scenarios.afterwards.repetition import Repetition, repeated
 from raydr.scenarios.runner import run
 
 DELTA = 1e-5

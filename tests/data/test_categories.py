@@ -25,7 +25,7 @@ from raydr.front.cli import status
 from raydr.front.own_data import own_data
 from raydr.privacy.ledger import Granularity
 from raydr.runfolder import read_run
-from raydr.scenarios.model import read_model
+from raydr.runfolder.model import read_model
 
 SENSE = {"kind": "sense", "anchors": 5, "anchor_source": "random",
          "embedder": {"kind": "tsne", "early_iterations": 5, "iterations": 5}}  # fmt: skip

@@ -25,7 +25,7 @@ from raydr.data.dialect import Dialect
 from raydr.errors import DataError, ScenarioError
 from raydr.front.cli import status
 from raydr.front.own_data import commented, is_data, own_data
-from raydr.scenarios.reading import read
+from raydr.scenarios.schema.reading import read
 
 QUICK = {"runtime.federation": "inline", "method.rounds": 1, "method.landmarks": 8, "method.epochs": 5,
          "metrics": ["npa_10"], "compare": []}  # fmt: skip

@@ -16,8 +16,8 @@ from raydr.data import Provenance, load
 from raydr.front.cli import status
 from raydr.report.run import mapped
 from raydr.runfolder import read_run
-from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run as run_scenario
+from raydr.scenarios.schema.reading import read
 
 HEADER = "hospital,age,bmi,insulin,ward,diagnosis"
 FEATURES = ["age", "bmi", "insulin"]

@@ -26,8 +26,8 @@ from raydr.privacy.accounting import BudgetError
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.mechanism import Quantity
 from raydr.scenarios import runner
-from raydr.scenarios.reading import read
 from raydr.scenarios.runner import resume, run
+from raydr.scenarios.schema.reading import read
 
 CLIENTS, ROUNDS, FEATURES = 5, 4, 10
 STEPS: dict[str, Any] = {

@@ -365,7 +365,7 @@ def test_ray_gives_the_bits_of_the_inline_federation(cluster: None) -> None:
     from raydr.actors.backend import RayBackend
     from raydr.methods.landmarks.maps import FedTSNE
     from raydr.methods.serving import Plan
-    from raydr.scenarios.backend import InlineBackend
+    from raydr.scenarios.running.backend import InlineBackend
 
     settings = FedTSNE(landmarks=5, rounds=2, early_iterations=5, iterations=5)
     plan = Plan("fed-tsne", settings, "standard", seed=0, secure=SecureSums(), run="a run")

@@ -25,8 +25,8 @@ from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points
 from raydr.journal import Event, Incident, Journal, Progress, StageEnded, StageStarted, within
 from raydr.metrics import Evidence, evaluate
-from raydr.scenarios import start
 from raydr.scenarios.runner import run
+from raydr.scenarios.running import start
 from raydr.threads import done_ahead
 
 ROWS = np.random.default_rng(0).normal(size=(400, 5)).astype(np.float32)

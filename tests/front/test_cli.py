@@ -228,7 +228,7 @@ def test_a_run_that_fails_ends_with_3_and_leaves_nothing(
     def fail(*_: Any, **__: Any) -> None:
         raise RunError("client 3 did not answer: look at why it hangs.")
 
-    monkeypatch.setattr("raydr.scenarios.backend.serve", fail)
+    monkeypatch.setattr("raydr.scenarios.running.backend.serve", fail)
     assert status(["run", str(tiny_file(tmp_path)), "--quiet"]) == 3
     assert paragraph(capsys) == "raydr: client 3 did not answer: look at why it hangs.\n"
     assert not (tmp_path / "runs").exists()
@@ -237,7 +237,7 @@ def test_a_run_that_fails_ends_with_3_and_leaves_nothing(
 def test_an_error_of_raydrs_own_shows_where_it_happened_and_ends_with_3(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("raydr.scenarios.backend.serve", None)
+    monkeypatch.setattr("raydr.scenarios.running.backend.serve", None)
     assert status(["run", str(tiny_file(tmp_path)), "--quiet"]) == 3
     err = capsys.readouterr().err
     assert "Traceback" in err

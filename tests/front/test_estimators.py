@@ -30,7 +30,7 @@ from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.front import estimators
 from raydr.front.estimators import FederatedMap, PlacingMap, estimator_names
 from raydr.methods import METHODS
-from raydr.scenarios.model import read_model
+from raydr.runfolder.model import read_model
 
 FEATURES = ["age", "glucose", "bmi", "insulin", "weight"]
 

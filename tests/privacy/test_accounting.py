@@ -48,8 +48,8 @@ from raydr.privacy.discrete_gaussian import discrete_gaussian
 from raydr.privacy.gaussian import GaussianNoise, step_of
 from raydr.privacy.ledger import RECORDS, Ledger
 from raydr.privacy.statement import statement
-from raydr.scenarios.identity import Identity
 from raydr.scenarios.runner import resume, run
+from raydr.scenarios.running.identity import Identity
 
 FALSE_ALARM = 1e-6
 

@@ -27,7 +27,7 @@ from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.shares import colluders_of, shares_of_whole, summed_deviation
 from raydr.privacy.statement import statement
 from raydr.report import write_report
-from raydr.scenarios.planning import plan_of_scenario
+from raydr.scenarios.planning.plan import plan_of_scenario
 from raydr.scenarios.runner import run
 
 DELTA = 1e-5

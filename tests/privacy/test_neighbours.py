@@ -16,9 +16,9 @@ from neighbours import Record, Tape, recorded
 from raydr.errors import RaydrError, ScenarioError
 from raydr.methods import METHODS
 from raydr.privacy.mechanism import MECHANISMS
-from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
-from raydr.scenarios.schema import DataSettings
+from raydr.scenarios.schema.reading import read
+from raydr.scenarios.schema.scenario import DataSettings
 
 # --- neighbouring tables ----------------------------------------------------------------------------------------------
 

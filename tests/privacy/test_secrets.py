@@ -26,9 +26,9 @@ from raydr.methods.serving import Plan
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.mechanism import Coverage
 from raydr.privacy.secrets import FOUNDER, SIZE, Origin, Secret, client_secret, group_secret
-from raydr.scenarios.reading import read
 from raydr.scenarios.runner import resume, run
-from raydr.scenarios.schema import Scenario
+from raydr.scenarios.schema.reading import read
+from raydr.scenarios.schema.scenario import Scenario
 
 NOISY: dict[str, Any] = {"privacy__noise": {"on": "gradient", "multiplier": 1.0}}
 

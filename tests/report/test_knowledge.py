@@ -35,8 +35,8 @@ from raydr.report import compare, write_comparison, write_report
 from raydr.report.run.server_knowledge import NOT_AUDITED, example, knowledge
 from raydr.report.wording import meaning
 from raydr.runfolder.reading import RunFolder, read_run
-from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
+from raydr.scenarios.schema.reading import read
 
 SHORT: Mapping[str, dict[str, Any]] = {
     "fed-tsne": {"landmarks": 12, "rounds": 2, "early_iterations": 5, "iterations": 5},

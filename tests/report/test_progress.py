@@ -23,8 +23,8 @@ from raydr.report import write_report
 from raydr.report.run.progress import MOST_MAPS, curves, small_maps
 from raydr.runfolder import read_run
 from raydr.runfolder.reading import Along
-from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
+from raydr.scenarios.schema.reading import read
 
 METHODS: dict[str, dict[str, Any]] = {
     "fed-tsne": {"landmarks": 4, "early_iterations": 5, "iterations": 5},

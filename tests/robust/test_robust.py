@@ -51,7 +51,7 @@ from raydr.robust import (
     norm_bounded_mean,
     trimmed_mean,
 )
-from raydr.scenarios.reading import dump, read
+from raydr.scenarios.schema.reading import dump, read
 
 RULES: dict[str, RobustRule] = {
     "coordinate-median": CoordinateMedian(),

@@ -13,8 +13,8 @@ from tiny import Wards, tiny, tiny_run
 
 from raydr.files import open_private, write_whole
 from raydr.runfolder import records
-from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
+from raydr.scenarios.schema.reading import read
 from raydr.tune.folder import SweepWork
 from raydr.tune.ledger import Ledger
 from raydr.tune.trials import Row

@@ -22,9 +22,9 @@ import raydr
 from raydr.errors import ScenarioError
 from raydr.front.cli import status
 from raydr.methods.fedne.settings import FedNE
-from raydr.scenarios.problems import kind_of
-from raydr.scenarios.reading import dump, read
-from raydr.scenarios.schema import Scenario
+from raydr.scenarios.schema.problems import kind_of
+from raydr.scenarios.schema.reading import dump, read
+from raydr.scenarios.schema.scenario import Scenario
 from raydr.settings import path_mark
 
 BASE: dict[str, Any] = {

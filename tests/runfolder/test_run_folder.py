@@ -22,11 +22,12 @@ import raydr
 from raydr.errors import OutputError, ScenarioError
 from raydr.front.cli import status
 from raydr.journal import Event, StageEnded, StageStarted
+from raydr.runfolder.locking import locked
+from raydr.runfolder.making import default_folder, incomplete
 from raydr.runfolder.reading import read_run
-from raydr.scenarios.checkpoints import locked
-from raydr.scenarios.folder import default_folder, incomplete
-from raydr.scenarios.reading import dump, read
 from raydr.scenarios.runner import run
+from raydr.scenarios.running.checkpoints import Checkpoints
+from raydr.scenarios.schema.reading import dump, read
 
 FILES = {
     "scenario.yaml",
@@ -367,7 +368,7 @@ def test_a_picture_that_fails_costs_the_picture(
     out = tmp_path / "out"
     settings = ["--set", f"runtime.checkpoint_every={checkpoint_every}", "--out", str(out), "-q"]
     with monkeypatch.context() as patch:
-        patch.setattr(f"raydr.scenarios.runner.write_{failing}", fail)
+        patch.setattr(f"raydr.scenarios.afterwards.showing.write_{failing}", fail)
         assert status(["run", str(tiny_file(tmp_path)), *settings]) == 3
     said = capsys.readouterr().err
     assert f"The run is whole in {out}" in said
@@ -407,7 +408,7 @@ def test_labels_that_look_like_mathematics_are_mapped_like_any_other(tmp_path: P
 
 def refused(target: Path) -> str:
     """What is said of a place that cannot be used."""
-    with pytest.raises(OutputError) as caught, incomplete(target):
+    with pytest.raises(OutputError) as caught, incomplete(target, Checkpoints):
         pytest.fail("the work began")
     assert "\n" not in str(caught.value)
     return str(caught.value)
@@ -422,7 +423,7 @@ def test_a_folder_that_holds_something_is_not_overwritten(tmp_path: Path) -> Non
 
 def test_an_empty_folder_may_be_filled(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with incomplete(tmp_path / "empty") as folder:
+    with incomplete(tmp_path / "empty", Checkpoints) as folder:
         (folder / "file").touch()
     assert (tmp_path / "empty" / "file").exists()
 
@@ -448,7 +449,7 @@ def test_two_runs_of_one_second_get_two_folders(tmp_path: Path, monkeypatch: pyt
     now = datetime(2026, 2, 3, 10, 22, 31)
     first = default_folder("tiny", now)
     assert first == Path("runs/tiny-20260203-102231")
-    with incomplete(first.absolute()):
+    with incomplete(first.absolute(), Checkpoints):
         second = default_folder("tiny", now)
         assert second == Path("runs/tiny-20260203-102231-2")
         second.mkdir()
@@ -459,7 +460,7 @@ def test_two_runs_of_one_second_get_two_folders(tmp_path: Path, monkeypatch: pyt
 
 
 def finish(target: Path, take: Callable[[Path], object]) -> None:
-    with incomplete(target) as folder:
+    with incomplete(target, Checkpoints) as folder:
         (folder / "result").write_text("kept")
         take(target)
 
@@ -504,16 +505,16 @@ def test_a_whole_run_is_kept_where_the_file_system_refuses(
 
 
 def test_a_run_fills_an_empty_folder_that_appeared_meanwhile(tmp_path: Path) -> None:
-    with incomplete(tmp_path / "out") as folder:
+    with incomplete(tmp_path / "out", Checkpoints) as folder:
         (folder / "result").write_text("kept")
         (tmp_path / "out").mkdir()
     assert {file.name for file in (tmp_path / "out").iterdir()} == {"result", "manifest.json"}
 
 
 def test_two_runs_do_not_write_one_folder(tmp_path: Path) -> None:
-    with incomplete(tmp_path / "out"):
+    with incomplete(tmp_path / "out", Checkpoints):
         assert "Another process is writing" in refused(tmp_path / "out")
-        with incomplete(tmp_path / "out-2"):
+        with incomplete(tmp_path / "out-2", Checkpoints):
             pass
     assert {place.name for place in tmp_path.iterdir()} == {"out", "out-2"}
 
@@ -523,7 +524,7 @@ def test_what_an_interrupted_run_left_does_not_keep_its_name(tmp_path: Path) -> 
     left.mkdir()
     with locked(left / "checkpoints", "run"):
         pass
-    with incomplete(tmp_path / "out") as folder:
+    with incomplete(tmp_path / "out", Checkpoints) as folder:
         (folder / "result").touch()
     assert (tmp_path / "out" / "result").exists()
     assert left.exists()

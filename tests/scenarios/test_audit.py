@@ -23,12 +23,12 @@ from raydr.journal import unheard
 from raydr.report.run.audited import curve, galleries, lines
 from raydr.runfolder import read_audit, read_run
 from raydr.runfolder.records import AUDIT, EMBEDDING, ENVIRONMENT, LEDGER, REPORT, SCENARIO
-from raydr.scenarios.auditing import _case, asked, audit, picture, rows_apart
-from raydr.scenarios.backend import InlineBackend
-from raydr.scenarios.client_data import dealt_out
-from raydr.scenarios.reading import dump, read
-from raydr.scenarios.repetition import repeated
-from raydr.scenarios.schema import AuditSettings
+from raydr.scenarios.afterwards.auditing import _case, asked, audit, picture, rows_apart
+from raydr.scenarios.afterwards.repetition import repeated
+from raydr.scenarios.running.backend import InlineBackend
+from raydr.scenarios.running.client_data import dealt_out
+from raydr.scenarios.schema.reading import dump, read
+from raydr.scenarios.schema.scenario import AuditSettings
 
 ROWS = 90  # of 150, so that some are left over
 
@@ -201,7 +201,7 @@ def test_a_run_whose_audit_fails_is_whole(tmp_path: Path, monkeypatch: pytest.Mo
     def fail(*_: Any) -> None:
         raise RunError("another map")
 
-    monkeypatch.setattr("raydr.scenarios.repetition._require_same_outcome", fail)
+    monkeypatch.setattr("raydr.scenarios.afterwards.repetition._require_same_outcome", fail)
     with pytest.raises(RunError, match="another map") as caught:
         tiny_run(tmp_path / "run", audit=True)
     assert "is whole" in "".join(caught.value.__notes__)

@@ -22,8 +22,8 @@ from raydr.report.run.audited import enough_public_rows
 from raydr.report.run.privacy_summary import points
 from raydr.runfolder import read_audit, read_run
 from raydr.runfolder.records import REPORT
-from raydr.scenarios.planning import plan_of_scenario
-from raydr.scenarios.repetition import repeated
+from raydr.scenarios.afterwards.repetition import repeated
+from raydr.scenarios.planning.plan import plan_of_scenario
 
 DRAWN: dict[str, Any] = {"early_iterations": 5, "iterations": 5}
 METHODS: dict[str, dict[str, Any]] = {

@@ -28,10 +28,10 @@ from raydr.journal import Event, Incident
 from raydr.methods import METHODS
 from raydr.metrics import METRICS
 from raydr.runfolder import read_run
-from raydr.scenarios.client_data import dealt_out
-from raydr.scenarios.planning import plan_of_scenario
-from raydr.scenarios.reading import read
+from raydr.scenarios.planning.plan import plan_of_scenario
 from raydr.scenarios.runner import run
+from raydr.scenarios.running.client_data import dealt_out
+from raydr.scenarios.schema.reading import read
 
 SHORT: dict[str, Any] = {"early_iterations": 5, "iterations": 5}
 KINDS: dict[str, dict[str, Any]] = {

@@ -25,7 +25,7 @@ from raydr.methods.joining import admit
 from raydr.privacy.secrets import Origin, client_secret
 from raydr.report import write_report
 from raydr.runfolder.joined import read_joined
-from raydr.scenarios.transforming import place
+from raydr.scenarios.afterwards.transforming import place
 
 FEATURES = ("age", "glucose", "bmi")
 SHORT: dict[str, Any] = {"early_iterations": 20, "iterations": 20}
@@ -97,7 +97,7 @@ def test_a_site_is_handed_what_all_clients_share_and_nobodys_own(
         transports.append(transport)
         return admit(transport, *arguments, **options)
 
-    monkeypatch.setattr("raydr.scenarios.joining.admit", watched)
+    monkeypatch.setattr("raydr.scenarios.afterwards.joining.admit", watched)
     (site,) = raydr.join(folder, site_of(tmp_path)).joined
     of_run = Origin(str(root / "secret")).named(json.loads((folder / "environment.json").read_text())["run"])
     host, member = transports[0].hosts
@@ -248,7 +248,7 @@ def test_an_interrupted_join_leaves_the_folder_as_it_was(
         raise interruption
 
     with monkeypatch.context() as patch:
-        patch.setattr("raydr.scenarios.joining.write_json", stop)
+        patch.setattr("raydr.scenarios.afterwards.joining.write_json", stop)
         with pytest.raises((KeyboardInterrupt, OutputError)):
             raydr.join(run, site_of(tmp_path))
     assert facts(run) == before

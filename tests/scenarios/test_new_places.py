@@ -12,8 +12,8 @@ from scipy.spatial.distance import cdist
 import raydr
 from raydr.arrays import FloatArray
 from raydr.methods import METHODS
-from raydr.scenarios.model import KEYED, read_model
-from raydr.scenarios.transforming import place
+from raydr.runfolder.model import KEYED, read_model
+from raydr.scenarios.afterwards.transforming import place
 from raydr.statistics.scaling import Scaling, scale_rows
 
 LOOSE = {"fed-tsne, nystrom", "private-map", "dsne", "sense, noisy distances", "fed-tsne, noisy"}

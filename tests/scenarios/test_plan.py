@@ -19,12 +19,12 @@ from tiny import tiny, tiny_file, tiny_run, tiny_scenario
 from raydr.actors.capacity import Capacity, Machine, capacity_at
 from raydr.errors import DataError, ScenarioError
 from raydr.front.cli import status
-from raydr.scenarios.data_sizes import Prospect, sampled
-from raydr.scenarios.planning import Plan, plan_of_prospect, plan_of_scenario
-from raydr.scenarios.reading import dump, read
-from raydr.scenarios.run_memory import Load, _of_evaluation
+from raydr.scenarios.planning.data_sizes import Prospect, sampled
+from raydr.scenarios.planning.plan import Plan, plan_of_prospect, plan_of_scenario
+from raydr.scenarios.planning.run_memory import Load, _of_evaluation
 from raydr.scenarios.runner import run
-from raydr.scenarios.schema import Scenario
+from raydr.scenarios.schema.reading import dump, read
+from raydr.scenarios.schema.scenario import Scenario
 
 GIGABYTE = 10**9
 ROOMY = Capacity((Machine("roomy", 2, 1000 * GIGABYTE),))

@@ -15,9 +15,9 @@ import raydr
 from raydr.errors import DataError, OutputError, RunError, ScenarioError
 from raydr.federation.checkpoint import Checkpoint, DamagedCheckpointError
 from raydr.journal import CheckpointTaken, Event, Incident, Journal, RoundEnded
-from raydr.scenarios.checkpoints import Checkpoints
-from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
+from raydr.scenarios.running.checkpoints import Checkpoints
+from raydr.scenarios.schema.reading import read
 
 
 def whole(folder: Path) -> bytes:
@@ -91,7 +91,7 @@ def test_another_order_of_rows_is_refused_by_the_client(tmp_path: Path) -> None:
 
 def test_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = interrupted(tmp_path)
-    monkeypatch.setattr("raydr.scenarios.identity.version", lambda _: "9.9")
+    monkeypatch.setattr("raydr.scenarios.running.identity.version", lambda _: "9.9")
     assert re.search(r"is of raydr \S+, and this is raydr 9\.9", refusal(kept, OutputError))
 
 
@@ -99,7 +99,7 @@ def test_other_packages_that_add_to_raydr_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = interrupted(tmp_path)
-    monkeypatch.setattr("raydr.scenarios.identity.extensions", lambda: {"mine": "2.0"})
+    monkeypatch.setattr("raydr.scenarios.running.identity.extensions", lambda: {"mine": "2.0"})
     assert re.search(r"is of raydr \S+, and this is raydr \S+ with mine 2\.0", refusal(kept, OutputError))
 
 

@@ -18,9 +18,9 @@ from raydr.data import load
 from raydr.errors import RaydrError, ScenarioError
 from raydr.methods import METHODS
 from raydr.metrics import METRICS
-from raydr.scenarios.client_data import dealt_out
-from raydr.scenarios.reading import dump, parse_override, read, shipped
-from raydr.scenarios.schema import Scenario
+from raydr.scenarios.running.client_data import dealt_out
+from raydr.scenarios.schema.reading import dump, parse_override, read, shipped
+from raydr.scenarios.schema.scenario import Scenario
 
 fifty = settings(max_examples=50, deadline=None)
 

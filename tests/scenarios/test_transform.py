@@ -24,7 +24,7 @@ from raydr.arrays import FloatArray
 from raydr.data.provenance import sha256_of_file
 from raydr.errors import DataError, OutputError, RaydrError
 from raydr.front.cli import status
-from raydr.scenarios.model import digest_of, read_model
+from raydr.runfolder.model import digest_of, read_model
 
 FEATURES = ("age", "glucose", "bmi", "insulin", "3")
 SHORT: dict[str, Any] = {"early_iterations": 5, "iterations": 5}

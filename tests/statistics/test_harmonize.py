@@ -29,10 +29,10 @@ from raydr.privacy.ledger import Granularity
 from raydr.report import wording
 from raydr.report.run import mapped
 from raydr.runfolder import read_run
-from raydr.scenarios.model import read_model
-from raydr.scenarios.planning import plan_of_scenario
+from raydr.runfolder.model import read_model
+from raydr.scenarios.afterwards.transforming import placing_of
+from raydr.scenarios.planning.plan import plan_of_scenario
 from raydr.scenarios.runner import run
-from raydr.scenarios.transforming import placing_of
 from raydr.statistics.harmonizing import (
     Constant,
     ConstantRequest,

@@ -25,8 +25,8 @@ from raydr.methods.sense.settings import SENSE
 from raydr.privacy.isometry import Isometry
 from raydr.privacy.sealing import sealed_size
 from raydr.privacy.secrets import Secret
+from raydr.runfolder.model import KEYED
 from raydr.runfolder.reading import read_run
-from raydr.scenarios.model import KEYED
 from raydr.statistics.keying import (
     Blind,
     DiscloseRequest,

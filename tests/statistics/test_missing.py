@@ -27,8 +27,8 @@ from raydr.journal import Event, RoundEnded
 from raydr.privacy.ledger import Granularity
 from raydr.report.run import mapped
 from raydr.runfolder import read_run
-from raydr.scenarios.model import digest_of, read_model
-from raydr.scenarios.planning import plan_of_scenario
+from raydr.runfolder.model import digest_of, read_model
+from raydr.scenarios.planning.plan import plan_of_scenario
 from raydr.scenarios.runner import run
 from raydr.statistics.filling import FillRows, fit_filling
 from raydr.statistics.scaling import Scaling, fit_scaling, scale_rows

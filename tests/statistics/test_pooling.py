@@ -11,8 +11,8 @@ import pytest
 from tiny import tiny, tiny_run
 
 import raydr
-from raydr.scenarios.backend import InlineBackend
-from raydr.scenarios.evaluation import Findings, Question
+from raydr.scenarios.running.backend import InlineBackend
+from raydr.scenarios.running.evaluation import Findings, Question
 from raydr.statistics.preparing import Preparation
 from raydr.statistics.scaling import Scaling
 

@@ -27,8 +27,8 @@ import numpy as np
 import pytest
 
 import raydr.methods.serving
-import raydr.scenarios.backend
-import raydr.scenarios.start
+import raydr.scenarios.running.backend
+import raydr.scenarios.running.start
 from raydr.federation.failures import Failure
 from raydr.federation.host import ClientHost, protection_of
 from raydr.federation.inline import InlineTransport
@@ -39,9 +39,9 @@ from raydr.privacy.mechanism import MECHANISMS
 from raydr.privacy.secrets import Secret
 from raydr.report.run.released import covered, write_released
 from raydr.runfolder import records
-from raydr.scenarios.backend import InlineBackend
-from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
+from raydr.scenarios.running.backend import InlineBackend
+from raydr.scenarios.schema.reading import read
 from raydr.settings import Settings
 
 DIGEST = re.compile(r"[0-9a-f]{24,}")
@@ -227,9 +227,9 @@ def _listen(patch: pytest.MonkeyPatch, record: Record, tape: Tape) -> None:
 
     patch.setattr(InlineTransport, "ask", asked)
     patch.setattr(InlineTransport, "sum", summed)
-    patch.setattr(raydr.scenarios.backend, "serve", served)
+    patch.setattr(raydr.scenarios.running.backend, "serve", served)
     alone = lambda **more: InlineBackend(transcript=Transcript(), **more)  # noqa: E731
-    patch.setattr(raydr.scenarios.start, "InlineBackend", alone)
+    patch.setattr(raydr.scenarios.running.start, "InlineBackend", alone)
 
 
 def _heard(record: Record, event: Event) -> None:

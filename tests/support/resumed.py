@@ -14,8 +14,8 @@ from tiny import tiny
 import raydr
 from raydr.errors import RaydrError
 from raydr.journal import Event, RoundEnded
-from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
+from raydr.scenarios.schema.reading import read
 
 ROUNDS = 6
 

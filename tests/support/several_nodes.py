@@ -24,9 +24,9 @@ from raydr.errors import RunError
 from raydr.journal import Event, Incident, RoundEnded
 from raydr.methods.landmarks.maps import FedTSNE
 from raydr.methods.serving import Plan
-from raydr.scenarios.backend import InlineBackend
-from raydr.scenarios.client_data import from_sites
-from raydr.scenarios.reading import read
+from raydr.scenarios.running.backend import InlineBackend
+from raydr.scenarios.running.client_data import from_sites
+from raydr.scenarios.schema.reading import read
 
 PLAN = Plan(
     "fed-tsne",

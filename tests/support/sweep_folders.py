@@ -25,8 +25,8 @@ from raydr.errors import RaydrError
 from raydr.runfolder import read_run, records
 from raydr.runfolder.manifest import seal
 from raydr.runfolder.reading import RunFolder
-from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
+from raydr.scenarios.schema.reading import read
 
 COSTS = (
     "bytes_up",

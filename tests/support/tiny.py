@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from raydr.arrays import Float64Array, Int64Array
 from raydr.data import Table
-from raydr.scenarios.reading import read
 from raydr.scenarios.runner import run
-from raydr.scenarios.schema import Scenario
+from raydr.scenarios.schema.reading import read
+from raydr.scenarios.schema.scenario import Scenario
 
 _TINY: dict[str, Any] = {
     "name": "tiny",

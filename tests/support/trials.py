@@ -61,8 +61,8 @@ def scenario(**sections: Any) -> dict[str, Any]:
 
 def run_scenario(content: dict[str, Any], out: Path) -> list[Event]:
     """Run it; returns what a listener heard."""
-    from raydr.scenarios.reading import read
     from raydr.scenarios.runner import run
+    from raydr.scenarios.schema.reading import read
 
     heard: list[Event] = []
     run(read(content), out=out, listener=heard.append)
@@ -75,8 +75,8 @@ class StoppedError(Exception):
 
 def run_and_stop(content: dict[str, Any], out: Path, stage: str, round: int) -> str:
     """Run a scenario whose listener has had enough when a stage begins, or after a round; returns how it ended."""
-    from raydr.scenarios.reading import read
     from raydr.scenarios.runner import run
+    from raydr.scenarios.schema.reading import read
 
     def listen(event: Event) -> None:
         if isinstance(event, StageStarted) and event.stage == stage:

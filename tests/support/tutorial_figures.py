@@ -30,7 +30,7 @@ from raydr.report import write_picture
 from raydr.report.run.privacy_summary import points
 from raydr.report.wording import size
 from raydr.runfolder.reading import read_run
-from raydr.scenarios import reading
+from raydr.scenarios.schema import reading
 from raydr.tune import running
 
 TUTORIALS, CHOICE = ROOT / "docs" / "tutorials", ROOT / "docs" / "choosing.md"

@@ -14,7 +14,7 @@ from tiny import tiny
 from raydr.actors.capacity import Capacity, Machine
 from raydr.errors import ScenarioError
 from raydr.front.cli import status
-from raydr.scenarios.planning import plan_of_scenario
+from raydr.scenarios.planning.plan import plan_of_scenario
 from raydr.tune import planning
 from raydr.tune.planning import SweepPlan, plan_of_sweep
 from raydr.tune.schema import Sweep

@@ -101,7 +101,7 @@ def audit(
     from raydr.front.terminal import print_audit
     from raydr.runfolder import read_audit
     from raydr.runfolder.records import REPORT
-    from raydr.scenarios import auditing
+    from raydr.scenarios.afterwards import auditing
 
     settings = auditing.asked(folder, attacks, public_rows)
     with heard_on_terminal(quiet=quiet) as listener:
@@ -133,7 +133,7 @@ def transform(folder: Path, data: str, out: Path, site: str | None) -> None:
     DATA is a file, or a folder or quoted pattern with a file for each site. A .parquet file may be of any length.
     """
     from raydr.front.progress_bars import heard_on_terminal
-    from raydr.scenarios.transforming import transform as place
+    from raydr.scenarios.afterwards.transforming import transform as place
 
     with heard_on_terminal(passing=True) as listener:
         written = place(folder, data, out, site=site, listener=listener)
@@ -154,7 +154,7 @@ def join(folder: Path, data: Path, site: str | None, quiet: bool) -> None:
     from raydr.front.progress_bars import heard_on_terminal
     from raydr.front.terminal import print_joined
     from raydr.runfolder.records import REPORT
-    from raydr.scenarios import joining
+    from raydr.scenarios.afterwards import joining
 
     with heard_on_terminal(quiet=quiet) as listener:
         whole = joining.join(folder, data, site=site, listener=listener)
@@ -174,7 +174,7 @@ def bounds(folder: Path, out: Path | None, data_dir: Path | None) -> None:
     Loads the run's data anew, as only a simulation can.
     """
     from raydr.front.terminal import print_bounds
-    from raydr.scenarios.bounding import bounds_of
+    from raydr.scenarios.afterwards.bounding import bounds_of
 
     lines = bounds_of(folder, data_dir)
     if out is not None:

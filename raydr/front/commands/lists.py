@@ -14,7 +14,7 @@ from raydr.errors import did_you_mean
 
 
 def _shipped() -> Mapping[str, str]:
-    from raydr.scenarios.reading import shipped
+    from raydr.scenarios.schema.reading import shipped
 
     return shipped()
 

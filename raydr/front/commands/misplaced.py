@@ -33,7 +33,7 @@ def said_what_for(document: str, command: str) -> Iterator[None]:
 def _command_for(document: str) -> str | None:
     """The command that a file is for, or a name of what comes with raydr; None where that is not plain."""
     from raydr.front.own_data import is_data
-    from raydr.scenarios.reading import SHELF
+    from raydr.scenarios.schema.reading import SHELF
     from raydr.tune.reading import PAPERS, is_sweep, names_sweep
 
     path = Path(document).expanduser()

@@ -41,7 +41,7 @@ def run(
     from raydr.front.terminal import print_result
     from raydr.runfolder.records import REPORT
     from raydr.scenarios import runner
-    from raydr.scenarios.reading import read
+    from raydr.scenarios.schema.reading import read
 
     if resume and (overrides or inline or out is not None):
         raise click.UsageError("--resume goes on with a run as it was: leave out --set, --inline and --out")
@@ -134,7 +134,7 @@ def check(
     from raydr.front.own_data import described, held, is_data, own_data
     from raydr.front.progress_bars import reading_on_terminal
     from raydr.front.terminal import print_facts
-    from raydr.scenarios.reading import read
+    from raydr.scenarios.schema.reading import read
 
     with reading_on_terminal() as progress:
         if is_data(file):
@@ -219,8 +219,8 @@ def plan(
     from raydr.actors.capacity import capacity_at, imagined
     from raydr.front.console import logged_on_terminal
     from raydr.front.terminal import print_plan, print_sweep_plan
-    from raydr.scenarios.planning import Plan, plan_of_scenario
-    from raydr.scenarios.reading import read
+    from raydr.scenarios.planning.plan import Plan, plan_of_scenario
+    from raydr.scenarios.schema.reading import read
     from raydr.tune.planning import SweepPlan, plan_of_sweep
     from raydr.tune.reading import names_sweep, read_sweep
 

@@ -65,7 +65,7 @@ from raydr.methods.fedne.surrogates import SPEAKING_ROWS, DensityRequest, densit
 from raydr.methods.outcome import Outcome
 from raydr.partition import Dirichlet, OneClass
 from raydr.privacy.sealing import Binding, seal, unseal
-from raydr.scenarios.model import read_model
+from raydr.runfolder.model import read_model
 
 KINDS = ("fedne", "fedavg-ne", "fedprox-ne", "local-ne", "global-ne", "landmark-ne")
 SMALL: dict[str, Any] = {"hidden": (16, 16), "rounds": 3, "batch": 32, "neighbors": 4}
@@ -778,7 +778,7 @@ def test_surrogates_begin_when_the_paper_says() -> None:
 def test_ray_gives_the_bits_of_one_process(cluster: None, name: str) -> None:
     from raydr.actors.backend import RayBackend
     from raydr.methods.serving import Plan
-    from raydr.scenarios.backend import InlineBackend
+    from raydr.scenarios.running.backend import InlineBackend
 
     settings = VARIANTS[name]
     plan = Plan(settings.kind, settings, "none", seed=0)  # type: ignore[attr-defined]

@@ -57,7 +57,7 @@ from raydr.privacy.accounting import (
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.mechanism import silent
 from raydr.runfolder.reading import read_run
-from raydr.scenarios.planning import plan_of_scenario
+from raydr.scenarios.planning.plan import plan_of_scenario
 from raydr.scenarios.runner import run
 from raydr.statistics.scaling import ScaleRows
 

@@ -34,7 +34,7 @@ from raydr.privacy.accounting import Budget as RunBudget
 from raydr.privacy.accounting import gaussian_multiplier
 from raydr.privacy.ledger import Granularity
 from raydr.privacy.statement import statement
-from raydr.scenarios.reading import read
+from raydr.scenarios.schema.reading import read
 from raydr.statistics.splitting import split
 
 QUICK: dict[str, Any] = {"early_iterations": 10, "iterations": 10, "placing_iterations": 5}

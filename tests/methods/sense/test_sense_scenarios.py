@@ -19,7 +19,7 @@ from raydr.front.cli import status
 from raydr.metrics.recovery import F_SCORE_NEIGHBORS
 from raydr.report.run.server_knowledge import knowledge
 from raydr.runfolder.reading import read_run
-from raydr.scenarios.reading import read, shipped
+from raydr.scenarios.schema.reading import read, shipped
 
 TSNE = {"kind": "tsne", "perplexity": 5, "early_iterations": 2, "iterations": 2}
 EMBEDDERS: dict[str, dict[str, Any]] = {
@@ -441,7 +441,7 @@ def test_notes_say_that_nothing_is_open_where_nothing_is(tmp_path: Path) -> None
 
 def test_notes_say_that_anchors_of_ones_own_tell_of_each_other(tmp_path: Path) -> None:
     """And they do: with one dimension open, the server's points are the records."""
-    from raydr.scenarios.client_data import dealt_out
+    from raydr.scenarios.running.client_data import dealt_out
 
     content = scenario(method={"visibility": "partial", "anchors": 4})
     said = notes(raydr.run(content, out=tmp_path / "run"))

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from raydr.actors.capacity import Capacity
-from raydr.scenarios.run_memory import Load, footprint, is_light, node_bytes
-from raydr.scenarios.schema import Scenario
+from raydr.scenarios.planning.run_memory import Load, footprint, is_light, node_bytes
+from raydr.scenarios.schema.scenario import Scenario
 
 
 @dataclass(frozen=True)

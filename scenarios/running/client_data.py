@@ -33,8 +33,8 @@ from raydr.errors import DataError
 from raydr.geometry.points import Progress, unheard
 from raydr.methods import METHODS
 from raydr.privacy.ledger import Entry, Granularity
-from raydr.scenarios.harmony import harmonized_of, harmonizing_of, notices_of_sites, owners_of
-from raydr.scenarios.schema import DataSettings, Scenario, SiteSettings
+from raydr.scenarios.running.harmony import harmonized_of, harmonizing_of, notices_of_sites, owners_of
+from raydr.scenarios.schema.scenario import DataSettings, Scenario, SiteSettings
 from raydr.statistics.harmonizing import Harmonizing
 
 
@@ -212,7 +212,7 @@ class Holdings:
         return tuple(np.split(classes[_by_client(self.client_of_row)], ends))
 
     def sites_of(self, table: Table) -> Int64Array:
-        """Which client's each row of a table is; raises as :func:`raydr.scenarios.harmony.owners_of`."""
+        """Which client's each row of a table is; raises as :func:`raydr.scenarios.running.harmony.owners_of`."""
         return owners_of(table, self.names)
 
     @property

@@ -27,13 +27,13 @@ from raydr.methods.outcome import Placed
 from raydr.plain import as_cell
 from raydr.privacy.secrets import RootedRun
 from raydr.runfolder.manifest import require_unchanged
+from raydr.runfolder.model import KEYED, Model, preparation_of, read_model
 from raydr.runfolder.reading import read_run
 from raydr.runfolder.records import ARRAYS, CARD, ENCODER, MODEL, SCENARIO
 from raydr.runfolder.writing import axes
-from raydr.scenarios.identity import origin_of
-from raydr.scenarios.model import KEYED, Model, preparation_of, read_model
-from raydr.scenarios.reading import read
-from raydr.scenarios.schema import Scenario
+from raydr.scenarios.running.identity import origin_of
+from raydr.scenarios.schema.reading import read
+from raydr.scenarios.schema.scenario import Scenario
 from raydr.statistics.keying import keyed_rows, keyed_scale
 from raydr.statistics.preparing import Preparation
 
@@ -194,14 +194,17 @@ class Placing:
     @property
     def preparation(self) -> Preparation:
         """What clients filled in, harmonized and scaled by."""
-        _require_filling(self.folder, self.scenario, self.model)
-        return preparation_of(self.folder, self.model, self.scenario)
+        return self._preparation()
 
     @property
     def common(self) -> Preparation:
         """The same without what each site kept to itself: for one that was not there."""
+        return self._preparation(of_sites=False)
+
+    def _preparation(self, of_sites: bool = True) -> Preparation:
         _require_filling(self.folder, self.scenario, self.model)
-        return preparation_of(self.folder, self.model, self.scenario, of_sites=False)
+        data = self.scenario.data
+        return preparation_of(self.folder, self.model, data.scale, data.harmonizing, of_sites=of_sites)
 
     @property
     def keeps_classes(self) -> bool:

@@ -19,8 +19,8 @@ from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.plain import listed
 from raydr.privacy.secrets import Origin
 from raydr.registry import extensions
-from raydr.scenarios.client_data import Holdings
-from raydr.scenarios.schema import Scenario
+from raydr.scenarios.running.client_data import Holdings
+from raydr.scenarios.schema.scenario import Scenario
 from raydr.settings import path_mark
 
 _NAMED = 5

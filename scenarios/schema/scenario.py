@@ -248,6 +248,11 @@ class DataSettings(Settings):
         return self.harmonize is not None and bool({self.label, LABEL} & set(self.harmonize.keep))
 
     @property
+    def harmonizing(self) -> Kind | None:
+        """How sites are adjusted to each other; None where they are not."""
+        return None if self.harmonize is None else self.harmonize.kind
+
+    @property
     def filling(self) -> Filling | None:
         """What clients fill missing values in by; None where none may be missing."""
         return self.missing if self.missing == "mean" or self.missing == "median" else None

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from raydr.errors import OutputError, RaydrError
+from raydr.runfolder.locking import is_locked
 from raydr.runfolder.manifest import seal
 from raydr.runfolder.records import is_incomplete
-from raydr.scenarios.checkpoints import Checkpoints, is_locked
 from raydr.signals import signals_deferred
 
 _MARK = ".incomplete-"
@@ -89,7 +89,7 @@ def require_free(target: Path) -> Path:
 
 
 @contextmanager
-def incomplete(target: Path, work: Callable[[Path], Unfinished] = Checkpoints) -> Iterator[Path]:
+def incomplete(target: Path, work: Callable[[Path], Unfinished]) -> Iterator[Path]:
     """Make a folder beside ``target`` and rename it to ``target`` at the end.
 
     After an error the folder is removed, unless it holds something to go on with, such as a run's checkpoint; so are
@@ -139,13 +139,13 @@ def _not_to_be_made(target: Path, error: OSError) -> OutputError:
 
 
 @contextmanager
-def taken_up(folder: Path, work: Callable[[Path], Unfinished] = Checkpoints) -> Iterator[Path]:
+def taken_up(folder: Path, work: Callable[[Path], Unfinished]) -> Iterator[Path]:
     """Go on in an incomplete folder, and rename it at the end; after an error it stays, whatever is in it."""
     with _completing(folder, target_of(folder, work), work(folder), stays=True):
         yield folder
 
 
-def target_of(folder: Path, work: Callable[[Path], Unfinished] = Checkpoints) -> Path:
+def target_of(folder: Path, work: Callable[[Path], Unfinished]) -> Path:
     """Return the name that an incomplete folder will have once it is whole.
 
     Raises

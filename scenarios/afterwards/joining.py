@@ -35,13 +35,13 @@ from raydr.privacy.statement import statement
 from raydr.runfolder import records
 from raydr.runfolder.joined import MARK, read_joined
 from raydr.runfolder.manifest import seal
+from raydr.runfolder.model import KEYED
 from raydr.runfolder.reading import RunFolder, read_run
 from raydr.runfolder.records import Joining
 from raydr.runfolder.writing import write_data, write_json, write_placed
-from raydr.scenarios.federation_plan import plan_of
-from raydr.scenarios.model import KEYED
-from raydr.scenarios.runner import shown
-from raydr.scenarios.transforming import Placing, placing_of, refuse_nowhere
+from raydr.scenarios.afterwards.showing import shown
+from raydr.scenarios.afterwards.transforming import Placing, placing_of, refuse_nowhere
+from raydr.scenarios.running.federation_plan import plan_of
 from raydr.statistics.preparing import COMMON
 
 _PREPARATION = ("shift", "factor", "fill", *COMMON, KEYED)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -20,11 +20,11 @@ from raydr.federation.checkpoint import Checkpoint, History
 from raydr.federation.releases import by_name
 from raydr.journal import Charged, CheckpointTaken, RoundEnded
 from raydr.privacy.secrets import Origin, RootedRun
+from raydr.runfolder.locking import locked
 from raydr.runfolder.records import ROUNDS, SCENARIO
-from raydr.scenarios.identity import Identity
+from raydr.scenarios.running.identity import Identity
 
 _FOLDER = "checkpoints"
-_LOCK = "lock"
 _KEPT = 2
 
 
@@ -51,52 +51,6 @@ class Resumption:
     damaged: tuple[str, ...]
     run: RootedRun
     released: tuple[str, ...]
-
-
-@contextmanager
-def locked(place: Path, noun: str) -> Iterator[None]:
-    """Keep every other process from a run or a sweep, for the length of a ``with`` block or the life of this one.
-
-    Raises
-    ------
-    OutputError
-        If another process is at work on it.
-    """
-    from filelock import FileLock, Timeout
-
-    folder, lock = place.parent, FileLock(place / _LOCK, timeout=0)
-    try:
-        place.mkdir(exist_ok=True)
-        lock.acquire()
-    except Timeout:  # an OSError itself
-        raise OutputError(
-            f"Another process is at work on the {noun} in {folder}: wait until it ends, or end it, before you"
-            f" resume the {noun}."
-        ) from None
-    except OSError as error:
-        raise OutputError(
-            f"The {noun} folder {folder} cannot be written ({error.strerror or error}): free its place, or copy"
-            " it to another and resume it there."
-        ) from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def is_locked(place: Path) -> bool:
-    """Return whether some process holds the lock of a run or a sweep, as far as that can be told."""
-    from filelock import FileLock, Timeout
-
-    if not (place / _LOCK).exists():
-        return False
-    try:
-        with FileLock(place / _LOCK, timeout=0):
-            return False
-    except Timeout:
-        return True
-    except OSError:
-        return False
 
 
 @dataclass(frozen=True)

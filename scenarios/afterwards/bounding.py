@@ -23,13 +23,13 @@ from raydr.methods.landmarks.settings import DistributionLearning
 from raydr.privacy.accounting import gaussian_multiplier
 from raydr.robust import Mean
 from raydr.runfolder import RunFolder, read_run
+from raydr.runfolder.model import preparation_of, read_model
 from raydr.runfolder.records import SCENARIO
-from raydr.scenarios.backend import InlineBackend
-from raydr.scenarios.client_data import dealt_out, from_sites
-from raydr.scenarios.model import preparation_of, read_model
-from raydr.scenarios.reading import read
-from raydr.scenarios.repetition import require_same_data
-from raydr.scenarios.schema import Scenario
+from raydr.scenarios.afterwards.repetition import require_same_data
+from raydr.scenarios.running.backend import InlineBackend
+from raydr.scenarios.running.client_data import dealt_out, from_sites
+from raydr.scenarios.schema.reading import read
+from raydr.scenarios.schema.scenario import Scenario
 from raydr.threads import one_blas_thread
 
 SAMPLE = 600
@@ -128,7 +128,7 @@ def _learnt(folder: Path, data_dir: Path | None) -> _Learnt:
     sites = scenario.clients.sites
     holdings = from_sites(scenario, InlineBackend()) if sites else dealt_out(scenario, data_dir)
     require_same_data(run, holdings, scenario.data.scale)
-    prepared = preparation_of(folder, model, scenario)
+    prepared = preparation_of(folder, model, scenario.data.scale, scenario.data.harmonizing)
     rows = prepared.applied(holdings.pooled(), holdings.client_of_row, holdings.kept_classes)
     random = np.random.default_rng((scenario.seed, SAMPLE))
     drawn = np.sort(random.choice(len(rows), min(SAMPLE, len(rows)), replace=False))

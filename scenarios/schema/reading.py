@@ -15,9 +15,9 @@ from raydr.documents import DocumentError, parse_yaml
 from raydr.errors import ScenarioError
 from raydr.metrics import metric_named
 from raydr.runfolder.records import SCENARIO
-from raydr.scenarios.document_store import Shelf
-from raydr.scenarios.problems import in_yaml, problems, truth_values, unwritable_text
-from raydr.scenarios.schema import Scenario
+from raydr.scenarios.schema.document_store import Shelf
+from raydr.scenarios.schema.problems import in_yaml, problems, truth_values, unwritable_text
+from raydr.scenarios.schema.scenario import Scenario
 
 SHELF = Shelf(
     resources.files("raydr.scenarios") / "shipped", "scenario", "raydr run", SCENARIO, "name, data and method"

@@ -23,13 +23,13 @@ from raydr.privacy.ledger import Entry
 from raydr.registry import extensions
 from raydr.runfolder import RunFolder, read_run
 from raydr.runfolder.records import SCENARIO
-from raydr.scenarios.backend import InlineBackend
-from raydr.scenarios.client_data import Holdings, dealt_out, from_sites, with_public_file
-from raydr.scenarios.environment import versions
-from raydr.scenarios.federation_plan import plan_of, with_public, with_scaling
-from raydr.scenarios.identity import Identity, origin_of
-from raydr.scenarios.reading import read
-from raydr.scenarios.schema import Scenario
+from raydr.scenarios.running.backend import InlineBackend
+from raydr.scenarios.running.client_data import Holdings, dealt_out, from_sites, with_public_file
+from raydr.scenarios.running.environment import versions
+from raydr.scenarios.running.federation_plan import plan_of, with_public, with_scaling
+from raydr.scenarios.running.identity import Identity, origin_of
+from raydr.scenarios.schema.reading import read
+from raydr.scenarios.schema.scenario import Scenario
 
 _DECIDING = ("numpy", "scipy", "scikit-learn", "openTSNE", "umap-learn", "numba")
 """Packages whose version may change bits of a map."""

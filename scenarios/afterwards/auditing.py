@@ -28,10 +28,10 @@ from raydr.report import write_report
 from raydr.runfolder import read_run, records
 from raydr.runfolder.manifest import seal
 from raydr.runfolder.records import is_incomplete
-from raydr.scenarios.client_data import Holdings, read_table
-from raydr.scenarios.reading import read
-from raydr.scenarios.repetition import Repetition, repeated
-from raydr.scenarios.schema import AuditSettings, Scenario
+from raydr.scenarios.afterwards.repetition import Repetition, repeated
+from raydr.scenarios.running.client_data import Holdings, read_table
+from raydr.scenarios.schema.reading import read
+from raydr.scenarios.schema.scenario import AuditSettings, Scenario
 from raydr.threads import one_blas_thread
 
 MOST_CANDIDATES = 2000
@@ -72,7 +72,7 @@ def audit(
     Raises
     ------
     OutputError, ScenarioError, DataError, RunError
-        If the run cannot be repeated, to the bit (:func:`raydr.scenarios.repetition.repeated`).
+        If the run cannot be repeated, to the bit (:func:`raydr.scenarios.afterwards.repetition.repeated`).
     """
     folder = folder.expanduser().absolute()
     # The stages of the repetition are those of the run: they are timed as one.

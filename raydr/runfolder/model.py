@@ -21,8 +21,9 @@ from raydr.errors import OutputError
 from raydr.files import open_private
 from raydr.runfolder.records import MODEL, SCENARIO
 from raydr.runfolder.writing import write_json
-from raydr.scenarios.schema import Scenario
 from raydr.statistics.preparing import Preparation
+from raydr.statistics.scaling import Scale
+from raydr.statistics.site_effects import Kind
 
 FORMAT = 1
 """Of ``model.json``; another is refused."""
@@ -181,7 +182,9 @@ def read_model(run: Path) -> Model:
     return Model(arrays, card, own)
 
 
-def preparation_of(run: Path, model: Model, scenario: Scenario, *, of_sites: bool = True) -> Preparation:
+def preparation_of(
+    run: Path, model: Model, scale: Scale, harmonized: Kind | None, *, of_sites: bool = True
+) -> Preparation:
     """What a model's arrays say became of rows before they were mapped, ``of_sites`` with what each kept to itself.
 
     Raises
@@ -189,15 +192,13 @@ def preparation_of(run: Path, model: Model, scenario: Scenario, *, of_sites: boo
     OutputError
         If they do not say it, or what sites keep to themselves was taken away.
     """
-    harmonize = scenario.data.harmonize
-    if of_sites and harmonize is not None and not model.own:
+    if of_sites and harmonized is not None and not model.own:
         raise OutputError(
             f"The model in {run / MODEL} is without {SITES}, in which each site has what its rows are adjusted by: only"
             " a site that has kept its own can place its rows."
         )
-    kind = None if harmonize is None else harmonize.kind
     try:
-        return Preparation.of(model.arrays, model.own if of_sites else {}, scenario.data.scale, kind)
+        return Preparation.of(model.arrays, model.own if of_sites else {}, scale, harmonized)
     except (KeyError, IndexError) as error:
         raise _broken(run / MODEL, f"it lacks the array {error}, which data.harmonize needs") from error
 

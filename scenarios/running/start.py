@@ -16,12 +16,12 @@ from raydr.geometry.points import Progress
 from raydr.journal import Incident, Journal
 from raydr.methods import METHODS
 from raydr.privacy.secrets import RootedRun
-from raydr.scenarios.backend import Backend, InlineBackend
-from raydr.scenarios.checkpoints import Checkpoints, Resumption
-from raydr.scenarios.client_data import Holdings, dealt_out, from_sites, with_public_file
-from raydr.scenarios.folder import unwritable
-from raydr.scenarios.identity import Identity, origin_of
-from raydr.scenarios.schema import Scenario
+from raydr.runfolder.making import unwritable
+from raydr.scenarios.running.backend import Backend, InlineBackend
+from raydr.scenarios.running.checkpoints import Checkpoints, Resumption
+from raydr.scenarios.running.client_data import Holdings, dealt_out, from_sites, with_public_file
+from raydr.scenarios.running.identity import Identity, origin_of
+from raydr.scenarios.schema.scenario import Scenario
 from raydr.signals import signals_deferred
 from raydr.threads import done_ahead
 

@@ -1,8 +1,8 @@
 """What a run will need, told before anything starts: ``raydr plan``.
 
 Messages and their price in privacy come from a rehearsal (:func:`raydr.methods.serving.rehearse`), which asks what the
-run will ask of clients that have sizes alone; memory and time from models of both (:mod:`raydr.scenarios.run_memory`,
-:mod:`raydr.scenarios.run_time`). No Ray is started.
+run will ask of clients that have sizes alone; memory and time from models of both, in this room's
+``run_memory`` and ``run_time``. No Ray is started.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from raydr.privacy.accounting import Adversary
 from raydr.privacy.ledger import Granularity, Ledger
 from raydr.privacy.mechanism import Relation, Unit
 from raydr.privacy.statement import Against, statement
-from raydr.scenarios.data_sizes import Prospect, of_so_many, prospect_of
-from raydr.scenarios.federation_plan import plan_of, with_public
-from raydr.scenarios.remedies import NodeNeed, Remedy, needs_of, remedies
-from raydr.scenarios.run_memory import Load, ProcessMemory, footprint
-from raydr.scenarios.run_time import StageTime, embedder_of, stage_times
-from raydr.scenarios.schema import Scenario
+from raydr.scenarios.planning.data_sizes import Prospect, of_so_many, prospect_of
+from raydr.scenarios.planning.remedies import NodeNeed, Remedy, needs_of, remedies
+from raydr.scenarios.planning.run_memory import Load, ProcessMemory, footprint
+from raydr.scenarios.planning.run_time import StageTime, embedder_of, stage_times
+from raydr.scenarios.running.federation_plan import plan_of, with_public
+from raydr.scenarios.schema.scenario import Scenario
 
 
 @dataclass(frozen=True)

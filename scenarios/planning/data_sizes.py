@@ -13,9 +13,9 @@ from raydr.data.site import laid_out
 from raydr.errors import DataError, ScenarioError
 from raydr.methods import METHODS
 from raydr.privacy.ledger import Entry
-from raydr.scenarios.client_data import agreement_on, dealt_out, present, site_file, with_public_file
-from raydr.scenarios.harmony import harmonizing_of
-from raydr.scenarios.schema import Scenario
+from raydr.scenarios.running.client_data import agreement_on, dealt_out, present, site_file, with_public_file
+from raydr.scenarios.running.harmony import harmonizing_of
+from raydr.scenarios.schema.scenario import Scenario
 from raydr.statistics.harmonizing import Harmonizing
 
 SAMPLED_NUMBERS = 4_000_000

@@ -9,7 +9,7 @@ from raydr.federation import FailurePolicy, FaultPlan, Liars
 from raydr.federation.simulated.faults import Faults
 from raydr.methods.serving import Plan, Served
 from raydr.privacy.secrets import RootedRun
-from raydr.scenarios.schema import Scenario
+from raydr.scenarios.schema.scenario import Scenario
 from raydr.statistics.harmonizing import Harmonizing
 from raydr.statistics.keying import keyed_scale, opened
 from raydr.statistics.preparing import Preparation

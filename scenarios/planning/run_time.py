@@ -13,7 +13,7 @@ from raydr.federation import Effort
 from raydr.geometry.cells import CELL_ROWS
 from raydr.geometry.cells import EXACT_ROWS as SEARCHED_ROWS
 from raydr.metrics.sampling import EXACT_ROWS, SAMPLED_ROWS
-from raydr.scenarios.run_memory import INTERPOLATED_ROWS, Load, is_light
+from raydr.scenarios.planning.run_memory import INTERPOLATED_ROWS, Load, is_light
 
 OPERATIONS_PER_S = 6e9
 """Of one core, in products of matrices with what goes between them."""

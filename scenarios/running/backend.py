@@ -19,7 +19,7 @@ from raydr.federation.transcript import Transcript
 from raydr.journal import Journal, Listener
 from raydr.methods.serving import Plan, Served, serve
 from raydr.privacy.secrets import Secret
-from raydr.scenarios.client_data import Rows
+from raydr.scenarios.running.client_data import Rows
 
 
 class Backend(Protocol):
