@@ -26,7 +26,7 @@ from run_pages import ROWS, SCRIPT, external_loads, read_page, write_run
 from sweep_folders import OBJECTIVES, Tried, best_of, made_up, write_sweep
 
 from raydr.errors import OutputError
-from raydr.report import write_sweep_report
+from raydr.report import wording, write_sweep_report
 from raydr.report.map.aligned import beside
 from raydr.report.sweep.axes import axes, measures_of_interest, ranking
 from raydr.report.sweep.round_curves import MOST_PLACES, courses
@@ -559,6 +559,20 @@ class TestInABrowser:
         assert re.search(r'<aside id="chosen" aria-label', content)  # not hidden
         assert content.count('class="chosen"') == 2  # its row and its map
         assert html.unescape(re.findall(r'id="chosen-settings">([^<]*)', content)[0]) == "seed 1"
+
+    def test_what_is_said_of_a_point_is_spelt_as_in_the_table(self, tmp_path: Path) -> None:
+        trials = [
+            Tried(point, repeat, {"seed": point}, {"federated.npa_10": 0.5, "seconds": seconds + repeat})
+            for point, seconds in enumerate((185.0, 7500.0))
+            for repeat in range(2)
+        ]
+        content = opened(
+            write_sweep_report(write_sweep(tmp_path / "sweep", trials)), tmp_path / "profile", "#point=0"
+        )
+        said = html.unescape(re.findall(r'id="chosen-measures"[^>]*>([^<]*)', content)[0]).split(" · ")
+        spelt = f"{wording.duration(185.5)} ± {wording.duration(2**-0.5)}"
+        assert said[1] == f"Seconds {spelt}"
+        assert f">{spelt}<" in html.unescape(content)
 
     @pytest.mark.parametrize("case", ODD)
     @pytest.mark.slow

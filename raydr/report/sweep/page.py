@@ -82,7 +82,8 @@ def _content(sweep: SweepFolder) -> dict[str, Any]:
     order = ranking(wanted[0] if wanted else None, len(sweep.points))
     along, runs = courses(sweep), _runs(sweep)
     maps = thumbnails(sweep, order)
-    style, script = part("report.css") + part("sweep/sweep.css"), part("sweep/sweep.js")
+    style = part("report.css") + part("sweep/sweep.css")
+    script = part("sweep/scales.js") + part("sweep/sweep.js")
     keys = [axis for axis in known if axis.swept]
     measures = [*wanted, *(axis for axis in known if not axis.swept and axis not in wanted)]
     unfinished = [trial for trial in sweep.trials if trial.status != "done"]

@@ -1,4 +1,3 @@
-"use strict";
 // Draws a sweep: parallel axes, one measure against another, courses by round; one filter and one marked point for all.
 (() => {
   const data = JSON.parse(document.getElementById("sweep").textContent);
@@ -6,7 +5,6 @@
   const at = (id) => document.getElementById(id);
   const everyPoint = [...points.keys()];
   const count = new Intl.NumberFormat("en-US");
-  const NARROW = "\u202f";
   const SLOT = 0.075; // of an axis, for each of: no value, and 0 below a logarithmic scale
   const FEW = 10; // lines of a chart whose bands can be told apart
   const FEW_WHISKERS = 150;
@@ -18,76 +16,17 @@
     return element;
   };
 
-  // --- numbers in words, as the tables have them ---
-  const minus = (text) => text.replace("-", "−");
-  const digits = (value, n) => minus(String(Number(value.toPrecision(n))));
-  const size = (value) => {
-    const units = ["B", "kB", "MB", "GB", "TB"];
-    let unit = 0;
-    while (Math.abs(value) >= 999.5 && unit < 4) { value /= 1000; unit += 1; }
-    return `${digits(value, 3)}${NARROW}${units[unit]}`;
-  };
-  const duration = (value) => {
-    if (value < 60) return `${digits(value, 3)}${NARROW}s`;
-    if (value < 3600) return `${digits(value / 60, 3)}${NARROW}min`;
-    return `${digits(value / 3600, 3)}${NARROW}h`;
-  };
-  const write = (axis, value, n = 4) => {
-    if (value == null) return axis.absent;
-    if (axis.kind === "category") return axis.categories[value];
-    if (axis.unit === "bytes") return size(value);
-    if (axis.unit === "seconds") return duration(value);
-    return digits(value, axis.unit === "setting" ? 12 : n);
-  };
-  const told = (axis, place) => {
-    const deviation = axis.deviations[place];
-    return write(axis, axis.values[place]) + (deviation ? ` ± ${write(axis, deviation, 2)}` : "");
-  };
+  // --- numbers in words: of points as the table has them, and round ones along axes ---
+  const body = document.querySelector("#points tbody");
+  const rows = new Map([...body.rows].map((row) => [Number(row.dataset.place), row]));
+  const heads = [...document.querySelectorAll("#points thead th[data-axis]")];
+  const cellOf = axes.map((_, which) => heads.findIndex((head) => Number(head.dataset.axis) === which));
+  const told = (axis, place) => (axis.values[place] == null ? axis.absent : rows.get(place).cells[cellOf[axes.indexOf(axis)]].textContent);
+  const valueTold = (axis, value) => told(axis, axis.values.indexOf(value)).split(" ± ")[0];
+  const tickText = (axis, value) => (axis.unit === "bytes" ? size(value) : digits(value, axis.unit === "setting" ? 12 : 6));
   const settingsOf = (place) => axes.filter((axis) => axis.swept && axis.values[place] != null)
-    .map((axis) => `${axis.title} ${write(axis, axis.values[place])}`);
+    .map((axis) => `${axis.title} ${told(axis, place)}`);
   const measuresOf = (place, some) => some.filter((axis) => !axis.swept).map((axis) => `${axis.title} ${told(axis, place)}`);
-  // Names of one key often begin alike and end differently.
-  const inTheMiddle = (text, most) => (text.length > most ? `${text.slice(0, Math.ceil(most / 2) - 1)}…${text.slice(-Math.floor(most / 2))}` : text);
-  const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
-
-  const wrapped = (text, most, lines) => {
-    const found = [];
-    for (const word of text.split(" ")) {
-      const longer = found.length ? `${found.at(-1)} ${word}` : word;
-      if (found.length && (longer.length <= most || found.length === lines)) found[found.length - 1] = longer;
-      else found.push(word);
-    }
-    return found;
-  };
-
-  // --- scales: values to [0, 1], and round numbers between ---
-  const steps = (low, high, wanted) => {
-    const raw = (high - low || Math.abs(high) || 1) / wanted;
-    const power = 10 ** Math.floor(Math.log10(raw));
-    const step = [1, 2, 5, 10].map((m) => m * power).find((m) => m >= raw * 0.999);
-    const found = [];
-    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k += 1) found.push(Number((k * step).toPrecision(12)));
-    return found;
-  };
-  const scale = (low, high, log, wanted) => {
-    if (log) {
-      const [from, to] = [Math.log10(low), Math.log10(high)];
-      const every = Math.max(1, Math.ceil((to - from) / wanted));
-      const ticks = [];
-      for (let k = Math.ceil(from - 1e-9); k <= to + 1e-9; k += every) ticks.push(10 ** k);
-      if (ticks.length < 2) { // less than two powers of ten: 2 and 5 as well
-        ticks.length = 0;
-        for (let k = Math.floor(from); k <= to; k += 1) for (const m of [1, 2, 5]) if (m * 10 ** k >= low * 0.999 && m * 10 ** k <= high * 1.001) ticks.push(m * 10 ** k);
-      }
-      return { of: (value) => (to > from ? (Math.log10(value) - from) / (to - from) : 0.5), ticks };
-    }
-    return { of: (value) => (high > low ? (value - low) / (high - low) : 0.5), ticks: high > low ? steps(low, high, wanted) : [low] };
-  };
-  const bounds = (values) => {
-    let [low, high] = [Infinity, -Infinity];
-    for (const value of values) if (value != null) { low = Math.min(low, value); high = Math.max(high, value); }
-    return [low, high];
-  };
 
   // Where each point lies on an axis, from 0 to 1: absent values lowest, then 0 where the scale cannot hold it.
   const laidOut = axes.map((axis) => {
@@ -111,7 +50,7 @@
       place = (value) => (axis.log && value === 0 ? slots[slots.length - 1].at : along(ruler.of(value)));
       const distinct = [...new Set(known)].filter((value) => !(axis.log && value === 0)).sort((a, b) => a - b);
       const own = distinct.length <= 8 && distinct.every((value, k) => !k || place(value) - place(distinct[k - 1]) > 0.07);
-      for (const value of own ? distinct : ruler.ticks) ticks.push({ at: place(value), text: write(axis, value, 6), half: 0 });
+      for (const value of own ? distinct : ruler.ticks) ticks.push({ at: place(value), text: own ? valueTold(axis, value) : tickText(axis, value), half: 0 });
     }
     const centres = axis.values.map((value) => (value == null ? slots[0].at : place(value)));
     const halves = axis.values.map((value) => (value == null ? SLOT / 2 : axis.kind === "category" ? (0.32 * (1 - base)) / axis.categories.length : 0));
@@ -155,7 +94,7 @@
       span.className = "ramp";
       const stripes = Array.from({ length: 40 }, (_, k) => draw("rect", { x: k, y: 0, width: 1.2, height: 3, fill: onRamp(k / 39) }));
       const bar = draw("svg", { class: "scale", viewBox: "0 0 40 3", preserveAspectRatio: "none", "aria-hidden": "true" }, ...stripes);
-      span.append(known.length ? write(colourAxis, low) : "", bar, known.length ? write(colourAxis, high) : "");
+      span.append(known.length ? valueTold(colourAxis, low) : "", bar, known.length ? valueTold(colourAxis, high) : "");
       legend.append(span);
     }
     if (colourAxis.values.some((value) => value == null)) chip(data.grey, colourAxis.absent);
@@ -408,18 +347,6 @@
   // --- one measure against another ---
   const across = at("across");
   const upwards = at("upwards");
-  // Points that no other one beats: as good in both and better in one. Sorted by the first, the best so far in the second stay.
-  const frontOf = (some, x, y) => {
-    const cost = (axis, place) => (axis.better === "max" ? -axis.values[place] : axis.values[place]);
-    const order = [...some].sort((a, b) => cost(x, a) - cost(x, b) || cost(y, a) - cost(y, b));
-    const found = [];
-    let [best, equal] = [Infinity, null];
-    for (const place of order) {
-      const [cx, cy] = [cost(x, place), cost(y, place)];
-      if (cy < best) { found.push(place); best = cy; equal = cx; } else if (cy === best && cx === equal) found.push(place);
-    }
-    return found;
-  };
   let scatter = null;
   const drawScatter = () => {
     const holder = at("scatter");
@@ -446,7 +373,7 @@
       for (const value of ruler.ticks) {
         const [tx, ty] = [px(value), py(value)];
         svg.append(k ? draw("line", { class: "grid", x1: left, x2: width - right, y1: ty, y2: ty }) : draw("line", { class: "grid", x1: tx, x2: tx, y1: top, y2: height - bottom }));
-        svg.append(k ? draw("text", { x: left - 8, y: ty + 4, "text-anchor": "end" }, write(axis, value, 6)) : draw("text", { x: tx, y: height - bottom + 18, "text-anchor": "middle" }, write(axis, value, 6)));
+        svg.append(k ? draw("text", { x: left - 8, y: ty + 4, "text-anchor": "end" }, tickText(axis, value)) : draw("text", { x: tx, y: height - bottom + 18, "text-anchor": "middle" }, tickText(axis, value)));
       }
     };
     const name = (axis, k) => `${axis.title}${axis.better === "max" ? " ↑" : axis.better === "min" ? " ↓" : ""}${logs[k] ? ", logarithmic" : ""}`;
@@ -581,7 +508,7 @@
       svg.addEventListener("click", (event) => choose(nearest(event)));
       const box = document.createElement("div");
       const title = document.createElement("h3");
-      title.textContent = group === undefined ? drawn.title : `${key.title} ${write(key, group)}`;
+      title.textContent = group === undefined ? drawn.title : `${key.title} ${group === null ? key.absent : key.categories[group]}`;
       box.append(title, svg);
       charts.push(box);
     }
@@ -596,9 +523,6 @@
 
   // --- the maps and the table, which stand in the page without scripts ---
   const figures = [...document.querySelectorAll("#maps figure")];
-  const body = document.querySelector("#points tbody");
-  const rows = new Map([...body.rows].map((row) => [Number(row.dataset.place), row]));
-  const heads = [...document.querySelectorAll("#points thead th[data-axis]")];
   const sortBy = (head) => {
     const which = Number(head.dataset.axis);
     const axis = axes[which];
