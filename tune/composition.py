@@ -13,7 +13,8 @@ from raydr.privacy.composition import Composition, RunCost, composed
 from raydr.runfolder import records
 from raydr.runfolder.manifest import require_unchanged
 from raydr.scenarios.planning.plan import plan_of_scenario
-from raydr.scenarios.schema.scenario import PrivacySettings, Scenario
+from raydr.scenarios.schema.privacy import PrivacySettings
+from raydr.scenarios.schema.scenario import Scenario
 from raydr.tune.schema import Sweep
 from raydr.tune.trials import Trial
 

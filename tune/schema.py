@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from raydr.registry import one_of
-from raydr.scenarios.schema.scenario import LONGEST_NAME, NAME_PATTERN
+from raydr.scenarios.schema.sections import LONGEST_NAME, NAME_PATTERN
 from raydr.settings import Settings
 from raydr.tune.tables import Table, contents
 

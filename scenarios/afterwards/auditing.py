@@ -30,8 +30,9 @@ from raydr.runfolder.manifest import seal
 from raydr.runfolder.records import is_incomplete
 from raydr.scenarios.afterwards.repetition import Repetition, repeated
 from raydr.scenarios.running.client_data import Holdings, read_table
+from raydr.scenarios.schema.audit import AuditSettings
 from raydr.scenarios.schema.reading import read
-from raydr.scenarios.schema.scenario import AuditSettings, Scenario
+from raydr.scenarios.schema.scenario import Scenario
 from raydr.threads import one_blas_thread
 
 MOST_CANDIDATES = 2000

@@ -34,7 +34,9 @@ from raydr.geometry.points import Progress, unheard
 from raydr.methods import METHODS
 from raydr.privacy.ledger import Entry, Granularity
 from raydr.scenarios.running.harmony import harmonized_of, harmonizing_of, notices_of_sites, owners_of
-from raydr.scenarios.schema.scenario import DataSettings, Scenario, SiteSettings
+from raydr.scenarios.schema.clients import SiteSettings
+from raydr.scenarios.schema.data import DataSettings
+from raydr.scenarios.schema.scenario import Scenario
 from raydr.statistics.harmonizing import Harmonizing
 
 

@@ -10,7 +10,7 @@ from raydr.arrays import Int64Array
 from raydr.data import Harmonized, Table
 from raydr.data.columns import listing
 from raydr.errors import DataError, did_you_mean
-from raydr.scenarios.schema.scenario import LABEL, DataSettings
+from raydr.scenarios.schema.data import LABEL, DataSettings
 from raydr.statistics.harmonizing import Harmonizing
 from raydr.statistics.site_effects import Covariates
 

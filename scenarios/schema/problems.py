@@ -12,7 +12,8 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from raydr.errors import did_you_mean
-from raydr.scenarios.schema.scenario import LONGEST_NAME, NAME_PATTERN, Scenario
+from raydr.scenarios.schema.scenario import Scenario
+from raydr.scenarios.schema.sections import LONGEST_NAME, NAME_PATTERN
 
 LONGEST = 60
 """Characters of a value that are quoted."""

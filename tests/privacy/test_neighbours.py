@@ -17,8 +17,8 @@ from raydr.errors import RaydrError, ScenarioError
 from raydr.methods import METHODS
 from raydr.privacy.mechanism import MECHANISMS
 from raydr.scenarios.runner import run
+from raydr.scenarios.schema.data import DataSettings
 from raydr.scenarios.schema.reading import read
-from raydr.scenarios.schema.scenario import DataSettings
 
 # --- neighbouring tables ----------------------------------------------------------------------------------------------
 

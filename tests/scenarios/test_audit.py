@@ -27,8 +27,8 @@ from raydr.scenarios.afterwards.auditing import _case, asked, audit, picture, ro
 from raydr.scenarios.afterwards.repetition import repeated
 from raydr.scenarios.running.backend import InlineBackend
 from raydr.scenarios.running.client_data import dealt_out
+from raydr.scenarios.schema.audit import AuditSettings
 from raydr.scenarios.schema.reading import dump, read
-from raydr.scenarios.schema.scenario import AuditSettings
 
 ROWS = 90  # of 150, so that some are left over
 

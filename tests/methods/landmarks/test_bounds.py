@@ -32,8 +32,8 @@ from raydr.privacy.accounting import gaussian_delta, gaussian_multiplier
 from raydr.scenarios.afterwards import bounding
 from raydr.scenarios.afterwards.bounding import Line, bounds_of
 from raydr.scenarios.runner import run
+from raydr.scenarios.schema.privacy import PrivacySettings
 from raydr.scenarios.schema.reading import read
-from raydr.scenarios.schema.scenario import PrivacySettings
 
 SLACK = 1.0 + 1e-9
 
