@@ -25,7 +25,6 @@ import numpy as np
 from benchmarks.partitions import DEALINGS
 from raydr.data import load
 from raydr.journal import Journal
-from raydr.methods import METHODS
 from raydr.methods.landmarks.maps import FedTSNE, FedUMAP, LandmarkMap
 from raydr.methods.serving import Plan
 from raydr.metrics import METRICS, Evidence, evaluate, row_graph
@@ -66,7 +65,7 @@ def measured(dataset: str, method: str, seed: int, options: argparse.Namespace) 
         return evaluate(names, evidence, threads=cores()).values
 
     settings = settings_of(method, "none", options.quick)
-    pooled = scores(METHODS[method].central(settings, {}, rows, seed, Journal()).embedding)
+    pooled = scores(settings.central({}, rows, seed, Journal()).embedding)
     yield {
         "dataset": dataset,
         "method": method,

@@ -165,7 +165,6 @@ def knn_accuracy(mapped: FloatArray, labels: IntArray, placed: FloatArray, new_l
 
 def judged(backend: RayBackend, rows: Rows, setting: Setting, rounds: int, seed: int) -> dict[str, float]:
     """Figures of one method."""
-    from raydr.methods.fedne.model import transform
     from raydr.metrics import Evidence, evaluate
 
     if setting.kind == "local-ne":
@@ -173,7 +172,7 @@ def judged(backend: RayBackend, rows: Rows, setting: Setting, rounds: int, seed:
     started = time.perf_counter()
     outcome, told, own = served(backend, rows, setting, seed, rounds=rounds)
     seconds = time.perf_counter() - started
-    placed = transform(settings_of(setting), outcome.model, rows.test)
+    placed = settings_of(setting).transform(outcome.model, rows.test)
     labels = rows.train_labels[np.concatenate(own)]
     figures = {
         "knn_accuracy": knn_accuracy(outcome.embedding, labels, placed, rows.test_labels),
@@ -189,9 +188,9 @@ def judged(backend: RayBackend, rows: Rows, setting: Setting, rounds: int, seed:
 def alone(rows: Rows, setting: Setting, rounds: int) -> dict[str, float]:
     """Figures of LocalNE, means over clients of at least 7 rows: each places the test rows by its own encoder."""
     from raydr.federation.streams import client_stream
+    from raydr.methods.fedne.baselines import LocalNE
     from raydr.methods.fedne.encoder import Architecture, place
     from raydr.methods.fedne.pooled import epochs_on
-    from raydr.methods.fedne.settings import LocalNE
 
     settings, accuracies = LocalNE(rounds=rounds, **FEW), []
     scale = np.float32(np.sqrt(rows.train.var(axis=0).mean()))

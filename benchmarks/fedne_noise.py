@@ -96,8 +96,7 @@ def judged(rows: Rows, name: str, rounds: int, seed: int) -> dict[str, float]:
     """Figures of one line."""
     from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
     from raydr.methods import METHODS
-    from raydr.methods.fedne.model import transform
-    from raydr.methods.fedne.settings import FedNE
+    from raydr.methods.fedne.fedne import FedNE
     from raydr.metrics import Evidence, evaluate
     from raydr.privacy.accounting import epsilon_of
     from raydr.privacy.gaussian import GaussianNoise
@@ -106,7 +105,7 @@ def judged(rows: Rows, name: str, rounds: int, seed: int) -> dict[str, float]:
     settings, coverage = FedNE(**content), None
     if noise is not None:
         mechanism = GaussianNoise(**noise)
-        coverage = Coverage(mechanism.calibrated(METHODS["fedne"].releases(settings, mechanism), DELTA))
+        coverage = Coverage(mechanism.calibrated(settings.releases(mechanism), DELTA))
     alpha = 0.1 if name in SECTION_6 else None
     parts = dealt(rows, clients, alpha)
     seats = [Seat(index, part, fingerprint(part)) for index, part in enumerate(parts)]
@@ -115,7 +114,7 @@ def judged(rows: Rows, name: str, rounds: int, seed: int) -> dict[str, float]:
     federation = Federation(InlineTransport([ClientHost(seats, seed)]), clients, context)
     outcome = METHODS["fedne"].serve(federation, settings)
     seconds = time.perf_counter() - started
-    placed = transform(settings, outcome.model, rows.test)
+    placed = settings.transform(outcome.model, rows.test)
     labels = labels_of(rows, clients, alpha)
     evidence = Evidence(rows.test, placed, rows.test_labels, grouped=len(rows.test))
     return {

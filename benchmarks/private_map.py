@@ -29,8 +29,7 @@ from sklearn.neighbors import NearestNeighbors
 from benchmarks.partitions import DEALINGS
 from raydr.data import load
 from raydr.journal import Journal
-from raydr.methods import METHODS
-from raydr.methods.private_map.settings import PrivateMap
+from raydr.methods.private_map.server import PrivateMap
 from raydr.methods.serving import Plan
 from raydr.metrics import Evidence, evaluate
 from raydr.privacy.accounting import Budget, composed_multiplier, gaussian_epsilon
@@ -84,7 +83,7 @@ def measured(dataset: str, seed: int, options: argparse.Namespace) -> Iterator[d
     extent = EXTENT[dataset]
     if options.pooled:
         settings = PrivateMap(epsilon=1.0, **extent)
-        pooled = METHODS["private-map"].central(settings, {}, rows, seed, Journal())
+        pooled = settings.central({}, rows, seed, Journal())
         yield {"name": f"{dataset}.pooled.{seed}", **scores(pooled.embedding)}
     for kind in options.partitions:
         owners = DEALINGS[kind].deal(table, CLIENTS, seed).client_of_row

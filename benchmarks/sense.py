@@ -94,8 +94,7 @@ def main() -> None:
 
     from raydr.data import load, set_apart
     from raydr.geometry.points import Points
-    from raydr.methods.sense.server import draw
-    from raydr.methods.sense.settings import SENSE
+    from raydr.methods.sense.server import SENSE, draw
     from raydr.metrics import Evidence, evaluate, row_graph
     from raydr.partition import Pointwise
 

@@ -35,6 +35,19 @@ class PowerPCA(MethodSettings):
 
     kind: Literal["power-pca"] = "power-pca"
     rounds: int = Field(30, ge=1, description="products with the second moments")
+    noise_on: ClassVar[frozenset[str]] = frozenset({"coordinates"})
+    some_noisy: ClassVar[bool] = True
+
+    def central(
+        self, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
+    ) -> Pooled:
+        """Coordinates of pooled rows on their principal axes about the origin."""
+        axes = np.linalg.svd(rows.astype(np.float64), full_matrices=False)[2][:2]
+        return Pooled(rows @ axes.T)
+
+    def server_bytes(self, rows: int, features: int, clients: int) -> int:
+        """A copy of all coordinates, in double precision, for `raydr plan`."""
+        return 8 * rows * 2
 
 
 @dataclass(frozen=True)
@@ -108,15 +121,7 @@ def coordinates(client: Client, request: CoordinatesRequest) -> Coordinates:
     return Coordinates(client.rows.astype(np.float64) @ request.axes)
 
 
-def central(
-    settings: PowerPCA, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
-) -> Pooled:
-    """Coordinates of pooled rows on their principal axes about the origin."""
-    axes = np.linalg.svd(rows.astype(np.float64), full_matrices=False)[2][:2]
-    return Pooled(rows @ axes.T)
-
-
-@method(PowerPCA, "Power PCA", central=central, noise_on=frozenset({"coordinates"}), some_noisy=True)
+@method(PowerPCA, "Power PCA")
 def serve(federation: Federation, settings: PowerPCA) -> Outcome:
     """Server part: orthogonal iteration."""
     start = federation.stream("axes").standard_normal((federation.features, 2))

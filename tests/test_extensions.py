@@ -190,6 +190,18 @@ def test_the_attack_recovers_what_the_method_posts_and_is_in_the_report(
     assert "same-place" in (folder / "report.html").read_text()
 
 
+def test_a_plan_counts_what_the_method_says_that_the_server_holds(example: Path, tmp_path: Path) -> None:
+    """A copy of two coordinates of each row in double precision, which the method says by `server_bytes`."""
+    file, arrays = tmp_path / "planned.yaml", {}
+    file.write_text(yaml.safe_dump(PLAIN | {"runtime": {"federation": "ray"}, "compare": []}))
+    for rows in (150, 1500):
+        done = command(example, "plan", file, "--rows", str(rows), "--json", tmp_path / "plan.json")
+        assert done.returncode == 0, done.stderr
+        processes = {each["process"]: each["arrays"] for each in content(tmp_path, "plan.json")["memory"]}
+        arrays[rows] = processes["coordinator"]
+    assert arrays[1500] - arrays[150] == 8 * 2 * (1500 - 150)
+
+
 def test_a_run_belongs_to_the_packages_that_it_was_made_with(plain: Path) -> None:
     assert content(plain, "environment.json")["packages"]["raydr_example"] == "1.0"
 

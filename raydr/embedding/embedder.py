@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from pydantic import Field
@@ -33,6 +33,7 @@ class GraphSettings(Settings):
     )
 
 
+@runtime_checkable
 class Embedder(Protocol):
     """An embedding algorithm with its settings: the two questions a method asks of it.
 

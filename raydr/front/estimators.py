@@ -127,7 +127,7 @@ class FederatedMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = []  # a map is as precise as its method draws it
-        drawn = METHODS[self._kind].noise_of_its_own or bool(self.privacy)
+        drawn = METHODS[self._kind].settings.noise_of_its_own or bool(self.privacy)
         # Keys and noise come from the system, unless a file has the secret that they follow from.
         tags.non_deterministic = drawn and not (self.privacy or {}).get("secret")
         return tags
@@ -272,8 +272,8 @@ def _estimator(kind: str) -> type[FederatedMap]:
         [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
         + [Parameter(name, Parameter.KEYWORD_ONLY, default=default) for name, default in defaults.items()]
     )
-    bases: tuple[type, ...] = (FederatedMap if method.transform is None else PlacingMap,)
-    if method.predict is not None:
+    bases: tuple[type, ...] = (PlacingMap if method.settings.offers("transform") else FederatedMap,)
+    if method.settings.offers("predict"):
         bases = (PredictingMap,)
     if "clusters" in fields:
         bases = (ClusterMixin, *bases)
@@ -285,14 +285,14 @@ def _estimator(kind: str) -> type[FederatedMap]:
         "_parameters": tuple(fields),
     }
     made = type(_name(method), bases, members)
-    if method.transform is None:
+    if not method.settings.offers("transform"):
         made.transform = property(partial(_no_transform, method))  # type: ignore[attr-defined]  # which sklearn must not wrap
     return made
 
 
 def _no_transform(method: Method, estimator: FederatedMap) -> None:
-    reason = method.unplaceable(method.settings.model_construct(kind=estimator._kind))
-    because = "" if reason is None else f": {reason}"
+    reason = method.settings.no_new_rows
+    because = f": {reason}" if reason else ""
     raise AttributeError(
         f"{type(estimator).__name__} has no transform, for its maps take no new rows{because}."
     )

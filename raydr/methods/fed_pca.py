@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -35,10 +35,10 @@ from raydr.federation import (
 from raydr.geometry.blocks import in_blocks
 from raydr.journal import Journal
 from raydr.methods.landmarks.frames import axes_request, known_spread
-from raydr.methods.landmarks.learning import learning_releases, unkeyable
 from raydr.methods.landmarks.settings import LandmarkSettings
 from raydr.methods.method import MethodSettings, method
 from raydr.methods.outcome import Note, Outcome, Pooled
+from raydr.privacy import Mechanism
 from raydr.settings import require_in_order
 from raydr.statistics.converged_axes import BLOCK, Converged, converged_axes, leading_axes
 from raydr.statistics.moments import Spread
@@ -53,6 +53,7 @@ _REHEARSED_SUMS = 12
 class FedPCA(MethodSettings):
     """Principal components of all rows, by exact sums: linear, without a draw, and those of the pooled rows."""
 
+    noise_on: ClassVar[frozenset[str]] = frozenset({"data", "moments"})
     kind: Literal["fed-pca"] = "fed-pca"
     dimensions: Literal[2, 3] = Field(2, description="of the map")
     publish: Literal["server", "local"] = Field(
@@ -75,6 +76,75 @@ class FedPCA(MethodSettings):
     def frame(self) -> LandmarkSettings:
         """The axes, as what learns them is told of them."""
         return LandmarkSettings(landmarks_from="principal", landmarks=self.dimensions + 1, bounds=self.bounds)
+
+    @property
+    def rounds_asked(self) -> int:
+        """None: sums come before the map."""
+        return 0
+
+    def releases(self, noise: Mechanism) -> int:
+        """The frame's."""
+        return self.frame.releases(noise)
+
+    def posts(self) -> str | None:
+        """Places, unless these stay at home."""
+        return None if self.keeps_places else "where every record lies along the principal axes"
+
+    def unkeyable(self) -> str | None:
+        """Why rows may not be turned: bounds are of the features as they are."""
+        return self.frame.unkeyable()
+
+    def central(
+        self, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
+    ) -> Pooled:
+        """Principal components of pooled rows (rows, features)."""
+        with journal.stage("embedding"):
+            mean = rows.mean(axis=0, dtype=np.float64)
+            seen = rows.astype(np.float64) - mean
+            # A mean far from 0 has been rounded.
+            mean, seen = mean + seen.mean(axis=0), seen - seen.mean(axis=0)
+
+            def product(directions: Float64Array) -> Float64Array:
+                with one_blas_thread():
+                    return np.asarray(seen.T @ (seen @ directions) / len(seen))
+
+            found = leading_axes(product, rows.shape[1], self.dimensions)
+            axes = padded(found.axes.directions, self.dimensions)
+        return Pooled(projected(rows, mean, axes), place=lambda new: projected(new, mean, axes))
+
+    def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
+        """Positions (rows, dimensions) of new rows (rows, features), along the run's axes."""
+        mean, axes = (np.asarray(model[name], np.float64) for name in ("mean", "axes"))
+        return in_blocks(lambda block: projected(block, mean, axes), rows)
+
+    def rehearse(self, federation: Rehearsal) -> None:
+        """Ask what :func:`serve` asks."""
+        with federation.by_sample(), federation.stage("moments"):
+            moments = known_spread(federation, self.frame)
+        features, count = federation.features, min(self.dimensions, federation.features)
+        with federation.stage("axes"):
+            asked = axes_request(federation, moments, count)
+            if asked is not None:
+                require_few_features(features)
+                federation.mean(asked, weights="rows")
+                federation.reckon(
+                    at_clients=2.0 * federation.rows * features**2, at_server=10.0 * features**3
+                )
+            else:
+                directions = shaped((features, min(BLOCK, features)))
+                for _ in range(_REHEARSED_SUMS):
+                    federation.mean(
+                        CovarianceRequest(directions, moments.reach, moments.mean), weights="rows"
+                    )
+                    federation.reckon(at_clients=4.0 * federation.rows * directions.size)
+                federation.guess(
+                    f"{_REHEARSED_SUMS} sums were taken to bring the axes",
+                    CovarianceRequest,
+                    CovarianceProduct,
+                )
+        with federation.stage("map"):
+            _places(federation, self, moments.mean, shaped((features, self.dimensions)))
+            federation.reckon(at_clients=2.0 * federation.rows * features * self.dimensions)
 
 
 @dataclass(frozen=True)
@@ -151,68 +221,7 @@ def padded(axes: Float64Array, dimensions: int) -> Float64Array:
     return np.pad(axes, ((0, 0), (0, dimensions - axes.shape[1])))
 
 
-def central(
-    settings: FedPCA, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
-) -> Pooled:
-    """Principal components of pooled rows (rows, features)."""
-    with journal.stage("embedding"):
-        mean = rows.mean(axis=0, dtype=np.float64)
-        seen = rows.astype(np.float64) - mean
-        mean, seen = mean + seen.mean(axis=0), seen - seen.mean(axis=0)  # a mean far from 0 has been rounded
-
-        def product(directions: Float64Array) -> Float64Array:
-            with one_blas_thread():
-                return np.asarray(seen.T @ (seen @ directions) / len(seen))
-
-        found = leading_axes(product, rows.shape[1], settings.dimensions)
-        axes = padded(found.axes.directions, settings.dimensions)
-    return Pooled(projected(rows, mean, axes), place=lambda new: projected(new, mean, axes))
-
-
-def transform(settings: FedPCA, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
-    """Positions (rows, dimensions) of new rows (rows, features), along the run's axes."""
-    mean, axes = (np.asarray(model[name], np.float64) for name in ("mean", "axes"))
-    return in_blocks(lambda block: projected(block, mean, axes), rows)
-
-
-def rehearse(federation: Rehearsal, settings: FedPCA) -> None:
-    """Ask what :func:`serve` asks."""
-    with federation.by_sample(), federation.stage("moments"):
-        moments = known_spread(federation, settings.frame)
-    features, count = federation.features, min(settings.dimensions, federation.features)
-    with federation.stage("axes"):
-        asked = axes_request(federation, moments, count)
-        if asked is not None:
-            require_few_features(features)
-            federation.mean(asked, weights="rows")
-            federation.reckon(at_clients=2.0 * federation.rows * features**2, at_server=10.0 * features**3)
-        else:
-            directions = shaped((features, min(BLOCK, features)))
-            for _ in range(_REHEARSED_SUMS):
-                federation.mean(CovarianceRequest(directions, moments.reach, moments.mean), weights="rows")
-                federation.reckon(at_clients=4.0 * federation.rows * directions.size)
-            federation.guess(
-                f"{_REHEARSED_SUMS} sums were taken to bring the axes", CovarianceRequest, CovarianceProduct
-            )
-    with federation.stage("map"):
-        _places(federation, settings, moments.mean, shaped((features, settings.dimensions)))
-        federation.reckon(at_clients=2.0 * federation.rows * features * settings.dimensions)
-
-
-@method(
-    FedPCA,
-    "Fed-PCA",
-    central=central,
-    rounds=lambda settings: 0,
-    transform=transform,
-    noise_on=frozenset({"data", "moments"}),
-    releases=lambda settings, noise: learning_releases(settings.frame, noise),
-    posts=lambda settings: (
-        "where every record lies along the principal axes" if settings.publish == "server" else None
-    ),
-    unkeyable=unkeyable,
-    rehearse=rehearse,
-)
+@method(FedPCA, "Fed-PCA")
 def serve(federation: Federation, settings: FedPCA) -> Outcome:
     """Server part."""
     with federation.stage("moments"):
@@ -224,7 +233,7 @@ def serve(federation: Federation, settings: FedPCA) -> Outcome:
     with federation.stage("map"):
         places = _places(federation, settings, moments.mean, axes)
     model = {"mean": moments.mean, "axes": axes}
-    return Outcome(places, None, model, (_note(found, settings),), published=settings.publish == "server")
+    return Outcome(places, None, model, (_note(found, settings),), published=not settings.keeps_places)
 
 
 def _axes(federation: Federation, settings: FedPCA, moments: Spread) -> PrincipalAxes | Converged:
@@ -240,7 +249,7 @@ def _axes(federation: Federation, settings: FedPCA, moments: Spread) -> Principa
 
 def _places(federation: Federation, settings: FedPCA, mean: Float64Array, axes: Float64Array) -> Float64Array:
     """Places (rows, dimensions) of all records, which each client posts, or keeps for the evaluation."""
-    if settings.publish == "local":
+    if settings.keeps_places:
         kept = federation.ask(ComponentsAtHomeRequest(mean, axes))
         return np.concatenate([reply.places for reply in kept])
     return np.concatenate([reply.places for reply in federation.ask(ComponentRequest(mean, axes))])
@@ -257,7 +266,7 @@ def _note(found: PrincipalAxes | Converged, settings: FedPCA) -> Note:
     )
     known = (
         "each client's own, and no other sees them"
-        if settings.publish == "local"
+        if settings.keeps_places
         else "with the server, which has so many coordinates of each record in the features' own units"
     )
     return Note(

@@ -5,9 +5,9 @@ the site, which has a secret of its own like every other, and the server hands t
 
 1. The site is told by what the run's clients filled in, harmonized, scaled and keyed their rows, and does so with its
    own.
-2. It posts of each record what they posted (:attr:`raydr.methods.method.Method.admit`), of which the server makes a
-   place on the map as it stands (P3, A.16). Where all that they posted are places, it finds its own at home, by what
-   the run left behind for new rows, and posts these; where they kept theirs, it keeps its own.
+2. It posts of each record what they posted (:meth:`raydr.methods.method.MethodSettings.admit`), of which the server
+   makes a place on the map as it stands (P3, A.16). Where all that they posted are places, it finds its own at home,
+   by what the run left behind for new rows, and posts these; where they kept theirs, it keeps its own.
 
 The map stands still: what the run left behind is read, and nothing of it is changed.
 """
@@ -24,7 +24,7 @@ from raydr.errors import ScenarioError
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, Transport, answers
 from raydr.federation.blurring import blur_records
 from raydr.journal import Journal
-from raydr.methods.method import METHODS, MethodSettings, unplaceable
+from raydr.methods.method import MethodSettings
 from raydr.methods.outcome import Placed
 from raydr.methods.serving import Plan
 from raydr.privacy.ledger import Ledger
@@ -51,7 +51,7 @@ class SitePlaces(
     @staticmethod
     def ranges(request: PlaceSite | PlaceSiteAtHome, rows: int) -> dict[str, Range]:
         """A place for each row, and a cluster."""
-        clusters = rows if METHODS[request.kind].predict is not None else 0
+        clusters = rows if request.settings.offers("predict") else 0
         return {"places": Range((rows, request.dimensions)), "clusters": Range((clusters,), dtype="int64")}
 
 
@@ -115,12 +115,12 @@ def placed(settings: MethodSettings, model: Mapping[str, FloatArray], rows: Floa
     ScenarioError
         If maps under these settings take no new rows.
     """
-    method, reason = METHODS[settings.kind], unplaceable(settings)
-    if method.transform is None or reason is not None:
+    reason = settings.unplaceable()
+    if reason is not None:
         raise ScenarioError(f"No new row has a place: {reason}.")
     with np.errstate(over="ignore", invalid="ignore"):
-        places = method.transform(settings, model, rows)
-        clusters = None if method.predict is None else method.predict(settings, model, rows)
+        places = settings.transform(model, rows)
+        clusters = settings.predict(model, rows) if settings.offers("predict") else None
     return Placed(places, clusters)
 
 
@@ -190,20 +190,17 @@ def admit(
             federation = Federation(transport, 1, alone, journal=journal)
         with federation.stage("scaling"):
             _prepare(federation, alone, scaled_by)
-        method = METHODS[plan.method]
         settings = plan.settings
-        if not isinstance(settings, MethodSettings):
-            raise TypeError(f"{type(settings).__name__} are no method's settings")
         with federation.stage("new rows"):
-            found = None if method.admit is None else method.admit(federation, settings, model)
+            found = settings.admit(federation, model)
             if found is None:
                 told = (plan.method, settings, model, dimensions)
                 reply: SitePlaces
-                if method.keeps_places(settings):
+                if settings.keeps_places:
                     reply = federation.ask(PlaceSiteAtHome(*told))[0]
                 else:
                     reply = federation.ask(PlaceSite(*told))[0]
-                found = Placed(reply.places, reply.clusters if method.predict is not None else None)
+                found = Placed(reply.places, reply.clusters if settings.offers("predict") else None)
     return found, federation.ledger.settled(plan.budget.delta)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from raydr.arrays import FloatArray, Int64Array
+from raydr.embedding import Embedder
 from raydr.federation import Federation, Rehearsal
 from raydr.geometry.points import Geometry, Points
 from raydr.journal import Journal
@@ -18,52 +19,164 @@ from raydr.settings import Settings
 
 
 class MethodSettings(Settings):
-    """Settings of a method; ``kind`` is the method's name."""
+    """Settings of a method, and what raydr asks of the method besides its server part.
+
+    The keys of a scenario's ``method`` section are the fields; ``kind`` is the method's name. Everything below has a
+    default: a method overrides what differs.
+    """
 
     kind: str
+
+    noise_on: ClassVar[frozenset[str]] = frozenset()
+    """Where clients can add noise: "data", "distances"."""
+    some_noisy: ClassVar[bool] = False
+    """Whether noise may be added by a part of the clients alone."""
+    noise_of_its_own: ClassVar[bool] = False
+    """Whether clients add noise with a claim to all that leaves them, by the method's own settings."""
+    objective: ClassVar[str] = ""
+    """What the objective that rounds report is, in sentences, where it may rise while the map gets better."""
+    no_new_rows: ClassVar[str] = ""
+    """Why maps take no new rows, as a clause, where a method without :meth:`transform` has more to say of it."""
+    coordinate_copies: ClassVar[int] = 2
+    """Copies, in double precision, that the server makes of the coordinates of all rows before it draws them."""
+
+    @classmethod
+    def offers(cls, what: Literal["public_rows", "transform", "predict", "redraw", "rehearse"]) -> bool:
+        """Whether the method overrides what not every method has."""
+        return getattr(cls, what) is not getattr(MethodSettings, what)
 
     def check(self, rows: int, features: int) -> None:
         """Raise ScenarioError or DataError if the settings do not fit so many rows; before any work is done."""
 
+    @property
+    def rounds_asked(self) -> int:
+        """Number of rounds in which clients are asked; by default the key ``rounds``."""
+        return int(getattr(self, "rounds", 0))
+
+    @property
+    def drawn_by(self) -> Embedder | None:
+        """What draws the map at the server: the key ``embedder``, or settings that are an embedder; None: nothing."""
+        named: Embedder | None = getattr(self, "embedder", None)
+        return self if named is None and isinstance(self, Embedder) else named
+
+    # What the evaluation compares the map with.
+
+    def truth(self, rows: FloatArray) -> Geometry | None:
+        """Return the true distances between pooled, scaled rows; by default None, the rows' own Euclidean ones."""
+        return None
+
+    def mapped(self, embedding: FloatArray) -> Geometry | None:
+        """Return the distances on a map; by default None, those of its positions."""
+        return None
+
+    def central(
+        self, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
+    ) -> Pooled:
+        """Return the pooled-data map, and clusters where the method makes any, which no federation would allow.
+
+        Every federated map is measured against it. ``model`` is the federated run's. By default ``drawn_by`` draws it.
+        """
+        if self.drawn_by is None:
+            raise NotImplementedError(f"method.kind {self.kind!r} has no central map: override central")
+        embedding = draw_map(Points(rows), rows, self.drawn_by, seed=seed, journal=journal).embedding
+        return Pooled(
+            embedding, place=lambda new: placed_by_rows(references(embedding, rows, lambda means: means), new)
+        )
+
+    def redraw(
+        self, snapshot: Mapping[str, FloatArray], parts: Sequence[FloatArray], seed: int, journal: Journal
+    ) -> Outcome:
+        """Return what the run would have come to had it ended after some round; not every method can.
+
+        ``snapshot`` is one of :attr:`raydr.methods.outcome.Outcome.snapshots`, ``parts`` each client's scaled rows.
+        """
+        raise NotImplementedError(f"method.kind {self.kind!r} keeps no snapshots")
+
+    # Rows that are not the clients'.
+
+    def public_rows(self, rows: int, mapped: int | None, features: int, clients: int | None) -> int:
+        """Return how many rows of the data to set apart for the server; see :mod:`raydr.methods.sense.anchors`."""
+        return 0
+
+    def needs_table(self) -> str | None:
+        """Return why rows are set apart of one table, as a clause; None where sites may read files of their own."""
+        return None
+
+    @property
+    def public_file(self) -> str | None:
+        """Path of a file of rows that are nobody's secret."""
+        return None
+
+    # What leaves a client, and under which noise.
+
+    def releases(self, noise: Mechanism) -> float:
+        """Return how many answers noise covers: what an epsilon is divided among.
+
+        An answer that is to spend less counts as the part that it spends; 0 where nothing of that sort is uploaded.
+        """
+        return 1
+
+    def unpayable(self, noise: Mechanism) -> str | None:
+        """Return why these settings cannot be had under a mechanism, as a clause; None where they can."""
+        return None
+
+    def posts(self) -> str | None:
+        """Return what of each record leaves its client under no noise but that on data, as a clause; None: nothing."""
+        return None
+
+    def unkeyable(self) -> str | None:
+        """Return why rows cannot be under an isometry key, as a clause; None where they can.
+
+        They can where all that is computed depends on distances alone, or turns with the rows.
+        """
+        return "nothing is known of what this method makes of rows that are turned: leave it out"
+
+    @property
+    def keeps_places(self) -> bool:
+        """Whether clients keep their records' places to themselves; by default by the key ``publish``."""
+        return getattr(self, "publish", "server") == "local"
+
+    # New rows on a finished map.
+
+    def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
+        """Return positions (rows, 2 or 3) of new rows (rows, features), scaled as the run's; not every method can."""
+        raise NotImplementedError(f"maps of method.kind {self.kind!r} take no new rows")
+
+    def predict(self, model: Mapping[str, FloatArray], rows: FloatArray) -> Int64Array:
+        """Return clusters (rows,) of new rows, by the same; not every method makes any."""
+        raise NotImplementedError(f"method.kind {self.kind!r} makes no clusters")
+
+    def admit(self, federation: Federation, model: Mapping[str, FloatArray]) -> Placed | None:
+        """Return where the rows of a site lie that joins later, by a federation of that site alone.
+
+        What it posts is what clients posted, and the map stands still. None where a place is all that is posted
+        (:mod:`raydr.methods.joining`).
+        """
+        return None
+
+    def unplaceable(self) -> str | None:
+        """Return why maps under these settings take no new rows, as a clause; None where they do."""
+        if self.offers("transform"):
+            return None
+        able = ", ".join(name for name, method in METHODS.items() if method.settings.offers("transform"))
+        because = f" ({self.no_new_rows})" if self.no_new_rows else ""
+        return f"maps of method.kind {self.kind!r} take no new rows{because}, and maps of these do: {able}"
+
+    # What `raydr plan` tells before anything starts.
+
+    def rehearse(self, federation: Rehearsal) -> None:
+        """Ask clients what the server part asks them, without its arithmetic; without it messages are not known."""
+
+    def server_bytes(self, rows: int, features: int, clients: int) -> int:
+        """Return the bytes that the server holds at its fullest besides messages, coordinates and the map's graph."""
+        return 0
+
+    def central_operations(self, rows: int, features: int) -> float:
+        """Return the floating-point operations of the pooled-data map, where no embedder draws it."""
+        return 0.0
+
 
 Serve = TypeVar("Serve", bound=Callable[[Federation, Any], Outcome])
-
-
-def _euclidean(settings: Any, rows: FloatArray) -> Geometry | None:
-    return None
-
-
-def _by_itself(
-    settings: Any, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
-) -> Pooled:
-    embedding = draw_map(Points(rows), rows, settings, seed=seed, journal=journal).embedding
-    return Pooled(
-        embedding, place=lambda new: placed_by_rows(references(embedding, rows, lambda means: means), new)
-    )
-
-
-def _by_publish(settings: Any) -> bool:
-    return getattr(settings, "publish", "server") == "local"
-
-
-def _own_rounds(settings: Any) -> int:
-    return int(settings.rounds)
-
-
-def _none(settings: Any) -> str | None:
-    return None
-
-
-def _unknown(settings: Any) -> str | None:
-    return "nothing is known of what this method makes of rows that are turned: leave it out"
-
-
-def _one(settings: Any, noise: Mechanism) -> int:
-    return 1
-
-
-def _nothing(settings: Any, noise: Mechanism) -> str | None:
-    return None
 
 
 @dataclass(frozen=True)
@@ -73,99 +186,16 @@ class Method:
     Attributes
     ----------
     settings : type of MethodSettings
-        Its settings in a scenario.
+        Its settings in a scenario, and what else raydr asks of it.
     serve : callable
         Its server part.
     title : str
         How its paper writes it.
-    truth : callable
-        True distances between the pooled, scaled rows, by settings and rows; by default None, the rows' own
-        Euclidean ones.
-    mapped : callable
-        Distances on a map, by settings and map; by default None, those of its positions.
-    central : callable
-        The pooled-data map, and clusters where the method makes any, by settings, the federated run's model, rows,
-        seed and journal: what every federated map is measured against, and no federation would allow. By default by
-        the settings, which are then an embedder.
-    public_rows : callable
-        How many rows of the data to set apart for the server, by settings, rows, rows to be mapped, features and
-        clients (:meth:`raydr.methods.sense.anchors.AnchorSettings.public_rows`); None for methods that never do.
-    needs_table : callable
-        Why these settings need one table to set rows apart from, as a clause for people; None where clients may as
-        well read files of their own.
-    public_file : callable
-        Path of a file of rows that are nobody's secret, by settings; by default None.
-    rounds : callable
-        Number of rounds in which clients are asked, by settings; by default the settings' own.
-    noise_on : set of str
-        Where clients can add noise: "data", "distances".
-    some_noisy : bool
-        Whether noise may be added by a part of the clients alone.
-    releases : callable
-        How many answers noise covers, by settings and mechanism: what an epsilon is divided among, those that are to
-        spend less counted as the part that they spend; 0 where these settings upload nothing of that sort.
-    unpayable : callable
-        Why these settings cannot be had under a mechanism, as a clause for people, by settings and mechanism; None
-        where they can.
-    noise_of_its_own : bool
-        Whether clients add noise with a claim to all that leaves them, by the method's own settings.
-    objective : str
-        What the objective that rounds report is, in sentences for people, where it may rise while the map gets better.
-    posts : callable
-        What of each record leaves its client under no noise but that on data, as a clause for people, by settings;
-        None where nothing does.
-    unkeyable : callable
-        Why clients' rows cannot be under an isometry key, as a clause for people, by settings; None where they can:
-        where all that is computed depends on distances alone, or turns with the rows.
-    transform : callable
-        Positions of new rows on the map, by settings, the run's model and rows scaled as the run's; None for methods
-        whose map takes no new rows.
-    predict : callable
-        Clusters of new rows, (rows,) int64, by the same; None for methods that make none.
-    admit : callable
-        Where the rows of a site lie that joins later, by a federation of that site alone, settings and the run's
-        model: what it posts is what clients posted, and the map stands still. None, by itself or of a call, where a
-        place is all that is posted (:mod:`raydr.methods.joining`).
-    keeps_places : callable
-        Whether clients keep their records' places to themselves, by settings; by default by ``publish``, if there.
-    unplaceable : callable
-        Why maps under these settings take no new rows, as a clause for people, by settings; None where they do.
-    redraw : callable
-        What the run would have come to had it ended after some round, by settings, snapshot
-        (:attr:`raydr.methods.outcome.Outcome.snapshots`), each client's scaled rows, seed and journal: for the
-        evaluation, which sees the rows; None for methods that keep no snapshots.
-    rehearse : callable
-        Asks clients what ``serve`` asks them, without its arithmetic, by a rehearsal and settings: what ``raydr plan``
-        counts. None for methods of which that is not known beforehand.
     """
 
     settings: type[MethodSettings]
     serve: Callable[[Federation, Any], Outcome]
     title: str
-    truth: Callable[[Any, FloatArray], Geometry | None] = _euclidean
-    mapped: Callable[[Any, FloatArray], Geometry | None] = _euclidean
-    central: Callable[[Any, Mapping[str, FloatArray], FloatArray, int, Journal], Pooled] = _by_itself
-    public_rows: Callable[[Any, int, int | None, int, int | None], int] | None = None
-    needs_table: Callable[[Any], str | None] = _none
-    public_file: Callable[[Any], str | None] = _none
-    rounds: Callable[[Any], int] = _own_rounds
-    noise_on: frozenset[str] = frozenset()
-    some_noisy: bool = False
-    releases: Callable[[Any, Mechanism], float] = _one
-    unpayable: Callable[[Any, Mechanism], str | None] = _nothing
-    noise_of_its_own: bool = False
-    objective: str = ""
-    posts: Callable[[Any], str | None] = _none
-    unkeyable: Callable[[Any], str | None] = _unknown
-    transform: Callable[[Any, Mapping[str, FloatArray], FloatArray], FloatArray] | None = None
-    predict: Callable[[Any, Mapping[str, FloatArray], FloatArray], Int64Array] | None = None
-    admit: Callable[[Federation, Any, Mapping[str, FloatArray]], Placed | None] | None = None
-    keeps_places: Callable[[Any], bool] = _by_publish
-    unplaceable: Callable[[Any], str | None] = _none
-    redraw: Callable[[Any, Mapping[str, FloatArray], Sequence[FloatArray], int, Journal], Outcome] | None = (
-        None
-    )
-    rehearse: Callable[[Rehearsal, Any], None] | None = None
 
     @property
     def summary(self) -> str:
@@ -177,19 +207,7 @@ METHODS: Registry[Method] = Registry("methods", "raydr.methods", first=("landmar
 """Every method by its ``method.kind``."""
 
 
-def unplaceable(settings: MethodSettings) -> str | None:
-    """Why maps of a method under these settings take no new rows, as a clause for people; None where they do."""
-    reason = METHODS[settings.kind].unplaceable(settings)
-    if METHODS[settings.kind].transform is None:
-        able = ", ".join(name for name, method in METHODS.items() if method.transform is not None)
-        because = "" if reason is None else f" ({reason})"
-        return (
-            f"maps of method.kind {settings.kind!r} take no new rows{because}, and maps of these do: {able}"
-        )
-    return reason
-
-
-def method(settings: type[MethodSettings], title: str, **more: Any) -> Callable[[Serve], Serve]:
+def method(settings: type[MethodSettings], title: str) -> Callable[[Serve], Serve]:
     """Register a function as the server part of a method.
 
     Parameters
@@ -197,8 +215,8 @@ def method(settings: type[MethodSettings], title: str, **more: Any) -> Callable[
     settings : type of MethodSettings
         Its settings in a scenario; the default of its ``kind`` is the method's name, the first line of its
         docstring what lists say of it.
-    title, **more
-        See :class:`Method`.
+    title : str
+        How its paper writes it.
 
     Examples
     --------
@@ -211,7 +229,7 @@ def method(settings: type[MethodSettings], title: str, **more: Any) -> Callable[
     """
 
     def register(serve: Serve) -> Serve:
-        METHODS.add(kind_of(settings), Method(settings, serve, title, **more))
+        METHODS.add(kind_of(settings), Method(settings, serve, title))
         return serve
 
     return register

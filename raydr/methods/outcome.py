@@ -45,7 +45,8 @@ class Outcome:
     clusters : (rows,) int64 or None
         Of each row, from 0; None where the method makes no clusters.
     snapshots : mapping of round to mapping of name to array
-        Models along the way, where they were asked for: what :attr:`raydr.methods.method.Method.redraw` draws maps of.
+        Models along the way, where they were asked for, of which
+        :meth:`raydr.methods.method.MethodSettings.redraw` draws maps.
     published : bool
         Whether the server has the map; where it has not, each client has its own rows' places, and the evaluation all.
     stress : (iterations + 1,) float64 or None

@@ -16,10 +16,9 @@ from raydr.federation.blurring import blur_records
 from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.transcript import Transcript
 from raydr.journal import Journal
-from raydr.methods import METHODS
+from raydr.methods import METHODS, MethodSettings
 from raydr.methods.outcome import Outcome
 from raydr.privacy.ledger import Ledger
-from raydr.settings import Settings
 from raydr.statistics.filling import fit_filling
 from raydr.statistics.harmonizing import Harmonizing, fit_harmonizing
 from raydr.statistics.keying import key_rows, keyed_scale
@@ -37,7 +36,7 @@ class Plan(Context):
     ----------
     method : str
         A name of :data:`raydr.methods.METHODS`.
-    settings : Settings
+    settings : MethodSettings
         That method's settings.
     scale : {"none", "standard", "minmax", "unit"}
         See :func:`raydr.statistics.scaling.fit_scaling`.
@@ -53,7 +52,7 @@ class Plan(Context):
     """
 
     method: str
-    settings: Settings
+    settings: MethodSettings
     scale: Scale
     fill: Filling | None = None
     harmonize: Harmonizing | None = None
@@ -172,18 +171,17 @@ def rehearse(crowd: Crowd, plan: Plan) -> Rehearsed:
     journal = Journal()
     with journal.stage("clients"):
         rehearsal = Rehearsal(crowd, replace(plan, checkpoint_every=0), journal)
-    part = METHODS[plan.method].rehearse
     failure = None
     try:
         with one_blas_thread():
             with rehearsal.by_sample():
                 _prepared(rehearsal, plan)
-            if part is not None:
-                part(rehearsal, plan.settings)
+            plan.settings.rehearse(rehearsal)
     except RunError as error:
         failure = error
     ledger = rehearsal.ledger.settled(plan.budget.delta)
-    return Rehearsed(ledger, rehearsal.round, part is not None, rehearsal.efforts, rehearsal.guesses, failure)
+    whole = plan.settings.offers("rehearse")
+    return Rehearsed(ledger, rehearsal.round, whole, rehearsal.efforts, rehearsal.guesses, failure)
 
 
 def _prepared(federation: Federation, plan: Plan) -> tuple[Preparation, UInt8Array | None]:

@@ -135,7 +135,7 @@ def objective(scenario: Mapping[str, object], course: Sequence[float]) -> str:
     kind = str(method.get("kind")) if isinstance(method, Mapping) else ""
     if kind not in METHODS or len(course) < 2 or course[-1] <= min(course):
         return ""
-    return METHODS[kind].objective
+    return METHODS[kind].settings.objective
 
 
 def meaning(name: str) -> str:

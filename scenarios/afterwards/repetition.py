@@ -17,7 +17,6 @@ from raydr.federation.client import Withheld
 from raydr.federation.replay import Replay
 from raydr.federation.transcript import Transcript
 from raydr.journal import Event, Journal, Listener, RoundEnded
-from raydr.methods import METHODS
 from raydr.methods.serving import Served
 from raydr.privacy.ledger import Entry
 from raydr.registry import extensions
@@ -88,7 +87,7 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
             else dealt_out(scenario, data_dir, progress=journal.progress)
         )
         require_same_data(run, holdings, scenario.data.scale)
-        public = METHODS[scenario.method.kind].public_file(scenario.method)
+        public = scenario.method.public_file
         if public is not None:
             holdings = with_public_file(holdings, public)
     transcript = Transcript()

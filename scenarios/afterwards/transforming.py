@@ -21,7 +21,6 @@ from raydr.errors import DataError, OutputError, RaydrError, ScenarioError, did_
 from raydr.extras import require_packages
 from raydr.files import whole
 from raydr.journal import Journal, Listener, unheard
-from raydr.methods import unplaceable
 from raydr.methods.joining import placed
 from raydr.methods.outcome import Placed
 from raydr.plain import as_cell
@@ -271,7 +270,7 @@ def placing_of(folder: Path, data: str) -> Placing:
         )
     require_unchanged(folder, SCENARIO, CARD, ARRAYS, ENCODER)
     scenario = read(folder / SCENARIO)
-    reason = unplaceable(scenario.method)
+    reason = scenario.method.unplaceable()
     wanted, placing = scenario.data.harmonize, Placing(folder, scenario, read_model(folder))
     if wanted is not None and wanted.kind != "center" and placing.keeps_classes:
         reason = (

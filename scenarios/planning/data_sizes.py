@@ -11,7 +11,6 @@ from raydr.arrays import FloatArray
 from raydr.data import census
 from raydr.data.site import laid_out
 from raydr.errors import DataError, ScenarioError
-from raydr.methods import METHODS
 from raydr.privacy.ledger import Entry
 from raydr.scenarios.running.client_data import agreement_on, dealt_out, present, site_file, with_public_file
 from raydr.scenarios.running.harmony import harmonizing_of
@@ -98,8 +97,7 @@ def prospect_of(scenario: Scenario, data_dir: Path | None) -> Prospect:
     rows = holdings.pooled()
     scenario.require_clients(len(holdings.names))
     scenario.method.check(holdings.rows, holdings.features)
-    kind = scenario.method.kind
-    public = METHODS[kind].public_file(scenario.method)
+    public = scenario.method.public_file
     if public is not None:
         holdings = with_public_file(holdings, public)
     return Prospect(
@@ -114,7 +112,7 @@ def prospect_of(scenario: Scenario, data_dir: Path | None) -> Prospect:
         public=holdings.public,
         names=holdings.names,
         read=max(0, *(source.rows for source in holdings.sources))
-        if METHODS[kind].public_rows or holdings.held_out is not None
+        if scenario.method.offers("public_rows") or holdings.held_out is not None
         else 0,
         held_out=0 if holdings.held_out is None else len(holdings.held_out.rows),
         agreement=agreement_on(holdings.agreed, len(holdings.names)),

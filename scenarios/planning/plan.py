@@ -18,8 +18,6 @@ from raydr.actors.capacity import Capacity, Machine, this_machine
 from raydr.actors.packing import Seating, pack, seating
 from raydr.data import DATASETS
 from raydr.federation import Crowd
-from raydr.methods import MethodSettings
-from raydr.methods.sense.settings import SENSE
 from raydr.methods.serving import Rehearsed, rehearse
 from raydr.metrics import default_metrics
 from raydr.privacy.accounting import Adversary
@@ -29,7 +27,7 @@ from raydr.privacy.statement import Against, statement
 from raydr.scenarios.planning.data_sizes import Prospect, of_so_many, prospect_of
 from raydr.scenarios.planning.remedies import NodeNeed, Remedy, needs_of, remedies
 from raydr.scenarios.planning.run_memory import Load, ProcessMemory, footprint
-from raydr.scenarios.planning.run_time import StageTime, embedder_of, stage_times
+from raydr.scenarios.planning.run_time import StageTime, stage_times
 from raydr.scenarios.running.federation_plan import plan_of, with_public
 from raydr.scenarios.schema.scenario import Scenario
 
@@ -229,7 +227,7 @@ def plan_of_prospect(scenario: Scenario, prospect: Prospect, capacity: Capacity)
             scenario.method,
             capacity.cores,
             capacity.machines[0].cores,
-            _central_operations(scenario, prospect),
+            scenario.method.central_operations(prospect.rows, prospect.features),
         )
     short = any(not node.fits for node in nodes)
     return Plan(
@@ -295,7 +293,7 @@ def _load(
         if entry.direction == "up" and entry.granularity == Granularity.PER_RECORD
     )
     shared = [entry.bytes // entry.count for entry in entries if entry.granularity != Granularity.PER_RECORD]
-    embedder, source = embedder_of(scenario.method), scenario.data.source
+    embedder, source = scenario.method.drawn_by, scenario.data.source
     metrics = scenario.metrics
     if metrics == "default":
         metrics = default_metrics()
@@ -310,33 +308,18 @@ def _load(
         message=max(shared, default=0),
         embedder=_kind_of(embedder),
         neighbours=embedder.neighbors_needed(prospect.rows) if embedder is not None and prospect.known else 0,
-        torch=hasattr(scenario.method, "hidden"),
+        torch=scenario.method.package == "torch",
         central="central" in scenario.compare,
         metrics=metrics,
         threads=machine.cores,
         bundled=source is not None and DATASETS[source].origin == "bundled",
         read=prospect.read * prospect.features * prospect.itemsize,
         held_out=prospect.held_out,
-        frames=_frames(scenario.method, prospect, clients),
-        matrices=_matrices(scenario.method, prospect, clients),
+        copies=scenario.method.coordinate_copies,
+        server=scenario.method.server_bytes(prospect.rows, prospect.features, clients)
+        if prospect.known
+        else 0,
     )
-
-
-def _frames(method: MethodSettings, prospect: Prospect, clients: int) -> int:
-    """Bytes of the anchors of which the server makes frames: for each client where each is a problem of its own."""
-    if not isinstance(method, SENSE) or not prospect.known:
-        return 0
-    common, local = method.per_client(prospect.features, prospect.rows)
-    problems = clients if local or method.regime == "multisite" else 1
-    return 8 * problems * (common + local) * prospect.features
-
-
-def _matrices(method: MethodSettings, prospect: Prospect, clients: int) -> int:
-    """Bytes of what the server holds over all pairs of anchors and rows, where it does: six matrices."""
-    if not isinstance(method, SENSE) or method.solver != "smacof-dense" or not prospect.known:
-        return 0
-    common, local = method.per_client(prospect.features, prospect.rows)
-    return 6 * 8 * (prospect.rows + common + local * clients) ** 2
 
 
 def _kind_of(embedder: Any) -> str | None:
@@ -397,21 +380,6 @@ def _privacy(ledger: Ledger, scenario: Scenario, prospect: Prospect, rehearsed: 
         by_adversary=told.epsilon_by_adversary,
         notices=told.notices,
     )
-
-
-def _central_operations(scenario: Scenario, prospect: Prospect) -> float:
-    """Of the pooled-data map where an encoder draws it: as many rounds of all rows, but no more than global NE's."""
-    method = scenario.method
-    if not hasattr(method, "hidden"):
-        return 0.0
-    from raydr.methods.fedne.flops import training_operations
-    from raydr.methods.fedne.settings import ContrastiveEncoder, GlobalNE
-
-    if not isinstance(method, ContrastiveEncoder):
-        return 0.0
-    rounds = min(method.rounds, GlobalNE().rounds)
-    alone = method.model_copy(update={"local_epochs": 1, "local_steps": None})
-    return rounds * training_operations(alone, [prospect.rows], prospect.features)
 
 
 def _notes(scenario: Scenario, prospect: Prospect, rehearsed: Rehearsed | None) -> tuple[str, ...]:

@@ -80,10 +80,10 @@ class Load:
         Bytes of the rows that are read before some are drawn or set apart; 0 where all are mapped.
     held_out : int
         Rows that are placed on the map once it is drawn.
-    frames : int
-        Bytes of the anchors that the server holds a frame of, client by client; 0 for methods without.
-    matrices : int
-        Bytes of what the server holds over all pairs of rows; 0 for solvers without.
+    copies : int
+        Of the coordinates of all rows, in double precision, that the server makes before it draws them.
+    server : int
+        Bytes that the server holds besides: :meth:`raydr.methods.method.MethodSettings.server_bytes`.
     """
 
     rows: int
@@ -103,8 +103,8 @@ class Load:
     bundled: bool = False
     read: int = 0
     held_out: int = 0
-    frames: int = 0
-    matrices: int = 0
+    copies: int = 2
+    server: int = 0
 
     @property
     def table(self) -> int:
@@ -197,12 +197,11 @@ def _of_driver(load: Load) -> int:
 
 
 def _of_server(load: Load) -> int:
-    """Posted blocks and what geometry is made of them, the graph, matrices, and a few messages of a round."""
-    copies = 4 if load.frames else 2
-    coordinates = 0 if load.embedder is None else copies * 8 * load.rows * load.features
+    """Posted blocks and what geometry is made of them, the graph, what else the method holds, and a few messages."""
+    coordinates = 0 if load.embedder is None else load.copies * 8 * load.rows * load.features
     graph = _of_graph(load)
     held = max(2 * load.posted, load.posted + coordinates, coordinates + graph)
-    return held + 6 * load.message + 3 * load.frames + load.matrices
+    return held + 6 * load.message + load.server
 
 
 def _of_graph(load: Load) -> int:

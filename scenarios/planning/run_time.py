@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from raydr.federation import Effort
 from raydr.geometry.cells import CELL_ROWS
 from raydr.geometry.cells import EXACT_ROWS as SEARCHED_ROWS
+from raydr.methods import MethodSettings
 from raydr.metrics.sampling import EXACT_ROWS, SAMPLED_ROWS
 from raydr.scenarios.planning.run_memory import INTERPOLATED_ROWS, Load, is_light
 
@@ -60,7 +60,7 @@ class StageTime:
 def stage_times(
     load: Load,
     efforts: Mapping[str, Effort],
-    settings: Any,
+    settings: MethodSettings,
     cores: int,
     threads: int,
     central_operations: float = 0.0,
@@ -74,7 +74,7 @@ def stage_times(
     efforts : mapping of stage to Effort
         Of the federation's stages.
     settings : MethodSettings
-        The method's, which name the embedder or are it.
+        The method's, which say what draws the map.
     cores, threads : int
         Of all machines together, and of the one that draws the map.
     central_operations : float
@@ -110,21 +110,13 @@ def stage_times(
     return tuple(StageTime(stage, seconds) for stage, seconds in times.items())
 
 
-def embedder_of(settings: Any) -> Any:
-    """What draws a method's map at the server: named in its settings, or these themselves; None where nothing does."""
-    named = getattr(settings, "embedder", None)
-    if named is not None:
-        return named
-    return settings if hasattr(settings, "neighbors_needed") and hasattr(settings, "embed") else None
-
-
 def _neighbours(load: Load) -> float:
     others = load.rows if load.rows <= SEARCHED_ROWS else min(load.rows, LOOKED_INTO * CELL_ROWS)
     return float(load.rows) * others * (PAIR_S + PAIR_FEATURE_S * load.features)
 
 
-def _embedding(load: Load, settings: Any, threads: int) -> float:
-    embedder = embedder_of(settings)
+def _embedding(load: Load, settings: MethodSettings, threads: int) -> float:
+    embedder = settings.drawn_by
     rows, name = load.rows, load.embedder or ""
     loading = LOADING_S.get(name, 3.0)
     iterations = getattr(embedder, "iterations", None)

@@ -31,7 +31,6 @@ from raydr.data.site import gaps_of
 from raydr.data.spelling import Agreement
 from raydr.errors import DataError
 from raydr.geometry.points import Progress, unheard
-from raydr.methods import METHODS
 from raydr.privacy.ledger import Entry, Granularity
 from raydr.scenarios.running.harmony import harmonized_of, harmonizing_of, notices_of_sites, owners_of
 from raydr.scenarios.schema.clients import SiteSettings
@@ -276,9 +275,9 @@ def dealt_out(
 ) -> Holdings:
     """Read the scenario's table, or take the one that is given, and deal its rows to clients."""
     data, clients = scenario.data, scenario.clients
-    method = METHODS[scenario.method.kind]
+    apart = scenario.method.offers("public_rows")
     # Rows to hold out or to set apart are drawn from all.
-    from_all = data.holdout is not None or method.public_rows is not None
+    from_all = data.holdout is not None or apart
     table = (
         given
         if given is not None
@@ -288,9 +287,9 @@ def dealt_out(
     if data.holdout is not None:
         table, held_out = hold_out(table, data.holdout.wanted, data.rows, seed=scenario.seed)
         mapped = None if data.rows is None else data.rows - len(held_out.rows)
-    if method.public_rows is not None:
+    if apart:
         count = clients.partition.clients_in(table, clients.count)
-        wanted = method.public_rows(scenario.method, len(table.rows), mapped, table.rows.shape[1], count)
+        wanted = scenario.method.public_rows(len(table.rows), mapped, table.rows.shape[1], count)
         table, public = set_apart(table, mapped, wanted, scenario.seed)
     elif held_out is not None and mapped is not None:
         table, _ = set_apart(table, mapped, 0, scenario.seed)

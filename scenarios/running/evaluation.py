@@ -12,10 +12,9 @@ from raydr.arrays import Float64Array, FloatArray, Int64Array
 from raydr.errors import DataError
 from raydr.geometry.points import Geometry, variances
 from raydr.journal import Incident, Journal, Listener, within
-from raydr.methods import METHODS, Outcome, Pooled
+from raydr.methods import MethodSettings, Outcome, Pooled
 from raydr.metrics import Evidence, Scores, SharedGraph, evaluate, graph_size, metric_named
 from raydr.metrics.sites import separation
-from raydr.settings import Settings
 from raydr.statistics.preparing import Preparation
 from raydr.statistics.scaling import Scale
 from raydr.threads import cores, one_blas_thread
@@ -60,10 +59,8 @@ class Question:
         The federated map, what the server took the distances between rows to be, clusters, and what the run used.
     prepared : Preparation
         What the clients did to their rows.
-    method : str
-        A name of :data:`raydr.methods.METHODS`, which knows the true distances and the central map.
-    settings : Settings
-        That method's settings.
+    method : MethodSettings
+        The method, which knows the true distances and the central map.
     central : bool
         Whether to draw the central map too.
     metrics : sequence of str
@@ -88,8 +85,7 @@ class Question:
     labels: Int64Array | None
     outcome: Outcome
     prepared: Preparation
-    method: str
-    settings: Settings
+    method: MethodSettings
     central: bool
     metrics: Sequence[str]
     seed: int
@@ -168,22 +164,20 @@ def examine(question: Question, *, listener: Listener) -> Findings:
             after = _apart(rows, question)
     with one_blas_thread():
         outcome, pooled = question.outcome, None
-        method = METHODS[question.method]
+        method = question.method
         if question.central:
             with journal.stage("central map"):
-                pooled = method.central(
-                    question.settings, outcome.model, rows, question.seed, within(journal)
-                )
+                pooled = method.central(outcome.model, rows, question.seed, within(journal))
         sights: dict[int, Outcome] = {}
         if question.snapshots:
             with journal.stage("maps along the way"):
                 sights = dict(_sights(question, rows, journal))
         new, new_central = None, None
-        if question.new is not None and method.transform is not None:
+        if question.new is not None and method.offers("transform"):
             with journal.stage("new rows"):
                 scaled, labels = prepared.applied(question.new.rows, question.new.owners), question.new.labels
                 known = scaled if question.new.keyed is None else question.new.keyed
-                place = partial(method.transform, question.settings, outcome.model, known)
+                place = partial(method.transform, outcome.model, known)
                 new = _placed(place, scaled, labels, question, journal)
                 if pooled is not None and pooled.place is not None:
                     new_central = _placed(partial(pooled.place, scaled), scaled, labels, question, journal)
@@ -191,7 +185,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
             # The pooled rows' geometry is the truth itself, so its recovery is no question.
             beside = [name for name in question.metrics if "recovered" not in metric_named(name).needs]
             sighted = [name for name in question.metrics if "new" not in metric_named(name).needs]
-            truth = method.truth(question.settings, rows)
+            truth = method.truth(rows)
             graph = SharedGraph(
                 rows if truth is None else truth, neighbors=graph_size(question.metrics), threads=cores()
             )
@@ -215,7 +209,7 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                     question.seed,
                     graph,
                     truth=truth,
-                    mapped=method.mapped(question.settings, found.embedding),
+                    mapped=method.mapped(found.embedding),
                     clusters=found.clusters,
                     sites=question.client_of_row,
                     new=new,
@@ -258,12 +252,12 @@ def _placed(
     journal: Journal,
 ) -> Evidence | None:
     """New rows on a map, as evidence; None, and an incident that says why, where they have no place there."""
-    method = METHODS[question.method]
+    method = question.method
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             places = place()
-        truth = method.truth(question.settings, scaled)
-        mapped = method.mapped(question.settings, places)
+        truth = method.truth(scaled)
+        mapped = method.mapped(places)
         return Evidence(scaled, places, labels, seed=question.seed, truth=truth, mapped=mapped)
     except DataError as error:
         # Values that no mapped row comes near to, say: what else came of the run is not to be lost by them.
@@ -273,13 +267,13 @@ def _placed(
 
 def _sights(question: Question, rows: FloatArray, journal: Journal) -> Iterator[tuple[int, Outcome]]:
     """Maps along the way, by round, in the table's order."""
-    owners, redraw = question.client_of_row, METHODS[question.method].redraw
-    if redraw is None:
+    if not question.method.offers("redraw"):
         return
+    owners = question.client_of_row
     parts = [rows[owners == client] for client in range(int(owners.max()) + 1)]
     order = np.argsort(np.argsort(owners, kind="stable"))
     for done, (round, snapshot) in enumerate(question.snapshots.items()):
         journal.progress(done, len(question.snapshots))
-        drawn = redraw(question.settings, snapshot, parts, question.seed, Journal())
+        drawn = question.method.redraw(snapshot, parts, question.seed, Journal())
         geometry = drawn.geometry.take(order) if drawn.geometry is not None else None
         yield round, Outcome(drawn.embedding[order], geometry)

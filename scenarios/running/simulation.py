@@ -143,7 +143,6 @@ def _served(
         holdings.labels,
         served.outcome,
         served.prepared,
-        method.kind,
         method,
         compared,
         names,

@@ -14,7 +14,6 @@ from raydr.device import Found, found
 from raydr.errors import ScenarioError
 from raydr.geometry.points import Progress
 from raydr.journal import Incident, Journal
-from raydr.methods import METHODS
 from raydr.privacy.secrets import RootedRun
 from raydr.runfolder.making import unwritable
 from raydr.scenarios.running.backend import Backend, InlineBackend
@@ -116,7 +115,7 @@ def _usable(scenario: Scenario, holdings: Holdings) -> Holdings:
         )
     if harmonizing is not None and holdings.held_out is not None:
         holdings.sites_of(holdings.held_out)
-    public = METHODS[scenario.method.kind].public_file(scenario.method)
+    public = scenario.method.public_file
     return holdings if public is None else with_public_file(holdings, public)
 
 

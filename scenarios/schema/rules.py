@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from raydr.data.loading import TABLES, ending
 from raydr.errors import ScenarioError
-from raydr.methods import METHODS, unplaceable
+from raydr.methods import METHODS
 from raydr.privacy.accounting import require_planned
 from raydr.scenarios.schema.sections import Sections
 
@@ -52,7 +52,7 @@ def rows_that_can_be_held_out(scenario: Sections) -> Problem | None:
             "data.holdout: clients.sites have files of their own, whose rows nobody else can hold out: leave it"
             " out, keep the new rows in a file apart, and place them by raydr transform"
         )
-    reason = unplaceable(scenario.method)
+    reason = scenario.method.unplaceable()
     return None if reason is None else f"data.holdout: {reason}"
 
 
@@ -96,18 +96,18 @@ def sums_that_can_be_kept_secret(scenario: Sections) -> Problem | None:
 @rule
 def noise_that_the_method_offers(scenario: Sections) -> Problem | None:
     """Refuse noise on what the method never uploads."""
-    noise, method = scenario.privacy.noise, METHODS[scenario.method.kind]
+    noise, method = scenario.privacy.noise, scenario.method
     if noise is None:
         return None
     if noise.on not in method.noise_on:
         places = " or ".join(sorted(method.noise_on)) or "nowhere"
         return (
-            f"privacy.noise.on is {noise.on!r}, but clients of method.kind {scenario.method.kind!r} can add noise"
+            f"privacy.noise.on is {noise.on!r}, but clients of method.kind {method.kind!r} can add noise"
             f" {'on ' if method.noise_on else ''}{places}: leave privacy.noise out, or choose another"
         )
-    if not method.releases(scenario.method, noise):
+    if not method.releases(noise):
         return (
-            f"privacy.noise.on is {noise.on!r}, and with these settings of method.kind {scenario.method.kind!r} clients"
+            f"privacy.noise.on is {noise.on!r}, and with these settings of method.kind {method.kind!r} clients"
             " upload nothing of that sort: look at privacy.noise.stage, method.landmarks_from, method.share and"
             " method.rounds"
         )
@@ -118,7 +118,7 @@ def noise_that_the_method_offers(scenario: Sections) -> Problem | None:
 def noise_that_can_be_paid(scenario: Sections) -> Problem | None:
     """Refuse noise whose cost the method cannot account for."""
     noise = scenario.privacy.noise
-    reason = None if noise is None else METHODS[scenario.method.kind].unpayable(scenario.method, noise)
+    reason = None if noise is None else scenario.method.unpayable(noise)
     return None if noise is None or reason is None else f"privacy.noise.on is {noise.on!r}, and {reason}"
 
 
@@ -126,7 +126,7 @@ def noise_that_can_be_paid(scenario: Sections) -> Problem | None:
 def noise_of_all_clients(scenario: Sections) -> Problem | None:
     """Refuse noise of some clients where the method takes it from all or from none."""
     noise = scenario.privacy.noise
-    if noise is None or noise.clients == 1 or METHODS[scenario.method.kind].some_noisy:
+    if noise is None or noise.clients == 1 or scenario.method.some_noisy:
         return None
     return (
         f"privacy.noise.clients is {noise.clients:g}, but with method.kind {scenario.method.kind!r} all clients add"
@@ -152,7 +152,7 @@ def nothing_posted_in_the_clear(scenario: Sections) -> Problem | None:
     noise = scenario.privacy.noise
     if scenario.privacy.strict is not True or noise is None or noise.for_good:
         return None
-    posted = METHODS[scenario.method.kind].posts(scenario.method)
+    posted = scenario.method.posts()
     if posted is None:
         return None
     return (
@@ -219,7 +219,7 @@ def _why_rows_cannot_be_keyed(scenario: Sections) -> Problem | None:
         )
     if scenario.evaluate_every:
         return "maps along the way are drawn from rows without the key: leave out evaluate_every"
-    return METHODS[scenario.method.kind].unkeyable(scenario.method)
+    return scenario.method.unkeyable()
 
 
 @rule
@@ -241,8 +241,8 @@ def maps_along_the_way(scenario: Sections) -> Problem | None:
     """Refuse maps of rounds where the method has none to draw, or none that compares with its last."""
     if not scenario.evaluate_every:
         return None
-    if METHODS[scenario.method.kind].redraw is None:
-        able = ", ".join(name for name, method in METHODS.items() if method.redraw is not None)
+    if not scenario.method.offers("redraw"):
+        able = ", ".join(name for name, method in METHODS.items() if method.settings.offers("redraw"))
         return (
             f"evaluate_every draws maps of what a method has learnt after some rounds, and method.kind"
             f" {scenario.method.kind!r} has nothing to draw before its end; leave it out, or choose one of {able}"
@@ -259,7 +259,7 @@ def maps_along_the_way(scenario: Sections) -> Problem | None:
 @rule
 def table_where_needed(scenario: Sections) -> Problem | None:
     """Refuse files of sites where the method needs them in one table."""
-    return METHODS[scenario.method.kind].needs_table(scenario.method) if scenario.clients.sites else None
+    return scenario.method.needs_table() if scenario.clients.sites else None
 
 
 @rule
@@ -281,7 +281,7 @@ def survivable(scenario: Sections) -> Problem | None:
 @rule
 def rounds_to_strike_in(scenario: Sections) -> Problem | None:
     """Refuse what would do nothing in silence."""
-    rounds = METHODS[scenario.method.kind].rounds(scenario.method)
+    rounds = scenario.method.rounds_asked
     struck = [f"faults.{name}" for name in ("dropout", "stragglers", "corrupt", "crashes", "adversary")]
     given = [key for key in struck if getattr(scenario.faults, key.removeprefix("faults."))]
     if scenario.clients.participation < 1:

@@ -83,7 +83,7 @@ class Sections(Settings):
     @property
     def noisy(self) -> bool:
         """Whether noise covers any of what leaves the clients."""
-        return self.privacy.noise is not None or METHODS[self.method.kind].noise_of_its_own
+        return self.privacy.noise is not None or self.method.noise_of_its_own
 
     @property
     def hides_by_secrets(self) -> bool:
@@ -110,7 +110,7 @@ class Sections(Settings):
         noise = self.privacy.noise
         if noise is None:
             return None
-        return self.privacy.coverage(METHODS[self.method.kind].releases(self.method, noise))
+        return self.privacy.coverage(self.method.releases(noise))
 
     def require_columns(self, mapped: Sequence[str]) -> None:
         """Raise ScenarioError where the scenario shows a column that is not mapped, or one twice."""

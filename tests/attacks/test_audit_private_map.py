@@ -25,7 +25,8 @@ from raydr.methods.private_map.messages import (
     Frame,
 )
 from raydr.methods.private_map.messages import View as Sight
-from raydr.methods.private_map.settings import COUNT_WEIGHT, PrivateMap
+from raydr.methods.private_map.server import PrivateMap
+from raydr.methods.private_map.settings import COUNT_WEIGHT
 from raydr.privacy import Quantity
 from raydr.privacy.accounting import Budget
 from raydr.privacy.gaussian import GaussianNoise

@@ -425,7 +425,9 @@ def test_it_is_a_step_of_a_pipeline(X: Any) -> None:
 
 def test_methods_without_places_for_new_rows_have_no_transform() -> None:
     for name in QUICK:
-        assert hasattr(quick(name), "transform") == (METHODS[estimator_names()[name]].transform is not None)
+        assert hasattr(quick(name), "transform") == METHODS[estimator_names()[name]].settings.offers(
+            "transform"
+        )
         assert isinstance(quick(name), FederatedMap)
     with pytest.raises(AttributeError, match=r"LocalNE has no transform.*: each client draws one of its own"):
         quick("LocalNE").transform  # noqa: B018

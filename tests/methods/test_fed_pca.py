@@ -18,7 +18,7 @@ from raydr.attacks import Side, View
 from raydr.attacks.projection import projection
 from raydr.errors import DataError
 from raydr.journal import Journal
-from raydr.methods.fed_pca import FedPCA, central, serve, transform
+from raydr.methods.fed_pca import FedPCA, serve
 from raydr.methods.outcome import Outcome
 from raydr.statistics.converged_axes import Product, leading_axes
 
@@ -101,11 +101,11 @@ def test_rows_that_are_all_equal_have_no_axes() -> None:
 def test_new_rows_lie_where_the_pooled_axes_have_them_and_the_upper_bound_is_that_of_itself() -> None:
     rows, new = table(60, 12), table(5, 12, seed=9)
     found = mapped(cut(rows, 4, 0))
-    pooled = central(FedPCA(), {}, rows, 0, Journal())
-    np.testing.assert_allclose(transform(FedPCA(), found.model, rows), found.embedding, atol=1e-12)
+    pooled = FedPCA().central({}, rows, 0, Journal())
+    np.testing.assert_allclose(FedPCA().transform(found.model, rows), found.embedding, atol=1e-12)
     np.testing.assert_allclose(pooled.embedding, found.embedding, atol=1e-10)
     assert pooled.place is not None
-    np.testing.assert_allclose(transform(FedPCA(), found.model, new), pooled.place(new), atol=1e-10)
+    np.testing.assert_allclose(FedPCA().transform(found.model, new), pooled.place(new), atol=1e-10)
 
 
 def test_sums_end_where_the_rows_are_exhausted_or_at_their_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -340,7 +340,7 @@ def central_faithfulness(digits: tuple[Float64Array, Int64Array]) -> Callable[[F
 
     def of(settings: FedTSNE | FedUMAP) -> float:
         if settings.kind not in known:
-            embedding = METHODS[settings.kind].central(settings, {}, digits[0], 0, Journal()).embedding
+            embedding = settings.central({}, digits[0], 0, Journal()).embedding
             known[settings.kind] = npa_10(digits[0], embedding)
         return known[settings.kind]
 
@@ -412,6 +412,6 @@ def test_mnist_maps_are_as_faithful_as_the_central_ones(
     settings = kind(landmarks=500, rounds=rounds)
     with np.load(data_dir / "mnist.npz", allow_pickle=False) as file:
         rows, labels = file["X"][:2000].astype(np.float32), file["y"][:2000].astype(np.int64)
-    central = npa_10(rows, METHODS[settings.kind].central(settings, {}, rows, 0, Journal()).embedding)
+    central = npa_10(rows, settings.central({}, rows, 0, Journal()).embedding)
     embedding, _ = federated_map(rows, PARTITIONS[partition](labels), settings, seed=0)
     assert npa_10(rows, embedding) >= 0.985 * central

@@ -152,7 +152,7 @@ OWN = "its own"
 PLACES = [
     (kind, on)
     for kind, method in METHODS.items()
-    for on in [*sorted(method.noise_on), *[OWN] * method.noise_of_its_own]
+    for on in [*sorted(method.settings.noise_on), *[OWN] * method.settings.noise_of_its_own]
 ]
 """Where clients of each method can add noise."""
 

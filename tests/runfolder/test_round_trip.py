@@ -21,7 +21,7 @@ from tiny import tiny, tiny_file, tiny_scenario
 import raydr
 from raydr.errors import ScenarioError
 from raydr.front.cli import status
-from raydr.methods.fedne.settings import FedNE
+from raydr.methods.fedne.fedne import FedNE
 from raydr.scenarios.schema.problems import kind_of
 from raydr.scenarios.schema.reading import dump, read
 from raydr.scenarios.schema.scenario import Scenario

@@ -20,8 +20,7 @@ from raydr.errors import DataError, RaydrError, RunError, ScenarioError
 from raydr.federation import Client, ClientHost, Federation, InlineTransport, Seat, fingerprint
 from raydr.federation.pads import pad
 from raydr.geometry.points import squared_distances
-from raydr.methods.sense.server import completed
-from raydr.methods.sense.settings import SENSE
+from raydr.methods.sense.server import SENSE, completed
 from raydr.privacy.isometry import Isometry
 from raydr.privacy.sealing import sealed_size
 from raydr.privacy.secrets import Secret

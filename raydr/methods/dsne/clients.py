@@ -11,7 +11,7 @@ from raydr.arrays import BoolArray, Float64Array
 from raydr.errors import RunError
 from raydr.federation import Client, Granularity, Public, Range, Reply, Request, Tells, answers
 from raydr.methods.dsne.forces import Moving, affinities, forces
-from raydr.methods.dsne.settings import DSNE
+from raydr.methods.dsne.settings import DsneSettings
 
 _JITTER = 1e-6
 """Parts rows that start at one place."""
@@ -56,7 +56,7 @@ class Reference:
 class BeginRequest(Request[Ready], what="the public reference rows, and where to begin", sets_state=True):
     """Told once: each site finds its affinities, and puts its own rows on the reference rows' principal axes."""
 
-    settings: DSNE
+    settings: DsneSettings
     reference: Reference
 
 
@@ -74,7 +74,7 @@ def begin(client: Client, request: BeginRequest) -> Ready:
 class Site:
     """A site between iterations: ``joint`` affinities of reference rows, then its own, whose places are ``own``."""
 
-    settings: DSNE
+    settings: DsneSettings
     joint: Any
     own: Moving
 
@@ -87,7 +87,7 @@ class Site:
         return replace(self, own=own), force[: len(shared)], divergence
 
 
-def _site(settings: DSNE, reference: Reference, own: Float64Array, places: Float64Array) -> Site:
+def _site(settings: DsneSettings, reference: Reference, own: Float64Array, places: Float64Array) -> Site:
     points = np.concatenate([reference.rows - reference.centre, own])
     return Site(settings, affinities(points, settings.perplexity_of(len(points))), Moving.at(places))
 
@@ -203,7 +203,7 @@ def post_places(client: Client, request: SitePlacesRequest) -> SitePlaces:
 class AroundRequest(Request[SitePlaces], what="the public reference rows, and a map of them"):
     """The single shot: each site maps its own rows around the reference rows, which stay at ``places``."""
 
-    settings: DSNE
+    settings: DsneSettings
     reference: Reference
     places: Float64Array
 

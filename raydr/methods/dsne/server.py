@@ -20,7 +20,7 @@ same orientation; and steps are openTSNE's.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -37,10 +37,11 @@ from raydr.methods.dsne.clients import (
     StepRequest,
 )
 from raydr.methods.dsne.forces import Moving
-from raydr.methods.dsne.settings import DSNE, FEWEST
+from raydr.methods.dsne.settings import FEWEST, DsneSettings
 from raydr.methods.method import method
 from raydr.methods.outcome import Note, Outcome, draw_map
 from raydr.methods.references import placed_by_rows
+from raydr.privacy import Mechanism
 from raydr.statistics.principal_axes import signed
 from raydr.threads import one_blas_thread
 
@@ -48,7 +49,7 @@ _FIRST_DEVIATION = 1e-4
 """Of the first layout of the reference rows along its first axis, as openTSNE's."""
 
 
-def reference_of(federation: Federation, settings: DSNE) -> Reference:
+def reference_of(federation: Federation, settings: DsneSettings) -> Reference:
     """The public rows, and the axes on which all begin.
 
     Raises
@@ -81,50 +82,61 @@ def reference_of(federation: Federation, settings: DSNE) -> Reference:
     return Reference(rows, centre, axes)
 
 
-def transform(settings: DSNE, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
-    """Positions of new rows among the reference rows alone (:mod:`raydr.methods.references`)."""
-    return placed_by_rows(model, rows)
+class DSNE(DsneSettings):
+    """dSNE: each site's t-SNE beside public reference rows, whose places all share (Saha et al. 2017)."""
+
+    noise_on: ClassVar[frozenset[str]] = frozenset({"data"})
+
+    @property
+    def rounds_asked(self) -> int:
+        """The iterations, where sites move the reference rows together."""
+        return self.total if self.shots == "multi" else 0
+
+    @property
+    def public_file(self) -> str | None:
+        """The file of reference rows."""
+        return self.reference_path
+
+    def releases(self, noise: Mechanism) -> int:
+        """One of records that carry noise for good; any other covers nothing."""
+        return int(noise.for_good)
+
+    def posts(self) -> str:
+        """Places."""
+        return "where every record lies on the map"
+
+    def unkeyable(self) -> None:
+        """They can be turned: all depends on distances."""
+
+    def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
+        """Positions of new rows among the reference rows alone (:mod:`raydr.methods.references`)."""
+        return placed_by_rows(model, rows)
+
+    def rehearse(self, federation: Rehearsal) -> None:
+        """Ask what :func:`serve` asks."""
+        self.check(federation.rows, federation.features)
+        reference = reference_of(federation, self)
+        count, dimensions = len(reference.rows), self.dimensions
+        points = [count + size for size in federation.sizes]
+        pairs, searched = float(sum(size**2 for size in points)), 2.0 * federation.features
+        places = shaped((count, dimensions))
+        if self.shots == "single":
+            with federation.stage("sites"):
+                federation.ask(AroundRequest(self, reference, places))
+                federation.reckon(at_clients=pairs * (searched + 10.0 * self.total))
+            return
+        with federation.stage("affinities"):
+            federation.ask(BeginRequest(self, reference))
+            federation.reckon(at_clients=pairs * searched)
+        with federation.stage("iterations"):
+            for number in federation.rounds(self.total, {}):
+                federation.mean(StepRequest(places, number, self.pace(number)))
+                federation.reckon(at_clients=10.0 * pairs)
+        with federation.stage("map"):
+            federation.ask(SitePlacesRequest(dimensions))
 
 
-def rehearse(federation: Rehearsal, settings: DSNE) -> None:
-    """Ask what :func:`serve` asks."""
-    settings.check(federation.rows, federation.features)
-    reference = reference_of(federation, settings)
-    count, dimensions = len(reference.rows), settings.dimensions
-    points = [count + size for size in federation.sizes]
-    pairs, searched = float(sum(size**2 for size in points)), 2.0 * federation.features
-    places = shaped((count, dimensions))
-    if settings.shots == "single":
-        with federation.stage("sites"):
-            federation.ask(AroundRequest(settings, reference, places))
-            federation.reckon(at_clients=pairs * (searched + 10.0 * settings.total))
-        return
-    with federation.stage("affinities"):
-        federation.ask(BeginRequest(settings, reference))
-        federation.reckon(at_clients=pairs * searched)
-    with federation.stage("iterations"):
-        for number in federation.rounds(settings.total, {}):
-            federation.mean(StepRequest(places, number, settings.pace(number)))
-            federation.reckon(at_clients=10.0 * pairs)
-    with federation.stage("map"):
-        federation.ask(SitePlacesRequest(dimensions))
-
-
-_HOOKS: dict[str, Any] = {
-    "public_rows": DSNE.public_rows,
-    "needs_table": DSNE.needs_table,
-    "public_file": lambda settings: settings.reference_path,
-    "rounds": lambda settings: settings.total if settings.shots == "multi" else 0,
-    "noise_on": frozenset({"data"}),
-    "releases": lambda settings, noise: int(noise.for_good),
-    "posts": lambda settings: "where every record lies on the map",
-    "unkeyable": lambda settings: None,
-    "transform": transform,
-    "rehearse": rehearse,
-}
-
-
-@method(DSNE, "dSNE", **_HOOKS)
+@method(DSNE, "dSNE")
 def serve(federation: Federation, settings: DSNE) -> Outcome:
     """Server part."""
     settings.check(federation.rows, federation.features)

@@ -16,8 +16,8 @@ FEWEST = 4
 _MOST_BY_DEFAULT = 500
 
 
-class DSNE(TSNE, MethodSettings):
-    """dSNE: each site's t-SNE beside public reference rows, whose places all share (Saha et al. 2017)."""
+class DsneSettings(TSNE, MethodSettings):
+    """Keys of :class:`raydr.methods.dsne.server.DSNE`."""
 
     kind: Literal["dsne"] = "dsne"  # type: ignore[assignment]
     shots: Literal["multi", "single"] = Field(
@@ -37,7 +37,7 @@ class DSNE(TSNE, MethodSettings):
     dimensions: Literal[2, 3] = Field(2, description="of the map")
 
     @model_validator(mode="after")
-    def _one_reference(self) -> DSNE:
+    def _one_reference(self) -> DsneSettings:
         if self.reference_rows is not None and self.reference_path is not None:
             raise ValueError(
                 "reference_rows are set apart from the data, and reference_path is another file: give one"

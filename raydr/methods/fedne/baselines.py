@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -22,12 +23,36 @@ from raydr.federation import (
 from raydr.federation.streams import client_stream
 from raydr.methods.fedne.clients import LARGEST_LOSS
 from raydr.methods.fedne.flops import training_operations
-from raydr.methods.fedne.model import model_of, scaled, transform
-from raydr.methods.fedne.pooled import central, epochs_on, rehearse_training, trained_at_server
+from raydr.methods.fedne.model import model_of, scaled
+from raydr.methods.fedne.pooled import (
+    PooledEncoder,
+    SharedEncoder,
+    epochs_on,
+    rehearse_training,
+    trained_at_server,
+)
 from raydr.methods.fedne.positions import Positions, architecture_of, positions_of
-from raydr.methods.fedne.settings import GlobalNE, LocalNE
+from raydr.methods.fedne.settings import Published
 from raydr.methods.method import method
 from raydr.methods.outcome import Outcome
+
+
+class LocalNE(Published, PooledEncoder):
+    """An encoder for each client alone: no messages, and no common map (P2's LocalNE)."""
+
+    kind: Literal["local-ne"] = "local-ne"
+    no_new_rows: ClassVar[str] = "each client draws one of its own, by an encoder that never leaves it"
+
+    def rehearse(self, federation: Rehearsal) -> None:
+        """Ask what :func:`serve_local` asks."""
+        with federation.by_sample(), federation.stage("input scale"):
+            scaled(federation, self)
+        with federation.stage("rounds"):  # which a run counts to the stage before
+            for round in federation.rounds(self.rounds, {}):
+                federation.mean(AloneRequest(self, round), weights="rows")
+                federation.reckon(at_clients=training_operations(self, federation.sizes, federation.features))
+        with federation.stage("map"):
+            federation.ask(AlonePositionRequest(self))
 
 
 @dataclass(frozen=True)
@@ -86,25 +111,7 @@ def _until(client: Client, settings: LocalNE, round: int) -> tuple[Float32Array,
     return done
 
 
-def rehearse_local(federation: Rehearsal, settings: LocalNE) -> None:
-    """Ask what :func:`serve_local` asks."""
-    with federation.by_sample(), federation.stage("input scale"):
-        scaled(federation, settings)
-    with federation.stage("rounds"):  # which a run counts to the stage before
-        for round in federation.rounds(settings.rounds, {}):
-            federation.mean(AloneRequest(settings, round), weights="rows")
-            federation.reckon(at_clients=training_operations(settings, federation.sizes, federation.features))
-    with federation.stage("map"):
-        federation.ask(AlonePositionRequest(settings))
-
-
-@method(
-    LocalNE,
-    "local NE",
-    central=central,
-    rehearse=rehearse_local,
-    unplaceable=lambda settings: "each client draws one of its own, by an encoder that never leaves it",
-)
+@method(LocalNE, "local NE")
 def serve_local(federation: Federation, settings: LocalNE) -> Outcome:
     """Server part of LocalNE: it counts rounds. Each client's rows lie on a map of their own."""
     with federation.stage("input scale"):
@@ -114,6 +121,25 @@ def serve_local(federation: Federation, settings: LocalNE) -> Outcome:
     with federation.stage("map"):
         replies = federation.ask(AlonePositionRequest(settings))
     return Outcome(np.concatenate([reply.places for reply in replies]), None)
+
+
+class GlobalNE(Published, SharedEncoder):
+    """One encoder on everybody's pooled rows, which clients would have to hand over (P2's GlobalNE)."""
+
+    kind: Literal["global-ne"] = "global-ne"
+
+    @property
+    def rounds_asked(self) -> int:
+        """None: rows are handed over once."""
+        return 0
+
+    def rehearse(self, federation: Rehearsal) -> None:
+        """Ask what :func:`serve_global` asks."""
+        with federation.by_sample(), federation.stage("input scale"):
+            scaled(federation, self)
+        with federation.stage("pooling"):
+            federation.ask(RowsRequest(federation.features))
+            rehearse_training(federation, self, federation.features)
 
 
 @dataclass(frozen=True)
@@ -151,23 +177,7 @@ def hand_over(client: Client, request: RowsRequest) -> Rows:
     return Rows(np.asarray(client.rows, np.float32))
 
 
-def rehearse_global(federation: Rehearsal, settings: GlobalNE) -> None:
-    """Ask what :func:`serve_global` asks."""
-    with federation.by_sample(), federation.stage("input scale"):
-        scaled(federation, settings)
-    with federation.stage("pooling"):
-        federation.ask(RowsRequest(federation.features))
-        rehearse_training(federation, settings, federation.features)
-
-
-@method(
-    GlobalNE,
-    "global NE",
-    central=central,
-    rounds=lambda settings: 0,
-    transform=transform,
-    rehearse=rehearse_global,
-)
+@method(GlobalNE, "global NE")
 def serve_global(federation: Federation, settings: GlobalNE) -> Outcome:
     """Server part of GlobalNE: it trains on everybody's rows."""
     with federation.stage("input scale"):

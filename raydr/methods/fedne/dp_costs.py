@@ -19,7 +19,7 @@ from raydr.errors import ScenarioError
 from raydr.federation import Client, Federation, Granularity, Range, Reply, Request, answers
 from raydr.fixed_point import grid_bits, on_grid
 from raydr.methods.fedne.pairs import pairs_moved
-from raydr.methods.fedne.settings import AveragedEncoder, FedNE, FedProxNE
+from raydr.methods.fedne.settings import AveragedEncoder
 from raydr.privacy import Mechanism, Quantity
 from raydr.privacy.mechanism import moved_mean
 from raydr.privacy.shares import summed_deviation
@@ -55,68 +55,9 @@ def weighting(noise: Mechanism | None) -> Literal["clients", "rows"]:
     return "clients" if noise is not None and noise.protects == "client" else "rows"
 
 
-def starts_at_axes(settings: AveragedEncoder) -> bool:
-    """Whether the first encoder is made of principal axes."""
-    return isinstance(settings, FedNE) and settings.start == "principal"
-
-
-def has_field(settings: AveragedEncoder) -> bool:
-    """Whether rows are repelled by a field."""
-    return isinstance(settings, FedNE) and settings.surrogate == "field"
-
-
-def releases(settings: AveragedEncoder, noise: Mechanism) -> float:
-    """How many updates' worth all releases spend; of noise on records one, since it is drawn once."""
-    if noise.on == "data":
-        return int(noise.for_good)
-    if noise.on == "surrogate":
-        return field_rounds(settings)
-    spent = settings.rounds + (DENSITY_SHARE * field_rounds(settings) if has_field(settings) else 0.0)
-    return spent / (1.0 - _moments_part(settings))
-
-
-def field_rounds(settings: AveragedEncoder) -> int:
-    """In how many rounds surrogates are renewed."""
-    if not isinstance(settings, FedNE) or settings.surrogate == "none":
-        return 0
-    left = settings.rounds + 1 - settings.first_surrogate_round
-    return -(-left // settings.surrogate_every)
-
-
-def _moments_part(settings: AveragedEncoder) -> float:
-    return AXES_PART if starts_at_axes(settings) else MEAN_PART
-
-
-def unpayable(settings: AveragedEncoder, noise: Mechanism) -> str | None:
-    """Why these settings cannot be had under a mechanism; None where they can."""
-    if noise.on != "update":
-        return None
-    if not settings.standardise:
-        return "rows are scaled to their bounds under it: leave method.standardise: false out"
-    if settings.bounds is None:
-        return (
-            "nothing bounds how far a record moves the rows' mean and scale: give method.bounds, the least and the"
-            " largest value of any feature"
-        )
-    if isinstance(settings, FedNE):
-        if settings.control_variates:
-            return "control variates are one more upload, which nothing covers: leave control_variates out"
-        if settings.surrogate == "mlp":
-            return "nothing bounds what a network learns: choose method.surrogate: field or none"
-        if settings.prototypes is not None:
-            return "prototypes are means of records in the clear: leave method.prototypes out"
-    if noise.protects == "record":
-        if isinstance(settings, FedProxNE):
-            return (
-                "by record the server takes all steps, from where nothing pulls back: choose fedavg-ne, or"
-                " privacy.noise.unit: client"
-            )
-        if settings.server_optimizer != "fedavg":
-            return (
-                "by record the server takes Adam's steps at method.learning_rate: leave method.server_optimizer out,"
-                " or choose privacy.noise.unit: client"
-            )
-    return None
+def moments_part(settings: AveragedEncoder) -> float:
+    """What of all that is spent the one release before the rounds spends."""
+    return AXES_PART if settings.starts_at_axes else MEAN_PART
 
 
 def update_sensitivity(federation: Federation, settings: AveragedEncoder, noise: Mechanism) -> float:
@@ -127,7 +68,7 @@ def update_sensitivity(federation: Federation, settings: AveragedEncoder, noise:
     clip = (2.0 if noise.relation == "replace-one" else 1.0) * (noise.cut or math.inf)
     if noise.protects == "client":
         return clip
-    moved = pairs_moved(has_field(settings)) * clip
+    moved = pairs_moved(settings.has_field) * clip
     return moved if noise.shared else moved / min(rows for rows in federation.sizes if rows)
 
 
@@ -144,7 +85,7 @@ def moments_noise(federation: Federation, settings: AveragedEncoder) -> Mechanis
     noise = noise_on_updates(federation)
     if noise is None:
         return None
-    share = releases(settings, noise) * _moments_part(settings)
+    share = settings.releases(noise) * moments_part(settings)
     return noise.parted(share, update_sensitivity(federation, settings, noise))
 
 
@@ -216,7 +157,7 @@ def moments_request(federation: Federation, settings: AveragedEncoder) -> MeanRe
     low, high = _bounds(settings)
     centre = np.full(federation.features, (low + high) / 2.0)
     clip, noise = (high - low) / 2.0 * math.sqrt(federation.features), moments_noise(federation, settings)
-    if starts_at_axes(settings):
+    if settings.starts_at_axes:
         require_few_features(federation.features)
         return SecondMomentsRequest(centre, clip, noise)
     return MeanRequest(centre, clip, noise)

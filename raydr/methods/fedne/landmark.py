@@ -12,49 +12,80 @@ is one that sees features, so that whoever has it places new rows at home, as by
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
 from raydr.arrays import Float32Array, Float64Array, FloatArray
 from raydr.federation import Federation, Rehearsal
 from raydr.geometry.trilateration import Trilateration
-from raydr.methods.fedne.model import model_of, transform
-from raydr.methods.fedne.pooled import central, rehearse_training, standard, trained_at_server
+from raydr.methods.fedne.model import model_of
+from raydr.methods.fedne.pooled import SharedEncoder, rehearse_training, standard, trained_at_server
 from raydr.methods.fedne.positions import positions_of
-from raydr.methods.fedne.settings import LandmarkNE
+from raydr.methods.fedne.settings import SCHEDULE
 from raydr.methods.landmarks.frames import frame, rehearse_frame
-from raydr.methods.landmarks.learning import learning_releases
-from raydr.methods.landmarks.maps import DistanceRequest, posted, told_note, trilaterated
+from raydr.methods.landmarks.maps import POSTED, DistanceRequest, told_note, trilaterated
+from raydr.methods.landmarks.settings import LandmarkSettings
 from raydr.methods.method import method
 from raydr.methods.outcome import Outcome
+from raydr.privacy import Mechanism
 from raydr.statistics.principal_axes import signed
 from raydr.statistics.scaling import Scaling
 from raydr.threads import one_blas_thread
 
 
-def rehearse(federation: Rehearsal, settings: LandmarkNE) -> None:
-    """Ask what :func:`serve` asks."""
-    with federation.stage("landmarks"):
-        landmarks = rehearse_frame(federation, settings.frame)
-    with federation.stage("distances"):
-        federation.ask(DistanceRequest(landmarks))
-        federation.reckon(at_clients=2.0 * federation.rows * landmarks.size)
-    with federation.stage("training"):
-        rehearse_training(federation, settings, min(landmarks.shape))
+class LandmarkNE(SharedEncoder):
+    """One encoder on rows' coordinates among landmarks, which the server tells from distances as Fed-tSNE's does."""
+
+    kind: Literal["landmark-ne"] = "landmark-ne"
+    learning_rate: float = Field(3e-3, gt=0, le=1, description="of Adam in the first rounds")
+    schedule: Literal["steps", "cosine"] = Field("cosine", description=SCHEDULE)
+    landmarks: int | None = Field(
+        None,
+        ge=2,
+        description="number of landmarks, one more than the directions that they span, of which features + 1 are all;"
+        " default: at most 500",
+    )
+    landmarks_from: Literal["principal", "random"] = Field(
+        "principal",
+        description="where they stand: along the principal axes of all rows, or along random directions",
+    )
+    noise_on: ClassVar[frozenset[str]] = frozenset({"data", "moments"})
+
+    @property
+    def frame(self) -> LandmarkSettings:
+        """The landmarks, as what makes them is told of them."""
+        return LandmarkSettings(landmarks=self.landmarks, landmarks_from=self.landmarks_from)
+
+    @property
+    def rounds_asked(self) -> int:
+        """None: distances are posted once."""
+        return 0
+
+    def releases(self, noise: Mechanism) -> int:
+        """The frame's."""
+        return self.frame.releases(noise)
+
+    def posts(self) -> str:
+        """Every distance, as it is."""
+        return POSTED
+
+    def unkeyable(self) -> None:
+        """They can be turned: all depends on distances."""
+
+    def rehearse(self, federation: Rehearsal) -> None:
+        """Ask what :func:`serve` asks."""
+        with federation.stage("landmarks"):
+            landmarks = rehearse_frame(federation, self.frame)
+        with federation.stage("distances"):
+            federation.ask(DistanceRequest(landmarks))
+            federation.reckon(at_clients=2.0 * federation.rows * landmarks.size)
+        with federation.stage("training"):
+            rehearse_training(federation, self, min(landmarks.shape))
 
 
-@method(
-    LandmarkNE,
-    "landmark NE",
-    central=central,
-    rounds=lambda settings: 0,
-    transform=transform,
-    noise_on=frozenset({"data", "moments"}),
-    releases=lambda settings, noise: learning_releases(settings.frame, noise),
-    posts=posted,
-    unkeyable=lambda settings: None,
-    rehearse=rehearse,
-)
+@method(LandmarkNE, "landmark NE")
 def serve(federation: Federation, settings: LandmarkNE) -> Outcome:
     """Server part of landmark NE."""
     from raydr.methods.fedne.encoder import Architecture

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
 
 from raydr.arrays import Float32Array, Float64Array, FloatArray
 from raydr.federation import Federation
-from raydr.geometry.blocks import in_blocks
-from raydr.journal import Journal
 from raydr.methods.fedne.settings import ContrastiveEncoder
-from raydr.methods.outcome import Outcome
 from raydr.statistics.moments import wide_spread
 from raydr.statistics.scaling import ScaleRows, Scaling, scale_rows
 
@@ -60,36 +57,14 @@ def model_of(layers: dict[str, Float32Array], scaling: Scaling) -> dict[str, Flo
     return tensors | {"encoder.shift": scaling.shift, "encoder.factor": scaling.factor}
 
 
-def transform(settings: ContrastiveEncoder, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
-    """Positions (rows, 2) of new rows (rows, features), scaled as the run's, by the run's encoder and no server."""
-    encode, scaled = _encoding(settings, model, rows)
-    return in_blocks(encode, scaled)
-
-
-def _encoding(
-    settings: ContrastiveEncoder, model: Mapping[str, FloatArray], rows: FloatArray
+def encoding(
+    hidden: tuple[int, ...], model: Mapping[str, FloatArray], rows: FloatArray
 ) -> tuple[Callable[[FloatArray], FloatArray], Float32Array]:
-    """What places rows that are scaled for an encoder, and these so scaled."""
+    """What places rows that are scaled for an encoder of these widths, and these rows so scaled."""
     from raydr.methods.fedne.encoder import Architecture, place
 
-    architecture = Architecture(rows.shape[1], settings.hidden)
+    architecture = Architecture(rows.shape[1], hidden)
     weights = architecture.flat({name.removeprefix("encoder."): values for name, values in model.items()})
     shift, factor = (np.asarray(model[f"encoder.{name}"], np.float64) for name in ("shift", "factor"))
     scaled = scale_rows(rows, Scaling(shift, factor, False), single=True)
     return partial(place, architecture, weights), scaled
-
-
-def redraw(
-    settings: ContrastiveEncoder,
-    snapshot: Mapping[str, FloatArray],
-    parts: Sequence[FloatArray],
-    seed: int,
-    journal: Journal,
-) -> Outcome:
-    """Where an encoder along the way places each client's rows, for the evaluation."""
-    places = []
-    for rows in parts:
-        if len(rows):
-            encode, scaled = _encoding(settings, snapshot, rows)
-            places.append(encode(scaled))
-    return Outcome(np.concatenate(places), None)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Self
 
 import numpy as np
 
 from raydr.arrays import Float32Array, FloatArray
 from raydr.federation import Federation, Rehearsal
 from raydr.federation.streams import server_stream
+from raydr.geometry.blocks import in_blocks
 from raydr.geometry.points import variances
 from raydr.journal import Journal
 from raydr.methods.fedne.flops import training_operations
-from raydr.methods.fedne.model import unscaled
+from raydr.methods.fedne.model import encoding, unscaled
 from raydr.methods.fedne.positions import positions_of
-from raydr.methods.fedne.settings import ContrastiveEncoder, GlobalNE
+from raydr.methods.fedne.settings import POOLED_ROUNDS, ContrastiveEncoder
 from raydr.methods.outcome import Pooled
 from raydr.statistics.scaling import Scaling, scale_rows
 
@@ -98,29 +100,42 @@ def rehearse_training(federation: Rehearsal, settings: ContrastiveEncoder, featu
         federation.reckon(at_server=operations)
 
 
-def central(
-    settings: ContrastiveEncoder,
-    model: Mapping[str, FloatArray],
-    rows: FloatArray,
-    seed: int,
-    journal: Journal,
-) -> Pooled:
-    """Map (rows, 2) of pooled rows (rows, features) by GlobalNE, with the same encoder, batches and learning rates.
+class PooledEncoder(ContrastiveEncoder):
+    """Settings of a method whose pooled-data map is by global NE, with its encoder, batches and learning rates."""
 
-    It sees all edges of all rows once in each of as many rounds, but no more than `GlobalNE` takes.
-    """
-    scaled, scaling = standard(rows, settings)
-    rounds = min(settings.rounds, GlobalNE().rounds)
-    settings = settings.model_copy(update={"rounds": rounds, "local_epochs": 1, "local_steps": None})
-    weights = np.zeros(0, np.float32)
-    with journal.stage("embedding"):
-        journal.progress(0, settings.rounds)
-        training = epochs_on(scaled, settings, lambda round, purpose: server_stream(seed, round, purpose))
-        for done, (trained, _) in enumerate(training, 1):
-            weights = trained
-            journal.progress(done, settings.rounds)
+    def central(
+        self, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
+    ) -> Pooled:
+        """Map (rows, 2) of pooled rows (rows, features)."""
+        scaled, scaling = standard(rows, self)
+        alone, weights = self._pooled(), np.zeros(0, np.float32)
+        with journal.stage("embedding"):
+            journal.progress(0, alone.rounds)
+            training = epochs_on(scaled, alone, lambda round, purpose: server_stream(seed, round, purpose))
+            for done, (trained, _) in enumerate(training, 1):
+                weights = trained
+                journal.progress(done, alone.rounds)
 
-    def place(table: FloatArray) -> FloatArray:
-        return positions_of(table, weights, settings.hidden).astype(np.float64)
+        def place(table: FloatArray) -> FloatArray:
+            return positions_of(table, weights, self.hidden).astype(np.float64)
 
-    return Pooled(place(scaled), place=lambda new: place(scale_rows(new, scaling)))
+        return Pooled(place(scaled), place=lambda new: place(scale_rows(new, scaling)))
+
+    def central_operations(self, rows: int, features: int) -> float:
+        """Those of its training."""
+        alone = self._pooled()
+        return alone.rounds * training_operations(alone, [rows], features)
+
+    def _pooled(self) -> Self:
+        """Settings under which all edges of all rows are seen once in each of as many rounds, but no more than 60."""
+        rounds = min(self.rounds, POOLED_ROUNDS)
+        return self.model_copy(update={"rounds": rounds, "local_epochs": 1, "local_steps": None})
+
+
+class SharedEncoder(PooledEncoder):
+    """One encoder for everybody, by which new rows are placed without a server."""
+
+    def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
+        """Positions (rows, 2) of new rows (rows, features), scaled as the run's, by the run's encoder."""
+        encode, scaled = encoding(self.hidden, model, rows)
+        return in_blocks(encode, scaled)

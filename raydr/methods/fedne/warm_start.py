@@ -7,7 +7,7 @@ import numpy as np
 from raydr.arrays import Float32Array
 from raydr.methods.fedne.edges import local_neighbors, schedule, steps_of
 from raydr.methods.fedne.encoder import Architecture, one_torch_thread
-from raydr.methods.fedne.settings import FedNE
+from raydr.methods.fedne.settings import ContrastiveEncoder
 from raydr.methods.fedne.training import Local, Objective, train
 
 _PARTS = (0.4, 0.3, 0.3)  # of the batches, each at a lower learning rate
@@ -17,10 +17,13 @@ def warm_start(
     architecture: Architecture,
     weights: Float32Array,
     prototypes: Float32Array,
-    settings: FedNE,
+    settings: ContrastiveEncoder,
     random: np.random.Generator,
+    *,
+    steps: int,
+    mixing: float | None,
 ) -> Float32Array:
-    """Weights (parameters,) after about ``warm_steps`` batches on prototypes (prototypes, features), from ``weights``.
+    """Weights (parameters,) after about ``steps`` batches on prototypes (prototypes, features), from ``weights``.
 
     A single prototype, or none, has no neighbours: then the weights stay.
     """
@@ -34,9 +37,9 @@ def warm_start(
             batches = schedule(
                 nearest,
                 batch=settings.batch,
-                epochs=max(1, round(part * settings.warm_steps / per_epoch)),
+                epochs=max(1, round(part * steps / per_epoch)),
                 negatives=settings.negatives,
-                mixing=settings.mixing,
+                mixing=mixing,
                 from_rows=settings.negatives_from == "rows",
                 random=random,
             )

@@ -35,7 +35,7 @@ from raydr.methods.landmarks.kernel import (
     within_reach,
 )
 from raydr.methods.landmarks.mean_embedding import learn_from_embedding, rehearse_embedding
-from raydr.methods.landmarks.settings import DistributionLearning
+from raydr.methods.landmarks.settings import ON, DistributionLearning
 from raydr.methods.landmarks.similarity import SelfSimilarityRequest
 from raydr.methods.snapshots import keep, kept
 from raydr.privacy import Mechanism, Quantity
@@ -108,35 +108,6 @@ class StepRequest(Request[Step], what="the present landmarks"):
         rounding = gradient_rounding(rows, self.landmarks, self.gamma, drift)
         exact = step_sensitivity(rows, count, self.gamma, self.step, self.local_steps, self.share)
         return (1.0 + rounding) * exact
-
-
-ON = {"gradient": "gradient", "landmarks": "variable", "embedding": "embedding"}
-"""Where noise is put on what is shared: P1 5.2 has it on the gradient or on the optimisation variable."""
-
-
-NOISE_ON = frozenset({"data", *ON.values()})
-"""Where noise is put on what learning uploads."""
-
-
-def learning_releases(settings: DistributionLearning, noise: Mechanism) -> int:
-    """How many answers noise covers: each round's, or the one embedding, and the moments of the axes that are used."""
-    if settings.origin != "learnt":
-        moments = settings.origin == "principal"
-        return (
-            int(noise.for_good or moments) if noise.on == "data" else int(noise.on == "moments" and moments)
-        )
-    if noise.on == "data":
-        return 1
-    if ON[settings.share] != noise.on:
-        return 0
-    return 1 + (settings.frequencies_in == "principal") if settings.share == "embedding" else settings.steps
-
-
-def unkeyable(settings: DistributionLearning) -> str | None:
-    """Why rows may not be turned: bounds are of the features as they are."""
-    if settings.bounds is None:
-        return None
-    return "method.bounds are of the features as they are, which the key hides: leave them out"
 
 
 def step_sensitivity(

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -35,23 +35,21 @@ from raydr.federation import (
     answers,
 )
 from raydr.geometry.blocks import in_blocks
-from raydr.geometry.points import Geometry, Points, squared_distances
+from raydr.geometry.neighbors import NeighborGraph
+from raydr.geometry.points import Geometry, Points, Progress, squared_distances, unheard
 from raydr.geometry.trilateration import TOLD, Trilateration, fixed_rows, solver_of, trilaterate
 from raydr.journal import Journal
 from raydr.methods.landmarks.frames import frame, known_spread, rehearse_frame
 from raydr.methods.landmarks.kmeans import k_means, rehearse_k_means
-from raydr.methods.landmarks.learning import (
-    NOISE_ON,
-    learn_landmarks,
-    learning_releases,
-    rehearse_learning,
-    unkeyable,
-)
+from raydr.methods.landmarks.learning import learn_landmarks, rehearse_learning
 from raydr.methods.landmarks.nystrom import NystromGeometry, nystrom, require_rank
 from raydr.methods.landmarks.settings import LEAST_GROUP, LandmarkSettings, require_among_rows
 from raydr.methods.method import MethodSettings, method
 from raydr.methods.outcome import Note, Outcome, Placed, draw_map
 from raydr.methods.references import placed, placed_by_rows, references
+
+POSTED = "the distance of every record to every landmark"
+"""What of each record leaves its client."""
 
 
 class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
@@ -81,6 +79,18 @@ class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
     def neighbors_needed(self, rows: int) -> int:
         """See :meth:`raydr.embedding.Embedder.neighbors_needed`."""
 
+    @abstractmethod
+    def embed(
+        self,
+        graph: NeighborGraph,
+        initialization: FloatArray,
+        *,
+        seed: int,
+        threads: int = 1,
+        progress: Progress = unheard,
+    ) -> FloatArray:
+        """See :meth:`raydr.embedding.Embedder.embed`."""
+
     def check(self, rows: int, features: int) -> None:
         """Landmarks and neighbours must be there for so many rows, and a rank for so many landmarks."""
         if self.origin in ("learnt", "k-means"):
@@ -91,6 +101,70 @@ class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
     def _landmarks_among_the_data(self) -> LandmarkMap:
         require_among_rows(self.estimator, self.origin)
         return self
+
+    def posts(self) -> str:
+        """Every distance, as it is."""
+        return POSTED
+
+    def redraw(
+        self,
+        snapshot: Mapping[str, FloatArray],
+        parts: Sequence[FloatArray],
+        seed: int,
+        journal: Journal,
+    ) -> Outcome:
+        """Steps 2 to 4 without clients, on each client's rows: what the evaluation draws of landmarks along the way."""
+        landmarks = np.asarray(snapshot["landmarks"], np.float64)
+        found = recovered([_squared(rows, landmarks) for rows in parts], landmarks, self)
+        drawn = draw_map(found.geometry, found.coordinates, self, seed=seed, journal=journal)
+        return Outcome(drawn.embedding, found.geometry)
+
+    def rehearse(self, federation: Rehearsal) -> None:
+        """Ask what :func:`serve` asks."""
+        self.check(federation.rows, federation.features)
+        with federation.stage("landmarks"):
+            if self.origin == "learnt":
+                landmarks = rehearse_learning(federation, self).points
+            elif self.origin == "k-means":
+                with federation.by_sample():
+                    moments = known_spread(federation, self)
+                landmarks = rehearse_k_means(federation, self, moments)
+            else:
+                landmarks = rehearse_frame(federation, self)
+        with federation.stage("distances"):
+            federation.ask(DistanceRequest(landmarks))
+            federation.reckon(at_clients=2.0 * federation.rows * landmarks.size)
+            if self.origin == "k-means":
+                federation.guess("no group was taken to be dropped", DistanceRequest, Distances)
+        with federation.stage("geometry"):
+            federation.reckon(at_server=2.0 * federation.rows * len(landmarks) * min(landmarks.shape))
+
+    def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
+        """Positions (rows, dimensions) of new rows (rows, features), by :mod:`raydr.methods.references`, at home."""
+        if self.estimator == "trilateration":
+            return placed_by_rows(model, rows)
+        landmarks = np.asarray(model["landmarks"], np.float64)
+        return self._placed_by_posted(model, in_blocks(lambda block: _squared(block, landmarks), rows))
+
+    def admit(self, federation: Federation, model: Mapping[str, FloatArray]) -> Placed:
+        """A site that joins posts the distances of its rows to the landmarks, as the others did (P3, A.16)."""
+        landmarks = np.asarray(model["landmarks"], np.float64)
+        squared = federation.ask(DistanceRequest(landmarks))[0].squared
+        if self.estimator == "trilateration":
+            coordinates, solver = trilaterate(landmarks, [squared])
+            return Placed(placed_by_rows(model, solver.points(coordinates)))
+        return Placed(self._placed_by_posted(model, squared))
+
+    def _placed_by_posted(self, model: Mapping[str, FloatArray], posted: Float64Array) -> Float64Array:
+        """Positions of rows, of their squared distances (rows, landmarks) to the landmarks, by Nystrom's estimate."""
+        known, power = np.asarray(model["references"], np.float64), _power(self)
+
+        def estimated(block: Float64Array) -> Float64Array:
+            squared = NystromGeometry(block**power, known, power == 1.0).squared_distance_block(0, len(block))
+            # An estimate is no metric: a row's least may be below 0, and all that counts is how much more others are.
+            return np.asarray(squared - squared.min(axis=1, keepdims=True))
+
+        return placed(model, estimated, posted)
 
 
 class FedTSNE(TSNE, LandmarkMap):
@@ -109,7 +183,7 @@ class FedUMAP(UMAP, LandmarkMap):
 class Distances(
     Reply,
     granularity=Granularity.PER_RECORD,
-    what="the distance of every record to every landmark",
+    what=POSTED,
     tells=Tells.DISTANCES,
 ):
     """Squared distances of one client's rows to the landmarks, (rows, landmarks) float64.
@@ -156,102 +230,15 @@ def distances_to_landmarks(client: Client, request: DistanceRequest) -> Distance
     return Distances(_squared(client.rows, request.landmarks))
 
 
-def posted(settings: LandmarkMap) -> str:
-    """What of each record leaves its client, as it is."""
-    return "the distance of every record to every landmark"
-
-
 def _squared(rows: FloatArray, landmarks: Float64Array) -> Float64Array:
     if rows.shape[0] == 0:
         return np.zeros((0, landmarks.shape[0]))
     return np.asarray(squared_distances(rows.astype(np.float64), landmarks))
 
 
-def redraw(
-    settings: FedTSNE | FedUMAP,
-    snapshot: Mapping[str, Float64Array],
-    parts: Sequence[FloatArray],
-    seed: int,
-    journal: Journal,
-) -> Outcome:
-    """Steps 2 to 4 without clients, on each client's rows: what the evaluation draws of landmarks along the way."""
-    landmarks = snapshot["landmarks"]
-    squared = [_squared(rows, landmarks) for rows in parts]
-    found = recovered(squared, landmarks, settings)
-    drawn = draw_map(found.geometry, found.coordinates, settings, seed=seed, journal=journal)
-    return Outcome(drawn.embedding, found.geometry)
-
-
-def rehearse(federation: Rehearsal, settings: FedTSNE | FedUMAP) -> None:
-    """Ask what :func:`serve` asks."""
-    settings.check(federation.rows, federation.features)
-    with federation.stage("landmarks"):
-        if settings.origin == "learnt":
-            landmarks = rehearse_learning(federation, settings).points
-        elif settings.origin == "k-means":
-            with federation.by_sample():
-                moments = known_spread(federation, settings)
-            landmarks = rehearse_k_means(federation, settings, moments)
-        else:
-            landmarks = rehearse_frame(federation, settings)
-    with federation.stage("distances"):
-        federation.ask(DistanceRequest(landmarks))
-        federation.reckon(at_clients=2.0 * federation.rows * landmarks.size)
-        if settings.origin == "k-means":
-            federation.guess("no group was taken to be dropped", DistanceRequest, Distances)
-    with federation.stage("geometry"):
-        federation.reckon(at_server=2.0 * federation.rows * len(landmarks) * min(landmarks.shape))
-
-
-def transform(settings: FedTSNE | FedUMAP, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
-    """Positions (rows, dimensions) of new rows (rows, features), by :mod:`raydr.methods.references`, at home."""
-    if settings.estimator == "trilateration":
-        return placed_by_rows(model, rows)
-    landmarks = np.asarray(model["landmarks"], np.float64)
-    return _placed_by_posted(settings, model, in_blocks(lambda block: _squared(block, landmarks), rows))
-
-
-def _placed_by_posted(
-    settings: FedTSNE | FedUMAP, model: Mapping[str, FloatArray], posted: Float64Array
-) -> Float64Array:
-    """Positions of rows, of their squared distances (rows, landmarks) to the landmarks, by Nystrom's estimate."""
-    known, power = np.asarray(model["references"], np.float64), _power(settings)
-
-    def estimated(block: Float64Array) -> Float64Array:
-        squared = NystromGeometry(block**power, known, power == 1.0).squared_distance_block(0, len(block))
-        # An estimate is no metric: a row's least may be below 0, and all that counts is how much more others are.
-        return np.asarray(squared - squared.min(axis=1, keepdims=True))
-
-    return placed(model, estimated, posted)
-
-
-def admit(federation: Federation, settings: FedTSNE | FedUMAP, model: Mapping[str, FloatArray]) -> Placed:
-    """A site that joins posts the distances of its rows to the landmarks, as the others did (P3, A.16)."""
-    landmarks = np.asarray(model["landmarks"], np.float64)
-    squared = federation.ask(DistanceRequest(landmarks))[0].squared
-    if settings.estimator == "trilateration":
-        coordinates, solver = trilaterate(landmarks, [squared])
-        return Placed(placed_by_rows(model, solver.points(coordinates)))
-    return Placed(_placed_by_posted(settings, model, squared))
-
-
-_HOOKS: dict[str, Any] = {
-    "rounds": lambda settings: settings.rounds_asked,
-    "redraw": redraw,
-    "noise_on": NOISE_ON | {"moments"},
-    "releases": learning_releases,
-    "posts": posted,
-    "rehearse": rehearse,
-    "transform": transform,
-    "admit": admit,
-    "unkeyable": unkeyable,
-}
-"""Of both methods, which differ in their embedder alone."""
-
-
-@method(FedUMAP, "Fed-UMAP", **_HOOKS)
-@method(FedTSNE, "Fed-tSNE", **_HOOKS)
-def serve(federation: Federation, settings: FedTSNE | FedUMAP) -> Outcome:
+@method(FedUMAP, "Fed-UMAP")
+@method(FedTSNE, "Fed-tSNE")
+def serve(federation: Federation, settings: LandmarkMap) -> Outcome:
     """Server part of Algorithm 2."""
     settings.check(federation.rows, federation.features)
     with federation.stage("landmarks"):
@@ -275,7 +262,7 @@ def serve(federation: Federation, settings: FedTSNE | FedUMAP) -> Outcome:
 
 
 def _landmarks(
-    federation: Federation, settings: FedTSNE | FedUMAP
+    federation: Federation, settings: LandmarkMap
 ) -> tuple[Float64Array, Mapping[str, FloatArray], Mapping[int, Mapping[str, FloatArray]]]:
     """Landmarks, what the run keeps of them, and those along the way."""
     if settings.origin == "k-means":

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from raydr.errors import ScenarioError
+from raydr.privacy import Mechanism
 from raydr.robust import Aggregation, Mean
 from raydr.settings import Settings, require_in_order
 
@@ -16,6 +17,9 @@ DEFAULT_ROUNDS = 50
 
 Share = Literal["gradient", "landmarks", "embedding"]
 Origin = Literal["learnt", "principal", "random", "k-means"]
+
+ON = {"gradient": "gradient", "landmarks": "variable", "embedding": "embedding"}
+"""Where noise is put on what is shared: P1 5.2 has it on the gradient or on the optimisation variable."""
 
 _MOST_IN_A_FRAME = 500
 
@@ -113,6 +117,25 @@ class DistributionLearning(Settings):
         """Rounds in which clients are asked."""
         return 0 if self.share == "embedding" else self.steps
 
+    def releases(self, noise: Mechanism) -> int:
+        """How many answers noise covers: each round's, or the one embedding, and the moments of the axes in use."""
+        if self.origin != "learnt":
+            moments = self.origin == "principal"
+            if noise.on == "data":
+                return int(noise.for_good or moments)
+            return int(noise.on == "moments" and moments)
+        if noise.on == "data":
+            return 1
+        if ON[self.share] != noise.on:
+            return 0
+        return 1 + (self.frequencies_in == "principal") if self.share == "embedding" else self.steps
+
+    def unkeyable(self) -> str | None:
+        """Why rows may not be turned: bounds are of the features as they are."""
+        if self.bounds is None:
+            return None
+        return "method.bounds are of the features as they are, which the key hides: leave them out"
+
     @model_validator(mode="after")
     def _bounds_in_order(self) -> DistributionLearning:
         require_in_order(self.bounds)
@@ -180,6 +203,8 @@ class LandmarkSettings(DistributionLearning):
     )
     frame_keys: ClassVar[frozenset[str]] = frozenset({"landmarks", "bounds"})
     """Keys of learning that say something of a frame too."""
+    noise_on: ClassVar[frozenset[str]] = frozenset({"data", "moments", *ON.values()})
+    """What learning uploads, or a frame."""
 
     @property
     def origin(self) -> Origin:

@@ -54,13 +54,10 @@ from raydr.methods.landmarks.frames import frame, known_spread, rehearse_frame
 from raydr.methods.landmarks.kernel import KERNEL_OPERATIONS, gaussian_kernel
 from raydr.methods.landmarks.kmeans import k_means, rehearse_k_means
 from raydr.methods.landmarks.learning import (
-    NOISE_ON,
     LearntLandmarks,
     bandwidth,
     learn_landmarks,
-    learning_releases,
     rehearse_learning,
-    unkeyable,
 )
 from raydr.methods.landmarks.maps import fixed_by
 from raydr.methods.landmarks.neighbor_spectrum import neighbor_spectrum
@@ -179,6 +176,70 @@ class FedSpectral(LandmarkSettings, MethodSettings):
             require_rank(self.rank, landmarks)
         self.embedder.neighbors_needed(rows)
 
+    def posts(self) -> str:
+        """Every kernel value, as it is."""
+        return "the kernel value of every record with every landmark, which is its distance,"
+
+    def central(
+        self, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
+    ) -> Pooled:
+        """Spectral clustering and map of pooled rows (rows, features), by the run's own affinity and bandwidth."""
+        with journal.stage("clusters"):
+            found = place_clusters(self, rows, float(model["gamma"][0]), seed, journal)
+        drawn = draw_map(
+            Points(rows), rows, self.embedder, dimensions=self.dimensions, seed=seed, journal=journal
+        )
+        return Pooled(
+            drawn.embedding,
+            found.clusters,
+            place=lambda new: placed_by_rows(references(drawn.embedding, rows, lambda means: means), new),
+        )
+
+    def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
+        """Positions (rows, dimensions) of new rows (rows, features), by :mod:`raydr.methods.references`, at home."""
+        return placed_by_rows(model, rows)
+
+    def predict(self, model: Mapping[str, FloatArray], rows: FloatArray) -> Int64Array:
+        """Clusters (rows,) of new rows (rows, features), of the references that are near."""
+        return clusters_of(model, rows)
+
+    def admit(self, federation: Federation, model: Mapping[str, FloatArray]) -> Placed:
+        """A site that joins posts the kernel of its rows with the landmarks, as the others did (P3, A.16)."""
+        learnt = LearntLandmarks(np.asarray(model["landmarks"], np.float64), float(model["gamma"][0]))
+        kernels = federation.ask(KernelRequest(learnt.points, learnt.gamma))[0].values
+        coordinates, solver = trilaterated([kernels], learnt)
+        rows = solver.points(coordinates.astype(np.float64))
+        return Placed(placed_by_rows(model, rows), clusters_of(model, rows))
+
+    def rehearse(self, federation: Rehearsal) -> None:
+        """Ask what :func:`serve` asks."""
+        self.check(federation.rows, federation.features)
+        with federation.stage("landmarks"):
+            if self.origin == "learnt":
+                learnt = rehearse_learning(federation, self, pace=PACE)
+            else:
+                with federation.by_sample():
+                    moments = known_spread(federation, self)
+                    gamma = bandwidth(federation, self, moments)
+                if self.origin == "k-means":
+                    learnt = LearntLandmarks(rehearse_k_means(federation, self, moments), gamma)
+                else:
+                    learnt = LearntLandmarks(rehearse_frame(federation, self, moments), gamma)
+        rows, features, landmarks = federation.rows, federation.features, learnt.points
+        with federation.stage("kernels"):
+            federation.ask(KernelRequest(landmarks, learnt.gamma))
+            federation.reckon(at_clients=2.0 * rows * landmarks.size)
+            if self.origin == "k-means":
+                federation.guess("no group was taken to be dropped", KernelRequest, Kernels)
+        with federation.stage("geometry"):
+            federation.reckon(at_server=2.0 * rows * len(landmarks) * min(landmarks.shape))
+        with federation.stage("clusters"):
+            if self.estimator == "nystrom":
+                federation.reckon(at_server=4.0 * rows * len(landmarks) ** 2)
+            else:
+                passes, each = (1, 0) if self.by_neighbors else (_PASSES, KERNEL_OPERATIONS)
+                federation.reckon(at_server=float(passes) * rows**2 * (2 * features + each))
+
 
 @dataclass(frozen=True)
 class Kernels(
@@ -229,85 +290,7 @@ def kernels_with_landmarks(client: Client, request: KernelRequest) -> Kernels:
     return Kernels(np.asarray(gaussian_kernel(rows, request.landmarks, request.gamma)))
 
 
-def central(
-    settings: FedSpectral, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
-) -> Pooled:
-    """Spectral clustering and map of pooled rows (rows, features), by the run's own affinity and bandwidth."""
-    with journal.stage("clusters"):
-        found = place_clusters(settings, rows, float(model["gamma"][0]), seed, journal)
-    drawn = draw_map(
-        Points(rows), rows, settings.embedder, dimensions=settings.dimensions, seed=seed, journal=journal
-    )
-    return Pooled(
-        drawn.embedding,
-        found.clusters,
-        place=lambda new: placed_by_rows(references(drawn.embedding, rows, lambda means: means), new),
-    )
-
-
-def transform(settings: FedSpectral, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
-    """Positions (rows, dimensions) of new rows (rows, features), by :mod:`raydr.methods.references`, at home."""
-    return placed_by_rows(model, rows)
-
-
-def predict(settings: FedSpectral, model: Mapping[str, FloatArray], rows: FloatArray) -> Int64Array:
-    """Clusters (rows,) of new rows (rows, features), of the references that are near."""
-    return clusters_of(model, rows)
-
-
-def admit(federation: Federation, settings: FedSpectral, model: Mapping[str, FloatArray]) -> Placed:
-    """A site that joins posts the kernel of its rows with the landmarks, as the others did (P3, A.16)."""
-    learnt = LearntLandmarks(np.asarray(model["landmarks"], np.float64), float(model["gamma"][0]))
-    kernels = federation.ask(KernelRequest(learnt.points, learnt.gamma))[0].values
-    coordinates, solver = trilaterated([kernels], learnt)
-    rows = solver.points(coordinates.astype(np.float64))
-    return Placed(placed_by_rows(model, rows), clusters_of(model, rows))
-
-
-def rehearse(federation: Rehearsal, settings: FedSpectral) -> None:
-    """Ask what :func:`serve` asks."""
-    settings.check(federation.rows, federation.features)
-    with federation.stage("landmarks"):
-        if settings.origin == "learnt":
-            learnt = rehearse_learning(federation, settings, pace=PACE)
-        else:
-            with federation.by_sample():
-                moments = known_spread(federation, settings)
-                gamma = bandwidth(federation, settings, moments)
-            if settings.origin == "k-means":
-                learnt = LearntLandmarks(rehearse_k_means(federation, settings, moments), gamma)
-            else:
-                learnt = LearntLandmarks(rehearse_frame(federation, settings, moments), gamma)
-    rows, features, landmarks = federation.rows, federation.features, learnt.points
-    with federation.stage("kernels"):
-        federation.ask(KernelRequest(landmarks, learnt.gamma))
-        federation.reckon(at_clients=2.0 * rows * landmarks.size)
-        if settings.origin == "k-means":
-            federation.guess("no group was taken to be dropped", KernelRequest, Kernels)
-    with federation.stage("geometry"):
-        federation.reckon(at_server=2.0 * rows * len(landmarks) * min(landmarks.shape))
-    with federation.stage("clusters"):
-        if settings.estimator == "nystrom":
-            federation.reckon(at_server=4.0 * rows * len(landmarks) ** 2)
-        else:
-            passes, each = (1, 0) if settings.by_neighbors else (_PASSES, KERNEL_OPERATIONS)
-            federation.reckon(at_server=float(passes) * rows**2 * (2 * features + each))
-
-
-@method(
-    FedSpectral,
-    "Fed-SpeClust",
-    central=central,
-    rounds=lambda settings: settings.rounds_asked,
-    noise_on=NOISE_ON | {"moments"},
-    releases=learning_releases,
-    posts=lambda settings: "the kernel value of every record with every landmark, which is its distance,",
-    transform=transform,
-    predict=predict,
-    admit=admit,
-    rehearse=rehearse,
-    unkeyable=unkeyable,
-)
+@method(FedSpectral, "Fed-SpeClust")
 def serve(federation: Federation, settings: FedSpectral) -> Outcome:
     """Server part of Algorithm 3."""
     settings.check(federation.rows, federation.features)

@@ -8,7 +8,7 @@ from raydr.arrays import Float64Array
 from raydr.federation import Federation
 from raydr.methods.private_map.frame import Axes
 from raydr.methods.private_map.messages import CellSumsRequest
-from raydr.methods.private_map.settings import COUNT_WEIGHT, Budget, PrivateMap
+from raydr.methods.private_map.settings import COUNT_WEIGHT, Budget, PrivateMapSettings
 from raydr.statistics.splitting import split
 
 _FIRST_SPREAD = 0.8
@@ -21,7 +21,7 @@ cells are as pure."""
 
 
 def private_cells(
-    federation: Federation, settings: PrivateMap, budget: Budget, axes: Axes
+    federation: Federation, settings: PrivateMapSettings, budget: Budget, axes: Axes
 ) -> tuple[Float64Array, Float64Array]:
     """Centres (cells, axes) and noisy counts (cells,), of cells that more than noise speaks for."""
     sizes = budget.cells(settings, federation.rows)

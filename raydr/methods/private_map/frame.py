@@ -9,7 +9,7 @@ import numpy as np
 from raydr.arrays import Float64Array
 from raydr.federation import Federation
 from raydr.methods.private_map.messages import FirstMomentsRequest, Frame, ScatterRequest, View
-from raydr.methods.private_map.settings import Budget, PrivateMap
+from raydr.methods.private_map.settings import Budget, PrivateMapSettings
 from raydr.statistics.principal_axes import signed
 from raydr.threads import one_blas_thread
 
@@ -30,7 +30,7 @@ class Axes:
     variances: Float64Array
 
 
-def view(federation: Federation, settings: PrivateMap) -> View:
+def view(federation: Federation, settings: PrivateMapSettings) -> View:
     """How clients see rows: wide ones through sums that the server draws, and no data decide."""
     features = federation.features
     clip = settings.reach(features)
@@ -41,7 +41,7 @@ def view(federation: Federation, settings: PrivateMap) -> View:
     return View(settings.centre, clip, stream.integers(MOST_SUMS, size=features), signs, MOST_SUMS)
 
 
-def private_axes(federation: Federation, settings: PrivateMap, budget: Budget) -> Axes:
+def private_axes(federation: Federation, settings: PrivateMapSettings, budget: Budget) -> Axes:
     """Two releases: mean and mean length, which say where to see rows from and how to cut them; then the scatter."""
     seen, rows = view(federation, settings), federation.rows
     clip = seen.clip

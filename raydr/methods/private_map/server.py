@@ -13,7 +13,7 @@ the server makes of it is post-processing. Places stay: the evaluation, which no
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
@@ -37,14 +37,14 @@ from raydr.methods.private_map.messages import (
     View,
 )
 from raydr.methods.private_map.placing import Landmarks, place
-from raydr.methods.private_map.settings import Budget, PrivateMap
+from raydr.methods.private_map.settings import Budget, PrivateMapSettings
 from raydr.threads import cores
 
 _FEWEST_DRAWN = 8
 """Cells that t-SNE draws; fewer lie along their first two principal axes."""
 
 
-def draw(settings: PrivateMap, centres: Float64Array, seed: int) -> Float64Array:
+def draw(settings: PrivateMapSettings, centres: Float64Array, seed: int) -> Float64Array:
     """Map (cells, 2) of the cells' centres (cells, axes), about 0."""
     start = principal_components(centres, 2)
     if len(centres) < _FEWEST_DRAWN:
@@ -54,15 +54,6 @@ def draw(settings: PrivateMap, centres: Float64Array, seed: int) -> Float64Array
     graph = nearest_neighbors(Points(centres), drawn.neighbors_needed(len(centres)), threads=cores())
     places = drawn.embed(graph, start, seed=seed, threads=cores())
     return np.asarray(places - places.mean(axis=0))
-
-
-def transform(settings: PrivateMap, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
-    """Places of new rows: each against the landmarks alone."""
-    frame = Frame(
-        _view_of(model), np.asarray(model["mean"], np.float64), np.asarray(model["axes"], np.float64)
-    )
-    landmarks = Landmarks(*(np.asarray(model[name], np.float64) for name in ("centres", "counts", "places")))
-    return place(in_blocks(frame.coordinates, rows), landmarks, iterations=settings.placing_iterations)
 
 
 def _model_of(frame: Frame, landmarks: Landmarks) -> dict[str, FloatArray]:
@@ -82,46 +73,59 @@ def _view_of(model: Mapping[str, FloatArray]) -> View:
     )
 
 
-def rehearse(federation: Rehearsal, settings: PrivateMap) -> None:
-    """Ask what :func:`serve` asks, of as many cells as it has at most."""
-    budget = Budget.of(settings, federation.context.budget, federation.clients)
-    seen, rows = view(federation, settings), federation.rows
-    noise = budget.noise(budget.first, 1.0)
-    with federation.stage("frame"):
-        federation.sum(FirstMomentsRequest(seen, rows, noise))
-        mean = shaped((seen.sums,))
-        federation.sum(ScatterRequest(seen, mean, 1.0, rows, budget.noise(budget.scatter, 1.0)))
-        federation.reckon(at_clients=2.0 * rows * seen.sums**2, at_server=10.0 * seen.sums**3)
-    axes = min(settings.axes, seen.sums)
-    frame = Frame(seen, mean, shaped((seen.sums, axes)))
-    sizes = budget.cells(settings, rows)
-    with federation.stage("cells"):
-        for round in federation.rounds(settings.rounds, {}):
-            centres = shaped((sizes[round - 1], axes))
-            noise = budget.noise(budget.rounds[round - 1], 1.0)
-            federation.sum(CellSumsRequest(frame, centres, 1.0, rows, noise))
-            federation.reckon(at_clients=2.0 * rows * centres.size)
-    with federation.stage("map"):
-        federation.reckon(at_server=1e3 * (settings.early_iterations + settings.iterations) * sizes[-1])
-    with federation.stage("places"):
-        landmarks = Landmarks(centres, shaped((len(centres),)), shaped((len(centres), 2)))
-        federation.ask(PlaceRequest(frame, landmarks, settings.own, settings.placing_iterations))
-        federation.reckon(at_clients=10.0 * settings.placing_iterations * rows * len(centres))
-        federation.guess("all cells were taken to be spoken for", CellSums, CellSumsRequest, PlaceRequest)
+class PrivateMap(PrivateMapSettings):
+    """Map under (epsilon, delta)-differential privacy for records; each client's places stay at home."""
+
+    noise_of_its_own: ClassVar[bool] = True
+
+    @property
+    def keeps_places(self) -> bool:
+        """Always."""
+        return True
+
+    def unkeyable(self) -> str:
+        """Why rows may not be turned: what cuts them is of the features as they are."""
+        return "clip and bounds are of the features as they are, and noise guards more: leave it out"
+
+    def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
+        """Places of new rows: each against the landmarks alone."""
+        frame = Frame(
+            _view_of(model), np.asarray(model["mean"], np.float64), np.asarray(model["axes"], np.float64)
+        )
+        landmarks = Landmarks(
+            *(np.asarray(model[name], np.float64) for name in ("centres", "counts", "places"))
+        )
+        return place(in_blocks(frame.coordinates, rows), landmarks, iterations=self.placing_iterations)
+
+    def rehearse(self, federation: Rehearsal) -> None:
+        """Ask what :func:`serve` asks, of as many cells as it has at most."""
+        budget = Budget.of(self, federation.context.budget, federation.clients)
+        seen, rows = view(federation, self), federation.rows
+        noise = budget.noise(budget.first, 1.0)
+        with federation.stage("frame"):
+            federation.sum(FirstMomentsRequest(seen, rows, noise))
+            mean = shaped((seen.sums,))
+            federation.sum(ScatterRequest(seen, mean, 1.0, rows, budget.noise(budget.scatter, 1.0)))
+            federation.reckon(at_clients=2.0 * rows * seen.sums**2, at_server=10.0 * seen.sums**3)
+        axes = min(self.axes, seen.sums)
+        frame = Frame(seen, mean, shaped((seen.sums, axes)))
+        sizes = budget.cells(self, rows)
+        with federation.stage("cells"):
+            for round in federation.rounds(self.rounds, {}):
+                centres = shaped((sizes[round - 1], axes))
+                noise = budget.noise(budget.rounds[round - 1], 1.0)
+                federation.sum(CellSumsRequest(frame, centres, 1.0, rows, noise))
+                federation.reckon(at_clients=2.0 * rows * centres.size)
+        with federation.stage("map"):
+            federation.reckon(at_server=1e3 * (self.early_iterations + self.iterations) * sizes[-1])
+        with federation.stage("places"):
+            landmarks = Landmarks(centres, shaped((len(centres),)), shaped((len(centres), 2)))
+            federation.ask(PlaceRequest(frame, landmarks, self.own, self.placing_iterations))
+            federation.reckon(at_clients=10.0 * self.placing_iterations * rows * len(centres))
+            federation.guess("all cells were taken to be spoken for", CellSums, CellSumsRequest, PlaceRequest)
 
 
-_HOOKS: dict[str, Any] = {
-    "transform": transform,
-    "rehearse": rehearse,
-    "noise_of_its_own": True,
-    "keeps_places": lambda settings: True,
-    "unkeyable": lambda settings: (
-        "clip and bounds are of the features as they are, and noise guards more: leave it out"
-    ),
-}
-
-
-@method(PrivateMap, "Private map", **_HOOKS)
+@method(PrivateMap, "Private map")
 def serve(federation: Federation, settings: PrivateMap) -> Outcome:
     """Server part."""
     settings.check(federation.rows, federation.features)

@@ -50,8 +50,8 @@ _ROWS_OF_A_CELL = 7.0
 _MOST_CELLS, _LEAST_CELLS = 2000, 4
 
 
-class PrivateMap(TSNE, MethodSettings):
-    """Map under (epsilon, delta)-differential privacy for records; each client's places stay at home."""
+class PrivateMapSettings(TSNE, MethodSettings):
+    """Keys of :class:`raydr.methods.private_map.server.PrivateMap`."""
 
     kind: Literal["private-map"] = "private-map"  # type: ignore[assignment]
     epsilon: float = Field(
@@ -96,7 +96,7 @@ class PrivateMap(TSNE, MethodSettings):
     placing_iterations: int = Field(100, ge=0, description="iterations in which clients place their rows")
 
     @model_validator(mode="after")
-    def _known_extent(self) -> PrivateMap:
+    def _known_extent(self) -> PrivateMapSettings:
         if self.bounds is None and self.clip is None:
             raise ValueError(
                 "rows of any length have no sensitivity, and lengths read off the data would have to be paid for: give"
@@ -149,7 +149,7 @@ class Budget:
     summed: float
 
     @classmethod
-    def of(cls, settings: PrivateMap, run: RunBudget, clients: int) -> Budget:
+    def of(cls, settings: PrivateMapSettings, run: RunBudget, clients: int) -> Budget:
         """Divide what the settings allow, in a run of ``clients`` clients.
 
         Gaussian releases compose by the sum of their inverse squared multipliers, so parts of the budget are parts of
@@ -183,7 +183,7 @@ class Budget:
         """Standard deviation of the noise on a sum of cells in a round, counted from 0, in units of the clip."""
         return self.summed * self.rounds[round] * CELL_SENSITIVITY[self.relation]
 
-    def cells(self, settings: PrivateMap, rows: int) -> tuple[int, ...]:
+    def cells(self, settings: PrivateMapSettings, rows: int) -> tuple[int, ...]:
         """How many cells there are in each round: data-free, by what the noise leaves of a centre.
 
         The first two rounds have a sixteenth and a quarter, so that splits of heavy cells, not a draw, say where the

@@ -25,7 +25,7 @@ from raydr.methods.sense.lorentz_descent import refine
 from raydr.methods.sense.observations import Observations
 from raydr.methods.sense.prior import Prior
 from raydr.methods.sense.reduced_basis import Narrow
-from raydr.methods.sense.settings import SENSE
+from raydr.methods.sense.settings import SenseSettings
 from raydr.methods.sense.smacof import random_start, smacof
 from raydr.methods.sense.spaces import EuclideanSpace, HyperbolicSpace, Space
 from raydr.privacy.mechanism import Coverage
@@ -133,7 +133,7 @@ def located(block: Block) -> Located:
 
 def multisite_points(
     federation: Federation,
-    settings: SENSE,
+    settings: SenseSettings,
     space: Space,
     anchors: Anchors,
     squared: Sequence[Float64Array],
@@ -172,7 +172,7 @@ def multisite_points(
 
 def pointwise_points(
     federation: Federation,
-    settings: SENSE,
+    settings: SenseSettings,
     space: Space,
     anchors: Anchors,
     squared: Sequence[Float64Array],
@@ -369,7 +369,7 @@ def together(
 
 def refined(
     federation: Federation,
-    settings: SENSE,
+    settings: SenseSettings,
     seen: AnchorPoints,
     known: Sequence[Block],
     placed: Sequence[Float64Array],
@@ -410,7 +410,7 @@ _SOURCES: dict[AnchorSource, str] = {
 
 
 def notes(
-    settings: SENSE,
+    settings: SenseSettings,
     observations: Observations,
     known: Known,
     source: AnchorSource,

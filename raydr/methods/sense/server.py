@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -38,7 +39,7 @@ from raydr.methods.sense.lorentz_geometry import ExpectedHyperboloid
 from raydr.methods.sense.new_rows import map_scale, place
 from raydr.methods.sense.observations import Observations
 from raydr.methods.sense.reduced_basis import Lift, Narrow
-from raydr.methods.sense.settings import SENSE
+from raydr.methods.sense.settings import SenseSettings
 from raydr.methods.sense.spaces import EuclideanSpace, Space
 from raydr.privacy.mechanism import Coverage, Mechanism
 from raydr.statistics.moments import spread
@@ -87,7 +88,7 @@ class Completed:
         return Lift(self.space.origin, (self.anchors.common, *self.anchors.local), self.narrow.spanned)
 
 
-def completed(federation: Federation, settings: SENSE) -> Completed:
+def completed(federation: Federation, settings: SenseSettings) -> Completed:
     """Steps 1 to 3: anchors, distances, geometry."""
     with federation.stage("anchors"):
         anchors = chosen_anchors(federation, settings)
@@ -109,33 +110,6 @@ def completed(federation: Federation, settings: SENSE) -> Completed:
     return Completed(anchors, space, points, known.narrow, geometry, told, known.stress)
 
 
-def rehearse(federation: Rehearsal, settings: SENSE) -> None:
-    """Ask what :func:`completed` asks; how wide the clients' factors are follows from the anchors themselves."""
-    settings.check(federation.rows, federation.features)
-    with federation.by_sample(), federation.stage("anchors"):
-        anchors = chosen_anchors(federation, settings, learn=rehearse_anchors)
-        space = settings.space.around(anchors.common)
-        _observed(federation, settings, anchors, space)
-        requests = requests_for(federation, settings, anchors, space)
-    features, seen = federation.features, anchors.seen_by_each
-    with federation.stage("distances"):
-        federation.ask(_addressed(requests))
-        federation.reckon(at_clients=4.0 * federation.rows * seen * features)
-    with federation.stage("geometry"):
-        blocks = federation.clients if anchors.local.size or settings.regime == "multisite" else 1
-        federation.reckon(at_clients=20.0 * blocks * seen * features * min(seen, features))
-        federation.reckon(at_clients=4.0 * federation.rows * seen * features)
-        if settings.regime == "multisite" and settings.alignment == "likeness" and seen <= features:
-            federation.reckon(at_server=aligning_operations(federation.sizes, seen, features))
-        if settings.solver == "smacof":
-            pairs = sum(size * (size + seen) for size in federation.sizes)
-            federation.reckon(at_clients=4.0 * settings.iterations * pairs * features)
-        if settings.solver == "smacof-dense":
-            points = federation.rows + len(anchors.all)
-            federation.reckon(at_server=10.0 * federation.rows**3)
-            federation.reckon(at_server=4.0 * settings.iterations * points**2 * features)
-
-
 def rehearse_anchors(federation: Federation, settings: DistributionLearning) -> LearntLandmarks:
     """Ask what learning anchors asks."""
     if not isinstance(federation, Rehearsal):
@@ -143,7 +117,9 @@ def rehearse_anchors(federation: Federation, settings: DistributionLearning) -> 
     return rehearse_learning(federation, settings)
 
 
-def _observed(federation: Federation, settings: SENSE, anchors: Anchors, space: Space) -> Observations:
+def _observed(
+    federation: Federation, settings: SenseSettings, anchors: Anchors, space: Space
+) -> Observations:
     """What the server is to see; refuses what could place nothing before anybody is asked."""
     space.frame(space.points(anchors.seen_by(0)))
     if settings.solver == "smacof-dense":
@@ -160,7 +136,7 @@ def _addressed(requests: AnchorRequests) -> AnchorRequests | AnchorRequest:
 
 
 def new_rows_model(
-    settings: SENSE, known: Completed, drawn: Drawn, rng: np.random.Generator
+    settings: SenseSettings, known: Completed, drawn: Drawn, rng: np.random.Generator
 ) -> dict[str, FloatArray]:
     """What places new rows: the references of :mod:`raydr.methods.references`; in the disk the scale for (23) too."""
     chart, space = known.space.chart(known.points), known.space
@@ -172,7 +148,7 @@ def new_rows_model(
 
 
 def _placing(
-    settings: SENSE, drawn: Drawn, chart: FloatArray, rows: Callable[[Float64Array], Float64Array]
+    settings: SenseSettings, drawn: Drawn, chart: FloatArray, rows: Callable[[Float64Array], Float64Array]
 ) -> dict[str, FloatArray]:
     """References on a map, of ``chart`` (rows, features), of whose means ``rows`` makes rows of a table."""
     scale: dict[str, FloatArray] = {}
@@ -182,7 +158,9 @@ def _placing(
     return scale | references(drawn.embedding, chart, rows)
 
 
-def requests_for(federation: Federation, settings: SENSE, anchors: Anchors, space: Space) -> AnchorRequests:
+def requests_for(
+    federation: Federation, settings: SenseSettings, anchors: Anchors, space: Space
+) -> AnchorRequests:
     """One request for all clients where they are told the same, else one for each."""
     mechanisms: tuple[Mechanism | None, ...] = (None,) * federation.clients
     deviation, coverage = 0.0, _added_here(federation)
@@ -247,7 +225,9 @@ class ByDepth:
         )
 
 
-def draw(geometry: Geometry, chart: FloatArray, settings: SENSE, seed: int, journal: Journal) -> Drawn:
+def draw(
+    geometry: Geometry, chart: FloatArray, settings: SenseSettings, seed: int, journal: Journal
+) -> Drawn:
     """Map of a geometry by the embedder that the settings name; ``chart`` (rows, features) starts it."""
     embedder = settings.embedder
     if isinstance(embedder, COSNE) and isinstance(geometry, Hyperboloid | ExpectedHyperboloid):
@@ -255,95 +235,133 @@ def draw(geometry: Geometry, chart: FloatArray, settings: SENSE, seed: int, jour
     return draw_map(geometry, chart, embedder, dimensions=settings.dimensions, seed=seed, journal=journal)
 
 
-def truth(settings: SENSE, rows: FloatArray) -> Geometry | None:
-    """True distances between pooled rows (rows, features) where they are not the rows' Euclidean ones."""
-    if settings.geometry == "euclidean":
-        return None
-    return settings.space.geometry(settings.space.points(rows))
+class SENSE(SenseSettings):
+    """SENSE: geometry from the distances to anchors, in one exchange (P3)."""
+
+    noise_on: ClassVar[frozenset[str]] = frozenset({"data", "distances"})
+    some_noisy: ClassVar[bool] = True
+    coordinate_copies: ClassVar[int] = 4
+
+    @property
+    def rounds_asked(self) -> int:
+        """Those in which anchors are learnt."""
+        return self.learning.rounds_asked if self.anchor_source == "learnt" else 0
+
+    @property
+    def public_file(self) -> str | None:
+        """The file of anchors."""
+        return self.anchor_path
+
+    def unkeyable(self) -> str | None:
+        """Why rows may not be turned: a key shifts them too."""
+        if self.geometry == "euclidean":
+            return None
+        because = "told by their distance to its origin, which a shift moves"
+        return f"points of a hyperbolic space are {because}: leave it out"
+
+    def truth(self, rows: FloatArray) -> Geometry | None:
+        """True distances between pooled rows (rows, features) where they are not the rows' Euclidean ones."""
+        if self.geometry == "euclidean":
+            return None
+        return self.space.geometry(self.space.points(rows))
+
+    def mapped(self, embedding: FloatArray) -> Geometry | None:
+        """Distances on a map in the Poincare disk or ball; None for maps that are read by their positions."""
+        if not isinstance(self.embedder, COSNE):
+            return None
+        return Hyperboloid(from_ball(embedding))
+
+    def central(
+        self, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
+    ) -> Pooled:
+        """Map of pooled rows by the same embedder."""
+        space, known = self.space, self.truth(rows)
+        chart = rows if known is None else space.chart(space.points(rows))
+        drawn = draw(Points(rows) if known is None else known, chart, self, seed, journal)
+        return Pooled(
+            drawn.embedding,
+            place=lambda new: self.transform(_placing(self, drawn, chart, space.rows), new),
+        )
+
+    def transform(self, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
+        """Positions (rows, dimensions) of new rows (rows, features) on the map, without a server.
+
+        By :mod:`raydr.methods.references`; in the disk, whose distances are not those of positions, by P3 (23).
+        """
+        space = self.space
+        points, known = space.points(rows), space.points(model["references"])
+        if not isinstance(self.embedder, COSNE):
+            return placed(model, lambda block: space.squared_distances(block, known), points)
+        neighbors = min(NEIGHBORS, len(known))
+        return in_blocks(
+            lambda block: place(
+                np.sqrt(space.squared_distances(block, known)),
+                model["reference_positions"],
+                neighbors=neighbors if neighbors > 1 else None,
+                scale=float(model["map_scale"][0]),
+            ),
+            points,
+        )
+
+    def admit(self, federation: Federation, model: Mapping[str, FloatArray]) -> Placed | None:
+        """A site that joins posts the distances of its rows to the anchors that all have seen, which are completed.
+
+        What they leave open of a row is laid along one direction, as of pointwise records. Where no anchor was seen by
+        all, the site places its rows at home.
+        """
+        common = np.asarray(model["anchors"], np.float64)
+        if len(common) < 2:
+            return None
+        anchors = Anchors(common, np.zeros((0, 0, common.shape[1])))
+        space, coverage = self.space.around(common), _added_here(federation)
+        request = AnchorRequest(common, space, False, coverage.mechanism if coverage is not None else None)
+        reply = federation.ask(request)[0]
+        closed = self.model_copy(update={"solver": "closed-form"})
+        each, levels = [row[None] for row in reply.squared], [reply.noise] * len(reply.squared)
+        points, known = pointwise_points(federation, closed, space, anchors, each, levels)
+        rows = space.rows(known.narrow.widened(space.chart(points), federation.stream("references")))
+        return Placed(self.transform(model, rows))
+
+    def rehearse(self, federation: Rehearsal) -> None:
+        """Ask what :func:`completed` asks; how wide the clients' factors are follows from the anchors themselves."""
+        self.check(federation.rows, federation.features)
+        with federation.by_sample(), federation.stage("anchors"):
+            anchors = chosen_anchors(federation, self, learn=rehearse_anchors)
+            space = self.space.around(anchors.common)
+            _observed(federation, self, anchors, space)
+            requests = requests_for(federation, self, anchors, space)
+        features, seen = federation.features, anchors.seen_by_each
+        with federation.stage("distances"):
+            federation.ask(_addressed(requests))
+            federation.reckon(at_clients=4.0 * federation.rows * seen * features)
+        with federation.stage("geometry"):
+            blocks = federation.clients if anchors.local.size or self.regime == "multisite" else 1
+            federation.reckon(at_clients=20.0 * blocks * seen * features * min(seen, features))
+            federation.reckon(at_clients=4.0 * federation.rows * seen * features)
+            if self.regime == "multisite" and self.alignment == "likeness" and seen <= features:
+                federation.reckon(at_server=aligning_operations(federation.sizes, seen, features))
+            if self.solver == "smacof":
+                pairs = sum(size * (size + seen) for size in federation.sizes)
+                federation.reckon(at_clients=4.0 * self.iterations * pairs * features)
+            if self.solver == "smacof-dense":
+                points = federation.rows + len(anchors.all)
+                federation.reckon(at_server=10.0 * federation.rows**3)
+                federation.reckon(at_server=4.0 * self.iterations * points**2 * features)
+
+    def server_bytes(self, rows: int, features: int, clients: int) -> int:
+        """Frames of the anchors, and of ``smacof-dense`` six matrices over all pairs of anchors and rows.
+
+        Each client has a frame of its own where it is a problem of its own.
+        """
+        common, local = self.per_client(features, rows)
+        problems = clients if local or self.regime == "multisite" else 1
+        frames = 3 * 8 * problems * (common + local) * features
+        if self.solver != "smacof-dense":
+            return frames
+        return frames + 6 * 8 * (rows + common + local * clients) ** 2
 
 
-def mapped(settings: SENSE, embedding: FloatArray) -> Geometry | None:
-    """Distances on a map in the Poincare disk or ball; None for maps that are read by their positions."""
-    if not isinstance(settings.embedder, COSNE):
-        return None
-    return Hyperboloid(from_ball(embedding))
-
-
-def central(
-    settings: SENSE, model: Mapping[str, FloatArray], rows: FloatArray, seed: int, journal: Journal
-) -> Pooled:
-    """Map of pooled rows by the same embedder."""
-    space, known = settings.space, truth(settings, rows)
-    chart = rows if known is None else space.chart(space.points(rows))
-    drawn = draw(Points(rows) if known is None else known, chart, settings, seed, journal)
-    return Pooled(
-        drawn.embedding,
-        place=lambda new: transform(settings, _placing(settings, drawn, chart, space.rows), new),
-    )
-
-
-def transform(settings: SENSE, model: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
-    """Positions (rows, dimensions) of new rows (rows, features) on the map, without a server.
-
-    By :mod:`raydr.methods.references`; in the disk, whose distances are not those of positions, by P3 (23).
-    """
-    space = settings.space
-    points, known = space.points(rows), space.points(model["references"])
-    if not isinstance(settings.embedder, COSNE):
-        return placed(model, lambda block: space.squared_distances(block, known), points)
-    neighbors = min(NEIGHBORS, len(known))
-    return in_blocks(
-        lambda block: place(
-            np.sqrt(space.squared_distances(block, known)),
-            model["reference_positions"],
-            neighbors=neighbors if neighbors > 1 else None,
-            scale=float(model["map_scale"][0]),
-        ),
-        points,
-    )
-
-
-def admit(federation: Federation, settings: SENSE, model: Mapping[str, FloatArray]) -> Placed | None:
-    """A site that joins posts the distances of its rows to the anchors that all have seen, which are completed.
-
-    What they leave open of a row is laid along one direction, as of pointwise records. Where no anchor was seen by all,
-    the site places its rows at home.
-    """
-    common = np.asarray(model["anchors"], np.float64)
-    if len(common) < 2:
-        return None
-    anchors = Anchors(common, np.zeros((0, 0, common.shape[1])))
-    space, coverage = settings.space.around(common), _added_here(federation)
-    request = AnchorRequest(common, space, False, coverage.mechanism if coverage is not None else None)
-    reply = federation.ask(request)[0]
-    closed = settings.model_copy(update={"solver": "closed-form"})
-    each, levels = [row[None] for row in reply.squared], [reply.noise] * len(reply.squared)
-    points, known = pointwise_points(federation, closed, space, anchors, each, levels)
-    rows = space.rows(known.narrow.widened(space.chart(points), federation.stream("references")))
-    return Placed(transform(settings, model, rows))
-
-
-@method(
-    SENSE,
-    "SENSE",
-    truth=truth,
-    mapped=mapped,
-    central=central,
-    public_rows=SENSE.public_rows,
-    needs_table=SENSE.needs_table,
-    public_file=lambda settings: settings.anchor_path,
-    rounds=lambda settings: settings.learning.rounds_asked if settings.anchor_source == "learnt" else 0,
-    noise_on=frozenset({"data", "distances"}),
-    some_noisy=True,
-    transform=transform,
-    admit=admit,
-    rehearse=rehearse,
-    unkeyable=lambda settings: (
-        "points of a hyperbolic space are told by their distance to its origin, which a shift moves: leave it out"
-        if settings.geometry == "hyperbolic"
-        else None
-    ),
-)
+@method(SENSE, "SENSE")
 def serve(federation: Federation, settings: SENSE) -> Outcome:
     """Server part of Algorithm 1."""
     settings.check(federation.rows, federation.features)

@@ -15,8 +15,8 @@ from raydr.methods.sense.observations import Regime
 from raydr.methods.sense.spaces import EuclideanSpace, HyperbolicSpace, Space
 
 
-class SENSE(AnchorSettings, MethodSettings):
-    """SENSE: geometry from the distances to anchors, in one exchange (P3)."""
+class SenseSettings(AnchorSettings, MethodSettings):
+    """Keys of :class:`raydr.methods.sense.server.SENSE`."""
 
     kind: Literal["sense"] = "sense"
     regime: Regime = Field(
@@ -51,7 +51,7 @@ class SENSE(AnchorSettings, MethodSettings):
     embedder: AnyEmbedder = Field(TSNE(), description="draws the map: a kind alone, or with its settings")
 
     @model_validator(mode="after")
-    def _geometry_fits(self) -> SENSE:
+    def _geometry_fits(self) -> SenseSettings:
         if self.geometry == "euclidean" and isinstance(self.embedder, COSNE):
             raise ValueError("embedder cosne draws hyperbolic records: set geometry: hyperbolic")
         # By value, not by what was given: the scenario.yaml of a run folder gives every key.

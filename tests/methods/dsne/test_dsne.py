@@ -18,8 +18,7 @@ from raydr.federation.checkpoint import Checkpoint
 from raydr.journal import CheckpointTaken, Event, Journal
 from raydr.methods.dsne.clients import BeginRequest, StepRequest, begin, step
 from raydr.methods.dsne.forces import LEAST_GAIN, LONGEST_STEP, MOMENTUM, affinities, forces
-from raydr.methods.dsne.server import reference_of, serve
-from raydr.methods.dsne.settings import DSNE
+from raydr.methods.dsne.server import DSNE, reference_of, serve
 from raydr.methods.outcome import Outcome
 
 SHORT: dict[str, Any] = {"early_iterations": 6, "iterations": 6}

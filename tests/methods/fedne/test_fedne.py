@@ -29,7 +29,7 @@ from raydr.federation.wire import Answered, Call
 from raydr.front import api
 from raydr.journal import CheckpointTaken, Event, Journal
 from raydr.methods import METHODS
-from raydr.methods.fedne.baselines import central
+from raydr.methods.fedne.baselines import GlobalNE, LocalNE
 from raydr.methods.fedne.clients import (
     Change,
     TrainRequest,
@@ -40,27 +40,13 @@ from raydr.methods.fedne.clients import (
     train_locally,
     train_together,
 )
+from raydr.methods.fedne.fedne import FedAvgNE, FedNE, FedProxNE
 from raydr.methods.fedne.field import Grid, deposit, repulsion_field
+from raydr.methods.fedne.landmark import LandmarkNE
 from raydr.methods.fedne.loss import repulsion, squared_distance
 from raydr.methods.fedne.model import standardised
-from raydr.methods.fedne.server import (
-    first_weights,
-    no_surrogates,
-    renew_surrogates,
-    spoken,
-    train_request,
-    training_of,
-    transform,
-)
-from raydr.methods.fedne.settings import (
-    ContrastiveEncoder,
-    FedAvgNE,
-    FedNE,
-    FedProxNE,
-    GlobalNE,
-    LandmarkNE,
-    LocalNE,
-)
+from raydr.methods.fedne.server import no_surrogates, train_request
+from raydr.methods.fedne.settings import ContrastiveEncoder
 from raydr.methods.fedne.surrogates import SPEAKING_ROWS, DensityRequest, density
 from raydr.methods.outcome import Outcome
 from raydr.partition import Dirichlet, OneClass
@@ -107,7 +93,7 @@ def digits(rows: int = 900) -> tuple[FloatArray, Int64Array]:
 def test_the_pooled_map_sees_each_edge_once_a_round_whatever_clients_do() -> None:
     rows, maps = np.concatenate(blobs()), set()
     for how in ({}, {"local_epochs": 3}, {"local_steps": 1}):
-        maps.add(central(GlobalNE(**SMALL, **how), {}, rows, 0, Journal()).embedding.tobytes())
+        maps.add(GlobalNE(**SMALL, **how).central({}, rows, 0, Journal()).embedding.tobytes())
     assert len(maps) == 1
 
 
@@ -116,7 +102,7 @@ def test_a_clients_rows_are_attracted_by_their_nearest_and_the_pooled_map_by_all
     parts, maps = blobs(), {}
     for few in (None, 2, 9):
         settings = FedNE(**SMALL, local_neighbors=few)
-        training = training_of(federate(parts), settings)
+        training = settings.training(federate(parts))
         client = Client(3, parts[3].astype(np.float32), 0, round=1)
         batches = local_task(
             client,
@@ -131,7 +117,7 @@ def test_a_clients_rows_are_attracted_by_their_nearest_and_the_pooled_map_by_all
             int(np.flatnonzero(nearest[head] == tail)[0]) for head, tail in zip(heads, tails, strict=True)
         }
         assert ranks == set(range(2 if few == 2 else settings.neighbors))
-        maps[few] = central(settings, {}, np.concatenate(parts), 0, Journal()).embedding.tobytes()
+        maps[few] = settings.central({}, np.concatenate(parts), 0, Journal()).embedding.tobytes()
     assert len(set(maps.values())) == 1
 
 
@@ -142,7 +128,7 @@ def test_a_round_is_the_average_of_local_trainings_by_rows() -> None:
     model = outcome(settings, parts).model
     federation = federate(parts)
     scaling, reach = standardised(federation)
-    weights = first_weights(federation, settings, reach)
+    weights = settings.first_weights(federation, reach)
     request = TrainRequest(
         training=replace(TRAINING, hidden=settings.hidden, most_steps=100),
         weights=weights,
@@ -241,16 +227,16 @@ def test_who_did_not_speak_in_a_field_has_no_part_in_it() -> None:
     settings = FedNE(**SMALL)
     federation = federate(parts, participation=0.5)
     _, reach = standardised(federation)
-    state = {"weights": first_weights(federation, settings, reach), **no_surrogates()}
+    state = {"weights": settings.first_weights(federation, reach), **no_surrogates()}
     for round in federation.rounds(6, {}):
-        renew_surrogates(federation, settings, state, round)
+        settings.renew_surrogates(federation, state, round)
         answered = list(federation.answered)
         expected = np.zeros(5)
         expected[answered] = [len(parts[client]) for client in answered]
         np.testing.assert_allclose(state["spoken"], expected / expected.sum(), rtol=1e-6)
         assert 0 < np.count_nonzero(expected) < 4
     median = FedNE(**SMALL, aggregation={"kind": "coordinate-median"})
-    assert not spoken(federation, median).size
+    assert not median.spoken(federation).size
 
 
 def test_everybodys_rows_at_one_client_are_trained_as_pooled_rows() -> None:
@@ -307,7 +293,7 @@ def test_a_client_whose_rows_are_not_numbers_is_named() -> None:
     client.memory["neighbors"] = np.tile(np.arange(1, 5), (60, 1))
     federation = federate(parts)
     request = TrainRequest(
-        TRAINING, first_weights(federation, FedAvgNE(**SMALL), np.ones(5)), 1e-3,
+        TRAINING, FedAvgNE(**SMALL).first_weights(federation, np.ones(5)), 1e-3,
         np.zeros((0, 0), np.float32), 1.0, np.zeros((0, 0), np.float32), np.zeros(0, np.float32),
         **NO_CONTROL_VARIATES,
     )  # fmt: skip
@@ -333,7 +319,7 @@ def test_fedne_tells_classes_apart_where_averaging_does_not(partition: str) -> N
         GlobalNE(rounds=60, batch=128, local_steps=100),
     ):
         found = outcome(settings, [rows[part] for part in own])
-        placed = transform(settings, found.model, rows[test])
+        placed = settings.transform(found.model, rows[test])
         voters = KNeighborsClassifier(n_neighbors=7).fit(
             found.embedding, labels[np.concatenate(own)]
         )  # P2 5.1
@@ -389,7 +375,7 @@ def test_a_client_follows_the_mean_course_and_tells_how_its_own_changed() -> Non
     """The first step of Adam goes along the sign of g_i + c - c_i; what is told is the new c_i minus the old."""
     rows = blobs()[0].astype(np.float32)
     client = Client(0, rows, 0, round=1, secret=KNOWN.derived("client", 0))
-    weights = first_weights(federate(blobs()), FedAvgNE(**SMALL), np.ones(5))
+    weights = FedAvgNE(**SMALL).first_weights(federate(blobs()), np.ones(5))
     random = np.random.default_rng(0)
     mean = random.normal(0, 5, len(weights)).astype(np.float32)
     own = random.normal(0, 5, len(weights)).astype(np.float16)
@@ -426,7 +412,7 @@ def test_the_server_sends_the_mean_course_and_each_client_what_it_sealed() -> No
         "kept_rounds": np.array([4, 0, 2]),
         **no_surrogates(),
     }
-    request = train_request(training_of(federation, settings), state, 1e-3)
+    request = train_request(settings.training(federation), state, 1e-3)
     np.testing.assert_array_equal(request.control, state["control"].astype(np.float32))
     for client in range(3):
         own = request.addressed_to(client)
@@ -443,7 +429,7 @@ def test_a_robust_rule_goes_without_control_variates() -> None:
 
 
 def test_control_variates_that_find_no_room_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("raydr.methods.fedne.server.MOST_KEPT_BYTES", 4_900)
+    monkeypatch.setattr("raydr.methods.fedne.fedne.MOST_KEPT_BYTES", 4_900)
     with pytest.raises(ScenarioError, match="the control variates of 6 clients, for 402 parameters"):
         outcome(FedNE(**SMALL), blobs())
     outcome(FedNE(**SMALL, control_variates=False), blobs())
@@ -594,7 +580,7 @@ def test_clients_trained_as_one_change_as_each_would() -> None:
     field = np.random.default_rng(0).random((9, 9)).astype(np.float32)
     request = TrainRequest(
         replace(TRAINING, local_epochs=2, mixing=0.2, together=True),
-        first_weights(federation, FedAvgNE(**SMALL), np.ones(5)), 1e-3,
+        FedAvgNE(**SMALL).first_weights(federation, np.ones(5)), 1e-3,
         field, 5.0, np.zeros((0, 0), np.float32), np.zeros(0, np.float32), **NO_CONTROL_VARIATES,
     )  # fmt: skip
     surrogates = np.random.default_rng(0).random((6, 257)).astype(np.float32)

@@ -32,19 +32,17 @@ from raydr.methods.fedne.clients import TrainRequest, objective_of, train_locall
 from raydr.methods.fedne.dp_costs import (
     MeanAndLength,
     MeanRequest,
-    field_rounds,
     mean_and_length,
     moments_request,
     scaled_within_bounds,
     weighting,
 )
 from raydr.methods.fedne.encoder import Architecture, encode, initial_weights
+from raydr.methods.fedne.fedne import FedAvgNE, FedNE
 from raydr.methods.fedne.field import Grid, interpolated
 from raydr.methods.fedne.loss import attraction, repulsion, squared_distance
 from raydr.methods.fedne.networks import PARAMETERS
 from raydr.methods.fedne.pairs import PairRequest, in_line, pairs_moved, summed_gradient
-from raydr.methods.fedne.server import surrogates_due
-from raydr.methods.fedne.settings import FedAvgNE, FedNE
 from raydr.privacy import Coverage
 from raydr.privacy.accounting import (
     Charge,
@@ -510,7 +508,7 @@ class TestRuns:
         """A quarter for axes or a twentieth for a mean; then a density costs a tenth of its round's update."""
         settings = FedNE(hidden=(8,), rounds=5, bounds=(-30, 30), surrogate_every=2, **more)
         noise = GaussianNoise(on="update", unit=unit, epsilon=3.0, clip=0.5)
-        noise = noise.calibrated(METHODS["fedne"].releases(settings, noise), DELTA)
+        noise = noise.calibrated(settings.releases(noise), DELTA)
         federation = federate(blobs(), coverage=Coverage(noise))
         METHODS["fedne"].serve(federation, settings)
         spent: dict[str, float] = {}
@@ -525,9 +523,7 @@ class TestRuns:
     def test_a_part_of_the_clients_in_each_round_is_charged_in_full(self) -> None:
         """Whoever knows the seed knows who took part, so nothing is amplified."""
         settings = FedAvgNE(hidden=(4,), rounds=4, bounds=(-30, 30))
-        noise = by_client(epsilon=2.0).calibrated(
-            METHODS["fedavg-ne"].releases(settings, by_client(epsilon=2.0)), DELTA
-        )
+        noise = by_client(epsilon=2.0).calibrated(settings.releases(by_client(epsilon=2.0)), DELTA)
         federation = federate(blobs((9, 8, 7, 6)), coverage=Coverage(noise), participation=0.5)
         METHODS["fedavg-ne"].serve(federation, settings)
         assert epsilon_of(federation.ledger.charges, DELTA) == pytest.approx(2.0, rel=1e-6)
@@ -568,8 +564,8 @@ def test_densities_are_paid_for_in_the_rounds_that_renew_them() -> None:
         for every in (1, 2, 3, 7):
             for part in (0.0, 0.4, 0.9, 1.0):
                 method = FedNE(rounds=rounds, surrogate_every=every, surrogate_from=part)
-                due = sum(surrogates_due(method, round) for round in range(1, rounds + 1))
-                assert field_rounds(method) == due
+                due = sum(method.surrogates_due(round) for round in range(1, rounds + 1))
+                assert method.field_rounds == due
 
 
 class TestUnits:

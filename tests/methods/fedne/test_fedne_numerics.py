@@ -13,6 +13,7 @@ from raydr.geometry.prototypes import prototype_count, prototypes
 from raydr.methods.fedne.clients import LONGEST_STEP
 from raydr.methods.fedne.edges import local_neighbors, schedule, steps_of
 from raydr.methods.fedne.encoder import Architecture, initial_weights, place
+from raydr.methods.fedne.fedne import FedNE
 from raydr.methods.fedne.loss import SOFTENING, attraction, repulsion, squared_distance
 from raydr.methods.fedne.optimizer import (
     ADAPTIVITY,
@@ -22,7 +23,6 @@ from raydr.methods.fedne.optimizer import (
     server_step,
     stepped_rate,
 )
-from raydr.methods.fedne.settings import FedNE
 from raydr.methods.fedne.training import FLOOR, Batches, Local, Objective, Trained, batch_loss, train
 from raydr.methods.fedne.warm_start import warm_start
 

@@ -21,23 +21,15 @@ from raydr.federation.streams import client_stream
 from raydr.front.cli import status
 from raydr.methods import METHODS
 from raydr.methods.fedne import networks
+from raydr.methods.fedne.baselines import GlobalNE, LocalNE
 from raydr.methods.fedne.clients import TrainRequest, local_task, objective_of, train_locally
 from raydr.methods.fedne.edges import local_neighbors, schedule, with_mixed
 from raydr.methods.fedne.encoder import Architecture, initial_weights
+from raydr.methods.fedne.fedne import FedAvgNE, FedNE, FedProxNE
 from raydr.methods.fedne.flops import mixing_operations, training_operations
 from raydr.methods.fedne.loss import attraction, repulsion
-from raydr.methods.fedne.model import transform
-from raydr.methods.fedne.server import first_weights, no_surrogates, train_request, training_of
-from raydr.methods.fedne.settings import (
-    PUBLISHED,
-    ContrastiveEncoder,
-    FedAvgNE,
-    FedNE,
-    FedProxNE,
-    GlobalNE,
-    LocalNE,
-    Published,
-)
+from raydr.methods.fedne.server import no_surrogates, train_request
+from raydr.methods.fedne.settings import PUBLISHED, ContrastiveEncoder, Published
 from raydr.methods.fedne.training import Batches, Local, Objective, batch_loss, train
 from raydr.robust import Mean
 
@@ -179,14 +171,14 @@ def blobs(sizes: tuple[int, ...] = (40, 1, 25, 2, 0, 30), features: int = 5) -> 
 def asked(parts: list[FloatArray], settings: FedNE | FedAvgNE) -> TrainRequest:
     """What clients are asked in a round before there are surrogates."""
     federation = federate(parts)
-    weights = first_weights(federation, settings, np.zeros(0))
+    weights = settings.first_weights(federation, np.zeros(0))
     nothing = {
         "control": np.zeros(0),
         "kept": np.zeros((0, 0), np.uint8),
         "kept_rounds": np.zeros(0, np.int64),
     }
     return train_request(
-        training_of(federation, settings), {"weights": weights, **no_surrogates(), **nothing}, 1e-3
+        settings.training(federation), {"weights": weights, **no_surrogates(), **nothing}, 1e-3
     )
 
 
@@ -421,7 +413,7 @@ def test_whoever_has_the_encoder_places_rows_as_they_are() -> None:
     parts = [3.0 * part + 20.0 for part in blobs()]
     settings = FedNE(**SMALL)
     found = METHODS["fedne"].serve(federate(parts), settings)
-    placed = transform(settings, found.model, np.concatenate(parts))
+    placed = settings.transform(found.model, np.concatenate(parts))
     np.testing.assert_allclose(placed, found.embedding, atol=1e-5 * np.abs(found.embedding).max())
 
 

@@ -11,9 +11,7 @@ from inline_federations import federate
 from raydr.arrays import FloatArray
 from raydr.geometry.neighbors import nearest_neighbors
 from raydr.geometry.points import Points
-from raydr.methods.fedne.landmark import serve
-from raydr.methods.fedne.model import transform
-from raydr.methods.fedne.settings import LandmarkNE
+from raydr.methods.fedne.landmark import LandmarkNE, serve
 from raydr.methods.outcome import Outcome
 
 SMALL: dict[str, Any] = {"hidden": (16, 16), "rounds": 3, "batch": 32, "neighbors": 4}
@@ -42,7 +40,7 @@ def test_whoever_has_the_encoder_places_the_rows_where_the_map_has_them(
     """The server sees coordinates and the encoder features: they agree where landmarks span the rows, and beside it."""
     parts = [part + offset for part in clusters((30, 1, 0, 25), features)]
     found = mapped(parts, landmarks_from=origin)
-    placed = transform(LandmarkNE(**SMALL), found.model, np.concatenate(parts))
+    placed = LandmarkNE(**SMALL).transform(found.model, np.concatenate(parts))
     np.testing.assert_allclose(placed, found.embedding, atol=1e-4 * np.abs(found.embedding).max())
 
 

@@ -203,7 +203,7 @@ def test_learning_is_chosen_by_its_rounds() -> None:
     for settings, rounds in (({}, 0), ({"rounds": 7}, 7), ({"landmarks_from": "learnt"}, 50)):
         method = tiny_scenario(method={"kind": "fed-tsne", **settings}).method
         assert isinstance(method, MethodSettings)
-        assert METHODS["fed-tsne"].rounds(method) == rounds
+        assert method.rounds_asked == rounds
 
 
 @pytest.mark.parametrize(

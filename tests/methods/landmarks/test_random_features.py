@@ -14,7 +14,6 @@ from raydr.arrays import Float64Array
 from raydr.errors import RunError, ScenarioError
 from raydr.federation import Client
 from raydr.journal import Journal
-from raydr.methods import METHODS
 from raydr.methods.landmarks import mean_embedding
 from raydr.methods.landmarks.features import FourierFeatures, directions, fourier_features
 from raydr.methods.landmarks.kernel import cross_term, gaussian_kernel, landmark_term, row_term
@@ -258,7 +257,7 @@ def test_landmarks_move_along_the_axes_of_the_frequencies_alone() -> None:
 def test_no_client_is_asked_in_rounds() -> None:
     for settings, rounds in (({"share": "embedding"}, 0), ({"rounds": 7}, 7)):
         method = tiny_scenario(method={"kind": "fed-umap", **settings}).method
-        assert METHODS["fed-umap"].rounds(method) == rounds
+        assert method.rounds_asked == rounds
     with pytest.raises(ScenarioError, match="asks clients nothing in rounds"):
         tiny_scenario(method={"kind": "fed-tsne", "share": "embedding"}, clients__participation=0.5)
 

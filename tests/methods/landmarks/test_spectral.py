@@ -28,7 +28,7 @@ from raydr.methods.landmarks.learning import learn_landmarks
 from raydr.methods.landmarks.maps import FedTSNE
 from raydr.methods.landmarks.nystrom import nystrom, similarity_factor
 from raydr.methods.landmarks.pooled_kernel import GaussianKernel, pooled_spectrum
-from raydr.methods.landmarks.spectral import PACE, FedSpectral, KernelRequest, central, serve
+from raydr.methods.landmarks.spectral import PACE, FedSpectral, KernelRequest, serve
 from raydr.metrics import Evidence, evaluate
 from raydr.report.colouring import colourings
 from raydr.runfolder.reading import read_run
@@ -200,7 +200,7 @@ def test_by_default_the_clusters_and_distances_are_those_of_the_pooled_rows(
     truth = squared_distances(rows, rows)
     assert outcome.geometry is not None
     np.testing.assert_allclose(outcome.geometry.squared_distance_block(0, 80), truth, atol=1e-5 * truth.max())
-    pooled = central(chosen, outcome.model, rows, 0, Journal())
+    pooled = chosen.central(outcome.model, rows, 0, Journal())
     assert outcome.clusters is not None
     assert pooled.clusters is not None
     assert adjusted_rand_score(outcome.clusters, pooled.clusters) == 1
@@ -412,7 +412,7 @@ def test_the_pooled_counterpart_takes_the_bandwidth_of_the_run_and_says_how_far_
     rows, labels = blobs()
     heard: list[Event] = []
     narrow, wide = (
-        central(settings(affinity="rbf"), {"gamma": np.array([gamma])}, rows, 0, Journal(heard.append))
+        settings(affinity="rbf").central({"gamma": np.array([gamma])}, rows, 0, Journal(heard.append))
         for gamma in (30.0, 0.05)
     )
     assert narrow.clusters is not None
@@ -423,7 +423,7 @@ def test_the_pooled_counterpart_takes_the_bandwidth_of_the_run_and_says_how_far_
     assert not any(isinstance(event, Incident) for event in heard)
     monkeypatch.setattr(pooled_kernel, "TOLERANCE", 0.0)
     monkeypatch.setattr(pooled_kernel, "MOST_PRODUCTS", 1)
-    central(settings(affinity="rbf"), {"gamma": np.array([0.05])}, rows, 0, Journal(heard.append))
+    settings(affinity="rbf").central({"gamma": np.array([0.05])}, rows, 0, Journal(heard.append))
     assert any(isinstance(event, Incident) and "did not converge" in event.text for event in heard)
 
 

@@ -29,7 +29,8 @@ from raydr.methods.private_map.messages import (
     cell_sums,
 )
 from raydr.methods.private_map.placing import Landmarks, own_rows, place
-from raydr.methods.private_map.settings import Budget, PrivateMap
+from raydr.methods.private_map.server import PrivateMap
+from raydr.methods.private_map.settings import Budget
 from raydr.privacy.accounting import Budget as RunBudget
 from raydr.privacy.accounting import gaussian_multiplier
 from raydr.privacy.ledger import Granularity
@@ -196,9 +197,7 @@ def test_wide_rows_are_seen_through_few_sums() -> None:
     lengths = np.linalg.norm(narrow, axis=1) / np.linalg.norm(wide - 0.5, axis=1)
     assert abs(lengths - 1.0).max() < 0.15
     outcome = served(federation, method)
-    again = METHODS["private-map"].transform
-    assert again is not None
-    assert again(method, outcome.model, wide[:3]).shape == (3, 2)
+    assert method.transform(outcome.model, wide[:3]).shape == (3, 2)
 
 
 def test_products_of_wide_rows_are_kept_wherever_rows_lie() -> None:

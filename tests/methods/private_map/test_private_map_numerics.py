@@ -34,8 +34,8 @@ from raydr.methods.private_map.messages import (
     scatter,
 )
 from raydr.methods.private_map.placing import Landmarks, own_rows, place
-from raydr.methods.private_map.server import draw
-from raydr.methods.private_map.settings import Budget, PrivateMap
+from raydr.methods.private_map.server import PrivateMap, draw
+from raydr.methods.private_map.settings import Budget
 from raydr.privacy.accounting import Budget as RunBudget
 from raydr.privacy.accounting import gaussian_multiplier
 from raydr.privacy.mechanism import Relation
@@ -590,9 +590,7 @@ class TestMap:
         rows = np.random.default_rng(10).uniform(2.0, 10.0, (60, features))
         method = settings_of(own=0.0, per=per, rounds=1, axes=3, cells=20)
         outcome = METHODS["private-map"].serve(federate([rows]), method)
-        transform = METHODS["private-map"].transform
-        assert transform is not None
-        np.testing.assert_allclose(transform(method, outcome.model, rows), outcome.embedding, atol=1e-9)
+        np.testing.assert_allclose(method.transform(outcome.model, rows), outcome.embedding, atol=1e-9)
         assert not outcome.published
         (note,) = outcome.notes
         assert ("Noise on sums" if per == "sum" else "Noise on each client's uploads") in note.text
@@ -604,9 +602,7 @@ def test_a_rehearsal_counts_operations_messages_and_charges_as_the_run_does() ->
     """Products of 900 rows of 6 features with themselves and with 8, 8 and 20 cells along 3 axes."""
     method = settings_of(epsilon=1e4, rounds=3, axes=3, cells=20, early_iterations=7)
     rehearsal = Rehearsal(Crowd((600, 300), np.zeros((1, 6)), ((0,), (1,))), Context(seed=0))
-    rehearse = METHODS["private-map"].rehearse
-    assert rehearse is not None
-    rehearse(rehearsal, method)
+    method.rehearse(rehearsal)
     efforts = {stage: (each.at_clients, each.at_server) for stage, each in rehearsal.efforts.items() if stage}
     assert efforts == {
         "frame": (2.0 * 900 * 6**2, 10.0 * 6**3),
@@ -632,7 +628,7 @@ def test_a_rehearsal_counts_operations_messages_and_charges_as_the_run_does() ->
     for planned, spent in zip(*charged, strict=True):
         assert (planned[0], planned[2]) == (spent[0], spent[2])
         assert planned[1] == pytest.approx(spent[1], rel=1e-9)
-    assert METHODS["private-map"].keeps_places(method)
+    assert method.keeps_places
 
 
 def test_a_scenario_of_it_is_noisy_without_more_noise() -> None:

@@ -17,8 +17,7 @@ from raydr.errors import DataError
 from raydr.geometry.points import Points
 from raydr.methods import METHODS
 from raydr.methods.sense.reduced_basis import Lift
-from raydr.methods.sense.server import completed
-from raydr.methods.sense.settings import SENSE
+from raydr.methods.sense.server import SENSE, completed
 from raydr.metrics import METRICS, Evidence, evaluate
 
 GRID = 2.0**-7

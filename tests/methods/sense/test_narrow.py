@@ -11,8 +11,7 @@ from scipy.spatial.distance import cdist, pdist
 
 from raydr.arrays import Float64Array
 from raydr.methods.sense.reduced_basis import Lift, Narrow
-from raydr.methods.sense.server import Completed, completed
-from raydr.methods.sense.settings import SENSE
+from raydr.methods.sense.server import SENSE, Completed, completed
 
 FEATURES = 500
 

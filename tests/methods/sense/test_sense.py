@@ -21,8 +21,7 @@ from raydr.methods.outcome import Drawn
 from raydr.methods.references import LEAST_GROUP
 from raydr.methods.sense.anchors import Anchors, AnchorSettings, chosen_anchors, flattened
 from raydr.methods.sense.reduced_basis import Narrow
-from raydr.methods.sense.server import Completed, completed, new_rows_model, serve, transform
-from raydr.methods.sense.settings import SENSE
+from raydr.methods.sense.server import SENSE, Completed, completed, new_rows_model, serve
 from raydr.methods.sense.spaces import EuclideanSpace
 from raydr.methods.serving import Plan
 from raydr.methods.serving import serve as run_plan
@@ -263,7 +262,7 @@ def test_new_rows_land_where_their_like_are_and_the_model_holds_no_record() -> N
         table = np.concatenate(given)
         assert np.abs(model["references"][:, None] - table).max(axis=2).min() > 1e-6
         new = np.concatenate([part[:3] + 1e-3 for part in given])
-        placed = transform(settings, model, new)
+        placed = settings.transform(model, new)
         nearest = np.linalg.norm(placed[:, None] - outcome.embedding, axis=2).argmin(axis=1)
         np.testing.assert_array_equal(nearest // 30, np.repeat(np.arange(4), 3))
 
@@ -275,11 +274,11 @@ def test_new_rows_land_where_they_belong_on_a_map_in_other_units() -> None:
     anchors, space = Anchors(np.zeros((1, 2)), np.zeros((0, 0, 2))), EuclideanSpace()
     found = Completed(anchors, space, known, Narrow(None, 0), space.geometry(known), ())
     model = new_rows_model(SENSE(), found, drawn, np.random.default_rng(0))
-    placed = transform(SENSE(), model, new)
+    placed = SENSE().transform(model, new)
     between = nearest_neighbors(Points(model["references"]), 1).distances
     assert np.median(np.linalg.norm(placed - new, axis=1)) < 2.0 * np.median(between)
     larger = dict(model) | {"reference_positions": 1024.0 * model["reference_positions"]}
-    np.testing.assert_allclose(transform(SENSE(), larger, new), 1024.0 * placed, rtol=1e-6)
+    np.testing.assert_allclose(SENSE().transform(larger, new), 1024.0 * placed, rtol=1e-6)
 
 
 class TestAnchors:
