@@ -75,6 +75,16 @@ def cluster() -> Iterator[None]:
             yield
 
 
+@pytest.fixture(scope="module")
+def client_processes(cluster: None) -> Iterator[Any]:
+    """Client processes that all federations of a file share, one after the other."""
+    from client_processes import ClientProcesses
+
+    processes = ClientProcesses()
+    yield processes
+    processes.close()
+
+
 @pytest.fixture(autouse=True)
 def _no_process_left(request: pytest.FixtureRequest) -> Iterator[None]:
     """After every test on the shared cluster, no process of a simulation is left on it."""

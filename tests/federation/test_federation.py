@@ -91,8 +91,7 @@ def make_packed(request: pytest.FixtureRequest) -> Iterator[Make]:
 
 def federations(request: pytest.FixtureRequest) -> Iterator[Make]:
     actors = PACKINGS[request.param]
-    if actors:
-        request.getfixturevalue("cluster")
+    processes = request.getfixturevalue("client_processes") if actors else None
     made = []
 
     def build(
@@ -102,10 +101,13 @@ def federations(request: pytest.FixtureRequest) -> Iterator[Make]:
         made.append(carrier)
         return federation_over(carrier, CLIENTS, seed=seed, **options)
 
-    yield build
-    for carrier in made:
-        if actors:
-            carrier.close()
+    with pytest.MonkeyPatch.context() as patch:
+        if processes is not None:
+            patch.setattr("raydr.actors.transport.ClientActor", processes)
+        yield build
+        if processes is not None:
+            for carrier in made:
+                processes.take_back(carrier)
 
 
 def inline(**options: Any) -> Federation:

@@ -363,8 +363,7 @@ def transport(actors: int, parts: Sequence[Any], seed: int, faults: FaultPlan) -
 def make(request: pytest.FixtureRequest) -> Iterator[Make]:
     """Federations of the same clients over every transport and packing."""
     actors = PACKINGS[request.param]
-    if actors > 0:
-        request.getfixturevalue("cluster")
+    processes = request.getfixturevalue("client_processes") if actors > 0 else None
     made = []
 
     def build(*, seed: int = 0, faults: FaultPlan | None = None, **options: Any) -> Federation:
@@ -372,10 +371,13 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
         made.append(carrier)
         return federation_over(carrier, len(SIZES), seed=seed, **options)
 
-    yield build
-    for carrier in made:
-        if actors > 0:
-            carrier.close()
+    with pytest.MonkeyPatch.context() as patch:
+        if processes is not None:
+            patch.setattr("raydr.actors.transport.ClientActor", processes)
+        yield build
+        if processes is not None:
+            for carrier in made:
+                processes.take_back(carrier)
 
 
 def told(kind: str, strength: float = 1.0) -> Adversary:
