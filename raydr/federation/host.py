@@ -25,7 +25,7 @@ from raydr.federation.messages import (
     Request,
     declared_ranges,
 )
-from raydr.federation.noise_streams import digest, noise_stream
+from raydr.federation.noise_streams import digest, noise_name
 from raydr.federation.pads import pad
 from raydr.federation.ring import RingSum, fraction_bits, resolution, split_as
 from raydr.federation.simulated.faults import Corruption, FaultPlan, Moment, SimulatedCrashError, corrupted
@@ -436,7 +436,7 @@ def blurred(client: Client, mechanism: Mechanism, unit: float) -> FloatArray:
     records = Quantity(
         mechanism.limited(client.rows), unit if mechanism.by_level else 1.0, mechanism.record_sensitivity
     )
-    stream = noise_stream(client.secret, mechanism, {"rows": records}, kind="records")
+    stream = client.secret.stream(*noise_name(mechanism, {"rows": records}, kind="records"))
     return np.asarray(mechanism.cover(records, stream).astype(client.rows.dtype))
 
 
@@ -455,40 +455,88 @@ def protection_of(client: Client, told: Request[Any]) -> Mechanism | None:
 
 def covered(reply: Reply, client: Client, told: Request[Any], call: Call) -> Reply:
     """The reply as it may leave: under a mechanism on anything but data, changed by it, and cut to its range."""
-    mechanism = told.mechanism
-    if mechanism is None or mechanism.on == "data":
+    if told.mechanism is None or told.mechanism.on == "data":
         return reply
-    ranges = declared_ranges(type(reply), told, client.rows.shape[0])
-    sensitivity, share, finest, among = told.claimed_sensitivity(max(1, client.rows.shape[0])), 1.0, 0.0, ""
-    if isinstance(call, SumCall):
-        widest = [ranges[name].largest for name in type(reply).covers]
-        finest = max((resolution(largest, call.total_weight) for largest in widest), default=0.0)
-        weight = weight_of(client.rows.shape[0], call.weighting)
-        if mechanism.shared:
-            if call.sharing is None or not weight:
-                raise TypeError(f"nothing says how clients divide {mechanism.words}")
-            sensitivity, share = call.sharing.sensitivity, 1.0 / (weight * math.sqrt(call.sharing.clients))
-            among = call.sharing.among
-    elif mechanism.shared:
-        raise TypeError(f"{type(told).__name__} is not added up, and {mechanism.words} covers a sum alone")
-    quantities = {
-        name: replace(quantity, sensitivity=sensitivity, share=share, resolution=finest)
-        for name, quantity in reply.quantities(mechanism.on, told).items()
-    }
-    kind = type(reply).__name__
-    stream = noise_stream(client.secret, mechanism, quantities, kind=kind, round=client.round, among=among)
-    values = {}
-    for name, quantity in quantities.items():
-        noisy = mechanism.cover(quantity, stream)
-        largest = ranges[name].largest if name in ranges else math.inf
-        values[name] = np.clip(noisy, np.negative(largest), largest)
-    if mechanism.claim(sensitivity, share) is not None:
-        bare = [name for name, value in vars(reply).items() if name not in values and np.any(value)]
-        if bare:
+    return Cover.of(told.mechanism, reply, client, told, call).noisy(client.secret)
+
+
+@dataclass(frozen=True)
+class Cover:
+    """A reply, what of it a mechanism changes, and the name of the noise for that.
+
+    Attributes
+    ----------
+    mechanism : Mechanism
+    reply : Reply
+        Without noise.
+    quantities : mapping of field name to Quantity
+        What the mechanism changes.
+    ranges : mapping of field name to Range
+        To which noisy values are cut.
+    name : tuple of str
+        See :func:`raydr.federation.noise_streams.noise_name`.
+    """
+
+    mechanism: Mechanism
+    reply: Reply
+    quantities: Mapping[str, Quantity]
+    ranges: Mapping[str, Range]
+    name: tuple[str, str]
+
+    @classmethod
+    def of(cls, mechanism: Mechanism, reply: Reply, client: Client, told: Request[Any], call: Call) -> Cover:
+        """Find what a mechanism changes of a client's reply.
+
+        Raises
+        ------
+        TypeError
+            If it leaves a part of the reply bare, or nothing says how clients divide it.
+        """
+        ranges = declared_ranges(type(reply), told, client.rows.shape[0])
+        sensitivity, share, finest, among = (
+            told.claimed_sensitivity(max(1, client.rows.shape[0])),
+            1.0,
+            0.0,
+            "",
+        )
+        if isinstance(call, SumCall):
+            widest = [ranges[name].largest for name in type(reply).covers]
+            finest = max((resolution(largest, call.total_weight) for largest in widest), default=0.0)
+            weight = weight_of(client.rows.shape[0], call.weighting)
+            if mechanism.shared:
+                if call.sharing is None or not weight:
+                    raise TypeError(f"nothing says how clients divide {mechanism.words}")
+                sensitivity, share = (
+                    call.sharing.sensitivity,
+                    1.0 / (weight * math.sqrt(call.sharing.clients)),
+                )
+                among = call.sharing.among
+        elif mechanism.shared:
             raise TypeError(
-                f"{type(reply).__name__} has {', '.join(bare)} that {mechanism.words} does not cover"
+                f"{type(told).__name__} is not added up, and {mechanism.words} covers a sum alone"
             )
-    return reply.covered(values, mechanism)
+        quantities = {
+            name: replace(quantity, sensitivity=sensitivity, share=share, resolution=finest)
+            for name, quantity in reply.quantities(mechanism.on, told).items()
+        }
+        if mechanism.claim(sensitivity, share) is not None:
+            bare = [name for name, value in vars(reply).items() if name not in quantities and np.any(value)]
+            if bare:
+                raise TypeError(
+                    f"{type(reply).__name__} has {', '.join(bare)} that {mechanism.words} does not cover"
+                )
+        named = noise_name(mechanism, quantities, kind=type(reply).__name__, round=client.round, among=among)
+        return cls(mechanism, reply, quantities, ranges, named)
+
+    def noisy(self, secret: Secret) -> Reply:
+        """Return the reply under the noise that follows from a secret."""
+        stream = secret.stream(*self.name)
+        values = {}
+        for name, quantity in self.quantities.items():
+            noisy = self.mechanism.cover(quantity, stream)
+            largest = self.ranges[name].largest if name in self.ranges else math.inf
+            values[name] = np.clip(noisy, np.negative(largest), largest)
+        return self.reply.covered(values, self.mechanism)
 
 
 def _raised(client: int, error: Exception, trace: str, *, where: str = "") -> Failure:

@@ -21,25 +21,21 @@ from typing import Any
 import numpy as np
 
 from raydr.privacy.mechanism import Mechanism, Quantity
-from raydr.privacy.secrets import Secret
 from raydr.settings import Settings
 
 
-def noise_stream(
-    secret: Secret,
+def noise_name(
     mechanism: Mechanism,
     quantities: Mapping[str, Quantity],
     *,
     kind: str,
     round: int = 0,
     among: str = "",
-) -> np.random.Generator:
-    """Return the random numbers for the noise of one release of one client.
+) -> tuple[str, str]:
+    """Return the names of the stream, among those of a client's secret, for the noise of one release.
 
     Parameters
     ----------
-    secret : Secret
-        The client's own.
     mechanism : Mechanism
         What adds the noise.
     quantities : mapping of field name to Quantity
@@ -51,7 +47,7 @@ def noise_stream(
     among : str
         See :class:`raydr.federation.wire.Sharing`; empty where the noise covers the client's own answer.
     """
-    return secret.stream("noise", digest(kind, round, mechanism, quantities, among))
+    return "noise", digest(kind, round, mechanism, quantities, among)
 
 
 def digest(*content: Any) -> str:

@@ -12,7 +12,7 @@ aggregation, which cancel to the bit, and the ring, of whose resolution values a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -25,12 +25,13 @@ from raydr.federation.accounts import claim_of
 from raydr.federation.blurring import BlurRecords
 from raydr.federation.client import Client
 from raydr.federation.failures import Failure
-from raydr.federation.host import ClientHost, blurred, covered, shown
+from raydr.federation.host import ClientHost, Cover, blurred, shown
 from raydr.federation.messages import Reply, Request
 from raydr.federation.transcript import Release
 from raydr.federation.wire import Call, SumCall, weight_of
 from raydr.privacy.ledger import RECORDS
 from raydr.privacy.mechanism import Claim, Mechanism, silent
+from raydr.privacy.secrets import Secret
 
 
 @dataclass(frozen=True)
@@ -129,23 +130,35 @@ class Part:
     @cached_property
     def clean(self) -> Fields:
         """Covered fields of the reply without noise."""
-        return self._seen(self.client, silent(self.release.mechanism))
+        return self._under(silent(self.release.mechanism))(self.client.secret)
 
     @cached_property
     def sent(self) -> Fields:
         """Covered fields as the client sent them in the run."""
-        return self._seen(self.client, self.release.mechanism)
+        return self._noisy(self.client.secret)
 
     def noise(self, *names: str | int) -> Fields:
         """Noise of each field, under a secret that these names derive from the client's own."""
-        client = replace(self.client, secret=self.client.secret.derived(*names))
-        seen = self._seen(client, self.release.mechanism)
-        return {name: values - self.clean[name] for name, values in seen.items()}
+        noisy = self._noisy(self.client.secret.derived(*names))
+        return {name: values - self.clean[name] for name, values in noisy.items()}
 
-    def _seen(self, client: Client, mechanism: Mechanism) -> Fields:
+    @cached_property
+    def _noisy(self) -> Callable[[Secret], Fields]:
+        return self._under(self.release.mechanism)
+
+    def _under(self, mechanism: Mechanism) -> Callable[[Secret], Fields]:
+        """Return the covered fields under a mechanism, as a function of the secret that its noise follows from."""
+
+        def records(secret: Secret) -> Fields:
+            noisy = blurred(replace(self.client, secret=secret), mechanism, math.nan)
+            return {"records": np.asarray(noisy, np.float64)}
+
+        def fields(secret: Secret) -> Fields:
+            reply = cover.noisy(secret)
+            return {name: np.asarray(getattr(reply, name), np.float64) for name in cover.quantities}
+
         if self.release.charge.kind == RECORDS:
-            return {"records": np.asarray(blurred(client, mechanism, math.nan), np.float64)}
+            return records
         told = replace(self.told, mechanism=mechanism)  # type: ignore[type-var]
-        reply = covered(self._said, client, told, self.release.call)
-        names = reply.quantities(mechanism.on, told)
-        return {name: np.asarray(getattr(reply, name), np.float64) for name in names}
+        cover = Cover.of(mechanism, self._said, self.client, told, self.release.call)
+        return fields

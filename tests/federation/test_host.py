@@ -38,7 +38,7 @@ from raydr.federation import (
 )
 from raydr.federation.failures import Failure, Kind
 from raydr.federation.host import blurred
-from raydr.federation.noise_streams import noise_stream
+from raydr.federation.noise_streams import noise_name
 from raydr.federation.pads import pad
 from raydr.federation.ring import fraction_bits
 from raydr.federation.simulated import ADVERSARIES
@@ -660,7 +660,7 @@ def test_noise_on_rows_is_named_by_them_and_measured_in_what_the_server_told(str
         quantity = Quantity(limited, sensitivity=noise.record_sensitivity)
         if "level" in strength:
             quantity = replace(quantity, unit=unit)
-        stream = noise_stream(client.secret, noise, {"rows": quantity}, kind="records")
+        stream = client.secret.stream(*noise_name(noise, {"rows": quantity}, kind="records"))
         expected = noise.cover(quantity, stream).astype(np.float32)
         found = blurred(client, noise, unit)
         assert found.dtype == np.float32

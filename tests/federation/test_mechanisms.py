@@ -34,7 +34,7 @@ from raydr.federation import (
 )
 from raydr.federation.checkpoint import Checkpoint
 from raydr.federation.messages import payload_bytes
-from raydr.federation.noise_streams import noise_stream
+from raydr.federation.noise_streams import noise_name
 from raydr.federation.wire import Call
 from raydr.privacy import Coverage, Mechanism, Quantity
 from raydr.privacy.gaussian import GaussianNoise
@@ -89,7 +89,7 @@ def test_a_host_applies_what_the_request_names_and_the_ledger_says_so(on: Any, t
             "distances": ("Lengths", {"lengths": Quantity(np.linalg.norm(rows, axis=1), 2.0)}),
         }
         kind, quantities = clean[on]
-        stream = noise_stream(secret, noise(on), quantities, kind=kind)
+        stream = secret.stream(*noise_name(noise(on), quantities, kind=kind))
         if on == "data":
             expected = np.linalg.norm(rows + 0.5 * 3.0 * stream.standard_normal(rows.shape), axis=1)
         else:

@@ -20,7 +20,7 @@ from releases_seen import Seen, cancelled, pairs, seen_by_servers
 from raydr.errors import DataError, OutputError, RaydrError, RunError, ScenarioError
 from raydr.federation.failures import Failure, Kind, QuorumError
 from raydr.federation.host import ClientHost
-from raydr.federation.noise_streams import noise_stream
+from raydr.federation.noise_streams import noise_name
 from raydr.journal import Event, RoundEnded
 from raydr.privacy.accounting import BudgetError
 from raydr.privacy.gaussian import GaussianNoise
@@ -415,7 +415,7 @@ def named(**changes: Any) -> np.random.Generator:
     of_quantity = {key: value for key, value in changes.items() if key not in given}
     if of_quantity:
         given["quantities"] = {"direction": Quantity(**vars(quantity) | of_quantity)}
-    return noise_stream(KNOWN, given.pop("mechanism"), given.pop("quantities"), **given)
+    return KNOWN.stream(*noise_name(given.pop("mechanism"), given.pop("quantities"), **given))
 
 
 @pytest.mark.parametrize(
