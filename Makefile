@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 SOME_TESTS := $(addprefix tests/, embedding/test_embedding.py front/test_estimators.py data/test_data_files.py front/test_finished.py metrics/test_metrics.py \
   data/test_own_data.py methods/fedne/test_fedne_numerics.py privacy/test_accounting.py tune/test_sweeps.py report/test_report.py methods/test_methods.py)
 
-.PHONY: demo test slow mutants docs lowest dist setup clean
+.PHONY: demo test fast slow mutants docs lowest dist setup clean
 
 demo: setup
 	$(BIN)/raydr run digits-fed-umap
@@ -20,6 +20,10 @@ test: setup
 	$(BIN)/mypy raydr benchmarks  # raydr links to actors, scenarios and tune
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest
+
+# The tests that need no Ray, no browser and no data.
+fast: setup
+	$(BIN)/python -m pytest -m 'not (slow or ray or browser or data)'
 
 slow: setup
 	$(BIN)/python -m pytest -m slow

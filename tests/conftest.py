@@ -42,12 +42,16 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return 2 if config.args_source is pytest.Config.ArgsSource.TESTPATHS else 0
 
 
+MARKERS = {"cluster": "ray", "chromium": "browser", "data_dir": "data"}
+"""What a fixture makes of a test that uses it."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with tests on Ray come first: they take longest, and the last files should keep both processes busy."""
+    """Mark tests by their fixtures, and put files with tests on Ray first: they take longest."""
     for item in items:
-        if "cluster" in getattr(item, "fixturenames", ()):
-            item.add_marker("ray")
+        for fixture in MARKERS.keys() & getattr(item, "fixturenames", ()):
+            item.add_marker(MARKERS[fixture])
     on_ray = {item.path for item in items if item.get_closest_marker("ray")}
     items.sort(key=lambda item: item.path not in on_ray)
 
@@ -97,6 +101,14 @@ def _no_process_left(request: pytest.FixtureRequest) -> Iterator[None]:
         time.sleep(0.1)
 
 
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A temporary folder whose path leaves room for sockets, for all that a test starts."""
+    with tempfile.TemporaryDirectory(prefix="rp", dir="/tmp") as name:
+        monkeypatch.setenv("TMPDIR", name)
+        yield Path(name)
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """Folder of real data sets; tests that need it are skipped without it."""
@@ -107,12 +119,18 @@ def data_dir() -> Path:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """A browser that tests drive, where there are one and a driver."""
+def chromium() -> str:
+    """Path of a browser; tests that need it are skipped without it."""
     if CHROMIUM is None:
         pytest.skip("there is no Chromium")
+    return CHROMIUM
+
+
+@pytest.fixture(scope="session")
+def browser(chromium: str) -> Iterator[Any]:
+    """A browser that tests drive, where there is a driver."""
     driver = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with driver.sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield chromium
-        chromium.close()
+        driven = started.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield driven
+        driven.close()

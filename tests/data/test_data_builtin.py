@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import subprocess
 import sys
 import urllib.error
@@ -19,8 +18,6 @@ import sklearn.datasets
 from raydr.data import DATASETS, Dataset, fetching, load
 from raydr.errors import DataError
 
-FOLDER = os.environ.get("RAYDR_DATA", "")
-needs_folder = pytest.mark.skipif(not FOLDER, reason="RAYDR_DATA names no data folder")
 BUNDLED = [dataset for dataset in DATASETS.values() if dataset.origin == "bundled"]
 OTHERS = [dataset for dataset in DATASETS.values() if dataset.origin != "bundled"]
 
@@ -47,10 +44,9 @@ def test_bundled_tables_equal_scikit_learns(dataset: Dataset) -> None:
     assert len(table.label_names) == dataset.classes
 
 
-@needs_folder
 @pytest.mark.parametrize("dataset", OTHERS, ids=named)
-def test_folder_tables_are_what_the_catalogue_says(dataset: Dataset) -> None:
-    path = Path(FOLDER) / f"{dataset.name}.npz"
+def test_folder_tables_are_what_the_catalogue_says(dataset: Dataset, data_dir: Path) -> None:
+    path = data_dir / f"{dataset.name}.npz"
     if not path.is_file():
         pytest.skip(f"RAYDR_DATA has no {path.name}")
     table = load(source=dataset.name)
@@ -65,7 +61,7 @@ def test_folder_tables_are_what_the_catalogue_says(dataset: Dataset) -> None:
         assert load(source=dataset.name, client=key).client_keys is not None
 
 
-@needs_folder
+@pytest.mark.usefixtures("data_dir")
 def test_natural_client_key_of_the_mice() -> None:
     table = load(source="mice_protein", client="mouse")
     assert table.client_keys is not None

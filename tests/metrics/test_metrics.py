@@ -129,7 +129,7 @@ def test_all_metrics_come_out_of_one_evaluation_and_are_the_same_alone():
         assert evaluate([name], evidence).values == {name: together.values[name]}
 
 
-@pytest.mark.parametrize("name", ["digits", "wine", "mnist"])
+@pytest.mark.parametrize("name", ["digits", "wine", pytest.param("mnist", marks=pytest.mark.data)])
 def test_trustworthiness_and_continuity_equal_scikit_learn_on_real_data(name):
     """But for ties, which scikit-learn breaks by argsort: digits and MNIST hold integers, thousands of them tied."""
     evidence = real_evidence(name)

@@ -25,7 +25,7 @@ from raydr.runfolder.reading import read_run
 
 pytestmark = pytest.mark.usefixtures("edits_accepted")
 
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+needs_browser = pytest.mark.usefixtures("chromium")
 STYLE = ROOT / "raydr" / "report" / "report.css"
 SCREENS = ["faithful", "left", "attacked", "took", "scenario"]
 

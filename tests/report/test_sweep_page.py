@@ -524,7 +524,7 @@ def opened(page: Path, profile: Path, fragment: str = "") -> str:
     return done.stdout
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+@pytest.mark.usefixtures("chromium")
 class TestInABrowser:
     @pytest.mark.parametrize(
         "objectives",

@@ -203,14 +203,6 @@ def test_filled_rows_are_mapped_as_if_they_had_been_whole(tmp_path: Path) -> Non
     assert json.loads((one / "metrics.json").read_text()) == json.loads((other / "metrics.json").read_text())
 
 
-def test_ray_gives_the_same_bits(tmp_path: Path) -> None:
-    table = patients(tmp_path / "patients.csv")
-    inline = tiny_run(tmp_path / "inline", **settings(table))
-    on_ray = tiny_run(tmp_path / "ray", **settings(table), runtime={"federation": "ray"})
-    for name in ("embedding.parquet", "ledger.json", "data.json", "metrics.json"):
-        assert (inline / name).read_bytes() == (on_ray / name).read_bytes()
-
-
 def test_new_rows_are_filled_in_by_the_same_values(tmp_path: Path) -> None:
     table = patients(tmp_path / "patients.csv")
     folder = tiny_run(tmp_path / "run", **settings(table), metrics="default")
@@ -441,10 +433,8 @@ def test_heart_disease_by_hospital(tmp_path: Path, by: Filling, heart_disease: P
 
 
 @pytest.fixture
-def heart_disease() -> Path:
-    import os
-
-    file = Path(os.environ.get("RAYDR_DATA", "")) / "heart_disease.csv"
+def heart_disease(data_dir: Path) -> Path:
+    file = data_dir / "heart_disease.csv"
     if not file.is_file():
         pytest.skip("needs heart_disease.csv in the folder RAYDR_DATA")
     return file
