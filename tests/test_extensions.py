@@ -103,8 +103,8 @@ def test_the_reference_of_scenarios_has_every_key_of_it(example: Path) -> None:
 
 @pytest.fixture(scope="module")
 def plain(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run folder of the method, the partition and the metric, by Ray's actors."""
-    return run_folder(example, tmp_path_factory.mktemp("plain"), "plain", runtime={"actors": 2})
+    """Run folder of the method, the partition and the metric."""
+    return run_folder(example, tmp_path_factory.mktemp("plain"), "plain")
 
 
 def test_the_method_gives_the_pooled_map(plain: Path) -> None:
@@ -118,12 +118,13 @@ def test_the_partition_dealt_the_rows_and_the_metric_measured_the_map(plain: Pat
     assert content(plain, "metrics.json")["federated"] == {"reach": float(np.abs(positions(plain)).max())}
 
 
+@pytest.mark.ray
 def test_workers_of_ray_find_it_and_give_the_bits_of_one_process(
     example: Path, plain: Path, tmp_path: Path
 ) -> None:
-    inline = run_folder(example, tmp_path, "inline")
+    on_ray = run_folder(example, tmp_path, "ray", runtime={"actors": 2})
     for file in ("embedding.parquet", "central.parquet", "ledger.json"):
-        assert (inline / file).read_bytes() == (plain / file).read_bytes()
+        assert (on_ray / file).read_bytes() == (plain / file).read_bytes()
 
 
 def test_the_adversary_strikes_and_the_mechanism_is_in_the_ledger_of_those_alone_who_apply_it(

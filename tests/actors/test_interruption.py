@@ -48,7 +48,7 @@ def on_ray(folder: Path, **runtime: Any) -> Path:
     """A scenario on Ray that does not end by itself."""
     method = tiny()["method"] | {"rounds": LONG}
     return tiny_file(
-        folder, method=method, runtime={"federation": "ray", "actors": 2, "checkpoint_every": 0} | runtime
+        folder, method=method, runtime={"federation": "ray", "actors": 1, "checkpoint_every": 0} | runtime
     )
 
 
@@ -78,13 +78,14 @@ def test_a_run_in_this_process_ends_when_told(
 @pytest.mark.parametrize(
     ("after", "number"),
     [
-        pytest.param("starting Ray", signal.SIGINT, id="Ctrl-C before the rounds"),
         pytest.param("scaling", signal.SIGINT, id="Ctrl-C in the rounds"),
+        # Moments before the rounds are tried below: at any time of the start, and while data are read.
+        pytest.param("starting Ray", signal.SIGINT, id="Ctrl-C before the rounds", marks=pytest.mark.slow),
         pytest.param("scaling", signal.SIGTERM, id="SIGTERM in the rounds", marks=pytest.mark.slow),
     ],
 )
 def test_a_run_on_ray_ends_when_told_and_leaves_no_process(
-    tmp_path: Path, after: str, number: signal.Signals
+    tmp_path: Path, short: Path, after: str, number: signal.Signals
 ) -> None:
     # As a terminal does it: Ctrl-C reaches Ray's processes too.
     code, out, err = end(on_ray(tmp_path), after=after, number=number, to_group=number == signal.SIGINT)
@@ -92,6 +93,7 @@ def test_a_run_on_ray_ends_when_told_and_leaves_no_process(
     assert err.endswith(INTERRUPTED)
     assert "Traceback" not in err
     assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
+    assert not list(short.glob("raydr-*"))
 
 
 READ_MEANWHILE = """
@@ -142,7 +144,7 @@ def test_data_of_no_use_are_said_in_a_line_whether_ray_has_started_or_not(
 @pytest.mark.parametrize(
     "moment", [pytest.param(moment, marks=[pytest.mark.slow] if moment >= 4 else []) for moment in range(30)]
 )
-def test_any_moment_of_the_start_will_do(tmp_path: Path, moment: int) -> None:
+def test_any_moment_of_the_start_will_do(tmp_path: Path, short: Path, moment: int) -> None:
     """From the command's first line until rounds are under way, 4 s later here; any signal, to it or to all."""
     draw = random.Random(moment)
     seconds, number, to_group = (
@@ -160,6 +162,7 @@ def test_any_moment_of_the_start_will_do(tmp_path: Path, moment: int) -> None:
     assert err.endswith(INTERRUPTED) or not err
     assert "Traceback" not in err
     assert [entry.name for entry in tmp_path.iterdir()] == ["tiny.yaml"]
+    assert not list(short.glob("raydr-*"))
 
 
 def test_an_interruption_that_python_makes_another_error_of_is_one(
@@ -192,7 +195,7 @@ def test_a_folder_that_was_only_just_made_is_removed_as_well(tmp_path: Path) -> 
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, *SLOW_ENDS])
 def test_a_signal_whose_exception_python_drops_is_not_lost(tmp_path: Path, number: signal.Signals) -> None:
     """What a handler raises in a finaliser or in a weak reference's callback, as imports have them, is dropped."""
     dropping = f"""
@@ -267,8 +270,19 @@ main()
         assert command.end(timeout_s=20) == (128 + number, "", INTERRUPTED)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("imported", ["raydr.front.cli", "click", "raydr.scenarios"])
+IMPORTED = ("raydr.front.cli", "click", "raydr.scenarios")
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.mark.parametrize(
+    ("imported", "number"),
+    [
+        # Each module once and each signal once; the other pairs in ``make slow``.
+        pytest.param(name, number, marks=[] if ENDS.index(number) == at else pytest.mark.slow)
+        for at, name in enumerate(IMPORTED)
+        for number in ENDS
+    ],
+)
 def test_nothing_is_printed_while_the_command_is_imported(
     tmp_path: Path, imported: str, number: signal.Signals
 ) -> None:

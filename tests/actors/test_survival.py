@@ -23,7 +23,7 @@ from raydr.federation.client import Withheld
 from raydr.federation.releases import by_name
 from raydr.journal import Charged, Event, Incident, RoundEnded
 from raydr.methods.landmarks.maps import FedTSNE
-from raydr.methods.serving import Plan, Served
+from raydr.methods.serving import Plan
 from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.mechanism import Coverage
 from raydr.scenarios.running.backend import InlineBackend
@@ -47,35 +47,8 @@ def unheard(event: Event) -> None:
     pass
 
 
-def expected() -> Served:
-    return InlineBackend().serve(rows(), plan(), listener=unheard)
-
-
-def test_a_coordinator_that_is_killed_goes_on_from_its_checkpoint(cluster: None, tmp_path: Path) -> None:
-    from raydr.actors.backend import RayBackend
-
-    gate = Gate(round=8, opened_by=str(tmp_path / "open"))
-    killed: list[int] = []
-    heard: list[Event] = []
-
-    def kill_after_round_7(event: Event) -> None:
-        heard.append(event)
-        if isinstance(event, RoundEnded) and event.round == 7 and not killed:
-            for process in simulation_processes("CoordinatorProcess"):
-                process.kill()
-                killed.append(process.pid)
-            Path(gate.opened_by).touch()
-
-    served = RayBackend(packing=1).serve(rows(), plan(faults=gate), listener=kill_after_round_7)
-    assert killed
-    assert any(isinstance(event, Incident) and "last checkpoint" in event.text for event in heard)
-    whole = expected()
-    assert served.outcome.embedding.tobytes() == whole.outcome.embedding.tobytes()
-    assert served.ledger.as_list() == whole.ledger.as_list()
-
-
 @pytest.mark.parametrize("quorum", [1.0, 0.6])
-def test_a_coordinator_that_is_killed_forgets_no_release(
+def test_a_coordinator_that_is_killed_goes_on_from_its_checkpoint_and_forgets_no_release(
     cluster: None, tmp_path: Path, quorum: float
 ) -> None:
     """Where no client may be lost, what is asked again is the same release; elsewhere it is another."""
@@ -85,9 +58,10 @@ def test_a_coordinator_that_is_killed_forgets_no_release(
     noise = Coverage(GaussianNoise(on="gradient", multiplier=20.0, per="sum"))
     how: dict[str, Any] = {"coverage": noise, "policy": FailurePolicy(quorum=quorum)}
     withheld = Withheld.derived(KNOWN, range(len(rows())))
-    killed, written = list[int](), list[str]()
+    killed, written, heard = list[int](), list[str](), list[Event]()
 
     def kill_after_round_7(event: Event) -> None:
+        heard.append(event)
         if isinstance(event, Charged):
             written.append(event.line)
         if isinstance(event, RoundEnded) and event.round == 7 and not killed:
@@ -101,11 +75,13 @@ def test_a_coordinator_that_is_killed_forgets_no_release(
     )
     whole = InlineBackend().serve(rows(), plan(**how), listener=unheard, withheld=withheld)
     assert killed
+    assert any(isinstance(event, Incident) and "last checkpoint" in event.text for event in heard)
     releases = sum(served.ledger.charges.values())
     assert len(by_name(written)) == releases, "each was written down"
     if quorum == 1:
         assert served.outcome.embedding.tobytes() == whole.outcome.embedding.tobytes()
         assert served.ledger.charges == whole.ledger.charges
+        assert served.ledger.as_list() == whole.ledger.as_list()
     else:
         assert ROUNDS < releases <= ROUNDS + 2, "round 7, and 8 if it was under way"
 
@@ -126,25 +102,22 @@ def test_a_coordinator_that_dies_too_often_is_given_up(cluster: None, tmp_path: 
         RayBackend(packing=1).serve(rows(), once, listener=kill_at_once)
 
 
-def test_two_simulations_share_a_cluster(cluster: None) -> None:
+def test_two_simulations_share_a_cluster_and_leave_no_process(cluster: None) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     from raydr.actors.backend import RayBackend
 
-    with ThreadPoolExecutor(2) as pool:
-        both = list(
-            pool.map(lambda _: RayBackend(packing=1).serve(rows(), plan(), listener=unheard), range(2))
-        )
-    bits = expected().outcome.embedding.tobytes()
-    assert [served.outcome.embedding.tobytes() for served in both] == [bits, bits]
-
-
-def test_actors_end_with_their_run(cluster: None) -> None:
-    from raydr.actors.backend import RayBackend
-
     during: list[psutil.Process] = []
-    RayBackend(packing=2).serve(rows(), plan(), listener=lambda _: during.extend(simulation_processes()))
-    assert len({process.pid for process in during}) == 3, "a coordinator and two processes of clients"
+
+    def simulate(_: int) -> bytes:
+        backend = RayBackend(packing=1)
+        served = backend.serve(rows(), plan(), listener=lambda _: during.extend(simulation_processes()))
+        return served.outcome.embedding.tobytes()
+
+    with ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(simulate, range(2)))
+    assert both == [InlineBackend().serve(rows(), plan(), listener=unheard).outcome.embedding.tobytes()] * 2
+    assert len({process.pid for process in during}) == 4, "a coordinator and a process of clients of each"
     _wait_for(lambda: True if not simulation_processes() else None, timeout_s=120)
 
 

@@ -177,11 +177,18 @@ def test_a_notebook_has_bars_where_it_has_widgets(monkeypatch: pytest.MonkeyPatc
 # --- what is told --------------------------------------------------------------------------------------------------
 
 
+SHORT: dict[str, dict[str, int]] = {
+    "tsne": {"early_iterations": 100, "iterations": 100},
+    "cosne": {"early_iterations": 100, "iterations": 100},
+    "cne": {"epochs": 40},
+}
+
+
 @pytest.mark.parametrize("kind", EMBEDDERS)
 def test_an_embedder_tells_how_far_it_is_and_draws_the_same(kind: str) -> None:
     if kind == "phate":
         pytest.importorskip("phate")
-    embedder = EMBEDDERS[kind]()
+    embedder = EMBEDDERS[kind](**SHORT.get(kind, {}))
     rows = ROWS / 10 if kind == "cosne" else ROWS
     graph = nearest_neighbors(Points(rows), embedder.neighbors_needed(len(rows)))
     heard: list[tuple[float, int]] = []
@@ -221,13 +228,6 @@ def test_work_within_a_stage_moves_that_stage() -> None:
     assert list(outer.seconds) == ["central map"]
 
 
-def moved(out: Path, **overrides: Any) -> set[str]:
-    """Stages of a tiny run that said how far they were."""
-    events: list[Event] = []
-    run(tiny_scenario(**overrides), out=out, listener=events.append)
-    return _moved(events)
-
-
 def _moved(events: list[Event]) -> set[str]:
     return {event.stage for event in events if isinstance(event, Progress) and event.done}
 
@@ -254,8 +254,9 @@ def _moved(events: list[Event]) -> set[str]:
 def test_what_takes_long_in_a_run_says_how_far_it_is(
     tmp_path: Path, method: dict[str, Any], stages: set[str]
 ) -> None:
-    told = moved(tmp_path / "run", method=method, compare=["central"])
-    assert stages | {"central map", "metrics"} <= told
+    events: list[Event] = []
+    run(tiny_scenario(method=method, compare=["central"]), out=tmp_path / "run", listener=events.append)
+    assert stages | {"central map", "metrics"} <= _moved(events)
 
 
 def test_an_audit_says_how_far_the_run_is_that_it_repeats(tmp_path: Path) -> None:
@@ -263,14 +264,6 @@ def test_an_audit_says_how_far_the_run_is_that_it_repeats(tmp_path: Path) -> Non
     events: list[Event] = []
     raydr.audit(folder, ["trilateration"], listener=events.append)
     assert "audit: the run once more" in _moved(events)
-
-
-@pytest.mark.ray
-def test_progress_comes_from_rays_processes_too(tmp_path: Path) -> None:
-    method = {"kind": "fed-umap", "landmarks": 12, "rounds": 3, "epochs": 20}
-    runtime = {"federation": "ray", "actors": 1}
-    told = moved(tmp_path / "ray", method=method, runtime=runtime)
-    assert {"landmarks", "neighbours", "embedding", "metrics"} <= told
 
 
 # --- from Python ---------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from tiny import tiny_run, tiny_scenario
 import raydr
 from raydr.arrays import FloatArray
 from raydr.errors import OutputError, ScenarioError
-from raydr.journal import Event, RoundEnded
+from raydr.journal import Event, Progress, RoundEnded
 from raydr.report import write_report
 from raydr.report.run.progress import MOST_MAPS, curves, small_maps
 from raydr.runfolder import read_run
@@ -92,11 +92,16 @@ def test_a_resumed_run_has_all_of_them(tmp_path: Path) -> None:
         assert (resumed / name).read_bytes() == (whole / name).read_bytes(), name
 
 
-@pytest.mark.ray
-def test_on_ray_it_is_the_same_to_the_bit(tmp_path: Path) -> None:
-    settings = {"method__landmarks": 4, "evaluate_every": 1}
+def test_on_ray_it_is_the_same_to_the_bit_and_every_process_says_how_far_it_is(
+    cluster: None, tmp_path: Path
+) -> None:
+    method = {"kind": "fed-umap", "landmarks": 12, "rounds": 3, "epochs": 20}
+    settings, events = {"method": method, "evaluate_every": 1}, list[Event]()
     inline = tiny_run(tmp_path / "inline", **settings)
-    ray = tiny_run(tmp_path / "ray", **settings, runtime={"federation": "ray", "actors": 1})
+    on_ray = tiny_scenario(**settings, runtime={"federation": "ray", "actors": 1})
+    ray = run(on_ray, out=tmp_path / "ray", listener=events.append)
+    told = {event.stage for event in events if isinstance(event, Progress) and event.done}
+    assert {"landmarks", "neighbours", "embedding", "metrics"} <= told
     for name in ("embedding.parquet", "progress.json", "progress.parquet"):
         assert (ray / name).read_bytes() == (inline / name).read_bytes(), name
 

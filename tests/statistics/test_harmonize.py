@@ -629,10 +629,12 @@ def test_a_run_says_how_far_sites_stood_apart(tmp_path: Path, table: Path) -> No
     assert entry.direction == "simulation-only"
 
 
-def test_ray_gives_the_same_bits(tmp_path: Path, table: Path) -> None:
+def test_ray_gives_the_same_bits_of_filled_and_harmonized_rows(
+    cluster: None, tmp_path: Path, table: Path
+) -> None:
     content = settings(table, harmonize={"kind": "combat", "keep": ["age", "label"]})
     inline = tiny_run(tmp_path / "inline", **content)
-    on_ray = tiny_run(tmp_path / "ray", **content, runtime={"federation": "ray"})
+    on_ray = tiny_run(tmp_path / "ray", **content, runtime={"federation": "ray", "actors": 2})
     for name in ("embedding.parquet", "ledger.json", "data.json", "metrics.json", "model/sites.npz"):
         assert (inline / name).read_bytes() == (on_ray / name).read_bytes()
 

@@ -40,11 +40,21 @@ def trial_processes() -> list[psutil.Process]:
     ]
 
 
-def test_trials_side_by_side_have_the_bits_of_trials_alone(
+def test_trials_side_by_side_have_the_bits_of_trials_alone_though_a_process_is_killed(
     cluster: None, whole: Path, tmp_path: Path
 ) -> None:
     told: list[journal.Event] = []
-    folder = sweep(tiny_sweep(), out=tmp_path / "swept", listener=told.append)
+    killed = []
+
+    def kill_once(event: journal.Event) -> None:
+        told.append(event)
+        if isinstance(event, journal.TrialEnded) and not killed:
+            for process in trial_processes():
+                process.kill()
+                killed.append(process.pid)
+
+    folder = sweep(tiny_sweep(), out=tmp_path / "swept", listener=kill_once)
+    assert killed
     assert table(folder) == table(whole)
     assert table(folder, records.POINTS) == table(whole, records.POINTS)
     for row in table(whole):
@@ -67,20 +77,6 @@ def test_clients_of_a_trial_are_actors_with_the_same_bits(cluster: None, tmp_pat
     for name in ("0000-0", "0001-0"):
         run = Path(records.TRIAL_FOLDERS) / name
         assert files_of(on_ray / run, "embedding.parquet") == files_of(alone / run, "embedding.parquet")
-
-
-def test_a_trial_whose_process_is_killed_starts_again(cluster: None, whole: Path, tmp_path: Path) -> None:
-    killed = []
-
-    def kill_once(event: journal.Event) -> None:
-        if isinstance(event, journal.TrialEnded) and not killed:
-            for process in trial_processes():
-                process.kill()
-                killed.append(process.pid)
-
-    folder = sweep(tiny_sweep(), out=tmp_path / "swept", listener=kill_once)
-    assert killed
-    assert table(folder) == table(whole)
 
 
 @pytest.mark.slow

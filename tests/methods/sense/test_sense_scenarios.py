@@ -94,16 +94,27 @@ def bits(result: raydr.Result) -> dict[str, bytes]:
 
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize(
-    "method",
+    ("method", "actors"),
     [
-        {"visibility": "partial", "anchors": 4, "solver": "smacof", "start": "closed-form", "iterations": 5},
-        {"visibility": "partial", "anchors": 4, "solver": "smacof-dense", "iterations": 5},
-        {"geometry": "hyperbolic", "anchors": 4, "embedder": EMBEDDERS["cosne"]},
+        (
+            {
+                "visibility": "partial",
+                "anchors": 4,
+                "solver": "smacof",
+                "start": "closed-form",
+                "iterations": 5,
+            },
+            2,
+        ),
+        ({"visibility": "partial", "anchors": 4, "solver": "smacof-dense", "iterations": 5}, 1),
+        ({"geometry": "hyperbolic", "anchors": 4, "embedder": EMBEDDERS["cosne"]}, 1),
     ],
     ids=["partial-smacof", "partial-dense", "hyperbolic"],
 )
-def test_ray_gives_the_bits_of_the_inline_federation(tmp_path: Path, method: dict[str, Any]) -> None:
-    runtimes = [{"federation": "inline"}, {"federation": "ray", "actors": 2}]
+def test_ray_gives_the_bits_of_the_inline_federation(
+    tmp_path: Path, method: dict[str, Any], actors: int
+) -> None:
+    runtimes = [{"federation": "inline"}, {"federation": "ray", "actors": actors}]
     found = [
         bits(ran(tmp_path / str(number), method=method, runtime=runtime, metrics=MEASURED))
         for number, runtime in enumerate(runtimes)
