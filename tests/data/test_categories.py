@@ -182,7 +182,7 @@ def split(folder: Path, table: Path) -> list[dict[str, str]]:
     return sites
 
 
-@pytest.mark.parametrize("federation", ["inline", "ray"])
+@pytest.mark.parametrize("federation", ["inline", pytest.param("ray", marks=pytest.mark.ray)])
 def test_sites_of_different_words_are_mapped_as_one_table(tmp_path: Path, federation: str) -> None:
     table = patients(tmp_path / "p.csv")
     one = tiny_run(tmp_path / "one", **settings(table))
