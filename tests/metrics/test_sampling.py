@@ -58,8 +58,10 @@ def of_sample(evidence: Evidence, rows: int, names: Any = DEFAULT_METRICS, threa
 @pytest.mark.parametrize("kind", ["digits", "clouds", "integers"])
 def test_a_sample_of_all_rows_says_what_all_rows_do(kind: str) -> None:
     evidence = evidence_of(kind)
-    exact = evaluate(DEFAULT_METRICS, evidence, threads=1)
-    sampled = of_sample(evidence, 10**6)
+    # Metrics that no sample estimates are computed once: they are the same for every kind.
+    names = DEFAULT_METRICS if kind == "clouds" else sorted(ESTIMATED)
+    exact = evaluate(names, evidence, threads=1)
+    sampled = of_sample(evidence, 10**6, names)
     assert exact.sampled_rows is None
     assert exact.standard_errors == {}
     assert sampled.values.keys() == exact.values.keys()
