@@ -21,6 +21,9 @@ from processes import CLUSTER_TOKEN, TOKEN, simulation_processes
 for _name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
     os.environ.pop(_name, None)
 
+# Workers of Ray have niceness 15 by default, and would wait for the tests of the other process.
+os.environ.update(RAY_worker_niceness="0")
+
 # What raydr keeps for its user it keeps elsewhere for tests.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="raydr-state-")
 
