@@ -13,10 +13,10 @@ from raydr.errors import DataError, OutputError
 from raydr.files import whole
 from raydr.parquet_files import read_parquet
 from raydr.runfolder import records
-from raydr.tune.trials import Row, measures_in
+from raydr.runfolder.records import TRIAL_IDENTITY, TrialRow
+from raydr.tune.trials import folder_of, measures_in
 
 LARGEST = 1024 * MEGABYTE
-_IDENTITY = ("point", "repeat", "seed", "status", "error", "folder", "digest", "data")
 TEXT = b"raydr_json"
 """In the schema's metadata: columns of swept keys whose values stand there as JSON."""
 
@@ -35,7 +35,7 @@ class Ledger:
 
     folder: Path
     keys: Sequence[str]
-    rows: dict[tuple[int, int], Row] = field(default_factory=dict)
+    rows: dict[tuple[int, int], TrialRow] = field(default_factory=dict)
 
     @classmethod
     def read(cls, folder: Path, keys: Sequence[str]) -> Ledger:
@@ -52,11 +52,11 @@ class Ledger:
         return ledger
 
     @property
-    def ordered(self) -> list[Row]:
+    def ordered(self) -> list[TrialRow]:
         """Rows by point and repeat."""
         return [self.rows[key] for key in sorted(self.rows)]
 
-    def require_same_data(self, row: Row) -> None:
+    def require_same_data(self, row: TrialRow) -> None:
         """Refuse a row made from other data than an earlier one of the same source.
 
         Raises
@@ -74,7 +74,7 @@ class Ledger:
                     f" than {row.name}. Bring the data back and resume, or start the sweep anew."
                 )
 
-    def add(self, row: Row) -> None:
+    def add(self, row: TrialRow) -> None:
         """Keep a row, and write all of them."""
         self.rows[row.point, row.repeat] = row
         self.write()
@@ -84,7 +84,7 @@ class Ledger:
         write_table(self.folder / records.TRIALS, table_of(self.ordered, self.keys))
 
 
-def table_of(rows: Sequence[Row], keys: Sequence[str]) -> Any:
+def table_of(rows: Sequence[TrialRow], keys: Sequence[str]) -> Any:
     """The rows as an Arrow table: identity, swept keys, measures."""
     import pyarrow as pa
 
@@ -93,7 +93,7 @@ def table_of(rows: Sequence[Row], keys: Sequence[str]) -> Any:
         "repeat": pa.array([row.repeat for row in rows], pa.int64()),
         "seed": pa.array([row.seed for row in rows], pa.int64()),
     }
-    for name in _IDENTITY[3:]:
+    for name in TRIAL_IDENTITY[3:]:
         columns[name] = pa.array([getattr(row, name) for row in rows], pa.string())
     columns, text = swept_columns(columns, [row.values for row in rows], keys)
     for name in measures_in(rows):
@@ -143,7 +143,7 @@ def _column(values: Sequence[Any], applies: Sequence[bool]) -> tuple[Any, bool]:
     return pa.array(said, pa.string()), True
 
 
-def _read(path: Path, keys: Sequence[str]) -> Iterable[Row]:
+def _read(path: Path, keys: Sequence[str]) -> Iterable[TrialRow]:
     import pyarrow as pa
 
     try:
@@ -151,25 +151,20 @@ def _read(path: Path, keys: Sequence[str]) -> Iterable[Row]:
         text = set(json.loads((table.schema.metadata or {})[TEXT]))
         found = table.to_pylist()
         swept = [records.SETTING + key for key in keys]
-        absent = [name for name in (*_IDENTITY, *swept) if name not in table.column_names]
+        absent = [name for name in (*TRIAL_IDENTITY, *swept) if name not in table.column_names]
         if absent:
             raise ValueError(f"it lacks the column {absent[0]!r}")
-        measures = [name for name in table.column_names if name not in (*_IDENTITY, *swept)]
+        measures = [name for name in table.column_names if name not in (*TRIAL_IDENTITY, *swept)]
         return [
-            Row(
-                row["point"],
-                row["repeat"],
-                row["seed"],
-                row["status"],
-                row["error"],
-                row["digest"],
-                row["data"],
-                {
+            TrialRow(
+                **{name: row[name] for name in TRIAL_IDENTITY if name != "folder"},
+                folder=folder_of(row["point"], row["repeat"], row["status"]),
+                values={
                     key: json.loads(row[records.SETTING + key]) if key in text else row[records.SETTING + key]
                     for key in keys
                     if row[records.SETTING + key] is not None
                 },
-                {name: row[name] for name in measures if row[name] is not None},
+                measures={name: row[name] for name in measures if row[name] is not None},
             )
             for row in found
         ]
@@ -180,7 +175,7 @@ def _read(path: Path, keys: Sequence[str]) -> Iterable[Row]:
         ) from error
 
 
-def _source(row: Row) -> str:
+def _source(row: TrialRow) -> str:
     """What of a row's swept keys may change the data that are read: another file is no other content of one."""
     return json.dumps(
         {

@@ -13,10 +13,11 @@ from typing import Any
 from raydr.files import write_whole
 from raydr.privacy.composition import OUTSIDE, Composition
 from raydr.runfolder import records
+from raydr.runfolder.records import TrialRow
 from raydr.scenarios.schema.reading import dump, read
 from raydr.tune.ledger import swept_columns, write_table
 from raydr.tune.schema import Direction
-from raydr.tune.trials import Row, measures_in
+from raydr.tune.trials import measures_in
 
 _REMEDY = "make room there, or move the folder, and resume the sweep"
 
@@ -42,15 +43,15 @@ class PointResult:
     deviations: Mapping[str, float]
 
 
-def results_of(rows: Sequence[Row]) -> list[PointResult]:
+def results_of(rows: Sequence[TrialRow]) -> list[PointResult]:
     """Points of which a trial ended, in their order."""
-    by_point: dict[int, list[Row]] = {}
+    by_point: dict[int, list[TrialRow]] = {}
     for row in rows:
         by_point.setdefault(row.point, []).append(row)
     return [_result(by_point[point]) for point in sorted(by_point)]
 
 
-def _result(trials: Sequence[Row]) -> PointResult:
+def _result(trials: Sequence[TrialRow]) -> PointResult:
     done = [row for row in trials if row.status == "done"]
     found = {
         name: [row.measures[name] for row in done if name in row.measures]
@@ -115,7 +116,7 @@ def _cost(value: float | None, direction: Direction) -> float:
 
 def write_results(
     folder: Path,
-    rows: Sequence[Row],
+    rows: Sequence[TrialRow],
     keys: Sequence[str],
     objectives: Mapping[str, Direction],
     total: Composition | None,

@@ -15,6 +15,7 @@ from raydr.journal import Incident, Journal, Listener, SweepBegan, TrialEnded, T
 from raydr.plain import short
 from raydr.runfolder import records
 from raydr.runfolder.making import default_folder, incomplete, taken_up, target_of, unwritable
+from raydr.runfolder.records import TrialRow
 from raydr.signals import signals_deferred
 from raydr.tune.composition import Purse
 from raydr.tune.folder import SweepWork, TableWork
@@ -26,7 +27,7 @@ from raydr.tune.search import Search, require_packages_of, search_of
 from raydr.tune.tables import Table
 from raydr.tune.tabulating import require_cells, write_paper_table
 from raydr.tune.trackers import Tracker
-from raydr.tune.trials import Row, Trial, digest_of_run, row_of, row_of_run
+from raydr.tune.trials import Trial, digest_of_run, row_of, row_of_run
 
 
 def sweep(
@@ -138,7 +139,7 @@ class _Going:
             trial = self._trial(index)
             if trial is None:
                 break
-            if isinstance(trial, Row):
+            if isinstance(trial, TrialRow):
                 self.ledger.rows[trial.point, trial.repeat] = trial
                 continue
             row = self.ledger.rows.get((trial.point.number, trial.repeat))
@@ -223,7 +224,7 @@ class _Going:
             if trial is None:
                 return None
             self._next += 1
-            if isinstance(trial, Row):
+            if isinstance(trial, TrialRow):
                 if (trial.point, trial.repeat) not in self.ledger.rows and self._keep(trial):
                     self.listener(
                         TrialEnded(trial.name, "", "failed", short(str(trial.error), 300), None, None)
@@ -249,7 +250,7 @@ class _Going:
             return False
         return True
 
-    def _trial(self, index: int) -> Trial | Row | None:
+    def _trial(self, index: int) -> Trial | TrialRow | None:
         """The trial at a place of the order, point by point and repeat by repeat.
 
         Its row at once where the point that was proposed cannot be run; None where it is not known yet.
@@ -262,7 +263,15 @@ class _Going:
             return Trial.of(point, repeat)
         except ScenarioError as error:  # of a point that was proposed: those of a list have been checked
             seed = point.content.get("seed", 0)
-            return Row(number, repeat, seed + repeat, "failed", str(error), "", None, point.values)
+            return TrialRow(
+                point=number,
+                repeat=repeat,
+                seed=seed + repeat,
+                status="failed",
+                error=str(error),
+                digest="",
+                values=point.values,
+            )
 
     def _measured(self) -> Mapping[int, Mapping[str, float] | None]:
         """Means of points all of whose repeats ended."""
@@ -313,7 +322,7 @@ class _Going:
         )
         self._track(row)
 
-    def _track(self, row: Row) -> None:
+    def _track(self, row: TrialRow) -> None:
         """Tell the trackers; one that fails is told no more, and costs the sweep nothing."""
         for tracker in list(self.trackers):
             try:
@@ -325,7 +334,7 @@ class _Going:
                     Incident(f"{type(tracker).__name__} is told no more ({said}); the sweep goes on")
                 )
 
-    def _keep(self, row: Row) -> bool:
+    def _keep(self, row: TrialRow) -> bool:
         """Write a row; what hinders that ends the sweep, once the trials under way have ended."""
         try:
             self.ledger.require_same_data(row)
@@ -335,7 +344,7 @@ class _Going:
             return False
         return True
 
-    def _row(self, trial: Trial, told: Mapping[str, Any]) -> Row:
+    def _row(self, trial: Trial, told: Mapping[str, Any]) -> TrialRow:
         match told.get("ended"):
             case "done":
                 return row_of_run(trial, self.work.run(trial.name))

@@ -15,14 +15,15 @@ from raydr.data.catalogue import DATA_VARIABLE
 from raydr.errors import ScenarioError
 from raydr.runfolder import records
 from raydr.runfolder.paper_table import HEADING
+from raydr.runfolder.records import TrialRow
 from raydr.tune.ledger import write_table
 from raydr.tune.schema import Sweep
 from raydr.tune.space import Point
 from raydr.tune.tables import Table, cells, content_of
-from raydr.tune.trials import Row, Trial
+from raydr.tune.trials import Trial
 
 
-def write_paper_table(folder: Path, asked: Sweep, rows: Sequence[Row]) -> None:
+def write_paper_table(folder: Path, asked: Sweep, rows: Sequence[TrialRow]) -> None:
     """Write a sweep's table: a row for each cell and seed, found by what made it and not by its number."""
     table = asked.search
     if not isinstance(table, Table):
@@ -33,12 +34,12 @@ def write_paper_table(folder: Path, asked: Sweep, rows: Sequence[Row]) -> None:
 class _Found:
     """Trials by what makes them: the values of a cell and the number of a repeat."""
 
-    def __init__(self, asked: Sweep, table: Table, rows: Sequence[Row]) -> None:
+    def __init__(self, asked: Sweep, table: Table, rows: Sequence[TrialRow]) -> None:
         self.asked, self.table = asked, table
         self.rows = {row.digest: row for row in rows}
         self._digests: dict[tuple[str, int], str] = {}
 
-    def row(self, values: Mapping[str, Any] | None, repeat: int) -> Row | None:
+    def row(self, values: Mapping[str, Any] | None, repeat: int) -> TrialRow | None:
         """The trial of a cell's values; None where there is none."""
         if values is None:
             return None
@@ -98,7 +99,7 @@ def _arrow(asked: Sweep, table: Table, found: _Found) -> Any:
     return pa.Table.from_pylist(content, schema).replace_schema_metadata({HEADING: heading})
 
 
-def _failure(row: Row | None) -> str | None:
+def _failure(row: TrialRow | None) -> str | None:
     """Why a trial has no values; a table is made to be handed on, so that it names no data folder of a machine."""
     if row is None or row.status == "done":
         return None

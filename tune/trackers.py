@@ -15,13 +15,13 @@ from typing import Protocol
 from raydr.errors import ScenarioError
 from raydr.extras import lacking
 from raydr.runfolder import records
-from raydr.tune.trials import Row
+from raydr.runfolder.records import TrialRow
 
 
 class Tracker(Protocol):
     """Takes a trial in."""
 
-    def track(self, row: Row, run: Path) -> None:
+    def track(self, row: TrialRow, run: Path) -> None:
         """Take the row of a trial that ended, whose run folder, if it is done, is ``run``."""
 
 
@@ -60,7 +60,7 @@ class MLflow:
     uri: str
     experiment: str
 
-    def track(self, row: Row, run: Path) -> None:
+    def track(self, row: TrialRow, run: Path) -> None:
         """Log swept keys as parameters, measures as metrics, and the objective by round."""
         import mlflow
 
@@ -80,7 +80,7 @@ class TensorBoard:
 
     folder: Path
 
-    def track(self, row: Row, run: Path) -> None:
+    def track(self, row: TrialRow, run: Path) -> None:
         """Write swept keys and measures as hyperparameters, and the objective by round."""
         from tensorboardX import SummaryWriter
 

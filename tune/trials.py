@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from raydr.privacy.ledger import read_entries
 from raydr.runfolder import read_audit, records
 from raydr.runfolder.manifest import require_unchanged
-from raydr.runfolder.records import COSTS
+from raydr.runfolder.records import COSTS, State, TrialRow, trial_name
 from raydr.scenarios.schema.reading import read
 from raydr.scenarios.schema.scenario import Scenario
 from raydr.tune.space import Point, digest
-
-Status = Literal["done", "failed", "stopped"]
 
 
 @dataclass(frozen=True)
@@ -48,88 +46,44 @@ class Trial:
     @property
     def name(self) -> str:
         """Of its folder."""
-        return name_of(self.point.number, self.repeat)
+        return trial_name(self.point.number, self.repeat)
 
 
-def measures_in(rows: Sequence[Row]) -> list[str]:
+def measures_in(rows: Sequence[TrialRow]) -> list[str]:
     """Names of the measures that a table of these rows has: metrics as they come, then costs."""
     found = dict.fromkeys(name for row in rows for name in row.measures if name not in COSTS)
     return [*found, *COSTS]
 
 
-def name_of(point: int, repeat: int) -> str:
-    """Name of a trial and of its folder.
-
-    >>> name_of(3, 1)
-    '0003-1'
-    """
-    return f"{point:04d}-{repeat}"
-
-
-@dataclass(frozen=True)
-class Row:
-    """What became of a trial.
-
-    Attributes
-    ----------
-    point, repeat, seed : int
-    status : {"done", "failed", "stopped"}
-    error : str or None
-        Why it failed.
-    digest : str
-        Of all that its results follow from.
-    data : str or None
-        SHA-256 of what was read, of all sources together; None where nothing was.
-    values : mapping of dotted key to value
-        Of the swept keys that apply.
-    measures : mapping of name to float
-        Those that there are.
-    """
-
-    point: int
-    repeat: int
-    seed: int
-    status: Status
-    error: str | None
-    digest: str
-    data: str | None
-    values: Mapping[str, Any]
-    measures: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """Of the trial."""
-        return name_of(self.point, self.repeat)
-
-    @property
-    def folder(self) -> str | None:
-        """Its run folder, seen from the sweep's; None where it is not done."""
-        return f"{records.TRIAL_FOLDERS}/{self.name}" if self.status == "done" else None
+def folder_of(point: int, repeat: int, status: State) -> str | None:
+    """Run folder of a trial, seen from the sweep's; None where it is not done."""
+    return f"{records.TRIAL_FOLDERS}/{trial_name(point, repeat)}" if status == "done" else None
 
 
 def row_of(
     trial: Trial,
-    status: Status,
+    status: State,
     *,
     error: str | None = None,
     data: str | None = None,
     measures: Mapping[str, float] | None = None,
-) -> Row:
+) -> TrialRow:
     """Return the row of a trial that ended."""
-    return Row(
-        trial.point.number,
-        trial.repeat,
-        trial.scenario.seed,
-        status,
-        error,
-        trial.digest,
-        data,
-        trial.point.values,
-        measures or {},
+    return TrialRow(
+        point=trial.point.number,
+        repeat=trial.repeat,
+        seed=trial.scenario.seed,
+        status=status,
+        error=error,
+        folder=folder_of(trial.point.number, trial.repeat, status),
+        digest=trial.digest,
+        data=data,
+        values=trial.point.values,
+        measures=measures or {},
     )
 
 
-def row_of_run(trial: Trial, run: Path) -> Row:
+def row_of_run(trial: Trial, run: Path) -> TrialRow:
     """Return the row of a trial that is done, all of it from its run folder."""
     require_unchanged(run)
     read = [source["sha256"] for source in _json(run, records.FINGERPRINTS)]

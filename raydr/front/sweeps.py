@@ -18,9 +18,9 @@ from raydr.privacy.composition import OUTSIDE
 from raydr.report import wording
 from raydr.report.sweep.axes import axes, measures_of_interest, ranking
 from raydr.report.sweep.papers import MARKS, cell_text
-from raydr.runfolder import Trial, read_sweep, records
+from raydr.runfolder import read_sweep, records
 from raydr.runfolder.paper_table import SOURCES, read_paper_table
-from raydr.runfolder.sweep import State
+from raydr.runfolder.records import State, TrialRow
 
 _LATEST = 8
 """Trials that ended last, in the table under the bars."""
@@ -161,7 +161,7 @@ def paper_table(folder: Path) -> Iterator[RenderableType]:
         yield Text(f"not run: {short(' '.join(reason.split()), 300)}", "yellow")
 
 
-def _errors(trials: Sequence[Trial]) -> dict[str, list[str]]:
+def _errors(trials: Sequence[TrialRow]) -> dict[str, list[str]]:
     """Trials by their error, as many errors as are shown."""
     found: dict[str, list[str]] = {}
     for trial in trials:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from raydr.runfolder.reading import RunFolder, read_audit, read_run
 from raydr.runfolder.refusals import is_sweep
-from raydr.runfolder.sweep import Point, SweepFolder, Trial, read_sweep
+from raydr.runfolder.sweep import Point, SweepFolder, read_sweep
 
 __all__ = [
     "Point",
     "RunFolder",
     "SweepFolder",
-    "Trial",
     "is_sweep",
     "read_audit",
     "read_run",

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
 from raydr.journal import Count, Seconds
 
@@ -107,7 +108,58 @@ COSTS = (
     "peak_memory_bytes",
 )
 """Measures of a trial that every table has a column for, beside the metrics that any of its trials has."""
-TRIAL_STATES = ("done", "failed", "stopped")
+State: TypeAlias = Literal["done", "failed", "stopped"]
+TRIAL_STATES: tuple[State, ...] = ("done", "failed", "stopped")
+TRIAL_IDENTITY = ("point", "repeat", "seed", "status", "error", "folder", "digest", "data")
+"""Columns of trials that are neither a swept key nor a measure."""
+
+
+def trial_name(point: int, repeat: int) -> str:
+    """Name of a trial and of its folder.
+
+    >>> trial_name(3, 1)
+    '0003-1'
+    """
+    return f"{point:04d}-{repeat}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialRow:
+    """What became of a trial: a row of ``trials.parquet``.
+
+    Attributes
+    ----------
+    point, repeat, seed : int
+    status : {"done", "failed", "stopped"}
+    error : str or None
+        Why it failed.
+    folder : str or None
+        Its run folder, seen from the sweep's; None where it is not done.
+    digest : str
+        Of all that its results follow from.
+    data : str or None
+        SHA-256 of what was read, of all sources together; None where nothing was.
+    values : mapping of dotted key to value
+        Of the swept keys that apply.
+    measures : mapping of name to float
+        Those that there are.
+    """
+
+    point: int
+    repeat: int
+    seed: int
+    status: State
+    error: str | None = None
+    folder: str | None = None
+    digest: str
+    data: str | None = None
+    values: Mapping[str, Any]
+    measures: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Of the trial."""
+        return trial_name(self.point, self.repeat)
 
 
 def is_incomplete(folder: Path) -> bool:

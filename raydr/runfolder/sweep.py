@@ -16,15 +16,13 @@ from raydr.privacy.composition import Composition
 from raydr.runfolder import records
 from raydr.runfolder.manifest import require_unchanged
 from raydr.runfolder.maps import LARGEST
+from raydr.runfolder.records import TRIAL_IDENTITY, State, TrialRow
 from raydr.runfolder.refusals import not_whole
 
 Setting: TypeAlias = str | int | float | bool | None
 """A swept key's value; sections, lists and columns of several types are JSON text, None is where it does not apply."""
-State: TypeAlias = Literal["done", "failed", "stopped"]
 Way: TypeAlias = Literal["min", "max"]
 
-IDENTITY = ("point", "repeat", "seed", "status", "error", "folder", "digest")
-"""Columns of trials that are neither a swept key nor a measure."""
 MOST_TRIALS = 100_000
 MOST_COLUMNS = 2_000
 LONGEST_TEXT = 100_000
@@ -33,22 +31,6 @@ LARGEST_VALUE = 1e100
 """Past it differences overflow; what is larger counts as none."""
 CLOSE = 1e-6
 """Relative error within which a mean may leave the range of what it is the mean of."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One trial: a point of the sweep run with one seed.
-
-    ``folder`` is its run's, relative to the sweep's, where it has one; ``measures`` are its own.
-    """
-
-    point: int
-    repeat: int
-    seed: int
-    status: State
-    error: str | None
-    folder: str | None
-    measures: Mapping[str, float | None]
 
 
 @dataclass(frozen=True)
@@ -82,7 +64,7 @@ class SweepFolder:
         Swept keys and measures, in the order of ``trials.parquet``.
     objectives : mapping of str to {"min", "max"}
         What the sweep wants of its measures; empty where it does not say.
-    trials : tuple of Trial
+    trials : tuple of TrialRow
         By point and repeat.
     points : tuple of Point
         In the order of their numbers, each with at least one trial.
@@ -101,7 +83,7 @@ class SweepFolder:
     objectives: Mapping[str, Way]
     keys: tuple[str, ...]
     measures: tuple[str, ...]
-    trials: tuple[Trial, ...]
+    trials: tuple[TrialRow, ...]
     points: tuple[Point, ...]
     front: frozenset[int]
     total: Composition | None = None
@@ -130,10 +112,10 @@ def read_sweep(folder: Path) -> SweepFolder:
         )
     edited = require_unchanged(folder)
     text, asked = _read_asked(folder)
-    trials = _read_table(folder, records.TRIALS, IDENTITY)
+    trials = _read_table(folder, records.TRIALS, TRIAL_IDENTITY)
     keys = tuple(name.removeprefix(records.SETTING) for name in trials if name.startswith(records.SETTING))
     measures = tuple(
-        name for name, column in trials.items() if name not in IDENTITY and _is_measure(name, column)
+        name for name, column in trials.items() if name not in TRIAL_IDENTITY and _is_measure(name, column)
     )
     needed = (
         "point",
@@ -143,9 +125,9 @@ def read_sweep(folder: Path) -> SweepFolder:
         *(m + records.DEVIATION for m in measures),
     )
     points = _read_table(folder, records.POINTS, needed)
-    listed = _trials(folder, trials, measures)
+    listed = _trials(folder, trials, keys, measures)
     found = _points(folder, points, keys, measures)
-    _require_agreement(folder, trials, listed, found, keys)
+    _require_agreement(folder, listed, found)
     return SweepFolder(
         path=folder,
         edited=edited,
@@ -289,13 +271,18 @@ def _setting(value: float | None) -> Setting:
     return value if abs(value) < LARGEST_VALUE else str(value)
 
 
-def _trials(folder: Path, columns: Mapping[str, Any], measures: Sequence[str]) -> tuple[Trial, ...]:
+def _trials(
+    folder: Path, columns: Mapping[str, Any], keys: Sequence[str], measures: Sequence[str]
+) -> tuple[TrialRow, ...]:
     file = records.TRIALS
     values = [_numbers(folder, file, name, columns[name]) for name in measures]
+    settings = [_settings(folder, file, key, columns[records.SETTING + key]) for key in keys]
     numbers = [_whole_numbers(folder, file, name, columns[name]) for name in ("point", "repeat", "seed")]
-    texts = [_texts(folder, file, name, columns[name]) for name in ("status", "error", "folder")]
+    texts = [_texts(folder, file, name, columns[name]) for name in TRIAL_IDENTITY[3:]]
     trials = []
-    for row, (point, repeat, seed, status, error, place) in enumerate(zip(*numbers, *texts, strict=True)):
+    for row, (point, repeat, seed, status, error, place, digest, data) in enumerate(
+        zip(*numbers, *texts, strict=True)
+    ):
         who = f"trial {repeat} of point {point}"
         if status not in records.TRIAL_STATES:
             raise not_whole(folder, file, f"has the status {status!r}, in {who}")
@@ -305,14 +292,31 @@ def _trials(folder: Path, columns: Mapping[str, Any], measures: Sequence[str]) -
             raise not_whole(
                 folder, file, f"names {place[:200]!r}, which is not inside the sweep folder, for {who}"
             )
-        own = dict(zip(measures, (column[row] for column in values), strict=True))
-        trials.append(Trial(point, repeat, seed, cast("State", status), error, place, own))
+        trials.append(
+            TrialRow(
+                point=point,
+                repeat=repeat,
+                seed=seed,
+                status=cast("State", status),
+                error=error,
+                folder=place,
+                digest=digest or "",
+                data=data,
+                values=_there(keys, settings, row),
+                measures=_there(measures, values, row),
+            )
+        )
     if not trials:
         raise not_whole(folder, file, "has no rows")
     order = [(trial.point, trial.repeat) for trial in trials]
     if any(here >= after for here, after in pairwise(order)):
         raise not_whole(folder, file, "is not in the order of point and repeat, each once")
     return tuple(trials)
+
+
+def _there(names: Sequence[str], columns: Sequence[Sequence[Any]], row: int) -> dict[str, Any]:
+    """Values of a row by name, those that there are."""
+    return {name: column[row] for name, column in zip(names, columns, strict=True) if column[row] is not None}
 
 
 def _is_inside(place: str) -> bool:
@@ -356,35 +360,28 @@ def _points(
     )
 
 
-def _require_agreement(
-    folder: Path,
-    columns: Mapping[str, Any],
-    trials: Sequence[Trial],
-    points: Sequence[Point],
-    keys: Sequence[str],
-) -> None:
+def _require_agreement(folder: Path, trials: Sequence[TrialRow], points: Sequence[Point]) -> None:
     """Refuse points that are not those of the trials: their numbers, settings, repeats, and where their means lie."""
     file = records.POINTS
     at = {point.point: point for point in points}
-    rows: dict[int, list[int]] = {}
-    for row, trial in enumerate(trials):
-        rows.setdefault(trial.point, []).append(row)
+    rows: dict[int, list[TrialRow]] = {}
+    for trial in trials:
+        rows.setdefault(trial.point, []).append(trial)
     if set(rows) != set(at):
         raise not_whole(folder, file, f"does not hold the points of {records.TRIALS}")
-    settings = {key: _settings(folder, records.TRIALS, key, columns[records.SETTING + key]) for key in keys}
     for number, some in rows.items():
         point = at[number]
-        for key, column in settings.items():
-            if any(column[row] != point.settings[key] for row in some):
+        for key, value in point.settings.items():
+            if any(trial.values.get(key) != value for trial in some):
                 raise not_whole(
                     folder, file, f"has another value of {key} than {records.TRIALS}, in point {number}"
                 )
-        done = [trials[row].measures for row in some if trials[row].status == "done"]
+        done = [trial.measures for trial in some if trial.status == "done"]
         if len(done) != point.repeats:
             reason = f"counts {point.repeats} repeats of point {number}, of which {len(done)} are done"
             raise not_whole(folder, file, reason)
         for name, mean in point.means.items():
-            known = [value for own in done if (value := own[name]) is not None]
+            known = [own[name] for own in done if name in own]
             if mean is not None and not _lies_among(mean, known):
                 raise not_whole(folder, file, f"has a mean that is none of point {number}, of {name}")
 

@@ -13,11 +13,11 @@ from tiny import Wards, tiny, tiny_run
 
 from raydr.files import open_private, write_whole
 from raydr.runfolder import records
+from raydr.runfolder.records import TrialRow
 from raydr.scenarios.runner import run
 from raydr.scenarios.schema.reading import read
 from raydr.tune.folder import SweepWork
 from raydr.tune.ledger import Ledger
-from raydr.tune.trials import Row
 
 
 @contextmanager
@@ -55,7 +55,8 @@ def test_an_encoder_is_shared_as_the_rest_of_its_run_folder(tmp_path: Path) -> N
 def test_a_sweep_keeps_to_the_same_rule(tmp_path: Path) -> None:
     files = dict.fromkeys((records.FINGERPRINTS, records.SITES, records.LEDGER), b"content")
     with masked(0o022):
-        Ledger(tmp_path, ["a"]).add(Row(0, 0, 0, "done", None, "", None, {"a": 1}))
+        row = TrialRow(point=0, repeat=0, seed=0, status="done", digest="", values={"a": 1})
+        Ledger(tmp_path, ["a"]).add(row)
         work = SweepWork(tmp_path)
         work.place.mkdir()
         work.take("0-0", files)

@@ -73,6 +73,7 @@ def write_sweep(
         "error": pa.array([trial.error for trial in trials], pa.string()),
         "folder": pa.array([trial.folder for trial in trials], pa.string()),
         "digest": pa.array(["0" * 64 for _ in trials], pa.string()),
+        "data": pa.array(["1" * 64 for _ in trials], pa.string()),
     }
     settings = {key: _setting([trial.settings.get(key) for trial in trials]) for key in keys}
     columns |= {f"{records.SETTING}{key}": column for key, column in settings.items()}

@@ -18,11 +18,11 @@ import raydr
 from raydr import journal
 from raydr.errors import DataError, OutputError, ScenarioError
 from raydr.runfolder import records
+from raydr.runfolder.records import TrialRow
 from raydr.tune.folder import SweepWork, packed
 from raydr.tune.ledger import Ledger
 from raydr.tune.results import PointResult, best, pareto
 from raydr.tune.sweeping import resume, sweep
-from raydr.tune.trials import Row
 
 
 class TestTable:
@@ -155,10 +155,21 @@ class TestLedger:
     def test_what_is_read_is_what_was_written(self, tmp_path: Path) -> None:
         ledger = Ledger(tmp_path, list("abcdefg"))
         rows = [
-            Row(number, 0, number, "done", None, "digest", "data", values, {"x": number / 3})
+            TrialRow(
+                point=number,
+                repeat=0,
+                seed=number,
+                status="done",
+                folder=f"trials/000{number}-0",
+                digest="digest",
+                data="data",
+                values=values,
+                measures={"x": number / 3},
+            )
             for number, values in enumerate(self.VALUES)
         ]
-        rows.append(Row(9, 1, 2**31, "failed", "why\nnot", "other", None, {}))
+        failed = {"status": "failed", "error": "why\nnot", "digest": "other"}
+        rows.append(TrialRow(point=9, repeat=1, seed=2**31, values={}, **failed))
         for row in reversed(rows):
             ledger.add(row)
         assert Ledger.read(tmp_path, list("abcdefg")).ordered == rows
@@ -168,13 +179,14 @@ class TestLedger:
 
         ledger = Ledger(tmp_path, list("abcdefg"))
         for number, values in enumerate(self.VALUES):
-            ledger.add(Row(number, 0, 0, "done", None, "", None, values))
+            ledger.add(TrialRow(point=number, repeat=0, seed=0, status="done", digest="", values=values))
         found = pq.read_table(tmp_path / records.TRIALS).schema
         kinds = [str(found.field(f"set.{key}").type) for key in "abcdefg"]
         assert kinds == ["int64", "string", "string", "bool", "double", "string", "string"]
 
     def test_a_damaged_file_is_refused_by_name(self, tmp_path: Path) -> None:
-        Ledger(tmp_path, ["a"]).add(Row(0, 0, 0, "done", None, "", None, {"a": 1}))
+        row = TrialRow(point=0, repeat=0, seed=0, status="done", digest="", values={"a": 1})
+        Ledger(tmp_path, ["a"]).add(row)
         file = tmp_path / records.TRIALS
         whole = file.read_bytes()
         for broken in (b"", whole[:-20], b"PAR1" + whole):
@@ -438,7 +450,7 @@ class TestTrackers:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         class Broken:
-            def track(self, row: Row, run: Path) -> None:
+            def track(self, row: TrialRow, run: Path) -> None:
                 raise OSError("no server")
 
         inline(monkeypatch)

@@ -21,8 +21,8 @@ from raydr.report.sweep.frontier import write_frontier
 from raydr.report.sweep.round_curves import Course, courses
 from raydr.report.sweep.thumbnails import thumbnails
 from raydr.report.templates import part, templates
-from raydr.runfolder.records import REPORT, SWEEP_REPORT
-from raydr.runfolder.sweep import SweepFolder, Trial, read_sweep
+from raydr.runfolder.records import REPORT, SWEEP_REPORT, TrialRow
+from raydr.runfolder.sweep import SweepFolder, read_sweep
 
 ELSEWHERE = (
     "make room there, or copy the sweep folder to where it can be written and make its page in the copy"
@@ -213,7 +213,7 @@ def _missing(sweep: SweepFolder) -> int:
     )
 
 
-def _failure(trial: Trial, settings: str) -> Failure:
+def _failure(trial: TrialRow, settings: str) -> Failure:
     return Failure(trial.point, trial.repeat, trial.status, short(trial.error or "", LONGEST_ERROR), settings)
 
 

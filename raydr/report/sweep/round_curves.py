@@ -10,7 +10,8 @@ import numpy as np
 
 from raydr.report import wording
 from raydr.runfolder.reading import read_rounds, read_scores
-from raydr.runfolder.sweep import LARGEST_VALUE, SweepFolder, Trial
+from raydr.runfolder.records import TrialRow
+from raydr.runfolder.sweep import LARGEST_VALUE, SweepFolder
 
 MOST_PLACES, FEWEST_PLACES = 200, 12
 """Rounds of a line that are kept, evenly chosen among more: a line on a page has no more to show."""
@@ -59,7 +60,7 @@ def courses(sweep: SweepFolder) -> tuple[Course, ...]:
     )
 
 
-def _by_round(sweep: SweepFolder, trial: Trial) -> dict[str, dict[int, float]]:
+def _by_round(sweep: SweepFolder, trial: TrialRow) -> dict[str, dict[int, float]]:
     """Values by round of what a trial tells: at least two, or none."""
     folder = sweep.path / str(trial.folder)
     rounds = read_rounds(folder)
