@@ -8,7 +8,7 @@ import types
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from raydr.arrays import FloatArray
 from raydr.data.provenance import Provenance, sha256_of_arrays, sha256_of_file
 from raydr.errors import OutputError
 from raydr.files import open_private
+from raydr.runfolder import records
 from raydr.runfolder.records import MODEL, SCENARIO
 from raydr.runfolder.writing import write_json
 from raydr.statistics.preparing import Preparation
@@ -27,9 +28,10 @@ from raydr.statistics.site_effects import Kind
 
 FORMAT = 1
 """Of ``model.json``; another is refused."""
-CARD, ARRAYS, ENCODER = "model.json", "arrays.npz", "encoder.safetensors"
-SITES = "sites.npz"
-"""What sites that were harmonized keep to themselves, which no federation has in one place; may be taken away."""
+CARD, ARRAYS, ENCODER, SITES = (
+    PurePath(file).name for file in (records.CARD, records.ARRAYS, records.ENCODER, records.SITES)
+)
+"""Files in the folder; the last is what sites that were harmonized keep to themselves, and may be taken away."""
 KEYED = "keyed_scaling"
 """Name of the array that holds a keyed run's scaling, sealed: only clients can read it."""
 _MADE_FROM = "made_from"

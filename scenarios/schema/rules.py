@@ -29,14 +29,10 @@ def rule(check: Rule) -> Rule:
 @rule
 def one_origin(scenario: Sections) -> Problem | None:
     """Ask for rows from one place."""
-    given = any(
-        origin is not None for origin in (scenario.data.source, scenario.data.path, scenario.data.graph)
-    )
-    if scenario.clients.sites and (given or scenario.data.rows is not None):
-        return (
-            "clients.sites have files of their own, so leave data.source, data.path, data.graph and data.rows"
-            " out"
-        )
+    data = scenario.data
+    given = any(origin is not None for origin in (data.source, data.path, data.graph))
+    if scenario.clients.sites and (given or data.rows is not None):
+        return "clients.sites have files of their own, so leave data.source, data.path, data.graph and data.rows out"
     if not scenario.clients.sites and not given:
         return "data: give exactly one of source (a built-in name), path (a file of yours) and graph (an edge list)"
     return None
