@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from damages import changed, damages, outcome
-from tiny import tiny_run
+from tiny import tiny_run_with_report
 
 from raydr.data import load
 from raydr.documents import MEGABYTE, DocumentError, parse_yaml, read_limited
@@ -49,7 +49,9 @@ FILES = [
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run that has every file."""
     method = {"kind": "fedne", "rounds": 2, "hidden": [4], "local_steps": 1, "surrogate": "none"}
-    folder = tiny_run(tmp_path_factory.mktemp("runs") / "whole", method=method, compare=["central"])
+    folder = tiny_run_with_report(
+        tmp_path_factory.mktemp("runs") / "whole", method=method, compare=["central"]
+    )
     (folder / "notes.json").write_text(json.dumps([{"title": "a", "text": "b"}]))
     (folder / "stress.json").write_text(json.dumps([2.0, 1.0]))
     assert {name for name in FILES if not (folder / name).exists()} == set()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny import tiny_file, tiny_run
+from tiny import tiny_file, tiny_run_with_report
 
 import raydr
 from raydr.data import Provenance, load
@@ -54,7 +54,7 @@ def facts(folder: Path) -> Provenance:
 
 def test_dropped_rows_are_counted_client_by_client(tmp_path: Path) -> None:
     table = patients(tmp_path / "patients.csv", gaps=GAPS)
-    found = facts(tiny_run(tmp_path / "run", **scenario(table, scale="standard")))
+    found = facts(tiny_run_with_report(tmp_path / "run", **scenario(table, scale="standard")))
     (source,) = found.sources
     assert (found.read, found.dropped, found.not_drawn, found.set_apart, found.mapped) == (60, 5, 0, 0, 55)
     assert found.dropped_by_client == {"east": 2, "north": 2}
@@ -77,7 +77,7 @@ def test_every_row_is_accounted_for(tmp_path: Path, rows: int | None, anchors: i
     if anchors is not None:
         embedder = {"kind": "tsne", "early_iterations": 2, "iterations": 2}
         overrides["method"] = {"kind": "sense", "anchors": anchors, "embedder": embedder}
-    found = facts(tiny_run(tmp_path / "run", **overrides))
+    found = facts(tiny_run_with_report(tmp_path / "run", **overrides))
     assert found.dropped == 5
     assert found.set_apart == (anchors or 0)
     assert found.mapped == (rows or 55 - (anchors or 0))
@@ -89,7 +89,7 @@ def test_a_file_of_anchors_is_a_source_of_its_own(tmp_path: Path) -> None:
     anchors = patients(tmp_path / "anchors.csv", rows=6)
     embedder = {"kind": "tsne", "early_iterations": 2, "iterations": 2}
     method = {"kind": "sense", "anchor_source": "file", "anchor_path": str(anchors), "embedder": embedder}
-    folder = tiny_run(tmp_path / "run", **scenario(table), method=method)
+    folder = tiny_run_with_report(tmp_path / "run", **scenario(table), method=method)
     found = facts(folder)
     assert (found.mapped, found.set_apart) == (60, 0)
     assert found.anchors is not None
@@ -130,7 +130,7 @@ def test_a_built_in_data_set_has_a_hash_too(tmp_path: Path) -> None:
     assert once.hashed == "numbers"
     assert once.left_out == {"y": "the label"}
     assert load(source="wine").read_from.sha256 != once.sha256
-    assert facts(tiny_run(tmp_path / "run")).sources == (once,)
+    assert facts(tiny_run_with_report(tmp_path / "run")).sources == (once,)
 
 
 def test_one_number_more_or_less_is_another_hash(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_hundreds_of_columns_are_all_in_the_folder_and_shortened_on_the_page(tmp
     X = np.random.default_rng(0).normal(size=(30, 200))
     names = np.array([f"gene-{number}" for number in range(200)])
     np.savez(tmp_path / "genes.npz", X=X, feature_names=names)
-    folder = tiny_run(tmp_path / "run", data={"path": str(tmp_path / "genes.npz")})
+    folder = tiny_run_with_report(tmp_path / "run", data={"path": str(tmp_path / "genes.npz")})
     assert json.loads((folder / "data.json").read_text())["columns"] == names.tolist()
     page = (folder / "report.html").read_text()
     assert "200: gene-0, " in page
@@ -173,12 +173,12 @@ def test_hundreds_of_columns_are_all_in_the_folder_and_shortened_on_the_page(tmp
 
 def test_columns_without_names_are_not_given_any(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.random.default_rng(0).normal(size=(30, 4)))
-    data = facts(tiny_run(tmp_path / "run", data={"path": str(tmp_path / "rows.npy")}))
+    data = facts(tiny_run_with_report(tmp_path / "run", data={"path": str(tmp_path / "rows.npy")}))
     assert mapped.Fact("Columns mapped", "4: which have no names") in mapped.facts(data)
 
 
 def test_the_folder_repeats_what_it_says(tmp_path: Path) -> None:
     table = patients(tmp_path / "patients.csv", gaps=GAPS)
-    first = tiny_run(tmp_path / "first", **scenario(table))
+    first = tiny_run_with_report(tmp_path / "first", **scenario(table))
     again = raydr.run(first / "scenario.yaml", out=tmp_path / "again").folder
     assert facts(again) == facts(first)

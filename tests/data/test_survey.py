@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import tiny_run, tiny_scenario
+from tiny import tiny_run_with_report, tiny_scenario
 
 from raydr.data import categories, load
 from raydr.data.categories import kind_of_texts, words_to_tell
@@ -181,7 +181,7 @@ def test_a_word_is_told_by_enough_rows_of_enough_sites_and_every_vote_is_recorde
         [*COMMON, *["rare"] * 4],
     )
     run = read_run(
-        tiny_run(
+        tiny_run_with_report(
             tmp_path / "run", data={"categories": "one-hot", "scale": "standard"}, clients={"sites": sites}
         )
     )
@@ -205,13 +205,13 @@ def test_words_that_are_not_kept_are_recorded(tmp_path: Path) -> None:
     """Nothing is mapped of the column, and what was asked of it stands in the ledger."""
     rows = [[f"{'abcdefgh'[row % 8]}", *numbers(row)] for row in range(32)]  # four rows each
     path = write(tmp_path / "few.csv", "kind,x,y", rows)
-    run = read_run(tiny_run(tmp_path / "run", data={"path": str(path), "categories": "one-hot"}))
+    run = read_run(tiny_run_with_report(tmp_path / "run", data={"path": str(path), "categories": "one-hot"}))
     assert run.data.columns == ("x", "y")
     assert run.data.sources[0].left_out == {"kind": "text without a word that 5 rows have (data.words)"}
     (spelling,) = (entry for entry in run.ledger if entry.kind == "Spelling")
     assert (spelling.count, spelling.bytes) == (3, 3 * 8 * 257)
     words = {"words": {"rows": 4}, "path": str(path), "categories": "one-hot"}
-    assert len(read_run(tiny_run(tmp_path / "all", data=words)).data.columns) == 10
+    assert len(read_run(tiny_run_with_report(tmp_path / "all", data=words)).data.columns) == 10
 
 
 def test_a_table_is_surveyed_as_its_sites_are(tmp_path: Path) -> None:
@@ -222,9 +222,11 @@ def test_a_table_is_surveyed_as_its_sites_are(tmp_path: Path) -> None:
         [f"w{site}", word, *numbers(row)] for site, words in enumerate(own) for row, word in enumerate(words)
     ]
     path = write(tmp_path / "one.csv", "site,kind,x,y", rows)
-    one = tiny_run(tmp_path / "one", data={"path": str(path), "categories": "one-hot"},
+    one = tiny_run_with_report(tmp_path / "one", data={"path": str(path), "categories": "one-hot"},
                    clients={"partition": {"kind": "by-column", "column": "site"}})  # fmt: skip
-    several = tiny_run(tmp_path / "several", data={"categories": "one-hot"}, clients={"sites": sites})
+    several = tiny_run_with_report(
+        tmp_path / "several", data={"categories": "one-hot"}, clients={"sites": sites}
+    )
     maps = [pq.read_table(run / "embedding.parquet").select(["client", "x", "y"]) for run in (one, several)]
     assert maps[0].equals(maps[1])
     ledgers = [{entry.kind: entry.bytes for entry in read_run(run).ledger} for run in (one, several)]
@@ -238,7 +240,9 @@ def test_one_record_may_decide_what_is_mapped_and_the_ledger_says_so(tmp_path: P
         rows = [[*numbers(row), ""] for row in range(30)] + [[1, 2, last]]
         path = write(tmp_path / "c.csv", "a,b,c", rows)
         taken = own_data(path, overrides={"clients.count": 2, "data.categories": "leave-out"})
-        folder = tiny_run(tmp_path / last, **{key: dict(taken.content[key]) for key in ("data", "clients")})
+        folder = tiny_run_with_report(
+            tmp_path / last, **{key: dict(taken.content[key]) for key in ("data", "clients")}
+        )
         run = read_run(folder)
         mapped.append(run.data.columns)
         (survey,) = (entry for entry in run.ledger if entry.kind == "ColumnSurvey")
@@ -285,11 +289,13 @@ def test_a_strict_run_of_listed_columns_surveys_nothing(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", "id_like,codes,age,dose", rows)
     data = {"path": str(path), "features": ["id_like", "codes", "age", "dose"]}
     method = {"kind": "private-map", "epsilon": 1.0, "bounds": [0, 100]}
-    private = read_run(tiny_run(tmp_path / "private", data=data, method=method, privacy={"strict": True}))
+    private = read_run(
+        tiny_run_with_report(tmp_path / "private", data=data, method=method, privacy={"strict": True})
+    )
     assert private.privacy.epsilon is not None
     assert not private.data.notices
     assert not {"ColumnSurvey", "Spelling", "ColumnNotices"} & {entry.kind for entry in private.ledger}
-    bare = read_run(tiny_run(tmp_path / "bare", data=data))
+    bare = read_run(tiny_run_with_report(tmp_path / "bare", data=data))
     assert any("id_like" in notice for notice in bare.data.notices)
     (noticed,) = (entry for entry in bare.ledger if entry.kind == "ColumnNotices")
     assert (noticed.direction, noticed.count) == ("simulation-only", 3)
@@ -299,7 +305,7 @@ def test_sites_whose_columns_are_listed_tell_nothing_of_them(tmp_path: Path) -> 
     """Also where missing values are filled in, so that a site may lack a column."""
     sites = [{"path": str(write(tmp_path / f"{site}.csv", "x,y", [numbers(row) for row in range(20)]))}
              for site in range(2)]  # fmt: skip
-    run = read_run(tiny_run(tmp_path / "run", data={"features": ["x", "y"], "missing": "mean"},
+    run = read_run(tiny_run_with_report(tmp_path / "run", data={"features": ["x", "y"], "missing": "mean"},
                             clients={"sites": sites}))  # fmt: skip
     assert not {"ColumnSurvey", "Spelling"} & {entry.kind for entry in run.ledger}
     odd = SiteFile(
@@ -313,7 +319,7 @@ def test_notices_that_single_rows_decide_are_for_runs_without_noise(tmp_path: Pa
     rows = [[row * 1e4, row % 4] for row in range(30)]
     sites = [{"path": str(write(tmp_path / f"{site}.csv", "wide,code", rows))} for site in range(2)]
     noise = {"noise": {"on": "gradient", "epsilon": 5.0}} if noisy else {}
-    run = read_run(tiny_run(tmp_path / "run", clients={"sites": sites}, data={"features": ["wide", "code"]},
+    run = read_run(tiny_run_with_report(tmp_path / "run", clients={"sites": sites}, data={"features": ["wide", "code"]},
                             privacy=noise))  # fmt: skip
     assert bool(run.data.notices) != noisy
     assert ("ColumnNotices" in {entry.kind for entry in run.ledger}) != noisy
@@ -326,9 +332,9 @@ def test_a_threshold_for_words_that_nobody_maps_is_refused() -> None:
 
 def test_data_json_has_no_word_that_is_not_mapped(tmp_path: Path) -> None:
     sites = sites_of(tmp_path, [*COMMON, *["qwertz"] * 4], COMMON)
-    folder = tiny_run(tmp_path / "run", data={"categories": "one-hot"}, clients={"sites": sites})
+    folder = tiny_run_with_report(tmp_path / "run", data={"categories": "one-hot"}, clients={"sites": sites})
     assert json.loads((folder / "data.json").read_text())["words"] == {"kind": ["blue", "red"]}
     words = {"categories": "one-hot", "words": {"rows": 4, "sites": 1}}
-    other = tiny_run(tmp_path / "other", data=words, clients={"sites": sites})
+    other = tiny_run_with_report(tmp_path / "other", data=words, clients={"sites": sites})
     assert json.loads((other / "data.json").read_text())["words"] == {"kind": ["blue", "qwertz", "red"]}
     assert "qwertz" not in written(folder)

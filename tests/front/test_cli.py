@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tiny import tiny_file, tiny_run
+from tiny import tiny_file, tiny_run_with_report
 
 from raydr.front.cli import status
 from raydr.front.commands.lists import CATALOGUES
@@ -36,7 +36,9 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def two_runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Run folders of two tiny runs."""
     folder = tmp_path_factory.mktemp("two")
-    return tiny_run(folder / "first"), tiny_run(folder / "second", seed=1, compare=["central"])
+    return tiny_run_with_report(folder / "first"), tiny_run_with_report(
+        folder / "second", seed=1, compare=["central"]
+    )
 
 
 def paragraph(capsys: pytest.CaptureFixture[str]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from tiny import tiny, tiny_run
+from tiny import tiny, tiny_run_with_report
 
 import raydr
 from raydr.errors import OutputError
@@ -67,30 +67,33 @@ def test_its_page_has_no_place_label_metric_or_hash_of_a_row(private: raydr.Resu
 
 def test_the_full_page_says_what_it_must_not_be_used_for(private: raydr.Result, tmp_path: Path) -> None:
     assert "Do not publish it" in private.report.read_text()
-    bare = tiny_run(tmp_path / "bare")
+    bare = tiny_run_with_report(tmp_path / "bare")
     assert "Do not publish it" not in (bare / records.REPORT).read_text()
 
 
 def test_a_run_with_new_noise_does_not_claim_to_repeat(private: raydr.Result, tmp_path: Path) -> None:
     assert "repeats the run with new noise" in private.report.read_text()
-    assert "repeats the run bit for bit" in (tiny_run(tmp_path / "bare") / records.REPORT).read_text()
+    assert (
+        "repeats the run bit for bit"
+        in (tiny_run_with_report(tmp_path / "bare") / records.REPORT).read_text()
+    )
     secret = tmp_path / "secret"
     secret.write_bytes(bytes(range(32)))
     secret.chmod(0o600)
-    kept = tiny_run(tmp_path / "kept", privacy={"isometry_key": True, "secret": str(secret)})
+    kept = tiny_run_with_report(tmp_path / "kept", privacy={"isometry_key": True, "secret": str(secret)})
     assert "repeats the run bit for bit" in (kept / records.REPORT).read_text()
-    lossy = tiny_run(
+    lossy = tiny_run_with_report(
         tmp_path / "lossy",
         privacy={"isometry_key": True, "secret": str(secret)},
         runtime={"federation": "inline", "checkpoint_every": 0, "quorum": 0.6},
     )
     assert "repeats the run with new noise" in (lossy / records.REPORT).read_text()
-    keyed = tiny_run(tmp_path / "keyed", privacy={"isometry_key": True})
+    keyed = tiny_run_with_report(tmp_path / "keyed", privacy={"isometry_key": True})
     assert "repeats the run with new noise" in (keyed / records.REPORT).read_text()
 
 
 def test_a_run_without_an_epsilon_releases_nothing(tmp_path: Path) -> None:
-    run = tiny_run(tmp_path / "bare")
+    run = tiny_run_with_report(tmp_path / "bare")
     with pytest.raises(
         OutputError, match=r"has no epsilon, so no claim covers any part of it: .*in the clear"
     ):

@@ -14,7 +14,7 @@ import yaml
 from browsers import CHROMIUM, FLAGS
 from places import ROOT
 from run_pages import ROWS, message, read_page, write_run
-from tiny import tiny_run
+from tiny import tiny_run_with_report
 
 from raydr.report import write_report
 from raydr.report.charts import line_chart
@@ -48,7 +48,7 @@ def chromium(page: Path, *flags: str) -> str:
 def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a run with a pooled-data map, rounds, and an audit."""
     folder = tmp_path_factory.mktemp("story") / "run"
-    return tiny_run(folder, audit=True, compare=["central"], metrics="default")
+    return tiny_run_with_report(folder, audit=True, compare=["central"], metrics="default")
 
 
 # --- what it says -----------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def test_which_figures_stand_first_follows_from_the_run(
     tmp_path: Path, metrics: list[str] | str, first: list[str]
 ) -> None:
     method = {"kind": "fed-spectral", "clusters": 3, "landmarks": 12, "rounds": 2}
-    run = read_run(tiny_run(tmp_path / "run", metrics=metrics, method=method))
+    run = read_run(tiny_run_with_report(tmp_path / "run", metrics=metrics, method=method))
     titles = [line.title for line in figures(run)]
     assert len(titles) == len(first)
     assert titles == first or metrics == "default"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tiny import Wards, tiny, tiny_run
+from tiny import Wards, tiny, tiny_run_with_report
 
 from raydr.files import open_private, write_whole
 from raydr.runfolder import records
@@ -48,7 +48,7 @@ def test_what_stays_with_the_owner_of_the_data_is_the_owners_alone(tmp_path: Pat
 def test_an_encoder_is_shared_as_the_rest_of_its_run_folder(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     with masked(0o027):
-        found = modes(tiny_run(tmp_path / "out", method={"kind": "fedne", "rounds": 1}))
+        found = modes(tiny_run_with_report(tmp_path / "out", method={"kind": "fedne", "rounds": 1}))
     assert found[records.ENCODER] == found[records.ARRAYS] == 0o640
 
 

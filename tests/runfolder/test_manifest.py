@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 from sweep_folders import Tried, write_sweep
-from tiny import tiny_run
+from tiny import tiny_run_with_report
 
 import raydr
 from raydr.data import load
@@ -31,7 +31,7 @@ from raydr.tune.trials import digest_of_run
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an audited run that has an encoder and was compared with the pooled data."""
     method = {"kind": "fedne", "rounds": 1, "hidden": [4], "local_steps": 1, "surrogate": "none"}
-    return tiny_run(
+    return tiny_run_with_report(
         tmp_path_factory.mktemp("runs") / "whole",
         method=method,
         compare=["central"],

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from places import DOCS
 from sklearn.datasets import load_iris
-from tiny import Wards, tiny, tiny_file, tiny_run, tiny_scenario
+from tiny import Wards, tiny, tiny_file, tiny_run_with_report, tiny_scenario
 
 import raydr
 from raydr.errors import OutputError, ScenarioError
@@ -50,7 +50,7 @@ FILES = {
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a tiny run with labels, compared with the pooled data."""
-    return tiny_run(
+    return tiny_run_with_report(
         tmp_path_factory.mktemp("runs") / "whole", compare=["central"], metrics=["npa_10", "ca_10", "f_score"]
     )
 
@@ -107,7 +107,7 @@ def test_a_table_whose_clients_are_mixed_has_the_map_of_one_in_which_they_come_i
     found = []
     for name, wards in (("mixed", mixed), ("blocks", mixed.in_blocks)):
         settings = wards.written(tmp_path / f"{name}.csv")
-        folder = tiny_run(tmp_path / name, **settings, **MIXED[what])
+        folder = tiny_run_with_report(tmp_path / name, **settings, **MIXED[what])
         table = pq.read_table(folder / "embedding.parquet")
         assert table["row"].to_pylist() == wards.ids.tolist()
         assert table["client"].to_pylist() == wards.wards.tolist()
@@ -196,7 +196,7 @@ def test_the_faithfulness_of_rows_has_the_metric_as_its_mean(whole: Path) -> Non
 
 
 def test_a_run_whose_metrics_count_no_neighbours_has_no_faithfulness(tmp_path: Path) -> None:
-    run = tiny_run(tmp_path / "run", metrics=["trustworthiness"])
+    run = tiny_run_with_report(tmp_path / "run", metrics=["trustworthiness"])
     assert pq.read_table(run / "embedding.parquet").column_names == ["row", "client", "x", "y", "label"]
     assert read_run(run).faithfulness is None
 
@@ -205,14 +205,14 @@ def test_columns_that_are_to_be_shown_are_those_of_the_table_and_change_no_bit(
     whole: Path, tmp_path: Path
 ) -> None:
     names = ["petal width (cm)", "sepal length (cm)"]
-    run = tiny_run(tmp_path / "run", compare=["central"], show=names, data__scale="standard")
+    run = tiny_run_with_report(tmp_path / "run", compare=["central"], show=names, data__scale="standard")
     table = load_iris(as_frame=True).frame
     shown = pq.read_table(run / "shown.parquet")
     assert shown.column_names == ["row", *(f"column.{name}" for name in names)]
     for name in names:
         np.testing.assert_allclose(shown[f"column.{name}"].to_numpy(), table[name].to_numpy())
         np.testing.assert_allclose(read_run(run).shown[name], table[name].to_numpy())
-    plain = tiny_run(tmp_path / "plain", compare=["central"], data__scale="standard")
+    plain = tiny_run_with_report(tmp_path / "plain", compare=["central"], data__scale="standard")
     assert embedding(plain) == embedding(run)
     assert not (plain / "shown.parquet").exists()
 
@@ -221,9 +221,9 @@ def test_a_column_that_is_not_mapped_is_not_shown(tmp_path: Path) -> None:
     with pytest.raises(
         ScenarioError, match=r"'petal width', which is not mapped \(did you mean 'petal width"
     ):
-        tiny_run(tmp_path / "run", show=["petal width"])
+        tiny_run_with_report(tmp_path / "run", show=["petal width"])
     with pytest.raises(ScenarioError, match="twice"):
-        tiny_run(tmp_path / "run", show=["petal width (cm)"] * 2)
+        tiny_run_with_report(tmp_path / "run", show=["petal width (cm)"] * 2)
     assert not list(tmp_path.iterdir())
 
 
@@ -256,7 +256,7 @@ def test_python_and_the_command_line_run_the_same(whole: Path, tmp_path: Path) -
 
 
 def test_another_seed_is_another_run(whole: Path, tmp_path: Path) -> None:
-    other = tiny_run(tmp_path / "other", seed=1)
+    other = tiny_run_with_report(tmp_path / "other", seed=1)
     assert embedding(other) != embedding(whole)
     clients = [pq.read_table(folder / "embedding.parquet")["client"] for folder in (other, whole)]
     assert clients[0] != clients[1]
@@ -398,7 +398,9 @@ def test_labels_that_look_like_mathematics_are_mapped_like_any_other(tmp_path: P
     classes = ["$25k_to_$50k", "$x_$", "_y"]
     lines = [f"{row * row % 17},{row % 5},{classes[row % 3]}" for row in range(40)]
     (tmp_path / "incomes.csv").write_text("\n".join(["a,b,income", *lines]))
-    folder = tiny_run(tmp_path / "out", data={"path": str(tmp_path / "incomes.csv"), "label": "income"})
+    folder = tiny_run_with_report(
+        tmp_path / "out", data={"path": str(tmp_path / "incomes.csv"), "label": "income"}
+    )
     assert set(read_run(folder).labels or ()) == set(classes)
     assert (folder / "embedding.png").exists()
 
@@ -583,4 +585,4 @@ def test_more_than_the_clients_can_give_is_refused_where_the_data_say_how_many_t
 
 
 def test_as_many_landmarks_as_rows_are_not_too_many(tmp_path: Path) -> None:
-    assert tiny_run(tmp_path / "out", method__landmarks=150).exists()
+    assert tiny_run_with_report(tmp_path / "out", method__landmarks=150).exists()

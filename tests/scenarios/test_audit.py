@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from tiny import Wards, tiny, tiny_file, tiny_run, tiny_scenario
+from tiny import Wards, tiny, tiny_file, tiny_run_with_report, tiny_scenario
 
 from raydr.arrays import FloatArray
 from raydr.attacks import ATTACKS
@@ -36,7 +36,7 @@ ROWS = 90  # of 150, so that some are left over
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny run that was attacked as soon as it was whole."""
-    return tiny_run(tmp_path_factory.mktemp("audited") / "run", data__rows=ROWS, audit=True)
+    return tiny_run_with_report(tmp_path_factory.mktemp("audited") / "run", data__rows=ROWS, audit=True)
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_an_audit_again_says_the_same_and_the_page_shows_it(audited: Path, plain
 
 
 def test_the_run_is_the_same_with_an_audit_and_without(audited: Path, tmp_path: Path) -> None:
-    bare = tiny_run(tmp_path / "bare", data__rows=ROWS)
+    bare = tiny_run_with_report(tmp_path / "bare", data__rows=ROWS)
     for file in (EMBEDDING, LEDGER):
         assert (bare / file).read_bytes() == (audited / file).read_bytes()
     assert not (bare / AUDIT).exists()
@@ -141,7 +141,7 @@ def test_other_data_are_refused(tmp_path: Path) -> None:
         file.write_text("\n".join(["a,b,c,d", *lines]) + "\n")
 
     write(table)
-    folder = tiny_run(tmp_path / "run", data={"path": str(file)})
+    folder = tiny_run_with_report(tmp_path / "run", data={"path": str(file)})
     write(table + 0.5)
     with pytest.raises(DataError, match=r"not those of the run .*rows\.csv"):
         audit(folder)
@@ -203,7 +203,7 @@ def test_a_run_whose_audit_fails_is_whole(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr("raydr.scenarios.afterwards.repetition._require_same_outcome", fail)
     with pytest.raises(RunError, match="another map") as caught:
-        tiny_run(tmp_path / "run", audit=True)
+        tiny_run_with_report(tmp_path / "run", audit=True)
     assert "is whole" in "".join(caught.value.__notes__)
     assert (tmp_path / "run" / EMBEDDING).exists()
 
@@ -222,7 +222,7 @@ def test_an_audit_knows_which_row_is_whose_where_clients_are_mixed_in_the_table(
     settings = wards.written(
         tmp_path / "wards.csv", rows=60, **({"harmonize": harmonize} if harmonize else {})
     )
-    folder = tiny_run(tmp_path / "run", **settings)
+    folder = tiny_run_with_report(tmp_path / "run", **settings)
     repetition = repeated(folder, None, unheard)
     case = _case(repetition, AuditSettings(public_rows=10), None, None)
     view, side, truth = case.view, case.side, case.truth
@@ -269,7 +269,7 @@ def test_rows_that_are_left_over_are_nobodys(tmp_path: Path) -> None:
 
 
 def test_where_no_row_is_left_a_fifth_of_the_runs_own_are_told_and_not_scored(tmp_path: Path) -> None:
-    folder = tiny_run(tmp_path / "run", audit=True)
+    folder = tiny_run_with_report(tmp_path / "run", audit=True)
     found = content(folder)
     assert found["public"].startswith("30 rows of the run itself")
     by_name = {verdict["attack"]: verdict for verdict in found["verdicts"]}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny import tiny_run, tiny_scenario
+from tiny import tiny_run_with_report, tiny_scenario
 
 import raydr
 from raydr.arrays import Float64Array
@@ -36,7 +36,7 @@ ATTACKED = ["trilateration", "distribution-alignment", "known-sample", "distance
 
 def run_of(folder: Path, kind: str, **sections: Any) -> Path:
     data = {"source": "digits", "rows": 700}
-    return tiny_run(folder, data=data, method=METHODS[kind], clients__count=3, **sections)
+    return tiny_run_with_report(folder, data=data, method=METHODS[kind], clients__count=3, **sections)
 
 
 @pytest.fixture(scope="module", params=METHODS)

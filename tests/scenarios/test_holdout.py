@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from resumed import edit, interrupted, refusal
 from sklearn.manifold import trustworthiness
 from sklearn.neighbors import KNeighborsClassifier
-from tiny import tiny, tiny_run, tiny_scenario
+from tiny import tiny, tiny_run_with_report, tiny_scenario
 
 import raydr
 from raydr.arrays import FloatArray
@@ -336,7 +336,7 @@ def test_the_pooled_map_takes_new_rows_too(held: Path) -> None:
 def test_the_page_and_the_terminal_show_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path / "rows.csv", range(90))
     asked = sections(file, holdout=MARKED) | {"metrics": ["new_trustworthiness_3"]}
-    folder = tiny_run(tmp_path / "run", **asked)
+    folder = tiny_run_with_report(tmp_path / "run", **asked)
     page = (folder / "report.html").read_text()
     assert "New rows: trustworthiness, k = 3" in page
     assert "Held out, and placed on the map afterwards" in page

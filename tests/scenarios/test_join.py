@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from placed import CASES, folder_of, irises
 from places import DOCS
-from tiny import tiny_run
+from tiny import tiny_run_with_report
 
 import raydr
 from raydr.arrays import FloatArray
@@ -115,14 +115,16 @@ def test_a_site_joins_under_a_key_with_noise_of_its_own(tmp_path: Path) -> None:
     data = {"path": str(site_of(tmp_path, "irises", irises().rows))}
     privacy = {"isometry_key": True, "noise": {"on": "distances", "level": 0.1}}
     method = {"kind": "sense", "anchors": 3, "embedder": {"kind": "tsne", **SHORT}}
-    folder = tiny_run(tmp_path / "run", method=method, privacy=privacy, data=data)
+    folder = tiny_run_with_report(tmp_path / "run", method=method, privacy=privacy, data=data)
     assert raydr.join(folder, site_of(tmp_path)).joined[0].points.shape == (15, 2)
 
 
 def test_clients_that_keep_their_places_are_joined_by_one_that_does(tmp_path: Path) -> None:
     for publish, said in (("server", ["SitePlaces"]), ("local", [])):
         data = {"path": str(site_of(tmp_path, "irises", irises().rows))}
-        folder = tiny_run(tmp_path / publish, method={"kind": "fed-pca", "publish": publish}, data=data)
+        folder = tiny_run_with_report(
+            tmp_path / publish, method={"kind": "fed-pca", "publish": publish}, data=data
+        )
         (site,) = raydr.join(folder, site_of(tmp_path)).joined
         assert [entry.kind for entry in site.left if entry.granularity == "per-record"] == said
         assert bool(site.privacy.infinite) == bool(said)
@@ -180,7 +182,9 @@ def test_columns_are_found_by_name_and_rows_keep_their_names_and_labels(tmp_path
     """Missing values are the run's own: what fills them was learnt of its clients and comes from its folder."""
     table = hospital(tmp_path / "all.csv", 60, 0, sick=[row % 2 for row in range(60)], id=list(range(60)))
     data = {"path": str(table), "label": "sick", "id": "id", "missing": "median", "scale": "standard"}
-    folder = tiny_run(tmp_path / "run", data=data, method={"kind": "fed-tsne", "perplexity": 5, **SHORT})
+    folder = tiny_run_with_report(
+        tmp_path / "run", data=data, method={"kind": "fed-tsne", "perplexity": 5, **SHORT}
+    )
     late = hospital(
         tmp_path / "late.csv", 8, 1, FEATURES[::-1][:2], id=[f"late {row}" for row in range(8)], sick=["yes"] * 8,
         note=["a"] * 8,
@@ -218,9 +222,9 @@ def test_a_name_that_is_taken_is_refused(run: Path, tmp_path: Path) -> None:
 
 
 def test_a_method_that_cannot_says_why(tmp_path: Path) -> None:
-    folder = tiny_run(tmp_path / "run", method={"kind": "local-ne", "rounds": 1, "hidden": [4]})
+    folder = tiny_run_with_report(tmp_path / "run", method={"kind": "local-ne", "rounds": 1, "hidden": [4]})
     assert "each client draws one of its own" in refused(folder, site_of(tmp_path))
-    noisy = tiny_run(tmp_path / "noisy", privacy={"noise": {"on": "data", "level": 0.1}})
+    noisy = tiny_run_with_report(tmp_path / "noisy", privacy={"noise": {"on": "data", "level": 0.1}})
     assert "a run does not keep that unit" in refused(noisy, site_of(tmp_path))
 
 
@@ -275,7 +279,7 @@ def test_a_site_of_another_map_is_told(run: Path, tmp_path: Path) -> None:
 def test_the_error_types_are_those_of_the_documentation(run: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError):
         raydr.join(run, tmp_path / "nowhere.csv")
-    folder = tiny_run(tmp_path / "local", method={"kind": "local-ne", "rounds": 1, "hidden": [4]})
+    folder = tiny_run_with_report(tmp_path / "local", method={"kind": "local-ne", "rounds": 1, "hidden": [4]})
     with pytest.raises(ScenarioError):
         raydr.join(folder, site_of(tmp_path))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny import tiny, tiny_run
+from tiny import tiny, tiny_run_with_report
 
 import raydr
 from raydr.scenarios.running.backend import InlineBackend
@@ -47,7 +47,7 @@ def kinds(folder: Path) -> set[str]:
 def test_a_run_that_asks_for_nothing_has_no_evaluation(
     tmp_path: Path, questions: list[Question], scale: str
 ) -> None:
-    folder = tiny_run(tmp_path / "run", metrics=[], data__scale=scale)
+    folder = tiny_run_with_report(tmp_path / "run", metrics=[], data__scale=scale)
     assert questions == []
     assert "pooled evaluation" not in kinds(folder)
     assert json.loads((folder / "metrics.json").read_text()) == {
@@ -55,7 +55,7 @@ def test_a_run_that_asks_for_nothing_has_no_evaluation(
         "central": {},
         "not_computed": {},
     }
-    judged = tiny_run(tmp_path / "judged", data__scale=scale)
+    judged = tiny_run_with_report(tmp_path / "judged", data__scale=scale)
     assert len(questions) == 1
     for file in ("embedding.png", "report.html"):
         assert (folder / file).is_file()
@@ -66,7 +66,7 @@ def test_a_run_that_asks_for_nothing_has_no_evaluation(
 def test_whatever_only_pooled_rows_tell_is_asked_of_them(
     tmp_path: Path, questions: list[Question], what: str
 ) -> None:
-    folder = tiny_run(tmp_path / "run", **ASKED[what])
+    folder = tiny_run_with_report(tmp_path / "run", **ASKED[what])
     assert len(questions) == 1
     assert "pooled evaluation" in kinds(folder)
 
@@ -75,7 +75,7 @@ def test_what_the_server_recovers_leaves_it_only_to_be_judged(
     tmp_path: Path, questions: list[Question]
 ) -> None:
     for number, metrics in enumerate((["npa_10"], ["npa_10", "f_score"], "default")):
-        tiny_run(tmp_path / str(number), metrics=metrics)
+        tiny_run_with_report(tmp_path / str(number), metrics=metrics)
     assert [question.outcome.geometry is not None for question in questions] == [False, True, True]
 
 

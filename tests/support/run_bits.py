@@ -6,7 +6,8 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from raydr.front.api import run
+from raydr.scenarios.runner import run
+from raydr.scenarios.schema.reading import read
 
 
 def scenario(method: dict[str, Any], runtime: dict[str, Any], *, seed: int = 0) -> dict[str, Any]:
@@ -32,4 +33,4 @@ def bits(folder: Path) -> dict[str, str]:
 
 
 def bits_of_run(out: Path, method: dict[str, Any], runtime: dict[str, Any], **options: Any) -> dict[str, str]:
-    return bits(run(scenario(method, runtime, **options), out=out).folder)
+    return bits(run(read(scenario(method, runtime, **options)), out=out, report=False))
