@@ -100,7 +100,12 @@ class RayBackend:
             coordinator = Coordinator.options(**room.beside(share)).remote()
             try:
                 transport = RayTransport(
-                    placements, plan.seed, plan.faults, self.timeout_s, plan.run, self.device
+                    placements=placements,
+                    seed=plan.seed,
+                    faults=plan.faults,
+                    timeout_s=self.timeout_s,
+                    run=plan.run,
+                    device=self.device,
                 )
                 stream = coordinator.serve.options(num_returns="streaming").remote(
                     transport, len(parts), plan, latest, lines

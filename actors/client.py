@@ -53,7 +53,9 @@ class ClientProcess:
         rows = [partitions.read().rows] if isinstance(partitions, SiteFile) else partitions
         own, reserve, fingerprints = ray.get(list(withheld))
         seats = [Seat(*seat) for seat in zip(indices, rows, fingerprints, strict=True)]
-        self._host = ClientHost(seats, seed, faults, run, replace(own, reserve=reserve))
+        self._host = ClientHost(
+            seats=seats, seed=seed, faults=faults, run=run, withheld=replace(own, reserve=reserve)
+        )
         self._host.restore(history)
 
     def ask(self, call: Call, clients: tuple[int, ...]) -> list[Answer]:

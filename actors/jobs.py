@@ -39,7 +39,7 @@ class UnreachableError(OutputError):
     """Nobody answers at an address, for now."""
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Job:
     """A job of raydr's as its cluster has it.
 

@@ -55,7 +55,14 @@ def place(
     sites = [part for part in parts if isinstance(part, Site)]
     if sites:
         return [
-            Placement((client,), site.file, own((client,), (site.fingerprint,)), options, options, site.node)
+            Placement(
+                clients=(client,),
+                partitions=site.file,
+                withheld=own((client,), (site.fingerprint,)),
+                options=options,
+                options_again=options,
+                node=site.node,
+            )
             for client, site in enumerate(sites)
             for options in [pinned(site.node, room)]
         ]
@@ -66,12 +73,12 @@ def place(
         turns = repeat(elsewhere)  # where a GPU is
     return [
         Placement(
-            clients,
+            clients=clients,
             # One object for all rows of an actor: 10,000 objects of one client each took 5 s to store.
-            ray.put([rows[client] for client in clients]),
-            own(clients, tuple(fingerprint(rows[client]) for client in clients)),
-            options,
-            elsewhere,
+            partitions=ray.put([rows[client] for client in clients]),
+            withheld=own(clients, tuple(fingerprint(rows[client]) for client in clients)),
+            options=options,
+            options_again=elsewhere,
         )
         for clients, options in zip(pack(len(rows), actors), turns, strict=False)
     ]

@@ -35,7 +35,7 @@ _START_S = 30.0
 """Seconds that an actor may take to start, which come before the time-out of its first call; it takes 0.4 s."""
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Placement:
     """One client actor to be: who lives there, their rows, and where Ray is to put it.
 
@@ -54,7 +54,7 @@ class Placement:
     node: str | None = None
 
 
-@dataclass
+@dataclass(kw_only=True)
 class RayTransport:
     """The Ray side of a federation.
 
@@ -109,7 +109,7 @@ class RayTransport:
                 remember(self._history, call, result.clients)
                 yield result
             else:
-                yield PartialSum(call.number, call.round, failures=tuple(result))
+                yield PartialSum(number=call.number, round=call.round, failures=tuple(result))
 
     def compute(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """Results of the server's own work, each task a task of Ray's, as many under way as keep all cores busy."""

@@ -204,14 +204,18 @@ def images(quick: bool) -> Iterator[Line]:
         anchors = np.asarray(table.rows[order[PRIVATE + PUBLIC :][: ANCHORS[0]]], np.float64)
         for count in ANCHORS:
             view = seen(private, anchors[:count])
-            yield judged(f"{source}, SENSE, {count} anchors", trilateration, view, Side(public[:0]), private)
+            yield judged(
+                f"{source}, SENSE, {count} anchors", trilateration, view, Side(public=public[:0]), private
+            )
         turn, shift = secret(private.shape[1])
         keyed = (np.asarray(private, np.float64) - shift) @ turn
         hidden = (anchors - shift) @ turn
         view = seen(keyed, hidden)
-        yield judged(f"{source}, keyed, 783 hidden anchors", trilateration, view, Side(public[:0]), private)
+        yield judged(
+            f"{source}, keyed, 783 hidden anchors", trilateration, view, Side(public=public[:0]), private
+        )
         for count in (*CURVE, PUBLIC):
-            side = Side(public[:count])
+            side = Side(public=public[:count])
             yield judged(f"{source}, keyed, 783 hidden anchors", distribution_alignment, view, side, private)
 
 
@@ -231,18 +235,20 @@ def seen(rows: FloatArray, anchors: Float64Array) -> Any:
     from raydr.methods.sense.spaces import EuclideanSpace
 
     parts = np.array_split(np.asarray(rows), CLIENTS)
-    hosts = [ClientHost([Seat(index, part, fingerprint(part))], 0) for index, part in enumerate(parts)]
+    hosts = [
+        ClientHost(seats=[Seat(index, part, fingerprint(part))], seed=0) for index, part in enumerate(parts)
+    ]
     transcript = Transcript()
     federation = Federation(InlineTransport(hosts), CLIENTS, Context(seed=0), transcript=transcript)
     federation.ask(AnchorRequest(anchors, EuclideanSpace(), False))
-    return View(transcript, federation.sizes, np.zeros((len(rows), 2)))
+    return View(transcript=transcript, sizes=federation.sizes, embedding=np.zeros((len(rows), 2)))
 
 
 def judged(case: str, attack: Any, view: Any, side: Any, rows: FloatArray) -> Line:
     """The last attempt of an attack."""
     from raydr.attacks.scoring import Scores, Truth
 
-    truth = Truth(rows, [""] * len(rows), np.zeros(0, np.bool_), np.arange(1))
+    truth = Truth(rows=rows, names=[""] * len(rows), members=np.zeros(0, np.bool_), shown=np.arange(1))
     started = time.perf_counter()
     with one_blas_thread():
         *_, found = attack(view, side)

@@ -61,7 +61,7 @@ def measured(dataset: str, method: str, seed: int, options: argparse.Namespace) 
     graph = row_graph(rows, threads=cores())
 
     def scores(embedding: Any) -> dict[str, float]:
-        evidence = Evidence(rows, embedding, labels, seed=seed, row_neighbors=graph)
+        evidence = Evidence(rows=rows, embedding=embedding, labels=labels, seed=seed, row_neighbors=graph)
         return evaluate(names, evidence, threads=cores()).values
 
     settings = settings_of(method, "none", options.quick)
@@ -85,7 +85,13 @@ def measured(dataset: str, method: str, seed: int, options: argparse.Namespace) 
             started = time.perf_counter()
             served = InlineBackend().serve(
                 parts,
-                Plan(method, settings_of(method, noise, options.quick), "none", seed=seed, coverage=coverage),
+                Plan(
+                    method=method,
+                    settings=settings_of(method, noise, options.quick),
+                    scale="none",
+                    seed=seed,
+                    coverage=coverage,
+                ),
                 listener=lambda event: None,
             )
             found = scores(served.outcome.embedding[order])

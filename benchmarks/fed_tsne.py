@@ -52,7 +52,11 @@ def federated(rows: FloatArray, early: int, late: int) -> dict[str, float]:
     started = time.perf_counter()
     with ray_backend(None, cores(), 600.0) as backend:
         connected = time.perf_counter()
-        backend.serve(partitions, Plan("fed-tsne", settings, "none", seed=0), listener=journal.tell)
+        backend.serve(
+            partitions,
+            Plan(method="fed-tsne", settings=settings, scale="none", seed=0),
+            listener=journal.tell,
+        )
         seconds = time.perf_counter() - started
     peak = max(peak_memory_bytes(), *backend.peak_memory_bytes.values())
     stages = {f"stage.{name}_s": value for name, value in journal.seconds.items()}

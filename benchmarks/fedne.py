@@ -128,7 +128,14 @@ def shares(rows: Rows, clients: int) -> list[Int64Array]:
 
     labels, features = rows.train_labels, tuple(str(feature) for feature in range(rows.train.shape[1]))
     names = tuple(str(label) for label in range(labels.max() + 1))
-    table = Table("training rows", rows.train, features, np.arange(len(labels)), labels, names)
+    table = Table(
+        name="training rows",
+        rows=rows.train,
+        features=features,
+        ids=np.arange(len(labels)),
+        labels=labels,
+        label_names=names,
+    )
     partition = rows.dealing.deal(table, clients, seed=0)
     return [partition.rows_of(client) for client in range(clients)]
 
@@ -149,7 +156,9 @@ def served(
 
     settings = settings_of(setting, **options)
     own = shares(rows, setting.clients)
-    plan = Plan(setting.kind, settings, "none", seed=seed, participation=setting.participation)
+    plan = Plan(
+        method=setting.kind, settings=settings, scale="none", seed=seed, participation=setting.participation
+    )
     journal = Journal()
     outcome = backend.serve([rows.train[part] for part in own], plan, listener=journal.tell).outcome
     return outcome, journal.rounds, own
@@ -159,7 +168,12 @@ def knn_accuracy(mapped: FloatArray, labels: IntArray, placed: FloatArray, new_l
     """Share of new rows whose class is the majority of their 7 nearest rows on the map (P2 5.1)."""
     from raydr.metrics import Evidence, evaluate
 
-    evidence = Evidence(mapped, mapped, labels, new=Evidence(placed, placed, new_labels))
+    evidence = Evidence(
+        rows=mapped,
+        embedding=mapped,
+        labels=labels,
+        new=Evidence(rows=placed, embedding=placed, labels=new_labels),
+    )
     return evaluate(("knn_accuracy",), evidence).values["knn_accuracy"]
 
 
@@ -179,9 +193,9 @@ def judged(backend: RayBackend, rows: Rows, setting: Setting, rounds: int, seed:
         "round_s": statistics.median(record.seconds for record in told),
         "run_s": seconds,
     }
-    mapped = Evidence(rows.train[np.concatenate(own)], outcome.embedding)
+    mapped = Evidence(rows=rows.train[np.concatenate(own)], embedding=outcome.embedding)
     figures["records_npa_10"] = evaluate(("npa_10",), mapped).values["npa_10"]
-    evidence = Evidence(rows.test, placed, rows.test_labels, grouped=len(rows.test))
+    evidence = Evidence(rows=rows.test, embedding=placed, labels=rows.test_labels, grouped=len(rows.test))
     return figures | {METRICS[name]: value for name, value in evaluate(METRICS, evidence).values.items()}
 
 

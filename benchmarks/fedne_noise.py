@@ -111,12 +111,12 @@ def judged(rows: Rows, name: str, rounds: int, seed: int) -> dict[str, float]:
     seats = [Seat(index, part, fingerprint(part)) for index, part in enumerate(parts)]
     started = time.perf_counter()
     context = Context(seed=seed, coverage=coverage)
-    federation = Federation(InlineTransport([ClientHost(seats, seed)]), clients, context)
+    federation = Federation(InlineTransport([ClientHost(seats=seats, seed=seed)]), clients, context)
     outcome = METHODS["fedne"].serve(federation, settings)
     seconds = time.perf_counter() - started
     placed = settings.transform(outcome.model, rows.test)
     labels = labels_of(rows, clients, alpha)
-    evidence = Evidence(rows.test, placed, rows.test_labels, grouped=len(rows.test))
+    evidence = Evidence(rows=rows.test, embedding=placed, labels=rows.test_labels, grouped=len(rows.test))
     return {
         "knn_accuracy": knn_accuracy(outcome.embedding, labels, placed, rows.test_labels),
         "trustworthiness": evaluate(("trustworthiness_7",), evidence).values["trustworthiness_7"],

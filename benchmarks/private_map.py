@@ -75,7 +75,11 @@ def measured(dataset: str, seed: int, options: argparse.Namespace) -> Iterator[d
 
     def scores(embedding: Any) -> dict[str, float]:
         names = NAMES[:1] if options.sampled else NAMES
-        found = dict(evaluate(names, Evidence(rows, embedding, labels, seed=seed), threads=cores()).values)
+        found = dict(
+            evaluate(
+                names, Evidence(rows=rows, embedding=embedding, labels=labels, seed=seed), threads=cores()
+            ).values
+        )
         if options.sampled:
             found["trustworthiness"] = sampled_trustworthiness(rows, embedding, options.sampled, seed)
         return found
@@ -96,7 +100,9 @@ def measured(dataset: str, seed: int, options: argparse.Namespace) -> Iterator[d
                 )
                 started = time.perf_counter()
                 served = InlineBackend().serve(
-                    parts, Plan("private-map", settings, "none", seed=seed), listener=lambda event: None
+                    parts,
+                    Plan(method="private-map", settings=settings, scale="none", seed=seed),
+                    listener=lambda event: None,
                 )
                 seconds = time.perf_counter() - started
                 # Against those who see sums alone and know the shares of all who may collude.

@@ -29,7 +29,7 @@ def raydr(setting: Setting, rounds: int) -> Timing:
     """Clients in one actor for each core, each client with one row, which the round does not need."""
     began = time.perf_counter()
     placements = place([np.zeros((1, 1))] * setting.clients, min(setting.clients, cores()), Room.here())
-    transport = RayTransport(placements, seed=0, faults=FaultPlan(), timeout_s=600.0)
+    transport = RayTransport(placements=placements, seed=0, faults=FaultPlan(), timeout_s=600.0)
     federation = Federation(transport, setting.clients, Context(seed=0))
     startup = time.perf_counter() - began
     numbers = federation.rounds(rounds, {})

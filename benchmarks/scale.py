@@ -61,7 +61,7 @@ def federation_of(partitions: list[Float32Array]) -> Iterator[Federation]:
     """Federation on Ray's actors, one for each core."""
     room = Room.here()
     placements = place(partitions, min(len(partitions), room.cores), room)
-    transport = RayTransport(placements, seed=0, faults=FaultPlan(), timeout_s=600.0)
+    transport = RayTransport(placements=placements, seed=0, faults=FaultPlan(), timeout_s=600.0)
     try:
         yield Federation(transport, len(partitions), Context(seed=0))
     finally:

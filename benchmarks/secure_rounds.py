@@ -62,7 +62,12 @@ def asked(setting: Setting, values: Float64Array) -> Request[Any]:
     if not setting.gradient:
         return Increment(values, 0.0)
     return StepRequest(
-        values.reshape(LANDMARKS, FEATURES), 1.0 / FEATURES, 0.1, 1, "gradient", objective=False
+        landmarks=values.reshape(LANDMARKS, FEATURES),
+        gamma=1.0 / FEATURES,
+        step=0.1,
+        local_steps=1,
+        share="gradient",
+        objective=False,
     )
 
 
@@ -72,7 +77,9 @@ def seconds_of_rounds(setting: Setting, secure: bool, rounds: int) -> tuple[list
     shape = (ROWS, FEATURES) if setting.gradient else (1, 1)
     rows = [rng.normal(size=shape) for _ in range(setting.clients)]
     placements = place(rows, min(setting.clients, cores()), Room.here())
-    transport = RayTransport(placements, 0, FaultPlan(), 600.0, "benchmark")
+    transport = RayTransport(
+        placements=placements, seed=0, faults=FaultPlan(), timeout_s=600.0, run="benchmark"
+    )
     try:
         context = Context(seed=0, run="benchmark", secure=SecureSums() if secure else None)
         federation, values = Federation(transport, setting.clients, context), rng.normal(size=setting.size)

@@ -54,7 +54,7 @@ def completed_geometry(
     parts = [rows[client_of_row == client] for client in range(int(client_of_row.max()) + 1)]
     seats = [Seat(index, part, fingerprint(part)) for index, part in enumerate(parts)]
     federation = Federation(
-        InlineTransport([ClientHost(seats, 0)]), len(seats), Context(seed=0, public=public)
+        InlineTransport([ClientHost(seats=seats, seed=0)]), len(seats), Context(seed=0, public=public)
     )
     started = time.perf_counter()
     with one_blas_thread():
@@ -69,9 +69,24 @@ def scores(
     from raydr.metrics import Evidence, evaluate
 
     ranked, sampled = MAP_METRICS[:2], MAP_METRICS[2:]
-    values = evaluate(ranked, Evidence(rows, embedding, labels, None, seed, graph)).values
+    values = evaluate(
+        ranked,
+        Evidence(
+            rows=rows, embedding=embedding, labels=labels, recovered=None, seed=seed, row_neighbors=graph
+        ),
+    ).values
     drawn = [
-        evaluate(sampled, Evidence(rows, embedding, labels, None, SAMPLINGS * seed + draw, graph)).values
+        evaluate(
+            sampled,
+            Evidence(
+                rows=rows,
+                embedding=embedding,
+                labels=labels,
+                recovered=None,
+                seed=SAMPLINGS * seed + draw,
+                row_neighbors=graph,
+            ),
+        ).values
         for draw in range(SAMPLINGS)
     ]
     return values | {name: statistics.mean(each[name] for each in drawn) for name in sampled}
@@ -113,7 +128,14 @@ def main() -> None:
         rows, labels = table.rows[order], table.labels[order]  # type: ignore[index]
         known, seconds = completed_geometry(rows, partition.client_of_row[order], public, settings)
         graph = row_graph(rows)
-        evidence = Evidence(rows, rows[:, :2], labels, known.geometry, 0, graph)
+        evidence = Evidence(
+            rows=rows,
+            embedding=rows[:, :2],
+            labels=labels,
+            recovered=known.geometry,
+            seed=0,
+            row_neighbors=graph,
+        )
         recovery = evaluate(["f_score", "distance_error"], evidence).values
         figures |= {f"{regime}.{name}": value for name, value in recovery.items()}
         figures[f"{regime}.completion_s"] = seconds

@@ -74,7 +74,7 @@ def federated(
         seats = [Seat(index, part, fingerprint(part)) for index, part in enumerate(parts)]
         noise = Coverage(GaussianNoise(on="gradient", level=1.0)) if noisy else None
         context = Context(seed=seed, coverage=noise)
-        return Federation(InlineTransport([ClientHost(seats, seed)]), len(seats), context)
+        return Federation(InlineTransport([ClientHost(seats=seats, seed=seed)]), len(seats), context)
 
     if widen != 1.0:
         first = federation()

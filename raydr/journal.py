@@ -44,7 +44,7 @@ class Progress:
     total: int
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class RoundEnded:
     """One round of a method: a row of ``rounds.jsonl``.
 
@@ -116,7 +116,7 @@ class TrialStarted:
     settings: str
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class TrialEnded:
     """A trial ended.
 
@@ -181,7 +181,7 @@ class Journal:
         match event:
             case StageEnded(stage, seconds):
                 self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
-            case RoundEnded(round):
+            case RoundEnded(round=round):
                 # a round that is done again, after a restart from a checkpoint, replaces what was told of it
                 while self.rounds and self.rounds[-1].round >= round:
                     self.rounds.pop()

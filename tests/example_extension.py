@@ -135,7 +135,7 @@ def serve(federation: Federation, settings: PowerPCA) -> Outcome:
         mechanisms = coverage.of_each(federation.clients, federation.stream("who covers"))
     asked = tuple(CoordinatesRequest(state["axes"], mechanism) for mechanism in mechanisms)
     replies = federation.ask(CoordinatesRequests(asked))
-    return Outcome(np.concatenate([reply.places for reply in replies]), None)
+    return Outcome(embedding=np.concatenate([reply.places for reply in replies]), geometry=None)
 
 
 @mechanism

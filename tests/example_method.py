@@ -67,4 +67,4 @@ def serve(federation: Federation, settings: PowerPCA) -> Outcome:
             0
         ]
     replies = federation.ask(PlacesRequest(state["axes"]))
-    return Outcome(np.concatenate([reply.places for reply in replies]), None)
+    return Outcome(embedding=np.concatenate([reply.places for reply in replies]), geometry=None)

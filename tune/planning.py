@@ -28,7 +28,7 @@ class PointPlan:
     refused: str | None
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class SweepPlan:
     """What a sweep will need.
 

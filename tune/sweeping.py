@@ -55,7 +55,9 @@ def sweep(
     with incomplete(target, _work_of(asked)) as folder:
         with unwritable(target):
             (folder / records.SWEEP).write_text(stored(asked), encoding="utf-8")
-        _Going(asked, search, SweepWork(folder), listener, trackers).on(address, data_dir)
+        _Going(asked=asked, search=search, work=SweepWork(folder), listener=listener, trackers=trackers).on(
+            address, data_dir
+        )
     return _shown(target.expanduser().absolute(), listener)
 
 
@@ -79,7 +81,9 @@ def resume(
     target = target_of(folder, SweepWork)
     asked = read_stored(folder / records.SWEEP)
     with taken_up(folder, _work_of(asked)):
-        going = _Going(asked, search_of(asked), SweepWork(folder), listener, trackers)
+        going = _Going(
+            asked=asked, search=search_of(asked), work=SweepWork(folder), listener=listener, trackers=trackers
+        )
         going.take_up(retry_failed=retry_failed)
         going.on(address, data_dir)
     return _shown(target, listener)
@@ -104,7 +108,7 @@ def _shown(folder: Path, listener: Listener) -> Path:
     return folder
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Going:
     """A sweep under way: which trial comes next, and what became of those that ended."""
 
@@ -227,7 +231,14 @@ class _Going:
             if isinstance(trial, TrialRow):
                 if (trial.point, trial.repeat) not in self.ledger.rows and self._keep(trial):
                     self.listener(
-                        TrialEnded(trial.name, "", "failed", short(str(trial.error), 300), None, None)
+                        TrialEnded(
+                            trial=trial.name,
+                            settings="",
+                            status="failed",
+                            outcome=short(str(trial.error), 300),
+                            value=None,
+                            seconds=None,
+                        )
                     )
             elif (trial.point.number, trial.repeat) not in self.ledger.rows:
                 return trial if self._affords(trial) else None
@@ -318,7 +329,14 @@ class _Going:
             f"{next(iter(self.asked.objectives))} {value:.4g}" if value is not None else row.status
         )
         self.listener(
-            TrialEnded(trial.name, _settings(trial), row.status, short(outcome, 300), value, seconds)
+            TrialEnded(
+                trial=trial.name,
+                settings=_settings(trial),
+                status=row.status,
+                outcome=short(outcome, 300),
+                value=value,
+                seconds=seconds,
+            )
         )
         self._track(row)
 

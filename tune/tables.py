@@ -205,7 +205,7 @@ def _require_distinct(names: list[str], what: str) -> None:
         raise ValueError(f"two {what} are called {twice[0]!r}")
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Cell:
     """A cell of a table.
 
@@ -249,18 +249,18 @@ def cells(table: Table) -> Iterator[Cell]:
                 runs = absent is None
                 elsewhere = column.pooled is not None or group.pooled is not None
                 yield Cell(
-                    group.name,
-                    row.name,
-                    column.name,
-                    row.metric if row.metric in COSTS else f"{column.side}.{row.metric}",
-                    published,
-                    absent,
-                    default if runs else None,
+                    group=group.name,
+                    row=row.name,
+                    column=column.name,
+                    measure=row.metric if row.metric in COSTS else f"{column.side}.{row.metric}",
+                    published=published,
+                    absent=absent,
+                    default=default if runs else None,
                     # The pooled rows' map is the default run's: a second time it would be the same.
-                    {**default, **differs, "compare": []}
+                    as_published={**default, **differs, "compare": []}
                     if runs and differs and column.side == "federated"
                     else None,
-                    (group.pooled or group.name, row.name, column.pooled or column.name)
+                    pooled=(group.pooled or group.name, row.name, column.pooled or column.name)
                     if elsewhere
                     else None,
                 )

@@ -34,7 +34,7 @@ class NotApplicableError(RaydrError):
     """Why an attack does not apply to a run, in one sentence."""
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class View:
     """What the server has at the end of a run.
 
@@ -119,7 +119,7 @@ class View:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Side:
     """What the server knows from elsewhere.
 

@@ -174,8 +174,8 @@ def replied(request: Request[Any], fed: FloatArray, seed: int) -> Float64Array:
     if isinstance(request, AnchorRequest):
         request = replace(request, within=False)
     withheld = Withheld({0: Secret(bytes(32)).derived("imitation", seed)})
-    host = ClientHost([Seat(0, fed, fingerprint(fed))], seed, withheld=withheld)
-    (answer,) = host.ask(Call(request, 1, 0, 0, (0,), False))
+    host = ClientHost(seats=[Seat(0, fed, fingerprint(fed))], seed=seed, withheld=withheld)
+    (answer,) = host.ask(Call(request=request, number=1, round=0, attempt=0, clients=(0,), in_rounds=False))
     if isinstance(answer, Failure):
         raise NotApplicableError(f"what would be posted of other rows cannot be computed: {answer.reason}.")
     return _numbers(answer.reply, len(fed))

@@ -18,7 +18,7 @@ from raydr.methods.sense.spaces import EuclideanSpace, Space
 NOTHING = "no client posted distances of its records to anything."
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Posted:
     """Distances of some clients' records to the same points.
 
@@ -101,13 +101,37 @@ def _of(view: View, seen: Seen) -> Posted | None:
         case AnchorDistances():
             points = getattr(request, "anchors", None)
             noise = reply.noise or level
-            return Posted(rows, reply.squared, points, space or euclidean, noise, covered, type(reply))
+            return Posted(
+                rows=rows,
+                squared=reply.squared,
+                points=points,
+                space=space or euclidean,
+                noise=noise,
+                covered=covered,
+                kind=type(reply),
+            )
         case Distances():
             points = getattr(request, "landmarks", None)
-            return Posted(rows, reply.squared, points, euclidean, level, covered, type(reply))
+            return Posted(
+                rows=rows,
+                squared=reply.squared,
+                points=points,
+                space=euclidean,
+                noise=level,
+                covered=covered,
+                kind=type(reply),
+            )
         case Kernels():
             values = np.maximum(reply.values, np.finfo(np.float64).tiny)
             squared = np.maximum(-np.log(values) / getattr(request, "gamma", 1.0), 0.0)
             points = getattr(request, "landmarks", None)
-            return Posted(rows, squared, points, euclidean, level, covered, type(reply))
+            return Posted(
+                rows=rows,
+                squared=squared,
+                points=points,
+                space=euclidean,
+                noise=level,
+                covered=covered,
+                kind=type(reply),
+            )
     return None

@@ -143,7 +143,7 @@ class _Targets:
         return float(np.median(np.sqrt((misses**2).sum(axis=1) + self.beside[rows])))
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class _Ridge:
     units: _Units
     weights: Float64Array  # (numbers, k)
@@ -187,12 +187,12 @@ def _ridge(units: _Units, standard: Float64Array, targets: _Targets, left_out: I
             least, shrunk = error, 1.0 - kept_back
     weights = right * (shrunk / np.sqrt(squares))
     if targets.basis is None:
-        return _Ridge(units, weights @ along, least, targets.mean, None)
+        return _Ridge(units=units, weights=weights @ along, held_out=least, centre=targets.mean, basis=None)
     basis = left.T @ (targets.values - targets.mean)  # all features, not the axes alone
-    return _Ridge(units, weights, least, targets.mean, basis)
+    return _Ridge(units=units, weights=weights, held_out=least, centre=targets.mean, basis=basis)
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class _Nearest:
     units: _Units
     axes: Float64Array  # (numbers, axes)
@@ -236,7 +236,16 @@ def _nearest(
         if count <= most
     }
     best = min(errors, key=errors.__getitem__)
-    return _Nearest(units, axes, places, targets.coordinates, best, errors[best], targets.mean, targets.basis)
+    return _Nearest(
+        units=units,
+        axes=axes,
+        places=places,
+        values=targets.coordinates,
+        count=best,
+        held_out=errors[best],
+        centre=targets.mean,
+        basis=targets.basis,
+    )
 
 
 def _neighbors(asked: Float64Array, places: Float64Array, count: int) -> Int64Array:

@@ -40,7 +40,7 @@ EXAMPLES = 6
 """Records that are shown beside their estimates, evenly over the quantiles of the error."""
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Truth:
     """What an audit alone knows.
 

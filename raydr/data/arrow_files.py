@@ -72,7 +72,7 @@ def read_csv(path: Path, choice: Choice, progress: Progress = unheard) -> Column
     return _columns(_csv(path, progress), choice)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Loaded:
     """An Arrow table that was read from a file, ``name``.
 
@@ -116,7 +116,9 @@ def _csv(path: Path, progress: Progress = unheard) -> _Loaded:
     def locate(row: int) -> str:
         return f"line {_line_of(path, dialect, row)}"
 
-    return _Loaded(path.name, table.rename_columns(names), names, locate, nulls)
+    return _Loaded(
+        name=path.name, table=table.rename_columns(names), default=names, locate=locate, nulls=nulls
+    )
 
 
 def read_parquet(path: Path, choice: Choice) -> Columns:
@@ -141,7 +143,13 @@ def read_parquet_blocks(path: Path, choice: Choice) -> Iterator[Columns]:
         schema, first = file.schema_arrow, 0
         for batch in _batches(file):
             table = pa.Table.from_batches([batch], schema)
-            found = _Loaded(path.name, table, _no_index(schema), partial(_row, first), first=first)
+            found = _Loaded(
+                name=path.name,
+                table=table,
+                default=_no_index(schema),
+                locate=partial(_row, first),
+                first=first,
+            )
             first += table.num_rows
             del table
             yield _columns(found, choice)
@@ -163,7 +171,7 @@ def _parquet(path: Path) -> _Loaded:
         _refuse_promises(path, file.metadata)
         batches = within_memory(_batches(file), before, path, lambda _: _unpacked_bytes(file.metadata))
         table = pa.Table.from_batches(list(batches), file.schema_arrow)
-    return _Loaded(path.name, table, _no_index(table.schema), partial(_row, 0))
+    return _Loaded(name=path.name, table=table, default=_no_index(table.schema), locate=partial(_row, 0))
 
 
 def _batches(file: Any) -> Iterator[Any]:

@@ -66,7 +66,7 @@ class Alike:
         return list(self.columns)
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Choice:
     """The columns that the user named, or those of another file; None leaves one to the defaults.
 
@@ -158,7 +158,7 @@ class Identity:
     missing: BoolArray
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(kw_only=True, frozen=True, eq=False)
 class Columns:
     """A source as stored: nothing dropped, sampled or converted yet.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Dataset:
     """A built-in data set.
 

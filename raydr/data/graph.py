@@ -75,7 +75,7 @@ def load_graph(path: str | Path, dimensions: int, *, seed: int) -> Table:
         ids=names if names is not None else np.arange(nodes),
         labels=labels,
         label_names=tuple(str(code) for code in range(int(labels.max()) + 1)) if labels is not None else (),
-        source=Source(path.name, rows=nodes, dropped=0, named=False, sha256=sha256_of_file(path)),
+        source=Source(name=path.name, rows=nodes, dropped=0, named=False, sha256=sha256_of_file(path)),
     )
 
 

@@ -146,11 +146,11 @@ def load(
             f"data.categories is {categories!r}; it must be one of {listing(get_args(Categories))}."
         )
     choice = Choice(
-        label,
-        None if features is None else tuple(features),
-        client,
-        id_column,
-        marks,
+        label=label,
+        features=None if features is None else tuple(features),
+        client=client,
+        id=id_column,
+        marks=marks,
         categories=categories,
         threshold=threshold,
         layout=layout,

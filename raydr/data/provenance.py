@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Source:
     """One file or built-in data set, as it was read.
 
@@ -83,7 +83,7 @@ class Harmonized:
     after: dict[str, float | None] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Provenance:
     """What was mapped: the content of ``data.json`` in a run folder.
 

@@ -23,7 +23,7 @@ from raydr.data.table import Table
 from raydr.errors import DataError
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class SiteFile:
     """Instructions for reading one client's rows; see :func:`raydr.data.load` for the fields."""
 
@@ -54,8 +54,8 @@ class SiteFile:
     def survey(self) -> Survey:
         """Return what this site tells of the columns that would be features."""
         choice = Choice(
-            self.label,
-            self.features,
+            label=self.label,
+            features=self.features,
             id=self.id_column,
             categories=self.categories,
             matrix=self.matrix,
@@ -113,7 +113,7 @@ def _refuse_other_spellings(files: Sequence[set[str]], layout: Layout, where: st
                 )
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Census:
     """What the driver of a simulation knows of a client's file: everything but the rows.
 
@@ -149,13 +149,13 @@ def census(file: SiteFile) -> Census:
     table = file.read()
     labels = None if table.labels is None else np.asarray(table.label_names, np.str_)[table.labels]
     return Census(
-        table.ids,
-        labels,
-        table.features,
-        fingerprint(table.rows),
-        table.read_from,
-        gaps_of(table.rows),
-        looks(table.rows),
+        ids=table.ids,
+        labels=labels,
+        features=table.features,
+        fingerprint=fingerprint(table.rows),
+        source=table.read_from,
+        gaps=gaps_of(table.rows),
+        looks=looks(table.rows),
     )
 
 

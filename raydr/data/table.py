@@ -15,7 +15,7 @@ from raydr.data.spelling import Agreement
 from raydr.errors import DataError
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(kw_only=True, frozen=True, eq=False)
 class Table:
     """Rows of finite numbers, with their identities and, where the source has them, labels and client keys.
 

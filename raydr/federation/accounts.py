@@ -69,7 +69,7 @@ class Due:
         return replace(charge, deviation=left, server=everybody, client=own, outsider=everybody)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Accounts:
     """The releases of a run, and its budget.
 
@@ -124,7 +124,12 @@ class Accounts:
         worst = min((claim for claim in claims if claim is not None), key=lambda claim: claim.multiplier)
         if mechanism.on == "data":
             # Noisy records are drawn once in a run, and all that is made of them is post-processing.
-            charge = Charge(RECORDS, worst.deviation, worst.sensitivity, relation=mechanism.relation)
+            charge = Charge(
+                kind=RECORDS,
+                deviation=worst.deviation,
+                sensitivity=worst.sensitivity,
+                relation=mechanism.relation,
+            )
             due = Due(charge, name=RECORDS)
         else:
             if (kind.__name__, call.round) in self._covered:
@@ -186,7 +191,12 @@ def _due(call: Call, mechanism: Mechanism, worst: Claim, secure: bool) -> Due:
     """What an answer costs whose noise is worth least at some client, and may be shared by all."""
     name, told = type(call.request).reply.__name__, call.told(call.clients[0])
     charge = Charge(
-        name, worst.deviation, worst.sensitivity, mechanism.protects, mechanism.relation, mechanism
+        kind=name,
+        deviation=worst.deviation,
+        sensitivity=worst.sensitivity,
+        unit=mechanism.protects,
+        relation=mechanism.relation,
+        mechanism=mechanism,
     )
     if not isinstance(call, SumCall) or call.sharing is None:
         return Due(charge)

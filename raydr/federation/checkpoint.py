@@ -87,7 +87,7 @@ class LoopState:
     ended: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Checkpoint:
     """A run between two rounds.
 
@@ -184,12 +184,12 @@ class Checkpoint:
         except ArrayFileError as error:
             raise DamagedCheckpointError(f"the checkpoint cannot be read: {error}") from error
         return cls(
-            described["run"],
-            described["seed"],
-            tuple(loops),
-            read_entries(described["ledger"]),
-            History(**described["history"]),
-            History(**described["released"]),
+            run=described["run"],
+            seed=described["seed"],
+            loops=tuple(loops),
+            ledger=read_entries(described["ledger"]),
+            history=History(**described["history"]),
+            released=History(**described["released"]),
         )
 
 

@@ -64,7 +64,7 @@ class Withheld:
         return Withheld(secrets, self.reserve, own)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Client:
     """A client as its own code sees it.
 

@@ -55,7 +55,7 @@ class Failure:
     trace: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Incident:
     """A failure and what was decided: a log line, and an entry of the round's row in ``rounds.jsonl``."""
 

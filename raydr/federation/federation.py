@@ -119,7 +119,7 @@ class Federation:
         secure = context.secure
         self._released = History.of(released)
         self._accounts = Accounts(
-            context.budget,
+            budget=context.budget,
             secure=secure is not None,
             released=by_name(released),
             write_down=self._write_down_release,
@@ -372,7 +372,14 @@ class Federation:
         droppable: bool = False,
     ) -> dict[int, R]:
         """Replies by client; ``finest`` is how finely they are read where that is not what their type declares."""
-        call = Call(request, self._number(), self.round, 0, asked, self._in_rounds)
+        call = Call(
+            request=request,
+            number=self._number(),
+            round=self.round,
+            attempt=0,
+            clients=asked,
+            in_rounds=self._in_rounds,
+        )
         replies: dict[int, Reply] = {}
         protections: dict[int, Mechanism | None] = {}
 
@@ -397,7 +404,12 @@ class Federation:
                         told = call.told(answer.client)
                         self._transcript.add(
                             Seen(
-                                call.number, call.round, told, answer.client, answer.reply, answer.protection
+                                number=call.number,
+                                round=call.round,
+                                request=told,
+                                client=answer.client,
+                                reply=answer.reply,
+                                protection=answer.protection,
                             )
                         )
             return failures + _missing(attempt, replies, failures)
@@ -419,7 +431,16 @@ class Federation:
         call, total = self._total(request, weighting)
         learnt = self._decoded(total, call, mean)
         if self._transcript is not None:
-            self._transcript.add(Seen(call.number, call.round, request, None, learnt, total.protection))
+            self._transcript.add(
+                Seen(
+                    number=call.number,
+                    round=call.round,
+                    request=request,
+                    client=None,
+                    reply=learnt,
+                    protection=total.protection,
+                )
+            )
         return cast(R, learnt)
 
     def _total(self, request: Request[R], weighting: Weighting) -> tuple[SumCall, Total]:
@@ -431,12 +452,12 @@ class Federation:
         lost = self.context.policy.most_lost(len(cohort)) if droppable else 0
         sizes = {client: self.sizes[client] for client in cohort}
         call = SumCall(
-            request,
-            self._number(),
-            self.round,
-            0,
-            cohort,
-            self._in_rounds,
+            request=request,
+            number=self._number(),
+            round=self.round,
+            attempt=0,
+            clients=cohort,
+            in_rounds=self._in_rounds,
             weighting=weighting,
             total_weight=total_weight,
             sharing=sharing_of(
@@ -536,7 +557,16 @@ class Federation:
         alone.add(part)
         reply = alone.decoded(call, max(1, part.weight))
         protection = part.sent[0].protection if part.sent else None
-        transcript.add(Seen(call.number, call.round, call.told(client), client, reply, protection))
+        transcript.add(
+            Seen(
+                number=call.number,
+                round=call.round,
+                request=call.told(client),
+                client=client,
+                reply=reply,
+                protection=protection,
+            )
+        )
 
     def _decoded(self, total: Total, call: SumCall, mean: bool) -> Reply:
         """What the method learns of a sum."""
@@ -586,12 +616,12 @@ class Federation:
 
     def _checkpoint(self) -> Checkpoint:
         return Checkpoint(
-            self.context.run,
-            self.seed,
-            tuple(self._loops),
-            tuple(self.ledger.entries.values()),
-            self._history,
-            self._released,
+            run=self.context.run,
+            seed=self.seed,
+            loops=tuple(self._loops),
+            ledger=tuple(self.ledger.entries.values()),
+            history=self._history,
+            released=self._released,
         )
 
     def _number(self) -> int:

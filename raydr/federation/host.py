@@ -53,7 +53,7 @@ class _Followed:
     reply: Reply
 
 
-@dataclass
+@dataclass(kw_only=True)
 class ClientHost:
     """Some clients of a federation and their client parts.
 
@@ -116,9 +116,9 @@ class ClientHost:
         withheld = self._withheld
         self._clients = {
             seat.index: Client(
-                seat.index,
-                seat.rows,
-                self.seed,
+                index=seat.index,
+                rows=seat.rows,
+                seed=self.seed,
                 run=self.run,
                 secret=withheld.secrets[seat.index],
                 reserve=withheld.reserve,
@@ -228,15 +228,15 @@ class ClientHost:
         each = sum(total.nbytes for total in totals.values())
         sizes = [each + sum(kept[index].nbytes for kept in sealed.values()) for index in summed]
         return PartialSum(
-            call.number,
-            call.round,
-            boundary.kind,
-            totals,
-            sealed,
-            tuple(summed),
-            total_weight,
-            by_protection(zip(protections, sizes, strict=True)),
-            tuple(failures),
+            number=call.number,
+            round=call.round,
+            reply=boundary.kind,
+            totals=totals,
+            sealed=sealed,
+            clients=tuple(summed),
+            weight=total_weight,
+            sent=by_protection(zip(protections, sizes, strict=True)),
+            failures=tuple(failures),
         )
 
     def _reply(self, client: Client, boundary: Boundary) -> Reply | Failure:

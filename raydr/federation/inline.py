@@ -50,7 +50,9 @@ class InlineTransport:
             try:
                 partial = host.sum(part)
             except SimulatedCrashError:
-                partial = PartialSum(call.number, call.round, failures=tuple(self._restart(host, part)))
+                partial = PartialSum(
+                    number=call.number, round=call.round, failures=tuple(self._restart(host, part))
+                )
             remember(self.history, call, partial.clients)
             yield partial
 

@@ -20,7 +20,7 @@ from raydr.privacy.mechanism import Mechanism
 _LOGGER = logging.getLogger(__name__)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Traffic:
     """What happened in the present round."""
 
@@ -65,16 +65,16 @@ class Meter:
         """Tell the journal what the present round, of this number and length, came to, and return it."""
         traffic = self._round
         ended = RoundEnded(
-            number,
-            traffic.objective,
-            seconds,
-            traffic.bytes_up,
-            traffic.bytes_down,
-            traffic.asked,
-            traffic.answered,
-            traffic.failed,
-            tuple(asdict(incident) for incident in traffic.incidents),
-            traffic.moved,
+            round=number,
+            objective=traffic.objective,
+            seconds=seconds,
+            bytes_up=traffic.bytes_up,
+            bytes_down=traffic.bytes_down,
+            asked=traffic.asked,
+            answered=traffic.answered,
+            failed=traffic.failed,
+            incidents=tuple(asdict(incident) for incident in traffic.incidents),
+            moved=traffic.moved,
         )
         self.journal.tell(ended)
         return ended
@@ -90,7 +90,17 @@ class Meter:
         self._round.asked += len(asked)
         self._round.bytes_down += size
         granularity = Granularity.AGGREGATE
-        self.ledger.record(Entry(kind.__name__, kind.what, "down", granularity, seen_by, len(asked), size))
+        self.ledger.record(
+            Entry(
+                kind=kind.__name__,
+                what=kind.what,
+                direction="down",
+                granularity=granularity,
+                seen_by=seen_by,
+                count=len(asked),
+                bytes=size,
+            )
+        )
 
     def received(
         self,
@@ -109,14 +119,14 @@ class Meter:
             self._round.bytes_up += 0 if kind.stays else part.bytes
             self.ledger.record(
                 Entry(
-                    kind.__name__,
-                    kind.what,
-                    "simulation-only" if kind.stays else "up",
-                    granularity,
-                    seen_by,
-                    part.clients,
-                    part.bytes,
-                    part.protection,
+                    kind=kind.__name__,
+                    what=kind.what,
+                    direction="simulation-only" if kind.stays else "up",
+                    granularity=granularity,
+                    seen_by=seen_by,
+                    count=part.clients,
+                    bytes=part.bytes,
+                    protection=part.protection,
                     public=kind.public,
                     keyed=self.keyed,
                     secure=secure,
@@ -147,7 +157,13 @@ class Meter:
         name = type(call.request).__name__
         for failure, decision in decisions:
             incident = Incident(
-                call.round, name, attempt, failure.client, failure.kind, failure.reason, decision
+                round=call.round,
+                call=name,
+                attempt=attempt,
+                client=failure.client,
+                kind=failure.kind,
+                reason=failure.reason,
+                decision=decision,
             )
             self._round.incidents.append(incident)
             _LOGGER.info("%s", json.dumps(asdict(incident)))

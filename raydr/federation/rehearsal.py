@@ -42,7 +42,7 @@ C = TypeVar("C", bound=Call)
 _RING_BYTES = 8
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Crowd:
     """Clients of given sizes, who compute nothing.
 
@@ -80,7 +80,12 @@ class Crowd:
         """Return to the sample as it was read."""
         secret = Secret.drawn()
         self.everybody = Client(
-            0, self.sample, self.seed, agreed=secret, reserve=self.reserve, classes=self.classes
+            index=0,
+            rows=self.sample,
+            seed=self.seed,
+            agreed=secret,
+            reserve=self.reserve,
+            classes=self.classes,
         )
         self._dying.clear()
 
@@ -101,9 +106,9 @@ class Crowd:
         told = (first if first is call.request else call.told(client) for client in clients)
         sent = by_protection((protection_of(self.everybody, each), size) for each in told)
         yield PartialSum(
-            call.number,
-            call.round,
-            type(call.request).reply if clients else None,
+            number=call.number,
+            round=call.round,
+            reply=type(call.request).reply if clients else None,
             clients=clients,
             weight=len(clients),
             sent=sent,

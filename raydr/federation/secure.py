@@ -102,7 +102,7 @@ class Revealed(
         return {"shares": Range((len(request.keys), SHARE), dtype="uint8")}
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class RevealRequest(Request[Revealed], what="sealed shares of a client's neighbours, and who has uploaded"):
     """Told to one survivor: ``keys`` and ``shares`` of its neighbours; who uploaded and who did not, as bits."""
 
@@ -259,12 +259,12 @@ class Prepared:
             RevealRequests(
                 {
                     client: RevealRequest(
-                        masks.circle,
-                        masks.label,
-                        masks.keys[client],
-                        masking.shares_for(self.group, client, self.shared),
-                        alive,
-                        gone,
+                        circle=masks.circle,
+                        label=masks.label,
+                        keys=masks.keys[client],
+                        shares=masking.shares_for(self.group, client, self.shared),
+                        survivors=alive,
+                        dropped=gone,
                     )
                     for client in survivors
                 }

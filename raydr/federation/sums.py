@@ -16,7 +16,7 @@ from raydr.federation.wire import PartialSum, SumCall
 from raydr.privacy.mechanism import Mechanism
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Total:
     """Partial sums, added up as they come: no more than one of them needs memory beside the total.
 

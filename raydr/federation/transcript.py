@@ -32,7 +32,7 @@ FIRST_CALLS = 3
 """Calls of a kind whose replies are kept, beside the last one: an attack on training needs few rounds, early ones."""
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Seen:
     """A message as the server could read it.
 

@@ -18,7 +18,7 @@ Weighting: TypeAlias = Literal["sum", "clients", "rows"]
 """Weight of a client's summand: 1 each, 1 for each client that has rows, or its number of rows."""
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Call:
     """A request on its way to clients.
 
@@ -84,7 +84,7 @@ class Sharing:
     among: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class SumCall(Call):
     """A call whose replies are added up.
 
@@ -129,7 +129,7 @@ class Sent:
     bytes: int
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class PartialSum:
     """Ring sum over the clients of one host that were asked.
 

@@ -224,7 +224,7 @@ def _site(
     path: Path, label: str | None, matrix: str | None, *, needed: bool, progress: Progress
 ) -> str | None:
     """The column that says whose a row is, by its name."""
-    choice = Choice(label, categories="one-hot", matrix=matrix)
+    choice = Choice(label=label, categories="one-hot", matrix=matrix)
     if ending(path) in TABLES:
         kinds = survey(path, choice, progress).kinds
         columns, likely = list(kinds), [column for column, kind in kinds.items() if kind == "text"]

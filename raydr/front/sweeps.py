@@ -29,7 +29,7 @@ _MOST_POINTS = 20
 """Points, and errors, in the table at the end; all are on the page."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class SweepTable:
     """Follows a sweep by its events."""
 
@@ -55,7 +55,7 @@ class SweepTable:
                 self._began = time.monotonic()
             case journal.TrialStarted(trial, settings):
                 self._running[trial] = settings, time.monotonic()
-            case journal.TrialEnded(trial, _, status):
+            case journal.TrialEnded(trial=trial, status=status):
                 self._running.pop(trial, None)
                 self._latest.append(event)
                 self.ended += 1

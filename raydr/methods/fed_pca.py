@@ -167,7 +167,13 @@ class Components(
         """A coordinate along each axis: all of a record where there are as many axes as features."""
         rows, (features, axes) = len(self.places), request.axes.shape
         span = int(np.linalg.matrix_rank(request.axes))
-        return Fixed(rows, rows if span == features else 0, span, features, axes)
+        return Fixed(
+            records=rows,
+            exact=rows if span == features else 0,
+            dimensions=span,
+            features=features,
+            points=axes,
+        )
 
 
 @dataclass(frozen=True)
@@ -233,7 +239,13 @@ def serve(federation: Federation, settings: FedPCA) -> Outcome:
     with federation.stage("map"):
         places = _places(federation, settings, moments.mean, axes)
     model = {"mean": moments.mean, "axes": axes}
-    return Outcome(places, None, model, (_note(found, settings),), published=not settings.keeps_places)
+    return Outcome(
+        embedding=places,
+        geometry=None,
+        model=model,
+        notes=(_note(found, settings),),
+        published=not settings.keeps_places,
+    )
 
 
 def _axes(federation: Federation, settings: FedPCA, moments: Spread) -> PrincipalAxes | Converged:

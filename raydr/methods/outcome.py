@@ -28,7 +28,7 @@ class Note:
         return tuple(part.strip() for part in re.split(r"\n\s*\n", self.text) if part.strip())
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Outcome:
     """A map, and what is behind it.
 

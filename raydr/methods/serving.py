@@ -28,7 +28,7 @@ from raydr.statistics.scaling import Scale, Scaling, fit_scaling
 from raydr.threads import one_blas_thread
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Plan(Context):
     """What a federation is to do, and the context in which it does so, whatever carries its calls.
 
@@ -132,7 +132,7 @@ def serve(
     return Served(outcome, prepared, ledger, sealed, federation.deviation)
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Rehearsed:
     """What a rehearsal came to.
 
@@ -181,7 +181,14 @@ def rehearse(crowd: Crowd, plan: Plan) -> Rehearsed:
         failure = error
     ledger = rehearsal.ledger.settled(plan.budget.delta)
     whole = plan.settings.offers("rehearse")
-    return Rehearsed(ledger, rehearsal.round, whole, rehearsal.efforts, rehearsal.guesses, failure)
+    return Rehearsed(
+        ledger=ledger,
+        rounds=rehearsal.round,
+        whole=whole,
+        efforts=rehearsal.efforts,
+        guesses=rehearsal.guesses,
+        failure=failure,
+    )
 
 
 def _prepared(federation: Federation, plan: Plan) -> tuple[Preparation, UInt8Array | None]:

@@ -30,7 +30,7 @@ class UnmeasurableError(DataError):
     """A metric that cannot be computed on this evidence; the message is the reason, for the report."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(kw_only=True, frozen=True, eq=False)
 class Evidence:
     """One map and everything that it is judged against.
 
@@ -176,7 +176,7 @@ class SharedGraph:
         return self._around
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(kw_only=True, frozen=True, eq=False)
 class Examination:
     """One evaluation of one `Evidence`: searches, splits and clusterings, each computed once, when first needed.
 
@@ -397,9 +397,9 @@ class Examination:
         if self.evidence.new is None:
             raise UnmeasurableError("no rows were held out and placed on the map")
         return Examination(
-            self.evidence.new,
-            self.threads,
-            self.neighbors,
+            evidence=self.evidence.new,
+            threads=self.threads,
+            neighbors=self.neighbors,
             exact_rows=self.exact_rows,
             sampled_rows=self.sampled_rows,
         )

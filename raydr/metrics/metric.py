@@ -26,7 +26,7 @@ MOST_NEIGHBORS = 1_000
 """Of a row, that a metric may look at: the graph of a million rows then takes 12 GB."""
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Metric:
     """One measure of a map: its name, how to read it, what it needs, and how it is computed.
 
@@ -46,7 +46,7 @@ class Metric:
     by_default: bool = True
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Family:
     """Metrics that differ in the number of neighbours alone; ``{k}`` in the description stands for it."""
 
@@ -60,13 +60,13 @@ class Family:
     def member(self, k: int, name: str = "") -> Metric:
         """Metric of ``k`` neighbours, by the name ``FAMILY_K`` unless it has one of its own."""
         return Metric(
-            name or f"{self.name}_{k}",
-            self.title if name else f"{self.title}, k = {k}",
-            self.description.format(k=k),
-            self.higher_is_better,
-            self.needs,
-            lambda examination: self.measure(examination, k),
-            k,
+            name=name or f"{self.name}_{k}",
+            title=self.title if name else f"{self.title}, k = {k}",
+            description=self.description.format(k=k),
+            higher_is_better=self.higher_is_better,
+            needs=self.needs,
+            measure=lambda examination: self.measure(examination, k),
+            k=k,
         )
 
 
@@ -119,12 +119,12 @@ def metric(
         METRICS.add(
             name,
             Metric(
-                name,
-                title,
-                description,
-                higher_is_better,
-                frozenset(needs),
-                measure,
+                name=name,
+                title=title,
+                description=description,
+                higher_is_better=higher_is_better,
+                needs=frozenset(needs),
+                measure=measure,
                 perfect=perfect,
                 by_default=by_default,
             ),
@@ -160,7 +160,14 @@ def metric_by_k(
     """
 
     def register(measure: MeasureByK) -> MeasureByK:
-        family = Family(name, title, description, higher_is_better, frozenset(needs), measure)
+        family = Family(
+            name=name,
+            title=title,
+            description=description,
+            higher_is_better=higher_is_better,
+            needs=frozenset(needs),
+            measure=measure,
+        )
         FAMILIES.add(name, family)
         for listed in (family.member(k, name),) if isinstance(k, int) else map(family.member, k):
             METRICS.add(listed.name, listed)
@@ -235,7 +242,14 @@ def evaluate(
         progress(measured + _OF_A_METRIC * blocks / total, len(metrics))
 
     neighbors = graph_size(metric.name for metric in metrics)
-    examination = Examination(evidence, threads, neighbors, searched, exact_rows, sampled_rows)
+    examination = Examination(
+        evidence=evidence,
+        threads=threads,
+        neighbors=neighbors,
+        progress=searched,
+        exact_rows=exact_rows,
+        sampled_rows=sampled_rows,
+    )
     scores = Scores({}, {})
     for metric in metrics:
         try:

@@ -67,7 +67,7 @@ class Budget:
     colluding: float = 0.2
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Charge:
     """One Gaussian release.
 

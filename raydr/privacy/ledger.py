@@ -50,7 +50,7 @@ class Tells(StrEnum):
     """Its place on the map."""
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Fixed:
     """What messages for each record, and what was asked, fix of the records by linear equations alone.
 
@@ -78,16 +78,16 @@ class Fixed:
     def __add__(self, other: Fixed) -> Fixed:
         """Of the records of both."""
         return Fixed(
-            self.records + other.records,
-            self.exact + other.exact,
-            max(self.dimensions, other.dimensions),
-            max(self.features, other.features),
-            max(self.points, other.points),
-            self.among or other.among,
+            records=self.records + other.records,
+            exact=self.exact + other.exact,
+            dimensions=max(self.dimensions, other.dimensions),
+            features=max(self.features, other.features),
+            points=max(self.points, other.points),
+            among=self.among or other.among,
         )
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Entry:
     """All messages of one kind, in one direction, under one protection.
 

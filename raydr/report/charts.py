@@ -20,7 +20,7 @@ class Tick:
     text: str
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class LineChart:
     """A line chart laid out, for the template to draw.
 

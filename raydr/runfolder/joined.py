@@ -20,7 +20,7 @@ MARK = ".incomplete-"
 """Begins the name of a folder of a site that is still joining, or never came to the end."""
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Joined:
     """A site that joined, as far as its folder tells.
 

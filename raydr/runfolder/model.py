@@ -39,7 +39,7 @@ _PREFIX = "encoder."
 """Before the names of arrays that are an encoder's."""
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Card:
     """What a model was made from: ``model.json``.
 

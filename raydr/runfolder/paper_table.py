@@ -57,7 +57,7 @@ class Mean:
     deviation: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class CellResult:
     """A cell: the paper's number and raydr's.
 
@@ -220,12 +220,12 @@ def _cell(group: str, row: str, column: str, seeds: Sequence[Mapping[str, Any]])
         source: _mean([seed[source] for seed in seeds if seed[source] is not None]) for source in SOURCES
     }
     return CellResult(
-        group,
-        row,
-        column,
-        first["measure"],
-        paper,
-        first["paper.rounding"] or 0.0,
+        group=group,
+        row=row,
+        column=column,
+        measure=first["measure"],
+        paper=paper,
+        rounding=first["paper.rounding"] or 0.0,
         runs=tuple(seed["run"] for seed in seeds if seed["run"] is not None),
         why=next((seed["why"] for seed in seeds if seed["why"] is not None), None),
         **means,

@@ -54,7 +54,7 @@ class Along:
     points: Float64Array
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class RunFolder:
     """Everything that the report says, in the order of ``embedding.parquet``.
 

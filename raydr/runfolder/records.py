@@ -187,7 +187,7 @@ class Measures:
         return self.standard_errors.get(which, {}).get(name)
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Joining:
     """How a site joined a run: its name, the SHA-256 of the map, its rows, with what, when and how long."""
 
@@ -199,7 +199,7 @@ class Joining:
     seconds: Seconds
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Environment:
     """Where a run ran and what it cost: its name, versions, machine, peak memory by process, seconds by stage.
 

@@ -54,7 +54,7 @@ class Point:
     deviations: Mapping[str, float | None]
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class SweepFolder:
     """Everything that the page of a sweep says, but for what its trials' run folders hold.
 

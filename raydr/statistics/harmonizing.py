@@ -270,7 +270,13 @@ def _with_slopes(
     adjusted: BoolArray = np.ones(features, np.bool_)
     adjusted[list(covariates.columns)] = False
     common = Common(
-        wanted.kind, covariates, mean, np.zeros(features), adjusted, np.zeros(0), np.zeros((0, features))
+        kind=wanted.kind,
+        covariates=covariates,
+        centre=mean,
+        deviation=np.zeros(features),
+        adjusted=adjusted,
+        middle=np.zeros(0),
+        slopes=np.zeros((0, features)),
     )
     if not covariates.count:
         return common

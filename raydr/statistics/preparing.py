@@ -109,7 +109,15 @@ class Preparation:
             for name in ("centre", "deviation", "adjusted", "middle", "slopes")
         )
         covariates = Covariates(tuple(map(int, arrays["site_covariates"])), int(arrays["site_classes"][0]))
-        common = Common(kind, covariates, centre, deviation, adjusted > 0, middle, slopes)
+        common = Common(
+            kind=kind,
+            covariates=covariates,
+            centre=centre,
+            deviation=deviation,
+            adjusted=adjusted > 0,
+            middle=middle,
+            slopes=slopes,
+        )
         effects = tuple(
             SiteEffect(np.asarray(shift, np.float64), np.asarray(factor, np.float64))
             for shift, factor in (zip(own["shift"], own["factor"], strict=True) if own else ())

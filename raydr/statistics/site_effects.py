@@ -56,7 +56,7 @@ class Covariates:
         return np.hstack([values, classes[:, None] == np.arange(1, self.classes)])
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Common:
     """What all sites are told.
 

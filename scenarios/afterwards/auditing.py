@@ -158,16 +158,16 @@ def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, da
     keyed = scenario.privacy.isometry_key
     own = None if holdings.public is None or keyed else prepared.applied(holdings.public)
     view = View(
-        repetition.transcript,
-        tuple(int(size) for size in sizes),
-        served.outcome.embedding if served.outcome.published else served.outcome.embedding[:0],
-        own,
-        scenario.data.scale != "none" and not keyed,
-        scenario.privacy.delta,
-        keyed,
-        scenario.privacy.secure_aggregation,
-        scenario.privacy.colluding,
-        repetition.replay,
+        transcript=repetition.transcript,
+        sizes=tuple(int(size) for size in sizes),
+        embedding=served.outcome.embedding if served.outcome.published else served.outcome.embedding[:0],
+        public=own,
+        scaled=scenario.data.scale != "none" and not keyed,
+        delta=scenario.privacy.delta,
+        keyed=keyed,
+        secure=scenario.privacy.secure_aggregation,
+        colluding=scenario.privacy.colluding,
+        replay=repetition.replay,
     )
     apart = rows_apart(scenario, holdings, data_dir)
     shuffled = stream(scenario.seed, "audit").permutation(len(apart))
@@ -185,7 +185,18 @@ def _case(repetition: Repetition, settings: AuditSettings, file: Path | None, da
         classes = np.unique(holdings.labels[order], return_inverse=True)[1].astype(np.int64)
         side = replace(side, classes=classes[side.known])
     columns = holdings.feature_names
-    return Case(view, side, Truth(rows, names, inside[mixed], _shown(rows, columns), classes, tuple(columns)))
+    return Case(
+        view,
+        side,
+        Truth(
+            rows=rows,
+            names=names,
+            members=inside[mixed],
+            shown=_shown(rows, columns),
+            classes=classes,
+            columns=tuple(columns),
+        ),
+    )
 
 
 def _candidates(apart: FloatArray, rows: int) -> tuple[FloatArray, FloatArray]:

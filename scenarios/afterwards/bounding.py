@@ -78,7 +78,7 @@ class Line:
         return {"theorem": self.theorem, "what": self.what, **said, "note": self.note}
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class _Learnt:
     """A run's landmarks and a seeded sample of the rows that they stand for, each client's part of it apart."""
 
@@ -134,12 +134,14 @@ def _learnt(folder: Path, data_dir: Path | None) -> _Learnt:
     drawn = np.sort(random.choice(len(rows), min(SAMPLE, len(rows)), replace=False))
     owners = holdings.client_of_row[drawn]
     return _Learnt(
-        run,
-        scenario,
-        np.asarray(model.arrays["landmarks"], np.float64),
-        float(model.arrays["gamma"][0]),
-        tuple(rows[drawn[owners == client]].astype(np.float64) for client in range(len(holdings.names))),
-        tuple(np.bincount(holdings.client_of_row, minlength=len(holdings.names)).tolist()),
+        run=run,
+        scenario=scenario,
+        landmarks=np.asarray(model.arrays["landmarks"], np.float64),
+        gamma=float(model.arrays["gamma"][0]),
+        parts=tuple(
+            rows[drawn[owners == client]].astype(np.float64) for client in range(len(holdings.names))
+        ),
+        sizes=tuple(np.bincount(holdings.client_of_row, minlength=len(holdings.names)).tolist()),
     )
 
 

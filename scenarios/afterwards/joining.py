@@ -122,7 +122,13 @@ def join(folder: Path, data: Path, *, site: str | None = None, listener: Listene
 
 def _host(client: int, rows: FloatArray, plan: Plan, withheld: Withheld | None = None) -> ClientHost:
     """Return the host of one client, whose secret is drawn unless it has one."""
-    return ClientHost([Seat(client, rows, fingerprint(rows))], plan.seed, FaultPlan(), plan.run, withheld)
+    return ClientHost(
+        seats=[Seat(client, rows, fingerprint(rows))],
+        seed=plan.seed,
+        faults=FaultPlan(),
+        run=plan.run,
+        withheld=withheld,
+    )
 
 
 def _require_free(name: str, run: RunFolder, joined: list[str]) -> None:

@@ -34,7 +34,7 @@ _DECIDING = ("numpy", "scipy", "scikit-learn", "openTSNE", "umap-learn", "numba"
 """Packages whose version may change bits of a map."""
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Repetition:
     """A run, and the same run once more.
 
@@ -105,7 +105,14 @@ def repeated(folder: Path, data_dir: Path | None, listener: Listener) -> Repetit
         served.ledger.record(entry)
     _require_same_outcome(run, served.reordered(holdings.in_table_order))
     served = with_scaling(served, rooted, scenario)
-    return Repetition(run, scenario, holdings, served, transcript, Replay(backend.hosts, transcript.steps))
+    return Repetition(
+        run=run,
+        scenario=scenario,
+        holdings=holdings,
+        served=served,
+        transcript=transcript,
+        replay=Replay(backend.hosts, transcript.steps),
+    )
 
 
 def require_repeatable(run: RunFolder, scenario: Scenario) -> None:

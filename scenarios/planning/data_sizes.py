@@ -21,7 +21,7 @@ SAMPLED_NUMBERS = 4_000_000
 """Of larger tables a sample answers for all rows, of so many numbers."""
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Prospect:
     """Clients and their rows, by size.
 
@@ -174,7 +174,17 @@ def _of_sites(scenario: Scenario) -> Prospect:
             " the plan made where the files are, or give their sizes by a table of as many rows.",
         )
         empty = np.zeros((0, 0), np.float32)
-        return Prospect((), 0, 4, empty, False, False, names=names, nodes=nodes, unknown=unknown)
+        return Prospect(
+            sizes=(),
+            features=0,
+            itemsize=4,
+            sample=empty,
+            whole=False,
+            labelled=False,
+            names=names,
+            nodes=nodes,
+            unknown=unknown,
+        )
     files = [site_file(data, site) for site in sites]
     if files[0].needs_layout:
         layout = laid_out(files[0], [file.survey() for file in files])

@@ -32,7 +32,7 @@ from raydr.scenarios.running.federation_plan import plan_of, with_public
 from raydr.scenarios.schema.scenario import Scenario
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class PlannedMessages:
     """All messages of one kind in one direction, as ledger.json will have them.
 
@@ -58,7 +58,7 @@ class PlannedMessages:
     assumed: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class PlannedPrivacy:
     """What the accountant will say.
 
@@ -95,7 +95,7 @@ class PlannedPrivacy:
     notices: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Plan:
     """What a run will need.
 
@@ -274,7 +274,15 @@ def _rehearsed(scenario: Scenario, prospect: Prospect, actors: int) -> Rehearsed
     if plan.harmonize is not None and plan.harmonize.covariates.classes:
         # Which row is of which class decides nothing that is counted.
         classes = np.arange(len(prospect.sample)) % plan.harmonize.covariates.classes
-    crowd = Crowd(prospect.sizes, prospect.sample, homes, scenario.seed, plan.faults, reserve, classes)
+    crowd = Crowd(
+        sizes=prospect.sizes,
+        sample=prospect.sample,
+        homes=homes,
+        seed=scenario.seed,
+        faults=plan.faults,
+        reserve=reserve,
+        classes=classes,
+    )
     return rehearse(crowd, plan)
 
 
@@ -354,14 +362,14 @@ def _messages(ledger: Ledger, rehearsed: Rehearsed | None) -> tuple[PlannedMessa
     assumed = rehearsed.guesses if rehearsed is not None else {}
     return tuple(
         PlannedMessages(
-            entry.kind,
-            entry.what,
-            entry.direction,
-            str(entry.granularity),
-            entry.count,
-            entry.bytes,
-            entry.epsilon,
-            assumed.get(entry.kind, ""),
+            kind=entry.kind,
+            what=entry.what,
+            direction=entry.direction,
+            granularity=str(entry.granularity),
+            count=entry.count,
+            bytes=entry.bytes,
+            epsilon=entry.epsilon,
+            assumed=assumed.get(entry.kind, ""),
         )
         for entry in ledger.entries.values()
     )

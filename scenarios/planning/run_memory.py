@@ -46,7 +46,7 @@ BLOCK_BYTES = 96 * MEGABYTE
 """Blocks of distances in which metrics look at all pairs of rows, at most, for each thread."""
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Load:
     """What a run's memory follows from.
 

@@ -59,7 +59,7 @@ class Backend(Protocol):
         """Call ``work(*arguments, listener=listener)`` where pooled rows may be seen."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class InlineBackend:
     """Everything in this process, one part after the other, large products on ``device``.
 
@@ -91,7 +91,13 @@ class InlineBackend:
         apart = bool(plan.faults.crashes) or self.transcript is not None
         groups = [[seat] for seat in seats] if apart else [seats]
         hosts = [
-            ClientHost(group, plan.seed, plan.faults, plan.run, withheld.at(seat.index for seat in group))
+            ClientHost(
+                seats=group,
+                seed=plan.seed,
+                faults=plan.faults,
+                run=plan.run,
+                withheld=withheld.at(seat.index for seat in group),
+            )
             for group in groups
         ]
         self.hosts, transport = hosts, InlineTransport(hosts)

@@ -115,7 +115,7 @@ def _read_only(rows: FloatArray) -> FloatArray:
     return rows
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Holdings:
     """Clients and their rows; arrays over rows are in the table's order, or site by site.
 
@@ -301,16 +301,16 @@ def dealt_out(
     # What was read here nobody else reads.
     dealt = Dealt(table.rows, partition.client_of_row, partition.count, taken=given is None)
     return Holdings(
-        partition.names,
-        dealt,
-        partition.client_of_row,
-        table.ids,
-        table.labels,
-        table.label_names,
-        table.features,
-        dealt,
-        (table.read_from,),
-        public if public is not None and len(public) else None,
+        names=partition.names,
+        held=dealt,
+        client_of_row=partition.client_of_row,
+        ids=table.ids,
+        labels=table.labels,
+        label_names=table.label_names,
+        feature_names=table.features,
+        pooled=dealt,
+        sources=(table.read_from,),
+        public=public if public is not None and len(public) else None,
         held_out=held_out,
         filling=data.filling,
         gaps=[gaps_of(part) for part in dealt.parts] if data.filling else (),
@@ -405,15 +405,17 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> Holdings:
     sizes = [len(census.ids) for census in censuses]
     clients = tuple(site.name or Path(site.path).stem for site in described)
     return Holdings(
-        clients,
-        sites,
-        np.repeat(np.arange(len(sizes)), sizes),
-        np.concatenate([census.ids for census in censuses]),
-        labels,
-        label_names,
-        tuple(first.features),
-        reader.pool(sites),
-        tuple(replace(census.source, client=name) for name, census in zip(clients, censuses, strict=True)),
+        names=clients,
+        held=sites,
+        client_of_row=np.repeat(np.arange(len(sizes)), sizes),
+        ids=np.concatenate([census.ids for census in censuses]),
+        labels=labels,
+        label_names=label_names,
+        feature_names=tuple(first.features),
+        pooled=reader.pool(sites),
+        sources=tuple(
+            replace(census.source, client=name) for name, census in zip(clients, censuses, strict=True)
+        ),
         filling=data.filling,
         gaps=[census.gaps for census in censuses] if data.filling else (),
         words=layout.words,
@@ -429,13 +431,13 @@ def from_sites(scenario: Scenario, reader: SiteReader) -> Holdings:
 def site_file(data: DataSettings, site: SiteSettings) -> SiteFile:
     """What a scenario says of how a client's own file is to be read."""
     return SiteFile(
-        site.path,
-        data.label,
-        data.features,
-        data.id,
-        data.missing,
-        data.categories,
-        data.words.threshold,
+        path=site.path,
+        label=data.label,
+        features=data.features,
+        id_column=data.id,
+        missing=data.missing,
+        categories=data.categories,
+        threshold=data.words.threshold,
         matrix=data.matrix,
     )
 

@@ -45,7 +45,7 @@ class NewRows:
     owners: Int64Array | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Question:
     """Everything that the evaluation looks at; all arrays in the table's order.
 
@@ -113,7 +113,7 @@ class Along:
     scores: Scores
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Findings:
     """Scores of both maps, the pooled-data map, the bytes of the rows that were pooled, and maps along the way.
 
@@ -147,7 +147,7 @@ class Findings:
             rows += more
             mean = mean + shift * (more / rows)
         deviation = np.sqrt(squares / rows) if rows else None
-        return cls(Scores({}, {}), None, None, 0, deviation=deviation)
+        return cls(federated=Scores({}, {}), central=None, pooled=None, pooled_bytes=0, deviation=deviation)
 
 
 def examine(question: Question, *, listener: Listener) -> Findings:
@@ -202,12 +202,12 @@ def examine(question: Question, *, listener: Listener) -> Findings:
                 nonlocal scored
                 before, scored = scored, scored + len(names)
                 evidence = Evidence(
-                    rows,
-                    found.embedding,
-                    question.labels,
-                    recovered,
-                    question.seed,
-                    graph,
+                    rows=rows,
+                    embedding=found.embedding,
+                    labels=question.labels,
+                    recovered=recovered,
+                    seed=question.seed,
+                    row_neighbors=graph,
                     truth=truth,
                     mapped=method.mapped(found.embedding),
                     clusters=found.clusters,
@@ -232,7 +232,18 @@ def examine(question: Question, *, listener: Listener) -> Findings:
         pooled = replace(pooled, place=None)  # which holds all rows, and is not to travel with the findings
     deviation = np.sqrt(variances(rows))
     placed = None if new is None else new.embedding
-    return Findings(federated, central, pooled, rows.nbytes, along, placed, deviation, before, after, shown)
+    return Findings(
+        federated=federated,
+        central=central,
+        pooled=pooled,
+        pooled_bytes=rows.nbytes,
+        along=along,
+        placed=placed,
+        deviation=deviation,
+        before=before,
+        after=after,
+        shown=shown,
+    )
 
 
 def _apart(rows: FloatArray, question: Question) -> Mapping[str, float | None]:
@@ -258,7 +269,9 @@ def _placed(
             places = place()
         truth = method.truth(scaled)
         mapped = method.mapped(places)
-        return Evidence(scaled, places, labels, seed=question.seed, truth=truth, mapped=mapped)
+        return Evidence(
+            rows=scaled, embedding=places, labels=labels, seed=question.seed, truth=truth, mapped=mapped
+        )
     except DataError as error:
         # Values that no mapped row comes near to, say: what else came of the run is not to be lost by them.
         journal.tell(Incident(f"rows that were held out have no place on the map: {error}"))
@@ -276,4 +289,4 @@ def _sights(question: Question, rows: FloatArray, journal: Journal) -> Iterator[
         journal.progress(done, len(question.snapshots))
         drawn = question.method.redraw(snapshot, parts, question.seed, Journal())
         geometry = drawn.geometry.take(order) if drawn.geometry is not None else None
-        yield round, Outcome(drawn.embedding[order], geometry)
+        yield round, Outcome(embedding=drawn.embedding[order], geometry=geometry)

@@ -639,7 +639,14 @@ def test_other_lines_of_a_log_tell_nothing(line: str) -> None:
 
 
 def test_rounds_and_checkpoints_are_not_for_a_log() -> None:
-    assert line_of(RoundEnded(1, None, 0.1, 1, 1, 1, 1, 0)) is None
+    assert (
+        line_of(
+            RoundEnded(
+                round=1, objective=None, seconds=0.1, bytes_up=1, bytes_down=1, asked=1, answered=1, failed=0
+            )
+        )
+        is None
+    )
     assert line_of(CheckpointTaken(1, b"state")) is None
 
 
@@ -823,7 +830,18 @@ def fetched(content: bytes, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path],
         "_kept",
         lambda job, name: iter([manifest.to_json() if name == job_artifacts.MANIFEST else content]),
     )
-    job = jobs.Job("job-1", "mine", "run", "0", "SUCCEEDED", None, None, None, "", 0)
+    job = jobs.Job(
+        id="job-1",
+        name="mine",
+        kind="run",
+        version="0",
+        state="SUCCEEDED",
+        started=None,
+        ended=None,
+        node=None,
+        message="",
+        exit_code=0,
+    )
     return lambda folder: head.fetch(job, folder)
 
 

@@ -57,7 +57,7 @@ def test_each_site_has_an_actor_of_its_own_in_order(cluster: None) -> None:
     from raydr.actors.resources import Room
     from raydr.data import Site, SiteFile
 
-    sites = [Site(SiteFile(f"{name}.csv"), None, name) for name in ("west", "east", "north")]
+    sites = [Site(SiteFile(path=f"{name}.csv"), None, name) for name in ("west", "east", "north")]
     placements = place(sites, 3, Room(cores=2))
     assert [placement.clients for placement in placements] == [(0,), (1,), (2,)]
     assert [placement.partitions for placement in placements] == [site.file for site in sites]

@@ -38,7 +38,11 @@ def waiting(folder: Path) -> Plan:
     """A plan whose clients wait in the second round for what never comes."""
     settings = FedTSNE(**trials.TINY_PLAN)
     return Plan(
-        "fed-tsne", settings, "standard", seed=0, faults=Gate(round=2, opened_by=str(folder / "never"))
+        method="fed-tsne",
+        settings=settings,
+        scale="standard",
+        seed=0,
+        faults=Gate(round=2, opened_by=str(folder / "never")),
     )
 
 

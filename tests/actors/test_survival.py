@@ -40,7 +40,7 @@ def rows() -> list[Any]:
 
 def plan(**options: Any) -> Plan:
     settings = FedTSNE(landmarks=10, rounds=ROUNDS, early_iterations=20, iterations=20)
-    return Plan("fed-tsne", settings, "standard", seed=0, checkpoint_every=3, **options)
+    return Plan(method="fed-tsne", settings=settings, scale="standard", seed=0, checkpoint_every=3, **options)
 
 
 def unheard(event: Event) -> None:

@@ -74,8 +74,17 @@ def each_told(parts: list[Float64Array], *requests: Request) -> View:
     transcript = Transcript()
     for client, (part, request) in enumerate(zip(parts, requests, strict=True)):
         for seen in view_of([part], request).transcript:
-            transcript.add(Seen(client + 1, 0, seen.request, client, seen.reply, seen.protection))
-    return View(transcript, tuple(map(len, parts)), np.zeros((0, 2)))
+            transcript.add(
+                Seen(
+                    number=client + 1,
+                    round=0,
+                    request=seen.request,
+                    client=client,
+                    reply=seen.reply,
+                    protection=seen.protection,
+                )
+            )
+    return View(transcript=transcript, sizes=tuple(map(len, parts)), embedding=np.zeros((0, 2)))
 
 
 # ------------------------------------------------------------------------------------------------ views and sides
@@ -88,13 +97,13 @@ def test_a_view_is_of_a_run_with_the_defaults_of_privacy() -> None:
 
 
 def test_an_audit_knows_no_classes_unless_they_are_given() -> None:
-    truth = Truth(ROWS, [], np.zeros(0, np.bool_), np.arange(4))
+    truth = Truth(rows=ROWS, names=[], members=np.zeros(0, np.bool_), shown=np.arange(4))
     assert truth.classes.shape == (0,)
     assert truth.columns == ()
 
 
 def test_a_side_knows_nothing_but_what_it_is_given() -> None:
-    side = Side(ROWS)
+    side = Side(public=ROWS)
     assert side.known.shape == side.spared.shape == side.classes.shape == (0,)
     assert side.values.shape == side.candidates.shape == (0, 0)
     assert side.counts == side.informed == ()
@@ -102,15 +111,15 @@ def test_a_side_knows_nothing_but_what_it_is_given() -> None:
 
 
 def test_a_guess_is_the_mean_of_public_rows_or_of_what_lies_like_them_or_0() -> None:
-    np.testing.assert_allclose(Side(ROWS).guess(POINTS), ROWS.mean(axis=0))
-    np.testing.assert_allclose(Side(ROWS[:0]).guess(POINTS), POINTS.mean(axis=0))
-    np.testing.assert_array_equal(Side(ROWS[:0]).guess(POINTS[:0]), np.zeros(4))
+    np.testing.assert_allclose(Side(public=ROWS).guess(POINTS), ROWS.mean(axis=0))
+    np.testing.assert_allclose(Side(public=ROWS[:0]).guess(POINTS), POINTS.mean(axis=0))
+    np.testing.assert_array_equal(Side(public=ROWS[:0]).guess(POINTS[:0]), np.zeros(4))
 
 
 def test_as_many_public_rows_as_are_needed_are_enough() -> None:
-    assert Side(ROWS).require_public(12) is ROWS
+    assert Side(public=ROWS).require_public(12) is ROWS
     with pytest.raises(NotApplicableError, match="it needs 13 public rows of like data, and there are 12"):
-        Side(ROWS).require_public(13)
+        Side(public=ROWS).require_public(13)
 
 
 def test_of_the_method_s_own_scaling_no_more_than_one_is_undone() -> None:
@@ -231,7 +240,13 @@ def test_a_client_without_rows_takes_nothing_from_what_others_posted() -> None:
 
 
 def test_what_is_summed_is_posted_of_no_record() -> None:
-    view = bare(view_of([ROWS[:7], ROWS[7:]], StepRequest(POINTS, 0.1, 1.0, 1, "gradient"), mean=True))
+    view = bare(
+        view_of(
+            [ROWS[:7], ROWS[7:]],
+            StepRequest(landmarks=POINTS, gamma=0.1, step=1.0, local_steps=1, share="gradient"),
+            mean=True,
+        )
+    )
     with pytest.raises(NotApplicableError, match="nothing was posted of any single record"):
         per_record(view)
 
@@ -270,13 +285,19 @@ def test_distances_are_read_off_whatever_came() -> None:
 
 
 def test_kernels_that_noise_moved_past_0_or_1_are_of_the_largest_distance_or_none() -> None:
-    seen = Seen(1, 0, KernelRequest(POINTS, 0.5), 0, Kernels(np.array([[1.2, 1.0, np.exp(-1.0), 0.0, -0.1]])))
+    seen = Seen(
+        number=1,
+        round=0,
+        request=KernelRequest(POINTS, 0.5),
+        client=0,
+        reply=Kernels(np.array([[1.2, 1.0, np.exp(-1.0), 0.0, -0.1]])),
+    )
     transcript = Transcript()
     transcript.add(seen)
-    (found,) = posted(View(transcript, (1,), np.zeros((0, 2))))
+    (found,) = posted(View(transcript=transcript, sizes=(1,), embedding=np.zeros((0, 2))))
     largest = -2.0 * np.log(np.finfo(np.float64).tiny)
     np.testing.assert_allclose(found.squared, [[0.0, 0.0, 2.0, largest, largest]])
-    (posts,) = per_record(View(transcript, (1,), np.zeros((0, 2))))
+    (posts,) = per_record(View(transcript=transcript, sizes=(1,), embedding=np.zeros((0, 2))))
     np.testing.assert_allclose(posts.values, [[-np.log(1.2), 0.0, 1.0, largest / 2.0, largest / 2.0]])
 
 
@@ -287,8 +308,8 @@ def test_points_that_the_server_is_not_told_are_none_of_its_own() -> None:
         AnchorDistances(ROWS[:, :2] ** 2, ROWS),
     ):
         transcript = Transcript()
-        transcript.add(Seen(1, 0, TotalRequest(), 0, reply))
-        (found,) = posted(View(transcript, (12,), np.zeros((0, 2))))
+        transcript.add(Seen(number=1, round=0, request=TotalRequest(), client=0, reply=reply))
+        (found,) = posted(View(transcript=transcript, sizes=(12,), embedding=np.zeros((0, 2))))
         assert (found.points, found.space) == (None, EUCLIDEAN)
         np.testing.assert_allclose(
             found.squared, ROWS[:, :2] ** 2, rtol=1e-9, atol=1e-12
@@ -307,13 +328,22 @@ def test_noise_on_distances_is_what_the_client_declares() -> None:
     ]
     transcript = Transcript()
     transcript.add(replace(seen, protection=None))
-    assert posted(View(transcript, (12,), np.zeros((0, 2))))[0].noise == 0.25
+    assert posted(View(transcript=transcript, sizes=(12,), embedding=np.zeros((0, 2))))[0].noise == 0.25
     reply = view_of([ROWS], DistanceRequest(POINTS)).transcript.of(Distances)[0][1]
     transcript = Transcript()
     other = GaussianNoise(on="data", multiplier=2.0, clip=1.0)
     for client, protection in enumerate((noise, None, other)):
-        transcript.add(Seen(client + 1, 0, DistanceRequest(POINTS), client, reply, protection))
-    found_ = posted(View(transcript, (12, 12, 12), np.zeros((0, 2))))
+        transcript.add(
+            Seen(
+                number=client + 1,
+                round=0,
+                request=DistanceRequest(POINTS),
+                client=client,
+                reply=reply,
+                protection=protection,
+            )
+        )
+    found_ = posted(View(transcript=transcript, sizes=(12, 12, 12), embedding=np.zeros((0, 2))))
     assert [(one.noise, one.covered) for one in found_] == [(0.25, True), (0.0, False), (0.0, True)]
 
 
@@ -324,7 +354,7 @@ def test_nothing_is_called_exact_of_records_that_carry_noise_whatever_its_unit()
         None,
     ):
         view = view_of([ROWS], *([BlurRecords(noise, 1.0)] if noise else []), DistanceRequest(POINTS))
-        (found,) = trilateration(view, Side(ROWS[:0]))
+        (found,) = trilateration(view, Side(public=ROWS[:0]))
         assert (found.certain is None) == (noise is not None)
         assert ("noise" in found.knows) == (noise is not None)
 
@@ -494,7 +524,9 @@ def test_a_cloud_that_is_turned_a_little_is_turned_back() -> None:
 def test_a_frame_has_an_axis_for_four_public_rows(public: int, axes: list[int]) -> None:
     rows = lopsided(60, 9, 0)
     found = list(
-        distribution_alignment(view_of([rows], DistanceRequest(rows[:12])), Side(lopsided(public, 9, 1)))
+        distribution_alignment(
+            view_of([rows], DistanceRequest(rows[:12])), Side(public=lopsided(public, 9, 1))
+        )
     )
     assert [one.numbers["axes"] for one in found] == axes
     assert [one.numbers["public_rows"] for one in found] == ([30, 31] if public == 31 else [public])
@@ -504,7 +536,7 @@ def test_a_frame_has_an_axis_for_four_public_rows(public: int, axes: list[int]) 
 def test_unfolded_distances_are_placed_by_all_public_rows_and_by_the_most_known_records() -> None:
     rows = lopsided(100, 3, 0)
     view = view_of([rows], DistanceRequest(lopsided(8, 3, 1)))
-    side = Side(lopsided(20, 3, 2), known=np.arange(6), values=rows[:6], counts=(4, 6))
+    side = Side(public=lopsided(20, 3, 2), known=np.arange(6), values=rows[:6], counts=(4, 6))
     assert [one.numbers for one in distance_geometry(view, side)] == [
         {"public_rows": 20, "axes": 3},
         {"known_records": 6, "public_rows": 20},
@@ -551,7 +583,9 @@ def test_a_known_record_of_a_client_that_posted_nothing_places_nothing() -> None
     rows = random(30, 3, 0)
     view = replace(bare(view_of([rows[:20]], DistanceRequest(turned(random(5, 3, 1))))), sizes=(20, 10))
     side = Side(
-        rows[:0], known=np.array([25, 20, 29, 3, 8, 1, 2, 19]), values=rows[[25, 20, 29, 3, 8, 1, 2, 19]]
+        public=rows[:0],
+        known=np.array([25, 20, 29, 3, 8, 1, 2, 19]),
+        values=rows[[25, 20, 29, 3, 8, 1, 2, 19]],
     )
     side = replace(side, counts=(0, 3, 4, 8))
     found = list(known_sample(view, side))
@@ -564,7 +598,7 @@ def test_a_known_record_of_a_client_that_posted_nothing_places_nothing() -> None
 def test_known_sample_says_what_it_knew() -> None:
     rows = random(20, 3, 0)
     view = view_of([rows], DistanceRequest(random(5, 3, 1)))
-    side = Side(rows[:0], known=np.arange(3), values=rows[:3], counts=(1, 3))
+    side = Side(public=rows[:0], known=np.arange(3), values=rows[:3], counts=(1, 3))
     what = "distances between records, as far as the messages tell them, and "
     one, three = known_sample(view, side)
     assert (one.variant, one.knows) == ("1 known record", what + "1 of the records")
@@ -585,21 +619,33 @@ def test_a_projection_is_the_nearest_point_in_the_span_of_the_axes_that_the_serv
     axes[[2, 3], 0], axes[0, 1] = np.sqrt(0.5), 1.0
     for parts in ([ROWS], [ROWS[:5], ROWS[5:]]):
         view = view_of(parts, ComponentRequest(mean, axes))
-        (found,) = projection(view, Side(ROWS[:0]))
+        (found,) = projection(view, Side(public=ROWS[:0]))
         values = np.concatenate([block for _, block in found.estimate.blocks()])
         np.testing.assert_allclose(values, mean + (ROWS - mean) @ axes @ axes.T)
         np.testing.assert_allclose(found.guess, mean)
         assert (found.knows, found.numbers) == ("the mean and the axes", {"axes": 2})
-    (found,) = projection(replace(view, keyed=True), Side(ROWS[:0]))
+    (found,) = projection(replace(view, keyed=True), Side(public=ROWS[:0]))
     assert found.knows == "the mean and the axes, under a key that it lacks"
     np.testing.assert_array_equal(found.guess, np.zeros(4))
 
 
 def test_places_that_clients_keep_are_projected_by_nobody() -> None:
     transcript = Transcript()
-    transcript.add(Seen(1, 0, ComponentsAtHomeRequest(np.zeros(4), np.eye(4)), 0, ComponentsAtHome(ROWS)))
+    transcript.add(
+        Seen(
+            number=1,
+            round=0,
+            request=ComponentsAtHomeRequest(np.zeros(4), np.eye(4)),
+            client=0,
+            reply=ComponentsAtHome(ROWS),
+        )
+    )
     with pytest.raises(NotApplicableError, match="no client posted where"):
-        list(projection(View(transcript, (12,), np.zeros((0, 2))), Side(ROWS[:0])))
+        list(
+            projection(
+                View(transcript=transcript, sizes=(12,), embedding=np.zeros((0, 2))), Side(public=ROWS[:0])
+            )
+        )
 
 
 # ------------------------------------------------------------------------------------------------ surrogates
@@ -689,10 +735,10 @@ def test_clients_of_one_to_256_records_are_read_off_the_last_table_of_theirs() -
     early, last = (
         np.concatenate([turn.ravel(), np.zeros(2)]).astype(np.float32) for turn in (-np.eye(2), np.eye(2))
     )
-    requests = [DensityRequest(weights, (), 16.0, 65) for weights in (early, last)]
+    requests = [DensityRequest(weights=weights, hidden=(), reach=16.0, nodes=65) for weights in (early, last)]
     view = view_of([rows[:1], rows[1:3], rows[3:259], rows[259:]], *requests, mean=True)
     assert view.sizes == (1, 2, 256, 257)
-    (found,) = surrogate_inversion(view, Side(public))
+    (found,) = surrogate_inversion(view, Side(public=public))
     assert {client: part.shape for client, part in found.parts.items()} == {0: (1, 2), 1: (2, 2), 2: (256, 2)}
     np.testing.assert_allclose(found.parts[0], rows[:1], atol=0.3)
     np.testing.assert_allclose(found.guess, public.mean(axis=0))
@@ -700,12 +746,12 @@ def test_clients_of_one_to_256_records_are_read_off_the_last_table_of_theirs() -
     assert found.numbers == {"public_rows": 2000, "clients": 3}
     assert found.knows == "2,000 rows of like data, and where the encoder puts them"
     with pytest.raises(NotApplicableError, match="every client has more than 256 records"):
-        list(surrogate_inversion(replace(view, sizes=(300, 300, 300, 300)), Side(public)))
-    (found,) = surrogate_inversion(replace(view, sizes=(0, 2, 256, 257)), Side(public))
+        list(surrogate_inversion(replace(view, sizes=(300, 300, 300, 300)), Side(public=public)))
+    (found,) = surrogate_inversion(replace(view, sizes=(0, 2, 256, 257)), Side(public=public))
     assert list(found.parts) == [1, 2]
     with pytest.raises(NotApplicableError, match="no client uploads a surrogate"):
-        list(surrogate_inversion(view_of([rows]), Side(public)))
-    (found,) = surrogate_inversion(view, Side(public[:50]))
+        list(surrogate_inversion(view_of([rows]), Side(public=public)))
+    (found,) = surrogate_inversion(view, Side(public=public[:50]))
     assert found.numbers["public_rows"] == 50
 
 
@@ -718,12 +764,12 @@ def test_records_are_called_exact_where_what_is_left_open_is_less_than_half_a_th
     angle, shift = np.linspace(0.0, 2.0 * np.pi, 8)[:7], np.array([1.0, 2.0, 3.0])
     rows = 10.0 * np.column_stack([np.cos(angle), np.sin(angle), parts]) + shift
     plane = np.column_stack([random(5, 2, 0), np.zeros(5)]) + shift
-    (found,) = trilateration(view_of([rows[:3], rows[3:]], DistanceRequest(plane)), Side(rows[:0]))
+    (found,) = trilateration(view_of([rows[:3], rows[3:]], DistanceRequest(plane)), Side(public=rows[:0]))
     np.testing.assert_array_equal(found.certain, np.abs(parts) < 5e-4)
     assert found.knows == "the 5 points to which distances were posted"
     assert found.numbers == {"points": 5}
     np.testing.assert_allclose(found.guess, plane.mean(axis=0))
-    (keyed,) = trilateration(view_of([rows], DistanceRequest(plane), keyed=True), Side(rows[:0]))
+    (keyed,) = trilateration(view_of([rows], DistanceRequest(plane), keyed=True), Side(public=rows[:0]))
     assert keyed.certain is None
     assert keyed.knows == "the 5 points to which distances were posted, under a key that it lacks"
     np.testing.assert_array_equal(keyed.guess, np.zeros(3))
@@ -731,7 +777,7 @@ def test_records_are_called_exact_where_what_is_left_open_is_less_than_half_a_th
 
 def test_points_that_several_clients_were_told_are_counted_once() -> None:
     view = each_told([ROWS[:5], ROWS[5:]], DistanceRequest(POINTS), DistanceRequest(POINTS[:3].copy()))
-    (found,) = trilateration(view, Side(ROWS[:0]))
+    (found,) = trilateration(view, Side(public=ROWS[:0]))
     assert found.numbers == {"points": 5}
     np.testing.assert_allclose(found.guess, np.concatenate([POINTS, POINTS[:3]]).mean(axis=0))
     assert found.uses == (Distances,)
@@ -741,7 +787,15 @@ def test_noise_of_a_level_is_damped_by_the_mean_distance_that_it_is_a_part_of() 
     """As Wiener's filter does of noise of that deviation; records of a plane then lie nearer to the points' mean."""
     squared = np.asarray(squared_distances(ROWS, POINTS))
     exact, noisy = (
-        Posted(np.arange(12), squared, POINTS, EUCLIDEAN, noise, noise > 0.0, Distances)
+        Posted(
+            rows=np.arange(12),
+            squared=squared,
+            points=POINTS,
+            space=EUCLIDEAN,
+            noise=noise,
+            covered=noise > 0.0,
+            kind=Distances,
+        )
         for noise in (0.0, 0.5)
     )
     frame = EUCLIDEAN.frame(POINTS - POINTS[0], 0.5 * float(np.sqrt(squared).mean()))
@@ -763,7 +817,7 @@ def test_noise_of_a_level_is_damped_by_the_mean_distance_that_it_is_a_part_of() 
 
 def test_chosen_points_are_asked_of_200_records_at_most() -> None:
     rows = random(201, 4, 0)
-    side = Side(rows[:5], known=np.arange(201), values=rows)
+    side = Side(public=rows[:5], known=np.arange(201), values=rows)
     (found,) = chosen_landmarks(bare(view_of([rows], DistanceRequest(POINTS))), side)
     np.testing.assert_array_equal(found.rows, np.arange(200))
     np.testing.assert_allclose(found.inferred(rows[:200])[0], rows[:200], atol=1e-6)
@@ -771,14 +825,14 @@ def test_chosen_points_are_asked_of_200_records_at_most() -> None:
 
 def test_chosen_points_ask_for_800_columns_at_most() -> None:
     rows = random(3, 801, 0)
-    side = Side(rows, known=np.arange(3), values=rows)
+    side = Side(public=rows, known=np.arange(3), values=rows)
     (found,) = chosen_landmarks(bare(view_of([rows], DistanceRequest(rows[:2] + 1.0))), side)
     np.testing.assert_array_equal(found.columns, np.arange(800))
 
 
 def test_columns_are_inferred_from_4000_public_rows_at_most() -> None:
     view = bare(view_of([ROWS], DistanceRequest(POINTS)))
-    (found,) = attribute_inference(view, Side(random(4001, 4, 2)))
+    (found,) = attribute_inference(view, Side(public=random(4001, 4, 2)))
     assert (found.variant, found.numbers) == ("4,000 public rows", {"public_rows": 4000})
 
 
@@ -791,7 +845,7 @@ def test_a_frame_has_100_axes_at_most() -> None:
 def test_alignment_is_tried_with_a_curve_of_numbers_of_public_rows() -> None:
     rows = lopsided(40, 3, 0)
     view = view_of([rows], DistanceRequest(lopsided(6, 3, 1)))
-    found = distribution_alignment(view, Side(lopsided(3001, 3, 2)))
+    found = distribution_alignment(view, Side(public=lopsided(3001, 3, 2)))
     assert [one.numbers["public_rows"] for one in found] == [30, 100, 300, 1000, 3000, 3001]
 
 
@@ -799,10 +853,14 @@ def test_forty_small_clients_are_attacked_at_most() -> None:
     rows, public = random(41, 2, 0), random(50, 2, 1)
     parts = np.split(rows, 41)
     weights = np.concatenate([np.eye(2).ravel(), np.zeros(2)]).astype(np.float32)
-    gradients = view_of(parts, StepRequest(random(5, 2, 2), 0.05, 1.0, 1, "gradient"), mean=True)
-    fields = view_of(parts, DensityRequest(weights, (), 16.0, 65), mean=True)
+    gradients = view_of(
+        parts,
+        StepRequest(landmarks=random(5, 2, 2), gamma=0.05, step=1.0, local_steps=1, share="gradient"),
+        mean=True,
+    )
+    fields = view_of(parts, DensityRequest(weights=weights, hidden=(), reach=16.0, nodes=65), mean=True)
     for attack, view in ((gradient_matching, gradients), (surrogate_inversion, fields)):
-        (found,) = attack(view, Side(public))
+        (found,) = attack(view, Side(public=public))
         assert sorted(found.parts) == list(range(40))
     with pytest.raises(NotApplicableError, match="it needs 50 public rows"):
-        list(surrogate_inversion(fields, Side(public[:49])))
+        list(surrogate_inversion(fields, Side(public=public[:49])))

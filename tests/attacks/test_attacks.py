@@ -42,7 +42,7 @@ from raydr.privacy.gaussian import GaussianNoise
 from raydr.privacy.ledger import Granularity
 from raydr.statistics.scaling import ScaleRows
 
-NOTHING = Side(np.zeros((0, 0)))
+NOTHING = Side(public=np.zeros((0, 0)))
 
 
 def cut(rows: Float64Array, clients: int = 3) -> list[Float64Array]:
@@ -62,7 +62,7 @@ def random(rows: int, features: int, seed: int) -> Float64Array:
 
 def test_the_server_sees_each_summand_where_hosts_do_not_add_up_and_the_sum() -> None:
     rows, landmarks = random(9, 4, 0), random(3, 4, 1)
-    request = StepRequest(landmarks, 0.1, 1.0, 1, "gradient")
+    request = StepRequest(landmarks=landmarks, gamma=0.1, step=1.0, local_steps=1, share="gradient")
     federation, transcript = federation_seen(cut(rows))
     learnt = federation.mean(request, weights="rows")
     seen = transcript.of(Step)
@@ -75,7 +75,10 @@ def test_the_server_sees_each_summand_where_hosts_do_not_add_up_and_the_sum() ->
 
 def test_what_a_host_adds_up_beforehand_is_no_summand() -> None:
     federation, transcript = federation_seen(cut(random(9, 4, 0)), packed=True)
-    federation.mean(StepRequest(random(3, 4, 1), 0.1, 1.0, 1, "gradient"), weights="rows")
+    federation.mean(
+        StepRequest(landmarks=random(3, 4, 1), gamma=0.1, step=1.0, local_steps=1, share="gradient"),
+        weights="rows",
+    )
     assert transcript.of(Step) == []
     assert [seen.client for seen in transcript if isinstance(seen.reply, Step)] == [None]
 
@@ -83,7 +86,11 @@ def test_what_a_host_adds_up_beforehand_is_no_summand() -> None:
 def test_of_many_rounds_the_first_and_the_last_are_kept_and_all_are_counted() -> None:
     federation, transcript = federation_seen(cut(random(9, 4, 0)))
     for gamma in range(1, 21):
-        federation.mean(StepRequest(random(3, 4, 1), float(gamma), 1.0, 1, "gradient"))
+        federation.mean(
+            StepRequest(
+                landmarks=random(3, 4, 1), gamma=float(gamma), step=1.0, local_steps=1, share="gradient"
+            )
+        )
     kept = [seen.request.gamma for seen, _ in transcript.of(Step)]  # type: ignore[attr-defined]
     assert sorted(set(kept)) == [1.0, 2.0, 3.0, 20.0]
     assert len(kept) == 3 * (FIRST_CALLS + 1)
@@ -160,9 +167,9 @@ def each_with_its_own(parts: list[Float64Array], scale: float) -> View:
         own = scale * random(12, part.shape[1], client + 2)
         for seen in view_of([part], AnchorRequest(own, EuclideanSpace(), False)).transcript:
             if isinstance(seen.request, AnchorRequest):
-                transcript.add(Seen(1, 0, seen.request, client, seen.reply))
+                transcript.add(Seen(number=1, round=0, request=seen.request, client=client, reply=seen.reply))
     sizes = tuple(len(part) for part in parts)
-    return View(transcript, sizes, np.zeros((sum(sizes), 2)))
+    return View(transcript=transcript, sizes=sizes, embedding=np.zeros((sum(sizes), 2)))
 
 
 def hide_points(view: View) -> View:
@@ -172,8 +179,10 @@ def hide_points(view: View) -> View:
         request = seen.request
         if isinstance(request, AnchorRequest):
             request = PositionRequest(np.zeros(0, np.float32), ())  # type: ignore[assignment]
-        hidden.add(Seen(seen.number, seen.round, request, seen.client, seen.reply))
-    return View(hidden, view.sizes, view.embedding)
+        hidden.add(
+            Seen(number=seen.number, round=seen.round, request=request, client=seen.client, reply=seen.reply)
+        )
+    return View(transcript=hidden, sizes=view.sizes, embedding=view.embedding)
 
 
 def test_noise_on_distances_is_damped_and_nothing_is_called_exact() -> None:
@@ -210,7 +219,7 @@ def test_distances_between_rows_that_the_method_scaled_are_the_rows_own() -> Non
     view = view_of(cut(rows), ScaleRows(np.full(5, 50.0), even, False), DistanceRequest(points))
     (found,) = trilateration(view, NOTHING)
     assert scored(found, rows).errors.exact == 1.0
-    side = Side(rows[:0], candidates=np.concatenate([rows, random(40, 5, 2) + 50.0]))
+    side = Side(public=rows[:0], candidates=np.concatenate([rows, random(40, 5, 2) + 50.0]))
     assert told_apart(next(membership(view, side)).scores, np.arange(80) < 40).auc == 1.0
     other = view_of(cut(rows), ScaleRows(np.full(5, 50.0), uneven, False), DistanceRequest(points))
     with pytest.raises(NotApplicableError, match="scaled some features more than others"):
@@ -224,7 +233,7 @@ def test_distances_between_rows_that_the_method_scaled_are_the_rows_own() -> Non
 def test_public_rows_undo_a_secret_frame(offset: float) -> None:
     rows, public = skewed(600, 10, 0), skewed(800, 10, 1)
     keyed = turned(rows) + offset
-    side = Side(public + offset)
+    side = Side(public=public + offset)
     anchors = keyed[:12] + 0.1 * np.random.default_rng(3).standard_normal((12, 10))
     *_, found = distribution_alignment(anchored(keyed, anchors), side)
     errors = scored(found, rows + offset).errors
@@ -235,17 +244,17 @@ def test_few_public_rows_do_not_undo_it_and_none_do_not_apply() -> None:
     """Of data without third moments, a dozen rows tell nothing of the frame."""
     rows = random(300, 12, 0)
     with pytest.raises(NotApplicableError, match="20 public rows"):
-        list(distribution_alignment(anchored(turned(rows), random(14, 12, 1)), Side(rows[:0])))
+        list(distribution_alignment(anchored(turned(rows), random(14, 12, 1)), Side(public=rows[:0])))
     alike = np.random.default_rng(1).standard_normal((300, 12))
     keyed, public = turned(alike), np.random.default_rng(2).standard_normal((24, 12))
-    *_, found = distribution_alignment(anchored(keyed, keyed[:14] + 0.1), Side(public))
+    *_, found = distribution_alignment(anchored(keyed, keyed[:14] + 0.1), Side(public=public))
     errors = scored(found, alike).errors
     assert errors.centred.median > 0.9 * errors.centred_guess.median
 
 
 def test_the_curve_over_public_rows_tries_each_number_once_and_all() -> None:
     keyed = turned(skewed(100, 6, 0))
-    found = list(distribution_alignment(anchored(keyed, keyed[:8] + 0.1), Side(skewed(700, 6, 1))))
+    found = list(distribution_alignment(anchored(keyed, keyed[:8] + 0.1), Side(public=skewed(700, 6, 1))))
     assert [one.numbers["public_rows"] for one in found] == [30, 100, 300, 700]
 
 
@@ -254,7 +263,7 @@ def test_known_records_undo_as_many_dimensions_and_d_plus_one_all() -> None:
     keyed = turned(rows)
     view = anchored(keyed, turned(random(9, 6, 1)))
     known = np.random.default_rng(0).permutation(80)[:7]
-    side = Side(random(400, 6, 2), known=known, values=rows[known], counts=(0, 1, 3, 5, 7))
+    side = Side(public=random(400, 6, 2), known=known, values=rows[known], counts=(0, 1, 3, 5, 7))
     medians = []
     for found in known_sample(view, side):
         left = np.setdiff1d(np.arange(80), known)
@@ -269,7 +278,7 @@ def test_known_records_undo_as_many_dimensions_and_d_plus_one_all() -> None:
 def test_known_records_without_public_rows_need_one() -> None:
     rows = random(40, 4, 0)
     known = np.arange(5)
-    side = Side(rows[:0], known=known, values=rows[:5], counts=(0, 1, 5))
+    side = Side(public=rows[:0], known=known, values=rows[:5], counts=(0, 1, 5))
     found = list(known_sample(anchored(turned(rows), turned(random(6, 4, 1))), side))
     assert [one.numbers["known_records"] for one in found] == [1, 5]
     assert scored(found[-1], rows).errors.exact == 1.0
@@ -285,7 +294,7 @@ def test_hidden_anchors_do_not_hide_the_geometry_from_whoever_knows_some_records
     rows, anchors = random(200, 4, 0), random(30, 4, 1)
     view = hide_points(anchored(rows, anchors))
     known = np.arange(5)
-    side = Side(rows[:0], known=known, values=rows[:5], counts=(5,))
+    side = Side(public=rows[:0], known=known, values=rows[:5], counts=(5,))
     (found,) = distance_geometry(view, side)
     assert scored(found, rows).errors.exact > 0.99
     (found,) = known_sample(view, side)  # which unfolds where it must
@@ -323,13 +332,13 @@ def test_twenty_thousand_features_need_no_square_of_them() -> None:
 @pytest.mark.parametrize("size", [1, 2])
 def test_a_gradient_gives_the_records_of_a_small_client(size: int) -> None:
     rows, landmarks = random(4 * size, 6, 0), random(20, 6, 1)
-    request = StepRequest(landmarks, 0.05, 1.0, 1, "gradient")
+    request = StepRequest(landmarks=landmarks, gamma=0.05, step=1.0, local_steps=1, share="gradient")
     view = view_of(cut(rows, 4), request, mean=True)
-    (found,) = gradient_matching(view, Side(random(50, 6, 2)))
+    (found,) = gradient_matching(view, Side(public=random(50, 6, 2)))
     assert isinstance(found, Unordered)
     assert sorted(found.parts) == [0, 1, 2, 3]
     (verdict,) = judged(
-        ATTACKS["gradient-matching"], view, Side(random(50, 6, 2)), truth_of(rows), lambda kind: 4
+        ATTACKS["gradient-matching"], view, Side(public=random(50, 6, 2)), truth_of(rows), lambda kind: 4
     )
     assert verdict.errors is not None
     assert verdict.errors.centred.q90 < 0.05
@@ -337,27 +346,43 @@ def test_a_gradient_gives_the_records_of_a_small_client(size: int) -> None:
 
 
 def test_a_sum_alone_gives_no_record_and_large_clients_are_let_be() -> None:
-    rows, request = random(8, 6, 0), StepRequest(random(20, 6, 1), 0.05, 1.0, 1, "gradient")
+    rows, request = (
+        random(8, 6, 0),
+        StepRequest(landmarks=random(20, 6, 1), gamma=0.05, step=1.0, local_steps=1, share="gradient"),
+    )
     federation, transcript = federation_seen(cut(rows, 4), packed=True)
     federation.mean(request)
     with pytest.raises(NotApplicableError, match="no client's own gradient"):
-        list(gradient_matching(View(transcript, federation.sizes, np.zeros((8, 2))), Side(rows)))
+        list(
+            gradient_matching(
+                View(transcript=transcript, sizes=federation.sizes, embedding=np.zeros((8, 2))),
+                Side(public=rows),
+            )
+        )
     with pytest.raises(NotApplicableError, match="more than 8 records"):
-        list(gradient_matching(view_of(cut(random(40, 6, 0)), request, mean=True), Side(rows)))
+        list(gradient_matching(view_of(cut(random(40, 6, 0)), request, mean=True), Side(public=rows)))
 
 
 def test_of_several_local_steps_it_says_that_it_does_not_undo_them() -> None:
-    request = StepRequest(random(20, 6, 1), 0.05, 1.0, 3, "landmarks")
+    request = StepRequest(landmarks=random(20, 6, 1), gamma=0.05, step=1.0, local_steps=3, share="landmarks")
     view = view_of(cut(random(4, 6, 0), 4), request, mean=True)
     with pytest.raises(NotApplicableError, match="several local steps"):
-        list(gradient_matching(view, Side(random(50, 6, 2))))
+        list(gradient_matching(view, Side(public=random(50, 6, 2))))
 
 
 def test_noise_on_a_gradient_keeps_the_record_of_a_small_client() -> None:
     rows, landmarks = random(60, 6, 0), random(20, 6, 1)
     noise = GaussianNoise(on="gradient", multiplier=1.0)
-    request = StepRequest(landmarks, 0.05, 1.0, 1, "gradient", mechanism=noise, objective=False)
-    view, side = view_of(cut(rows, 60), request, mean=True), Side(random(500, 6, 2))
+    request = StepRequest(
+        landmarks=landmarks,
+        gamma=0.05,
+        step=1.0,
+        local_steps=1,
+        share="gradient",
+        mechanism=noise,
+        objective=False,
+    )
+    view, side = view_of(cut(rows, 60), request, mean=True), Side(public=random(500, 6, 2))
     (verdict,) = judged(ATTACKS["gradient-matching"], view, side, truth_of(rows), lambda kind: 4)
     assert verdict.errors is not None
     assert verdict.errors.centred.median > 0.9 * verdict.errors.centred_guess.median
@@ -368,8 +393,12 @@ def test_noise_on_a_gradient_keeps_the_record_of_a_small_client() -> None:
 def test_a_client_s_records_fit_its_gradient_to_their_last_digits(scale: float) -> None:
     """In whatever unit, and wherever the data lie."""
     rows, landmarks = scale * (random(2, 4, 0) + 20.0), scale * (random(10, 4, 1) + 20.0)
-    view = view_of([rows], StepRequest(landmarks, 0.05 / scale**2, 1.0, 1, "gradient"), mean=True)
-    (found,) = gradient_matching(view, Side(rows[:0]))
+    view = view_of(
+        [rows],
+        StepRequest(landmarks=landmarks, gamma=0.05 / scale**2, step=1.0, local_steps=1, share="gradient"),
+        mean=True,
+    )
+    (found,) = gradient_matching(view, Side(public=rows[:0]))
     order = [0, 1] if np.linalg.norm(found.parts[0][0] - rows[0]) < 0.1 * scale else [1, 0]
     np.testing.assert_allclose(found.parts[0][order], rows, rtol=0.0, atol=1e-3 * scale)
 
@@ -393,7 +422,7 @@ def test_least_squares_start_as_far_apart_as_landmarks_lie_and_go_by_the_loss_s_
     monkeypatch.setattr("scipy.optimize.minimize", checked)
     monkeypatch.setattr("raydr.attacks.gradient_matching._ITERATIONS", 2)
     landmarks = np.linspace(-2.0, 2.0, 9)[:, None] * np.ones(50)
-    request = StepRequest(landmarks, 0.01, 1.0, 1, "gradient")
+    request = StepRequest(landmarks=landmarks, gamma=0.01, step=1.0, local_steps=1, share="gradient")
     list(gradient_matching(view_of([random(8, 50, 0)], request, mean=True), NOTHING))
     assert len(starts) == 3
     spread = (np.reshape(starts, (24, 50)) * 10.0).std(axis=0)  # in units of the kernel's width
@@ -404,36 +433,40 @@ def test_a_record_is_found_as_far_from_all_landmarks_as_a_kernel_reaches() -> No
     """Kernels are about 1e-7 at the second record, and 0 at the third, of whose gradient nothing is left."""
     landmarks = 0.2 * random(8, 4, 1)
     rows = np.array([[1.0], [2.0], [50.0]]) * [1.0, -1.0, 1.0, 1.0]
-    request = StepRequest(landmarks, 1.0, 1.0, 1, "gradient")
-    (found,) = gradient_matching(view_of(cut(rows), request, mean=True), Side(rows[:0]))
+    request = StepRequest(landmarks=landmarks, gamma=1.0, step=1.0, local_steps=1, share="gradient")
+    (found,) = gradient_matching(view_of(cut(rows), request, mean=True), Side(public=rows[:0]))
     assert list(found.parts) == [0, 1]
     np.testing.assert_allclose(np.concatenate([found.parts[0], found.parts[1]]), rows[:2], rtol=1e-3)
     with pytest.raises(NotApplicableError, match="or zeros, which say nothing"):
-        list(gradient_matching(view_of([rows[2:]], request, mean=True), Side(rows[:0])))
+        list(gradient_matching(view_of([rows[2:]], request, mean=True), Side(public=rows[:0])))
 
 
 def test_clients_of_one_to_eight_records_are_attacked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("raydr.attacks.gradient_matching._ITERATIONS", 2)
     rows, landmarks = random(18, 4, 0) + 3.0, random(6, 4, 1) + 3.0
-    request = StepRequest(landmarks, 0.05, 1.0, 1, "gradient")
+    request = StepRequest(landmarks=landmarks, gamma=0.05, step=1.0, local_steps=1, share="gradient")
     view = view_of([rows[:1], rows[1:9], rows[9:]], request, mean=True)
-    (found,) = gradient_matching(view, Side(rows[:0]))
+    (found,) = gradient_matching(view, Side(public=rows[:0]))
     assert {client: part.shape for client, part in found.parts.items()} == {0: (1, 4), 1: (8, 4)}
     assert (found.variant, found.numbers) == ("Step", {"clients": 2, "records": 9})
     assert found.knows == "the row counts of clients"
     np.testing.assert_allclose(found.guess, landmarks.mean(axis=0))
     np.testing.assert_allclose(found.parts[0], rows[:1], atol=1e-6)
-    (found,) = gradient_matching(view, Side(random(50, 4, 2)))
+    (found,) = gradient_matching(view, Side(public=random(50, 4, 2)))
     assert found.knows == "the row counts of clients, and the mean of 50 rows of like data"
     np.testing.assert_allclose(found.guess, random(50, 4, 2).mean(axis=0))
-    (found,) = gradient_matching(replace(view, keyed=True), Side(rows[:0]))
+    (found,) = gradient_matching(replace(view, keyed=True), Side(public=rows[:0]))
     np.testing.assert_array_equal(found.guess, np.zeros(4))
-    (found,) = gradient_matching(replace(view, sizes=(0, 8, 10)), Side(rows[:0]))
+    (found,) = gradient_matching(replace(view, sizes=(0, 8, 10)), Side(public=rows[:0]))
     assert list(found.parts) == [1]
 
 
 def test_two_local_steps_are_not_undone() -> None:
-    view = view_of(cut(random(3, 4, 0)), StepRequest(random(6, 4, 1), 0.05, 1.0, 2, "landmarks"), mean=True)
+    view = view_of(
+        cut(random(3, 4, 0)),
+        StepRequest(landmarks=random(6, 4, 1), gamma=0.05, step=1.0, local_steps=2, share="landmarks"),
+        mean=True,
+    )
     with pytest.raises(NotApplicableError, match="several local steps"):
         list(gradient_matching(view, NOTHING))
 
@@ -443,14 +476,42 @@ def trained(
 ) -> View:
     """What a server sees of one round of training in which client 0 uploads this."""
     nothing = np.zeros((0, 0), np.float32)
-    training = Training(hidden, 3, 8, 1, 1, 0.0, 0.0, 1, sum(sizes), False)
+    training = Training(
+        hidden=hidden,
+        neighbors=3,
+        batch=8,
+        local_epochs=1,
+        negatives=1,
+        mixing=0.0,
+        proximity=0.0,
+        most_steps=1,
+        rows=sum(sizes),
+        together=False,
+    )
     request = TrainRequest(
-        training, np.zeros(change.size, np.float32), 0.1, nothing, 1.0, nothing, nothing[0:0, 0:0].ravel(),
-        np.zeros(control.size, np.float32), np.zeros((0, 0), np.uint8), np.zeros(0, np.int64), np.zeros(0, np.float32),
-    )  # fmt: skip
+        training=training,
+        weights=np.zeros(change.size, np.float32),
+        learning_rate=0.1,
+        field=nothing,
+        reach=1.0,
+        surrogates=nothing,
+        shares=nothing[0:0, 0:0].ravel(),
+        control=np.zeros(control.size, np.float32),
+        kept=np.zeros((0, 0), np.uint8),
+        kept_rounds=np.zeros(0, np.int64),
+        spoken=np.zeros(0, np.float32),
+    )
     transcript = Transcript()
-    transcript.add(Seen(1, 1, request, 0, Change(change, 0.0, control, np.zeros(0, np.uint8))))
-    return View(transcript, sizes, np.zeros((0, 2)))
+    transcript.add(
+        Seen(
+            number=1,
+            round=1,
+            request=request,
+            client=0,
+            reply=Change(change, 0.0, control, np.zeros(0, np.uint8)),
+        )
+    )
+    return View(transcript=transcript, sizes=sizes, embedding=np.zeros((0, 2)))
 
 
 @pytest.mark.parametrize("scale", [0.01, 100.0])
@@ -465,7 +526,7 @@ def test_hidden_units_that_one_record_moved_give_it_away(scale: float, by_contro
     layer = np.concatenate([(means.T * offsets).ravel(), offsets, random(1, 43, 2)[0]])
     other = random(1, len(layer), 3)[0]
     view = trained((2,), (10, 3), *((other, layer) if by_control else (layer, other[:0])))
-    (found,) = gradient_matching(view, Side(random(5, 4, 4)))
+    (found,) = gradient_matching(view, Side(public=random(5, 4, 4)))
     assert (found.variant, found.uses) == ("Change", (Change,))
     np.testing.assert_allclose(found.parts[0], records, atol=2e-3 * scale)
 
@@ -474,7 +535,7 @@ def test_what_three_hidden_units_repeat_comes_before_what_two_do_and_lies_farthe
     first, second, third = np.array([0.0, 3.0, 10.0])[:, None] * np.eye(1, 3)
     means = np.concatenate([np.tile(first, (4, 1)), np.tile(second, (3, 1)), np.tile(third, (2, 1))])
     layer = np.concatenate([means.T.ravel(), np.ones(9)])
-    (found,) = gradient_matching(trained((3,), (9,), layer, layer[:0]), Side(np.zeros((5, 3))))
+    (found,) = gradient_matching(trained((3,), (9,), layer, layer[:0]), Side(public=np.zeros((5, 3))))
     np.testing.assert_allclose(found.parts[0], [first, second, third])
 
 
@@ -489,7 +550,9 @@ def test_what_units_repeat_is_told_within_a_twentieth_of_what_lies_between_recor
     places[:2] += np.array([[0.0], [2.5]]) * draw[5]
     places[2 : 2 + others] += np.sqrt(0.5) * 6.0 * draw[6 : 6 + others]
     layer = np.concatenate([places.T.ravel(), np.ones(len(places))])
-    (found,) = gradient_matching(trained((1,), (len(places),), layer, layer[:0]), Side(np.zeros((5, 12))))
+    (found,) = gradient_matching(
+        trained((1,), (len(places),), layer, layer[:0]), Side(public=np.zeros((5, 12)))
+    )
     assert found.parts[0][0, chosen] > 70.0
 
 
@@ -499,12 +562,12 @@ def test_of_65_hidden_units_the_64_that_moved_most_are_read() -> None:
     offsets = np.linspace(1.0, 2.0, 65)
     means = np.concatenate([[other], [second], np.tile(first, (63, 1))])
     layer = np.concatenate([(means.T * offsets).ravel(), offsets])
-    (found,) = gradient_matching(trained((3,), (65,), layer, layer[:0]), Side(np.zeros((5, 3))))
+    (found,) = gradient_matching(trained((3,), (65,), layer, layer[:0]), Side(public=np.zeros((5, 3))))
     np.testing.assert_allclose(found.parts[0], [first, second, first])
 
 
 def test_one_hidden_unit_gives_one_record_and_none_gives_none() -> None:
-    record, side = random(1, 4, 0)[0], Side(random(5, 4, 4))
+    record, side = random(1, 4, 0)[0], Side(public=random(5, 4, 4))
     layer = np.concatenate([record * 0.3, [0.3]])
     (found,) = gradient_matching(trained((1,), (1,), layer, layer[:0]), side)
     np.testing.assert_allclose(found.parts[0], record[None])
@@ -512,19 +575,19 @@ def test_one_hidden_unit_gives_one_record_and_none_gives_none() -> None:
         with pytest.raises(NotApplicableError, match="does not undo"):
             list(gradient_matching(trained((1,), hidden, change, layer[:0]), side))
     with pytest.raises(NotApplicableError, match="no public rows to guess by"):
-        list(gradient_matching(trained((1,), (1,), layer, layer[:0]), Side(side.public[:0])))
+        list(gradient_matching(trained((1,), (1,), layer, layer[:0]), Side(public=side.public[:0])))
 
 
 def test_the_field_says_where_a_client_with_one_record_lies_and_so_what_it_is_like() -> None:
     """A linear encoder of the first two features: the map is all that the attack can know of a record."""
     rows, public = random(6, 2, 0), random(4000, 2, 1)
     weights = np.concatenate([np.eye(2).ravel(), np.zeros(2)]).astype(np.float32)
-    view = view_of(cut(rows, 6), DensityRequest(weights, (), 16.0, 65), mean=True)
-    (found,) = surrogate_inversion(view, Side(public))
+    view = view_of(cut(rows, 6), DensityRequest(weights=weights, hidden=(), reach=16.0, nodes=65), mean=True)
+    (found,) = surrogate_inversion(view, Side(public=public))
     scores = [float(np.linalg.norm(found.parts[row][0] - rows[row])) for row in range(6)]
     assert max(scores) < 0.3 < 0.3 * float(np.linalg.norm(rows - public.mean(axis=0), axis=1).mean())
     with pytest.raises(NotApplicableError, match="public rows"):
-        list(surrogate_inversion(view, Side(public[:10])))
+        list(surrogate_inversion(view, Side(public=public[:10])))
 
 
 # --------------------------------------------------------------------------------- membership
@@ -532,7 +595,7 @@ def test_the_field_says_where_a_client_with_one_record_lies_and_so_what_it_is_li
 
 def test_what_was_posted_of_each_record_tells_who_was_there() -> None:
     rows, others = random(300, 5, 0), random(300, 5, 1)
-    side = Side(rows[:0], candidates=np.concatenate([rows, others]))
+    side = Side(public=rows[:0], candidates=np.concatenate([rows, others]))
     (found,) = membership(anchored(rows, random(7, 5, 2)), side)
     told = told_apart(found.scores, np.arange(600) < 300)
     assert told.auc > 0.999
@@ -541,10 +604,18 @@ def test_what_was_posted_of_each_record_tells_who_was_there() -> None:
 
 def test_a_noisy_mean_embedding_does_not_tell_who_was_there_and_a_bare_one_of_few_does() -> None:
     rows, others = random(200, 5, 0), random(1000, 5, 1)
-    side = Side(rows[:0], candidates=np.concatenate([rows, others]))
+    side = Side(public=rows[:0], candidates=np.concatenate([rows, others]))
     aucs = {}
     for name, noise in (("bare", None), ("noisy", GaussianNoise(on="embedding", multiplier=3.7))):
-        request = MeanEmbeddingRequest(3, 512, 5.0, np.zeros(5), None, witnesses(), noise)
+        request = MeanEmbeddingRequest(
+            seed=3,
+            count=512,
+            gamma=5.0,
+            centre=np.zeros(5),
+            axes=None,
+            witnesses=witnesses(),
+            mechanism=noise,
+        )
         found = next(
             one
             for one in membership(view_of(cut(rows, 2), request, mean=True), side)
@@ -558,7 +629,7 @@ def test_a_noisy_mean_embedding_does_not_tell_who_was_there_and_a_bare_one_of_fe
 def test_membership_scores_are_what_is_left_with_the_server_held_against_each_candidate() -> None:
     """By places, and by cells of a private map, next to the same sums over all pairs."""
     rows, candidates = random(30, 4, 0), random(12, 4, 1)
-    side = Side(rows[:0], candidates=candidates)
+    side = Side(public=rows[:0], candidates=candidates)
     points = random(40, 4, 2)
     found = {one.variant: one for one in membership(view_of(cut(rows), DistanceRequest(points)), side)}
     few = points[np.round(np.linspace(0, 39, 16)).astype(int)]
@@ -573,7 +644,7 @@ def test_membership_scores_are_what_is_left_with_the_server_held_against_each_ca
     sums = CellSumsRequest(frame, centres, 1e6, 30)
     federation, transcript = federation_seen(cut(rows))
     counts = federation.sum(sums).counts / COUNT_WEIGHT
-    view = View(transcript, federation.sizes, np.zeros((0, 2)))
+    view = View(transcript=transcript, sizes=federation.sizes, embedding=np.zeros((0, 2)))
     found = {one.variant: one for one in membership(view, side)}
     apart = ((candidates[:, None, :2] - 0.75 - centres) ** 2).sum(axis=2)
     np.testing.assert_allclose(found["cells' centres"].scores, -apart.min(axis=1), rtol=1e-6)
@@ -585,7 +656,7 @@ def test_membership_scores_are_what_is_left_with_the_server_held_against_each_ca
 def test_membership_by_the_last_encoder_and_the_last_landmarks_that_were_sent() -> None:
     """Nearest place on the map, and nearest landmark, each by the request that came last."""
     rows, candidates = random(30, 3, 0), random(12, 3, 1)
-    side = Side(rows[:0], candidates=candidates)
+    side = Side(public=rows[:0], candidates=candidates)
     draw = np.random.default_rng(2)
     requests = [
         PositionRequest(draw.normal(size=size).astype(np.float32), hidden)
@@ -604,8 +675,10 @@ def test_membership_by_the_last_encoder_and_the_last_landmarks_that_were_sent() 
     landmarks = [random(4, 3, seed) for seed in (3, 4, 5)]
     federation, transcript = federation_seen(cut(rows), packed=True)
     for points in landmarks:
-        federation.mean(StepRequest(points, 0.1, 1.0, 1, "gradient"))
-    (found,) = membership(View(transcript, federation.sizes, np.zeros((0, 2))), side)
+        federation.mean(StepRequest(landmarks=points, gamma=0.1, step=1.0, local_steps=1, share="gradient"))
+    (found,) = membership(
+        View(transcript=transcript, sizes=federation.sizes, embedding=np.zeros((0, 2))), side
+    )
     apart = np.linalg.norm(candidates[:, None] - landmarks[-1], axis=2)
     assert (found.variant, found.uses) == ("learnt landmarks", (Step,))
     np.testing.assert_allclose(found.scores, -(apart**2).min(axis=1), rtol=1e-9)
@@ -621,9 +694,9 @@ def test_membership_is_by_whichever_client_s_distances_come_nearest() -> None:
     for client, (part, request) in enumerate(zip(parts, requests, strict=True)):
         sent = view_of([part], request).transcript if len(part) else ()
         reply = [seen.reply for seen in sent][-1] if sent else Distances(np.zeros((0, 6)))
-        transcript.add(Seen(client + 1, 0, request, client, reply))
-    view = View(transcript, (9, 0, 11), np.zeros((0, 2)))
-    (found,) = membership(view, Side(rows[:0], candidates=candidates))
+        transcript.add(Seen(number=client + 1, round=0, request=request, client=client, reply=reply))
+    view = View(transcript=transcript, sizes=(9, 0, 11), embedding=np.zeros((0, 2)))
+    (found,) = membership(view, Side(public=rows[:0], candidates=candidates))
     apart = []
     for part, there in ((parts[0], points[0]), (parts[2], points[2])):
         own, posts = (np.linalg.norm(some[:, None] - there, axis=2) for some in (candidates, part))
@@ -635,9 +708,9 @@ def test_membership_is_by_whichever_client_s_distances_come_nearest() -> None:
 def test_membership_says_why_nobody_is_asked_after() -> None:
     view, rows = anchored(random(30, 3, 0), random(5, 3, 1)), random(4, 3, 2)
     with pytest.raises(NotApplicableError, match="records of the source that are not in the run"):
-        list(membership(view, Side(rows)))
+        list(membership(view, Side(public=rows)))
     with pytest.raises(NotApplicableError, match="nothing that a record could be compared with"):
-        list(membership(replace(view, transcript=Transcript()), Side(rows, candidates=rows)))
+        list(membership(replace(view, transcript=Transcript()), Side(public=rows, candidates=rows)))
 
 
 def witnesses() -> Float64Array:
@@ -667,7 +740,7 @@ def test_a_method_that_scales_rows_itself_is_undone() -> None:
     inside = view.fed(rows)
     np.testing.assert_allclose(inside, (rows - shift) * factor)
     np.testing.assert_allclose(view.unfed(inside)[:, [0, 1, 3]], rows[:, [0, 1, 3]])
-    scaled = View(view.transcript, view.sizes, view.embedding, scaled=True)
+    scaled = View(transcript=view.transcript, sizes=view.sizes, embedding=view.embedding, scaled=True)
     assert scaled.own_scaling is None  # that one was the scenario's
 
 
@@ -685,7 +758,7 @@ def test_errors_are_over_lengths_and_over_distances_from_the_mean() -> None:
 def test_records_that_the_server_knows_already_are_not_scored() -> None:
     rows = random(20, 3, 0)
     known = np.arange(10)
-    side = Side(rows[:10], known=known, values=rows[:10], counts=(10,))
+    side = Side(public=rows[:10], known=known, values=rows[:10], counts=(10,))
     (verdict,) = judged(
         ATTACKS["known-sample"], anchored(rows, random(5, 3, 1)), side, truth_of(rows), lambda kind: 3
     )
@@ -693,7 +766,7 @@ def test_records_that_the_server_knows_already_are_not_scored() -> None:
     assert verdict.errors.records == 10
     assert verdict.messages == {"AnchorDistances": 3}
     assert {int(example.row) for example in verdict.examples} <= set(range(10, 20))
-    spared = Side(rows[:10], spared=np.arange(20))
+    spared = Side(public=rows[:10], spared=np.arange(20))
     (verdict,) = judged(
         ATTACKS["trilateration"], anchored(rows, random(5, 3, 1)), spared, truth_of(rows), lambda kind: 3
     )

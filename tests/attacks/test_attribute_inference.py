@@ -49,7 +49,7 @@ def table(rows: int, seed: int) -> np.ndarray:
 
 ROWS, PUBLIC = table(RECORDS, 0), table(160, 1)
 POINTS = skewed(3, 8, 2) + np.random.default_rng(4).normal(size=(3, 8))
-SIDE = Side(PUBLIC, known=np.arange(RECORDS)[::2], values=ROWS[::2], counts=(40,))
+SIDE = Side(public=PUBLIC, known=np.arange(RECORDS)[::2], values=ROWS[::2], counts=(40,))
 
 
 def seen(*requests: Request[Any], places: np.ndarray | None = None, **more: Any) -> View:
@@ -191,7 +191,7 @@ def test_records_that_it_knows_are_not_scored() -> None:
 
 def test_without_rows_to_learn_from_it_does_not_apply() -> None:
     with pytest.raises(NotApplicableError, match="20 public rows"):
-        list(attribute_inference(seen(DistanceRequest(POINTS)), Side(PUBLIC[:5])))
+        list(attribute_inference(seen(DistanceRequest(POINTS)), Side(public=PUBLIC[:5])))
 
 
 @pytest.mark.parametrize(("public", "known", "found"), [(20, 9, "public"), (19, 10, "known"), (19, 9, "")])
@@ -228,9 +228,9 @@ def test_which_columns_vary_most_is_told_by_the_first_clients_records(
     for client, part in enumerate(parts):
         request = DistanceRequest(POINTS[:, :4] + client)
         ((_, reply),) = view_of([part], request).transcript.of(request.reply)
-        transcript.add(Seen(client + 1, 0, request, client, reply))
-    side = Side(ROWS[:0, :4], known=np.arange(40), values=np.concatenate(parts), counts=(40,))
-    (found,) = attribute_inference(View(transcript, (20, 20), ROWS[:0, :2]), side)
+        transcript.add(Seen(number=client + 1, round=0, request=request, client=client, reply=reply))
+    side = Side(public=ROWS[:0, :4], known=np.arange(40), values=np.concatenate(parts), counts=(40,))
+    (found,) = attribute_inference(View(transcript=transcript, sizes=(20, 20), embedding=ROWS[:0, :2]), side)
     np.testing.assert_array_equal(found.columns, [1, 3])
 
 
@@ -241,9 +241,9 @@ def test_where_posts_of_a_group_do_not_help_it_goes_by_the_rest_of_each_of_its_r
     for client, part in enumerate(np.array_split(ROWS, 3)):
         request = AnchorRequest(POINTS + client, EuclideanSpace(), False, noise)
         (reply,) = [each.reply for each in view_of([part], request).transcript if each.request == request]
-        transcript.add(Seen(client + 1, 0, request, client, reply))
+        transcript.add(Seen(number=client + 1, round=0, request=request, client=client, reply=reply))
     (by_public, by_known) = attribute_inference(
-        View(transcript, (80, 80, 80), ROWS[:0, :2]), replace(SIDE, counts=(120,))
+        View(transcript=transcript, sizes=(80, 80, 80), embedding=ROWS[:0, :2]), replace(SIDE, counts=(120,))
     )
     for found in (by_public, by_known):
         estimates, guesses = found.inferred(ROWS)
@@ -332,7 +332,7 @@ def test_of_records_that_carry_noise_for_good_it_says_that_it_cannot_ask() -> No
     noise = GaussianNoise(on="data", level=0.5)
     federation, transcript = federation_seen(np.array_split(ROWS, 3))
     federation.ask(DistanceRequest(POINTS))
-    view = View(transcript, federation.sizes, ROWS[:0, :2])
+    view = View(transcript=transcript, sizes=federation.sizes, embedding=ROWS[:0, :2])
     for each in transcript:
         object.__setattr__(each, "protection", noise)
     with pytest.raises(NotApplicableError, match="carry noise for good"):
@@ -353,10 +353,12 @@ def test_a_client_measures_its_records_by_one_set_of_points() -> None:
 
 
 def test_a_refused_request_is_a_failure_by_name_and_a_restarted_client_answers_the_same_again() -> None:
-    host = ClientHost([Seat(0, ROWS, fingerprint(ROWS))], 0)
+    host = ClientHost(seats=[Seat(0, ROWS, fingerprint(ROWS))], seed=0)
 
     def answered(points: np.ndarray) -> Any:
-        return host.ask(Call(DistanceRequest(points), 1, 0, 0, (0,), False))[0]
+        return host.ask(
+            Call(request=DistanceRequest(points), number=1, round=0, attempt=0, clients=(0,), in_rounds=False)
+        )[0]
 
     answered(POINTS)
     failure = answered(POINTS[:2])

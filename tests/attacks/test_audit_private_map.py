@@ -150,8 +150,8 @@ def test_a_clients_own_mean_sets_its_records_apart_where_uploads_are_seen(secure
     federation, transcript = federation_seen(parts, secure=SecureSums(colluding=0.0) if secure else None)
     METHODS["private-map"].serve(federation, PrivateMap(epsilon=8.0, clip=12.0, **DRAWN))
     rows = np.concatenate(parts)
-    view = View(transcript, federation.sizes, np.zeros((0, 2)), secure=secure)
-    found = list(landmark_lifting(view, Side(rows[:0])))
+    view = View(transcript=transcript, sizes=federation.sizes, embedding=np.zeros((0, 2)), secure=secure)
+    found = list(landmark_lifting(view, Side(public=rows[:0])))
     ratios = []
     for one in found:
         errors = Scores.of(one.estimate, rows.mean(axis=0), truth_of(rows), np.zeros(0, np.int64)).errors
@@ -167,7 +167,9 @@ FRAME = Frame(SIGHT, np.array([0.1, 0.2, -0.3]), np.eye(3)[:, :2])
 
 def summed(counts: list[float], centres: np.ndarray, client: int | None = None, number: int = 1) -> Seen:
     reply = CellSums(np.zeros(centres.shape), COUNT_WEIGHT * np.array(counts))
-    return Seen(number, 0, CellSumsRequest(FRAME, centres, 4.0, 20), client, reply)
+    return Seen(
+        number=number, round=0, request=CellSumsRequest(FRAME, centres, 4.0, 20), client=client, reply=reply
+    )
 
 
 @pytest.mark.parametrize(
@@ -185,7 +187,9 @@ def test_landmarks_are_lifted_from_their_mean_by_counts_of_which_none_is_negativ
         summed([5.0] * 3, centres, 0, 2),
     ):
         transcript.add(seen)
-    (found,) = landmark_lifting(View(transcript, (7, 13), np.zeros((0, 2))), Side(np.zeros((0, 3))))
+    (found,) = landmark_lifting(
+        View(transcript=transcript, sizes=(7, 13), embedding=np.zeros((0, 2))), Side(public=np.zeros((0, 3)))
+    )
     mean = FRAME.mean + 0.5
     mean[:2] += np.average(centres, axis=0, weights=weights)
     values = np.concatenate([block for _, block in found.estimate.blocks()])
@@ -221,8 +225,11 @@ def test_a_client_s_mean_is_shrunk_by_what_of_it_is_noise() -> None:
     transcript.add(summed([1.0, 1.0, 1.0], np.zeros((3, 2))))
     for client, count in enumerate((100, 0, 2)):
         packed = np.append((FRAME.mean + own[client]) * count / 4.0, 1.0)
-        transcript.add(Seen(2, 0, request, client, FirstMoments(packed)))
-    _, found = landmark_lifting(View(transcript, (100, 0, 2), np.zeros((0, 2))), Side(np.zeros((0, 3))))
+        transcript.add(Seen(number=2, round=0, request=request, client=client, reply=FirstMoments(packed)))
+    _, found = landmark_lifting(
+        View(transcript=transcript, sizes=(100, 0, 2), embedding=np.zeros((0, 2))),
+        Side(public=np.zeros((0, 3))),
+    )
     values = np.concatenate([block for _, block in found.estimate.blocks()])
     kept = 1.0 - 3.0 * level[0] ** 2 / 0.5
     assert 0.8 < kept < 0.999

@@ -34,7 +34,13 @@ def gradient_scores(kind: type[GaussianNoise], present: BoolArray) -> Float64Arr
     rows = np.where(present[:, None], canaries, away)
     landmarks = np.zeros((LANDMARKS, CANARIES))
     request = StepRequest(
-        landmarks, GAMMA, 1.0, 1, "gradient", mechanism=noise(kind, "gradient"), objective=False
+        landmarks=landmarks,
+        gamma=GAMMA,
+        step=1.0,
+        local_steps=1,
+        share="gradient",
+        mechanism=noise(kind, "gradient"),
+        objective=False,
     )
     direction = federate([rows]).ask(request)[0].direction
     # What a canary adds, if it is there: its own direction, as long as the sensitivity.
@@ -47,7 +53,13 @@ def embedding_scores(kind: type[GaussianNoise], present: BoolArray) -> Float64Ar
     centre, count = np.zeros(8), 8192
     waves = fourier_features(3, count, GAMMA, centre)
     request = MeanEmbeddingRequest(
-        3, count, GAMMA, centre, None, waves.frequencies[-1, -4:], noise(kind, "embedding")
+        seed=3,
+        count=count,
+        gamma=GAMMA,
+        centre=centre,
+        axes=None,
+        witnesses=waves.frequencies[-1, -4:],
+        mechanism=noise(kind, "embedding"),
     )
     rows = np.where(present[:, None], places[:-1], places[-1])
     found = federate([rows]).ask(request)[0].embedding * CANARIES

@@ -39,7 +39,7 @@ def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
 def replay_of(*multipliers: float, rows: Sequence[FloatArray] = ROWS, **noise: Any) -> Replay:
     """One release of second moments with each of these noises: each client's upload, or the mean of all."""
     seats = [Seat(index, part, fingerprint(part)) for index, part in enumerate(rows)]
-    hosts = [ClientHost([seat], 0, withheld=known([seat])) for seat in seats]
+    hosts = [ClientHost(seats=[seat], seed=0, withheld=known([seat])) for seat in seats]
     steps: list[Call | Release] = []
     for multiplier in multipliers:  # in a federation of its own, since one asks for nothing twice in a round
         transcript = Transcript()

@@ -31,7 +31,7 @@ from raydr.privacy.gaussian import GaussianNoise
 RECORDS = 240
 ROWS, PUBLIC = skewed(RECORDS, 12, 0), skewed(160, 12, 1)
 ANCHORS = skewed(3, 12, 2)
-PUBLIC_SIDE = Side(PUBLIC)
+PUBLIC_SIDE = Side(public=PUBLIC)
 
 
 def cut(rows: Float64Array) -> list[Float64Array]:
@@ -52,7 +52,9 @@ def mapped(places: Float64Array) -> View:
 
 def knowing(count: int, *informed: int, public: Float64Array = PUBLIC) -> Side:
     known = np.random.default_rng(3).permutation(RECORDS)[: max((count, *informed))]
-    return Side(public, known=known, values=ROWS[known], counts=(count,) if count else (), informed=informed)
+    return Side(
+        public=public, known=known, values=ROWS[known], counts=(count,) if count else (), informed=informed
+    )
 
 
 def error(found: Reconstruction, side: Side = PUBLIC_SIDE) -> tuple[float, float]:
@@ -154,7 +156,7 @@ def test_public_rows_tell_more_than_the_points_span() -> None:
 
 @pytest.mark.parametrize(("public", "attempts"), [(100, [100]), (101, [101, 100, 100, 100])])
 def test_of_more_than_100_public_rows_100_are_drawn_three_times(public: int, attempts: list[int]) -> None:
-    found = learnt_inversion(anchored(), Side(PUBLIC[:public]))
+    found = learnt_inversion(anchored(), Side(public=PUBLIC[:public]))
     assert [one.numbers["public_rows"] for one in found] == attempts
 
 
@@ -207,7 +209,7 @@ def test_of_clients_that_were_told_different_things_the_first_20_groups_are_read
     parts = np.array_split(ROWS, 21)
     asked = OwnAnchors(np.random.default_rng(0).normal(size=(21, 3, 12)))
     view = replace(view_of(parts, asked), embedding=ROWS[:0])
-    side = Side(PUBLIC[:0], known=np.arange(RECORDS), values=ROWS, counts=(RECORDS,))
+    side = Side(public=PUBLIC[:0], known=np.arange(RECORDS), values=ROWS, counts=(RECORDS,))
     (found,) = learnt_inversion(view, side)
     np.testing.assert_array_equal(found.estimate.rows, np.arange(sum(map(len, parts[:20]))))
 
@@ -251,9 +253,9 @@ def test_who_knows_records_guesses_by_them_and_by_public_rows(public: int) -> No
 def test_known_records_of_a_client_that_posted_nothing_are_not_learnt_from() -> None:
     view = replace(view_of(cut(ROWS)[:1], DistanceRequest(ANCHORS)), embedding=ROWS[:0], sizes=(80, 160))
     known = np.array([80, 239, *range(10)])
-    (found,) = learnt_inversion(view, Side(PUBLIC[:0], known=known, values=ROWS[known], counts=(12,)))
+    (found,) = learnt_inversion(view, Side(public=PUBLIC[:0], known=known, values=ROWS[known], counts=(12,)))
     np.testing.assert_array_equal(found.estimate.rows, np.arange(80))
-    few = Side(PUBLIC[:0], known=known[:-1], values=ROWS[known[:-1]], counts=(11,))
+    few = Side(public=PUBLIC[:0], known=known[:-1], values=ROWS[known[:-1]], counts=(11,))
     with pytest.raises(NotApplicableError, match="enough known records"):
         list(learnt_inversion(view, few))
 
@@ -301,15 +303,15 @@ def test_the_inner_part_is_of_no_use_where_nothing_tells_its_directions() -> Non
         np.random.default_rng(seed).normal(5.0, 1.0, (count, 12)) for seed, count in ((0, 240), (1, 160))
     )
     view = anchored(rows, np.random.default_rng(2).normal(5.0, 1.0, (3, 12)), within=True)
-    found = next(iter(learnt_inversion(view, Side(public))))
+    found = next(iter(learnt_inversion(view, Side(public=public))))
     assert "inner part" not in found.knows
 
 
 def test_the_inner_part_needs_no_more_public_rows_than_a_client_has_records() -> None:
     """Half of 60 play a client of 80."""
-    (found,) = learnt_inversion(anchored(within=True), Side(PUBLIC[:60]))
+    (found,) = learnt_inversion(anchored(within=True), Side(public=PUBLIC[:60]))
     assert "inner part" in found.knows
-    (without,) = learnt_inversion(anchored(), Side(PUBLIC[:60]))
+    (without,) = learnt_inversion(anchored(), Side(public=PUBLIC[:60]))
     assert error(found)[0] < 0.7 * error(without)[0]
 
 
@@ -318,7 +320,7 @@ def test_the_inner_part_is_of_use_from_two_records_of_a_client(size: int, used: 
     """A draw of public rows of whom two are told better with it, as is any single one."""
     request = AnchorRequest(ANCHORS, EuclideanSpace(), True)
     view = replace(view_of(np.split(ROWS[:12], 12 // size), request), embedding=ROWS[:0])
-    (found,) = learnt_inversion(view, Side(PUBLIC[:60], seed=2))
+    (found,) = learnt_inversion(view, Side(public=PUBLIC[:60], seed=2))
     assert ("inner part" in found.knows) == used
 
 
@@ -334,10 +336,10 @@ def test_the_inner_part_of_each_client_goes_with_the_anchors_that_it_was_told() 
             if client in lacking:
                 reply = replace(reply, inside=reply.inside[:, :0])
             transcript.add(replace(seen, number=client + 1, client=client, reply=reply))
-        return View(transcript, (80, 80, 80), ROWS[:0, :2])
+        return View(transcript=transcript, sizes=(80, 80, 80), embedding=ROWS[:0, :2])
 
     def errors(of: View) -> Float64Array:
-        (found,) = learnt_inversion(of, Side(PUBLIC[:60]))
+        (found,) = learnt_inversion(of, Side(public=PUBLIC[:60]))
         np.testing.assert_array_equal(np.sort(found.estimate.rows), np.arange(RECORDS))
         off = np.empty(RECORDS)
         for rows, values in found.estimate.blocks():
@@ -354,7 +356,7 @@ def test_the_inner_part_of_each_client_goes_with_the_anchors_that_it_was_told() 
 def test_noise_on_distances_and_a_key_keep_the_inner_part_from_being_read() -> None:
     noisy = AnchorRequest(ANCHORS, EuclideanSpace(), True, GaussianNoise(on="distances", level=0.01))
     view = replace(view_of(cut(ROWS), noisy), embedding=ROWS[:0])
-    for one in learnt_inversion(view, Side(PUBLIC[:60])):
+    for one in learnt_inversion(view, Side(public=PUBLIC[:60])):
         assert "inner part" not in one.knows
     keyed = learnt_inversion(anchored(within=True, keyed=True), replace(knowing(40), public=PUBLIC[:60]))
     assert all("inner part" not in one.knows for one in keyed)
@@ -397,7 +399,7 @@ def test_shares_of_classes_are_read_off_places() -> None:
     rows = ROWS[order]
     view = replace(view_of(cut(rows)), embedding=rows[:, :2])
     known = np.random.default_rng(3).permutation(RECORDS)[:40]
-    side = Side(PUBLIC, known=known, values=rows[known], counts=(40,), classes=classes[known])
+    side = Side(public=PUBLIC, known=known, values=rows[known], counts=(40,), classes=classes[known])
     (found,) = property_inference(view, side)
     errors = share_errors(found, view, replace(truth_of(rows), classes=classes))
     assert found.variant == "classes"
@@ -446,18 +448,20 @@ def test_clients_of_which_too_few_records_are_known_are_guessed_at() -> None:
         for seen in view_of([ROWS[client * 120 :][:120]], request).transcript:
             if seen.request is request:
                 transcript.add(replace(seen, number=client + 1, client=client))
-    view = View(transcript, (120, 120), ROWS[:0, :2])
+    view = View(transcript=transcript, sizes=(120, 120), embedding=ROWS[:0, :2])
     classes = (ROWS[:, 0] > np.median(ROWS[:, 0])).astype(np.int64)
     for few, uses in ((9, (Distances,)), (10, (Distances, Kernels))):
         known = np.array([*range(40), *range(200, 200 + few)])
-        side = Side(PUBLIC, known=known, values=ROWS[known], counts=(len(known),), classes=classes[known])
+        side = Side(
+            public=PUBLIC, known=known, values=ROWS[known], counts=(len(known),), classes=classes[known]
+        )
         (found,) = property_inference(view, side)
         assert found.uses == uses
         assert found.shares.shape == (2, 2)
         assert np.allclose(found.shares[1], found.guess) == (few == 9)
         np.testing.assert_allclose(found.shares.sum(axis=1), 1.0)
     known = np.array([*range(9), *range(200, 209)])
-    side = Side(PUBLIC, known=known, values=ROWS[known], counts=(18,), classes=classes[known])
+    side = Side(public=PUBLIC, known=known, values=ROWS[known], counts=(18,), classes=classes[known])
     with pytest.raises(NotApplicableError, match="told the same have enough"):
         list(property_inference(view, side))
 
@@ -466,7 +470,7 @@ def test_shares_are_parts_of_a_whole_whatever_a_regression_says(monkeypatch: pyt
     monkeypatch.setattr(
         "raydr.attacks.property_inference.predicted", lambda _, posts: np.tile([-0.5, 1.5], (len(posts), 1))
     )
-    side = Side(PUBLIC, known=np.arange(80), values=ROWS[:80], counts=(80,), classes=np.arange(80) % 2)
+    side = Side(public=PUBLIC, known=np.arange(80), values=ROWS[:80], counts=(80,), classes=np.arange(80) % 2)
     (found,) = property_inference(mapped(ROWS[:, :2]), side)
     np.testing.assert_allclose(found.shares, [[0.5, 0.5], [0.0, 1.0], [0.0, 1.0]])
 

@@ -225,6 +225,8 @@ def test_where_nothing_is_charged_no_claim_is_audited() -> None:
     rows = np.random.default_rng(0).normal(size=(20, 3))
     federation, transcript = federation_seen([rows])
     federation.sum(FirstMomentsRequest(Sight(0.0, 9.0, None, None, 3), 20))
-    view = View(transcript, (20,), rows[:, :2], replay=Replay([], transcript.steps))
+    view = View(
+        transcript=transcript, sizes=(20,), embedding=rows[:, :2], replay=Replay([], transcript.steps)
+    )
     with pytest.raises(NotApplicableError, match="nothing is charged"):
-        list(canary(view, Side(rows[:0])))
+        list(canary(view, Side(public=rows[:0])))

@@ -50,7 +50,7 @@ GUESS = np.array([1.0, -2.0, 5.0, 0.5])
 
 
 def view_of_sizes(*sizes: int) -> View:
-    return View(Transcript(), sizes, np.zeros((0, 2)))
+    return View(transcript=Transcript(), sizes=sizes, embedding=np.zeros((0, 2)))
 
 
 def recovered(values: Float64Array, **more: Any) -> Reconstruction:
@@ -63,7 +63,7 @@ def verdicts(*findings: Finding, truth: Any = None, side: Side | None = None, si
     return judged(
         Attack("some", "does", lambda view, side: findings),
         view_of_sizes(*sizes),
-        side or Side(ROWS[:0]),
+        side or Side(public=ROWS[:0]),
         truth or truth_of(ROWS),
         {"Distances": 7, "Kernels": 2}.__getitem__,
     )
@@ -129,14 +129,14 @@ def test_what_an_attack_is_certain_of_is_counted_among_records_that_count() -> N
     """Certain of 0 to 11; spared are 0 to 4; right are 3 to 8."""
     values = np.where(np.isin(np.arange(23), np.arange(3, 9))[:, None], ROWS, ROWS + WRONG)
     finding = recovered(values, certain=np.arange(23) < 12)
-    (verdict,) = verdicts(finding, side=Side(ROWS[:0], spared=np.arange(5)))
+    (verdict,) = verdicts(finding, side=Side(public=ROWS[:0], spared=np.arange(5)))
     assert (verdict.certificate.called_exact, verdict.certificate.of_those_exact) == (7, 4)
     assert verdict.errors.records == 18
 
 
 def test_so_many_of_the_known_records_as_an_attempt_says_are_not_scored() -> None:
     known = np.array([20, 4, 9, 1])
-    side = Side(ROWS[:0], known=known, values=ROWS[known], spared=np.array([4, 22]))
+    side = Side(public=ROWS[:0], known=known, values=ROWS[known], spared=np.array([4, 22]))
     (verdict,) = verdicts(recovered(ROWS + WRONG, numbers={"known_records": 3}), side=side)
     assert verdict.errors.records == 23 - len({20, 4, 9, 22})
     (verdict,) = verdicts(recovered(ROWS + WRONG), side=side)
@@ -162,7 +162,7 @@ def test_records_are_shown_evenly_over_the_quantiles_of_the_error_beside_their_o
     """Of 21 that count and 6 shown: the best, the 4th, 8th, 12th and 16th after it, and the worst."""
     spared = np.array([0, 12])
     truth = replace(truth_of(ROWS), shown=np.array([3, 1]), names=[f"row {row}" for row in range(23)])
-    (verdict,) = verdicts(recovered(ROWS + WRONG), truth=truth, side=Side(ROWS[:0], spared=spared))
+    (verdict,) = verdicts(recovered(ROWS + WRONG), truth=truth, side=Side(public=ROWS[:0], spared=spared))
     centred = np.sqrt((WRONG**2).sum(axis=1)) / np.sqrt(((ROWS - ROWS.mean(axis=0)) ** 2).sum(axis=1))
     counted = np.setdiff1d(np.arange(23), spared)
     order = counted[np.argsort(centred[counted])]
@@ -383,7 +383,7 @@ def test_an_attack_that_stops_short_keeps_what_it_found_and_says_why_it_stopped(
         raise NotApplicableError("it is tired.")
 
     first, then = judged(
-        Attack("x", "y", stopping), view_of_sizes(23), Side(ROWS[:0]), truth_of(ROWS), {}.__getitem__
+        Attack("x", "y", stopping), view_of_sizes(23), Side(public=ROWS[:0]), truth_of(ROWS), {}.__getitem__
     )
     assert first.errors is not None
     assert (then.attack, then.description, then.why, then.errors) == ("x", "y", "it is tired.", None)

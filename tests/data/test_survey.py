@@ -89,7 +89,7 @@ def test_no_word_of_an_identity_leaves_its_site(
     assert "patient_name" in text
     assert not re.findall(r"Name\d", text)
     if not central:
-        files = [SiteFile(str(path), categories="one-hot") for path in sorted(hospitals.iterdir())]
+        files = [SiteFile(path=str(path), categories="one-hot") for path in sorted(hospitals.iterdir())]
         assert [file.survey().words for file in files] == [{"sex": ("f", "m")}] * 3
 
 
@@ -133,8 +133,11 @@ def test_most_sites_decide_whether_a_column_is_an_identity(
     """A site of three rows does not take a column from all others."""
     files = [*sites_of(tmp_path, *[["red", "blue", "red"]] * identities, *[COMMON] * (3 - identities))]
     layout = laid_out(
-        SiteFile(files[0]["path"], categories="one-hot", threshold=Threshold(1, 1)),
-        [SiteFile(file["path"], categories="one-hot", threshold=Threshold(1, 1)).survey() for file in files],
+        SiteFile(path=files[0]["path"], categories="one-hot", threshold=Threshold(1, 1)),
+        [
+            SiteFile(path=file["path"], categories="one-hot", threshold=Threshold(1, 1)).survey()
+            for file in files
+        ],
     )
     assert ("kind" in layout.words) == mapped
 
@@ -142,7 +145,7 @@ def test_most_sites_decide_whether_a_column_is_an_identity(
 def test_a_frequent_word_among_identities_is_not_told(tmp_path: Path) -> None:
     rows = [["unknown" if row < 20 else f"N{row}", row % 7] for row in range(60)]
     path = write(tmp_path / "a.csv", "name,x", rows)
-    survey = SiteFile(str(path), categories="one-hot").survey()
+    survey = SiteFile(path=str(path), categories="one-hot").survey()
     assert (survey.kinds["name"], dict(survey.words)) == ("identity", {})
 
 
@@ -152,7 +155,7 @@ def test_patients_who_come_again_are_not_told(tmp_path: Path) -> None:
     for site in ("north", "south"):
         rows = [[f"{site}-{row % 4}", "fm"[row % 2], row % 7] for row in range(40)]
         files.append(
-            SiteFile(str(write(tmp_path / f"{site}.csv", "patient,sex,x", rows)), categories="one-hot")
+            SiteFile(path=str(write(tmp_path / f"{site}.csv", "patient,sex,x", rows)), categories="one-hot")
         )
     layout = laid_out(files[0], [file.survey() for file in files])
     assert layout.features == ("sex=f", "sex=m", "x")
@@ -194,7 +197,7 @@ def test_a_word_is_told_by_enough_rows_of_enough_sites_and_every_vote_is_recorde
     for entry in (entries["Spelling"], entries["ColumnSurvey"]):
         assert (entry.direction, entry.granularity, entry.epsilon) == ("up", "aggregate", None)
         assert any(reason.startswith(entry.kind) for reason in run.privacy.infinite)
-    files = [SiteFile(site["path"], categories="one-hot") for site in sites]
+    files = [SiteFile(path=site["path"], categories="one-hot") for site in sites]
     layout = laid_out(files[0], [file.survey() for file in files])
     rows = load(path=sites[0]["path"], layout=layout).rows
     np.testing.assert_array_equal(rows[:, :2].sum(axis=0), [8, 9])
@@ -309,7 +312,7 @@ def test_sites_whose_columns_are_listed_tell_nothing_of_them(tmp_path: Path) -> 
                             clients={"sites": sites}))  # fmt: skip
     assert not {"ColumnSurvey", "Spelling"} & {entry.kind for entry in run.ledger}
     odd = SiteFile(
-        str(write(tmp_path / "odd.csv", "x,y,z", [["2024-01-01", "a", ""], ["2024-01-02", "b", ""]]))
+        path=str(write(tmp_path / "odd.csv", "x,y,z", [["2024-01-01", "a", ""], ["2024-01-02", "b", ""]]))
     )
     assert odd.survey().kinds == dict.fromkeys("xyz", "number"), "no row is looked at"
 

@@ -294,7 +294,9 @@ def test_the_map_is_as_faithful_as_umap_learns() -> None:
     graph, start = nearest_neighbors(Points(rows), 14), principal_components(rows)
 
     def faithful(layout: FloatArray) -> Float64Array:
-        scores = evaluate(["npa_10", "trustworthiness", "continuity"], Evidence(rows, layout)).values
+        scores = evaluate(
+            ["npa_10", "trustworthiness", "continuity"], Evidence(rows=rows, embedding=layout)
+        ).values
         return np.array(list(scores.values()))
 
     ours = np.mean(

@@ -69,12 +69,14 @@ def partitions() -> list[Any]:
 def transport(actors: int, parts: Sequence[Any], seed: int, faults: FaultPlan, timeout_s: float) -> Any:
     if actors == 0:
         seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
-        return InlineTransport([ClientHost([seat], seed, faults) for seat in seats])
+        return InlineTransport([ClientHost(seats=[seat], seed=seed, faults=faults) for seat in seats])
     from raydr.actors.placement import place
     from raydr.actors.resources import Room
     from raydr.actors.transport import RayTransport
 
-    return RayTransport(place(parts, actors, Room(cores=2)), seed, faults, timeout_s)
+    return RayTransport(
+        placements=place(parts, actors, Room(cores=2)), seed=seed, faults=faults, timeout_s=timeout_s
+    )
 
 
 @pytest.fixture(params=CARRIERS[:2])
@@ -615,22 +617,33 @@ def test_a_process_that_dies_sets_no_state_twice(make: Make, moment: Any) -> Non
 
 def test_a_client_that_is_asked_twice_follows_once() -> None:
     rows = np.arange(6.0).reshape(2, 3)
-    host = ClientHost([Seat(0, rows, fingerprint(rows)), Seat(1, rows, fingerprint(rows))], 0)
+    host = ClientHost(seats=[Seat(0, rows, fingerprint(rows)), Seat(1, rows, fingerprint(rows))], seed=0)
 
     def shifted(client: int) -> float:
-        (answer,) = host.ask(Call(NoisyRequest(FEATURES, 0.0), 99, 0, 0, (client,), False))
+        (answer,) = host.ask(
+            Call(
+                request=NoisyRequest(FEATURES, 0.0),
+                number=99,
+                round=0,
+                attempt=0,
+                clients=(client,),
+                in_rounds=False,
+            )
+        )
         return float((answer.reply.values - rows.sum(axis=0))[0] / 2)  # type: ignore[union-attr]
 
-    call = Call(Shift(1.0), 1, 0, 0, (0, 1), False)
+    call = Call(request=Shift(1.0), number=1, round=0, attempt=0, clients=(0, 1), in_rounds=False)
     assert host.ask(call) == host.ask(dataclasses.replace(call, attempt=1))
     assert [shifted(0), shifted(1)] == [1.0, 1.0]
-    host.ask(Call(Shift(1.0), 2, 0, 0, (0,), False))
+    host.ask(Call(request=Shift(1.0), number=2, round=0, attempt=0, clients=(0,), in_rounds=False))
     assert [shifted(0), shifted(1)] == [2.0, 1.0]
-    late = host.ask(Call(Shift(1.0), 1, 0, 0, (0,), False))[0]
+    late = host.ask(Call(request=Shift(1.0), number=1, round=0, attempt=0, clients=(0,), in_rounds=False))[0]
     assert "has followed call 2 since" in late.reason  # type: ignore[union-attr]
-    host.restore([call, Call(Shift(5.0), 2, 0, 0, (1,), False)])
+    host.restore(
+        [call, Call(request=Shift(5.0), number=2, round=0, attempt=0, clients=(1,), in_rounds=False)]
+    )
     assert [shifted(0), shifted(1)] == [1.0, 6.0], "of each call, the clients that it names"
-    host.ask(Call(Shift(5.0), 2, 0, 1, (1,), False))
+    host.ask(Call(request=Shift(5.0), number=2, round=0, attempt=1, clients=(1,), in_rounds=False))
     assert shifted(1) == 6.0, "what was repeated is not followed again"
 
 
@@ -671,10 +684,10 @@ def test_replay_computes_with_one_blas_thread(monkeypatch: pytest.MonkeyPatch) -
         seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
         return part(client, request)
 
-    host = ClientHost([Seat(0, rows, fingerprint(rows))], 0)
+    host = ClientHost(seats=[Seat(0, rows, fingerprint(rows))], seed=0)
     monkeypatch.setattr(Shift, "client_part", staticmethod(watched))
     with threadpool_limits(2, user_api="blas"):
-        host.restore([Call(Shift(1.0), 1, 0, 0, (0,), False)])
+        host.restore([Call(request=Shift(1.0), number=1, round=0, attempt=0, clients=(0,), in_rounds=False)])
     assert seen
     assert set(seen) == {1}
 
@@ -759,12 +772,19 @@ def test_messages_are_counted_by_what_protects_them() -> None:
 
 def test_only_calls_that_set_state_are_remembered_and_only_for_those_who_followed() -> None:
     history: list[Call] = []
-    asked = Call(OwnShift(np.arange(4.0)), 1, 0, 0, (0, 1, 3), False)
+    asked = Call(
+        request=OwnShift(np.arange(4.0)), number=1, round=0, attempt=0, clients=(0, 1, 3), in_rounds=False
+    )
     for call, followed in (
         (asked, (1, 3)),
         (dataclasses.replace(asked, number=2), ()),
-        (Call(NoisyRequest(FEATURES), 3, 0, 0, (0, 1), False), (0, 1)),
-        (Call(Shift(2.0), 4, 0, 0, (0, 1), False), (0, 1)),
+        (
+            Call(
+                request=NoisyRequest(FEATURES), number=3, round=0, attempt=0, clients=(0, 1), in_rounds=False
+            ),
+            (0, 1),
+        ),
+        (Call(request=Shift(2.0), number=4, round=0, attempt=0, clients=(0, 1), in_rounds=False), (0, 1)),
     ):
         remember(history, call, followed)
     assert [(call.number, call.clients) for call in history] == [(1, (1, 3)), (4, (0, 1))]
@@ -782,7 +802,7 @@ def test_only_calls_that_set_state_are_remembered_and_only_for_those_who_followe
 
 def hosted(**options: Any) -> Federation:
     seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(partitions())]
-    return federation_over(InlineTransport([ClientHost(seats, 0)]), CLIENTS, seed=0, **options)
+    return federation_over(InlineTransport([ClientHost(seats=seats, seed=0)]), CLIENTS, seed=0, **options)
 
 
 def test_clients_that_answer_as_one_are_asked_as_one() -> None:
@@ -794,7 +814,9 @@ def test_clients_that_answer_as_one_are_asked_as_one() -> None:
 @pytest.mark.parametrize("asked", [(3,), (1, 3)])
 def test_two_are_asked_as_one_and_one_is_not(asked: tuple[int, ...]) -> None:
     seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(partitions())]
-    together = ClientHost(seats, 0).ask(Call(TogetherRequest(FEATURES), 1, 0, 0, asked, False))
+    together = ClientHost(seats=seats, seed=0).ask(
+        Call(request=TogetherRequest(FEATURES), number=1, round=0, attempt=0, clients=asked, in_rounds=False)
+    )
     for answer in together:
         moved = answer.reply.values - partitions()[answer.client].sum(axis=0)  # type: ignore[union-attr]
         np.testing.assert_allclose(moved, len(asked) - 1.0, rtol=1e-9)

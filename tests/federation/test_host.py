@@ -59,17 +59,17 @@ EVERYBODY = tuple(range(len(SIZES)))
 def hosted(faults: FaultPlan | None = None, clients: Sequence[int] = EVERYBODY, **options: Any) -> ClientHost:
     """All clients in one host."""
     seats = [Seat(client, PARTS[client], fingerprint(PARTS[client])) for client in clients]
-    return ClientHost(seats, 0, faults or FaultPlan(), withheld=known(seats), **options)
+    return ClientHost(seats=seats, seed=0, faults=faults or FaultPlan(), withheld=known(seats), **options)
 
 
 def asking(request: Request[Any], clients: tuple[int, ...] = EVERYBODY, **options: Any) -> Call:
     given = {"number": 1, "round": 2, "attempt": 0, "in_rounds": True} | options
-    return Call(request, clients=clients, **given)
+    return Call(request=request, clients=clients, **given)
 
 
 def summing(request: Request[Any], clients: tuple[int, ...] = EVERYBODY, **options: Any) -> SumCall:
     given = {"number": 1, "round": 2, "attempt": 0, "in_rounds": True, "total_weight": sum(SIZES)} | options
-    return SumCall(request, clients=clients, **given)
+    return SumCall(request=request, clients=clients, **given)
 
 
 def replies(answers: Sequence[Any]) -> dict[int, Any]:
@@ -224,7 +224,7 @@ def test_rows_that_are_not_those_of_their_fingerprint_are_refused() -> None:
     with pytest.raises(
         RunError, match=r"client 3 was restarted with other rows than it had: .* has changed since"
     ):
-        ClientHost(seats, 0)
+        ClientHost(seats=seats, seed=0)
 
 
 # ------------------------------------------------------------------------------------- sums
@@ -407,7 +407,7 @@ def test_a_client_part_is_shown_the_classes_of_its_client_where_it_says_that_it_
     SHOWN.clear()
     seats = [Seat(client, PARTS[client], fingerprint(PARTS[client])) for client in (1, 4)]
     classes = {client: np.full(SIZES[client], client) for client in (1, 4)}
-    host = ClientHost(seats, 0, withheld=replace(known(seats), classes=classes))
+    host = ClientHost(seats=seats, seed=0, withheld=replace(known(seats), classes=classes))
     host.ask(asking(ClassShift(1.0, reads=True), (1, 4)))
     host.ask(asking(ClassShift(1.0, reads=False), (1, 4), number=2))
     assert SHOWN[0] is classes[1]
@@ -654,7 +654,7 @@ def rows_sum(client: Client, request: RowsRequest) -> RowsSum:
 def test_noise_on_rows_is_named_by_them_and_measured_in_what_the_server_told(strength: Any) -> None:
     """By a level, in units of the features' deviation; else in no units, so that another one draws nothing else."""
     noise = GaussianNoise(on="data", **strength)
-    client = Client(1, PARTS[1].astype(np.float32), 0, secret=client_secret(KNOWN, 1))
+    client = Client(index=1, rows=PARTS[1].astype(np.float32), seed=0, secret=client_secret(KNOWN, 1))
     for unit in (2.0, 3.0):
         limited = noise.limited(client.rows)
         quantity = Quantity(limited, sensitivity=noise.record_sensitivity)

@@ -72,7 +72,9 @@ class Watched(InlineTransport):
 def apart(parts: list[FloatArray] = PARTS, **options: Any) -> Watched:
     """A host for each client."""
     seats = [Seat(client, rows, fingerprint(rows)) for client, rows in enumerate(parts)]
-    return Watched([ClientHost([seat], 0, run=RUN, withheld=known([seat])) for seat in seats], **options)
+    return Watched(
+        [ClientHost(seats=[seat], seed=0, run=RUN, withheld=known([seat])) for seat in seats], **options
+    )
 
 
 def keyed(transport: Watched) -> Federation:
@@ -104,7 +106,10 @@ class Release:
         """What a client of that secret would add to the mean, for somebody who knows its rows: they name its noise."""
         rows, call = PARTS[client], replace(self.call, request=request)
         host = ClientHost(
-            [Seat(client, rows, fingerprint(rows))], 0, run=RUN, withheld=Withheld({client: secret})
+            seats=[Seat(client, rows, fingerprint(rows))],
+            seed=0,
+            run=RUN,
+            withheld=Withheld({client: secret}),
         )
         total = Total()
         total.add(host.sum(replace(call, clients=(client,), masks=None)))
@@ -134,7 +139,15 @@ def test_no_host_can_take_the_noise_of_others_off_a_secure_sum() -> None:
     federation = Federation(transport, CLIENTS, Context(seed=0, run=RUN, secure=SecureSums()))
     federation.agree()
     landmarks = np.random.default_rng(9).normal(size=(4, 3))
-    request = StepRequest(landmarks, 0.5, 1.0, 1, "gradient", mechanism=NOISE, objective=False)
+    request = StepRequest(
+        landmarks=landmarks,
+        gamma=0.5,
+        step=1.0,
+        local_steps=1,
+        share="gradient",
+        mechanism=NOISE,
+        objective=False,
+    )
     noisy = federation.mean(request, weights="rows").direction
     clean = keyed(apart()).mean(replace(request, mechanism=None), weights="rows").direction
     release = Release(request, transport.sums[-1], noisy, clean)
@@ -178,9 +191,9 @@ def test_no_host_is_given_or_told_what_others_secrets_follow_from() -> None:
     """In a whole run under key, noise and masks: what it was made with, what it holds, and every call to it."""
     settings = FedTSNE(landmarks=5, rounds=2, early_iterations=5, iterations=5)
     plan = Plan(
-        "fed-tsne",
-        settings,
-        "standard",
+        method="fed-tsne",
+        settings=settings,
+        scale="standard",
         seed=0,
         run=RUN,
         coverage=Coverage(NOISE),
@@ -202,12 +215,12 @@ def test_no_host_is_given_or_told_what_others_secrets_follow_from() -> None:
 def test_a_host_refuses_what_is_not_its_clients() -> None:
     seats = [Seat(client, rows, fingerprint(rows)) for client, rows in enumerate(PARTS)]
     with pytest.raises(TypeError, match=r"host of clients \[0\] was given secrets of clients \[0, 1\]"):
-        ClientHost(seats[:1], 0, withheld=known(seats[:2]))
+        ClientHost(seats=seats[:1], seed=0, withheld=known(seats[:2]))
     with pytest.raises(TypeError, match=r"host of clients \[0, 1\] was given secrets of clients \[0\]"):
-        ClientHost(seats[:2], 0, withheld=known(seats[:1]))
+        ClientHost(seats=seats[:2], seed=0, withheld=known(seats[:1]))
     classes = {1: np.zeros(21, np.int64)}
     with pytest.raises(TypeError, match="was given"):
-        ClientHost(seats[:1], 0, withheld=replace(known(seats[:1]), classes=classes))
+        ClientHost(seats=seats[:1], seed=0, withheld=replace(known(seats[:1]), classes=classes))
 
 
 def test_what_is_withheld_is_cut_for_each_host() -> None:

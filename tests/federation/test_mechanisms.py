@@ -130,11 +130,13 @@ def test_noise_on_records_is_drawn_once_whatever_the_round() -> None:
 @pytest.mark.parametrize("strength", [{"multiplier": 2.0, "clip": 1.0}, {"level": 0.5}])
 def test_noise_on_rows_that_have_changed_is_drawn_again_only_where_it_claims_nothing(strength: Any) -> None:
     rows = parts()[0]
-    host = ClientHost([Seat(0, rows, fingerprint(rows))], 0)
+    host = ClientHost(seats=[Seat(0, rows, fingerprint(rows))], seed=0)
     request = LengthRequest(GaussianNoise(on="data", **strength))
 
     def asked(question: Any, number: int) -> Any:
-        (answer,) = host.ask(Call(question, number, 0, 0, (0,), False))
+        (answer,) = host.ask(
+            Call(request=question, number=number, round=0, attempt=0, clients=(0,), in_rounds=False)
+        )
         return answer
 
     first, again = (asked(request, number).reply.lengths for number in (1, 2))
@@ -167,7 +169,9 @@ def test_a_checkpoint_brings_mechanisms_back() -> None:
         return federation
 
     entries = tuple(asked().ledger.entries.values())
-    restored = Checkpoint.from_bytes(Checkpoint("", 0, (), entries).to_bytes()).restored_ledger()
+    restored = Checkpoint.from_bytes(
+        Checkpoint(run="", seed=0, loops=(), ledger=entries).to_bytes()
+    ).restored_ledger()
     assert restored.entries == asked().ledger.entries
 
 

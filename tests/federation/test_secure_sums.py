@@ -93,7 +93,7 @@ class Losing(InlineTransport):
             self.seen.append((part.clients, {name: total.copy() for name, total in part.totals.items()}))
             yield part
         if failures:
-            yield PartialSum(call.number, call.round, failures=failures)
+            yield PartialSum(number=call.number, round=call.round, failures=failures)
 
     def _without(self, call: Call, stage: str, ask: Any) -> list[Answer]:
         gone = self.at.get(stage, frozenset()).intersection(call.clients)
@@ -107,7 +107,7 @@ def losing(
 ) -> tuple[Federation, Losing]:
     seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts(count))]
     groups = [[seat] for seat in seats] if apart else [seats]
-    transport = Losing([ClientHost(group, 0, withheld=known(group)) for group in groups], at=at)
+    transport = Losing([ClientHost(seats=group, seed=0, withheld=known(group)) for group in groups], at=at)
     context = Context(
         seed=0, policy=FailurePolicy(quorum=quorum), secure=SecureSums(dropping=round(1.0 - quorum, 9))
     )
@@ -247,7 +247,7 @@ def test_a_fifth_may_collude_and_nobody_be_lost_unless_it_is_said() -> None:
 
 def test_a_server_of_another_run_is_refused_by_name() -> None:
     seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts(3))]
-    transport = InlineTransport([ClientHost(seats, 0, run="one run")])
+    transport = InlineTransport([ClientHost(seats=seats, seed=0, run="one run")])
     federation = Federation(transport, 3, Context(seed=0, run="another", secure=SecureSums()))
     with pytest.raises(RaydrError, match="are not in the same run"):
         federation.sum(VectorsRequest())
@@ -258,7 +258,7 @@ def test_crashes_and_retries_change_no_bit() -> None:
     found = []
     for plan, hidden in ((FaultPlan(), False), (crashing(), True)):
         seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts(6))]
-        hosts = [ClientHost([seat], 0, plan, withheld=known([seat])) for seat in seats]
+        hosts = [ClientHost(seats=[seat], seed=0, faults=plan, withheld=known([seat])) for seat in seats]
         context = Context(seed=0, secure=SecureSums() if hidden else None)
         federation = Federation(InlineTransport(hosts), 6, context)
         found.append([as_arrays(federation.mean(VectorsRequest())) for _ in federation.rounds(3, {})])
@@ -368,7 +368,9 @@ def test_ray_gives_the_bits_of_the_inline_federation(cluster: None) -> None:
     from raydr.scenarios.running.backend import InlineBackend
 
     settings = FedTSNE(landmarks=5, rounds=2, early_iterations=5, iterations=5)
-    plan = Plan("fed-tsne", settings, "standard", seed=0, secure=SecureSums(), run="a run")
+    plan = Plan(
+        method="fed-tsne", settings=settings, scale="standard", seed=0, secure=SecureSums(), run="a run"
+    )
     rows = [np.random.default_rng(index).normal(size=(9, 3)) for index in range(4)]
     served = [
         backend.serve(rows, plan, listener=lambda event: None)

@@ -81,7 +81,7 @@ def test_numpys_global_state_is_not_touched() -> None:
 
 
 def test_client_and_federation_draw_from_their_rounds_stream() -> None:
-    client = Client(3, np.zeros((1, 1)), seed=8, round=2)
+    client = Client(index=3, rows=np.zeros((1, 1)), seed=8, round=2)
     assert client.stream("a").random() == client_stream(8, 3, 2, "a").random()
     federation = federate([np.zeros((1, 1))], seed=8)
     assert federation.stream("a").random() == server_stream(8, 0, "a").random()

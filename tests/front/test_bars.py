@@ -206,7 +206,7 @@ def test_an_embedder_tells_how_far_it_is_and_draws_the_same(kind: str) -> None:
 def test_metrics_move_while_they_search_for_neighbours() -> None:
     heard: list[tuple[float, int]] = []
     names = ["npa_10", "trustworthiness"]
-    evidence = Evidence(ROWS, ROWS[:, :2].astype(np.float64))
+    evidence = Evidence(rows=ROWS, embedding=ROWS[:, :2].astype(np.float64))
     scores = evaluate(names, evidence, progress=lambda *told: heard.append(told))
     assert scores == evaluate(names, evidence)
     assert all(0 < done <= 2 and total == 2 for done, total in heard)

@@ -282,7 +282,7 @@ def recall(rows: FloatArray, parts: list[FloatArray], settings: FedTSNE) -> floa
     landmarks = learn_landmarks(federation, settings).points
     messages = [reply.squared for reply in federation.ask(DistanceRequest(landmarks))]
     geometry = recovered(messages, landmarks, settings).geometry
-    evidence = Evidence(rows, np.zeros((len(rows), 2)), recovered=geometry)
+    evidence = Evidence(rows=rows, embedding=np.zeros((len(rows), 2)), recovered=geometry)
     return evaluate(["f_score"], evidence, threads=1).values["f_score"]
 
 
@@ -330,7 +330,7 @@ def federated_map(
 
 
 def npa_10(rows: FloatArray, embedding: FloatArray) -> float:
-    return evaluate(["npa_10"], Evidence(rows, embedding), threads=1).values["npa_10"]
+    return evaluate(["npa_10"], Evidence(rows=rows, embedding=embedding), threads=1).values["npa_10"]
 
 
 @pytest.fixture(scope="module")

@@ -80,7 +80,9 @@ def made_evidence(rows=260, features=6, classes=4, seed=0):
     embedding = PCA(2, random_state=0).fit_transform(data) + 0.1 * random.normal(size=(rows, 2))
     recovered = Points(data + 0.2 * random.normal(size=data.shape))
     clusters = np.where(random.random(rows) < 0.2, 0, labels)
-    return Evidence(data, embedding, labels, recovered, seed=3, clusters=clusters)
+    return Evidence(
+        rows=data, embedding=embedding, labels=labels, recovered=recovered, seed=3, clusters=clusters
+    )
 
 
 def real_evidence(name):
@@ -94,7 +96,7 @@ def real_evidence(name):
             pytest.skip("RAYDR_DATA does not name a folder that holds mnist.npz")
         with np.load(Path(folder) / "mnist.npz") as archive:
             rows, labels = archive["X"][:1500].astype(np.float64), archive["y"][:1500]
-    return Evidence(rows, PCA(2, random_state=0).fit_transform(rows), labels)
+    return Evidence(rows=rows, embedding=PCA(2, random_state=0).fit_transform(rows), labels=labels)
 
 
 def neighbor_sets(rows, k):
@@ -301,7 +303,9 @@ def test_distance_error_of_a_sample_is_near_the_whole(monkeypatch):
 
 def test_a_perfect_map_is_perfect():
     points = np.random.default_rng(1).normal(size=(300, 3))
-    values = evaluate(DEFAULT_METRICS, Evidence(points, points, recovered=Points(points))).values
+    values = evaluate(
+        DEFAULT_METRICS, Evidence(rows=points, embedding=points, recovered=Points(points))
+    ).values
     assert [values[name] for name in ONE_WHEN_PERFECT] == [1.0] * len(ONE_WHEN_PERFECT)
     assert [values[name] for name in ("pearson", "cosine")] == pytest.approx([1.0, 1.0], abs=1e-12)
     assert values["distance_error"] < 1e-7
@@ -310,7 +314,7 @@ def test_a_perfect_map_is_perfect():
 
 def test_a_map_without_relation_to_the_data_preserves_neighbours_by_chance():
     random = np.random.default_rng(2)
-    evidence = Evidence(random.normal(size=(500, 8)), random.normal(size=(500, 2)))
+    evidence = Evidence(rows=random.normal(size=(500, 8)), embedding=random.normal(size=(500, 2)))
     values = evaluate(["npa_50", "trustworthiness"], evidence).values
     assert values["npa_50"] == pytest.approx(50 / 499, abs=0.01)
     assert values["trustworthiness"] == pytest.approx(0.5, abs=0.03)
@@ -328,10 +332,10 @@ def test_permuting_rows_changes_nothing_but_what_is_drawn():
     evidence = made_evidence()
     order = np.random.default_rng(5).permutation(260)
     permuted = Evidence(
-        evidence.rows[order],
-        evidence.embedding[order],
-        evidence.labels[order],
-        Points(evidence.recovered.coordinates[order]),
+        rows=evidence.rows[order],
+        embedding=evidence.embedding[order],
+        labels=evidence.labels[order],
+        recovered=Points(evidence.recovered.coordinates[order]),
         seed=evidence.seed,
         clusters=evidence.clusters[order],
     )
@@ -423,7 +427,11 @@ def test_too_few_rows_is_a_reason(rows, missing):
 @pytest.mark.parametrize("rows", [1, 2, 3])
 def test_the_smallest_data_give_values_or_reasons(rows):
     random = np.random.default_rng(6)
-    evidence = Evidence(random.normal(size=(rows, 3)), random.normal(size=(rows, 2)), np.arange(rows) % 2)
+    evidence = Evidence(
+        rows=random.normal(size=(rows, 3)),
+        embedding=random.normal(size=(rows, 2)),
+        labels=np.arange(rows) % 2,
+    )
     scores = evaluate(NAMES, evidence)
     assert set(scores.values) | set(scores.not_computed) == set(NAMES)
     assert np.isfinite(list(scores.values.values())).all()
@@ -486,9 +494,9 @@ def test_a_map_in_the_disk_is_judged_by_its_hyperbolic_distances() -> None:
     disk = np.column_stack([radii * np.cos(angles), radii * np.sin(angles)])
     geometry = Hyperboloid(from_ball(disk))
     names = ["npa_10", "trustworthiness", "continuity"]
-    by_geometry = evaluate(names, Evidence(disk, disk, truth=geometry, mapped=geometry)).values
+    by_geometry = evaluate(names, Evidence(rows=disk, embedding=disk, truth=geometry, mapped=geometry)).values
     assert by_geometry == {"npa_10": 1.0, "trustworthiness": 1.0, "continuity": 1.0}
-    by_position = evaluate(names, Evidence(disk, disk, truth=geometry)).values
+    by_position = evaluate(names, Evidence(rows=disk, embedding=disk, truth=geometry)).values
     assert by_position["npa_10"] < 0.98
     assert all(by_position[name] < 1.0 for name in names)
 
@@ -498,7 +506,9 @@ def test_a_label_of_quantities_makes_no_classes() -> None:
     labels = np.arange(60)
     for alone, said in ((60, True), (31, True), (30, False)):
         labels[alone:] = 99 + np.arange(60 - alone) // 2
-        scores = evaluate(["ca_10", "nmi", "sc", "npa_10"], Evidence(rows, rows, labels.copy()))
+        scores = evaluate(
+            ["ca_10", "nmi", "sc", "npa_10"], Evidence(rows=rows, embedding=rows, labels=labels.copy())
+        )
         refused = {name for name, why in scores.not_computed.items() if "makes no classes" in why}
         assert refused == ({"ca_10", "nmi", "sc"} if said else set())
         assert scores.values["npa_10"] == 1.0

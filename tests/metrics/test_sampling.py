@@ -48,7 +48,15 @@ def evidence_of(kind: str, seed: int = 0) -> Evidence:
         embedding = np.round(embedding)
     recovered = Points(rows + 0.3 * random.normal(size=rows.shape))
     sites = np.argsort(np.argsort(rows[:, 1], kind="stable")) * 15 // len(rows)  # each holds what is alike
-    return Evidence(rows, embedding, labels, recovered, seed=seed, sites=sites, clusters=labels)
+    return Evidence(
+        rows=rows,
+        embedding=embedding,
+        labels=labels,
+        recovered=recovered,
+        seed=seed,
+        sites=sites,
+        clusters=labels,
+    )
 
 
 def of_sample(evidence: Evidence, rows: int, names: Any = DEFAULT_METRICS, threads: int = 1) -> Any:
@@ -122,7 +130,10 @@ def test_two_maps_are_judged_at_the_same_rows_by_one_search(monkeypatch: pytest.
     graph = SharedGraph(evidence.rows, threads=1)
     one, other = (
         Examination(
-            replace(evidence, row_neighbors=graph, embedding=places), 1, exact_rows=0, sampled_rows=99
+            evidence=replace(evidence, row_neighbors=graph, embedding=places),
+            threads=1,
+            exact_rows=0,
+            sampled_rows=99,
         )
         for places in (evidence.embedding, evidence.embedding[:, ::-1] ** 2)
     )
@@ -137,7 +148,7 @@ def test_bits_of_a_sample_do_not_depend_on_threads() -> None:
 
 def test_new_rows_are_sampled_too() -> None:
     evidence = evidence_of("clouds")
-    new = Evidence(evidence.rows, evidence.embedding, evidence.labels, seed=0)
+    new = Evidence(rows=evidence.rows, embedding=evidence.embedding, labels=evidence.labels, seed=0)
     names = ["new_npa_10", "new_trustworthiness", "new_continuity", "knn_accuracy"]
     exact = evaluate(names, replace(evidence, new=new), threads=1)
     sampled = of_sample(replace(evidence, new=new), 300, names)
@@ -235,7 +246,7 @@ def test_silhouettes_among_all_equal_scikit_learn() -> None:
     groups = np.random.default_rng(6).integers(0, 5, len(evidence.rows)) * 2  # numbers that are nobody's
     groups[0] = 12  # alone
     own = np.array([5, 0, 7, 300])
-    found = silhouettes_among_all(Examination(evidence, 1), groups, own)
+    found = silhouettes_among_all(Examination(evidence=evidence, threads=1), groups, own)
     np.testing.assert_allclose(found, silhouette_samples(evidence.embedding, groups)[own], atol=1e-5)
 
 

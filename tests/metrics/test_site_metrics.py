@@ -21,7 +21,8 @@ SITES = np.repeat(np.arange(3), SIZES)
 
 def scores(embedding: FloatArray, sites: Int64Array | None) -> dict[str, float]:
     return evaluate(
-        ["site_mixing", "site_mixing_10", "site_silhouette"], Evidence(embedding, embedding, sites=sites)
+        ["site_mixing", "site_mixing_10", "site_silhouette"],
+        Evidence(rows=embedding, embedding=embedding, sites=sites),
     ).values
 
 
@@ -71,14 +72,16 @@ def test_one_client_or_nobody_that_says_who_is_no_question_of_sites() -> None:
     embedding = RANDOM.normal(size=(50, 2))
     for sites, said in ((None, "nobody says which client"), (np.zeros(50, int), "all rows are one client's")):
         reasons = evaluate(
-            ["site_mixing", "site_silhouette"], Evidence(embedding, embedding, sites=sites)
+            ["site_mixing", "site_silhouette"], Evidence(rows=embedding, embedding=embedding, sites=sites)
         ).not_computed
         assert all(said in reason for reason in reasons.values())
         assert len(reasons) == 2
-    reasons = evaluate(["site_silhouette"], Evidence(embedding, embedding, sites=np.arange(50))).not_computed
+    reasons = evaluate(
+        ["site_silhouette"], Evidence(rows=embedding, embedding=embedding, sites=np.arange(50))
+    ).not_computed
     assert "from 2 to 49 clusters" in reasons["site_silhouette"]
     with pytest.raises(DataError, match="column of sites has 49"):
-        Evidence(embedding, embedding, sites=np.zeros(49, int))
+        Evidence(rows=embedding, embedding=embedding, sites=np.zeros(49, int))
 
 
 def test_runs_of_natural_sites_have_them_by_default_and_others_when_asked(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def noisy(rows=300, features=6, rank=6, seed=0):
     recovered = data @ np.linalg.qr(random.normal(size=(features, features)))[0]
     recovered = np.pad(recovered, ((0, 0), (0, max(0, rank - features))))[:, :rank] - 40
     recovered += 0.3 * random.normal(size=recovered.shape)
-    return Evidence(data, data[:, :2], labels, Points(recovered), seed=3)
+    return Evidence(rows=data, embedding=data[:, :2], labels=labels, recovered=Points(recovered), seed=3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,12 @@ class TestGroups:
         evidence = noisy(rows=600)
         monkeypatch.setattr(structure, "SAMPLED_ROWS", 200)
         chosen = stratified_sample(600, 200, np.asarray(evidence.labels), 3)
-        part = Evidence(evidence.rows[chosen], evidence.embedding[chosen], evidence.labels[chosen], seed=3)
+        part = Evidence(
+            rows=evidence.rows[chosen],
+            embedding=evidence.embedding[chosen],
+            labels=evidence.labels[chosen],
+            seed=3,
+        )
         assert evaluate(GROUPS, evidence) == evaluate(GROUPS, part)
         monkeypatch.undo()
         assert evaluate(GROUPS, replace(evidence, grouped=200)) == evaluate(GROUPS, part)
@@ -105,8 +110,8 @@ class TestGroups:
         group = np.repeat(np.arange(6), 50)
         apart = random.normal(size=(6, 2))[group] * 50 + random.normal(size=(300, 2))
         merged = random.normal(size=(3, 2))[group // 2] * 50 + random.normal(size=(300, 2))
-        torn = evaluate(GROUPS, Evidence(merged, apart)).values
-        false = evaluate(GROUPS, Evidence(apart, merged)).values
+        torn = evaluate(GROUPS, Evidence(rows=merged, embedding=apart)).values
+        false = evaluate(GROUPS, Evidence(rows=apart, embedding=merged)).values
         assert torn["steadiness"] > torn["cohesiveness"] + 0.1
         assert false["cohesiveness"] > false["steadiness"] + 0.1
 
@@ -182,7 +187,7 @@ class TestCoordinates:
         mirror = np.linalg.qr(random.normal(size=(7, 7)))[0]
         moved = np.pad(rows, ((0, 0), (0, 2))) @ mirror + 300
         values = evaluate(
-            ["pearson", *OF_COORDINATES], Evidence(rows, rows[:, :2], recovered=Points(moved))
+            ["pearson", *OF_COORDINATES], Evidence(rows=rows, embedding=rows[:, :2], recovered=Points(moved))
         ).values
         assert values["frobenius"] < 1e-11
         assert values["cosine"] == pytest.approx(1, abs=1e-9)
@@ -192,7 +197,7 @@ class TestCoordinates:
         random = np.random.default_rng(3)
         columns = np.linalg.qr(np.hstack([np.ones((50, 1)), random.normal(size=(50, 3))]))[0]
         rows, outside = columns[:, 1:3], columns[:, 3:]  # of norm sqrt(2) and 1, centred, and orthogonal
-        evidence = Evidence(rows, rows, recovered=Points(np.hstack([rows, 1e-3 * outside])))
+        evidence = Evidence(rows=rows, embedding=rows, recovered=Points(np.hstack([rows, 1e-3 * outside])))
         values = evaluate(["frobenius"], evidence).values
         assert values["frobenius"] == pytest.approx(1e-3 / np.sqrt(2), rel=1e-9)
 
@@ -232,7 +237,7 @@ class TestAnchored:
 
     def test_a_row_in_the_origin_counts_as_0_and_rows_that_all_are_have_no_measure(self):
         rows = np.array([[0.0, 0.0], [3.0, 4.0]])
-        evidence = Evidence(rows, rows, recovered=Points(rows), lift=lambda rows: rows)
+        evidence = Evidence(rows=rows, embedding=rows, recovered=Points(rows), lift=lambda rows: rows)
         values = {"anchored_cosine": 0.5, "anchored_frobenius": 0.0}
         assert evaluate(ANCHORED, evidence).values == values
         reasons = evaluate(ANCHORED, replace(evidence, rows=0.0 * rows)).not_computed
@@ -267,10 +272,10 @@ class TestCorrelation:
 
     def test_equal_distances_are_a_reason(self):
         simplex = np.eye(40) * 0.1
-        evidence = Evidence(simplex, simplex[:, :2], recovered=Points(simplex))
+        evidence = Evidence(rows=simplex, embedding=simplex[:, :2], recovered=Points(simplex))
         assert "all true distances are equal" in evaluate(["pearson"], evidence).not_computed["pearson"]
         line = np.arange(40.0)[:, None]
-        evidence = Evidence(line, simplex[:, :2], recovered=Points(simplex))
+        evidence = Evidence(rows=line, embedding=simplex[:, :2], recovered=Points(simplex))
         assert "all recovered distances are equal" in evaluate(["pearson"], evidence).not_computed["pearson"]
 
     def test_distances_are_compared_once_for_all_metrics(self, monkeypatch):
@@ -292,7 +297,7 @@ class TestTruth:
         positions, true = bent()
         unrolled = np.sqrt(true[0])[:, None]
         mapped = np.hstack([unrolled, 0 * unrolled])
-        evidence = Evidence(positions, mapped, recovered=Points(unrolled), truth=Stored(true))
+        evidence = Evidence(rows=positions, embedding=mapped, recovered=Points(unrolled), truth=Stored(true))
         scores = evaluate([*OF_ROWS, *OF_DISTANCES, *OF_COORDINATES], evidence)
         assert scores.values["distance_error"] < 1e-12
         perfect = dict.fromkeys([*OF_ROWS, "f_score", "pearson"], 1.0)
@@ -306,7 +311,7 @@ class TestTruth:
         positions, true = bent()
         mapped = positions + 0.1 * np.random.default_rng(6).normal(size=positions.shape)
         values = evaluate(
-            ["trustworthiness", "continuity"], Evidence(positions, mapped, truth=Stored(true))
+            ["trustworthiness", "continuity"], Evidence(rows=positions, embedding=mapped, truth=Stored(true))
         ).values
         expected = trustworthiness(np.sqrt(true), mapped, metric="precomputed")
         assert values["trustworthiness"] == pytest.approx(expected, abs=1e-12)
@@ -316,12 +321,12 @@ class TestTruth:
     def test_is_never_written_to(self):
         positions, true = bent()
         before = true.copy()
-        evaluate([*OF_ROWS, *OF_DISTANCES], Evidence(positions, positions, truth=Stored(true)))
+        evaluate([*OF_ROWS, *OF_DISTANCES], Evidence(rows=positions, embedding=positions, truth=Stored(true)))
         assert np.array_equal(true, before)
 
     def test_its_neighbours_are_shared_like_the_rows(self):
         positions, true = bent()
-        evidence = Evidence(positions, positions, truth=Stored(true))
+        evidence = Evidence(rows=positions, embedding=positions, truth=Stored(true))
         shared = replace(evidence, row_neighbors=row_graph(Stored(true)))
         assert evaluate(["npa_10", "continuity"], shared) == evaluate(["npa_10", "continuity"], evidence)
 
@@ -332,5 +337,7 @@ class TestTruth:
     @pytest.mark.parametrize("names", [OF_ROWS, OF_DISTANCES])
     def test_bits_do_not_depend_on_threads(self, names):
         positions, true = bent(rows=700)
-        evidence = Evidence(positions, positions, recovered=Points(positions), truth=Stored(true))
+        evidence = Evidence(
+            rows=positions, embedding=positions, recovered=Points(positions), truth=Stored(true)
+        )
         assert evaluate(names, evidence, threads=1) == evaluate(names, evidence, threads=3)

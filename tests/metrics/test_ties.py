@@ -44,7 +44,7 @@ def test_a_faithful_map_of_tied_rows_is_perfect(made: Any, nudge: float) -> None
     rows = shuffled(made, 0)
     rng = np.random.default_rng(1)
     turned = rows @ np.linalg.qr(rng.normal(size=(2, 2)))[0] + nudge * rng.normal(size=rows.shape)
-    evidence = Evidence(rows, turned, recovered=Points(turned))
+    evidence = Evidence(rows=rows, embedding=turned, recovered=Points(turned))
     values = evaluate(ONE_WHEN_PERFECT, evidence).values
     # Neighbours of the map that it draws nearer than their equals make its groups, so these are not all perfect.
     groups = dict.fromkeys(("steadiness", "cohesiveness"), 0.95) if nudge and made is not fivefold else {}
@@ -56,8 +56,8 @@ def test_copies_of_rows_in_the_disk_are_perfect_too() -> None:
     points = exponential_map(shuffled(fivefold, 0))
     nudged = exponential_map(shuffled(fivefold, 0) + 1e-7 * np.random.default_rng(1).normal(size=(300, 2)))
     evidence = Evidence(
-        points[:, 1:],
-        nudged[:, 1:],
+        rows=points[:, 1:],
+        embedding=nudged[:, 1:],
         recovered=Hyperboloid(nudged),
         truth=Hyperboloid(points),
         mapped=Hyperboloid(nudged),
@@ -79,7 +79,7 @@ def test_the_order_of_tied_rows_changes_nothing(made: Any, ties: str) -> None:
     scores = []
     for seed in range(2):
         order = np.random.default_rng(seed).permutation(300) if seed else np.arange(300)
-        evidence = Evidence(rows[order], embedding[order], recovered=Points(embedding[order]))
+        evidence = Evidence(rows=rows[order], embedding=embedding[order], recovered=Points(embedding[order]))
         scores.append(evaluate(OF_SETS, evidence).values)
         assert scores[-1] == pytest.approx(scores[0], abs=1e-12)
     assert scores[0]["f_score"] < 0.95
@@ -120,7 +120,8 @@ def test_scores_are_the_mean_over_ties_of_the_map_and_the_best_over_ties_of_the_
             np.maximum(ranks[draws(rows, embedding, row, 5, rng).found] - 5, 0).sum(axis=1).mean()
         )
     values = evaluate(
-        ["npa_10", "f_score", "trustworthiness"], Evidence(rows, embedding, recovered=Points(embedding))
+        ["npa_10", "f_score", "trustworthiness"],
+        Evidence(rows=rows, embedding=embedding, recovered=Points(embedding)),
     )
     assert values.values["npa_10"] == pytest.approx(np.mean(shares), abs=0.004)
     assert values.values["f_score"] == values.values["npa_10"]
@@ -147,7 +148,7 @@ def test_ranks_of_more_ties_than_are_counted_one_by_one_are_the_same(name: str) 
         over = np.maximum(ranks - k, 0)
         penalties.append(k * over.mean() if name == "trustworthiness" else over[:k].sum())
     expected = 1 - 2 * np.sum(penalties) / (count * k * (2 * count - 3 * k - 1))
-    evidence = Evidence(rows, embedding)
+    evidence = Evidence(rows=rows, embedding=embedding)
     for exact_rows in (count, 0):  # all rows looked at, and as many as there are drawn
         found = evaluate([name], evidence, exact_rows=exact_rows, sampled_rows=count).values[name]
         assert found == pytest.approx(expected, abs=1e-12)
@@ -156,7 +157,7 @@ def test_ranks_of_more_ties_than_are_counted_one_by_one_are_the_same(name: str) 
 def test_a_map_of_one_point_preserves_neighbours_by_chance() -> None:
     """Of rows in which nothing is tied, the first of which lie near each other."""
     rows = np.arange(200.0)[:, None] ** 1.01
-    values = evaluate(["npa_10", "npa_50"], Evidence(rows, np.zeros((200, 2)))).values
+    values = evaluate(["npa_10", "npa_50"], Evidence(rows=rows, embedding=np.zeros((200, 2)))).values
     assert values["npa_10"] == pytest.approx(10 / 199, abs=1e-12)
     assert values["npa_50"] == pytest.approx(50 / 199, abs=1e-12)
 

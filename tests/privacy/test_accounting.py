@@ -74,7 +74,10 @@ class TestAccountant:
         assert gaussian_multiplier(epsilon, delta) == pytest.approx(multiplier, rel=1e-6)
 
     def test_releases_compose_as_one(self) -> None:
-        charges = {Charge("a", 6.0, 2.0): 2, Charge("b", 5.0, 1.0): 7}
+        charges = {
+            Charge(kind="a", deviation=6.0, sensitivity=2.0): 2,
+            Charge(kind="b", deviation=5.0, sensitivity=1.0): 7,
+        }
         spent = 2 / 3.0**2 + 7 / 5.0**2
         assert composed_multiplier(charges) == pytest.approx(spent**-0.5, rel=1e-12)
         assert epsilon_of(charges, 1e-5) == gaussian_epsilon(composed_multiplier(charges), 1e-5)
@@ -82,7 +85,7 @@ class TestAccountant:
     @pytest.mark.parametrize("count", [1, 50])
     @pytest.mark.parametrize("multiplier", [2.0, 20.0])
     def test_other_accountants_say_no_less(self, count: int, multiplier: float) -> None:
-        charges = {Charge("a", multiplier, 1.0): count}
+        charges = {Charge(kind="a", deviation=multiplier, sensitivity=1.0): count}
         exact, others = epsilon_of(charges, 1e-5), accountant_epsilons(charges, 1e-5)
         assert exact <= others["pld"] * (1 + 1e-6) <= exact * 1.01 + 1e-3
         assert exact <= others["rdp"] * (1 + 1e-6) <= exact * 1.3
@@ -92,7 +95,7 @@ class TestAccountant:
         self, epsilon: float, names: set[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("dp_accounting.pld.PLDAccountant", RdpAccountant)  # the other takes seconds there
-        charges = {Charge("a", gaussian_multiplier(epsilon, 1e-5), 1.0): 1}
+        charges = {Charge(kind="a", deviation=gaussian_multiplier(epsilon, 1e-5), sensitivity=1.0): 1}
         assert set(accountant_epsilons(charges, 1e-5)) == names
 
     @pytest.mark.parametrize("multiplier", [0.3, 2.0, 100.0])
@@ -103,26 +106,36 @@ class TestAccountant:
     def test_a_budget_counts_what_other_kinds_of_release_spent(self) -> None:
         """Each alone is half of the budget, in squares of inverse multipliers."""
         half = gaussian_multiplier(1.0, 1e-5, 2)
-        spent, budget = {Charge("a", half, 1.0): 1}, Budget(epsilon_max=1.0, strict=True)
-        require_affordable(spent, Charge("b", half, 1.0), budget, "b")
+        spent, budget = (
+            {Charge(kind="a", deviation=half, sensitivity=1.0): 1},
+            Budget(epsilon_max=1.0, strict=True),
+        )
+        require_affordable(spent, Charge(kind="b", deviation=half, sensitivity=1.0), budget, "b")
         with pytest.raises(BudgetError, match=r"c would take the run to epsilon 1\.2"):
-            require_affordable(spent | {Charge("b", half, 1.0): 1}, Charge("c", half, 1.0), budget, "c")
+            require_affordable(
+                spent | {Charge(kind="b", deviation=half, sensitivity=1.0): 1},
+                Charge(kind="c", deviation=half, sensitivity=1.0),
+                budget,
+                "c",
+            )
 
     @given(st.floats(0.2, 100), st.floats(1.0, 3.0), st.integers(1, 100))
     @settings(max_examples=50, deadline=None)
     def test_more_noise_costs_less_and_more_rounds_cost_more(
         self, multiplier: float, times: float, count: int
     ) -> None:
-        one = Charge("a", multiplier, 1.0)
-        more = Charge("a", times * multiplier, 1.0)
+        one = Charge(kind="a", deviation=multiplier, sensitivity=1.0)
+        more = Charge(kind="a", deviation=times * multiplier, sensitivity=1.0)
         assert epsilon_of({more: count}, 1e-5) <= epsilon_of({one: count}, 1e-5) * (1 + 1e-12)
         assert epsilon_of({one: count}, 1e-5) <= epsilon_of({one: count + 1}, 1e-5)
 
 
 def gradient(rows: Float64Array, landmarks: Float64Array, gamma: float, **more: Any) -> Float64Array:
     """What a client whose noise claims something would upload without it."""
-    request = StepRequest(landmarks, gamma, **{"step": 1.0, "local_steps": 1, "share": "gradient"} | more)
-    return local_steps(Client(0, rows, 0), replace(request, objective=False)).direction
+    request = StepRequest(
+        landmarks=landmarks, gamma=gamma, **{"step": 1.0, "local_steps": 1, "share": "gradient"} | more
+    )
+    return local_steps(Client(index=0, rows=rows, seed=0), replace(request, objective=False)).direction
 
 
 class TestSensitivity:
@@ -195,7 +208,7 @@ LANDMARKS = np.random.default_rng(4).normal(size=(200, 3))
 
 def steps(noise: GaussianNoise | None, **more: Any) -> StepRequest:
     given = {"step": 1.0, "local_steps": 1, "share": "gradient", "objective": noise is None or noise.by_level}
-    return StepRequest(LANDMARKS, 0.5, mechanism=noise, **given | more)
+    return StepRequest(landmarks=LANDMARKS, gamma=0.5, mechanism=noise, **given | more)
 
 
 def asked(federation: Federation, noise: GaussianNoise | None) -> list[Float64Array]:
@@ -308,7 +321,7 @@ class TestNoise:
         for done in range(30):
             claim = noise.in_round(done).claim(0.25)
             assert claim is not None
-            charges[Charge(str(done), claim.deviation, claim.sensitivity)] = 1
+            charges[Charge(kind=str(done), deviation=claim.deviation, sensitivity=claim.sensitivity)] = 1
         assert epsilon_of(charges, 1e-5) == pytest.approx(2.0, rel=1e-6)
 
 
@@ -504,16 +517,23 @@ class TestCharges:
         assert statement(federation.ledger, Budget()).epsilon is None
 
     def test_noise_that_is_shared_is_as_strong_as_those_who_answer(self) -> None:
-        due = Due(Charge("Step", 6.0, 1.0), Sharing(4, 1.0, colluding=2), 6.0, secure=True)
+        due = Due(
+            Charge(kind="Step", deviation=6.0, sensitivity=1.0),
+            Sharing(4, 1.0, colluding=2),
+            6.0,
+            secure=True,
+        )
         sees = {"server": 9.0, "client": 6.0 * math.sqrt(8 / 4), "outsider": 9.0}
-        assert due.if_answered(9) == Charge("Step", 6.0 * math.sqrt(7 / 4), 1.0, **sees)
+        assert due.if_answered(9) == Charge(
+            kind="Step", deviation=6.0 * math.sqrt(7 / 4), sensitivity=1.0, **sees
+        )
         # The last share is left: whose record it is does not tell it.
         alone = {"server": 3.0, "client": 3.0, "outsider": 3.0}
         for answered in (0, 1):
-            assert due.if_answered(answered) == Charge("Step", 3.0, 1.0, **alone)
+            assert due.if_answered(answered) == Charge(kind="Step", deviation=3.0, sensitivity=1.0, **alone)
 
     def test_where_uploads_are_seen_the_server_is_not_helped_by_the_shares_of_others(self) -> None:
-        upload = Charge("Step", 6.0, 2.0)
+        upload = Charge(kind="Step", deviation=6.0, sensitivity=2.0)
         due = Due(upload, Sharing(4, 1.0, colluding=2), 6.0, secure=False)
         assert due.if_answered(9) == replace(upload, client=6.0 * math.sqrt(8 / 4), outsider=9.0)
         assert Due(upload, of_sum=6.0, secure=True).if_answered(9) is upload
@@ -574,7 +594,7 @@ SIZES = (4, 0, 10, 4)
 def call_for(request: Any, clients: tuple[int, ...] = (0, 1, 2, 3), **of_sum: Any) -> Call:
     """A call of the first round; of a sum where its weighting is given."""
     kind = SumCall if of_sum else Call
-    return kind(request, 1, 1, 0, clients, True, **of_sum)
+    return kind(request=request, number=1, round=1, attempt=0, clients=clients, in_rounds=True, **of_sum)
 
 
 class TestAccounts:
@@ -582,7 +602,7 @@ class TestAccounts:
 
     def test_a_call_is_charged_for_the_client_least_protected_and_written_down_first(self) -> None:
         written: list[Released] = []
-        ledger, accounts = Ledger(), Accounts(Budget(), write_down=written.append)
+        ledger, accounts = Ledger(), Accounts(budget=Budget(), write_down=written.append)
         due = accounts.afford(call_for(steps(gradient_noise(sigma=0.5))), SIZES, ledger)
         (charge,) = ledger.charges
         assert charge.multiplier == pytest.approx(0.5 / gradient_sensitivity(4, 200, 0.5), rel=1e-6)
@@ -594,11 +614,11 @@ class TestAccounts:
         assert not due.secure
 
     def test_what_a_run_released_before_is_not_charged_again(self) -> None:
-        call, before = call_for(steps(gradient_noise(sigma=0.5))), Accounts(Budget())
+        call, before = call_for(steps(gradient_noise(sigma=0.5))), Accounts(budget=Budget())
         before.afford(call, SIZES, Ledger())
         ledger = Ledger()
         written: list[Released] = []
-        due = Accounts(Budget(), released=before.released, write_down=written.append).afford(
+        due = Accounts(budget=Budget(), released=before.released, write_down=written.append).afford(
             call, SIZES, ledger
         )
         assert due.name in before.released
@@ -606,7 +626,7 @@ class TestAccounts:
         assert not written
 
     def test_an_answer_is_charged_once_and_another_answer_to_the_same_again(self) -> None:
-        ledger, accounts = Ledger(), Accounts(Budget())
+        ledger, accounts = Ledger(), Accounts(budget=Budget())
         due = accounts.afford(call_for(steps(gradient_noise(sigma=0.5))), SIZES, ledger)
         assert accounts.settle(due, ledger, 0, lambda: "nothing") is None
         for answer, count in (("one", 1), ("one", 1), ("other", 2), ("one", 2)):
@@ -616,7 +636,7 @@ class TestAccounts:
 
     def test_noisy_records_are_charged_and_told_once_in_a_run(self) -> None:
         noise = GaussianNoise(on="data", multiplier=2.0, clip=1.5)
-        ledger, accounts = Ledger(), Accounts(Budget())
+        ledger, accounts = Ledger(), Accounts(budget=Budget())
         for turn, told in ((1, True), (2, False), (3, False)):
             due = accounts.afford(replace(call_for(steps(noise)), round=turn), SIZES, ledger)
             assert accounts.settle(due, ledger, 4, lambda: "") == (due.charge if told else None)
@@ -631,7 +651,7 @@ class TestAccounts:
         call = call_for(request, tuple(range(10)), weighting="clients", total_weight=10, sharing=sharing)
         budget = Budget(epsilon_max=gaussian_epsilon(3.0, 1e-5) * (1 + 1e-4), strict="sums")
         ledger = Ledger()
-        due = Accounts(budget, secure=True).afford(call, sizes, ledger)
+        due = Accounts(budget=budget, secure=True).afford(call, sizes, ledger)
         (charge,) = ledger.charges
         assert charge.multiplier == pytest.approx(3.0, rel=1e-5)
         assert charge.server == pytest.approx(3.0 * math.sqrt(8 / 5), rel=1e-5)
@@ -639,7 +659,7 @@ class TestAccounts:
 
     @pytest.mark.parametrize(("strict", "refused"), [(False, False), ("sums", True), (True, True)])
     def test_a_strict_run_lets_no_bare_sum_leave(self, strict: Any, refused: bool) -> None:
-        accounts = Accounts(Budget(strict=strict))
+        accounts = Accounts(budget=Budget(strict=strict))
         for call in (call_for(Enrol()), call_for(steps(None), ()), call_for(steps(None), (1,))):
             assert accounts.afford(call, SIZES, Ledger()) == Due(), "public, asked of nobody, of no rows"
         if refused:
@@ -652,7 +672,7 @@ class TestAccounts:
     def test_what_is_said_of_each_record_leaves_bare_unless_nothing_may(
         self, strict: Any, refused: bool
     ) -> None:
-        accounts = Accounts(Budget(strict=strict))
+        accounts = Accounts(budget=Budget(strict=strict))
         if refused:
             with pytest.raises(ScenarioError, match="lets nothing leave"):
                 accounts.afford(call_for(LengthRequest()), SIZES, Ledger())
@@ -661,7 +681,7 @@ class TestAccounts:
 
     def test_one_client_alone_is_charged(self) -> None:
         ledger = Ledger()
-        Accounts(Budget()).afford(call_for(steps(gradient_noise(multiplier=2.0)), (2,)), SIZES, ledger)
+        Accounts(budget=Budget()).afford(call_for(steps(gradient_noise(multiplier=2.0)), (2,)), SIZES, ledger)
         (charge,) = ledger.charges
         assert charge.multiplier == pytest.approx(2.0, rel=1e-6)
 
@@ -669,7 +689,7 @@ class TestAccounts:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         noise = GaussianNoise(on="data", multiplier=2.0, clip=1.5, stage="all")
-        accounts = Accounts(Budget(), records=noise)
+        accounts = Accounts(budget=Budget(), records=noise)
         accounts.afford(call_for(Shift(1.0)), SIZES, Ledger())
         monkeypatch.setattr(StepRequest, "reads_classes", True)
         accounts.afford(call_for(steps(None)), SIZES, Ledger())

@@ -114,7 +114,7 @@ def test_no_drop_out_that_quorum_allows_costs_more_than_the_claim(
     most = policy.most_lost(clients)
     sharing = sharing_of(request(clients), dict.fromkeys(range(clients), 5), "clients", colluding / 20, most)
     assert sharing is not None
-    due = Due(Charge("K", WHOLE, 1.0), sharing, WHOLE, secure=True)
+    due = Due(Charge(kind="K", deviation=WHOLE, sensitivity=1.0), sharing, WHOLE, secure=True)
     answered = max(1, clients - min(lost, most))
     charge = due.if_answered(answered)
     assert charge is not None

@@ -94,7 +94,7 @@ class Release:
 
     def of(self, request: Request[Any], rows: FloatArray) -> Float64Array:
         """All that a client part says that a mechanism covers."""
-        reply = type(request).client_part(Client(0, rows, 0), request)
+        reply = type(request).client_part(Client(index=0, rows=rows, seed=0), request)
         return np.concatenate([np.ravel(getattr(reply, name)) for name in type(reply).covers])
 
     def without(self, request: Request[Any], rows: FloatArray, gone: int) -> Float64Array:
@@ -120,29 +120,60 @@ def weights_of(features: int, hidden: tuple[int, ...]) -> Any:
 
 def pair_request(noise: Mechanism | None, features: int) -> PairRequest:
     return PairRequest(
-        weights_of(features, (6, 5)), (6, 5), drawn(2).normal(size=(features, 2)), np.array([0.1, -0.2]), 1.0, 5,
-        drawn(3).normal(size=(9, 9)).astype(np.float32), 4.0, 0.5, mechanism=noise,
-    )  # fmt: skip
+        weights=weights_of(features, (6, 5)),
+        hidden=(6, 5),
+        directions=drawn(2).normal(size=(features, 2)),
+        offsets=np.array([0.1, -0.2]),
+        extent=1.0,
+        negatives=5,
+        field=drawn(3).normal(size=(9, 9)).astype(np.float32),
+        reach=4.0,
+        clip=0.5,
+        mechanism=noise,
+    )
 
 
 def embedding_request(noise: Mechanism | None, features: int) -> MeanEmbeddingRequest:
     waves = fourier_features(3, 64, 0.5, np.full(features, 0.25))
-    return MeanEmbeddingRequest(3, 64, 0.5, waves.centre, None, waves.frequencies[-1, -4:], noise)
+    return MeanEmbeddingRequest(
+        seed=3,
+        count=64,
+        gamma=0.5,
+        centre=waves.centre,
+        axes=None,
+        witnesses=waves.frequencies[-1, -4:],
+        mechanism=noise,
+    )
 
 
 def step_request(
     noise: Mechanism | None, features: int, steps: int = 1, share: str = "gradient"
 ) -> StepRequest:
     landmarks = 0.7 * drawn(4).normal(size=(6, features))
-    return StepRequest(landmarks, 0.5, 1.0, steps, share, mechanism=noise, objective=False)
+    return StepRequest(
+        landmarks=landmarks,
+        gamma=0.5,
+        step=1.0,
+        local_steps=steps,
+        share=share,
+        mechanism=noise,
+        objective=False,
+    )
 
 
 def train_request(noise: Mechanism | None, features: int) -> TrainRequest:
     nothing = np.zeros((0, 0), np.float32)
     return TrainRequest(
-        TRAINING, initial_weights(Architecture(features, (16, 16)), drawn()), 0.01, nothing, 1.0, nothing,
-        np.zeros(0, np.float32), mechanism=noise, **NO_CONTROL_VARIATES,
-    )  # fmt: skip
+        training=TRAINING,
+        weights=initial_weights(Architecture(features, (16, 16)), drawn()),
+        learning_rate=0.01,
+        field=nothing,
+        reach=1.0,
+        surrogates=nothing,
+        shares=np.zeros(0, np.float32),
+        mechanism=noise,
+        **NO_CONTROL_VARIATES,
+    )
 
 
 def view(features: int, wide: bool = False) -> View:
@@ -172,7 +203,11 @@ RELEASES: dict[str, Release] = {
     ),
     "pair gradient": Release(pair_request, "update", clip=0.5),
     "density": Release(
-        lambda noise, d: DensityRequest(weights_of(d, (6,)), (6,), 2.0, 7, False, noise), "update", clip=1.0
+        lambda noise, d: DensityRequest(
+            weights=weights_of(d, (6,)), hidden=(6,), reach=2.0, nodes=7, votes=False, mechanism=noise
+        ),
+        "update",
+        clip=1.0,
     ),
     "mean and length": Release(
         lambda noise, d: MeanRequest(np.full(d, 0.5), 2.0, noise), "update", clip=1.0, absent=0.5

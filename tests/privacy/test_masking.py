@@ -44,7 +44,7 @@ from raydr.privacy.masking.streams import BLOCK, add_streams
 FALSE_ALARM = 1e-9
 LEAST, LARGEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 TEN = group_of(degrees(10, 0.2, 0.3))
-THIRTY = group_of(Degrees(30, colluders=3, dropouts=3, masking=4, sharing=8, threshold=5))
+THIRTY = group_of(Degrees(clients=30, colluders=3, dropouts=3, masking=4, sharing=8, threshold=5))
 
 
 def vectors_of(group: Group, size: int = 5, seed: int = 0) -> dict[int, Int64Array]:
@@ -109,7 +109,17 @@ def small_groups(draw: st.DrawFn) -> Group:
     masking = draw(st.sampled_from([*range(2, sharing, 2), sharing]))
     dropouts = draw(st.integers(0, clients - 1))
     threshold = draw(st.integers(1, sharing))
-    return group_of(Degrees(clients, 1, dropouts, masking, sharing, threshold), draw(st.integers(0, 3)))
+    return group_of(
+        Degrees(
+            clients=clients,
+            colluders=1,
+            dropouts=dropouts,
+            masking=masking,
+            sharing=sharing,
+            threshold=threshold,
+        ),
+        draw(st.integers(0, 3)),
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -457,7 +467,7 @@ def test_the_server_refuses_strangers() -> None:
 
 def test_a_client_refuses_a_sum_with_too_few_of_its_neighbours() -> None:
     """Enough clients of the group are there, and fewer of its neighbours than make a secret: it could not be undone."""
-    group = group_of(Degrees(30, colluders=3, dropouts=10, masking=4, sharing=8, threshold=5))
+    group = group_of(Degrees(clients=30, colluders=3, dropouts=10, masking=4, sharing=8, threshold=5))
     member, near = members_of(group)[0], group.neighbours(0)
     shared = {client: share(each, LABEL) for client, each in members_of(group).items()}
     rows = shares_for(group, 0, shared)
@@ -568,11 +578,22 @@ def test_degrees_are_the_smallest_and_thresholds_the_largest_that_keep_what_they
             known = hypergeom.sf(threshold - 1, others, gone[0], sharing)
             if sharing == others or (threshold and clients * known <= 2.0**-41):
                 break
-        assert degrees(clients, colluding, dropping) == Degrees(clients, *gone, masking, sharing, threshold)
+        assert degrees(clients, colluding, dropping) == Degrees(
+            clients=clients,
+            colluders=gone[0],
+            dropouts=gone[1],
+            masking=masking,
+            sharing=sharing,
+            threshold=threshold,
+        )
 
 
 @pytest.mark.parametrize(
-    "found", [*map(degrees, (17, 30, 100)), Degrees(8, 1, 1, masking=4, sharing=6, threshold=2)]
+    "found",
+    [
+        *map(degrees, (17, 30, 100)),
+        Degrees(clients=8, colluders=1, dropouts=1, masking=4, sharing=6, threshold=2),
+    ],
 )
 def test_neighbours_are_mutual_as_many_as_said_and_drawn_by_the_seed(found: Degrees) -> None:
     group, other = (group_of(found, seed) for seed in (0, 1))

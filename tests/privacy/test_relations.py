@@ -58,12 +58,14 @@ BY_CLIENT = GaussianNoise(on="update", multiplier=1.0, clip=1.0, unit="client")
 def embedding() -> MeanEmbeddingRequest:
     """Of low frequencies, so that a move of a record turns all of its waves the other way."""
     waves = fourier_features(3, 2, 0.5, np.zeros(WIDTH))
-    return MeanEmbeddingRequest(3, 2, 0.5, np.zeros(WIDTH), None, waves.frequencies[-1, -4:])
+    return MeanEmbeddingRequest(
+        seed=3, count=2, gamma=0.5, centre=np.zeros(WIDTH), axes=None, witnesses=waves.frequencies[-1, -4:]
+    )
 
 
 def density() -> DensityRequest:
     weights = initial_weights(Architecture(WIDTH, (4,)), np.random.default_rng(0))
-    return DensityRequest(30.0 * weights, (4,), 2.0, 5, votes=False)
+    return DensityRequest(weights=30.0 * weights, hidden=(4,), reach=2.0, nodes=5, votes=False)
 
 
 # Each request, whether the reply is a mean over rows, and how much of both sensitivities the worst pair reaches here.
@@ -75,7 +77,14 @@ REQUESTS: dict[str, tuple[Request[Any], bool, tuple[float, float]]] = {
     "mean and length": (MeanRequest(np.zeros(WIDTH), 1.0), True, (0.99, 0.99)),
     "density": (density(), True, (0.9, 0.9)),
     "gradient": (
-        StepRequest(np.zeros((2, WIDTH)), 0.5, 1.0, 1, "gradient", objective=False),
+        StepRequest(
+            landmarks=np.zeros((2, WIDTH)),
+            gamma=0.5,
+            step=1.0,
+            local_steps=1,
+            share="gradient",
+            objective=False,
+        ),
         True,
         (0.9, 0.9),
     ),
@@ -94,7 +103,7 @@ def records() -> list[Float64Array]:
 
 def released(request: Request[Any], rows: Float64Array) -> Float64Array:
     """All that a client's host would cover."""
-    reply: Reply = type(request).client_part(Client(0, rows, 0), request)
+    reply: Reply = type(request).client_part(Client(index=0, rows=rows, seed=0), request)
     return np.concatenate([np.ravel(getattr(reply, name)) for name in type(reply).covers])
 
 
@@ -163,7 +172,7 @@ def test_noise_is_measured_by_the_sensitivity_of_its_relation(relation: Any, fac
 
 
 def charges(relation: Any) -> dict[Charge, int]:
-    return {Charge("a", 3.0, 1.0, relation=relation): 2}
+    return {Charge(kind="a", deviation=3.0, sensitivity=1.0, relation=relation): 2}
 
 
 def test_the_accountant_refuses_what_it_cannot_account_for_under_the_relation(
@@ -210,7 +219,7 @@ def test_a_private_map_claims_the_relation_that_it_was_asked_for(relation: str, 
 
 
 def ledger_of(unit: Any) -> Ledger:
-    return Ledger(charges={Charge("a", 3.0, 1.0, unit): 1})
+    return Ledger(charges={Charge(kind="a", deviation=3.0, sensitivity=1.0, unit=unit): 1})
 
 
 @pytest.mark.parametrize(

@@ -293,7 +293,7 @@ def test_what_follows_from_the_seed_alone_seals_and_hides_nothing() -> None:
     """Of two hosts with one seed and secrets of their own, no client has a key or noise of the other's."""
     rows = np.zeros((2, 2))
     seat = Seat(0, rows, fingerprint(rows))
-    hosts = [ClientHost([seat], seed=7), ClientHost([seat], seed=7)]
+    hosts = [ClientHost(seats=[seat], seed=7), ClientHost(seats=[seat], seed=7)]
     clients = [host._clients[0] for host in hosts]
     assert clients[0].stream("batches").random() == clients[1].stream("batches").random()
     assert clients[0].secret.key("sealing") != clients[1].secret.key("sealing")
@@ -393,9 +393,9 @@ def test_each_process_holds_the_secrets_of_its_own_clients_alone(cluster: None) 
     settings = FedTSNE(landmarks=5, rounds=3, early_iterations=5, iterations=5)
     coverage = Coverage(GaussianNoise(on="gradient", multiplier=1.0))
     plan = Plan(
-        "fed-tsne",
-        settings,
-        "standard",
+        method="fed-tsne",
+        settings=settings,
+        scale="standard",
         seed=0,
         coverage=coverage,
         checkpoint_every=1,

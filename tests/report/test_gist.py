@@ -74,7 +74,7 @@ def test_a_run_is_noisy_if_a_claim_covers_any_of_it() -> None:
     ledger = Ledger()
     ledger.record(entry(protection=WEAKER))
     assert not verdict(list(ledger.entries.values()), statement(ledger, Budget())).noisy
-    ledger.charge(Charge("K", 3.0, 1.5, mechanism=WEAKER))
+    ledger.charge(Charge(kind="K", deviation=3.0, sensitivity=1.5, mechanism=WEAKER))
     assert verdict(list(ledger.entries.values()), statement(ledger, Budget())).noisy
 
 
@@ -105,9 +105,9 @@ def paid() -> Ledger:
         entry(protection=WEAKER, count=4, bytes=9),
     ):
         ledger.record(each)
-    ledger.charge(Charge("K", 3.0, 1.5, mechanism=WEAKER), 2)
-    ledger.charge(Charge("K", 8.0, 2.0, mechanism=STRONGER))
-    ledger.charge(Charge(RECORDS, 5.0, 1.0))
+    ledger.charge(Charge(kind="K", deviation=3.0, sensitivity=1.5, mechanism=WEAKER), 2)
+    ledger.charge(Charge(kind="K", deviation=8.0, sensitivity=2.0, mechanism=STRONGER))
+    ledger.charge(Charge(kind=RECORDS, deviation=5.0, sensitivity=1.0))
     return ledger
 
 
@@ -120,7 +120,7 @@ def test_entries_that_differ_in_count_and_bytes_alone_become_one() -> None:
 
 
 def test_charges_are_counted_and_come_off_again() -> None:
-    ledger, charge = Ledger(), Charge("K", 3.0, 1.0)
+    ledger, charge = Ledger(), Charge(kind="K", deviation=3.0, sensitivity=1.0)
     for count, left in ((1, {charge: 1}), (2, {charge: 3}), (-2, {charge: 1}), (-1, {})):
         ledger.charge(charge, count)
         assert ledger.charges == left
@@ -156,12 +156,19 @@ def test_what_is_fixed_is_that_of_the_call_that_fixes_most() -> None:
     ledger = Ledger()
     for each in (entry(), entry(direction="down"), entry(kind="L"), entry(protection=WEAKER)):
         ledger.record(each)
-    seen = [Fixed(9, 3, 2, 4, 5), Fixed(10, 3, 2, 4, 5), Fixed(10, 3, 1, 1, 1), Fixed(99, 2, 2, 4, 5)]
+    seen = [
+        Fixed(records=9, exact=3, dimensions=2, features=4, points=5),
+        Fixed(records=10, exact=3, dimensions=2, features=4, points=5),
+        Fixed(records=10, exact=3, dimensions=1, features=1, points=1),
+        Fixed(records=99, exact=2, dimensions=2, features=4, points=5),
+    ]
     for fixed in seen:
         ledger.fix("K", None, fixed)
     assert [each.fixed for each in ledger.entries.values()] == [seen[1], None, None, None]
-    both = Fixed(9, 3, 2, 4, 5) + Fixed(10, 1, 3, 1, 6, among=True)
-    assert both == Fixed(19, 4, 3, 4, 6, among=True)
+    both = Fixed(records=9, exact=3, dimensions=2, features=4, points=5) + Fixed(
+        records=10, exact=1, dimensions=3, features=1, points=6, among=True
+    )
+    assert both == Fixed(records=19, exact=4, dimensions=3, features=4, points=6, among=True)
     assert not (seen[0] + seen[1]).among
 
 
@@ -250,7 +257,7 @@ def test_noise_is_named_only_where_something_is_under_it(tmp_path: Path) -> None
     silent = replace(read_run(tiny_run(tmp_path / "run")), ledger=())
     ledger = Ledger()
     ledger.record(entry(protection=WEAKER))
-    ledger.charge(Charge("K", 3.0, 1.5, mechanism=WEAKER))
+    ledger.charge(Charge(kind="K", deviation=3.0, sensitivity=1.5, mechanism=WEAKER))
     noisy = statement(ledger, Budget())
     told = [points(replace(silent, privacy=cost))[0] for cost in (COST, noisy)]
     assert [point.figure for point in told] == ["nothing", "under noise"]

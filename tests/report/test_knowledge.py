@@ -285,7 +285,15 @@ def test_examples_are_the_best_one_between_and_the_worst(determined: RunFolder) 
 
 def test_sums_of_which_one_is_bare_are_not_said_to_hide_clients(determined: RunFolder) -> None:
     """A sum under secure aggregation beside one that is not: the server reads each client's part of the second."""
-    bare = Entry("Step", "w", "up", Granularity.AGGREGATE, "server", 3, 8)
+    bare = Entry(
+        kind="Step",
+        what="w",
+        direction="up",
+        granularity=Granularity.AGGREGATE,
+        seen_by="server",
+        count=3,
+        bytes=8,
+    )
     secure = replace(bare, kind="Moments", secure=True)
     hidden, read, both = (
         knowledge(replace(determined, ledger=ledger)).text for ledger in ((secure,), (bare,), (secure, bare))
@@ -297,7 +305,15 @@ def test_sums_of_which_one_is_bare_are_not_said_to_hide_clients(determined: RunF
 
 
 def test_a_client_of_one_record_is_mentioned_where_its_part_is_read(determined: RunFolder) -> None:
-    bare = Entry("Step", "w", "up", Granularity.AGGREGATE, "server", 3, 8)
+    bare = Entry(
+        kind="Step",
+        what="w",
+        direction="up",
+        granularity=Granularity.AGGREGATE,
+        seen_by="server",
+        count=3,
+        bytes=8,
+    )
     place = replace(bare, kind="P", granularity=Granularity.PER_RECORD, tells=Tells.PLACES)
     said = {
         1: "(1 of them holds one record, so that speaks of it alone)",
@@ -330,7 +346,7 @@ def determined(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 def test_what_is_fixed_comes_back_from_the_file_and_from_a_checkpoint() -> None:
     entry = Entry(
         kind="K", what="w", direction="up", granularity=Granularity.PER_RECORD, seen_by="s", count=1, bytes=8,
-        tells=Tells.DISTANCES, fixed=Fixed(9, 3, 2, 4, 5, among=True),
+        tells=Tells.DISTANCES, fixed=Fixed(records=9, exact=3, dimensions=2, features=4, points=5, among=True),
     )  # fmt: skip
     (back,) = read_entries([entry.as_dict()])
     assert back == entry
@@ -343,11 +359,21 @@ def test_what_is_fixed_comes_back_from_the_file_and_from_a_checkpoint() -> None:
 
 def test_of_two_calls_that_fix_the_same_records_one_counts() -> None:
     ledger = Ledger()
-    ledger.record(Entry("K", "w", "up", Granularity.PER_RECORD, "s", 1, 8))
+    ledger.record(
+        Entry(
+            kind="K",
+            what="w",
+            direction="up",
+            granularity=Granularity.PER_RECORD,
+            seen_by="s",
+            count=1,
+            bytes=8,
+        )
+    )
     for exact in (3, 7, 5):
-        ledger.fix("K", None, Fixed(9, exact, 2, 4, 5))
+        ledger.fix("K", None, Fixed(records=9, exact=exact, dimensions=2, features=4, points=5))
     (entry,) = ledger.entries.values()
-    assert entry.fixed == Fixed(9, 7, 2, 4, 5)
+    assert entry.fixed == Fixed(records=9, exact=7, dimensions=2, features=4, points=5)
 
 
 def test_a_perfect_error_also_measures_leakage() -> None:

@@ -628,7 +628,7 @@ class TestColumnsThatThePageReads:
         made = atlas(
             "columns",
             np.arange(5_000),
-            [Panel("federated", "Map", points, ((0.0, 1.0), (0.0, 1.0)))],
+            [Panel(key="federated", title="Map", points=points, frame=((0.0, 1.0), (0.0, 1.0)))],
             [Column(title, values) for title, values in written.items()],
             [],
             ((0, 1),),
@@ -923,6 +923,13 @@ def joined(site: str, rows: list[int], labels: tuple[str, ...] | None) -> Joined
         points=np.arange(2.0 * len(rows)).reshape(-1, 2),
         ledger=(),
         privacy=statement(Ledger(), Budget()),
-        data=Provenance(("a", "b"), True, "none", (), len(rows)),
-        how=Joining(site, "0" * 64, len(rows), "0.1.0", "2026-02-03T10:22:31+00:00", 0.1),
+        data=Provenance(columns=("a", "b"), named=True, scaling="none", sources=(), mapped=len(rows)),
+        how=Joining(
+            site=site,
+            map="0" * 64,
+            rows=len(rows),
+            raydr="0.1.0",
+            started="2026-02-03T10:22:31+00:00",
+            seconds=0.1,
+        ),
     )

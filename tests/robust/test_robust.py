@@ -351,12 +351,14 @@ def transport(actors: int, parts: Sequence[Any], seed: int, faults: FaultPlan) -
     if actors <= 0:
         seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
         groups = [seats] if actors == 0 else [[seat] for seat in seats]
-        return InlineTransport([ClientHost(group, seed, faults) for group in groups])
+        return InlineTransport([ClientHost(seats=group, seed=seed, faults=faults) for group in groups])
     from raydr.actors.placement import place
     from raydr.actors.resources import Room
     from raydr.actors.transport import RayTransport
 
-    return RayTransport(place(parts, actors, Room(cores=2)), seed, faults, 60.0)
+    return RayTransport(
+        placements=place(parts, actors, Room(cores=2)), seed=seed, faults=faults, timeout_s=60.0
+    )
 
 
 @pytest.fixture(params=CARRIERS)

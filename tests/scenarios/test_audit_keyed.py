@@ -114,7 +114,9 @@ def seen(folder: Path) -> Float64Array:
     """Records as the server has them at the end of a run, in whatever frame."""
     again = repeated(folder, None, unheard)
     sizes = tuple(np.bincount(again.holdings.client_of_row).tolist())
-    return cloud(View(again.transcript, sizes, again.served.outcome.embedding)).points
+    return cloud(
+        View(transcript=again.transcript, sizes=sizes, embedding=again.served.outcome.embedding)
+    ).points
 
 
 def distances(rows: Float64Array) -> Float64Array:
@@ -127,8 +129,10 @@ def test_without_rows_of_like_data_a_keyed_run_leaves_nothing_to_guess_by(keyed:
     again = repeated(keyed, None, unheard)
     sizes = tuple(np.bincount(again.holdings.client_of_row).tolist())
     for is_keyed in (True, False):
-        view = View(again.transcript, sizes, again.served.outcome.embedding, keyed=is_keyed)
-        (found,) = trilateration(view, Side(np.zeros((0, 64))))
+        view = View(
+            transcript=again.transcript, sizes=sizes, embedding=again.served.outcome.embedding, keyed=is_keyed
+        )
+        (found,) = trilateration(view, Side(public=np.zeros((0, 64))))
         assert (found.certain is None) == is_keyed
         assert (not found.guess.any()) == is_keyed
 

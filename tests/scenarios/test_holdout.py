@@ -109,16 +109,16 @@ labels_of_rows = st.lists(st.integers(0, 3), min_size=4, max_size=60)
 def made(labels: Sequence[int], marks: Sequence[int] | None = None) -> Table:
     count = len(labels)
     return Table(
-        "made",
-        np.arange(2.0 * count).reshape(count, 2),
-        ("a", "b"),
-        np.arange(count),
-        np.array(labels, np.int64),
-        tuple("wxyz"),
-        np.arange(count) % 3,
-        ("north", "east", "west"),
-        None if marks is None else np.array(marks, np.int64),
-        () if marks is None else ("train", "test"),
+        name="made",
+        rows=np.arange(2.0 * count).reshape(count, 2),
+        features=("a", "b"),
+        ids=np.arange(count),
+        labels=np.array(labels, np.int64),
+        label_names=tuple("wxyz"),
+        client_keys=np.arange(count) % 3,
+        client_names=("north", "east", "west"),
+        marks=None if marks is None else np.array(marks, np.int64),
+        mark_names=() if marks is None else ("train", "test"),
     )
 
 

@@ -346,7 +346,7 @@ def prospect(rows: int, features: int, clients: int) -> Prospect:
     """Made-up data of any size, that need no memory."""
     sample = np.random.default_rng(0).normal(size=(100, features)).astype(np.float32)
     sizes = tuple(rows // clients + (client < rows % clients) for client in range(clients))
-    return Prospect(sizes, features, 4, sample, whole=False, labelled=True)
+    return Prospect(sizes=sizes, features=features, itemsize=4, sample=sample, whole=False, labelled=True)
 
 
 def test_ten_thousand_processes_do_not_fit_and_fewer_actors_mend_it() -> None:
@@ -469,7 +469,7 @@ def test_a_sample_keeps_the_extremes() -> None:
 def test_a_sample_answers_as_all_rows_would_and_the_plan_says_so() -> None:
     rng = np.random.default_rng(0)
     rows = (rng.normal(size=(60_000, 70)) * np.exp(rng.normal(size=70))).astype(np.float32)
-    whole = Prospect((30_000, 30_000), 70, 4, rows, whole=True, labelled=False)
+    whole = Prospect(sizes=(30_000, 30_000), features=70, itemsize=4, sample=rows, whole=True, labelled=False)
     part = replace(whole, sample=sampled(rows, 0), whole=False)
     scenario = tiny_scenario(clients__count=2, method__landmarks=20, data__scale="standard")
     of_all, of_some = (plan_of_prospect(scenario, each, ROOMY) for each in (whole, part))
@@ -556,7 +556,22 @@ def test_groups_among_all_rows_take_memory_by_pairs_of_rows(name: str) -> None:
     """Beyond 20,000 rows nobody looks for them, and they cost nothing."""
 
     def more(rows: int) -> int:
-        load = Load(rows, 4, 8, 1, rows, 0, 0, 0, None, 0, False, False, ("steadiness",), held_out=rows)
+        load = Load(
+            rows=rows,
+            features=4,
+            itemsize=8,
+            clients=1,
+            largest=rows,
+            actors=0,
+            posted=0,
+            message=0,
+            embedder=None,
+            neighbours=0,
+            torch=False,
+            central=False,
+            metrics=("steadiness",),
+            held_out=rows,
+        )
         return _of_evaluation(replace(load, metrics=("steadiness", name))) - _of_evaluation(load)
 
     assert more(10_000) > 4 * more(5_000) > 0

@@ -228,7 +228,18 @@ def test_the_journal_takes_a_round_in_the_time_of_one() -> None:
 
     journal = Journal(rounds=Watched())
     for number in [*range(1, 501), *range(400, 601)]:
-        journal.tell(RoundEnded(number, None, 0.1, 1, 1, 1, 1, 0))
+        journal.tell(
+            RoundEnded(
+                round=number,
+                objective=None,
+                seconds=0.1,
+                bytes_up=1,
+                bytes_down=1,
+                asked=1,
+                answered=1,
+                failed=0,
+            )
+        )
     assert len(journal.rounds) == 600
     assert Watched.looked_at <= 2 * 701
 

@@ -243,13 +243,13 @@ def test_of_a_site_of_one_row_variances_stay() -> None:
 
 def test_rows_that_are_equal_have_no_variance_wherever_the_common_mean_lies() -> None:
     common = Common(
-        "scale",
-        Covariates(),
-        np.array([0.1]),
-        np.ones(1),
-        np.ones(1, np.bool_),
-        np.zeros(0),
-        np.zeros((0, 1)),
+        kind="scale",
+        covariates=Covariates(),
+        centre=np.array([0.1]),
+        deviation=np.ones(1),
+        adjusted=np.ones(1, np.bool_),
+        middle=np.zeros(0),
+        slopes=np.zeros((0, 1)),
     )
     mean, variance = own_moments(np.zeros((23, 1)), None, common)
     assert mean[0] == pytest.approx(-0.1)
@@ -298,7 +298,7 @@ def test_products_are_of_deviations_from_a_sites_own_means_however_far_it_lies_f
     request = ProductsRequest(
         Covariates((3,)), np.full(4, 0.25), np.full(4, 2e8), np.zeros(1), np.array([1e6])
     )
-    told = products(Client(0, rows, 0), request)
+    told = products(Client(index=0, rows=rows, seed=0), request)
     seen = rows.astype(np.longdouble)
     seen -= seen.mean(axis=0)
     exact = (seen[:, 3:] * seen).mean(axis=0).astype(np.float64)
@@ -348,18 +348,24 @@ def test_deviations_stay_within_the_ranges_that_are_declared() -> None:
     rows = np.array([[3.0, -4.0, 0.5], [-3.0, 4.0, -0.5]])
     covariates, zero = Covariates((2,)), np.zeros(3)
     request = ProductsRequest(covariates, zero, np.append(reach, kept), np.zeros(1), kept)
-    told, declared = products(Client(0, rows, 0), request), Products.ranges(request, 2)
+    told, declared = products(Client(index=0, rows=rows, seed=0), request), Products.ranges(request, 2)
     for name in ("middle", "within", "across"):
         declared[name].check(name, getattr(told, name))
     np.testing.assert_array_equal(np.abs(told.within), declared["within"].largest)
     np.testing.assert_array_equal(np.abs(told.across), declared["across"].largest)
     common = Common(
-        "scale", covariates, zero, zero, np.ones(3, bool), np.zeros(1), np.array([[6.0, 8.0, 0.0]])
+        kind="scale",
+        covariates=covariates,
+        centre=zero,
+        deviation=zero,
+        adjusted=np.ones(3, bool),
+        middle=np.zeros(1),
+        slopes=np.array([[6.0, 8.0, 0.0]]),
     )
     away = DispersionRequest(common, np.append(reach + kept * [6.0, 8.0], kept))
     against = rows * [1.0, 1.0, np.nan]
     against[:, 2] = [-0.5, 0.5]
-    seen = dispersion(Client(0, against, 0), away).variance
+    seen = dispersion(Client(index=0, rows=against, seed=0), away).variance
     assert seen[0] == Dispersion.ranges(away, 2)["variance"].largest[0] == 36.0
 
 
@@ -406,9 +412,9 @@ def test_a_column_that_varies_by_rounding_alone_is_left_by_combat(apart: Float64
 def test_a_client_says_which_columns_have_one_value_if_it_has_rows_to_compare() -> None:
     rows = np.array([[1.0, 2.0, 0.1], [1.0, 3.0, 0.1]])
     request = ConstantRequest(3)
-    assert constant(Client(0, rows, 0), request).votes.tolist() == [1, 0, 1]
-    assert constant(Client(0, rows[:1], 0), request).votes.tolist() == [0, 0, 0]
-    assert constant(Client(0, rows[:0], 0), request).votes.tolist() == [0, 0, 0]
+    assert constant(Client(index=0, rows=rows, seed=0), request).votes.tolist() == [1, 0, 1]
+    assert constant(Client(index=0, rows=rows[:1], seed=0), request).votes.tolist() == [0, 0, 0]
+    assert constant(Client(index=0, rows=rows[:0], seed=0), request).votes.tolist() == [0, 0, 0]
     declared = Constant.ranges(request, 2)["votes"]
     declared.check("votes", np.ones(3, np.int64))
     with pytest.raises(RefusedReplyError, match="outside the declared range"):
@@ -451,7 +457,15 @@ def test_requests_say_that_they_read_classes_where_there_are_two_to_tell_apart()
     """Of one class nothing is read, and noise on records covers all."""
     for classes in (0, 1, 2):
         kept = Covariates((), classes)
-        common = Common("scale", kept, *np.zeros((2, 2)), np.ones(2, bool), np.zeros(0), np.zeros((0, 2)))
+        common = Common(
+            kind="scale",
+            covariates=kept,
+            centre=np.zeros(2),
+            deviation=np.zeros(2),
+            adjusted=np.ones(2, bool),
+            middle=np.zeros(0),
+            slopes=np.zeros((0, 2)),
+        )
         reading: list[Request[Any]] = [
             ProductsRequest(kept, *np.zeros((2, 2)), *np.zeros((2, kept.count))),
             DispersionRequest(common, np.ones(2)),
@@ -894,7 +908,7 @@ def test_a_client_part_sees_classes_only_where_it_declares_that_it_reads_them() 
         told = ProductsRequest(covariates, *np.zeros((2, 2)), *np.zeros((2, covariates.count)))
         assert told.reads_classes == (covariates.classes > 0)
         host = federation._transport.hosts[0]  # type: ignore[attr-defined]
-        host.ask(Call(told, 9, 0, 0, (0,), False))
+        host.ask(Call(request=told, number=9, round=0, attempt=0, clients=(0,), in_rounds=False))
         assert (host._clients[0].classes is not None) == told.reads_classes
 
 

@@ -184,10 +184,10 @@ def test_digits_are_declared_from_2_80_down_to_2_minus_80() -> None:
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_values_from_2_79_on_are_refused_before_they_are_told(sign: float) -> None:
     request, largest = MomentsRequest(2, "none"), sign * np.nextafter(2.0**79, 0.0)
-    told = part_of_moments(Client(0, np.array([[largest, 1.0]]), 0), request).digits
+    told = part_of_moments(Client(index=0, rows=np.array([[largest, 1.0]]), seed=0), request).digits
     np.testing.assert_array_equal(told.sum(axis=0), [largest, 1.0])
     with pytest.raises(DataError, match="too large to be added up under pads: express it in another unit"):
-        part_of_moments(Client(0, np.array([[1.0, sign * 2.0**79]]), 0), request)
+        part_of_moments(Client(index=0, rows=np.array([[1.0, sign * 2.0**79]]), seed=0), request)
 
 
 def test_a_sum_under_pads_is_added_up_from_its_smallest_digit() -> None:
@@ -198,7 +198,7 @@ def test_a_sum_under_pads_is_added_up_from_its_smallest_digit() -> None:
     call, totals = federation.padded_sum(MomentsRequest(1, "none"), weights="rows")
     blind = Blind(totals["digits"], call.number, call.clients, call.total_weight)
     exact = float(sum(map(Fraction, values.ravel().tolist())) / 2)
-    assert unblinded(Client(0, values[:1], 0, agreed=GROUP), blind).tolist() == [exact]
+    assert unblinded(Client(index=0, rows=values[:1], seed=0, agreed=GROUP), blind).tolist() == [exact]
 
 
 @pytest.mark.parametrize("scale", ["none", "standard", "unit"])
@@ -222,7 +222,7 @@ def test_what_is_sealed_are_the_moments_of_the_pooled_rows(scale: KeyedScale) ->
 
 def test_the_sealed_scaling_opens_for_its_run_alone() -> None:
     seats = [Seat(0, rows(), fingerprint(rows()))]
-    host = ClientHost(seats, 0, run="this run", withheld=known(seats))
+    host = ClientHost(seats=seats, seed=0, run="this run", withheld=known(seats))
     federation = federation_over(InlineTransport([host]), 1, seed=0, run="this run")
     sealed = key_rows(federation, "standard", 0)
     assert opened(sealed, GROUP, "this run", "standard").unit == 1.0
@@ -248,7 +248,7 @@ def test_a_client_that_comes_later_keys_its_rows_as_the_others() -> None:
     data = rows()
     federation = federate([data, rows(seed=1)])
     sealed = key_rows(federation, "unit", 0)
-    later = Client(2, data, 0, agreed=GROUP)
+    later = Client(index=2, rows=data, seed=0, agreed=GROUP)
     key_alike(later, KeyAlike(sealed, "unit"))
     np.testing.assert_allclose(later.rows, parts_of(federation)[: len(data)], atol=1e-12)
     assert KeyAlike.sets_state
@@ -257,7 +257,7 @@ def test_a_client_that_comes_later_keys_its_rows_as_the_others() -> None:
 
 def test_a_client_that_hides_no_anchors_tells_none() -> None:
     """And one that hides some tells no more than it is asked for."""
-    client = Client(0, rows(), 0)
+    client = Client(index=0, rows=rows(), seed=0)
     assert disclose(client, DiscloseRequest(1, 5)).rows.shape == (0, 5)
     client.reserve = rows(4, seed=3)
     np.testing.assert_array_equal(disclose(client, DiscloseRequest(3, 5)).rows, client.reserve[:3])

@@ -104,7 +104,9 @@ def test_six_sums_are_taken_of_as_many_directions_as_axes() -> None:
     principal_axes(federation, np.abs(rows).max(axis=0), 3)
     sums = [entry for entry in federation.ledger.entries.values() if entry.kind == "CovarianceProduct"]
     assert [(entry.count, entry.bytes) for entry in sums] == [(6 * 5, 6 * 5 * 12 * 3 * 8)]
-    rehearsal = Rehearsal(Crowd((5,) * 5, np.zeros((1, 12)), ((0, 1, 2, 3, 4),)), Context(seed=0))
+    rehearsal = Rehearsal(
+        Crowd(sizes=(5,) * 5, sample=np.zeros((1, 12)), homes=((0, 1, 2, 3, 4),)), Context(seed=0)
+    )
     rehearse_axes(rehearsal, np.ones(12), 3)
     planned = [entry for entry in rehearsal.ledger.entries.values() if entry.kind == "CovarianceProduct"]
     assert [(entry.count, entry.bytes) for entry in planned] == [(6 * 5, 6 * 5 * 12 * 3 * 8)]
@@ -119,7 +121,7 @@ def test_clients_of_one_row_are_heard_and_those_of_none_say_nothing() -> None:
     np.testing.assert_allclose(alone.directions, found.directions, atol=1e-6)
     request = CovarianceRequest(np.eye(4), reach)
     np.testing.assert_array_equal(
-        covariance_product(Client(0, rows[:0], 0), request).product, np.zeros((4, 4))
+        covariance_product(Client(index=0, rows=rows[:0], seed=0), request).product, np.zeros((4, 4))
     )
 
 

@@ -55,7 +55,9 @@ def data(request: pytest.FixtureRequest) -> tuple[Float64Array, Int64Array]:
 
 def scaled_at_clients(parts: list[FloatArray], scale: Scale) -> tuple[FloatArray, FloatArray]:
     """Rows as every client holds them afterwards, and as the scaling that the server learnt makes them."""
-    host = ClientHost([Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)], 0)
+    host = ClientHost(
+        seats=[Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)], seed=0
+    )
     federation = Federation(InlineTransport([host]), len(parts), Context(seed=0))
     scaling = fit_scaling(federation, scale)
     request = HandOver(parts[0].shape[1], parts[0].dtype.name)
@@ -102,7 +104,7 @@ def test_no_scaling_leaves_the_rows_and_sends_nothing() -> None:
 def test_single_precision_is_taken_of_what_is_scaled_already(offset: float) -> None:
     rows = np.random.default_rng(0).normal(size=(30, 4)) + offset
     scaling = Scaling(rows.mean(axis=0), np.full(4, 0.5), False)
-    client = Client(0, rows, 0)
+    client = Client(index=0, rows=rows, seed=0)
     scale_client(client, ScaleRows(scaling.shift, scaling.factor, False, single=True))
     assert client.rows.dtype == np.float32
     np.testing.assert_array_equal(client.rows, scale_rows(rows, scaling).astype(np.float32))

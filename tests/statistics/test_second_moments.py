@@ -29,7 +29,7 @@ from raydr.statistics.second_moments import (
 
 
 def moments_of(rows: Float64Array, centre: Float64Array, clip: float) -> Float64Array:
-    return second_moments(Client(0, rows, 0), SecondMomentsRequest(centre, clip)).packed
+    return second_moments(Client(index=0, rows=rows, seed=0), SecondMomentsRequest(centre, clip)).packed
 
 
 def test_packing_has_an_inverse() -> None:
@@ -81,7 +81,8 @@ def test_no_record_moves_the_sum_by_more_than_is_stated(seed: int, scale: float,
     centre, clip = np.full(features, offset), float(random.uniform(0.5, 2))
     request = SecondMomentsRequest(centre, clip)
     total, without = (
-        len(part) * second_moments(Client(0, part, 0), request).packed for part in (table, table[:-1])
+        len(part) * second_moments(Client(index=0, rows=part, seed=0), request).packed
+        for part in (table, table[:-1])
     )
     assert np.linalg.norm(total - without) <= SENSITIVITY * (1 + 1e-9)
     largest = SecondMoments.ranges(request, rows)["packed"].largest
@@ -132,7 +133,9 @@ def test_covered_moments_are_the_same_to_the_bit_in_any_order_of_the_rows() -> N
     """And as exact as 2,500 products allow: rows on a grid of 2^-20."""
     rows = np.random.default_rng(3).normal(size=(2500, 3))
     request = SecondMomentsRequest(np.zeros(3), 2.0, GaussianNoise(on="moments", sigma=1.0, clip=2.0))
-    one, other = (second_moments(Client(0, table, 0), request).packed for table in (rows, rows[::-1]))
+    one, other = (
+        second_moments(Client(index=0, rows=table, seed=0), request).packed for table in (rows, rows[::-1])
+    )
     np.testing.assert_array_equal(one, other)
     exact = moments_of(rows, np.zeros(3), 2.0)
     assert 0 < np.abs(one - exact).max() < 2.0**-20

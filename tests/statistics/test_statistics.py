@@ -393,10 +393,10 @@ def test_a_histogram_has_sixteen_bins_an_octave_for_64_octaves_and_two_at_the_en
     squared = 9.0 * np.exp2(-(steps + 0.5) / 16)
     rows = np.sqrt(np.concatenate([squared, [10.0, 0.0]]))[:, None]
     request = HistogramRequest(np.zeros((1, 1)), 9.0, 6)
-    counts = histogram(Client(0, rows, 0), request).counts
+    counts = histogram(Client(index=0, rows=rows, seed=0), request).counts
     assert np.flatnonzero(counts).tolist() == sorted([*(1024 - steps), 1025, 0])
     assert counts.sum() == 6
-    nobody = histogram(Client(0, rows[:0], 0), request).counts
+    nobody = histogram(Client(index=0, rows=rows[:0], seed=0), request).counts
     assert nobody.shape == counts.shape == (64 * 16 + 2,)
     assert not nobody.any()
     declared = HistogramRequest(np.zeros((5, 2)), 9.0, 6)

@@ -21,7 +21,7 @@ def federation_seen(
     """A federation of these partitions, and what its server sees; ``packed`` puts all clients into one host."""
     seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
     groups = [seats] if packed else [[seat] for seat in seats]
-    hosts = [ClientHost(group, seed, withheld=known(group)) for group in groups]
+    hosts = [ClientHost(seats=group, seed=seed, withheld=known(group)) for group in groups]
     transcript = Transcript()
     context = {"seed": seed} | context
     return Federation(
@@ -37,13 +37,17 @@ def view_of(parts: Sequence[FloatArray], *requests: Any, mean: bool = False, **m
             federation.mean(request, weights="rows")
         else:
             federation.ask(request)
-    return View(transcript, federation.sizes, np.zeros((federation.rows, 2)), **more)
+    return View(
+        transcript=transcript, sizes=federation.sizes, embedding=np.zeros((federation.rows, 2)), **more
+    )
 
 
 def truth_of(rows: FloatArray, members: Any = ()) -> Truth:
     """Records to judge by."""
     names = [str(row) for row in range(len(rows))]
-    return Truth(rows, names, np.asarray(members, np.bool_), np.arange(rows.shape[1]))
+    return Truth(
+        rows=rows, names=names, members=np.asarray(members, np.bool_), shown=np.arange(rows.shape[1])
+    )
 
 
 def scored(found: Any, rows: FloatArray, side: Side | None = None) -> Scores:

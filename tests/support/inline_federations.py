@@ -48,7 +48,8 @@ def federate(
     groups = np.split(np.array(seats, object), ends[:-1])
     withheld = Withheld.derived(root or KNOWN, range(len(seats)), reserve, classes)
     hosts = [
-        ClientHost(list(group), seed, withheld=withheld.at(seat.index for seat in group)) for group in groups
+        ClientHost(seats=list(group), seed=seed, withheld=withheld.at(seat.index for seat in group))
+        for group in groups
     ]
     transport, said = InlineTransport(hosts), Context(seed=seed, **context)
     return Federation(transport, len(seats), said, journal=journal, resume=resume, released=released)

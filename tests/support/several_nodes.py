@@ -29,9 +29,9 @@ from raydr.scenarios.running.client_data import from_sites
 from raydr.scenarios.schema.reading import read
 
 PLAN = Plan(
-    "fed-tsne",
-    FedTSNE(landmarks=10, rounds=10, early_iterations=20, iterations=20),
-    "standard",
+    method="fed-tsne",
+    settings=FedTSNE(landmarks=10, rounds=10, early_iterations=20, iterations=20),
+    scale="standard",
     seed=0,
     checkpoint_every=2,
 )

@@ -103,7 +103,14 @@ class Wards:
 def labelled(labels: Int64Array, names: Sequence[str] = "0123456789") -> Table:
     """A table of rows of these classes, to deal to clients."""
     rows = np.zeros((len(labels), 1))
-    return Table("labelled", rows, ("one",), np.arange(len(labels)), labels, tuple(names))
+    return Table(
+        name="labelled",
+        rows=rows,
+        features=("one",),
+        ids=np.arange(len(labels)),
+        labels=labels,
+        label_names=tuple(names),
+    )
 
 
 def tiny_file(folder: Path, **sections: Any) -> Path:

@@ -130,7 +130,7 @@ def what_is_seen(parts: list[Any]) -> dict[str, Any]:
             said.append(event.text)
 
     with ray_backend(None, "auto", 600.0) as backend:
-        plan = Plan("fed-tsne", SeesItsRoom(**TINY_PLAN), "none", seed=0)
+        plan = Plan(method="fed-tsne", settings=SeesItsRoom(**TINY_PLAN), scale="none", seed=0)
         served = backend.serve(parts, plan, listener=listen)
         return {
             "room": Room.here(),

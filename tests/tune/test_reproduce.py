@@ -231,7 +231,19 @@ def test_a_table_none_of_which_can_be_run_says_why_and_leaves_nothing(tmp_path: 
 def cell(
     default: Mean | None, paper: Mean | None, measure: str = "federated.npa_10", rounding: float = 0.005
 ) -> CellResult:
-    return CellResult("", "", "", measure, paper, rounding, None, default, None, (), None)
+    return CellResult(
+        group="",
+        row="",
+        column="",
+        measure=measure,
+        paper=paper,
+        rounding=rounding,
+        published=None,
+        default=default,
+        pooled=None,
+        runs=(),
+        why=None,
+    )
 
 
 def test_within_one_standard_deviation_is_neither_better_nor_worse() -> None:

@@ -42,7 +42,7 @@ def private(**more: Any) -> Any:
 def gaussian(*epsilons: float) -> float:
     """Epsilon of runs together, from their noise multipliers, by the accountant."""
     charges = {
-        Charge(f"run {number}", multiplier, 1.0): 1
+        Charge(kind=f"run {number}", deviation=multiplier, sensitivity=1.0): 1
         for number, multiplier in enumerate(gaussian_multiplier(epsilon, DELTA) for epsilon in epsilons)
     }
     return epsilon_of(charges, DELTA)

@@ -150,7 +150,7 @@ def serve(federation: Federation, settings: DSNE) -> Outcome:
         "reference_positions": places,
         "reference_counts": np.ones(len(places)),
     }
-    return Outcome(embedding, None, model, (_note(federation, len(places)),))
+    return Outcome(embedding=embedding, geometry=None, model=model, notes=(_note(federation, len(places)),))
 
 
 def _single_shot(

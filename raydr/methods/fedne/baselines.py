@@ -120,7 +120,7 @@ def serve_local(federation: Federation, settings: LocalNE) -> Outcome:
         federation.report(objective=federation.mean(AloneRequest(settings, round), weights="rows").loss)
     with federation.stage("map"):
         replies = federation.ask(AlonePositionRequest(settings))
-    return Outcome(np.concatenate([reply.places for reply in replies]), None)
+    return Outcome(embedding=np.concatenate([reply.places for reply in replies]), geometry=None)
 
 
 class GlobalNE(Published, SharedEncoder):
@@ -161,7 +161,7 @@ class Rows(
     def fixed(self, request: RowsRequest) -> Fixed:
         """All of it."""
         rows, features = self.rows.shape
-        return Fixed(rows, rows, features, features, 0)
+        return Fixed(records=rows, exact=rows, dimensions=features, features=features, points=0)
 
 
 @dataclass(frozen=True)
@@ -187,4 +187,8 @@ def serve_global(federation: Federation, settings: GlobalNE) -> Outcome:
     weights = trained_at_server(federation, rows, settings)
     with federation.stage("map"):
         places = positions_of(rows, weights, settings.hidden)
-    return Outcome(places, None, model_of(architecture_of(rows, settings.hidden).layers(weights), scaling))
+    return Outcome(
+        embedding=places,
+        geometry=None,
+        model=model_of(architecture_of(rows, settings.hidden).layers(weights), scaling),
+    )

@@ -123,7 +123,7 @@ class Change(
         return {"weights": Quantity(self.weights.astype(np.float64))}
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Training:
     """What every round of local training has in common.
 
@@ -163,7 +163,7 @@ class Training:
         return workplace().torch_device if self.together else "cpu"
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class TrainRequest(
     Request[Change], what="the present encoder and the others' summed repulsion or surrogates"
 ):

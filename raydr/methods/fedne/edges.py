@@ -40,7 +40,7 @@ def with_mixed(
     return np.concatenate([rows, partners + share * (rows - partners)])
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Schedule:
     """The batches of some epochs, padded to one width.
 
@@ -127,11 +127,26 @@ def schedule(
     if from_rows:
         skipped = 1 + random.integers(max(1, rows - 1), size=(*heads.shape, negatives))
         drawn, repelled = (heads[..., None] + skipped) % max(1, rows), np.ones(most, np.float32)
-        return Schedule(heads, partners, tails, share, live.astype(np.float32), drawn, repelled, True)
+        return Schedule(
+            heads=heads,
+            partners=partners,
+            tails=tails,
+            share=share,
+            live=live.astype(np.float32),
+            negatives=drawn,
+            repelled=repelled,
+            from_rows=True,
+        )
     counts = live.sum(axis=1)
     drawn = _others(live, counts, negatives, random)
     return Schedule(
-        heads, partners, tails, share, live.astype(np.float32), drawn, (counts > 1).astype(np.float32)
+        heads=heads,
+        partners=partners,
+        tails=tails,
+        share=share,
+        live=live.astype(np.float32),
+        negatives=drawn,
+        repelled=(counts > 1).astype(np.float32),
     )
 
 

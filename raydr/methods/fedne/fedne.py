@@ -311,7 +311,13 @@ class FedNE(AveragedMap):
             return
         for _ in range(_SIZINGS):
             grid = Grid.covering(_MARGIN * float(state["reach"]), self.grid_step)
-            request = DensityRequest(state["weights"], self.hidden, grid.reach, grid.nodes, mechanism=noise)
+            request = DensityRequest(
+                weights=state["weights"],
+                hidden=self.hidden,
+                reach=grid.reach,
+                nodes=grid.nodes,
+                mechanism=noise,
+            )
             answer = average(federation, request, self.aggregation, weights="rows")
             unanimous = np.flatnonzero(answer.votes >= 1.0)
             reach = float(REACHES[unanimous[0] if len(unanimous) else -1])
@@ -341,7 +347,9 @@ class FedNE(AveragedMap):
             TrainRequest,
         )
         grid = Grid.covering(reach, self.grid_step)
-        request = DensityRequest(state["weights"], self.hidden, grid.reach, grid.nodes, mechanism=noise)
+        request = DensityRequest(
+            weights=state["weights"], hidden=self.hidden, reach=grid.reach, nodes=grid.nodes, mechanism=noise
+        )
         average(federation, request, self.aggregation, weights="rows")
         state["field"] = shaped((grid.nodes, grid.nodes), np.float32)
         state["spoken"] = self.spoken(federation)
@@ -366,7 +374,12 @@ class FedNE(AveragedMap):
         grid = self.paid_grid(federation)
         noise = density_noise(federation, self)
         return DensityRequest(
-            state["weights"], self.hidden, grid.reach, grid.nodes, votes=False, mechanism=noise
+            weights=state["weights"],
+            hidden=self.hidden,
+            reach=grid.reach,
+            nodes=grid.nodes,
+            votes=False,
+            mechanism=noise,
         )
 
     def renew_networks(self, federation: Federation, state: State) -> None:
@@ -380,14 +393,14 @@ class FedNE(AveragedMap):
         networks, shares = state["surrogates"].copy(), state["shares"].copy()
         replies = federation.gather(
             SurrogateRequest(
-                state["weights"],
-                self.hidden,
-                networks,
-                self.surrogate_points,
-                self.grid_step,
-                self.negatives,
-                self.softening,
-                federation.context.mechanism("surrogate"),
+                weights=state["weights"],
+                hidden=self.hidden,
+                surrogates=networks,
+                points=self.surrogate_points,
+                step=self.grid_step,
+                negatives=self.negatives,
+                softening=self.softening,
+                mechanism=federation.context.mechanism("surrogate"),
             )
         )
         for client, reply in replies.items():

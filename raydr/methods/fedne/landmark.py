@@ -112,7 +112,7 @@ def serve(federation: Federation, settings: LandmarkNE) -> Outcome:
     noise, keyed = federation.context.coverage, federation.context.isometry_key
     noisy = noise is not None and noise.mechanism.on == "data"
     note = told_note(found, solver, settings.landmarks_from, keyed=keyed, noisy=noisy)
-    return Outcome(places, found.geometry, model, (note,))
+    return Outcome(embedding=places, geometry=found.geometry, model=model, notes=(note,))
 
 
 @dataclass(frozen=True)

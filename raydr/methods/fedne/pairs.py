@@ -69,7 +69,7 @@ class PairGradient(
         return {"gradient": Quantity(self.gradient)}
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class PairRequest(
     Request[PairGradient], what="the present encoder, the directions of a curve, and the summed repulsion"
 ):

@@ -177,7 +177,7 @@ class AveragedMap(AveragedEncoder, SharedEncoder):
             if len(rows):
                 encode, scaled = encoding(self.hidden, snapshot, rows)
                 places.append(encode(scaled))
-        return Outcome(np.concatenate(places), None)
+        return Outcome(embedding=np.concatenate(places), geometry=None)
 
     def rehearse(self, federation: Rehearsal) -> None:
         """Ask what :func:`serve` asks, of a map of the planned reach."""
@@ -276,9 +276,9 @@ def serve(federation: Federation, settings: AveragedMap) -> Outcome:
     with federation.stage("map"):
         places = places_of(federation, settings, state["weights"])
     return Outcome(
-        places,
-        None,
-        model_of(architecture.layers(state["weights"]), scaling),
+        embedding=places,
+        geometry=None,
+        model=model_of(architecture.layers(state["weights"]), scaling),
         snapshots={
             round: model_of(architecture.layers(weights), scaling) for round, weights in kept(state).items()
         },

@@ -58,7 +58,7 @@ class Density(
         return {"share": Quantity(self.share, unit=float(np.sqrt((self.share**2).mean())))}
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class DensityRequest(Request[Density], what="the present encoder and a grid over the map"):
     """Asked for the field surrogate: the grid has ``nodes`` nodes from -reach to reach along both axes."""
 
@@ -134,7 +134,7 @@ class Surrogate(
         return Surrogate(values["parameters"].astype(np.float32))
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class SurrogateRequest(
     Request[Surrogate], what="the present encoder, and a client's own surrogate of the round before"
 ):

@@ -83,7 +83,7 @@ class Step(
         return {"direction": Quantity(self.direction, float((self.direction + request.common).std()))}
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class StepRequest(Request[Step], what="the present landmarks"):
     """One round of Algorithm 1: Q = ``local_steps`` steps of size ``step`` from these landmarks."""
 
@@ -243,7 +243,7 @@ def rehearse_learning(
     return LearntLandmarks(course.start, course.gamma)
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Course:
     """What learning begins with, and what all its rounds have in common.
 
@@ -272,14 +272,14 @@ class Course:
     def request(self, settings: DistributionLearning, landmarks: Float64Array, round: int) -> StepRequest:
         """What clients are told in a round, from 1 on."""
         return StepRequest(
-            landmarks,
-            self.gamma,
-            self.step,
-            settings.local_steps,
-            settings.share,
-            self.noise.in_round(round - 1) if self.noise is not None else None,
-            self.moments.width,
-            self.similarity is not None,
+            landmarks=landmarks,
+            gamma=self.gamma,
+            step=self.step,
+            local_steps=settings.local_steps,
+            share=settings.share,
+            mechanism=self.noise.in_round(round - 1) if self.noise is not None else None,
+            deviation=self.moments.width,
+            objective=self.similarity is not None,
         )
 
 
@@ -296,7 +296,7 @@ def course_of(federation: Federation, settings: DistributionLearning, pace: floa
         if noise is None or noise.on == "data" or noise.by_level:
             blur = federation.context.covering("data")
             similarity = SelfSimilarityRequest(gamma, mechanism=blur, deviation=moments.width)
-    return Course(moments, gamma, step, start, noise, similarity)
+    return Course(moments=moments, gamma=gamma, step=step, start=start, noise=noise, similarity=similarity)
 
 
 def bandwidth(federation: Federation, settings: DistributionLearning, moments: Spread) -> float:

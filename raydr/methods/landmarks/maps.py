@@ -117,7 +117,7 @@ class LandmarkMap(LandmarkSettings, MethodSettings, ABC):
         landmarks = np.asarray(snapshot["landmarks"], np.float64)
         found = recovered([_squared(rows, landmarks) for rows in parts], landmarks, self)
         drawn = draw_map(found.geometry, found.coordinates, self, seed=seed, journal=journal)
-        return Outcome(drawn.embedding, found.geometry)
+        return Outcome(embedding=drawn.embedding, geometry=found.geometry)
 
     def rehearse(self, federation: Rehearsal) -> None:
         """Ask what :func:`serve` asks."""
@@ -220,8 +220,14 @@ def fixed_by(solver: Trilateration | None, squared: Float64Array) -> Fixed:
     """What squared distances (rows, landmarks) fix of rows."""
     rows, landmarks = squared.shape
     if solver is None:
-        return Fixed(rows, 0, 0, 0, landmarks)
-    return Fixed(rows, fixed_rows(solver, squared), solver.rank, solver.centre.size, landmarks)
+        return Fixed(records=rows, exact=0, dimensions=0, features=0, points=landmarks)
+    return Fixed(
+        records=rows,
+        exact=fixed_rows(solver, squared),
+        dimensions=solver.rank,
+        features=solver.centre.size,
+        points=landmarks,
+    )
 
 
 @answers(DistanceRequest)
@@ -258,7 +264,9 @@ def serve(federation: Federation, settings: LandmarkMap) -> Outcome:
         noise, keyed = federation.context.coverage, federation.context.isometry_key
         noisy = noise is not None and noise.mechanism.on == "data"
         notes += (told_note(found, found.solver, settings.origin, keyed=keyed, noisy=noisy),)
-    return Outcome(drawn.embedding, found.geometry, model, notes, snapshots=snapshots)
+    return Outcome(
+        embedding=drawn.embedding, geometry=found.geometry, model=model, notes=notes, snapshots=snapshots
+    )
 
 
 def _landmarks(

@@ -60,7 +60,7 @@ class MeanEmbedding(
         return {"embedding": Quantity(self.embedding)}
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class MeanEmbeddingRequest(
     Request[MeanEmbedding], what="the seed of random waves, and from where they are measured"
 ):
@@ -192,7 +192,14 @@ def _request(
     features = fourier_features(seed, count, gamma, moments.mean, axes)
     noise = federation.context.covering("embedding")
     return MeanEmbeddingRequest(
-        seed, count, gamma, moments.mean, axes, _witnesses(features), noise, moments.width
+        seed=seed,
+        count=count,
+        gamma=gamma,
+        centre=moments.mean,
+        axes=axes,
+        witnesses=_witnesses(features),
+        mechanism=noise,
+        deviation=moments.width,
     )
 
 

@@ -327,7 +327,13 @@ def serve(federation: Federation, settings: FedSpectral) -> Outcome:
     with federation.stage("references for new rows"):
         placing = references(drawn.embedding, coordinates, solver.points, clusters)
     model = {"landmarks": learnt.points, "gamma": np.array([learnt.gamma])} | placing
-    return Outcome(drawn.embedding, geometry, model, (note, *drawn.notes), clusters)
+    return Outcome(
+        embedding=drawn.embedding,
+        geometry=geometry,
+        model=model,
+        notes=(note, *drawn.notes),
+        clusters=clusters,
+    )
 
 
 def landmarks_of(federation: Federation, settings: FedSpectral) -> LearntLandmarks:

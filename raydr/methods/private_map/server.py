@@ -140,7 +140,13 @@ def serve(federation: Federation, settings: PrivateMap) -> Outcome:
         asked = PlaceRequest(axes.frame, landmarks, settings.own, settings.placing_iterations)
         places = [reply.places for reply in federation.ask(asked)]
     model = _model_of(axes.frame, landmarks)
-    return Outcome(np.concatenate(places), None, model, (_note(settings, axes, landmarks),), published=False)
+    return Outcome(
+        embedding=np.concatenate(places),
+        geometry=None,
+        model=model,
+        notes=(_note(settings, axes, landmarks),),
+        published=False,
+    )
 
 
 def _note(settings: PrivateMap, axes: Axes, landmarks: Landmarks) -> Note:

@@ -123,7 +123,7 @@ class PrivateMapSettings(TSNE, MethodSettings):
             raise ScenarioError(f"A private map needs at least {_LEAST_CELLS} rows, and there are {rows}.")
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Budget:
     """Noise multipliers of all releases, which together come to the epsilon that is claimed.
 

@@ -63,7 +63,12 @@ class AnchorDistances(
         exact = int((beside**2 <= TOLD**2 * ((coordinates**2).sum(axis=1) + beside**2)).sum())
         frame = request.frame
         return Fixed(
-            rows, exact if frame.codimension else rows, frame.rank, features, anchors, self.inside.size > 0
+            records=rows,
+            exact=exact if frame.codimension else rows,
+            dimensions=frame.rank,
+            features=features,
+            points=anchors,
+            among=self.inside.size > 0,
         )
 
     def quantities(self, on: str, request: object) -> dict[str, Quantity]:

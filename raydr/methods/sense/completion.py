@@ -34,7 +34,7 @@ _ROWS_OF_A_TASK = 256
 """Pointwise records that one task places: less would be all overhead."""
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Known:
     """How far the anchors alone determine each record.
 
@@ -167,7 +167,14 @@ def multisite_points(
         points = np.concatenate(moved)
     share = np.concatenate([place.open_share for place in places])
     rank = places[0].frame.rank
-    return points, Known(rank, federation.features - rank, share, aligned, seen.narrow, stress=stress)
+    return points, Known(
+        rank=rank,
+        codimension=federation.features - rank,
+        open_share=share,
+        aligned=aligned,
+        narrow=seen.narrow,
+        stress=stress,
+    )
 
 
 def pointwise_points(
@@ -227,13 +234,13 @@ def pointwise_points(
     common = not anchors.local.size and first.codimension > 0 and settings.solver == "closed-form"
     heights = np.concatenate([place.beside for place in places])
     return np.concatenate(points)[back], Known(
-        first.rank,
-        federation.features - first.rank,
-        share,
-        None,
-        seen.narrow,
-        heights[back] if common else None,
-        stress,
+        rank=first.rank,
+        codimension=federation.features - first.rank,
+        open_share=share,
+        aligned=None,
+        narrow=seen.narrow,
+        heights=heights[back] if common else None,
+        stress=stress,
     )
 
 
@@ -291,7 +298,7 @@ class AnchorPoints:
         return Block(self.space, points, squared, noise, None if noise else self.frame)
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Iteration:
     """One client's problem for an iterative solver.
 
@@ -390,7 +397,15 @@ def refined(
         else:
             start = random_start(anchors, squared, rng)
         blocks.append(
-            Iteration(space, anchors, squared, within, start, settings.tolerance, settings.iterations)
+            Iteration(
+                space=space,
+                anchors=anchors,
+                squared=squared,
+                own=within,
+                start=start,
+                tolerance=settings.tolerance,
+                iterations=settings.iterations,
+            )
         )
     if settings.solver == "smacof-dense":
         visible = [seen.visible(number) for number in range(len(blocks))]

@@ -50,7 +50,7 @@ CERTAIN_HEIGHT = 1e-2
 """A row whose |n| passes a tenth of its time coordinate is off the anchors' span, whatever the rounding."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(kw_only=True, frozen=True, eq=False)
 class LorentzFrame:
     """The `Frame` of anchors on the hyperboloid, as seen from their centre; made by `lorentz_frame`.
 
@@ -244,7 +244,14 @@ def lorentz_frame(anchors: Float64Array, curvature: float = 1.0, noise: float = 
         seen = on_hyperboloid(space @ basis[:rank].T)
         equations = np.column_stack([np.ones(len(anchors)), -seen[:, 1:] / seen[:, :1]])
         solution = np.linalg.pinv(equations)
-    return LorentzFrame(float(curvature), centre, basis[:rank], seen, solution, scale * noise)
+    return LorentzFrame(
+        curvature=float(curvature),
+        centre=centre,
+        spanned=basis[:rank],
+        anchors=seen,
+        solution=solution,
+        noise=scale * noise,
+    )
 
 
 def _centre(anchors: Float64Array) -> Float64Array:

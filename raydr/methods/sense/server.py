@@ -48,7 +48,7 @@ NEIGHBORS = 3
 """Nearest references that place a new row in the disk; 2 to 5 are as good (digits: 0.93)."""
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Completed:
     """The geometry of all records, before any map.
 
@@ -107,7 +107,15 @@ def completed(federation: Federation, settings: SenseSettings) -> Completed:
     source = settings.source(federation.public)
     told = notes(settings, observations, known, source, federation.context.coverage)
     geometry = space.geometry(points, known.heights)
-    return Completed(anchors, space, points, known.narrow, geometry, told, known.stress)
+    return Completed(
+        anchors=anchors,
+        space=space,
+        points=points,
+        narrow=known.narrow,
+        geometry=geometry,
+        notes=told,
+        stress=known.stress,
+    )
 
 
 def rehearse_anchors(federation: Federation, settings: DistributionLearning) -> LearntLandmarks:
@@ -371,9 +379,9 @@ def serve(federation: Federation, settings: SENSE) -> Outcome:
     with federation.stage("references for new rows"):
         model = new_rows_model(settings, known, drawn, federation.stream("references"))
     return Outcome(
-        drawn.embedding,
-        known.geometry,
-        model,
+        embedding=drawn.embedding,
+        geometry=known.geometry,
+        model=model,
         notes=known.notes + drawn.notes,
         stress=known.stress,
         lift=known.lift,

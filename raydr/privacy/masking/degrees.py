@@ -42,7 +42,7 @@ COMPLETE = 16
 """Up to so many clients all are neighbours."""
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Degrees:
     """The graph of a group, and what it withstands.
 
@@ -119,7 +119,14 @@ def degrees(clients: int, colluding: float = 0.2, dropping: float = 0.1) -> Degr
         threshold = _largest_threshold(clients, dropouts, sharing)
         if threshold and clients * known[threshold] * secure <= ways:
             break
-    return Degrees(clients, colluders, dropouts, masking, sharing, threshold)
+    return Degrees(
+        clients=clients,
+        colluders=colluders,
+        dropouts=dropouts,
+        masking=masking,
+        sharing=sharing,
+        threshold=threshold,
+    )
 
 
 def _largest_threshold(clients: int, dropouts: int, sharing: int) -> int:

@@ -55,7 +55,16 @@ def map_of_runs(runs: Sequence[RunFolder], names: Sequence[str], captions: Seque
             shares[places[number]] = run.faithfulness.shares
             columns.append(kept_column(run.faithfulness.neighbors, shares, names[number]))
         panels.append(
-            Panel(str(number), names[number], whole, around, True, kept, run.in_disk, captions[number])
+            Panel(
+                key=str(number),
+                title=names[number],
+                points=whole,
+                frame=around,
+                shown=True,
+                kept=kept,
+                in_disk=run.in_disk,
+                caption=captions[number],
+            )
         )
     if any(panel.kept is not None for panel in panels):
         ways.append(Way("faithfulness", tuple(panel.kept for panel in panels)))

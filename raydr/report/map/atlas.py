@@ -66,7 +66,7 @@ class Column:
     share: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Panel:
     """One map: its points (rows, 2 or 3), NaN for rows that are not on it, and the frame around it, a square or cube.
 
@@ -92,7 +92,7 @@ class Way:
     columns: tuple[int | None, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Atlas:
     """Maps of the same rows, as the page's template takes them.
 
@@ -147,7 +147,15 @@ def map_of_run(run: RunFolder, later: Later | None = None) -> Atlas:
     shown = panels(run, later.points if more else None)
     around = frame(np.concatenate(list(shown.values())), in_disk=run.in_disk)
     maps = [
-        Panel(key, title, points, around, key == "federated", place, run.in_disk)
+        Panel(
+            key=key,
+            title=title,
+            points=points,
+            frame=around,
+            shown=key == "federated",
+            kept=place,
+            in_disk=run.in_disk,
+        )
         for (key, points), title, place in zip(shown.items(), titles, kept, strict=False)
     ]
     fallback = picture_of(run, later, FALLBACK_ROWS, FALLBACK_INCHES)
@@ -244,7 +252,15 @@ def atlas(
         "columns": [packed[place][0] | {"part": put(packed[place][1])} for place in fit.columns],
         "ways": [_way(way, columns) for way in ways],
     }
-    return Atlas(maps[: fit.maps], ways, header, parts, notices, fallback, pairs)
+    return Atlas(
+        panels=maps[: fit.maps],
+        ways=ways,
+        header=header,
+        parts=parts,
+        notices=notices,
+        fallback=fallback,
+        pairs=pairs,
+    )
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ _LEAST_GAIN = 0.1
 """Part of a guess's error that the best attempt must take away for a frame to be said to be found."""
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Line:
     """An attempt in a row of the table.
 
@@ -128,17 +128,17 @@ def _line(verdict: Verdict) -> Line:
             said = f"the claim does not hold: with the noise that was measured, ε is {bound.measured:.3g}; {said}"
     messages = ", ".join(f"{count:,} {kind}" for kind, count in verdict.messages.items())
     return Line(
-        verdict.attack,
-        verdict.description,
-        verdict.variant,
-        verdict.knows,
-        messages,
-        error,
-        guess,
-        exact,
-        said,
-        beats,
-        not verdict.why,
+        attack=verdict.attack,
+        description=verdict.description,
+        variant=verdict.variant,
+        knows=verdict.knows,
+        messages=messages,
+        error=error,
+        guess=guess,
+        exact=exact,
+        said=said,
+        beats=beats,
+        applies=not verdict.why,
     )
 
 

@@ -29,7 +29,7 @@ WRITERS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class ComparisonRow:
     """One measure or cost over all runs.
 
@@ -85,7 +85,7 @@ class ComparisonRow:
         return tuple(text == target for text in self._plain)
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Comparison:
     """A table of runs: ``runs`` are its columns, by folder name, and ``rows`` its lines, ratios first.
 
@@ -258,7 +258,9 @@ def _table(runs: Sequence[RunFolder]) -> Comparison:
         ),
     ]
     rows += [
-        ComparisonRow(name, title, unit, False, tuple(values), not others)
+        ComparisonRow(
+            name=name, title=title, unit=unit, higher_is_better=False, values=tuple(values), alike=not others
+        )
         for name, title, unit, values in costs
     ]
     samples = {wording.of_sample(run): None for run in runs if run.measures.sampled_rows is not None}
@@ -268,7 +270,9 @@ def _table(runs: Sequence[RunFolder]) -> Comparison:
         for name, run in zip(names, runs, strict=True)
         if run.edited
     )
-    return Comparison(tuple(names), tuple(rows), known, others, tuple(samples), edits)
+    return Comparison(
+        runs=tuple(names), rows=tuple(rows), known=known, others=others, estimates=tuple(samples), edits=edits
+    )
 
 
 def _unlike(run: RunFolder, first: RunFolder) -> str:
@@ -319,7 +323,15 @@ def _ratio_rows(runs: Sequence[RunFolder]) -> list[ComparisonRow]:
         values = [_ratio(run.measures.federated.get(name), run.measures.central.get(name)) for run in runs]
         if wording.higher_is_better(name) and any(value is not None for value in values):
             title = f"{wording.metric_title(name)}, of the pooled map's"
-            found.append(ComparisonRow(f"ratio.{name}", title, "ratio", True, tuple(values)))
+            found.append(
+                ComparisonRow(
+                    name=f"ratio.{name}",
+                    title=title,
+                    unit="ratio",
+                    higher_is_better=True,
+                    values=tuple(values),
+                )
+            )
     return found
 
 

@@ -21,7 +21,7 @@ _SURELY = 2.0  # standard errors by which values of a sample differ that are sai
 _MAPS = ("federated", "central")
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class MetricLine:
     """A metric in words; ``arrow`` points where better is.
 

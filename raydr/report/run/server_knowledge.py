@@ -256,7 +256,7 @@ def _beside(run: RunFolder, others: list[Entry]) -> str:
 
 def _parted(sent: list[Entry]) -> tuple[Fixed, Fixed, str]:
     """What plain messages fix, what blurred ones fix, and by what those are blurred."""
-    plain = covered = Fixed(0, 0, 0, 0, 0)
+    plain = covered = Fixed(records=0, exact=0, dimensions=0, features=0, points=0)
     words: dict[str, None] = {}
     for entry in sent:
         if entry.protection is not None:

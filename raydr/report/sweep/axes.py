@@ -39,7 +39,7 @@ TELLING = ("federated.npa_10", "federated.trustworthiness")
 PRICES = ("leakage", "bytes_exposed", "epsilon", "bytes_up", "seconds")
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Axis:
     """A swept key or a measure over all points of a sweep.
 

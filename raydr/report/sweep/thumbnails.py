@@ -28,7 +28,7 @@ class Thumbnail:
     picture: str
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True, frozen=True)
 class Thumbnails:
     """Small maps in order, their colours, and how many could not be turned onto the first or were left out."""
 

@@ -94,7 +94,7 @@ def test_one_site_is_tsne_of_its_rows_and_the_reference_rows() -> None:
     reference = reference_of(federation, DSNE())
     places = (points - reference.centre) @ reference.axes
     assert np.std(places[:12, 0]) == pytest.approx(1e-4)
-    places[12:] += Client(0, rows, 0).stream("first places").normal(scale=1e-6, size=(25, 2))
+    places[12:] += Client(index=0, rows=rows, seed=0).stream("first places").normal(scale=1e-6, size=(25, 2))
     change, gains = np.zeros_like(places), np.ones_like(places)
     for number in range(12):
         exaggeration = 12.0 if number < 6 else 1.0
@@ -119,7 +119,7 @@ def test_what_sites_tell_of_the_reference_rows_stays_in_its_range_wherever_these
     federation = federate([rows], public=public)
     settings = DSNE(early_exaggeration=100.0)
     for spread in (1e-6, 1e-2, 1.0, 1e3):
-        client = Client(0, rows, 0)
+        client = Client(index=0, rows=rows, seed=0)
         begin(client, BeginRequest(settings, reference_of(federation, settings)))
         request = StepRequest(spread * np.random.default_rng(0).normal(size=(12, 2)), 1, 100.0)
         reply = step(client, request)

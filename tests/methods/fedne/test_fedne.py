@@ -103,14 +103,20 @@ def test_a_clients_rows_are_attracted_by_their_nearest_and_the_pooled_map_by_all
     for few in (None, 2, 9):
         settings = FedNE(**SMALL, local_neighbors=few)
         training = settings.training(federate(parts))
-        client = Client(3, parts[3].astype(np.float32), 0, round=1)
+        client = Client(index=3, rows=parts[3].astype(np.float32), seed=0, round=1)
         batches = local_task(
             client,
             TrainRequest(
-                replace(training, mixing=0.0), np.zeros(0, np.float32), 1e-3, np.zeros((0, 0), np.float32), 1.0,
-                np.zeros((0, 0), np.float32), np.zeros(0, np.float32), **NO_CONTROL_VARIATES,
+                training=replace(training, mixing=0.0),
+                weights=np.zeros(0, np.float32),
+                learning_rate=1e-3,
+                field=np.zeros((0, 0), np.float32),
+                reach=1.0,
+                surrogates=np.zeros((0, 0), np.float32),
+                shares=np.zeros(0, np.float32),
+                **NO_CONTROL_VARIATES,
             ),
-        ).schedule  # fmt: skip
+        ).schedule
         nearest = np.argsort(((parts[3][:, None] - parts[3]) ** 2).sum(axis=2), axis=1)[:, 1:]
         heads, tails = (ends[batches.live > 0] for ends in (batches.heads, batches.tails))
         ranks = {
@@ -141,7 +147,7 @@ def test_a_round_is_the_average_of_local_trainings_by_rows() -> None:
     )
     expected = weights.astype(np.float64)
     for index, part in enumerate(parts):
-        client = Client(index, (part - scaling.shift) * scaling.factor, 0, round=1)
+        client = Client(index=index, rows=(part - scaling.shift) * scaling.factor, seed=0, round=1)
         expected += len(part) / 129 * train_locally(client, request).weights
     from raydr.methods.fedne.encoder import Architecture
 
@@ -162,10 +168,16 @@ def test_the_field_repels_as_strongly_as_pairs_of_pooled_rows_do() -> None:
     grid = Grid.covering(10.0, 0.1)
     field = repulsion_field(grid, deposit(grid, places.numpy()) / 1500).astype(np.float32)
     request = TrainRequest(
-        replace(TRAINING, hidden=(), mixing=0.2), np.zeros(9, np.float32), 1e-3, field, grid.reach,
-        np.zeros((0, 0), np.float32), np.zeros(0, np.float32), **NO_CONTROL_VARIATES,
-    )  # fmt: skip
-    objective = objective_of([Client(0, np.zeros((5, 2)), 0)], [request])
+        training=replace(TRAINING, hidden=(), mixing=0.2),
+        weights=np.zeros(9, np.float32),
+        learning_rate=1e-3,
+        field=field,
+        reach=grid.reach,
+        surrogates=np.zeros((0, 0), np.float32),
+        shares=np.zeros(0, np.float32),
+        **NO_CONTROL_VARIATES,
+    )
+    objective = objective_of([Client(index=0, rows=np.zeros((5, 2)), seed=0)], [request])
     assert objective.own_share is None
     assert objective.surrogate is not None
     heads = places.clone().requires_grad_()
@@ -185,11 +197,16 @@ def test_own_rows_and_the_others_field_repel_as_pooled_rows_do() -> None:
     grid = Grid.covering(9.0, 0.1)
     shares = np.array([60, 140, 100], np.float32) / 300
     request = TrainRequest(
-        replace(TRAINING, hidden=()), np.array([1, 0, 0, 1, 0, 0], np.float32), 1e-3,
-        repulsion_field(grid, deposit(grid, places) / 300).astype(np.float32), grid.reach,
-        np.zeros((0, 0), np.float32), np.zeros(0, np.float32), **NO_CONTROL_VARIATES | {"spoken": shares},
-    )  # fmt: skip
-    clients = [Client(index, part, 0) for index, part in enumerate(parts)]
+        training=replace(TRAINING, hidden=()),
+        weights=np.array([1, 0, 0, 1, 0, 0], np.float32),
+        learning_rate=1e-3,
+        field=repulsion_field(grid, deposit(grid, places) / 300).astype(np.float32),
+        reach=grid.reach,
+        surrogates=np.zeros((0, 0), np.float32),
+        shares=np.zeros(0, np.float32),
+        **NO_CONTROL_VARIATES | {"spoken": shares},
+    )
+    clients = [Client(index=index, rows=part, seed=0) for index, part in enumerate(parts)]
     objective = objective_of(clients, [request.addressed_to(index) for index in range(3)])
     assert objective.own_share is not None
     assert objective.surrogate is not None
@@ -209,14 +226,21 @@ def test_own_rows_and_the_others_field_repel_as_pooled_rows_do() -> None:
 
 def test_of_a_field_that_is_its_own_a_client_feels_nothing() -> None:
     rows = np.random.default_rng(0).normal(size=(3 * SPEAKING_ROWS, 2)).astype(np.float32)
-    client, weights = Client(0, rows, 0, round=4), np.array([1, 0, 0, 1, 0, 0], np.float32)
+    client, weights = Client(index=0, rows=rows, seed=0, round=4), np.array([1, 0, 0, 1, 0, 0], np.float32)
     grid = Grid(8.0, 41)
-    told = density(client, DensityRequest(weights, (), grid.reach, grid.nodes)).share
+    told = density(
+        client, DensityRequest(weights=weights, hidden=(), reach=grid.reach, nodes=grid.nodes)
+    ).share
     request = TrainRequest(
-        replace(TRAINING, hidden=()), weights, 1e-3, repulsion_field(grid, told).astype(np.float32), grid.reach,
-        np.zeros((0, 0), np.float32), np.zeros(0, np.float32),
+        training=replace(TRAINING, hidden=()),
+        weights=weights,
+        learning_rate=1e-3,
+        field=repulsion_field(grid, told).astype(np.float32),
+        reach=grid.reach,
+        surrogates=np.zeros((0, 0), np.float32),
+        shares=np.zeros(0, np.float32),
         **NO_CONTROL_VARIATES | {"spoken": np.ones(1, np.float32)},
-    )  # fmt: skip
+    )
     np.testing.assert_allclose(others_field(client, request, grid), 0.0, atol=1e-5)
     next_round = replace(client, round=5)
     assert np.abs(others_field(next_round, request, grid)).max() > 1e-3  # by other rows
@@ -288,15 +312,20 @@ def test_the_unit_of_the_data_changes_nothing() -> None:
 
 def test_a_client_whose_rows_are_not_numbers_is_named() -> None:
     parts = blobs()
-    client = Client(3, np.where(parts[3] > 1e9, 0, parts[3]), 0, round=1)
+    client = Client(index=3, rows=np.where(parts[3] > 1e9, 0, parts[3]), seed=0, round=1)
     client.rows[2, 1] = np.nan
     client.memory["neighbors"] = np.tile(np.arange(1, 5), (60, 1))
     federation = federate(parts)
     request = TrainRequest(
-        TRAINING, FedAvgNE(**SMALL).first_weights(federation, np.ones(5)), 1e-3,
-        np.zeros((0, 0), np.float32), 1.0, np.zeros((0, 0), np.float32), np.zeros(0, np.float32),
+        training=TRAINING,
+        weights=FedAvgNE(**SMALL).first_weights(federation, np.ones(5)),
+        learning_rate=1e-3,
+        field=np.zeros((0, 0), np.float32),
+        reach=1.0,
+        surrogates=np.zeros((0, 0), np.float32),
+        shares=np.zeros(0, np.float32),
         **NO_CONTROL_VARIATES,
-    )  # fmt: skip
+    )
     with pytest.raises(RunError, match="the loss is not finite"):
         train_locally(client, request)
 
@@ -346,7 +375,7 @@ def test_the_servers_control_variate_is_the_mean_of_the_clients_own() -> None:
 
     seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
     federation = federation_over(
-        InlineTransport([ClientHost(seats, 0, withheld=known(seats))]),
+        InlineTransport([ClientHost(seats=seats, seed=0, withheld=known(seats))]),
         len(seats),
         seed=0,
         journal=Journal(hear),
@@ -374,17 +403,25 @@ def test_the_servers_control_variate_is_the_mean_of_the_clients_own() -> None:
 def test_a_client_follows_the_mean_course_and_tells_how_its_own_changed() -> None:
     """The first step of Adam goes along the sign of g_i + c - c_i; what is told is the new c_i minus the old."""
     rows = blobs()[0].astype(np.float32)
-    client = Client(0, rows, 0, round=1, secret=KNOWN.derived("client", 0))
+    client = Client(index=0, rows=rows, seed=0, round=1, secret=KNOWN.derived("client", 0))
     weights = FedAvgNE(**SMALL).first_weights(federate(blobs()), np.ones(5))
     random = np.random.default_rng(0)
     mean = random.normal(0, 5, len(weights)).astype(np.float32)
     own = random.normal(0, 5, len(weights)).astype(np.float16)
     key = key_of(0)
     plain = TrainRequest(
-        replace(TRAINING, batch=512, most_steps=1), weights, 1e-3, np.zeros((0, 0), np.float32), 1.0,
-        np.zeros((0, 0), np.float32), np.zeros(0, np.float32), mean,
-        np.zeros((1, kept_size(len(weights))), np.uint8), np.zeros(1, np.int64), np.zeros(0, np.float32),
-    )  # fmt: skip
+        training=replace(TRAINING, batch=512, most_steps=1),
+        weights=weights,
+        learning_rate=1e-3,
+        field=np.zeros((0, 0), np.float32),
+        reach=1.0,
+        surrogates=np.zeros((0, 0), np.float32),
+        shares=np.zeros(0, np.float32),
+        control=mean,
+        kept=np.zeros((1, kept_size(len(weights))), np.uint8),
+        kept_rounds=np.zeros(1, np.int64),
+        spoken=np.zeros(0, np.float32),
+    )
     now = Binding("", 0, 1, "control variate")
     first = train_locally(client, plain.addressed_to(0))
     gradient = first.control.astype(np.float16)
@@ -460,8 +497,8 @@ def test_a_large_client_speaks_in_the_field_by_rows_drawn_anew_in_each_round() -
     """By an encoder that is the identity, so that shares are the rows' own."""
     rows = np.random.default_rng(0).normal(size=(4 * SPEAKING_ROWS, 2)).astype(np.float32)
     rows[:SPEAKING_ROWS] += 3
-    client = Client(0, rows, 0, round=1)
-    request = DensityRequest(np.array([1, 0, 0, 1, 0, 0], np.float32), (), 8.0, 17)
+    client = Client(index=0, rows=rows, seed=0, round=1)
+    request = DensityRequest(weights=np.array([1, 0, 0, 1, 0, 0], np.float32), hidden=(), reach=8.0, nodes=17)
     first = density(client, request).share
     client.round = 2
     second = density(client, request).share
@@ -501,7 +538,7 @@ def lossy(
     parts: Sequence[FloatArray], settings: ContrastiveEncoder, *, participation: float, dropout: float
 ) -> tuple[Outcome, Federation]:
     seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
-    transport = InlineTransport([ClientHost(seats, 0, FaultPlan(dropout=dropout))])
+    transport = InlineTransport([ClientHost(seats=seats, seed=0, faults=FaultPlan(dropout=dropout))])
     federation = federation_over(
         transport, len(seats), seed=0, policy=FailurePolicy(quorum=0.2), participation=participation
     )
@@ -538,7 +575,7 @@ def test_a_resumed_run_has_the_same_bits(name: str) -> None:
     def run(resume: Checkpoint | None) -> bytes:
         seats = [Seat(index, rows, fingerprint(rows)) for index, rows in enumerate(parts)]
         federation = federation_over(
-            InlineTransport([ClientHost(seats, 0, withheld=known(seats))]),
+            InlineTransport([ClientHost(seats=seats, seed=0, withheld=known(seats))]),
             len(seats),
             seed=0,
             journal=Journal(hear),
@@ -559,7 +596,7 @@ def test_a_local_encoder_that_was_forgotten_is_trained_again() -> None:
 
     rows = blobs()[0].astype(np.float32)
     settings = LocalNE(**SMALL)
-    steady, forgetful = Client(0, rows, 0), Client(0, rows, 0)
+    steady, forgetful = Client(index=0, rows=rows, seed=0), Client(index=0, rows=rows, seed=0)
     for round in (1, 2, 3):
         steady.round = forgetful.round = round
         told = train_alone(steady, AloneRequest(settings, round))
@@ -579,10 +616,15 @@ def test_clients_trained_as_one_change_as_each_would() -> None:
     federation = federate(parts)
     field = np.random.default_rng(0).random((9, 9)).astype(np.float32)
     request = TrainRequest(
-        replace(TRAINING, local_epochs=2, mixing=0.2, together=True),
-        FedAvgNE(**SMALL).first_weights(federation, np.ones(5)), 1e-3,
-        field, 5.0, np.zeros((0, 0), np.float32), np.zeros(0, np.float32), **NO_CONTROL_VARIATES,
-    )  # fmt: skip
+        training=replace(TRAINING, local_epochs=2, mixing=0.2, together=True),
+        weights=FedAvgNE(**SMALL).first_weights(federation, np.ones(5)),
+        learning_rate=1e-3,
+        field=field,
+        reach=5.0,
+        surrogates=np.zeros((0, 0), np.float32),
+        shares=np.zeros(0, np.float32),
+        **NO_CONTROL_VARIATES,
+    )
     surrogates = np.random.default_rng(0).random((6, 257)).astype(np.float32)
     networks = replace(
         request, field=np.zeros((0, 0), np.float32), surrogates=surrogates, shares=np.full(6, 0.2, np.float32)
@@ -611,7 +653,13 @@ def test_clients_trained_as_one_change_as_each_would() -> None:
     )
     for asked in (request, networks, corrected, parted, published):
         clients = [
-            Client(index, part.astype(np.float32), 0, 1, secret=KNOWN.derived("client", index))
+            Client(
+                index=index,
+                rows=part.astype(np.float32),
+                seed=0,
+                round=1,
+                secret=KNOWN.derived("client", index),
+            )
             for index, part in enumerate(parts)
         ]
         for client, together in zip(clients, jointly(clients, asked), strict=True):
@@ -643,22 +691,29 @@ def test_batched_clients_draw_the_map_of_single_ones_within_rounding(tmp_path: P
 def test_one_bad_client_does_not_spoil_the_others_of_its_host() -> None:
     """Where the joint part fails, each answers for itself, and the one at fault is named."""
     parts = [part.astype(np.float32) for part in blobs([20, 20, 20])]
-    host = ClientHost([Seat(index, part, fingerprint(part)) for index, part in enumerate(parts)], 0)
+    host = ClientHost(
+        seats=[Seat(index, part, fingerprint(part)) for index, part in enumerate(parts)], seed=0
+    )
     everybody = {"round": 1, "attempt": 0, "clients": (0, 1, 2), "in_rounds": True}
     away = OwnShift(np.array([0.0, np.inf, 0.0]))
-    assert len(host.ask(Call(away, number=1, **everybody))) == 3  # type: ignore[arg-type]
+    assert len(host.ask(Call(request=away, number=1, **everybody))) == 3  # type: ignore[arg-type]
     request = TrainRequest(
-        replace(TRAINING, hidden=(), mixing=0.2, together=True), np.zeros(12, np.float32), 1e-3,
-        np.zeros((0, 0), np.float32), 1.0, np.zeros((0, 0), np.float32), np.zeros(0, np.float32),
+        training=replace(TRAINING, hidden=(), mixing=0.2, together=True),
+        weights=np.zeros(12, np.float32),
+        learning_rate=1e-3,
+        field=np.zeros((0, 0), np.float32),
+        reach=1.0,
+        surrogates=np.zeros((0, 0), np.float32),
+        shares=np.zeros(0, np.float32),
         **NO_CONTROL_VARIATES,
-    )  # fmt: skip
-    answers = host.ask(Call(request, number=2, **everybody))  # type: ignore[arg-type]
+    )
+    answers = host.ask(Call(request=request, number=2, **everybody))  # type: ignore[arg-type]
     assert isinstance(answers[1], Failure)
     assert answers[1].client == 1
     for index in (0, 2):
         answer = answers[index]
         assert isinstance(answer, Answered)
-        alone = train_locally(Client(index, parts[index], 0, round=1), request)
+        alone = train_locally(Client(index=index, rows=parts[index], seed=0, round=1), request)
         assert answer.reply.weights.tobytes() == alone.weights.tobytes()
 
 
@@ -767,7 +822,7 @@ def test_ray_gives_the_bits_of_one_process(cluster: None, name: str) -> None:
     from raydr.scenarios.running.backend import InlineBackend
 
     settings = VARIANTS[name]
-    plan = Plan(settings.kind, settings, "none", seed=0)  # type: ignore[attr-defined]
+    plan = Plan(method=settings.kind, settings=settings, scale="none", seed=0)  # type: ignore[attr-defined]
     maps = {
         backend.serve(blobs(), plan, listener=lambda event: None).outcome.embedding.tobytes()
         for backend in (InlineBackend(), RayBackend(2), RayBackend("per-client"))

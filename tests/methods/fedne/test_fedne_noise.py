@@ -207,9 +207,10 @@ class TestClients:
     @pytest.mark.parametrize("clip", [1e-4, 0.05, 100.0])
     def test_no_client_says_more_than_its_clip(self, clip: float) -> None:
         """All that a client says is one vector of the sum, so that is how far it moves the sum."""
-        plain = train_locally(Client(0, blobs()[0], 0), training_request(5, None))
+        plain = train_locally(Client(index=0, rows=blobs()[0], seed=0), training_request(5, None))
         said = train_locally(
-            Client(0, blobs()[0], 0), training_request(5, by_client(clip=clip, multiplier=1.0))
+            Client(index=0, rows=blobs()[0], seed=0),
+            training_request(5, by_client(clip=clip, multiplier=1.0)),
         )
         length = float(np.linalg.norm(plain.weights))
         assert np.linalg.norm(said.weights) == pytest.approx(min(clip, length), rel=1e-6)
@@ -231,7 +232,7 @@ class TestClients:
     def test_no_client_moves_the_moments_further(self, scale: float) -> None:
         rows = scale * np.random.default_rng(0).normal(size=(9, 3))
         request = MeanRequest(np.full(3, 0.5), 2.0, by_client(multiplier=1.0))
-        told = mean_and_length(Client(0, rows, 0), request).packed
+        told = mean_and_length(Client(index=0, rows=rows, seed=0), request).packed
         assert np.linalg.norm(told) <= request.sensitivity(9)
 
 
@@ -333,22 +334,22 @@ class TestMoments:
         rng = np.random.default_rng(4)
         rows, request = rng.normal(size=(4096, 5)), MeanRequest(np.full(5, 0.5), 3.0)
         told = [
-            mean_and_length(Client(0, each, 0), request).packed
+            mean_and_length(Client(index=0, rows=each, seed=0), request).packed
             for each in (rows, *(rng.permutation(rows) for _ in range(8)))
         ]
         assert len({each.tobytes() for each in told}) == 1
         seen = (rows[:1] - 0.5) / 3.0
-        alone = mean_and_length(Client(0, rows[:1], 0), request).packed
+        alone = mean_and_length(Client(index=0, rows=rows[:1], seed=0), request).packed
         cut = seen[0] / max(1.0, float(np.linalg.norm(seen)))
         np.testing.assert_allclose(alone, np.append(cut, cut @ cut), atol=2.0**-25)
 
     def test_an_answer_is_within_its_range_at_the_corner_and_zero_without_rows(self) -> None:
         request = MeanRequest(np.zeros(4), 2.0)
-        far = mean_and_length(Client(0, np.full((3, 4), 9.0), 0), request).packed
+        far = mean_and_length(Client(index=0, rows=np.full((3, 4), 9.0), seed=0), request).packed
         largest = MeanAndLength.ranges(request, 3)["packed"].largest
         assert np.abs(far).max() <= largest < 1.0001
         np.testing.assert_array_equal(
-            mean_and_length(Client(0, np.zeros((0, 4)), 0), request).packed, np.zeros(5)
+            mean_and_length(Client(index=0, rows=np.zeros((0, 4)), seed=0), request).packed, np.zeros(5)
         )
 
 
@@ -570,7 +571,10 @@ def test_densities_are_paid_for_in_the_rounds_that_renew_them() -> None:
 
 class TestUnits:
     def test_charges_of_records_and_of_clients_are_not_added_up(self) -> None:
-        mixed = {Charge("Step", 1.0, 1.0): 1, Charge("Change", 1.0, 1.0, "client"): 1}
+        mixed = {
+            Charge(kind="Step", deviation=1.0, sensitivity=1.0): 1,
+            Charge(kind="Change", deviation=1.0, sensitivity=1.0, unit="client"): 1,
+        }
         for adds in (composed_multiplier, dp_event, lambda charges: epsilon_of(charges, DELTA)):
             with pytest.raises(UnitError, match="Step is charged by record and Change by client"):
                 adds(mixed)
@@ -638,7 +642,9 @@ class TestSurrogates:
 
         weights = initial_weights(Architecture(5, (8,)), np.random.default_rng(0))
         start = np.random.default_rng(1).normal(size=(1, PARAMETERS)).astype(np.float32)
-        request = SurrogateRequest(weights, (8,), start, "grid", 0.5, 5)
+        request = SurrogateRequest(
+            weights=weights, hidden=(8,), surrogates=start, points="grid", step=0.5, negatives=5
+        )
         clean, noisy = (
             federate(blobs((30,))).ask(replace(request, mechanism=noise))[0].parameters.astype(np.float64)
             for noise in (None, GaussianNoise(on="surrogate", level=0.5))
@@ -651,7 +657,9 @@ class TestSurrogates:
         from raydr.methods.fedne.clients import _some
 
         shares = np.array([0.1, 0.0, 0.4, 0.3, 0.2], np.float32)
-        drawn = [_some(Client(1, np.zeros((1, 1)), seed), shares, left_out) for seed in range(200)]
+        drawn = [
+            _some(Client(index=1, rows=np.zeros((1, 1)), seed=seed), shares, left_out) for seed in range(200)
+        ]
         assert {int((each > 0).sum()) for each in drawn} == {kept}
         assert all(each.sum() == pytest.approx(1.0, rel=1e-6) and each[1] == 0.0 for each in drawn)
         assert all(sum(each[index] > 0 for each in drawn) > 0 for index in (0, 2, 3, 4))
@@ -665,7 +673,9 @@ class TestSurrogates:
         )
         at, values = torch.zeros(1, 1, 2), set()
         for round in range(20):
-            repulsed = objective_of([Client(0, np.zeros((2, 3)), 0, round)], [request]).surrogate
+            repulsed = objective_of(
+                [Client(index=0, rows=np.zeros((2, 3)), seed=0, round=round)], [request]
+            ).surrogate
             assert repulsed is not None
             values.add(round_of(repulsed(at)))
         assert len(values) == 3  # pairs of three others

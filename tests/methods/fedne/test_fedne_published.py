@@ -206,7 +206,7 @@ def test_a_client_trains_on_the_graph_of_its_rows_and_as_many_mixed_ones(index: 
     parts, settings = blobs(), FedNE(**SMALL)
     request, rows = asked(parts, settings), parts[index]
     count = len(rows)
-    local = local_task(Client(index, rows, 0, round=2), request)
+    local = local_task(Client(index=index, rows=rows, seed=0, round=2), request)
     assert local.rows.shape == (2 * count, 5)
     np.testing.assert_array_equal(local.rows[:count], rows)
     nearest = by_brute_force(rows, min(4, count - 1))
@@ -223,13 +223,13 @@ def test_a_client_trains_on_the_graph_of_its_rows_and_as_many_mixed_ones(index: 
 
 def test_mixed_rows_are_made_anew_in_each_round_and_alike_for_who_is_restarted() -> None:
     parts, settings = blobs(), FedNE(**SMALL)
-    request, steady = asked(parts, settings), Client(0, parts[0], 0, round=1)
+    request, steady = asked(parts, settings), Client(index=0, rows=parts[0], seed=0, round=1)
     made = []
     for round in (1, 2, 1):
         steady.round = round
         made.append(local_task(steady, request).rows.tobytes())
     assert made[0] == made[2] != made[1]
-    assert local_task(Client(0, parts[0], 0, round=2), request).rows.tobytes() == made[1]
+    assert local_task(Client(index=0, rows=parts[0], seed=0, round=2), request).rows.tobytes() == made[1]
     random, nearest = client_stream(0, 0, 2, "mixed rows"), local_neighbors(parts[0], 4)
     assert with_mixed(parts[0], nearest, 0.2, random).tobytes() == made[1]
 
@@ -260,17 +260,17 @@ def test_mixed_rows_lie_between_their_ends_wherever_these_are(offset: float) -> 
 def test_a_row_without_neighbours_is_mixed_with_nobody() -> None:
     request = asked(blobs(), FedNE(**SMALL))
     for rows in (np.ones((1, 5)), np.ones((0, 5))):
-        local = local_task(Client(1, rows, 0, round=1), request)
+        local = local_task(Client(index=1, rows=rows, seed=0, round=1), request)
         assert local.rows.tobytes() == rows.tobytes()
         assert local.schedule.steps == 0
-    twins = local_task(Client(1, np.ones((2, 5)), 0, round=1), request)
+    twins = local_task(Client(index=1, rows=np.ones((2, 5)), seed=0, round=1), request)
     assert twins.rows.tobytes() == np.ones((4, 5)).tobytes()
     assert len(edges_of(twins)) == 4 * 3
 
 
 def test_negatives_are_all_other_rows_alike_the_mixed_ones_among_them() -> None:
     settings = FedNE(**SMALL | {"negatives": 400})
-    local = local_task(Client(2, blobs()[2], 0, round=1), asked(blobs(), settings))
+    local = local_task(Client(index=2, rows=blobs()[2], seed=0, round=1), asked(blobs(), settings))
     dealt = local.schedule
     assert dealt.from_rows
     live = dealt.live > 0
@@ -391,7 +391,7 @@ def test_rows_enter_as_they_are_and_a_round_is_the_mean_of_local_trainings() -> 
     request = asked(parts, settings)
     expected = request.weights.astype(np.float64)
     for index, part in enumerate(parts):
-        change = train_locally(Client(index, part, 0, round=1), request).weights
+        change = train_locally(Client(index=index, rows=part, seed=0, round=1), request).weights
         expected += len(part) / sum(map(len, parts)) * change
     flat = Architecture(5, settings.hidden).flat(
         {name.removeprefix("encoder."): values for name, values in model.items()}
@@ -447,14 +447,14 @@ def test_the_others_surrogates_count_by_their_rows_and_own_pairs_by_theirs() -> 
     """(10): |D_m| / |D| before the client's own repulsion, |D_m'| / |D| before each other's surrogate."""
     parts = blobs((20, 30, 50))
     request = asked(parts, FedNE(**SMALL))
-    alone = objective_of([Client(1, parts[1], 0)], [request])
+    alone = objective_of([Client(index=1, rows=parts[1], seed=0)], [request])
     assert alone.surrogate is None
     assert alone.own_share is not None
     assert alone.own_share.tolist() == [1.0], "without surrogates as in (3)"
     level = np.zeros((3, networks.PARAMETERS), np.float32)
     level[:, -1] = 1.0, 10.0, 100.0  # each network says so everywhere
     request = replace(request, surrogates=level, shares=np.array([0.2, 0.3, 0.5], np.float32))
-    objective = objective_of([Client(1, parts[1], 0)], [request])
+    objective = objective_of([Client(index=1, rows=parts[1], seed=0)], [request])
     assert objective.own_share is not None
     assert objective.surrogate is not None
     assert objective.own_share.tolist() == pytest.approx([0.3])

@@ -38,7 +38,7 @@ def placed(rows: Float64Array, landmarks: Float64Array) -> Float64Array:
 
 
 def f_score(rows: Float64Array, coordinates: Float64Array) -> float:
-    evidence = Evidence(rows, np.zeros((len(rows), 2)), recovered=Points(coordinates))
+    evidence = Evidence(rows=rows, embedding=np.zeros((len(rows), 2)), recovered=Points(coordinates))
     return float(evaluate(["f_score"], evidence).values["f_score"])
 
 

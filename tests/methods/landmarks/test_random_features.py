@@ -38,7 +38,9 @@ def embedded(features: FourierFeatures, points: Float64Array) -> Float64Array:
 def request_of(features: int = 4, count: int = 32, axes: Float64Array | None = None) -> MeanEmbeddingRequest:
     centre = np.zeros(features)
     drawn = fourier_features(7, count, GAMMA, centre, axes)
-    return MeanEmbeddingRequest(7, count, GAMMA, centre, axes, drawn.frequencies[-1, -4:])
+    return MeanEmbeddingRequest(
+        seed=7, count=count, gamma=GAMMA, centre=centre, axes=axes, witnesses=drawn.frequencies[-1, -4:]
+    )
 
 
 @pytest.mark.parametrize("dimensions", [1, 3, 50])
@@ -121,17 +123,21 @@ def test_a_record_moves_the_sum_by_1_and_no_entry_beyond_its_range() -> None:
     request = request_of()
     rows = rows_of(9) * 1e3
     whole, without = (
-        len(part) * mean_embedding.mean_embedding(Client(0, part, 0), request).embedding
+        len(part) * mean_embedding.mean_embedding(Client(index=0, rows=part, seed=0), request).embedding
         for part in (rows, rows[:-1])
     )
     assert np.linalg.norm(whole - without) == pytest.approx(1.0, rel=1e-6)
     largest = MeanEmbedding.ranges(request, 1)["embedding"].largest
     for precision in (np.float32, np.float64):
         for row in np.zeros((1, 4)), rows[:1]:
-            reply = mean_embedding.mean_embedding(Client(0, row.astype(precision), 0), request)
+            reply = mean_embedding.mean_embedding(
+                Client(index=0, rows=row.astype(precision), seed=0), request
+            )
             assert np.abs(reply.embedding).max() <= largest
     assert (
-        np.abs(mean_embedding.mean_embedding(Client(0, np.zeros((1, 4)), 0), request).embedding).max()
+        np.abs(
+            mean_embedding.mean_embedding(Client(index=0, rows=np.zeros((1, 4)), seed=0), request).embedding
+        ).max()
         > 0.99 * largest
     )
 
@@ -139,7 +145,7 @@ def test_a_record_moves_the_sum_by_1_and_no_entry_beyond_its_range() -> None:
 def test_a_client_whose_numpy_draws_otherwise_says_so() -> None:
     request = request_of()
     with pytest.raises(RunError, match="same version of numpy"):
-        mean_embedding.mean_embedding(Client(0, rows_of(), 0), replace(request, seed=8))
+        mean_embedding.mean_embedding(Client(index=0, rows=rows_of(), seed=0), replace(request, seed=8))
 
 
 EVERYWHERE: list[dict[str, Any]] = [

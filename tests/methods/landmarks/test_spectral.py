@@ -478,13 +478,15 @@ def test_unequal_densities_are_told_apart_where_one_bandwidth_fails() -> None:
 def test_the_methods_own_clusters_are_scored_and_not_those_of_the_map() -> None:
     rows, labels = blobs()
     names = ["clustering_nmi", "clustering_ari"]
-    perfect = evaluate(names, Evidence(rows, rows[:, :2] * 0, labels, clusters=3 - labels))
+    perfect = evaluate(
+        names, Evidence(rows=rows, embedding=rows[:, :2] * 0, labels=labels, clusters=3 - labels)
+    )
     assert perfect.values == {"clustering_nmi": pytest.approx(1.0), "clustering_ari": pytest.approx(1.0)}
-    none = evaluate(names, Evidence(rows, rows[:, :2], labels))
+    none = evaluate(names, Evidence(rows=rows, embedding=rows[:, :2], labels=labels))
     assert none.values == {}
     assert set(none.not_computed.values()) == {"the method makes no clusters of its own"}
     with pytest.raises(DataError, match="clustering has 159"):
-        Evidence(rows, rows[:, :2], labels, clusters=labels[:-1])
+        Evidence(rows=rows, embedding=rows[:, :2], labels=labels, clusters=labels[:-1])
 
 
 METHOD: dict[str, Any] = {

@@ -55,7 +55,7 @@ def digits(rows: int) -> FloatArray:
 
 def released(request: Request[Any], rows: FloatArray) -> FloatArray:
     """All that one client would add to the sums, as one vector."""
-    reply: Reply = type(request).client_part(Client(0, rows, 0), request)
+    reply: Reply = type(request).client_part(Client(index=0, rows=rows, seed=0), request)
     return np.concatenate([np.ravel(value) for value in vars(reply).values()])
 
 
@@ -215,13 +215,16 @@ def test_sums_are_of_the_rows_and_the_frame_that_are_asked_for() -> None:
     asked = [(rows, mean, axes) for rows in (one, other) for mean in means for axes in turns]
     for first in asked:
         for second in asked:  # of which some differ in the rows, the mean or the axes alone
-            kept = Client(0, first[0], 0)
+            kept = Client(index=0, rows=first[0], seed=0)
             for rows, mean, axes in (first, second):
                 frame = Frame(View(0.0, 4.0, None, None, 3), mean, axes)
                 request = CellSumsRequest(frame, random.normal(size=(5, 2)), 2.0, 50)
                 kept.rows = rows
                 found = cell_sums(kept, request)
-                assert found.residuals.tobytes() == cell_sums(Client(0, rows, 0), request).residuals.tobytes()
+                assert (
+                    found.residuals.tobytes()
+                    == cell_sums(Client(index=0, rows=rows, seed=0), request).residuals.tobytes()
+                )
 
 
 def test_without_noise_the_axes_are_the_principal_ones() -> None:

@@ -52,7 +52,7 @@ def budget_of(settings: PrivateMap, clients: int = 1) -> Budget:
 
 
 def summand(request: Request[Any], rows: FloatArray) -> Float64Array:
-    reply = type(request).client_part(Client(0, rows, 0), request)
+    reply = type(request).client_part(Client(index=0, rows=rows, seed=0), request)
     return np.concatenate([np.ravel(value) for value in vars(reply).values()])
 
 
@@ -85,7 +85,7 @@ class TestSums:
             (ScatterRequest(sight, np.zeros(4), 2.0, 5), 1.25),
             (CellSumsRequest(frame, np.zeros((1, 1)), 1.0, 5), 5.0),
         ):
-            reply = type(request).client_part(Client(0, rows, 0), request)
+            reply = type(request).client_part(Client(index=0, rows=rows, seed=0), request)
             ranges = type(reply).ranges(request, 5)
             assert max(np.abs(value).max() for value in vars(reply).values()) == pytest.approx(most)
             for name, value in vars(reply).items():
@@ -106,11 +106,13 @@ class TestSums:
 
         seen = cut(rows - 6.0, 1.5)
         assert 0.15 < (np.linalg.norm(rows - 6.0, axis=1) > 1.5).mean() < 0.25
-        told = first_moments(Client(0, rows, 0), FirstMomentsRequest(sight, 5000)).packed
+        told = first_moments(Client(index=0, rows=rows, seed=0), FirstMomentsRequest(sight, 5000)).packed
         plain = np.append(seen.sum(axis=0) / 1.5, (seen**2).sum() / 1.5**2)
         np.testing.assert_allclose(told, plain, rtol=1e-5, atol=0.05)
         around = cut(seen - mean, 0.8) / 0.8
-        triangle = scatter(Client(0, rows, 0), ScatterRequest(sight, mean, 0.8, 5000)).triangle
+        triangle = scatter(
+            Client(index=0, rows=rows, seed=0), ScatterRequest(sight, mean, 0.8, 5000)
+        ).triangle
         np.testing.assert_allclose(triangle, (around.T @ around)[np.triu_indices(3)], rtol=1e-4, atol=0.05)
         frame = Frame(sight, mean, turn)
         points = (seen - mean) @ turn
@@ -118,7 +120,7 @@ class TestSums:
         np.testing.assert_array_equal(frame.coordinates(rows)[4321:4322], frame.coordinates(rows[4321:4322]))
         nearest = cdist(points, centres).argmin(axis=1)
         steps = cut(points - centres[nearest], 0.7) / 0.7
-        found = cell_sums(Client(0, rows, 0), CellSumsRequest(frame, centres, 0.7, 5000))
+        found = cell_sums(Client(index=0, rows=rows, seed=0), CellSumsRequest(frame, centres, 0.7, 5000))
         np.testing.assert_array_equal(found.counts, 0.5 * np.bincount(nearest, minlength=4))
         np.testing.assert_allclose(
             found.residuals, [steps[nearest == cell].sum(axis=0) for cell in range(4)], rtol=1e-5, atol=1e-3
@@ -127,7 +129,7 @@ class TestSums:
 
     def test_coordinates_are_computed_once_for_all_rounds(self) -> None:
         frame = Frame(View(0.0, 2.0, None, None, 3), np.zeros(3), np.eye(3)[:, :2])
-        client = Client(0, np.ones((4, 3)), 0)
+        client = Client(index=0, rows=np.ones((4, 3)), seed=0)
         kept = []
         for cells in (2, 3):
             cell_sums(client, CellSumsRequest(frame, np.zeros((cells, 2)), 1.0, 4))
@@ -552,7 +554,7 @@ class TestPlaces:
         rows = np.random.default_rng(7).normal(size=(200, 3))
         frame, known = Frame(View(0.0, 9.0, None, None, 3), np.zeros(3), np.eye(3)), landmarks(12)
         for weight, own in ((0.0, None), (0.4, own_rows(rows, 0.4))):
-            found = places(Client(0, rows, 0), PlaceRequest(frame, known, weight, 3)).places
+            found = places(Client(index=0, rows=rows, seed=0), PlaceRequest(frame, known, weight, 3)).places
             np.testing.assert_allclose(
                 found, place(frame.coordinates(rows), known, own, iterations=3), atol=1e-9
             )
@@ -601,7 +603,9 @@ class TestMap:
 def test_a_rehearsal_counts_operations_messages_and_charges_as_the_run_does() -> None:
     """Products of 900 rows of 6 features with themselves and with 8, 8 and 20 cells along 3 axes."""
     method = settings_of(epsilon=1e4, rounds=3, axes=3, cells=20, early_iterations=7)
-    rehearsal = Rehearsal(Crowd((600, 300), np.zeros((1, 6)), ((0,), (1,))), Context(seed=0))
+    rehearsal = Rehearsal(
+        Crowd(sizes=(600, 300), sample=np.zeros((1, 6)), homes=((0,), (1,))), Context(seed=0)
+    )
     method.rehearse(rehearsal)
     efforts = {stage: (each.at_clients, each.at_server) for stage, each in rehearsal.efforts.items() if stage}
     assert efforts == {

@@ -60,13 +60,17 @@ def judged() -> tuple[Evidence, dict[str, float]]:
     """A map of the rows as they are, and every metric of it."""
     random = np.random.default_rng(0)
     evidence = Evidence(
-        ROWS,
-        ROWS[:, :2] + random.normal(size=(len(ROWS), 2)),
-        LABELS,
-        Points(ROWS + 0.3 * random.normal(size=ROWS.shape)),
+        rows=ROWS,
+        embedding=ROWS[:, :2] + random.normal(size=(len(ROWS), 2)),
+        labels=LABELS,
+        recovered=Points(ROWS + 0.3 * random.normal(size=ROWS.shape)),
         clusters=LABELS,
         sites=np.arange(len(ROWS)) % 5,
-        new=Evidence(ROWS[::2], ROWS[::2, :2] + random.normal(size=(len(ROWS[::2]), 2)), LABELS[::2]),
+        new=Evidence(
+            rows=ROWS[::2],
+            embedding=ROWS[::2, :2] + random.normal(size=(len(ROWS[::2]), 2)),
+            labels=LABELS[::2],
+        ),
     )
     return evidence, evaluate(INVARIANT, evidence).values
 
@@ -91,7 +95,9 @@ def test_metrics_in_the_anchors_frame_see_where_the_origin_lies_and_no_units() -
         found = Points(ROWS * scale + off * scale)
         origin = rows[0] - ROWS[0] * scale
         lift = Lift(origin)
-        return evaluate(ANCHORED, Evidence(rows, ROWS[:, :2], recovered=found, lift=lift)).values
+        return evaluate(
+            ANCHORED, Evidence(rows=rows, embedding=ROWS[:, :2], recovered=found, lift=lift)
+        ).values
 
     assert set(ANCHORED) == {"anchored_cosine", "anchored_frobenius"}
     here = scores(ROWS)
@@ -153,7 +159,9 @@ def test_groups_stay_apart_on_every_map(method: str) -> None:
         federation = federate(
             np.split(rows[4:], [30, 60, 61]), public=rows[:4] if kind in ("sense", "dsne") else None
         )
-        evidence = Evidence(rows[4:], METHODS[kind].serve(federation, settings).embedding, LABELS[4:])
+        evidence = Evidence(
+            rows=rows[4:], embedding=METHODS[kind].serve(federation, settings).embedding, labels=LABELS[4:]
+        )
         return evaluate(("ca_10",), evidence).values["ca_10"]
 
     expected = told_apart(ROWS)

@@ -272,7 +272,14 @@ def test_new_rows_land_where_they_belong_on_a_map_in_other_units() -> None:
     known, new = rows(300, features=2), rows(20, features=2, seed=9) / 2.0
     drawn = Drawn(known, nearest_neighbors(Points(known), 15))
     anchors, space = Anchors(np.zeros((1, 2)), np.zeros((0, 0, 2))), EuclideanSpace()
-    found = Completed(anchors, space, known, Narrow(None, 0), space.geometry(known), ())
+    found = Completed(
+        anchors=anchors,
+        space=space,
+        points=known,
+        narrow=Narrow(None, 0),
+        geometry=space.geometry(known),
+        notes=(),
+    )
     model = new_rows_model(SENSE(), found, drawn, np.random.default_rng(0))
     placed = SENSE().transform(model, new)
     between = nearest_neighbors(Points(model["references"]), 1).distances
@@ -344,9 +351,11 @@ class TestAnchors:
 @pytest.mark.parametrize("scale", ["standard", "minmax", "unit"])
 def test_rows_set_apart_are_scaled_as_the_clients_own(scale: Any) -> None:
     parts, public = multisite(), 7.0 + 3.0 * rows(30, seed=50)
-    hosts = [ClientHost([Seat(index, part, fingerprint(part)) for index, part in enumerate(parts)], 0)]
+    hosts = [
+        ClientHost(seats=[Seat(index, part, fingerprint(part)) for index, part in enumerate(parts)], seed=0)
+    ]
     settings = SENSE(anchors=5, embedder=QUICK)
-    plan = Plan("sense", settings, scale, seed=0, public=public)
+    plan = Plan(method="sense", settings=settings, scale=scale, seed=0, public=public)
     served = run_plan(InlineTransport(hosts), len(parts), plan, journal=Journal())
     expected = scale_rows(public, served.prepared.scaling)[:5]
     assert np.abs(expected - public[:5]).max() > 0.1
