@@ -12,15 +12,18 @@ from half_noise import HalfTheNoise
 from inline_federations import known
 
 from raydr.arrays import Float64Array, FloatArray
-from raydr.attacks import canary
+from raydr.attacks import NotApplicableError, Side, View, canary
 from raydr.attacks.canary import WHOLE, Flock, Noise, bounds
 from raydr.federation import ClientHost, Context, Federation, InlineTransport, Seat, fingerprint
+from raydr.federation.blurring import blur_records
 from raydr.federation.replay import Replay
 from raydr.federation.transcript import Release, Transcript
-from raydr.federation.wire import Call
+from raydr.federation.wire import Call, Sharing, SumCall
+from raydr.methods.landmarks.learning import StepRequest
 from raydr.privacy.accounting import gaussian_epsilon
 from raydr.privacy.canaries import most_deviation
 from raydr.privacy.gaussian import GaussianNoise
+from raydr.privacy.ledger import RECORDS
 from raydr.statistics.second_moments import SecondMomentsRequest
 
 DELTA = 1e-5
@@ -72,8 +75,9 @@ def test_candidates_lie_about_the_mean_along_the_widest_axes_at_the_stated_dista
     found = seen.reshape(-1, 2 * len(canary._REACHES), 3)
     assert len(found) == 6
     for axis, of_axis in zip((*axes, *singles), found, strict=True):
-        np.testing.assert_allclose(of_axis[0::2], np.outer(canary._REACHES, axis), rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(of_axis[1::2], -np.outer(canary._REACHES, axis), rtol=1e-9, atol=1e-9)
+        ways = np.outer(canary._REACHES, np.sign(of_axis[0] @ axis) * axis)  # an axis has no sign
+        np.testing.assert_allclose(of_axis[0::2], ways, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(of_axis[1::2], -ways, rtol=1e-9, atol=1e-9)
 
 
 def test_a_gap_in_a_row_counts_as_the_mean_of_its_column() -> None:
@@ -238,3 +242,162 @@ def test_bounds_say_of_what_they_are() -> None:
     (replaced, _) = bounds(replay_of(2.0, relation="replace-one"), DELTA)
     assert replaced.knows.endswith("there or another in its place")
     assert 0.0 < whole.epsilon <= whole.measured == whole.claimed
+
+
+def summed(replay: Replay, clients: tuple[int, ...], colluding: int) -> Replay:
+    """The first release as that of a sum over some clients, of whom some may tell their shares of the noise."""
+    (release, *_) = replay.releases
+    sharing = Sharing(clients=len(clients), sensitivity=1.0, colluding=colluding)
+    call = SumCall(**vars(replace(release.call, clients=clients)), sharing=sharing)
+    return Replay(replay.hosts, [replace(release, call=call, of_sum=True)])
+
+
+def test_of_a_sum_the_shares_that_colluders_know_are_left_out() -> None:
+    """Not that of the canary's client; and one share is left however many collude."""
+
+    def seen(clients: tuple[int, ...], colluding: int) -> list[int]:
+        flock = Flock.of(summed(replay_of(2.0), clients, colluding))
+        return [part.client.index for part in flock.seen(0)]
+
+    assert seen((0, 1, 2), 0) == [0, 1, 2]
+    assert seen((0, 1, 2), 1) == [0, 2]
+    assert seen((0, 1, 2), 5) == [0]
+    assert len(seen((1, 2), 5)) == 1
+    replay = summed(replay_of(2.0), (1, 2), 2)
+    elsewhere = replace(Flock.of(replay), client=0)
+    assert [part.client.index for part in elsewhere.seen(0)] == [2]
+    without_sharing = replace(replay.releases[0], call=replace(replay.releases[0].call, sharing=None))
+    flock = Flock.of(Replay(replay.hosts, [without_sharing]))
+    assert [part.client.index for part in flock.seen(0)] == [1, 2]
+
+
+def test_where_clients_are_protected_a_client_of_one_record_again_and_again_stands_for_it() -> None:
+    """Or its own rows, or none: the last leaves nothing of it in the release."""
+    replay = replay_of(2.0)
+    (release,) = replay.releases
+    protected = replace(release, charge=replace(release.charge, unit="client"))
+    flock = Flock.of(Replay(replay.hosts, [protected]))
+    rows, absent = replay.rows(0), len(flock.candidates[0])
+    unit = replay.deviation(release, 0)
+
+    def moments(of: FloatArray) -> Float64Array:
+        cut = of * np.minimum(1.0, 9.0 / np.linalg.norm(of, axis=1, keepdims=True)) / 9.0
+        return np.concatenate([cut.mean(axis=0), (cut.T @ cut / len(of))[np.triu_indices(3)]])
+
+    def value(candidate: int) -> Float64Array:
+        return flock._value(0, candidate)["packed"] * unit
+
+    assert not value(absent).any()
+    np.testing.assert_allclose(value(0), moments(rows), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(value(4), moments(flock.candidates[0][4][None]), rtol=1e-4, atol=1e-6)
+
+
+def test_a_record_that_is_absent_pulls_no_landmark() -> None:
+    """Of a gradient, a canary adds what the kernel of its distance to each landmark does."""
+    seats = [Seat(index, part, fingerprint(part)) for index, part in enumerate(ROWS)]
+    hosts = [ClientHost(seats=[seat], seed=0, withheld=known([seat])) for seat in seats]
+    transcript = Transcript()
+    federation = Federation(InlineTransport(hosts), len(ROWS), Context(seed=0), transcript=transcript)
+    landmarks, gamma = np.array([[5.0, -2.0, 1.0], [4.0, -1.0, 0.0]]), 0.1
+    noise = GaussianNoise(on="gradient", multiplier=2.0)
+    federation.ask(
+        StepRequest(
+            landmarks=landmarks,
+            gamma=gamma,
+            step=1.0,
+            local_steps=1,
+            share="gradient",
+            mechanism=noise,
+            objective=False,
+        )
+    )
+    replay = Replay(hosts, transcript.steps)
+    flock = Flock.of(replay)
+    (release,), client = replay.releases, flock.client
+    absent = len(flock.candidates[0])
+    for candidate in (0, 3, 9):
+        towards = landmarks - flock.candidates[0][candidate]
+        kernel = np.exp(-gamma * (towards**2).sum(axis=1))
+        # P1's gradient of -2 mean_ij k(x_i, y_j) over m landmarks, for one of n records
+        pull = 4.0 * gamma * kernel[:, None] * towards / (len(replay.rows(client)) * len(landmarks))
+        (moved,) = flock.shift(0, candidate, absent).values()
+        np.testing.assert_allclose(
+            moved * replay.deviation(release, client), pull, rtol=1e-4, atol=1e-6 * abs(pull).max()
+        )
+
+
+def test_of_noisy_records_a_record_that_is_absent_is_zero() -> None:
+    hosts = replay_of().hosts
+    transcript = Transcript()
+    federation = Federation(InlineTransport(hosts), len(ROWS), Context(seed=0), transcript=transcript)
+    noise = GaussianNoise(on="data", multiplier=2.0, clip=4.0, stage="all")
+    blur_records(federation, noise, 1.0)
+    federation.ask(SecondMomentsRequest(np.zeros(3), 9.0))
+    replay = Replay(hosts, transcript.steps)
+    flock = Flock.of(replay)
+    (release,) = replay.releases
+    assert release.charge.kind == RECORDS
+    for candidate in (0, 5):
+        row = flock.candidates[0][candidate]
+        moved = flock.shift(0, candidate, len(flock.candidates[0]))["records"] * release.charge.deviation
+        np.testing.assert_allclose(moved[:-1], 0.0, atol=1e-9)
+        np.testing.assert_allclose(moved[-1], row * min(1.0, 4.0 / np.linalg.norm(row)), rtol=1e-5, atol=1e-6)
+
+
+def test_few_of_many_releases_count_for_all_of_their_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five releases that one candidate moves by 1 weigh less than one that another moves by 8."""
+    replay = replay_of(*[2.0] * 6)
+    steps = [
+        replace(step, charge=replace(step.charge, kind="other")) if index == 5 else step
+        for index, step in enumerate(replay.releases)
+    ]
+    flock = Flock.of(Replay(replay.hosts, steps))
+    absent = len(flock.candidates[0])
+
+    def distances(self: Flock, index: int) -> Float64Array:
+        found = np.zeros((absent + 1, absent + 1))
+        found[3 if index == 5 else 7, absent] = 8.0 if index == 5 else 1.0
+        return found
+
+    monkeypatch.setattr(Flock, "_distances", distances)
+    assert flock.worst(np.ones(6, np.bool_)) == (3, absent)
+    assert flock.worst(np.arange(6) < 5) == (7, absent)
+
+
+def drawn(**more: Any) -> Noise:
+    """Noise of four numbers in 50 draws, as it is charged."""
+    told: dict[str, Any] = {
+        "release": replay_of(2.0).releases[0],
+        "squares": {"packed": (200.0, 200)},
+        "pilot": 1.0,
+        "shifts": {"moved": 4.0},
+        "along": {"moved": np.resize([2.0, -2.0], 50)},
+    }
+    return Noise(**told | more)
+
+
+def test_noise_along_the_shift_is_bounded_too() -> None:
+    """It may be less there than on average; a shift of length 0 has no direction."""
+    assert drawn().most(1) == 1.0
+    less = drawn(along={"moved": np.resize([0.5, -0.5], 50)})
+    assert less.most(3) == pytest.approx(most_deviation(50 * 0.25 / 4.0, 50, 3), rel=1e-12)
+    nowhere = drawn(shifts={"moved": 0.0}, along={"moved": np.zeros(50)})
+    assert nowhere.most(1) == 1.0
+    assert canary._mu("moved", [nowhere], 50) == 0.0
+
+
+def test_a_release_of_less_noise_weighs_more() -> None:
+    noise = [drawn(pilot=0.5), drawn(along={"moved": np.resize([1.0, 3.0], 50)})]
+    statistic = 4.0 * noise[0].along["moved"][25:] + noise[1].along["moved"][25:]
+    expected = (4.0 * 4.0 + 4.0) / most_deviation(float(statistic @ statistic), 25)
+    assert canary._mu("moved", noise, 50) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_run_without_a_replay_or_a_charge_has_no_canary() -> None:
+    replay, rows = replay_of(2.0), np.zeros((0, 3))
+    view = View(transcript=Transcript(), sizes=(12, 8, 5), embedding=np.zeros((25, 2)))
+    for missing in (None, Replay(replay.hosts, [])):
+        with pytest.raises(NotApplicableError, match="nothing is charged"):
+            list(canary.canary(replace(view, replay=missing), Side(public=rows)))
+    found = list(canary.canary(replace(view, replay=replay, delta=DELTA), Side(public=rows)))
+    assert [one.variant for one in found] == [WHOLE, "SecondMoments"]
