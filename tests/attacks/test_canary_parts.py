@@ -382,8 +382,8 @@ def drawn(**more: Any) -> Noise:
 def test_noise_along_the_shift_is_bounded_too() -> None:
     """It may be less there than on average; a shift of length 0 has no direction."""
     assert drawn().most(1) == 1.0
-    less = drawn(along={"moved": np.resize([0.5, -0.5], 50)})
-    assert less.most(3) == pytest.approx(most_deviation(50 * 0.25 / 4.0, 50, 3), rel=1e-12)
+    less = drawn(shifts={"moved": 0.5}, along={"moved": np.resize([0.1, -0.1], 50)})
+    assert less.most(3) == pytest.approx(most_deviation(50 * 0.01 / 0.5, 50, 3), rel=1e-12)
     nowhere = drawn(shifts={"moved": 0.0}, along={"moved": np.zeros(50)})
     assert nowhere.most(1) == 1.0
     assert canary._mu("moved", [nowhere], 50) == 0.0
