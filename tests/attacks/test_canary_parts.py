@@ -100,20 +100,26 @@ def test_candidates_are_made_of_the_first_rows_of_each_client() -> None:
 
 
 def test_the_canary_is_put_where_the_releases_protect_a_record_least() -> None:
-    """By the sum of squared multipliers: two weaker releases of a client outweigh one of another."""
-    deviations = [1.0, 1.0]
-    replay = replay_of(*deviations)
-    assert Flock.of(replay).client == int(
-        np.argmin([replay.deviation(replay.releases[0], client) for client in range(3)])
-    )
-    once = told(replay, 0, (0, 1))
-    costs = np.zeros(3)
-    for release in once.releases:
-        for client in release.call.clients:
-            costs[client] += once.deviation(release, client) ** -2.0
-    assert Flock.of(once).client == int(costs.argmax())
-    only_last = told(told(replay, 0, (2,)), 1, (2,))
-    assert Flock.of(only_last).client == 2
+    replay = replay_of(1.0, 1.0)
+    deviations = [replay.deviation(replay.releases[0], client) for client in range(3)]
+    assert Flock.of(replay).client == int(np.argmin(deviations))
+    assert Flock.of(told(told(replay, 0, (2,)), 1, (2,))).client == 2
+
+
+@pytest.mark.parametrize(("deviation", "client"), [(1.35, 1), (1.7, 0)])
+def test_two_releases_of_more_noise_may_protect_less_than_one(
+    monkeypatch: pytest.MonkeyPatch, deviation: float, client: int
+) -> None:
+    """By the sum of one over the squared deviation: 2 / 1.35^2 is above 1, 2 / 1.7^2 below."""
+    replay = told(told(replay_of(1.0, 1.0), 0, (0, 1)), 1, (1,))
+    monkeypatch.setattr(Replay, "deviation", lambda self, release, client: deviation if client else 1.0)
+    assert Flock.of(replay).client == client
+
+
+def test_all_candidates_are_followed_through_the_run() -> None:
+    """Also those that are more than the client has rows, in their order."""
+    replay = replay_of(1.0)
+    np.testing.assert_allclose(Flock.of(replay).candidates[0], canary._candidates(replay), rtol=1e-6)
 
 
 def test_a_client_without_rows_holds_no_canary() -> None:
@@ -266,9 +272,10 @@ def test_of_a_sum_the_shares_that_colluders_know_are_left_out() -> None:
     replay = summed(replay_of(2.0), (1, 2), 2)
     elsewhere = replace(Flock.of(replay), client=0)
     assert [part.client.index for part in elsewhere.seen(0)] == [2]
-    without_sharing = replace(replay.releases[0], call=replace(replay.releases[0].call, sharing=None))
+    (release,) = summed(replay_of(2.0), (0, 1, 2), 2).releases
+    without_sharing = replace(release, call=replace(release.call, sharing=None))
     flock = Flock.of(Replay(replay.hosts, [without_sharing]))
-    assert [part.client.index for part in flock.seen(0)] == [1, 2]
+    assert [part.client.index for part in flock.seen(0)] == [0, 1, 2]
 
 
 def test_where_clients_are_protected_a_client_of_one_record_again_and_again_stands_for_it() -> None:
