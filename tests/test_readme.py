@@ -27,6 +27,7 @@ from raydr.tune import running
 from raydr.tune.reading import is_sweep, read_sweep
 
 README = ROOT / "README.md"
+COMMANDS = ROOT / "docs" / "commands.md"
 GUIDE = ROOT / "CONTRIBUTING.md"
 PAGES = pages()
 RUN = ("sh", "python")
@@ -36,7 +37,6 @@ ELSEWHERE = {
 }
 """Pages whose Python runs in another test."""
 NOT_RUN = {
-    ("README.md", ""): "how folders are laid out",
     (
         "docs/cluster.md",
         "bash",
@@ -128,7 +128,7 @@ def test_every_command_and_every_line_of_python_of_a_page_works(
     printed: list[str] = []
     for names in run_blocks(page):
         printed += capsys.readouterr().out.strip().splitlines()
-        if page == README and "result" in names:
+        if page in (README, COMMANDS) and "result" in names:
             assert isinstance(names.pop("result"), raydr.Result)
             assert Path(printed[-1]).is_file()
     numbers = [line for line in printed if re.fullmatch(r"-?\d+\.\d+(e-?\d+)?", line)]
@@ -186,11 +186,18 @@ def test_the_first_block_of_the_readme_is_the_two_commands() -> None:
     assert [line.split()[:2] for line in first.commands] == [["make", "demo"], ["make", "test"]]
 
 
-def test_the_readme_names_every_command_and_option() -> None:
-    text = README.read_text()
-    table = "\n".join(line for line in text.splitlines() if line.startswith("| `raydr"))
-    named = re.findall(r"`raydr (\w+)", table)
+def command_lines(page: Path) -> list[str]:
+    """The lines of a page's table of commands."""
+    return [line for line in page.read_text().splitlines() if line.startswith("| `raydr")]
+
+
+@pytest.mark.parametrize("page", [README, COMMANDS], ids=name_of)
+def test_a_table_of_commands_names_every_command(page: Path) -> None:
+    named = re.findall(r"`raydr (\w+)", "\n".join(command_lines(page)))
     assert list(dict.fromkeys(named)) == list(app.commands)
+
+
+def test_the_page_of_commands_names_every_option() -> None:
     options = {
         option
         for command in app.commands.values()
@@ -198,11 +205,11 @@ def test_the_readme_names_every_command_and_option() -> None:
         for option in parameter.opts
         if option.startswith("--")
     }
-    assert set(re.findall(r"--[a-z-]+", table)) == options
+    assert set(re.findall(r"--[a-z-]+", "\n".join(command_lines(COMMANDS)))) == options
 
 
-def test_the_readme_names_the_data_sets_that_need_no_folder() -> None:
-    text = README.read_text()
+def test_the_page_of_commands_names_the_data_sets_that_need_no_folder() -> None:
+    text = COMMANDS.read_text()
     for dataset in DATASETS.values():
         assert (f"`{dataset.name}`" in text) == (dataset.origin != "folder")
 
@@ -216,8 +223,8 @@ def test_the_guide_names_functions_and_rooms_that_are_there() -> None:
     assert rooms <= named
 
 
-def test_the_readme_names_what_can_be_listed() -> None:
-    line = next(line for line in README.read_text().splitlines() if line.startswith("| `raydr list"))
+def test_the_page_of_commands_names_what_can_be_listed() -> None:
+    line = next(line for line in command_lines(COMMANDS) if line.startswith("| `raydr list"))
     assert re.findall(r"`(\w+)`", line) == list(CATALOGUES)
 
 
