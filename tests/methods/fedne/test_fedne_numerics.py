@@ -406,8 +406,10 @@ def test_a_warm_start_slows_down_in_three_parts(monkeypatch: pytest.MonkeyPatch)
         architecture,
         initial_weights(architecture, rng),
         rng.normal(size=(40, 4)).astype(np.float32),
-        FedNE(neighbors=4, batch=32, mixing=None, learning_rate=0.01, decay=0.5, warm_steps=100),
+        FedNE(neighbors=4, batch=32, learning_rate=0.01, decay=0.5),
         rng,
+        steps=100,
+        mixing=None,
     )
     np.testing.assert_allclose([rate for rate, _ in parts], [0.01, 0.005, 0.0025])
     assert [steps for _, steps in parts] == [40, 30, 30]
@@ -418,10 +420,11 @@ def test_a_warm_start_separates_clusters_and_needs_two_prototypes() -> None:
     architecture = Architecture(5, (16,))
     weights = initial_weights(architecture, np.random.default_rng(0))
 
-    settings = FedNE(neighbors=4, batch=64, mixing=0.2, learning_rate=1e-2, decay=0.1, warm_steps=200)
+    settings = FedNE(neighbors=4, batch=64, learning_rate=1e-2, decay=0.1)
 
     def started(prototypes: np.ndarray) -> np.ndarray:
-        return warm_start(architecture, weights, prototypes, settings, np.random.default_rng(0))
+        random = np.random.default_rng(0)
+        return warm_start(architecture, weights, prototypes, settings, random, steps=200, mixing=0.2)
 
     def separation(weights: np.ndarray) -> float:
         """Distance between the clusters' centres on the map, in deviations of their members."""
