@@ -153,6 +153,20 @@ def test_the_canary_chosen_moves_the_releases_most_of_all(relation: str) -> None
     assert moved[one, other] == pytest.approx(allowed.max(), rel=1e-6)
 
 
+def test_another_record_is_chosen_however_little_it_moves_the_releases() -> None:
+    flock = Flock.of(replay_of(1e4, relation="replace-one"))
+    assert flock._distances(0).max() < 1.0
+    assert len(flock.candidates[0]) not in flock.worst(np.ones(1, np.bool_))
+
+
+def test_the_only_record_of_a_client_leaves_nothing_when_it_is_absent() -> None:
+    replay = told(replay_of(1.0, rows=[ROWS[0][:1], ROWS[1]]), 0, (0,))
+    flock = Flock.of(replay)
+    absent = len(flock.candidates[0])
+    assert not flock._value(0, absent)["packed"].any()
+    assert flock._value(0, 0)["packed"].any()
+
+
 def test_a_shift_is_the_change_of_the_upload_over_the_deviation_that_is_charged() -> None:
     replay = replay_of(2.0)
     flock = Flock.of(replay)
