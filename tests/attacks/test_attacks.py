@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from attacked import federation_seen, scored, skewed, truth_of, turned, view_of
+from fedne_tables import asked_to_train
 from scipy.optimize import minimize
 
 from raydr.arrays import Float64Array
@@ -26,7 +27,7 @@ from raydr.attacks.surrogate_inversion import surrogate_inversion
 from raydr.attacks.trilateration import trilateration
 from raydr.federation.transcript import FIRST_CALLS, Seen, Transcript
 from raydr.geometry.points import squared_distances
-from raydr.methods.fedne.clients import Change, Training, TrainRequest
+from raydr.methods.fedne.clients import Change, Training
 from raydr.methods.fedne.positions import PositionRequest, Positions, positions_of
 from raydr.methods.fedne.surrogates import DensityRequest
 from raydr.methods.landmarks.learning import Step, StepRequest
@@ -475,7 +476,6 @@ def trained(
     sizes: tuple[int, ...], hidden: tuple[int, ...], change: Float64Array, control: Float64Array
 ) -> View:
     """What a server sees of one round of training in which client 0 uploads this."""
-    nothing = np.zeros((0, 0), np.float32)
     training = Training(
         hidden=hidden,
         neighbors=3,
@@ -488,18 +488,11 @@ def trained(
         rows=sum(sizes),
         together=False,
     )
-    request = TrainRequest(
+    request = asked_to_train(
+        np.zeros(change.size, np.float32),
         training=training,
-        weights=np.zeros(change.size, np.float32),
         learning_rate=0.1,
-        field=nothing,
-        reach=1.0,
-        surrogates=nothing,
-        shares=nothing[0:0, 0:0].ravel(),
         control=np.zeros(control.size, np.float32),
-        kept=np.zeros((0, 0), np.uint8),
-        kept_rounds=np.zeros(0, np.int64),
-        spoken=np.zeros(0, np.float32),
     )
     transcript = Transcript()
     transcript.add(

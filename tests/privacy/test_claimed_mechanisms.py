@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 from adversarial_tables import SIZES, tables
-from fedne_tables import NO_CONTROL_VARIATES, TRAINING
+from fedne_tables import asked_to_train
 from inline_federations import federate
 
 import raydr
@@ -162,17 +162,8 @@ def step_request(
 
 
 def train_request(noise: Mechanism | None, features: int) -> TrainRequest:
-    nothing = np.zeros((0, 0), np.float32)
-    return TrainRequest(
-        training=TRAINING,
-        weights=initial_weights(Architecture(features, (16, 16)), drawn()),
-        learning_rate=0.01,
-        field=nothing,
-        reach=1.0,
-        surrogates=nothing,
-        shares=np.zeros(0, np.float32),
-        mechanism=noise,
-        **NO_CONTROL_VARIATES,
+    return asked_to_train(
+        initial_weights(Architecture(features, (16, 16)), drawn()), learning_rate=0.01, mechanism=noise
     )
 
 

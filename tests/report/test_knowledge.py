@@ -283,20 +283,23 @@ def test_examples_are_the_best_one_between_and_the_worst(determined: RunFolder) 
     assert knowledge(replace(determined, audit=_audit(NOTHING))).examples is None
 
 
+BARE = Entry(
+    kind="Step",
+    what="w",
+    direction="up",
+    granularity=Granularity.AGGREGATE,
+    seen_by="server",
+    count=3,
+    bytes=8,
+)
+"""A sum that the server sees of each client."""
+
+
 def test_sums_of_which_one_is_bare_are_not_said_to_hide_clients(determined: RunFolder) -> None:
     """A sum under secure aggregation beside one that is not: the server reads each client's part of the second."""
-    bare = Entry(
-        kind="Step",
-        what="w",
-        direction="up",
-        granularity=Granularity.AGGREGATE,
-        seen_by="server",
-        count=3,
-        bytes=8,
-    )
-    secure = replace(bare, kind="Moments", secure=True)
+    secure = replace(BARE, kind="Moments", secure=True)
     hidden, read, both = (
-        knowledge(replace(determined, ledger=ledger)).text for ledger in ((secure,), (bare,), (secure, bare))
+        knowledge(replace(determined, ledger=ledger)).text for ledger in ((secure,), (BARE,), (secure, BARE))
     )
     assert "has sums over 3 clients, of no record and no client by itself" in hidden
     for text in (read, both):
@@ -305,16 +308,7 @@ def test_sums_of_which_one_is_bare_are_not_said_to_hide_clients(determined: RunF
 
 
 def test_a_client_of_one_record_is_mentioned_where_its_part_is_read(determined: RunFolder) -> None:
-    bare = Entry(
-        kind="Step",
-        what="w",
-        direction="up",
-        granularity=Granularity.AGGREGATE,
-        seen_by="server",
-        count=3,
-        bytes=8,
-    )
-    place = replace(bare, kind="P", granularity=Granularity.PER_RECORD, tells=Tells.PLACES)
+    place = replace(BARE, kind="P", granularity=Granularity.PER_RECORD, tells=Tells.PLACES)
     said = {
         1: "(1 of them holds one record, so that speaks of it alone)",
         2: "(2 of them hold one record, so",
@@ -322,10 +316,10 @@ def test_a_client_of_one_record_is_mentioned_where_its_part_is_read(determined: 
     for alone, words in said.items():
         clients = ("a",) * 9 + ("b", "c", "c") if alone == 1 else ("a",) * 9 + ("b", "c")
         some = replace(determined, clients=clients)
-        for ledger in ((bare,), (place, bare)):
+        for ledger in ((BARE,), (place, BARE)):
             assert words in knowledge(replace(some, ledger=ledger)).text
             assert "one record" not in knowledge(replace(determined, ledger=ledger)).text
-    hidden = replace(determined, clients=("a",) * 9 + ("b",), ledger=(replace(bare, secure=True),))
+    hidden = replace(determined, clients=("a",) * 9 + ("b",), ledger=(replace(BARE, secure=True),))
     assert "one record" not in knowledge(hidden).text
 
 

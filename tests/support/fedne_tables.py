@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from raydr.arrays import FloatArray
-from raydr.methods.fedne.clients import Training
+from raydr.arrays import Float32Array, FloatArray
+from raydr.methods.fedne.clients import Training, TrainRequest
 from raydr.methods.fedne.encoder import Architecture, initial_weights
 from raydr.methods.fedne.pairs import PairRequest
 
@@ -30,6 +30,20 @@ NO_CONTROL_VARIATES: dict[str, Any] = {
     "kept_rounds": np.zeros(0, np.int64),
     "spoken": np.zeros(0, np.float32),
 }
+
+
+def asked_to_train(weights: Float32Array, **given: Any) -> TrainRequest:
+    """Ask for training from ``weights`` (parameters,): of rows alone, unless ``given`` says otherwise."""
+    alone: dict[str, Any] = {
+        "training": TRAINING,
+        "learning_rate": 1e-3,
+        "field": np.zeros((0, 0), np.float32),
+        "reach": 1.0,
+        "surrogates": np.zeros((0, 0), np.float32),
+        "shares": np.zeros(0, np.float32),
+        **NO_CONTROL_VARIATES,
+    }
+    return TrainRequest(weights=weights, **alone | given)
 
 
 def blobs(sizes: Sequence[int] = (40, 1, 25, 60, 0, 3), features: int = 5) -> list[FloatArray]:

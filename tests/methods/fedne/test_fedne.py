@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fedne_tables import NO_CONTROL_VARIATES, TRAINING, blobs
+from fedne_tables import TRAINING, asked_to_train, blobs
 from inline_federations import KNOWN, federate, federation_over, known
 from requests_for_tests import OwnShift
 from sklearn.neighbors import KNeighborsClassifier
@@ -106,16 +106,7 @@ def test_a_clients_rows_are_attracted_by_their_nearest_and_the_pooled_map_by_all
         client = Client(index=3, rows=parts[3].astype(np.float32), seed=0, round=1)
         batches = local_task(
             client,
-            TrainRequest(
-                training=replace(training, mixing=0.0),
-                weights=np.zeros(0, np.float32),
-                learning_rate=1e-3,
-                field=np.zeros((0, 0), np.float32),
-                reach=1.0,
-                surrogates=np.zeros((0, 0), np.float32),
-                shares=np.zeros(0, np.float32),
-                **NO_CONTROL_VARIATES,
-            ),
+            asked_to_train(np.zeros(0, np.float32), training=replace(training, mixing=0.0)),
         ).schedule
         nearest = np.argsort(((parts[3][:, None] - parts[3]) ** 2).sum(axis=2), axis=1)[:, 1:]
         heads, tails = (ends[batches.live > 0] for ends in (batches.heads, batches.tails))
@@ -135,16 +126,7 @@ def test_a_round_is_the_average_of_local_trainings_by_rows() -> None:
     federation = federate(parts)
     scaling, reach = standardised(federation)
     weights = settings.first_weights(federation, reach)
-    request = TrainRequest(
-        training=replace(TRAINING, hidden=settings.hidden, most_steps=100),
-        weights=weights,
-        learning_rate=1e-3,
-        field=np.zeros((0, 0), np.float32),
-        reach=1.0,
-        surrogates=np.zeros((0, 0), np.float32),
-        shares=np.zeros(0, np.float32),
-        **NO_CONTROL_VARIATES,
-    )
+    request = asked_to_train(weights, training=replace(TRAINING, hidden=settings.hidden, most_steps=100))
     expected = weights.astype(np.float64)
     for index, part in enumerate(parts):
         client = Client(index=index, rows=(part - scaling.shift) * scaling.factor, seed=0, round=1)
@@ -167,15 +149,11 @@ def test_the_field_repels_as_strongly_as_pairs_of_pooled_rows_do() -> None:
     (exact,) = torch.autograd.grad(mean, pairs)
     grid = Grid.covering(10.0, 0.1)
     field = repulsion_field(grid, deposit(grid, places.numpy()) / 1500).astype(np.float32)
-    request = TrainRequest(
+    request = asked_to_train(
+        np.zeros(9, np.float32),
         training=replace(TRAINING, hidden=(), mixing=0.2),
-        weights=np.zeros(9, np.float32),
-        learning_rate=1e-3,
         field=field,
         reach=grid.reach,
-        surrogates=np.zeros((0, 0), np.float32),
-        shares=np.zeros(0, np.float32),
-        **NO_CONTROL_VARIATES,
     )
     objective = objective_of([Client(index=0, rows=np.zeros((5, 2)), seed=0)], [request])
     assert objective.own_share is None
@@ -196,15 +174,12 @@ def test_own_rows_and_the_others_field_repel_as_pooled_rows_do() -> None:
     (exact,) = torch.autograd.grad(5.0 * (apart.sum() - apart.diagonal().sum()) / 300**2, pairs)
     grid = Grid.covering(9.0, 0.1)
     shares = np.array([60, 140, 100], np.float32) / 300
-    request = TrainRequest(
+    request = asked_to_train(
+        np.array([1, 0, 0, 1, 0, 0], np.float32),
         training=replace(TRAINING, hidden=()),
-        weights=np.array([1, 0, 0, 1, 0, 0], np.float32),
-        learning_rate=1e-3,
         field=repulsion_field(grid, deposit(grid, places) / 300).astype(np.float32),
         reach=grid.reach,
-        surrogates=np.zeros((0, 0), np.float32),
-        shares=np.zeros(0, np.float32),
-        **NO_CONTROL_VARIATES | {"spoken": shares},
+        spoken=shares,
     )
     clients = [Client(index=index, rows=part, seed=0) for index, part in enumerate(parts)]
     objective = objective_of(clients, [request.addressed_to(index) for index in range(3)])
@@ -231,15 +206,12 @@ def test_of_a_field_that_is_its_own_a_client_feels_nothing() -> None:
     told = density(
         client, DensityRequest(weights=weights, hidden=(), reach=grid.reach, nodes=grid.nodes)
     ).share
-    request = TrainRequest(
+    request = asked_to_train(
+        weights,
         training=replace(TRAINING, hidden=()),
-        weights=weights,
-        learning_rate=1e-3,
         field=repulsion_field(grid, told).astype(np.float32),
         reach=grid.reach,
-        surrogates=np.zeros((0, 0), np.float32),
-        shares=np.zeros(0, np.float32),
-        **NO_CONTROL_VARIATES | {"spoken": np.ones(1, np.float32)},
+        spoken=np.ones(1, np.float32),
     )
     np.testing.assert_allclose(others_field(client, request, grid), 0.0, atol=1e-5)
     next_round = replace(client, round=5)
@@ -316,16 +288,7 @@ def test_a_client_whose_rows_are_not_numbers_is_named() -> None:
     client.rows[2, 1] = np.nan
     client.memory["neighbors"] = np.tile(np.arange(1, 5), (60, 1))
     federation = federate(parts)
-    request = TrainRequest(
-        training=TRAINING,
-        weights=FedAvgNE(**SMALL).first_weights(federation, np.ones(5)),
-        learning_rate=1e-3,
-        field=np.zeros((0, 0), np.float32),
-        reach=1.0,
-        surrogates=np.zeros((0, 0), np.float32),
-        shares=np.zeros(0, np.float32),
-        **NO_CONTROL_VARIATES,
-    )
+    request = asked_to_train(FedAvgNE(**SMALL).first_weights(federation, np.ones(5)))
     with pytest.raises(RunError, match="the loss is not finite"):
         train_locally(client, request)
 
@@ -409,18 +372,12 @@ def test_a_client_follows_the_mean_course_and_tells_how_its_own_changed() -> Non
     mean = random.normal(0, 5, len(weights)).astype(np.float32)
     own = random.normal(0, 5, len(weights)).astype(np.float16)
     key = key_of(0)
-    plain = TrainRequest(
+    plain = asked_to_train(
+        weights,
         training=replace(TRAINING, batch=512, most_steps=1),
-        weights=weights,
-        learning_rate=1e-3,
-        field=np.zeros((0, 0), np.float32),
-        reach=1.0,
-        surrogates=np.zeros((0, 0), np.float32),
-        shares=np.zeros(0, np.float32),
         control=mean,
         kept=np.zeros((1, kept_size(len(weights))), np.uint8),
         kept_rounds=np.zeros(1, np.int64),
-        spoken=np.zeros(0, np.float32),
     )
     now = Binding("", 0, 1, "control variate")
     first = train_locally(client, plain.addressed_to(0))
@@ -615,15 +572,11 @@ def test_clients_trained_as_one_change_as_each_would() -> None:
     parts = blobs()
     federation = federate(parts)
     field = np.random.default_rng(0).random((9, 9)).astype(np.float32)
-    request = TrainRequest(
+    request = asked_to_train(
+        FedAvgNE(**SMALL).first_weights(federation, np.ones(5)),
         training=replace(TRAINING, local_epochs=2, mixing=0.2, together=True),
-        weights=FedAvgNE(**SMALL).first_weights(federation, np.ones(5)),
-        learning_rate=1e-3,
         field=field,
         reach=5.0,
-        surrogates=np.zeros((0, 0), np.float32),
-        shares=np.zeros(0, np.float32),
-        **NO_CONTROL_VARIATES,
     )
     surrogates = np.random.default_rng(0).random((6, 257)).astype(np.float32)
     networks = replace(
@@ -697,15 +650,8 @@ def test_one_bad_client_does_not_spoil_the_others_of_its_host() -> None:
     everybody = {"round": 1, "attempt": 0, "clients": (0, 1, 2), "in_rounds": True}
     away = OwnShift(np.array([0.0, np.inf, 0.0]))
     assert len(host.ask(Call(request=away, number=1, **everybody))) == 3  # type: ignore[arg-type]
-    request = TrainRequest(
-        training=replace(TRAINING, hidden=(), mixing=0.2, together=True),
-        weights=np.zeros(12, np.float32),
-        learning_rate=1e-3,
-        field=np.zeros((0, 0), np.float32),
-        reach=1.0,
-        surrogates=np.zeros((0, 0), np.float32),
-        shares=np.zeros(0, np.float32),
-        **NO_CONTROL_VARIATES,
+    request = asked_to_train(
+        np.zeros(12, np.float32), training=replace(TRAINING, hidden=(), mixing=0.2, together=True)
     )
     answers = host.ask(Call(request=request, number=2, **everybody))  # type: ignore[arg-type]
     assert isinstance(answers[1], Failure)

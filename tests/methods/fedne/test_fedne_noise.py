@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from attacked import federation_seen
-from fedne_tables import FIELD, NO_CONTROL_VARIATES, NO_FIELD, TRAINING, asked_of_pairs, blobs
+from fedne_tables import FIELD, NO_FIELD, TRAINING, asked_of_pairs, asked_to_train, blobs
 from half_noise import HalfTheNoise
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -186,16 +186,11 @@ def _swapped(
 
 def training_request(features: int, noise: GaussianNoise | None, **more: Any) -> TrainRequest:
     architecture = Architecture(features, (16, 16))
-    return TrainRequest(
+    return asked_to_train(
+        initial_weights(architecture, np.random.default_rng(0)),
         training=replace(TRAINING, **more),
-        weights=initial_weights(architecture, np.random.default_rng(0)),
         learning_rate=0.01,
-        field=NO_FIELD,
-        reach=1.0,
-        surrogates=np.zeros((0, 0), np.float32),
-        shares=np.zeros(0, np.float32),
         mechanism=noise,
-        **NO_CONTROL_VARIATES,
     )
 
 
