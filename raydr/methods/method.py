@@ -41,7 +41,9 @@ class MethodSettings(Settings):
     """Copies, in double precision, that the server makes of the coordinates of all rows before it draws them."""
 
     @classmethod
-    def offers(cls, what: Literal["public_rows", "transform", "predict", "redraw", "rehearse"]) -> bool:
+    def offers(
+        cls, what: Literal["central", "public_rows", "transform", "predict", "redraw", "rehearse"]
+    ) -> bool:
         """Whether the method overrides what not every method has."""
         return getattr(cls, what) is not getattr(MethodSettings, what)
 

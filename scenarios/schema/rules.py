@@ -253,6 +253,18 @@ def maps_along_the_way(scenario: Sections) -> Problem | None:
 
 
 @rule
+def pooled_map_that_can_be_drawn(scenario: Sections) -> Problem | None:
+    """Refuse to compare with the pooled-data map of a method that has none."""
+    method = scenario.method
+    if not scenario.compare or method.drawn_by is not None or method.offers("central"):
+        return None
+    return (
+        f"compare asks for the pooled-data map, and method.kind {method.kind!r} has none: it has no embedder, and does"
+        " not override central; leave compare out"
+    )
+
+
+@rule
 def table_where_needed(scenario: Sections) -> Problem | None:
     """Refuse files of sites where the method needs them in one table."""
     return scenario.method.needs_table() if scenario.clients.sites else None

@@ -16,10 +16,11 @@ from tiny import Wards, tiny, tiny_file, tiny_scenario
 
 from raydr.data import load
 from raydr.errors import RaydrError, ScenarioError
-from raydr.methods import METHODS
+from raydr.methods import METHODS, MethodSettings
 from raydr.metrics import METRICS
 from raydr.scenarios.running.client_data import dealt_out
 from raydr.scenarios.schema.reading import dump, parse_override, read, shipped
+from raydr.scenarios.schema.rules import pooled_map_that_can_be_drawn
 from raydr.scenarios.schema.scenario import Scenario
 
 fifty = settings(max_examples=50, deadline=None)
@@ -213,6 +214,20 @@ def test_an_unknown_metric_is_refused_with_the_nearest() -> None:
 )
 def test_an_impossible_combination_is_refused(overrides: dict[str, Any], said: str) -> None:
     assert said in refusal(tiny(), **overrides)
+
+
+def test_a_pooled_map_is_refused_where_the_method_has_none() -> None:
+    """Before the run, and not after it: an added method may have neither an embedder nor a map of its own."""
+
+    class Bare(MethodSettings):
+        kind: str = "bare"
+
+    compared = tiny_scenario(compare=["central"])
+    assert pooled_map_that_can_be_drawn(compared) is None
+    problem = pooled_map_that_can_be_drawn(compared.model_copy(update={"method": Bare()}))
+    assert problem is not None
+    assert "method.kind 'bare' has none" in problem
+    assert pooled_map_that_can_be_drawn(compared.model_copy(update={"method": Bare(), "compare": ()})) is None
 
 
 def test_a_count_may_be_left_out_where_the_data_fix_it() -> None:
