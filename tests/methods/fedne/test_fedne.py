@@ -270,6 +270,23 @@ def test_single_rows_alone_keep_the_first_encoder(name: str) -> None:
     assert np.isfinite(outcome(VARIANTS[name], parts).embedding).all()
 
 
+def test_methods_differ_in_what_their_clients_train_with() -> None:
+    """FedProx adds its pull, FedNE mixed rows and networks that are left out; FedAvg has none of these."""
+    federation = federate(blobs())
+    plain = FedAvgNE(**SMALL).training(federation)
+    assert (plain.proximity, plain.mixing, plain.left_out) == (0.0, 0.0, 0.0)
+    assert FedProxNE(**SMALL, proximity=0.3).training(federation) == replace(plain, proximity=0.3)
+    mixed = FedNE(**SMALL, surrogate="mlp", surrogates_left_out=0.25, mixing=0.7, mixed="rows")
+    asked = mixed.training(federation)
+    assert (asked.proximity, asked.mixing, asked.left_out, asked.mixed) == (0.0, 0.7, 0.25, "rows")
+    assert FedNE(**SMALL, mixing=None).training(federation).mixing == 0.0
+    pulled, free = (
+        outcome(method(**SMALL, **more), blobs()).embedding
+        for method, more in ((FedProxNE, {"proximity": 10.0}), (FedAvgNE, {}))
+    )
+    assert np.ptp(pulled - free) > 1e-3
+
+
 def test_equal_rows_are_refused() -> None:
     with pytest.raises(DataError, match="All rows of all clients are equal"):
         outcome(FedNE(**FEDNE), [np.ones((5, 3)), np.ones((4, 3))])

@@ -439,3 +439,15 @@ def test_equal_bits_whatever_the_packing() -> None:
         assert isinstance(outcome.geometry, Points)
         bits.append(outcome.embedding.tobytes() + outcome.geometry.coordinates.tobytes())
     assert len(set(bits)) == 1
+
+
+def test_the_plan_counts_the_matrices_over_all_pairs_of_the_dense_solver() -> None:
+    """Six of them, in double precision, beside the frames that every solver has."""
+    told = {
+        solver: SENSE(anchors=10, regime="pointwise", solver=solver).server_bytes(500, 20, 4)
+        for solver in ("smacof", "smacof-dense")
+    }
+    assert told["smacof"] == 3 * 8 * 10 * 20
+    assert told["smacof-dense"] - told["smacof"] == 6 * 8 * 510**2
+    local = SENSE(anchors=10, local_anchors=3, visibility="partial", regime="multisite", solver="smacof")
+    assert local.server_bytes(500, 20, 4) == 3 * 8 * 4 * 13 * 20
