@@ -450,4 +450,5 @@ def test_the_plan_counts_the_matrices_over_all_pairs_of_the_dense_solver() -> No
     assert told["smacof"] == 3 * 8 * 10 * 20
     assert told["smacof-dense"] - told["smacof"] == 6 * 8 * 510**2
     local = SENSE(anchors=10, local_anchors=3, visibility="partial", regime="multisite", solver="smacof")
-    assert local.server_bytes(500, 20, 4) == 3 * 8 * 4 * 13 * 20
+    assert local.per_client(20, 500) == (7, 3)  # of ten anchors, three are seen by one client alone
+    assert local.server_bytes(500, 20, 4) == 3 * 8 * 4 * (7 + 3) * 20
