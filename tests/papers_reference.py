@@ -1,6 +1,6 @@
-"""The papers' tables beside raydr's, as Markdown, from what ``raydr reproduce`` wrote.
+"""Write the papers' tables with raydr's results into docs/papers.md, from what ``raydr reproduce`` wrote.
 
-``python tests/papers_reference.py`` puts it into docs/papers.md, its summary into README.md; a test keeps them equal.
+``python tests/papers_reference.py`` renews the page; a test keeps it up to date.
 To renew a table:
 
     raydr reproduce p3-table-4 --out runs/p3-table-4
@@ -25,10 +25,6 @@ PAGE = Path(__file__).parent.parent / "docs" / "papers.md"
 MARK = "<!-- Below this line: made by tests/papers_reference.py -->\n"
 
 
-README = PAGE.parent.parent / "README.md"
-OPENING, CLOSING = "<!-- papers: made by tests/papers_reference.py -->\n", "<!-- end of papers -->"
-
-
 def found_by_name() -> dict[str, list[PaperTable]]:
     """Results that come with raydr by the table that they are of, the newest first."""
     found: dict[str, list[PaperTable]] = {}
@@ -38,30 +34,6 @@ def found_by_name() -> dict[str, list[PaperTable]]:
     for tables in found.values():
         tables.sort(key=lambda table: str(table.heading["date"]), reverse=True)
     return found
-
-
-def summary() -> str:
-    """How the cells of each table that was run compare with the paper's."""
-    lines = [
-        "| table | what was run | better | within one sd | worse | least ratio to the paper |",
-        "| --- | --- | ---: | ---: | ---: | --- |",
-    ]
-    by_name = found_by_name()
-    for name, found in ((table, found) for table in PAPERS.names() for found in by_name.get(table, ())):
-        count, worst = found.verdicts, found.worst
-        if worst is not None:
-            run = found.changed or "all of it"
-            least = f"{worst.ratio:.2f}: {worst.name}, {worst.column}"
-            lines.append(
-                f"| `{name}` | {run} | {count['better']} | {count['within']} | {count['worse']} | {least} |"
-            )
-    return "\n".join(lines) + "\n"
-
-
-def written(readme: str) -> str:
-    """The README with the summary in its place."""
-    before, _, rest = readme.partition(OPENING)
-    return before + OPENING + summary() + CLOSING + rest.partition(CLOSING)[2]
 
 
 def reference() -> str:
@@ -146,4 +118,3 @@ def _text(cell: CellResult) -> str:
 if __name__ == "__main__":
     before = PAGE.read_text(encoding="utf-8").partition(MARK)[0]
     PAGE.write_text(before + MARK + reference(), encoding="utf-8")
-    README.write_text(written(README.read_text(encoding="utf-8")), encoding="utf-8")

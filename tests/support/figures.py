@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from pages import ROOT, name_of, pages
-from papers_reference import CLOSING, MARK, OPENING
+from papers_reference import MARK
 
 from raydr.runfolder.paper_table import read_paper_table
 
@@ -59,8 +59,7 @@ def figures_tables() -> Iterator[FiguresTable]:
         if "figures" in page.parts or "methods" in page.parts:
             continue
         text = _FENCE.sub("", page.read_text(encoding="utf-8")).partition(MARK)[0]
-        before, _, rest = text.partition(OPENING)
-        for found in _TABLE.finditer(before + rest.partition(CLOSING)[2]):
+        for found in _TABLE.finditer(text):
             rows = tuple(
                 tuple(cell.strip() for cell in line.strip().strip("|").split("|")[1:])
                 for line in found["body"].splitlines()

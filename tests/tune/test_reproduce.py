@@ -296,14 +296,10 @@ def test_the_page_is_made_again_and_a_damaged_table_is_refused(
         write_paper_report(folder)
 
 
-def test_the_page_of_papers_and_the_readmes_summary_are_made_from_the_results() -> None:
+def test_the_page_of_papers_is_made_from_the_results() -> None:
     kept = papers_reference.PAGE.read_text(encoding="utf-8").partition(papers_reference.MARK)[2]
     assert kept == papers_reference.reference(), (
         "run `python tests/papers_reference.py` to renew docs/papers.md"
-    )
-    readme = papers_reference.README.read_text(encoding="utf-8")
-    assert readme == papers_reference.written(readme), (
-        "run `python tests/papers_reference.py` to renew README.md"
     )
 
 
