@@ -62,14 +62,14 @@ def _outcome(name: str, found: Sequence[PaperTable]) -> str:
 
 def _section(found: PaperTable, *, again: bool) -> Iterator[str]:
     heading = found.heading
-    yield f"## {heading['name']}{f', with {found.changed}' if again else ''}: {heading['title']}\n"
+    table = read_table(heading["name"]).search
+    assert isinstance(table, Table)
+    yield f"## {heading['name']}{f', with {found.changed}' if again else ''}: {table.title}\n"
     at_commit = f" at {heading['commit']}" if heading["commit"] else ""
     seeds = f"{heading['repeats']} seed{'s' if heading['repeats'] != 1 else ''}"
     yield f"{heading['paper']}, {heading['where']}. {heading['date']}, raydr {heading['raydr']}{at_commit}, {seeds}."
     if found.changed:
         yield f"**Not the whole table**: run with {found.changed}."
-    table = read_table(heading["name"]).search
-    assert isinstance(table, Table)
     now = {(cell.group, cell.row, cell.column): cell.measure for cell in cells(table)}
     since = dict.fromkeys(
         f"{cell.row} is {_metric(cell.measure)} here, {_metric(now[cell.group, cell.row, cell.column])} now"
@@ -109,8 +109,8 @@ def _shown(cell: CellResult) -> bool:
 def _text(cell: CellResult) -> str:
     if cell.default is None:
         return "–"
-    beside = {"paper": cell.paper, "as published": cell.published, "pooled": cell.pooled}
-    known = "; ".join(f"{name} {cell_text(cell, mean)}" for name, mean in beside.items() if mean is not None)
+    others = {"paper": cell.paper, "as published": cell.published, "pooled": cell.pooled}
+    known = "; ".join(f"{name} {cell_text(cell, mean)}" for name, mean in others.items() if mean is not None)
     mark = f" {MARKS[cell.verdict]}" if cell.verdict else ""
     return f"**{cell_text(cell, cell.default)}**{mark}" + (f" ({known})" if known else "")
 
